@@ -18,6 +18,9 @@ use crate::{cluster, controller, watches};
 /// Wrong use of the command line.
 const USAGE: u8 = 2;
 
+/// Of a thread that reconciles, in bytes.
+const STACK: usize = 8 << 20;
+
 pub fn run(args: RunArgs) -> ExitCode {
     if let Err(error) = args.check() {
         eprintln!("Error: {error}");
@@ -56,6 +59,8 @@ fn start(args: RunArgs) -> anyhow::Result<()> {
         probes_router(health.clone()),
     )?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        // Values that nest a thousand levels are dropped deep within a reconcile. What isn't used takes no memory.
+        .thread_stack_size(STACK)
         .enable_all()
         .build()
         .context("async runtime")?;

@@ -174,12 +174,13 @@ impl History {
         self.0.iter().filter(|listed| listed.kept).map(|listed| listed.revision)
     }
 
-    /// Those that nobody goes back to any more: all that failed, and the oldest. `running`: what the release is of.
-    pub fn surplus(&self, running: i64) -> Vec<i64> {
+    /// Those that nobody goes back to any more: all that failed, and the oldest. `running`: what the release is of, which may
+    /// be made of another one, the `goal`.
+    pub fn surplus(&self, running: i64, goal: Option<i64>) -> Vec<i64> {
         let good = self.0.iter().rev().filter(|listed| listed.healthy && listed.kept);
         let good: Vec<i64> = good.take(KEPT).map(|listed| listed.revision).collect();
         self.kept()
-            .filter(|revision| *revision != running && !good.contains(revision))
+            .filter(|revision| *revision != running && goal != Some(*revision) && !good.contains(revision))
             .collect()
     }
 
@@ -354,11 +355,12 @@ mod tests {
     fn what_nobody_goes_back_to_is_not_kept() {
         let all: Vec<_> = (1..9).map(|revision| (revision, revision != 7, true)).collect();
         let mut found = history(&all);
-        assert_eq!(found.surplus(8), [1, 2, 7], "the oldest, and what failed");
-        for revision in found.surplus(8) {
+        assert_eq!(found.surplus(8, None), [1, 2, 7], "the oldest, and what failed");
+        assert_eq!(found.surplus(8, Some(1)), [2, 7], "one is gone back to");
+        for revision in found.surplus(8, None) {
             found.set_kept(revision, false);
         }
-        assert!(found.surplus(8).is_empty());
+        assert!(found.surplus(8, None).is_empty());
         for revision in 9..30 {
             found.deployed(revision, 1, None, NOW);
         }

@@ -390,7 +390,8 @@ impl Progress {
 
     /// An operation begins, or begins anew with another render: these hooks run at its events, whatever they did before.
     pub fn begin(&mut self, operation: Operation, revision: i64, digest: &str, hooks: &[Hook]) {
-        let again = self.operation == Some(operation) && self.revision == revision;
+        // What runs for one that was begun before has a name of its own.
+        let again = revision < self.revision || self.operation == Some(operation) && self.revision == revision;
         self.attempt = if again { self.attempt.saturating_add(1) } else { 1 };
         self.failures = 0;
         self.operation = Some(operation);
@@ -398,7 +399,8 @@ impl Progress {
         digest.clone_into(&mut self.digest);
         self.done = false;
         let events = [operation.before(), operation.after()];
-        let runs_again = |run: &HookRun| events.contains(&run.event.as_str()) && is_hook(&run.object, hooks);
+        let is_of_operation = |event: &str| events.contains(&event) || plans::plan_of(event).is_some();
+        let runs_again = |run: &HookRun| is_of_operation(&run.event) && is_hook(&run.object, hooks);
         self.runs.retain(|run| !runs_again(run));
     }
 

@@ -317,10 +317,11 @@ impl Plans {
     }
 
     /// All of a render is applied: these are its plans from now on. Those whose value has changed since are to be run.
-    pub fn learn(&mut self, hooks: &[Hook], key: &Key, values: &Value, now: Timestamp) {
+    /// `values`: what it was rendered from; `None` if nobody asked for it.
+    pub fn learn(&mut self, hooks: &[Hook], key: &Key, values: Option<&Value>, now: Timestamp) {
         let digest = |path: &str| {
             let mut fields = path.split('.').filter(|field| !field.is_empty());
-            let found = fields.try_fold(values, |value, field| value.get(field));
+            let found = values.and_then(|values| fields.try_fold(values, |value, field| value.get(field)));
             key.digest(&[found.unwrap_or(&Value::Null).to_string().as_bytes()])
         };
         let mut names: Vec<&str> = hooks.iter().flat_map(Hook::plans).collect();
@@ -333,6 +334,9 @@ impl Plans {
             let Some(first) = steps.first() else { continue };
             let mut plan = Plan::of(name, first, &digest);
             if let Some(before) = known.iter().find(|plan| plan.name == name) {
+                if values.is_none() {
+                    plan.value.clone_from(&before.value);
+                }
                 if !plan.value.is_empty() && !before.value.is_empty() && plan.value != before.value {
                     self.ask(Run::of(name, By::Change));
                 }
@@ -371,6 +375,8 @@ impl Plans {
     pub fn ask(&mut self, run: Run) {
         let queue = &mut self.work.queue;
         match queue.iter().position(|waiting| waiting.plan == run.plan) {
+            // What people asked for is what they wait for.
+            Some(place) if queue[place].by == By::Request && run.by != By::Request => {}
             Some(place) => queue[place] = run,
             None if queue.len() < LONGEST_QUEUE => queue.push(run),
             None => {}
@@ -468,6 +474,13 @@ impl Plans {
         Some(run)
     }
 
+    /// Gives the run a name of its own: the same steps may run again, and what counts runs may be lost.
+    pub fn identify(&mut self, key: &Key, steps: &str) {
+        let Some(run) = &self.work.running else { return };
+        let started = run.started.map(|time| time.to_string()).unwrap_or_default();
+        self.work.steps.digest = key.digest(&[steps.as_bytes(), started.as_bytes(), run.token.as_bytes()]);
+    }
+
     /// A run that nothing was made of waits again.
     pub fn take_back(&mut self) {
         let Some(run) = self.work.running.take() else { return };
@@ -545,7 +558,7 @@ mod tests {
 
     fn plans(hooks: &[Hook], now: &str) -> Plans {
         let mut plans = Plans::default();
-        plans.learn(hooks, &Key::new([0; 32]), &json!({"size": 1}), at(now));
+        plans.learn(hooks, &Key::new([0; 32]), Some(&json!({"size": 1})), at(now));
         plans
     }
 
@@ -691,7 +704,7 @@ mod tests {
         let hooks = [step("a", "plan-rotate", json!({RUN_ON_CHANGE: "auth.password"}))];
         let mut plans = plans(&hooks, "2026-01-01T12:00:00Z");
         let mut learn = |values: Value| {
-            plans.learn(&hooks, &Key::new([0; 32]), &values, at("2026-01-01T12:00:00Z"));
+            plans.learn(&hooks, &Key::new([0; 32]), Some(&values), at("2026-01-01T12:00:00Z"));
             plans.work.queue.drain(..).map(|run| run.by).collect::<Vec<_>>()
         };
         assert!(learn(json!({"size": 2})).is_empty());

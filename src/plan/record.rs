@@ -66,6 +66,10 @@ pub struct Record {
     /// When the first of the kept certificates is to be renewed: a render from then on does it.
     pub renewal: Option<jiff::Timestamp>,
     pub handled: Handled,
+    /// Some members of the next revision are applied, in reconciles that had to wait for something. What is left may be as
+    /// it was: an upgrade it is all the same.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub upgrading: bool,
     /// How far its hooks have come.
     #[serde(skip_serializing_if = "Progress::is_empty")]
     pub hooks: Progress,
@@ -207,6 +211,7 @@ impl Record {
             capabilities: texts("capabilities"),
             renewal: text("renewal").and_then(|time| time.parse().ok()),
             handled: Handled::of_status(status),
+            upgrading: release["upgrading"] == true,
             hooks: Progress::deserialize(&status["hooks"]).unwrap_or_default(),
             plans: Plans::of_status(status),
             history: History::deserialize(&status["history"]).unwrap_or_default(),

@@ -487,6 +487,7 @@ fn release(report: &Report<'_>, previous: &Value) -> Value {
         "inputs": record.done_for,
         "settled": settled,
         "renewal": record.renewal,
+        "upgrading": record.upgrading.then_some(true),
         "attempt": record.attempt,
         "fallback": record.fallback,
         "lookups": lookups,

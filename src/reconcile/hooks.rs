@@ -214,10 +214,10 @@ impl Run<'_> {
     fn retry(&self, release: &mut Release, hook: &Hook, event: &str, run: HookRun) -> Result<Option<HookRun>, Phase> {
         let what = describe(&run.event, &hook.member.id);
         let progress = release.record.progress_mut(event);
-        let at_deletion = progress.operation == Some(Operation::Delete);
+        // What a plan was to save would be lost: it is tried until it succeeds, each time anew.
+        let is_bounded = progress.operation == Some(Operation::Delete) && plans::plan_of(event).is_none();
         let left = run.time_left(self.timeout(hook));
-        // What a plan was to save would be lost.
-        if at_deletion && left.is_zero() && plans::plan_of(event).is_none() {
+        if is_bounded && left.is_zero() {
             progress.note(HookRun {
                 phase: RunPhase::GivenUp,
                 ..run
@@ -230,7 +230,7 @@ impl Run<'_> {
             .hook_retry
             .and_then(|retry| retry.checked_duration_since(now))
         {
-            let wait = if at_deletion { wait.min(left) } else { wait };
+            let wait = if is_bounded { wait.min(left) } else { wait };
             release.contests.wait_for(wait);
             // It is the failure that was counted.
             release.backoff.failures = release.backoff.failures.saturating_sub(1);
@@ -240,7 +240,7 @@ impl Run<'_> {
         let progress = release.record.progress_mut(event);
         progress.attempt = progress.attempt.saturating_add(1);
         let mut next = HookRun::begins(event, &hook.member.id, progress.name(event));
-        if at_deletion {
+        if is_bounded {
             // Its time is that of all attempts.
             next.started = run.started;
         }
@@ -262,7 +262,7 @@ impl Run<'_> {
         match self.look_after(release, hook, &mut run).await? {
             State::Succeeded => {
                 let lines = match hook.tells_log {
-                    true => self.last_lines(hook).await,
+                    true => self.last_lines(release, hook).await,
                     false => String::new(),
                 };
                 let note = format!("{what} succeeded{lines}");
@@ -270,6 +270,8 @@ impl Run<'_> {
                     true => tracing::info!(kind = %self.unit.group_kind, resource = %self.written.key, "{note}"),
                     false => self.inform("HookSucceeded", &note).await,
                 }
+                // The members have their own time.
+                release.restart_clock();
                 let ended = run.ends(RunPhase::Succeeded, "");
                 release.record.progress_mut(&ended.event).note(ended.clone());
                 Ok(())
@@ -302,7 +304,7 @@ impl Run<'_> {
         what: &str,
         message: String,
     ) -> Result<(), Phase> {
-        let message = message + &self.last_lines(hook).await;
+        let message = message + &self.last_lines(release, hook).await;
         let ended = run.ends(RunPhase::Failed, &message);
         let progress = release.record.progress_mut(&ended.event);
         progress.note(ended.clone());
@@ -499,8 +501,9 @@ impl Run<'_> {
     }
 
     /// What the pods of a hook wrote last, as a part of a sentence; empty if there is nothing to be had.
-    async fn last_lines(&self, hook: &Hook) -> String {
-        if !hook.is_awaited() {
+    async fn last_lines(&self, release: &mut Release, hook: &Hook) -> String {
+        // Before anybody hears of them, it is known what is secret.
+        if !hook.is_awaited() || self.learn_recorded(release).await.is_err() {
             return String::new();
         }
         let lines = last_lines(&self.context.client, &hook.member.id).await;

@@ -194,7 +194,13 @@ impl Run<'_> {
         }
         let failures = release.backoff.failures;
         let conclusion = match recalled {
-            Ok(()) => self.bring(release).await.unwrap_or_else(Conclusion::from),
+            Ok(()) => {
+                let brought = self.bring(release).await.unwrap_or_else(Conclusion::from);
+                if brought.phase != Phase::Suspended {
+                    self.run_plans(release, &brought.phase).await;
+                }
+                brought
+            }
             Err(phase) => phase.into(),
         };
         let outcome = self.report(release, conclusion).await;
@@ -232,7 +238,6 @@ impl Run<'_> {
             self.tell_leftovers(release).await;
             let phase = self.health_of_record(release).await;
             if !self.gives_up(release, &phase).await? {
-                self.run_plans(release, &phase).await;
                 return Ok(self.told(release, phase, &mut Changes::default()).into());
             }
         }
@@ -259,9 +264,6 @@ impl Run<'_> {
                 continue;
             }
             self.tell_leftovers(release).await;
-            if phase.is_well() {
-                self.run_plans(release, &phase).await;
-            }
             return Ok(Conclusion {
                 phase: self.told(release, phase, &mut changes),
                 changes,
@@ -306,7 +308,7 @@ impl Run<'_> {
         let mut applied = self.apply(release, prepared, forced).await;
         if let Some(phase) = applied.phase {
             release.applied_before += applied.changes.applied;
-            release.upgrading |= applied.changes.applied > 0 && prepared.revision > release.record.revision;
+            release.record.upgrading |= applied.changes.applied > 0 && prepared.revision > release.record.revision;
             return Err(phase);
         }
         let pruned = self.prune(release, prepared, &applied.knowledge, &before).await;

@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::Run;
 use super::delete::POLL;
 use super::release::Release;
 use super::render::{Answers, Prepared, prepare_plan};
 use super::sealed::Purpose;
+use super::secrets::{self, ChartText};
 use super::status::rights;
 use super::superset::{self, Superset};
+use super::{RECHECK, Run};
 use crate::cluster::error::Error;
-use crate::plan::annotations::PLAN_PARAMS;
+use crate::plan::annotations::{PLAN_PARAMS, RUN_PLAN};
 use crate::plan::desired::{self, Rendered};
 use crate::plan::hooks::{Hook, in_order};
 use crate::plan::plans::{self, Due};
@@ -37,10 +38,11 @@ enum Look {
 impl Run<'_> {
     /// Takes in what is asked for, and brings plans as far as nothing has to be waited for. `phase`: how the release is.
     pub(super) async fn run_plans(&mut self, release: &mut Release, phase: &Phase) {
-        self.ask_plans(release).await;
-        if release.record.hooks.is_open() || release.record.revision == 0 {
+        let record = &release.record;
+        if record.hooks.is_open() || record.upgrading || record.revision == 0 {
             return;
         }
+        self.ask_plans(release).await;
         self.shown = Some(phase.clone());
         while let Look::Over = self.advance_plan(release).await {
             if !self.start_plan(release, phase).await {
@@ -86,6 +88,9 @@ impl Run<'_> {
                 self.warn("PlanRefused", &refused).await;
             }
         }
+        if !self.written.annotations.contains_key(RUN_PLAN) {
+            release.record.plans.work.refused.clear();
+        }
         for due in release.record.plans.tick(jiff::Timestamp::now()) {
             match due {
                 Due::Missed(note) => self.warn_once(release, "PlanMissed", note).await,
@@ -106,14 +111,24 @@ impl Run<'_> {
         let context = json!({"Name": run.plan, "Params": run.params});
         match self.prepare_steps(release, &run.plan, context).await {
             Ok(steps) => release.steps = Some(steps),
-            Err(why) => {
-                self.finish_plan(release, Some(why)).await;
+            // Nothing was made, and it may pass: it begins again.
+            Err(Phase::Failed { message, .. }) => {
+                release.record.plans.take_back();
+                release.contests.wait_for(RECHECK);
+                let note = format!("plan {} can't begin yet: {message}", run.plan);
+                self.warn_once(release, "PlanWaits", note).await;
+                return false;
+            }
+            Err(phase) => {
+                let (Phase::Stalled { message, .. } | Phase::Waiting { message, .. }) = phase else {
+                    return false;
+                };
+                self.finish_plan(release, Some(message)).await;
                 return true;
             }
         }
         if let Err(unwritten) = self.write_down(release, phase.clone()).await {
             tracing::info!(resource = %self.written.key, ?unwritten, "the beginning of a plan can't be written down yet");
-            // Nothing was made: it begins again.
             release.steps = None;
             release.record.plans.take_back();
             release.contests.wait_for(POLL);
@@ -128,34 +143,28 @@ impl Run<'_> {
         release: &mut Release,
         plan: &str,
         context: serde_json::Value,
-    ) -> Result<Vec<Hook>, String> {
-        let told = |phase: Phase| match phase {
-            Phase::Failed { reason, message } | Phase::Stalled { reason, message, .. } => {
-                format!("{reason:?}: {message}")
-            }
-            Phase::Waiting { message, .. } => message,
-            Phase::Ready | Phase::Suspended => String::new(),
-        };
+    ) -> Result<Vec<Hook>, Phase> {
         let mut answers = Answers::new();
         let prepared = prepare_plan(self.context, self.unit, &self.written, release, &mut answers, context).await;
-        let prepared = prepared.map_err(told)?;
-        self.preflight(release, &prepared, &mut answers).await.map_err(told)?;
+        let prepared = prepared?;
+        self.preflight(release, &prepared, &mut answers).await?;
         let event = plans::event(plan);
         let steps = in_order(&prepared.desired.hooks, &event);
         if steps.is_empty() {
-            return Err("with these parameters, the chart renders no step of it".to_owned());
+            let message = "with these parameters, the chart renders no step of it";
+            return Err(Phase::stalled(Reason::RenderFailed, message));
         }
-        release.record.plans.work.steps.digest =
-            desired::digest(&self.context.key, steps.iter().map(|hook| &hook.member));
+        let digest = desired::digest(&self.context.key, steps.iter().map(|hook| &hook.member));
+        release.record.plans.identify(&self.context.key, &digest);
         let ids: Vec<_> = steps.iter().map(|hook| hook.member.id.clone()).collect();
         let rendered: Vec<Rendered> = steps.iter().map(|hook| hook.member.rendered()).collect();
         let sealed = self.seal(&STEPS, "", &rendered).await;
-        sealed.map_err(|error| self.unstored(&error))?;
+        sealed.map_err(|error| Phase::failed(Reason::Record, self.unstored(&error)))?;
         let superset = Superset::of_resource(&self.written)
             .union(Superset::of_record(&release.record))
             .union(Superset::of_objects(&ids));
         let written = self.write_superset(&superset, self.keeps()).await;
-        written.map_err(|error| told(self.unclaimed(&error)))?;
+        written.map_err(|error| self.unclaimed(&error))?;
         let steps: Vec<Hook> = rendered.into_iter().filter_map(Hook::read).collect();
         self.watch_steps(&steps);
         Ok(steps)
@@ -189,6 +198,10 @@ impl Run<'_> {
                     let steps: Vec<Hook> = stored.into_iter().filter_map(Hook::read).collect();
                     // Those that were not begun are in no record.
                     self.watch_steps(&steps);
+                    let chart = self.unit.renderer.as_ref().ok().map(|renderer| renderer.chart());
+                    for step in &steps {
+                        secrets::learn_object(&release.secrets, &ChartText::of(chart), &step.member.object);
+                    }
                     release.steps = Some(steps);
                 }
                 Ok(None) => {
@@ -273,12 +286,30 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Jobs and Pods of steps that the chart has no more go: nobody needs what has ended.
+    ///
+    /// # Errors
+    /// The phase of a release of which they can't be deleted.
+    pub(super) async fn clear_dropped_steps(&self, release: &mut Release, prepared: &Prepared) -> Result<(), Phase> {
+        let work = &release.record.plans.work;
+        if work.running.is_some() {
+            return Ok(());
+        }
+        for id in work.steps.dropped(&prepared.desired.hooks) {
+            if !prepared.ids().any(|member| *member == id) {
+                self.clear(&id).await?;
+            }
+            release.record.plans.work.steps.forget(&id);
+        }
+        Ok(())
+    }
+
     /// Removes the steps that are stored, if any plan ever ran.
     ///
     /// # Errors
     /// The phase of a release of which they can't be removed.
     pub(super) async fn forget_steps(&self, release: &Release) -> Result<(), Phase> {
-        if release.record.plans.plans.iter().all(|plan| plan.count == 0) {
+        if release.record.plans.work.steps.is_empty() {
             return Ok(());
         }
         let removed = self.remove_sealed(&STEPS, "").await;

@@ -369,7 +369,7 @@ impl Run<'_> {
             }
         }
         release.record.revision = prepared.revision;
-        release.upgrading = false;
+        release.record.upgrading = false;
         release.record.hooks.hooks.clone_from(&prepared.hooks_digest);
         release.last_render.inputs.clone_from(&prepared.inputs);
         release.last_render.capabilities.clone_from(&prepared.capabilities);
@@ -379,10 +379,10 @@ impl Run<'_> {
         }
         self.list_revision(release, prepared).await?;
         let (hooks, key) = (&prepared.desired.hooks, &self.context.key);
-        release
-            .record
-            .plans
-            .learn(hooks, key, &prepared.values, jiff::Timestamp::now());
+        // What is gone back to is no change that somebody asked for.
+        let values = Some(&prepared.values).filter(|_| prepared.rollback.is_none());
+        release.record.plans.learn(hooks, key, values, jiff::Timestamp::now());
+        self.clear_dropped_steps(release, prepared).await?;
         self.settle(release, prepared).await
     }
 

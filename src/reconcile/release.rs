@@ -59,9 +59,6 @@ pub struct Release {
     pub(super) permit: String,
     /// Members that were applied since the last complete apply, in reconciles that had to wait for something.
     pub applied_before: usize,
-    /// Some members of the next revision are applied, in reconciles that had to wait for something. What is left may be as
-    /// it was: an upgrade it is all the same.
-    pub upgrading: bool,
     /// The record that was read was of a release of which nothing was left to be done.
     pub was_complete: bool,
     /// What must not be told of it.
@@ -101,6 +98,8 @@ impl Release {
             secrets: self.secrets.clone(),
             ..Release::default()
         };
+        // While no operator ran, nothing could be done about it.
+        self.restart_clock();
     }
 
     /// Takes in a custom resource as far as its status tells of the release: no request is made.
@@ -123,6 +122,7 @@ impl Release {
         let author_digest = resource.author_digest();
         if self.author_digest != author_digest {
             self.author_digest = author_digest;
+            self.restart_clock();
             self.backoff.failures = 0;
             self.backoff.unwritten = 0;
             // There may be room now.

@@ -144,7 +144,7 @@ impl Run<'_> {
 
     /// What the Secrets among the members hold is known from a render. After a start there was none, and the error of
     /// one that fails may quote it all the same: then it is read.
-    async fn learn_recorded(&self, release: &mut Release) -> Result<(), Phase> {
+    pub(super) async fn learn_recorded(&self, release: &mut Release) -> Result<(), Phase> {
         let snapshot = self.context.discovery.snapshot();
         let secret = GroupKind::new("", "Secret");
         let Some(resource) = snapshot.preferred(&secret).filter(|_| !release.knows_secrets) else {
@@ -260,7 +260,7 @@ fn differs(prepared: &Prepared, release: &Release) -> bool {
     let record = &release.record;
     let members = &prepared.desired.members;
     let has_other_digest = |member: &Member, known: &Entry| known.digest != member.digest;
-    if release.upgrading {
+    if release.record.upgrading {
         return true;
     }
     if release.partial {

@@ -9,12 +9,13 @@ use serde::{Deserialize, Serialize};
 use super::Run;
 use super::hooks::TIMEOUT;
 use super::release::Release;
-use super::render::{Prepared, give_owners};
+use super::render::{Answers, Prepared, give_owners};
 use super::sealed::Purpose;
 use super::secrets::{self, ChartText};
 use super::status::rights;
 use crate::cluster::error::Error;
 use crate::plan::annotations;
+use crate::plan::conditions::whole;
 use crate::plan::desired::{self, Desired, Rendered};
 use crate::plan::history::{Attempt, Fallback, Judgement, is_watched, judge};
 use crate::plan::identity::GroupKind;
@@ -120,7 +121,8 @@ impl Run<'_> {
         let notes = kept.notes.clone();
         let desired = self.read(release, prepared, kept);
         prepared.replace(desired, notes, to, fallback.revision, &self.context.key);
-        Ok(())
+        // The watch may permit less than it did then.
+        self.preflight(release, prepared, &mut Answers::new()).await
     }
 
     /// The members of a render that was kept.
@@ -165,7 +167,7 @@ impl Run<'_> {
             values: prepared.values_digest.clone(),
             began: known
                 .filter(is_same)
-                .map_or_else(jiff::Timestamp::now, |known| known.began),
+                .map_or_else(|| whole(jiff::Timestamp::now()), |known| known.began),
         });
     }
 
@@ -230,7 +232,16 @@ impl Run<'_> {
     /// # Errors
     /// The phase of a release of which they can't be removed.
     pub(super) async fn forget_renders(&self, release: &mut Release) -> Result<(), Phase> {
-        let kept: Vec<i64> = release.record.history.kept().collect();
+        let record = &release.record;
+        let mut kept: Vec<i64> = record.history.kept().collect();
+        // What was kept in the moment in which an operator ended is listed nowhere.
+        kept.extend(
+            record
+                .attempt
+                .as_ref()
+                .map(|attempt| attempt.revision)
+                .filter(|revision| !kept.contains(revision)),
+        );
         self.forget(release, &kept).await
     }
 
@@ -259,7 +270,11 @@ impl Run<'_> {
         let (watch, now) = (&self.unit.watch, jiff::Timestamp::now());
         let timeout = watch.timeout.unwrap_or(TIMEOUT);
         let why = match judge(phase, &attempt, watch.retries, failures, timeout, now) {
-            Judgement::GoOn => return Ok(false),
+            Judgement::GoOn => {
+                // What hooks take, and what can't be seen, is no part of its time.
+                release.restart_clock();
+                return Ok(false);
+            }
             Judgement::Wait(left) => {
                 release.contests.wait_for(left.max(Duration::from_millis(100)));
                 return Ok(false);
@@ -297,6 +312,10 @@ impl Run<'_> {
         release.end_fallback();
         release.record.attempt = None;
         release.record.fallback = Some(fallback);
+        // It was tried with force: asked for once, done once.
+        if let Some(text) = self.requested(release, Request::Force) {
+            release.record.handled.set(Request::Force, &text);
+        }
         self.warn("UpgradeFailed", &note).await;
         self.write_down(release, Phase::waiting(Reason::RollingBack, note))
             .await?;
@@ -310,7 +329,8 @@ impl Run<'_> {
         if !release.record.history.is_healthy_now(running) {
             return;
         }
-        let surplus = release.record.history.surplus(running);
+        let goal = release.record.fallback.as_ref().and_then(|fallback| fallback.to);
+        let surplus = release.record.history.surplus(running, goal);
         if let Err(phase) = self.forget(release, &surplus).await {
             tracing::debug!(resource = %self.written.key, ?phase, "renders that nobody needs stay for now");
         }
@@ -375,15 +395,19 @@ impl Release {
         self.last_render.inputs.clear();
     }
 
+    /// The time in which an upgrade has to become healthy begins now.
+    pub(super) fn restart_clock(&mut self) {
+        if let Some(attempt) = &mut self.record.attempt {
+            attempt.began = whole(jiff::Timestamp::now());
+        }
+    }
+
     /// An upgrade that was given up is tried once more.
     pub(super) fn retry_upgrade(&mut self) {
-        if self
-            .record
-            .fallback
-            .as_ref()
-            .is_some_and(|fallback| fallback.failed.is_some())
-        {
+        let was_given_up = |fallback: &Fallback| fallback.failed.is_some();
+        if self.record.fallback.as_ref().is_some_and(was_given_up) {
             self.end_fallback();
+            self.record.hooks.failures = 0;
         }
     }
 }

@@ -302,7 +302,7 @@ fn a_kind_whose_schema_drops_the_status_works() -> Result<()> {
         "release": {"type": "object", "properties": {"name": text, "revision": {"type": "integer"}}}, "phase": text,
     }});
     world.install_crd_with("Widget", Some(status))?;
-    lives_without_status(&world, "drops these fields: conditions, inventory")
+    lives_without_status(&world, "drops these fields: conditions, history, inventory")
 }
 
 #[test]

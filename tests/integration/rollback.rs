@@ -90,10 +90,20 @@ fn an_upgrade_whose_hook_fails_goes_back_to_what_was_healthy() -> Result<()> {
     world.await_color("a-main", "blue")?;
     world.await_stalled("a", "RolledBack", &[])?;
 
+    // Force is for one attempt.
+    world.annotate("a", json!({"chartwright.dev/force-at": "now"}))?;
+    eventually("it is tried again", SOON, || {
+        let listed = revisions(&world.live("a")?);
+        ensure!(listed.last() == Some(&(5, Some(3), false)), "{listed:?}");
+        Ok(Some(()))
+    })?;
+    world.await_stalled("a", "RolledBack", &["revision 4, of generation 2, failed"])?;
+    world.await_quiet(&operator)?;
+
     // Anything else that is asked for begins afresh.
     let widget = world.update("a", json!({"hooks": [job("migrate", "pre-upgrade")]}))?;
     ensure!(
-        color(&world)? == "red" && widget["status"]["release"]["revision"] == 4,
+        color(&world)? == "red" && widget["status"]["release"]["revision"] == 6,
         "{widget}"
     );
     ensure!(widget["status"]["release"]["fallback"].is_null(), "{widget}");
@@ -134,6 +144,31 @@ fn an_upgrade_that_does_not_become_healthy_goes_back_and_leaves_data() -> Result
     world.update("a", json!({"deployment": null, "claim": null}))?;
     ensure!(color(&world)? == "red");
     world.await_gone("persistentvolumeclaim", "a-data")
+}
+
+#[test]
+fn the_time_that_hooks_take_is_not_that_of_the_members() -> Result<()> {
+    let world = world("rollback-slow", &[ROLLBACK, "timeout: 5s"])?;
+    let _operator = world.start()?;
+    world.install("a", json!({}))?;
+    let slow = json!({
+        "name": "slow", "at": "pre-upgrade", "pod": {HANGS: "true"},
+        "annotations": {"chartwright.dev/timeout": "1m"},
+    });
+    world.edit(
+        "a",
+        json!({"color": "red", "hooks": [slow], "deployment": {"app": "x"}}),
+    )?;
+    world.await_there("job", "a-slow")?;
+    std::thread::sleep(Duration::from_secs(6));
+    let pod = &world.list("pods", "batch.kubernetes.io/job-name=a-slow")?[0];
+    let ended = json!({"status": {"phase": "Succeeded"}});
+    world
+        .kubectl
+        .patch_status("pod", text(&pod["metadata"]["name"]), &ended)?;
+    let widget = world.await_ready("a")?;
+    ensure!(color(&world)? == "red" && revisions(&widget).len() == 2, "{widget}");
+    Ok(())
 }
 
 #[test]

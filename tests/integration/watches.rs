@@ -35,9 +35,9 @@ fn everything_that_is_wrong_with_watches_yaml_is_told_at_once_with_its_place() -
         |kind: &str, key: &str| format!("- group: a.test\n  version: v1\n  kind: {kind}\n  chart: {chart}\n{key}");
     let watches = wrong("Widget", "  reconcilPeriod: 1m\n") + &wrong("Gadget", "");
     let watches = watches + &wrong("Gizmo", "  maxConcurrentReconciles: many\n");
-    let errors = refusal(&(watches + &wrong("Widget", "  retries: 3\n")))?;
+    let errors = refusal(&(watches + &wrong("Widget", "  releaseName: x\n")))?;
     let misspelt = "watches.yaml:5:3: unknown key `reconcilPeriod`: did you mean `reconcilePeriod`?";
-    let unsupported = "watches.yaml:19:3: `retries` is not supported yet";
+    let unsupported = "watches.yaml:19:3: `releaseName` is not supported yet";
     says(&errors, &[misspelt, "watches.yaml:14:", "whole number", unsupported])?;
     let watch = |version: &str| format!("- {{group: a.test, version: {version}, kind: Widget, chart: {chart}}}\n");
     let twice = refusal(&(watch("v1") + &watch("v2")))?;

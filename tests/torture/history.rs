@@ -58,6 +58,7 @@ fn charts() -> &'static [PathBuf; 2] {
             }
             add_template(chart, "part.yaml").unwrap();
             add_template(chart, "hooks.yaml").unwrap();
+            add_template(chart, "plan.yaml").unwrap();
         }
         add_template(&charts[1], "added.yaml").unwrap();
         charts
@@ -84,6 +85,8 @@ pub fn writes_a_member(call: &Call) -> bool {
 pub struct Wanted {
     pub spec: Value,
     pub suspended: bool,
+    /// The last run of its plan that somebody asked for.
+    pub asked: String,
     /// How long each operator's log was when the suspension had certainly been seen.
     pub since: [usize; 2],
 }
@@ -321,6 +324,22 @@ impl History {
         ensure!(status < 300, "{answer}");
         self.wanted.entry(name.to_owned()).or_default().spec = spec;
         Ok(())
+    }
+
+    /// Somebody asks for the plan of a release, which ends like this, if it has one.
+    pub async fn run_plan(&mut self, name: &str, outcome: &str) -> Result<()> {
+        let Some(wanted) = self.wanted.get_mut(name) else {
+            return Ok(());
+        };
+        wanted.asked = self.model.store().version.to_string();
+        let annotations = json!({
+            "chartwright.dev/run-plan": format!("work@{}", wanted.asked),
+            "chartwright.dev/plan-params": json!({"outcome": outcome}).to_string(),
+        });
+        let patch = json!({"metadata": {"annotations": annotations}});
+        self.ask("MERGE", &Place::of(name).path(), "user", patch)
+            .await
+            .map(drop)
     }
 
     /// Somebody takes a custom resource away, finalizer and all, and makes another of the same name, with a finalizer of

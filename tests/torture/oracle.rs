@@ -63,6 +63,9 @@ impl History {
                 spec["hooks"] = "ends".into();
             }
             self.edit(&name, spec).await?;
+            if self.wanted[&name].spec["plan"] == true {
+                self.run_plan(&name, "ends").await?;
+            }
             if self.refused {
                 let patch = json!({"metadata": {"annotations": {"chartwright.dev/requested-at": "the end"}}});
                 let path = Place::of(&name).path();
@@ -173,10 +176,26 @@ impl History {
         Ok(())
     }
 
-    /// What is there of hooks belongs to a release that has some.
+    /// The plan of a release has run as it was asked for last.
+    fn has_run_plan(&self, widget: &Value, wanted: &Wanted) -> Result<()> {
+        let plan = &widget["status"]["plans"][0];
+        let has_run = plan["phase"] == "Succeeded" && plan["token"] == wanted.asked.as_str();
+        ensure!(
+            wanted.spec["plan"] != true || wanted.asked.is_empty() || has_run,
+            "asked for {}: {}",
+            wanted.asked,
+            widget["status"]
+        );
+        Ok(())
+    }
+
+    /// What is there of hooks and plans belongs to a release that has some.
     fn hooks_are_as_wanted(&self) -> Result<()> {
         let has_hooks = |key: &Key| {
-            let mut releases = self.wanted.iter().filter(|(_, wanted)| wanted.spec["hooks"] == "ends");
+            let mut releases = self
+                .wanted
+                .iter()
+                .filter(|(_, wanted)| wanted.spec["hooks"] == "ends" || wanted.spec["plan"] == true);
             releases.any(|(name, _)| Place::of(name).has(&key.1, &key.2))
         };
         let store = self.model.store();
@@ -200,6 +219,7 @@ impl History {
             let widget = self.widget(name).with_context(|| format!("{name} is gone"))?;
             let (told, generation) = (&widget["status"]["conditions"], &widget["metadata"]["generation"]);
             ensure!(claims_ready(&widget), "{name}: {told}, generation {generation}");
+            self.has_run_plan(&widget, wanted).with_context(|| name.clone())?;
             let all = self.members_of(name, &wanted.spec);
             let rows = widget["status"]["inventory"].as_array().map_or(0, Vec::len);
             ensure!(rows == all.len(), "{name} lists {rows} members of {}", all.len());

@@ -28,6 +28,8 @@ enum Step {
     ByHand(usize, usize, usize),
     ByOthers(usize, usize, bool),
     Suspend(usize, bool),
+    /// Somebody asks for a plan; whether it fails.
+    Plan(usize, bool),
     /// What may be looked up in a namespace is written or taken away.
     Source(usize, Option<&'static str>),
     /// Another operator of the same name comes or goes.
@@ -47,12 +49,13 @@ fn spec() -> impl Strategy<Value = Value> {
     let color = proptest::sample::select(vec!["blue", "red"]);
     let fail = proptest::bool::weighted(0.1);
     let hooks = proptest::sample::select(vec!["", "", "", "ends", "ends", "fails", "hangs"]);
-    let more = (any::<bool>(), any::<bool>(), hooks);
+    let more = (any::<bool>(), any::<bool>(), hooks, proptest::bool::weighted(0.3));
     (color, extras, any::<bool>(), any::<bool>(), fail, more).prop_map(|(color, extra, secret, class, fail, more)| {
         json!({
             "color": color, "extra": extra, "secret": {"enabled": secret, "password": color},
             "priorityClass": {"enabled": class}, "fail": if fail { "on purpose" } else { "" },
             "lookup": if more.0 { SOURCE } else { "" }, "part": more.1, "hooks": more.2,
+            "plan": more.3,
         })
     })
 }
@@ -91,7 +94,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => release.clone().prop_map(Step::Delete),
         2 => (release.clone(), 0..4_usize, 0..5_usize).prop_map(|(release, member, what)| Step::ByHand(release, member, what)),
         1 => (release.clone(), 0..4_usize, any::<bool>()).prop_map(|(release, member, copied)| Step::ByOthers(release, member, copied)),
-        1 => (release, any::<bool>()).prop_map(|(release, suspended)| Step::Suspend(release, suspended)),
+        1 => (release.clone(), any::<bool>()).prop_map(|(release, suspended)| Step::Suspend(release, suspended)),
+        1 => (release, proptest::bool::weighted(0.3)).prop_map(|(release, fails)| Step::Plan(release, fails)),
         2 => (0..NAMESPACES.len(), proptest::sample::select(vec![None, Some("first"), Some("second")]))
             .prop_map(|(namespace, word)| Step::Source(namespace, word)),
         1 => any::<bool>().prop_map(Step::Twin),
@@ -128,6 +132,11 @@ async fn run(steps: &[Step]) -> Result<()> {
                 history.by_others(&name, copied.then_some(from.as_str())).await?;
             }
             Step::Suspend(release, suspended) => history.suspend(RELEASES[*release], *suspended).await?,
+            Step::Plan(release, fails) => {
+                history
+                    .run_plan(RELEASES[*release], if *fails { "fails" } else { "ends" })
+                    .await?;
+            }
             Step::Source(namespace, word) => history.source(NAMESPACES[*namespace], *word).await?,
             Step::Twin(runs) => history.twin(*runs).await?,
             Step::EarlyEnds => history.model.store().end_early(),
