@@ -16,7 +16,7 @@ ARGS ?=
 # off: make test leaves cargo-deny out.
 DENY ?= on
 # More than cores: most of the slow tests wait for an API server.
-TEST_THREADS ?= $(shell echo $$(( 4 * $$(nproc) )))
+TEST_THREADS ?= $(shell echo $$(( 2 * $$(nproc) )))
 
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/chartwright
 CARGO_DENY_VERSION := 0.20.2

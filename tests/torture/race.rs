@@ -71,10 +71,14 @@ async fn is_refused(lane: &Lane, release: &str, member: &str, theirs: Theirs, ma
     let stalled = lane.await_reason(release, "Stalled", "Collision").await?;
     says(text(&stalled["message"]), &[member, theirs.facts().1])?;
     is_as_made(lane, made).await?;
-    let events = lane.world.events(release)?;
-    let has = |reason: &str| events.iter().any(|(found, _)| found == reason);
-    ensure!(has("Collision") && !has("ApplyFailed"), "{events:?}");
-    Ok(())
+    // Events follow the status.
+    let told = lane.until("an Event tells it", async || {
+        let events = lane.world.events(release)?;
+        let has = |reason: &str| events.iter().any(|(found, _)| found == reason);
+        ensure!(has("Collision") && !has("ApplyFailed"), "{events:?}");
+        Ok(())
+    });
+    told.await
 }
 
 /// A member that comes, and one that changes; what was refused is no member, and stays when it is no longer rendered.
