@@ -235,13 +235,8 @@ impl Run<'_> {
         let record = &release.record;
         let mut kept: Vec<i64> = record.history.kept().collect();
         // What was kept in the moment in which an operator ended is listed nowhere.
-        kept.extend(
-            record
-                .attempt
-                .as_ref()
-                .map(|attempt| attempt.revision)
-                .filter(|revision| !kept.contains(revision)),
-        );
+        let attempt = record.attempt.as_ref().map(|attempt| attempt.revision);
+        kept.extend(attempt.filter(|revision| !kept.contains(revision)));
         self.forget(release, &kept).await
     }
 
@@ -271,8 +266,16 @@ impl Run<'_> {
         let timeout = watch.timeout.unwrap_or(TIMEOUT);
         let why = match judge(phase, &attempt, watch.retries, failures, timeout, now) {
             Judgement::GoOn => {
-                // What hooks take, and what can't be seen, is no part of its time.
-                release.restart_clock();
+                // What can't be seen may be well; hooks, when they end, do the same.
+                if !matches!(
+                    phase,
+                    Phase::Waiting {
+                        reason: Reason::HookRunning,
+                        ..
+                    }
+                ) {
+                    release.restart_clock();
+                }
                 return Ok(false);
             }
             Judgement::Wait(left) => {
@@ -287,11 +290,8 @@ impl Run<'_> {
             .history
             .last_healthy(attempt.revision)
             .filter(|_| rolls_back);
-        // What may yet become healthy is left to.
-        if to.is_none() && matches!(phase, Phase::Waiting { .. }) {
-            return Ok(false);
-        }
-        if to.is_none() && rolls_back {
+        // Without a way back it is tried again, and what may yet become healthy is left to.
+        if to.is_none() && (rolls_back || matches!(phase, Phase::Waiting { .. })) {
             return Ok(false);
         }
         let chart = self.chart();
