@@ -500,10 +500,15 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Before anybody hears of a log, it is known what is secret. After a start that takes a render, which a deletion
+    /// never makes.
+    async fn knows_secrets(&self, release: &mut Release) -> bool {
+        release.knows_secrets || !self.written.deleting && Box::pin(self.prepare(release)).await.is_ok()
+    }
+
     /// What the pods of a hook wrote last, as a part of a sentence; empty if there is nothing to be had.
     async fn last_lines(&self, release: &mut Release, hook: &Hook) -> String {
-        // Before anybody hears of them, it is known what is secret.
-        if !hook.is_awaited() || self.learn_recorded(release).await.is_err() {
+        if !hook.is_awaited() || !self.knows_secrets(release).await {
             return String::new();
         }
         let lines = last_lines(&self.context.client, &hook.member.id).await;

@@ -144,7 +144,7 @@ impl Run<'_> {
 
     /// What the Secrets among the members hold is known from a render. After a start there was none, and the error of
     /// one that fails may quote it all the same: then it is read.
-    pub(super) async fn learn_recorded(&self, release: &mut Release) -> Result<(), Phase> {
+    async fn learn_recorded(&self, release: &mut Release) -> Result<(), Phase> {
         let snapshot = self.context.discovery.snapshot();
         let secret = GroupKind::new("", "Secret");
         let Some(resource) = snapshot.preferred(&secret).filter(|_| !release.knows_secrets) else {

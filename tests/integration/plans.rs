@@ -160,6 +160,38 @@ fn a_crash_continues_the_run_and_an_upgrade_waits_for_its_end() -> Result<()> {
 }
 
 #[test]
+fn what_a_step_logs_after_a_restart_is_told_without_what_is_secret() -> Result<()> {
+    let source = "valuesFrom: [{kind: Secret, name: token, valuesKey: color, targetPath: color}]";
+    let world = world("plans-log", &[source])?;
+    let logs = json!({"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]});
+    world.grant("logs", &[logs])?;
+    let operator = world.start()?;
+    let color = json!({"color": "Logged-secret-1d7f"});
+    world.apply(&json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"}, "stringData": color}))?;
+    let slow = step("slow", "plan-work", json!({"pod": {HANGS: "true"}}));
+    world.install("a", json!({"hooks": [slow]}))?;
+    ask(&world, "work@1")?;
+    world.await_there("job", "a-slow")?;
+    operator.kill()?;
+    let operator = world.start_and_settle()?;
+    let pod = &world.list("pods", "batch.kubernetes.io/job-name=a-slow")?[0];
+    let ended = json!({"status": {"phase": "Failed"}});
+    world
+        .kubectl
+        .patch_status("pod", text(&pod["metadata"]["name"]), &ended)?;
+    await_plan(&world, "work", 1, "Failed")?;
+    world.await_event("a", "PlanFailed", &["a-slow", "signed in with [redacted]"])?;
+    for text in [
+        format!("{:?}", world.events("a")?),
+        operator.log(),
+        world.live("a")?["status"].to_string(),
+    ] {
+        ensure!(!text.contains("Logged-secret"), "{text}");
+    }
+    Ok(())
+}
+
+#[test]
 fn a_schedule_makes_up_once_for_what_was_missed() -> Result<()> {
     let world = world("plans-schedule", &[])?;
     let operator = world.start()?;
