@@ -33,7 +33,7 @@ Examples:
   chartwright rollback memcached web 3 --wait";
 
 /// How often the status is read while something is awaited.
-const POLL: Duration = Duration::from_millis(500);
+pub(super) const POLL: Duration = Duration::from_millis(500);
 
 /// List the revisions of a release
 #[derive(Args, Clone, Debug)]

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep};
 
 use super::block_on;
-use super::history::{aligned, parse_timeout};
+use super::history::{POLL, aligned, parse_timeout};
 use super::target::{Target, TargetArgs};
 use crate::cluster::pods::last_lines;
 use crate::plan::annotations::{PLAN_PARAMS, RUN_PLAN};
@@ -24,8 +24,6 @@ Examples:
 
   # Run one now, with a parameter, and wait for its end
   chartwright plan run sampledb orders backup --set label=before-migration --wait";
-
-const POLL: Duration = Duration::from_millis(500);
 
 /// List the plans of a release, or run one
 #[derive(Args, Clone, Debug)]

@@ -240,6 +240,11 @@ impl Hook {
         (hook, problems)
     }
 
+    /// True if it is a step of one of these plans.
+    pub fn is_step_of(&self, plans: &[String]) -> bool {
+        self.plans().any(|plan| plans.iter().any(|name| name == plan))
+    }
+
     /// True if its end is awaited: Helm waits for Jobs and Pods, and takes others for done once they are applied.
     pub fn is_awaited(&self) -> bool {
         ends(&self.member.id)

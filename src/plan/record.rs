@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::desired::Member;
 use super::history::{Attempt, Fallback, History};
-use super::hooks::Progress;
+use super::hooks::{HookRun, Progress};
 use super::identity::ObjectId;
 use super::plans::{self, Plans};
 use super::request::Handled;
@@ -162,6 +162,14 @@ impl Record {
         match self.is_of_plan(event) {
             true => &mut self.plans.work.steps,
             false => &mut self.hooks,
+        }
+    }
+
+    /// Takes note of a run of a hook, or of a step.
+    pub fn note(&mut self, run: HookRun) {
+        match self.is_of_plan(&run.event) {
+            true => self.plans.work.steps.note(run),
+            false => self.hooks.note(run),
         }
     }
 

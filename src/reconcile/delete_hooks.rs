@@ -36,8 +36,7 @@ impl Run<'_> {
     /// The phase of a release for which that can't be written.
     pub(super) async fn store_delete_hooks(&mut self, release: &mut Release, hooks: &[Hook]) -> Result<(), Phase> {
         let plans = plans::marked(hooks, ON_DELETE);
-        let is_of_plan = |hook: &Hook| hook.plans().any(|plan| plans.iter().any(|marked| marked == plan));
-        let of_deletion = |hook: &&Hook| hook.is_of_deletion() || is_of_plan(hook);
+        let of_deletion = |hook: &&Hook| hook.is_of_deletion() || hook.is_step_of(&plans);
         let hooks: Vec<&Hook> = hooks.iter().filter(of_deletion).collect();
         let digest = desired::digest(&self.context.key, hooks.iter().map(|hook| &hook.member));
         if digest == release.record.hooks.stored {
@@ -71,10 +70,7 @@ impl Run<'_> {
             release.record.hooks.begin(Operation::Delete, revision, &stored, &hooks);
         }
         if event == Operation::Delete.before() && !annotations::skips_plans(&self.written.annotations) {
-            for plan in plans::marked(&hooks, ON_DELETE) {
-                let event = plans::event(&plan);
-                self.run_hooks(release, &in_order(&hooks, &event), &event, None).await?;
-            }
+            self.run_marked_plans(release, &hooks, ON_DELETE).await?;
         }
         self.run_hooks(release, &in_order(&hooks, event), event, None).await?;
         for run in release.record.hooks.runs.clone() {

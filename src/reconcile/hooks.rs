@@ -116,10 +116,7 @@ impl Run<'_> {
             return Ok(());
         }
         if operation == Operation::Install {
-            for plan in plans::marked(hooks, ON_CREATE) {
-                let event = plans::event(&plan);
-                self.run_hooks(release, &in_order(hooks, &event), &event, None).await?;
-            }
+            self.run_marked_plans(release, hooks, ON_CREATE).await?;
         }
         let event = operation.before();
         self.run_hooks(release, &in_order(hooks, event), event, None).await
@@ -176,6 +173,23 @@ impl Run<'_> {
                 (unfinished, changes)
             }
         }
+    }
+
+    /// Runs the plans that are part of an operation, by the annotation that says so.
+    ///
+    /// # Errors
+    /// The phase of a release in which a step of one runs, or has failed.
+    pub(super) async fn run_marked_plans(
+        &mut self,
+        release: &mut Release,
+        hooks: &[Hook],
+        mark: &str,
+    ) -> Result<(), Phase> {
+        for plan in plans::marked(hooks, mark) {
+            let event = plans::event(&plan);
+            self.run_hooks(release, &in_order(hooks, &event), &event, None).await?;
+        }
+        Ok(())
     }
 
     /// Runs the hooks of an event, which come in their order. `unready`: how the members are, unless they are well.
@@ -272,8 +286,7 @@ impl Run<'_> {
                 }
                 // The members have their own time.
                 release.restart_clock();
-                let ended = run.ends(RunPhase::Succeeded, "");
-                release.record.progress_mut(&ended.event).note(ended.clone());
+                release.record.note(run.ends(RunPhase::Succeeded, ""));
                 Ok(())
             }
             State::Running(message) if !left.is_zero() => {
@@ -281,7 +294,7 @@ impl Run<'_> {
                 let is_unseen = id.group_kind.kind == "Pod" || run.uid.is_empty();
                 let often = if is_unseen { POLL } else { left };
                 release.contests.wait_for(left.min(often));
-                release.record.progress_mut(&run.event).note(run.clone());
+                release.record.note(run);
                 Err(Phase::waiting(Reason::HookRunning, format!("{what}: {message}")))
             }
             State::Running(message) => {
@@ -289,7 +302,7 @@ impl Run<'_> {
                 self.fail(release, hook, run, &what, message).await
             }
             State::Hopeless(message) if release.record.hooks.operation == Some(Operation::Delete) => {
-                release.record.hooks.note(run.ends(RunPhase::GivenUp, &message));
+                release.record.note(run.ends(RunPhase::GivenUp, &message));
                 Ok(())
             }
             State::Failed(message) | State::Hopeless(message) => self.fail(release, hook, run, &what, message).await,
@@ -305,10 +318,9 @@ impl Run<'_> {
         message: String,
     ) -> Result<(), Phase> {
         let message = message + &self.last_lines(release, hook).await;
-        let ended = run.ends(RunPhase::Failed, &message);
-        let progress = release.record.progress_mut(&ended.event);
-        progress.note(ended.clone());
+        let progress = release.record.progress_mut(&run.event);
         progress.failures = progress.failures.saturating_add(1);
+        release.record.note(run.ends(RunPhase::Failed, &message));
         if hook.deleted_on_failure {
             self.clear(&hook.member.id).await?;
         }

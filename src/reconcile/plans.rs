@@ -10,7 +10,6 @@ use super::delete::POLL;
 use super::release::Release;
 use super::render::{Answers, Prepared, prepare_plan};
 use super::sealed::Purpose;
-use super::secrets::{self, ChartText};
 use super::status::rights;
 use super::superset::{self, Superset};
 use super::{RECHECK, Run};
@@ -59,18 +58,12 @@ impl Run<'_> {
     /// An upgrade waits for the plan that runs: the phase meanwhile; `None` if there is nothing to wait for.
     pub(super) async fn await_plan(&mut self, release: &mut Release, prepared: &Prepared) -> Option<Phase> {
         let recorded = release.record.revision;
-        if recorded == 0 || prepared.revision <= recorded || release.record.plans.work.running.is_none() {
+        let run = release.record.plans.work.running.as_ref()?;
+        if recorded == 0 || prepared.revision <= recorded {
             return None;
         }
-        let wait = |release: &Release| {
-            let plan = release.record.plans.work.running.as_ref().map(|run| run.plan.clone());
-            let message = format!(
-                "plan {} runs: the upgrade begins when it is over",
-                plan.unwrap_or_default()
-            );
-            Phase::waiting(Reason::PlanRunning, message)
-        };
-        let phase = wait(release);
+        let message = format!("plan {} runs: the upgrade begins when it is over", run.plan);
+        let phase = Phase::waiting(Reason::PlanRunning, message);
         self.shown = Some(phase.clone());
         let look = self.advance_plan(release).await;
         self.shown = None;
@@ -198,10 +191,7 @@ impl Run<'_> {
                     let steps: Vec<Hook> = stored.into_iter().filter_map(Hook::read).collect();
                     // Those that were not begun are in no record.
                     self.watch_steps(&steps);
-                    let chart = self.unit.renderer.as_ref().ok().map(|renderer| renderer.chart());
-                    for step in &steps {
-                        secrets::learn_object(&release.secrets, &ChartText::of(chart), &step.member.object);
-                    }
+                    self.learn(release, steps.iter().map(|step| &step.member));
                     release.steps = Some(steps);
                 }
                 Ok(None) => {

@@ -142,6 +142,15 @@ impl Run<'_> {
         checked.map(|()| prepared)
     }
 
+    /// Learns what Secrets among these objects hold, before anything could quote it.
+    pub(super) fn learn<'m>(&self, release: &Release, members: impl IntoIterator<Item = &'m Member>) {
+        let chart = self.unit.renderer.as_ref().ok().map(|renderer| renderer.chart());
+        let text = ChartText::of(chart);
+        for member in members {
+            secrets::learn_object(&release.secrets, &text, &member.object);
+        }
+    }
+
     /// What the Secrets among the members hold is known from a render. After a start there was none, and the error of
     /// one that fails may quote it all the same: then it is read.
     async fn learn_recorded(&self, release: &mut Release) -> Result<(), Phase> {
@@ -587,8 +596,7 @@ fn hooks_digest(desired: &Desired, key: &Key) -> String {
         .iter()
         .flat_map(|mark| plans::marked(&desired.hooks, mark))
         .collect();
-    let runs =
-        |hook: &&Hook| hook.is_of_an_operation() || hook.plans().any(|plan| parts.iter().any(|part| part == plan));
+    let runs = |hook: &&Hook| hook.is_of_an_operation() || hook.is_step_of(&parts);
     desired::digest(key, desired.hooks.iter().filter(runs).map(|hook| &hook.member))
 }
 

@@ -11,7 +11,6 @@ use super::hooks::TIMEOUT;
 use super::release::Release;
 use super::render::{Answers, Prepared, give_owners};
 use super::sealed::Purpose;
-use super::secrets::{self, ChartText};
 use super::status::rights;
 use crate::cluster::error::Error;
 use crate::plan::annotations;
@@ -132,13 +131,8 @@ impl Run<'_> {
         let (identity, key) = (&prepared.identity, &self.context.key);
         let mut desired = desired::desired(kept.members, identity, &namespaced, key);
         desired::add_hooks(&mut desired, kept.hooks, identity, &namespaced, key);
-        let chart = self.unit.renderer.as_ref().ok().map(|renderer| renderer.chart());
         let hooks = desired.hooks.iter().map(|hook| &hook.member);
-        for member in desired.members.iter().chain(hooks) {
-            if member.id.group_kind.kind == "Secret" {
-                secrets::learn_object(&release.secrets, &ChartText::of(chart), &member.object);
-            }
-        }
+        self.learn(release, desired.members.iter().chain(hooks));
         give_owners(self.unit, &self.written, &mut desired);
         for member in &mut desired.members {
             // Going back forces nothing.

@@ -111,16 +111,7 @@ fn collect_flips(table: &Map<String, Value>, prefix: &str, found: &mut Vec<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
-        let folder = tempfile::tempdir().unwrap();
-        for (name, text) in files {
-            let path = folder.path().join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        folder
-    }
+    use crate::find::tests::folder;
 
     #[test]
     fn each_values_file_makes_an_install_and_an_upgrade() {

@@ -170,11 +170,7 @@ fn a_crash_continues_with_what_runs() -> Result<()> {
     ensure!(running["uid"] == uid(&job(&world, "a-slow")?).as_str());
     // It ends while nobody looks.
     operator.kill()?;
-    let pod = &world.list("pods", "batch.kubernetes.io/job-name=a-slow")?[0];
-    let ended = json!({"status": {"phase": "Succeeded"}});
-    world
-        .kubectl
-        .patch_status("pod", text(&pod["metadata"]["name"]), &ended)?;
+    world.end_pods_of("a-slow", "Succeeded")?;
     world.kubectl.wait("Complete", "job", "a-slow", SOON)?;
     let _operator = world.start()?;
     world.await_ready("a")?;

@@ -145,11 +145,7 @@ fn a_crash_continues_the_run_and_an_upgrade_waits_for_its_end() -> Result<()> {
     ensure!(world.get("job", "a-other")?.is_none(), "one at a time");
     operator.kill()?;
     // It ends while nobody looks.
-    let pod = &world.list("pods", "batch.kubernetes.io/job-name=a-slow")?[0];
-    let ended = json!({"status": {"phase": "Succeeded"}});
-    world
-        .kubectl
-        .patch_status("pod", text(&pod["metadata"]["name"]), &ended)?;
+    world.end_pods_of("a-slow", "Succeeded")?;
     world.kubectl.wait("Complete", "job", "a-slow", SOON)?;
     let _operator = world.start()?;
     await_plan(&world, "move", 1, "Succeeded")?;
@@ -174,11 +170,7 @@ fn what_a_step_logs_after_a_restart_is_told_without_what_is_secret() -> Result<(
     world.await_there("job", "a-slow")?;
     operator.kill()?;
     let operator = world.start_and_settle()?;
-    let pod = &world.list("pods", "batch.kubernetes.io/job-name=a-slow")?[0];
-    let ended = json!({"status": {"phase": "Failed"}});
-    world
-        .kubectl
-        .patch_status("pod", text(&pod["metadata"]["name"]), &ended)?;
+    world.end_pods_of("a-slow", "Failed")?;
     await_plan(&world, "work", 1, "Failed")?;
     world.await_event("a", "PlanFailed", &["a-slow", "signed in with [redacted]"])?;
     for text in [
@@ -294,12 +286,8 @@ fn plans_are_part_of_creation_change_and_deletion() -> Result<()> {
     }
     // One that succeeds at last is enough.
     eventually("a snapshot is made", SOON, || {
-        for pod in world.list("pods", "batch.kubernetes.io/job-name=a-snapshot")? {
-            let ended = json!({"status": {"phase": "Succeeded"}});
-            let _ = world
-                .kubectl
-                .patch_status("pod", text(&pod["metadata"]["name"]), &ended);
-        }
+        // There may be none now, or one that has ended.
+        let _ = world.end_pods_of("a-snapshot", "Succeeded");
         let left = world.get(&world.widgets(), "a")?;
         ensure!(left.is_none(), "{left:?}");
         Ok(Some(()))

@@ -37,6 +37,14 @@ fn revisions(widget: &Value) -> Vec<(i64, Option<i64>, bool)> {
     items.map(item).collect()
 }
 
+fn await_last(world: &World, expected: (i64, Option<i64>, bool)) -> Result<()> {
+    eventually(&format!("{expected:?} is the last revision"), SOON, || {
+        let listed = revisions(&world.live("a")?);
+        ensure!(listed.last() == Some(&expected), "{listed:?}");
+        Ok(Some(()))
+    })
+}
+
 /// Secrets that keep the renders of a release.
 fn renders(world: &World) -> Result<Vec<Value>> {
     let mut secrets = world.list("secrets", "")?;
@@ -92,11 +100,7 @@ fn an_upgrade_whose_hook_fails_goes_back_to_what_was_healthy() -> Result<()> {
 
     // Force is for one attempt.
     world.annotate("a", json!({"chartwright.dev/force-at": "now"}))?;
-    eventually("it is tried again", SOON, || {
-        let listed = revisions(&world.live("a")?);
-        ensure!(listed.last() == Some(&(5, Some(3), false)), "{listed:?}");
-        Ok(Some(()))
-    })?;
+    await_last(&world, (5, Some(3), false))?;
     world.await_stalled("a", "RolledBack", &["revision 4, of generation 2, failed"])?;
     world.await_quiet(&operator)?;
 
@@ -135,11 +139,7 @@ fn an_upgrade_that_does_not_become_healthy_goes_back_and_leaves_data() -> Result
 
     // The same once more, as somebody asks for it: nothing has changed.
     world.annotate("a", json!({"chartwright.dev/reset-at": "now"}))?;
-    eventually("it is tried again", SOON, || {
-        let listed = revisions(&world.live("a")?);
-        ensure!(listed.last() == Some(&(5, Some(3), false)), "{listed:?}");
-        Ok(Some(()))
-    })?;
+    await_last(&world, (5, Some(3), false))?;
     world.await_stalled("a", "RolledBack", &["revision 4, of generation 2"])?;
     world.update("a", json!({"deployment": null, "claim": null}))?;
     ensure!(color(&world)? == "red");
@@ -161,11 +161,7 @@ fn the_time_that_hooks_take_is_not_that_of_the_members() -> Result<()> {
     )?;
     world.await_there("job", "a-slow")?;
     std::thread::sleep(Duration::from_secs(6));
-    let pod = &world.list("pods", "batch.kubernetes.io/job-name=a-slow")?[0];
-    let ended = json!({"status": {"phase": "Succeeded"}});
-    world
-        .kubectl
-        .patch_status("pod", text(&pod["metadata"]["name"]), &ended)?;
+    world.end_pods_of("a-slow", "Succeeded")?;
     let widget = world.await_ready("a")?;
     ensure!(color(&world)? == "red" && revisions(&widget).len() == 2, "{widget}");
     Ok(())

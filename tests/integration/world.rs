@@ -605,6 +605,15 @@ impl World {
         self.patch(kind, name, &json!({"metadata": {"finalizers": finalizers}}))
     }
 
+    /// Has the pods of a Job end in a phase, as a kubelet tells it.
+    pub fn end_pods_of(&self, job: &str, phase: &str) -> Result<()> {
+        let pods = self.list("pods", &format!("batch.kubernetes.io/job-name={job}"))?;
+        ensure!(!pods.is_empty(), "{job} has no pod");
+        let ended = json!({"status": {"phase": phase}});
+        pods.iter()
+            .try_for_each(|pod| self.kubectl.patch_status("pod", text(&pod["metadata"]["name"]), &ended))
+    }
+
     /// Suspends a widget and waits until its status says so.
     pub fn suspend(&self, name: &str) -> Result<()> {
         self.annotate(name, json!({"chartwright.dev/suspend": "true"}))?;
