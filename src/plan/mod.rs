@@ -4,6 +4,7 @@
 pub mod annotations;
 pub mod apply;
 pub mod applyset;
+pub mod cel;
 pub mod conditions;
 pub mod contest;
 pub mod deletion;
