@@ -74,6 +74,7 @@ pub fn live(metadata: &ObjectMeta) -> Live {
             .next(),
         health: None,
         pods: None,
+        ready_when: annotation(annotations::READY_WHEN).map(String::into_boxed_str),
     }
 }
 

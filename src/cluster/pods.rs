@@ -132,6 +132,21 @@ impl List {
     }
 }
 
+/// The pods that a label selector finds in a namespace, whole, by their names: the first [`PAGE`] pods of it.
+///
+/// # Errors
+/// They can't be listed.
+pub async fn all(client: &Client, namespace: &str, selector: &str) -> Result<Vec<(String, Value)>> {
+    let parameters = ListParams::default().labels(selector).limit(PAGE);
+    let page = bounded(pods_in(client, namespace).list(&parameters)).await?;
+    let pods = page.items.into_iter().map(|mut pod| {
+        pod.metadata.managed_fields = None;
+        let name = pod.metadata.name.clone().unwrap_or_default();
+        Ok((name, serde_json::to_value(pod).map_err(invalid)?))
+    });
+    pods.collect()
+}
+
 /// Lines of a log that are shown, and bytes of them.
 const LINES: i64 = 10;
 const LINES_BYTES: usize = 1000;

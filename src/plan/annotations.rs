@@ -59,6 +59,8 @@ pub const FORCE: &str = "chartwright.dev/force";
 pub const RECONCILE: &str = "chartwright.dev/reconcile";
 /// On a member: a whole number. Lower waves come first.
 pub const WAVE: &str = "chartwright.dev/wave";
+/// On a member, a hook or a step of a plan: a condition in CEL over live objects; it is well when that is true.
+pub const READY_WHEN: &str = "chartwright.dev/ready-when";
 /// On a hook: how long it may take, as a Go duration.
 pub const TIMEOUT: &str = "chartwright.dev/timeout";
 /// On a hook that runs after an installation or an upgrade: `healthy` lets it wait until all members are.
@@ -76,7 +78,7 @@ const SDK_ROLLBACK_FORCE: &str = "helm.sdk.operatorframework.io/rollback-force";
 /// What all annotations of ours begin with.
 const PREFIX: &str = "chartwright.dev/";
 /// All of them, on whatever objects: a member may be a custom resource itself.
-const KNOWN: [&str; 30] = [
+const KNOWN: [&str; 31] = [
     SUSPEND,
     RECONCILE_PERIOD,
     REQUESTED_AT,
@@ -102,6 +104,7 @@ const KNOWN: [&str; 30] = [
     FORCE,
     RECONCILE,
     WAVE,
+    READY_WHEN,
     TIMEOUT,
     AFTER,
     HOOK_RUN,

@@ -56,9 +56,23 @@ pub fn set(
     observed_generation: i64,
     now: Timestamp,
 ) {
+    let status = if status { "True" } else { "False" };
+    set_to(conditions, kind, status, reason, message, observed_generation, now);
+}
+
+/// The same for a status that may be `Unknown`.
+pub fn set_to(
+    conditions: &mut Vec<Condition>,
+    kind: &str,
+    status: &str,
+    reason: &str,
+    message: &str,
+    observed_generation: i64,
+    now: Timestamp,
+) {
     let mut new = Condition {
         kind: kind.to_owned(),
-        status: if status { "True" } else { "False" }.to_owned(),
+        status: status.to_owned(),
         observed_generation: Some(observed_generation),
         last_transition_time: whole(now),
         reason: valid_reason(reason),

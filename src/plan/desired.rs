@@ -8,8 +8,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::annotations::READY_WHEN;
 use super::applyset;
 use super::digest::Key;
+use super::gates;
 use super::hooks::Hook;
 use super::identity::{GroupKind, ObjectId};
 use super::ownership::Owner;
@@ -177,6 +179,10 @@ impl Desired {
         let (policy, warnings) = Policy::of(&object);
         let warnings = warnings.into_iter().map(|text| format!("{source}: {id}: {text}"));
         self.warnings.extend(warnings);
+        if let Some(Err(error)) = gates::stated(&object) {
+            self.problems.push(format!("{source}: {id}: {READY_WHEN}: {error}"));
+            return None;
+        }
         if let Err(field) = prepare(&mut object, &id, identity) {
             self.problems.push(format!("{source}: {id}: {field} must be a mapping"));
             return None;

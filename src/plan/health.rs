@@ -76,19 +76,8 @@ pub fn has_health(group: &str, kind: &str) -> bool {
 /// The health of an object. `now` matters only for Pods that can't be scheduled, which fail 15 seconds after their
 /// creation. What is malformed counts as absent.
 pub fn health(kind: &GroupKind, object: &Value, now: Timestamp) -> Health {
-    if text(object, "/metadata/deletionTimestamp").is_some() {
-        return Health::new(Status::Terminating, "is being deleted");
-    }
-    let (generation, observed) = (
-        int(object, "/metadata/generation"),
-        int(object, "/status/observedGeneration"),
-    );
-    if let (Some(generation), Some(observed)) = (generation, observed)
-        && generation != observed
-    {
-        return Health::in_progress(format!(
-            "generation {generation} is not observed yet (last: {observed})"
-        ));
+    if let Err(unobserved) = is_observed(object) {
+        return unobserved;
     }
     for condition in conditions(object) {
         match condition.kind {
@@ -100,6 +89,26 @@ pub fn health(kind: &GroupKind, object: &Value, now: Timestamp) -> Health {
     match rules::find(&kind.group, &kind.kind) {
         Some(rule) => rule(object, now),
         None => by_ready_condition(object),
+    }
+}
+
+/// Whether the status of an object is of what it is now.
+///
+/// # Errors
+/// How the object is, for it isn't.
+pub fn is_observed(object: &Value) -> Result<(), Health> {
+    if text(object, "/metadata/deletionTimestamp").is_some() {
+        return Err(Health::new(Status::Terminating, "is being deleted"));
+    }
+    let (generation, observed) = (
+        int(object, "/metadata/generation"),
+        int(object, "/status/observedGeneration"),
+    );
+    match (generation, observed) {
+        (Some(generation), Some(observed)) if generation != observed => Err(Health::in_progress(format!(
+            "generation {generation} is not observed yet (last: {observed})"
+        ))),
+        _ => Ok(()),
     }
 }
 

@@ -53,6 +53,8 @@ pub struct Live {
     pub health: Option<Health>,
     /// The label selector of its pods, while it is a workload that isn't well.
     pub pods: Option<Box<str>>,
+    /// Annotation `chartwright.dev/ready-when`: the condition on which it is well.
+    pub ready_when: Option<Box<str>>,
 }
 
 /// What one watch covers: a kind, in one namespace or (`None`) wherever it is.
@@ -78,6 +80,8 @@ pub struct Members {
     lists: HashMap<Scope, HashSet<ObjectId>>,
     /// What requests that are under way ask about.
     asked: HashMap<ObjectId, Asked>,
+    /// Sets that hear of every change of their members, not only of those that matter to drift and health.
+    attentive: HashSet<String>,
 }
 
 /// A watch that does not work.
@@ -152,8 +156,18 @@ impl Members {
         news
     }
 
+    /// From now on a set hears of every change of its members.
+    pub fn attend(&mut self, set: &str) {
+        if !self.attentive.contains(set) {
+            self.attentive.insert(set.to_owned());
+        }
+    }
+
     /// A set needs these scopes, and no others any more.
     pub fn need_only(&mut self, set: &str, scopes: BTreeSet<Scope>) {
+        if scopes.is_empty() {
+            self.attentive.remove(set);
+        }
         self.needs.replace(set, scopes);
     }
 
@@ -334,8 +348,14 @@ impl Members {
                 return Vec::new();
             }
             if matters_alike(old, &live) {
+                let is_news = old.resource_version != live.resource_version;
+                let attentive = live
+                    .part_of
+                    .iter()
+                    .filter(|set| is_news && self.attentive.contains(*set));
+                let sets = attentive.cloned().collect();
                 *old = live;
-                return Vec::new();
+                return sets;
             }
         }
         let mut sets = self.remove(id);

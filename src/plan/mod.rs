@@ -4,7 +4,6 @@
 pub mod annotations;
 pub mod apply;
 pub mod applyset;
-pub mod cel;
 pub mod conditions;
 pub mod contest;
 pub mod deletion;
@@ -13,6 +12,7 @@ pub mod desired;
 pub mod digest;
 pub mod drift;
 pub mod fingerprint;
+pub mod gates;
 pub mod grants;
 pub mod health;
 pub mod history;
@@ -34,6 +34,7 @@ pub mod scale;
 pub mod schema_errors;
 pub mod sequence;
 pub mod status;
+pub mod status_template;
 pub mod takeover;
 #[cfg(test)]
 pub mod testing;

@@ -10,6 +10,7 @@ use super::conditions::{self, Condition};
 use super::plans::Work;
 use super::record::Record;
 use super::request::Request;
+use super::status_template::{Computed, INVALID, Templated};
 use crate::telemetry::redact::Secrets;
 
 /// Why a release is not ready: the `reason` of its conditions, in the words that users can wait on.
@@ -154,6 +155,10 @@ pub struct Report<'a> {
     /// There is no room for more than how the release is.
     pub brief: bool,
     pub render: Option<Render<'a>>,
+    /// What the chart's status template makes of the release, and of what; `None`: that stays as it is.
+    pub computed: Option<(&'a Computed, &'a str)>,
+    /// Why the template can't be used.
+    pub status_invalid: Option<&'a str>,
     /// Members whose fields somebody else takes again and again.
     pub contested: Option<String>,
     /// Failed attempts since something changed.
@@ -180,8 +185,9 @@ impl Event {
     }
 }
 
-/// The fields of the status that are ours; anything else there belongs to somebody else.
-pub const FIELDS: [&str; 16] = [
+/// The fields of the status that are ours. Those of the chart's status template are as well; anything else there belongs to
+/// somebody else.
+pub const FIELDS: [&str; 17] = [
     "observedGeneration",
     "conditions",
     "release",
@@ -191,6 +197,7 @@ pub const FIELDS: [&str; 16] = [
     "history",
     "plans",
     "planRun",
+    "templated",
     "lastHandledRegenerateAt",
     "lastHandledReconcileAt",
     "lastHandledForceAt",
@@ -341,7 +348,8 @@ pub fn survives(sent: &Value, read: &Value) -> bool {
 /// The part of a status that is ours, to compare with a new one.
 pub fn ours(status: &Value) -> Value {
     let fields = status.as_object().into_iter().flatten();
-    let own = fields.filter(|(field, _)| FIELDS.contains(&field.as_str()));
+    let templated = Templated::of(status).fields;
+    let own = fields.filter(|(field, _)| FIELDS.contains(&field.as_str()) || templated.contains(field));
     Value::Object(own.map(|(field, value)| (field.clone(), value.clone())).collect())
 }
 
@@ -400,6 +408,7 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
     {
         status.insert("hooks".into(), hooks);
     }
+    templated(report, previous, &mut status);
     let mut status = Value::Object(status);
     for texts in [
         "/notes",
@@ -427,6 +436,41 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
     status
 }
 
+/// The fields of the chart's status template.
+fn templated(report: &Report<'_>, previous: &Value, status: &mut Map<String, Value>) {
+    let mut kept = Templated::of(previous);
+    let fields = match report.computed {
+        _ if report.brief => {
+            kept.fields.clear();
+            Map::new()
+        }
+        Some((computed, seen)) => {
+            let unchanged = kept
+                .fields
+                .iter()
+                .all(|field| previous.get(field) == computed.fields.get(field));
+            let next = computed.templated(seen);
+            // What was seen is no news by itself.
+            if !unchanged || (&kept.fields, &kept.conditions) != (&next.fields, &next.conditions) {
+                kept = next;
+            }
+            computed.fields.clone()
+        }
+        None => {
+            let fields = kept
+                .fields
+                .iter()
+                .filter_map(|field| Some((field.clone(), previous.get(field)?.clone())));
+            fields.collect()
+        }
+    };
+    if kept.fields.is_empty() && kept.conditions.is_empty() {
+        return;
+    }
+    status.insert("templated".into(), json!(kept));
+    status.extend(fields);
+}
+
 /// `status.hooks`: how far they have come.
 fn hooks(report: &Report<'_>, previous: &Value) -> Option<Value> {
     if report.record_unread {
@@ -437,7 +481,7 @@ fn hooks(report: &Report<'_>, previous: &Value) -> Option<Value> {
 
 /// Takes secret values out of every text. What only programs read is spared: the inventory must name objects as they
 /// are named, and a Secret may well hold the time at which a condition changed.
-fn redact(value: &mut Value, secrets: &Secrets) {
+pub(super) fn redact(value: &mut Value, secrets: &Secrets) {
     match value {
         Value::String(text) => {
             if let Cow::Owned(clean) = secrets.redact(text) {
@@ -527,6 +571,9 @@ fn conditions_of(report: &Report<'_>, previous: &Value) -> Vec<Condition> {
         };
         conditions::set(&mut list, kind, holds, &reason, &message, report.generation, report.now);
     }
+    if let (Some((computed, _)), false) = (report.computed, report.brief) {
+        computed.set_conditions(&mut list, &Templated::of(previous), report.generation, report.now);
+    }
     // What stays may say what only since is known to be secret.
     for condition in &mut list {
         if let Cow::Owned(clean) = report.secrets.redact(&condition.message) {
@@ -594,6 +641,8 @@ fn own_conditions(report: &Report<'_>) -> Vec<(&'static str, Said)> {
         "PlanFailed",
         troubles.and_then(|message| said(true, "PlanFailed", &message)),
     ));
+    let invalid = report.status_invalid.and_then(|why| said(true, "TemplateFailed", why));
+    list.push((INVALID, invalid));
     list.push(("Suspended", None));
     list
 }

@@ -320,7 +320,7 @@ impl Run<'_> {
         let (set, trigger) = (&prepared.identity.owner.set, self.written.trigger());
         for turn in sequence::installation(&prepared.desired.members) {
             let Turn::Members(members) = turn else {
-                pass.closed = self.gate(pass);
+                pass.closed = self.gate(release, pass).await;
                 if pass.closed.is_some() {
                     return;
                 }
@@ -367,15 +367,18 @@ impl Run<'_> {
     }
 
     /// Why the next turn can't begin, if it can't: a member of those before failed, or is not healthy yet.
-    fn gate(&self, pass: &Pass) -> Option<String> {
+    async fn gate(&self, release: &mut Release, pass: &Pass) -> Option<String> {
         if !pass.failures.is_empty() {
             return Some(String::new());
         }
         // What is done, and what is somebody else's, is not waited for.
         let awaited = pass.reached.iter().filter(|entry| !entry.finished);
+        let awaited: Vec<ObjectId> = awaited.map(|entry| entry.id.clone()).collect();
+        self.judge(release, &awaited).await;
         let members = self.context.members();
         let troubles: Vec<String> = awaited
-            .filter_map(|entry| trouble(&entry.id, &members))
+            .iter()
+            .filter_map(|id| trouble(id, &members, release.whole.health(id)))
             .map(|(_, message)| message)
             .collect();
         (!troubles.is_empty()).then(|| list(troubles))

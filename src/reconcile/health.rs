@@ -8,13 +8,14 @@ use super::Run;
 use super::preflight::list;
 use super::release::{Release, split};
 use crate::cluster::lookup;
-use crate::plan::health::{Status, has_health};
+use crate::plan::health::{Health, Status, has_health};
 use crate::plan::identity::ObjectId;
 use crate::plan::members::Members;
 use crate::plan::status::{Phase, Reason};
 
 /// The health of one member: `None` if it is well.
-pub(super) fn trouble(id: &ObjectId, members: &Members) -> Option<(Reason, String)> {
+/// `gate`: how it is by a condition of its own, which counts instead of what its kind tells.
+pub(super) fn trouble(id: &ObjectId, members: &Members, gate: Option<&Health>) -> Option<(Reason, String)> {
     let kind = &id.group_kind;
     let (reason, text) = match members.get(id) {
         None => {
@@ -24,7 +25,7 @@ pub(super) fn trouble(id: &ObjectId, members: &Members) -> Option<(Reason, Strin
             (Reason::Progressing, format!("not seen yet{}", why.unwrap_or_default()))
         }
         Some(live) if live.deleting => (Reason::Terminating, "is being deleted".to_owned()),
-        Some(live) => match &live.health {
+        Some(live) => match gate.or(live.health.as_ref()) {
             None if has_health(&kind.group, &kind.kind) => {
                 (Reason::Progressing, "its state is not known yet".to_owned())
             }
@@ -50,10 +51,11 @@ impl Run<'_> {
     /// Ready, or waiting for the members named.
     pub(super) async fn phase_of(&self, release: &mut Release, ids: &[ObjectId]) -> Phase {
         self.look_at_pods(release, ids).await;
+        self.judge(release, ids).await;
         let troubles: Vec<(Reason, String)> = {
             let members = self.context.members();
             let explained = |id: &ObjectId| {
-                let (reason, text) = trouble(id, &members)?;
+                let (reason, text) = trouble(id, &members, release.whole.health(id))?;
                 match release.pod_troubles.of(id) {
                     Some(why) => Some((reason, format!("{text}: {why}"))),
                     None => Some((reason, text)),

@@ -18,6 +18,8 @@ use crate::cluster::pods::last_lines;
 use crate::plan::annotations::{HOOK_RUN, ON_CREATE};
 use crate::plan::apply::content;
 use crate::plan::desired;
+use crate::plan::gates::Gate;
+use crate::plan::health::Status;
 use crate::plan::hooks::{self, Hook, HookRun, Next, Operation, RunPhase, State, in_order};
 use crate::plan::identity::ObjectId;
 use crate::plan::members::Live;
@@ -26,6 +28,7 @@ use crate::plan::plans;
 use crate::plan::prune::{Purpose, Verdict, verdict};
 use crate::plan::status::{Changes, Phase, Reason};
 use crate::telemetry::metrics;
+use crate::watches::cel;
 
 /// How long a hook may take if neither it nor the watch says so: as with Helm.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(300);
@@ -291,7 +294,7 @@ impl Run<'_> {
             }
             State::Running(message) if !left.is_zero() => {
                 // No watch shows when what a former owner left in its place is gone.
-                let is_unseen = id.group_kind.kind == "Pod" || run.uid.is_empty();
+                let is_unseen = id.group_kind.kind == "Pod" || run.uid.is_empty() || is_gated(hook);
                 let often = if is_unseen { POLL } else { left };
                 release.contests.wait_for(left.min(often));
                 release.record.note(run);
@@ -331,7 +334,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// The phase of a release that could not find out, or that waits until an earlier run is gone.
-    async fn look_after(&mut self, release: &Release, hook: &Hook, run: &mut HookRun) -> Result<State, Phase> {
+    async fn look_after(&mut self, release: &mut Release, hook: &Hook, run: &mut HookRun) -> Result<State, Phase> {
         let Hook { member, .. } = hook;
         let snapshot = self.context.discovery.snapshot();
         let Some(resource) = snapshot.resource(&member.id.group_kind, &member.version) else {
@@ -344,10 +347,15 @@ impl Run<'_> {
         match found {
             Found::Run(object) => {
                 uid(&object).clone_into(&mut run.uid);
-                Ok(match hook.is_awaited() {
-                    true => hooks::state(object),
+                let gate = Gate::of_object(&object);
+                let state = match hook.is_awaited() {
+                    true => hooks::state(object.clone()),
                     false => State::Succeeded,
-                })
+                };
+                match (gate, state) {
+                    (Some(gate), State::Succeeded) => Ok(self.pass_gate(release, gate, &object).await),
+                    (_, state) => Ok(state),
+                }
             }
             // It was there.
             Found::Nothing | Found::Other(..) if !run.uid.is_empty() => Ok(match hook.may_vanish() {
@@ -389,7 +397,7 @@ impl Run<'_> {
                     .metrics
                     .wrote(&id.group_kind.kind, metrics::Operation::Apply);
                 run.uid = live.uid;
-                Ok(match hook.is_awaited() {
+                Ok(match hook.is_awaited() || is_gated(hook) {
                     true => State::Running("has not started yet".into()),
                     false => State::Succeeded,
                 })
@@ -512,9 +520,23 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Whether what a hook waits for besides its end has come.
+    async fn pass_gate(&self, release: &mut Release, gate: Result<Gate, cel::Error>, object: &Value) -> State {
+        let gate = match gate {
+            Ok(gate) => gate,
+            Err(error) => return State::Failed(error.to_string()),
+        };
+        let facts = self.facts(release, &[&gate]).await;
+        let health = gate.health(object, &facts);
+        match health.status {
+            Status::Current => State::Succeeded,
+            _ => State::Running(health.message),
+        }
+    }
+
     /// Before anybody hears of a log, it is known what is secret. After a start that takes a render, which a deletion
     /// never makes.
-    async fn knows_secrets(&self, release: &mut Release) -> bool {
+    pub(super) async fn knows_secrets(&self, release: &mut Release) -> bool {
         release.knows_secrets || !self.written.deleting && Box::pin(self.prepare(release)).await.is_ok()
     }
 
@@ -533,6 +555,11 @@ impl Run<'_> {
             }
         }
     }
+}
+
+/// True if a hook waits for a condition beside its end.
+fn is_gated(hook: &Hook) -> bool {
+    Gate::of_object(&hook.member.object).is_some()
 }
 
 fn uid(object: &Value) -> &str {

@@ -21,6 +21,7 @@ mod health;
 mod hooks;
 mod inputs;
 mod kept;
+mod live;
 mod plans;
 mod pods;
 mod preflight;
@@ -37,6 +38,7 @@ mod secrets;
 mod send;
 mod sources;
 mod status;
+mod status_template;
 mod superset;
 mod takeover;
 mod values;
@@ -203,6 +205,7 @@ impl Run<'_> {
             }
             Err(phase) => phase.into(),
         };
+        self.look_at_status(release, &conclusion.phase).await;
         let outcome = self.report(release, conclusion).await;
         self.finish_takeover(release, outcome, failures).await
     }

@@ -10,9 +10,11 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::custom_resource::CustomResource;
+use super::live::WholeMembers;
 use super::pods::PodTroubles;
 use super::record::{Refused, Saved};
 use super::retry::Tried;
+use super::status_template::StatusTemplate;
 use crate::cluster::throttle::spread;
 use crate::plan::annotations;
 use crate::plan::conditions::{self, cut};
@@ -55,6 +57,10 @@ pub struct Release {
     pub(super) steps: Option<Vec<Hook>>,
     /// Why its workloads aren't well.
     pub(super) pod_troubles: PodTroubles,
+    /// Its members as far as they are known whole.
+    pub(super) whole: WholeMembers,
+    /// What the chart's status template made.
+    pub(super) template: StatusTemplate,
     /// What stands for the objects that its author was last permitted to make; empty before.
     pub(super) permit: String,
     /// Members that were applied since the last complete apply, in reconciles that had to wait for something.

@@ -201,43 +201,19 @@ pub(super) async fn prepare_plan(
     answers: &mut Answers,
     plan: Value,
 ) -> Result<Prepared, Phase> {
-    let renderer = unit.renderer.as_ref();
-    let renderer = renderer.map_err(|message| Phase::stalled(Reason::ChartInvalid, message))?;
     let (depth, maker) = context.depth(&unit.group_kind, resource);
     grants::may_nest(depth, maker, &unit.watch.allow)
         .map_err(|refused| Phase::stalled(Reason::Refused, refused.to_string()))?;
-    // Before the values are read, which take memory as well.
-    let share = Arc::new(Mutex::new(context.budget.share().await));
-    let spec = resource.spec().map_err(values::Error::from)?;
-    let mut work = Work {
-        context,
-        unit,
-        resource,
-        renderer,
-        identity: Identity {
-            owner: resource.owner(&unit.group_kind),
-            operator: context.operator.clone(),
-            namespace: values::release_namespace(unit, resource)?,
-        },
-        values: Value::Null,
-        plan,
-        sources: Answers::new(),
-        snapshot: context.discovery.snapshot(),
-        clock: jiff::Timestamp::now(),
-        known: Some(&release.tried.answers),
-        earlier: None,
-        secrets: release.secrets.clone(),
-        share: share.clone(),
-    };
-    secrets::publish_names(&work.secrets, resource, &unit.group_kind);
-    let found = work.read_sources(answers).await?;
-    work.values = values::values(unit, &found, spec)?;
+    let mut work = Work::begin(context, unit, resource, release, answers).await?;
+    work.plan = plan;
     let mut memory = Memory::read(context, resource, release).await?;
     release.tried.kept = memory.known();
     let inputs = |asked: &[String]| inputs::digest(&context.key, unit, resource, &work.snapshot, asked);
     let since_settled = inputs(&release.record.capabilities);
     let earlier =
         Earlier::of(release, &inputs(&release.last_render.capabilities)).filter(|_| !memory.must_draw(release));
+    let share = work.share.clone();
+    work.known = Some(&release.tried.answers);
     work.earlier = earlier.as_ref();
     let prepared = work.release(release, &mut memory, answers).await?;
     lock(&share).keep(prepared.size);
@@ -290,7 +266,97 @@ fn differs(prepared: &Prepared, release: &Release) -> bool {
 
 // === impl Work ===
 
-impl Work<'_> {
+impl<'a> Work<'a> {
+    /// The values of a custom resource, with what is known of the cluster.
+    ///
+    /// # Errors
+    /// The phase of a release whose chart or values can't be read.
+    pub(super) async fn begin(
+        context: &'a Context,
+        unit: &'a Unit,
+        resource: &'a CustomResource,
+        release: &Release,
+        answers: &mut Answers,
+    ) -> Result<Self, Phase> {
+        let renderer = unit.renderer.as_ref();
+        let renderer = renderer.map_err(|message| Phase::stalled(Reason::ChartInvalid, message))?;
+        // Before the values are read, which take memory as well.
+        let share = Arc::new(Mutex::new(context.budget.share().await));
+        let spec = resource.spec().map_err(values::Error::from)?;
+        let mut work = Work {
+            context,
+            unit,
+            resource,
+            renderer,
+            identity: Identity {
+                owner: resource.owner(&unit.group_kind),
+                operator: context.operator.clone(),
+                namespace: values::release_namespace(unit, resource)?,
+            },
+            values: Value::Null,
+            plan: no_plan(),
+            sources: Answers::new(),
+            snapshot: context.discovery.snapshot(),
+            clock: jiff::Timestamp::now(),
+            known: None,
+            earlier: None,
+            secrets: release.secrets.clone(),
+            share,
+        };
+        secrets::publish_names(&work.secrets, resource, &unit.group_kind);
+        let found = work.read_sources(&release.tried.answers, answers).await?;
+        work.values = values::values(unit, &found, spec)?;
+        Ok(work)
+    }
+
+    /// Renders a file of the chart with further data.
+    ///
+    /// # Errors
+    /// Why it can't be rendered.
+    pub(super) async fn file(
+        &self,
+        name: &str,
+        revision: i64,
+        more: Vec<(&'static str, Value)>,
+    ) -> Result<Vec<u8>, String> {
+        let Ok(_permit) = self.context.renders.clone().acquire_owned().await else {
+            return Err("the operator is stopping".to_owned());
+        };
+        let (renderer, snapshot, share) = (self.renderer.clone(), self.snapshot.clone(), self.share.clone());
+        let (clock, limits) = (self.clock, self.context.budget.limits());
+        let (facts, values, name) = (self.facts(revision), self.values.clone(), name.to_owned());
+        let secrets = self.secrets.clone();
+        let job = move || {
+            let _share = share;
+            let input = Input {
+                capabilities: &snapshot.capabilities,
+                clock,
+                limits,
+                more,
+                ..Input::new(facts, values)
+            };
+            secrets.during(|| renderer.render_file(&input, &name))
+        };
+        match tokio::task::spawn_blocking(job).await {
+            Ok(rendered) => Ok(rendered.map_err(|error| error.to_string())?.unwrap_or_default()),
+            Err(_) => {
+                self.context.metrics.panics.inc();
+                Err("the render stopped unexpectedly: this is a defect of chartwright; see its log".to_owned())
+            }
+        }
+    }
+
+    /// `.Release` of a revision.
+    fn facts(&self, revision: i64) -> Facts {
+        Facts {
+            name: self.resource.key.name.clone(),
+            namespace: self.identity.namespace.clone(),
+            revision,
+            is_install: revision == 1,
+            is_upgrade: revision > 1,
+        }
+    }
+
     /// The release as it was rendered the last time, if nothing but its own doing has changed; else as it is now.
     async fn release(
         &mut self,
@@ -381,7 +447,7 @@ impl Work<'_> {
             inputs::may_look_up(self.unit, self.resource, &self.identity.namespace, &self.snapshot, key)
                 .map_err(|refused| Phase::stalled(Reason::Refused, refused.to_string()))?;
         }
-        for (key, answer) in self.fetch(missing).await? {
+        for (key, answer) in self.fetch(missing, self.known).await? {
             let answer = match self.earlier {
                 Some(earlier) => earlier.answer(&key, answer),
                 None => answer,
@@ -394,10 +460,10 @@ impl Work<'_> {
 
     /// What Secrets and ConfigMaps the values come from, the weakest first. Also if the values are wrong, the answers tell
     /// what may cure them.
-    async fn read_sources(&mut self, answers: &mut Answers) -> Result<Vec<(Source, Value)>, Phase> {
+    async fn read_sources(&mut self, known: &Answers, answers: &mut Answers) -> Result<Vec<(Source, Value)>, Phase> {
         let sources = sources::sources(self.unit, self.resource)?;
         let keys: Vec<LookupKey> = sources.iter().map(|source| source.key.clone()).collect();
-        self.sources = self.fetch(&keys).await?.into_iter().collect();
+        self.sources = self.fetch(&keys, Some(known)).await?.into_iter().collect();
         answers.clone_from(&self.sources);
         let found = sources.into_iter().map(|source| {
             let object = self.sources.get(&source.key).cloned().unwrap_or_default();
@@ -408,11 +474,11 @@ impl Work<'_> {
     }
 
     /// What stands in the cluster: from memory where a watch shows that it is still so.
-    async fn fetch(&self, keys: &[LookupKey]) -> Result<Vec<(LookupKey, Value)>, Phase> {
+    async fn fetch(&self, keys: &[LookupKey], last: Option<&Answers>) -> Result<Vec<(LookupKey, Value)>, Phase> {
         let mut found: Vec<(LookupKey, Value)> = Vec::with_capacity(keys.len());
         let mut unknown: Vec<LookupKey> = Vec::new();
         for key in keys {
-            match self.known(key) {
+            match self.known(last, key) {
                 Some(answer) => found.push((key.clone(), answer)),
                 None => unknown.push(key.clone()),
             }
@@ -435,8 +501,8 @@ impl Work<'_> {
     }
 
     /// What the last attempt found, if its watch shows that it is still so.
-    fn known(&self, key: &LookupKey) -> Option<Value> {
-        let known = self.known?.get(key)?;
+    fn known(&self, last: Option<&Answers>, key: &LookupKey) -> Option<Value> {
+        let known = last?.get(key)?;
         let target = lookup::dependency(&self.snapshot, key);
         let now = self.context.dependencies().version(&target)?;
         (now == dependencies::version(known)).then(|| known.clone())
@@ -456,13 +522,7 @@ impl Work<'_> {
         let share = self.share.clone();
         let limits = context.budget.limits();
         let (identity, key) = (self.identity.clone(), context.key.clone());
-        let facts = Facts {
-            name: self.resource.key.name.clone(),
-            namespace: self.identity.namespace.clone(),
-            revision: request.revision,
-            is_install: request.revision == 1,
-            is_upgrade: request.revision > 1,
-        };
+        let facts = self.facts(request.revision);
         let job = move || {
             let _share = share;
             let render = || {

@@ -11,12 +11,14 @@ use super::release::{Release, jitter};
 use super::render::Prepared;
 use super::{Outcome, RECHECK, RECHECK_UNSEEN, Run};
 use crate::cluster::custom_resource as writes;
+use crate::cluster::decoding::Whole;
 use crate::cluster::error::Error;
 use crate::cluster::throttle::asked_to_wait;
 use crate::plan::annotations;
 use crate::plan::history::Revision;
 use crate::plan::request::Request;
 use crate::plan::status::{self, Changes, Event, Phase, Reason, Report};
+use crate::plan::status_template::Templated;
 use crate::telemetry::metrics::{Operation, ReconcileResult};
 
 /// So many times in a row a release is put off before its status says so.
@@ -83,10 +85,10 @@ impl Run<'_> {
         let labels = self.unit.metric_labels(&self.written.key);
         self.context.metrics.set_release_ready(&labels, phase.is_ready());
         let refused = release.refused;
-        let mut written = self.write_status(release, &next).await;
+        let mut written = self.write_status(release, &conclusion, &next).await;
         if written && release.refused == Refused::Details && refused == Refused::Nothing {
             next = self.status(release, &conclusion);
-            written = self.write_status(release, &next).await;
+            written = self.write_status(release, &conclusion, &next).await;
         }
         if !written {
             let wait = release.backoff.failed_to_write(asked_to_wait());
@@ -95,7 +97,7 @@ impl Run<'_> {
             again = Some(failed.map_or(wait, |failed| failed.max(wait)));
         } else if self.drop_secrets(release).await {
             next = self.status(release, &conclusion);
-            self.write_status(release, &next).await;
+            self.write_status(release, &conclusion, &next).await;
         }
         self.announce(release, &conclusion, &next).await;
         Outcome {
@@ -159,6 +161,8 @@ impl Run<'_> {
                 namespace: &prepared.identity.namespace,
                 notes: prepared.notes.as_deref(),
             }),
+            computed: release.template.told(),
+            status_invalid: release.template.invalid.as_deref(),
             contested: release.contests.message(),
             // Who is only waited for is no failure: counting would write a status at each look.
             failures: match conclusion.phase {
@@ -172,7 +176,7 @@ impl Run<'_> {
     }
 
     /// Writes the status if it says something new. False if it must be tried again.
-    async fn write_status(&mut self, release: &mut Release, next: &Value) -> bool {
+    async fn write_status(&mut self, release: &mut Release, conclusion: &Conclusion, next: &Value) -> bool {
         if *next == status::ours(&self.previous(release)) {
             return true;
         }
@@ -181,17 +185,16 @@ impl Run<'_> {
             self.compare(release, next, &Value::Null);
             return true;
         }
-        let target = self.written.target(&self.unit.resource);
-        let client = &self.context.client;
-        // Another release may find out while this one's request is under way.
-        let merges = self.unit.lossy.refuses.load(Relaxed);
-        let mut written = match merges {
-            false => writes::apply_status(client, &target, next).await,
-            true => writes::merge_status(client, &target, next, &status::FIELDS).await,
-        };
-        if written.as_ref().is_err_and(Error::is_of_schema) && !merges {
-            written = writes::merge_status(client, &target, next, &status::FIELDS).await;
-            self.unit.lossy.refuses.store(true, Relaxed);
+        let mut written = self.send_status(release, next).await;
+        let without;
+        let mut next = next;
+        if let Err(error) = &written
+            && is_about_status(error)
+            && release.template.refuse(&error.to_string())
+        {
+            without = self.status(release, conclusion);
+            next = &without;
+            written = self.send_status(release, next).await;
         }
         match written {
             Ok(object) => {
@@ -223,6 +226,25 @@ impl Run<'_> {
                 false
             }
         }
+    }
+
+    async fn send_status(&self, release: &Release, next: &Value) -> Result<Whole, Error> {
+        let target = self.written.target(&self.unit.resource);
+        let client = &self.context.client;
+        // Another release may find out while this one's request is under way.
+        let merges = self.unit.lossy.refuses.load(Relaxed);
+        if !merges {
+            let written = writes::apply_status(client, &target, next).await;
+            if !written.as_ref().is_err_and(Error::is_of_schema) {
+                return written;
+            }
+        }
+        let templated = Templated::of(&self.previous(release)).fields;
+        let templated = templated.iter().map(String::as_str);
+        let fields: Vec<&str> = status::FIELDS.into_iter().chain(templated).collect();
+        let written = writes::merge_status(client, &target, next, &fields).await;
+        self.unit.lossy.refuses.store(true, Relaxed);
+        written
     }
 
     /// A shorter status is tried; where that is refused as well, an Event tells it.
@@ -264,8 +286,9 @@ impl Run<'_> {
     /// The phase of a release of which it can't be written.
     pub(super) async fn write_down(&mut self, release: &mut Release, phase: Phase) -> Result<(), Phase> {
         self.save_record(release).await?;
-        let next = self.status(release, &phase.into());
-        match self.write_status(release, &next).await && !self.missing {
+        let conclusion = phase.into();
+        let next = self.status(release, &conclusion);
+        match self.write_status(release, &conclusion, &next).await && !self.missing {
             true => Ok(()),
             false => Err(Phase::failed(
                 Reason::Record,

@@ -9,9 +9,9 @@ use kube::core::{Expression, Selector};
 use super::names;
 use super::overrides;
 use super::reader::{Fields, Report, describe, suggestion};
-use super::{Allow, Collisions, DeletionPolicy, OnFailure, Outside, Watch, sources};
+use super::{Allow, Collisions, DeletionPolicy, OnFailure, Outside, STATUS_TEMPLATE, Watch, health, sources};
 
-const KNOWN: [&str; 23] = [
+const KNOWN: [&str; 25] = [
     "group",
     "version",
     "kind",
@@ -35,6 +35,8 @@ const KNOWN: [&str; 23] = [
     "lookups",
     "onFailure",
     "retries",
+    "health",
+    "statusTemplate",
 ];
 /// Keys of the format that this version doesn't act on yet.
 const LATER: [&str; 6] = [
@@ -90,6 +92,8 @@ pub(super) fn read(node: &Node, outside: &Outside<'_>, report: &mut Report<'_>) 
         collisions: report.choice(&fields, "collisions", Collisions::NAMES),
         allow: read_allow(&fields, "allow", report),
         lookups: read_allow(&fields, "lookups", report),
+        health: health::read(&fields, report),
+        status_template: read_status_template(&fields, report),
         line: node.line,
         version: version?,
         kind: kind?,
@@ -97,6 +101,15 @@ pub(super) fn read(node: &Node, outside: &Outside<'_>, report: &mut Report<'_>) 
     };
     warn_of_traps(&watch, &fields, report);
     Some(watch)
+}
+
+/// A file of the chart, outside of `templates/`.
+fn read_status_template(fields: &Fields<'_>, report: &mut Report<'_>) -> String {
+    let is_file = |name: &str| !name.starts_with(['/', '.']) && !name.starts_with("templates/") && !name.contains("..");
+    let name = report.checked(fields, "statusTemplate", is_file, |name| {
+        format!("`statusTemplate` must be a file in the chart's folder, outside of templates/, such as {STATUS_TEMPLATE}, not {name:?}")
+    });
+    name.unwrap_or_else(|| STATUS_TEMPLATE.to_owned())
 }
 
 fn check_required(fields: &Fields<'_>, report: &mut Report<'_>) {

@@ -3,10 +3,12 @@
 //! Every file that operator-sdk's helm-operator reads without ignoring a part of it means the same here; where that
 //! meaning is a known trap, a warning says so.
 
+pub mod cel;
 pub mod duration;
 mod entry;
 mod env;
 mod finding;
+pub mod health;
 pub mod names;
 mod overrides;
 mod policies;
@@ -30,8 +32,12 @@ pub use finding::{Errors, Finding, Warning};
 pub use overrides::OverrideValue;
 pub use policies::{Collisions, DeletionPolicy, OnFailure};
 
+use health::HealthRule;
 use reader::{Report, describe};
 use sources::{ValuesFrom, ValuesFromField};
+
+/// The file of a chart that is its status template if the watch names no other.
+pub const STATUS_TEMPLATE: &str = "status.yaml";
 
 /// One entry of `watches.yaml`: a kind, and the chart that its custom resources become.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +83,10 @@ pub struct Watch {
     pub allow: Allow,
     /// What templates may look up beyond the release's namespace.
     pub lookups: Allow,
+    /// When members of a kind are well.
+    pub health: Vec<HealthRule>,
+    /// The file of the chart that computes further fields of the status.
+    pub status_template: String,
     /// Where the entry begins in the file, counted from 1.
     pub line: usize,
 }

@@ -14,6 +14,8 @@ fn report<'a>(phase: &'a Phase, record: &'a Record) -> Report<'a> {
         record_unread: false,
         brief: false,
         render: None,
+        computed: None,
+        status_invalid: None,
         contested: None,
         failures: 0,
         secrets: Box::leak(Box::default()),

@@ -81,17 +81,7 @@ pub(super) fn files(
     input: &Input<'_>,
     asked: &Asked,
 ) -> Vec<TemplateFile> {
-    let mut build = Build {
-        cache,
-        release: input.release.to_value(),
-        capabilities: input.capabilities.asked(asked),
-        more: input
-            .more
-            .iter()
-            .map(|(name, value)| (*name, Value::from_json(value)))
-            .collect(),
-        contexts: HashMap::new(),
-    };
+    let mut build = Build::new(cache, input, asked);
     build.chart(node, Some(values.clone()), true);
     let rendered = sources(node)
         .into_iter()
@@ -109,6 +99,23 @@ pub(super) fn files(
     files.collect()
 }
 
+/// What a file of the root chart sees that isn't among its templates.
+pub(super) fn of_root(
+    cache: &HashMap<ChartId, Vec<(Str, Str)>>,
+    node: &Node<'_>,
+    values: &Map,
+    input: &Input<'_>,
+    path: &str,
+) -> Value {
+    let context = Build::new(cache, input, &Asked::default()).chart(node, Some(values.clone()), true);
+    let file = TemplateFile {
+        name: path.to_owned(),
+        base_path: node.path.clone(),
+        context,
+    };
+    file.data()
+}
+
 struct Build<'b> {
     cache: &'b HashMap<ChartId, Vec<(Str, Str)>>,
     release: Value,
@@ -118,7 +125,18 @@ struct Build<'b> {
     contexts: HashMap<String, Map>,
 }
 
-impl Build<'_> {
+impl<'b> Build<'b> {
+    fn new(cache: &'b HashMap<ChartId, Vec<(Str, Str)>>, input: &Input<'_>, asked: &Asked) -> Self {
+        let more = input.more.iter().map(|(name, value)| (*name, Value::from_json(value)));
+        Build {
+            cache,
+            release: input.release.to_value(),
+            capabilities: input.capabilities.asked(asked),
+            more: more.collect(),
+            contexts: HashMap::new(),
+        }
+    }
+
     fn chart(&mut self, node: &Node<'_>, own_values: Option<Map>, is_root: bool) -> Map {
         let own_values = own_values.unwrap_or_else(|| Map::new(MapKind::Any, Entries::new()));
         let files = self.cache.get(&ChartId::of(node.chart)).map_or(&[][..], Vec::as_slice);

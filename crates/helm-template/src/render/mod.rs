@@ -6,6 +6,7 @@
 mod contexts;
 mod documents;
 mod error;
+mod file;
 #[cfg(test)]
 mod fixture_tests;
 #[cfg(test)]

@@ -125,7 +125,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn syntax(error: &ParseError) -> Error {
+pub(super) fn syntax(error: &ParseError) -> Error {
     Error::Parse {
         place: Place {
             file: error.name.clone(),

@@ -1,15 +1,17 @@
 //! Conditions in CEL, the language of Kubernetes' own validation rules, over live objects. An expression may come from
 //! whoever gives values to a chart, so that what it may cost is bounded before it is evaluated.
 
+use std::fmt::{self, Debug, Formatter};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
-use cel::common::ast::{Expr, IdedExpr};
+use cel::common::ast::{ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr};
 use cel::objects::{Key, Map};
 use cel::{Context, Program};
 use helm_template::render::on_large_stack;
 use serde_json::Value;
 
-use super::conditions::cut;
+use crate::telemetry::cut;
 
 /// The longest text of an expression, in bytes.
 const LONGEST: usize = 4096;
@@ -19,9 +21,10 @@ const MOST: u64 = 1_000_000;
 const SHOWN: usize = 300;
 
 /// An expression that can be evaluated.
+#[derive(Clone)]
 pub struct Expression {
     text: String,
-    program: Program,
+    program: Arc<Program>,
 }
 
 /// Why an expression says nothing.
@@ -62,12 +65,30 @@ impl Expression {
         match compiled {
             Ok(program) => Ok(Expression {
                 text: text.to_owned(),
-                program,
+                program: Arc::new(program),
             }),
             Err(why) => Err(Error::Syntax {
                 text: cut(text, SHOWN),
                 why: one_line(&why),
             }),
+        }
+    }
+
+    /// The same for an expression that is given these variables and no others.
+    ///
+    /// # Errors
+    /// It reads another one, too.
+    pub fn compile_for(text: &str, variables: &[&str]) -> Result<Self, Error> {
+        let expression = Expression::compile(text)?;
+        let references = expression.program.references();
+        let is_known = |name: &str| variables.contains(&name) || binds(expression.program.expression(), name);
+        let unknown = references.variables().into_iter().find(|name| !is_known(name));
+        match unknown {
+            Some(name) => Err(Error::Syntax {
+                text: cut(&expression.text, SHOWN),
+                why: format!("there is no variable {name}, only {}", variables.join(", ")),
+            }),
+            None => Ok(expression.clone()),
         }
     }
 
@@ -113,6 +134,20 @@ impl Expression {
     }
 }
 
+impl Debug for Expression {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Debug::fmt(&self.text, f)
+    }
+}
+
+impl PartialEq for Expression {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Expression {}
+
 /// A defect of the interpreter is an error of this expression.
 fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     let done = on_large_stack(|| catch_unwind(AssertUnwindSafe(work)));
@@ -139,7 +174,7 @@ fn to_cel(value: &Value) -> cel::Value {
                 .iter()
                 .map(|(name, value)| (Key::from(name.as_str()), to_cel(value)));
             cel::Value::Map(Map {
-                map: std::sync::Arc::new(entries.collect()),
+                map: Arc::new(entries.collect()),
             })
         }
     }
@@ -165,32 +200,57 @@ impl Sizes {
     }
 }
 
+/// The parts of an expression.
+fn parts(expression: &IdedExpr) -> Vec<&IdedExpr> {
+    match &expression.expr {
+        Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).collect(),
+        Expr::Comprehension(fold) => {
+            let ComprehensionExpr {
+                iter_range,
+                accu_init,
+                loop_cond,
+                loop_step,
+                result,
+                ..
+            } = &**fold;
+            vec![iter_range, accu_init, loop_cond, loop_step, result]
+        }
+        Expr::List(list) => list.elements.iter().collect(),
+        Expr::Select(select) => vec![&select.operand],
+        Expr::Map(map) => map.entries.iter().flat_map(entry).collect(),
+        Expr::Struct(fields) => fields.entries.iter().flat_map(entry).collect(),
+        Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => Vec::new(),
+    }
+}
+
+fn entry(entry: &IdedEntryExpr) -> Vec<&IdedExpr> {
+    match &entry.expr {
+        EntryExpr::MapEntry(entry) => vec![&entry.key, &entry.value],
+        EntryExpr::StructField(field) => vec![&field.value],
+    }
+}
+
+/// True if a macro within the expression gives this name to what it goes through.
+fn binds(expression: &IdedExpr, name: &str) -> bool {
+    let is_bound = match &expression.expr {
+        Expr::Comprehension(fold) => {
+            fold.iter_var == name || fold.accu_var == name || fold.iter_var2.as_deref() == Some(name)
+        }
+        _ => false,
+    };
+    is_bound || parts(expression).into_iter().any(|part| binds(part, name))
+}
+
 /// The most steps that an expression takes: a macro goes through the longest list, and what compares or searches may go
 /// through everything.
 fn cost(expression: &IdedExpr, sizes: Sizes) -> u64 {
-    let of = |expression: &IdedExpr| cost(expression, sizes);
-    let all = |expressions: &[IdedExpr]| expressions.iter().map(of).fold(0, u64::saturating_add);
-    let steps = match &expression.expr {
-        Expr::Call(call) => {
-            let parts = all(&call.args).saturating_add(call.target.as_deref().map_or(0, of));
-            parts.saturating_add(if is_cheap(&call.func_name, &call.args) {
-                0
-            } else {
-                sizes.whole
-            })
-        }
-        Expr::Comprehension(fold) => {
-            let once = [&fold.loop_cond, &fold.loop_step].into_iter().map(&of);
-            let once = once.fold(1, u64::saturating_add);
-            let around = [&fold.iter_range, &fold.accu_init, &fold.result].into_iter().map(&of);
-            around.fold(once.saturating_mul(sizes.entries), u64::saturating_add)
-        }
-        Expr::List(list) => all(&list.elements),
-        Expr::Select(select) => of(&select.operand),
-        Expr::Map(_) | Expr::Struct(_) => sizes.whole,
-        Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => 0,
-    };
-    steps.saturating_add(1)
+    let all = parts(expression).into_iter().map(|part| cost(part, sizes));
+    let all = all.fold(1, u64::saturating_add);
+    match &expression.expr {
+        Expr::Call(call) if !is_cheap(&call.func_name, &call.args) => all.saturating_add(sizes.whole),
+        Expr::Comprehension(_) => all.saturating_mul(sizes.entries.max(1)),
+        _ => all,
+    }
 }
 
 /// Takes no longer the larger objects are: logic, numbers, and what compares with something in the expression.

@@ -1,0 +1,74 @@
+//! The key `health`: when objects of a kind are well, for kinds of which nobody here knows it.
+
+use super::cel::Expression;
+use super::names;
+use super::reader::{Fields, Report};
+
+/// What `readyWhen` and `failedWhen` may read.
+pub const VARIABLES: [&str; 3] = ["self", "members", "pods"];
+
+/// One entry of `health`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthRule {
+    pub group: String,
+    pub kind: String,
+    /// The object is as its spec asks.
+    pub ready_when: Expression,
+    /// It says that it won't get there by itself.
+    pub failed_when: Option<Expression>,
+}
+
+/// The key `health`.
+pub(super) fn read(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<HealthRule> {
+    const KNOWN: [&str; 4] = ["group", "kind", "readyWhen", "failedWhen"];
+    let mut rules: Vec<HealthRule> = Vec::new();
+    for node in report.list(fields, "health") {
+        let Some(fields) = Fields::open(node, "an entry of `health`", &KNOWN, &[], report) else {
+            continue;
+        };
+        for name in ["kind", "readyWhen"] {
+            if fields.get(name).is_none() {
+                report.error(
+                    node,
+                    format!("`{name}` is missing: an entry of `health` needs kind and readyWhen"),
+                );
+            }
+        }
+        let group = report.checked(&fields, "group", names::is_dns_subdomain, |group| {
+            format!("`group` must be a DNS name such as cert-manager.io, not {group:?}")
+        });
+        let kind = report.checked(&fields, "kind", names::is_kind, |kind| {
+            format!("`kind` must be a kind such as Certificate, not {kind:?}")
+        });
+        let ready_when = read_expression(&fields, "readyWhen", &VARIABLES, report);
+        let failed_when = read_expression(&fields, "failedWhen", &VARIABLES, report);
+        let (Some(kind), Some(ready_when)) = (kind, ready_when) else {
+            continue;
+        };
+        let group = group.unwrap_or_default();
+        if rules.iter().any(|rule| rule.group == group && rule.kind == kind) {
+            report.error(node, format!("{kind} has a rule already: a kind has one"));
+        }
+        rules.push(HealthRule {
+            group,
+            kind,
+            ready_when,
+            failed_when,
+        });
+    }
+    rules
+}
+
+/// A condition in CEL over these variables.
+pub(super) fn read_expression(
+    fields: &Fields<'_>,
+    name: &str,
+    variables: &[&str],
+    report: &mut Report<'_>,
+) -> Option<Expression> {
+    let (text, node) = report.string(fields, name)?;
+    let compiled = Expression::compile_for(text, variables);
+    compiled
+        .map_err(|error| report.error(node, format!("`{name}`: {error}")))
+        .ok()
+}
