@@ -81,6 +81,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = duration::parse)]
     pub shutdown_timeout: Duration,
 
+    /// How often to see what CPU, memory and storage releases request, for `chartwright usage`; 0 is never, and 1s the
+    /// shortest [default: 0]
+    #[arg(long, value_name = "DURATION", default_value = "0", hide_default_value = true, value_parser = duration::parse)]
+    pub meter_usage: Duration,
+
     /// Accepted for helm-operator's sake: there are no Events about overrideValues
     #[arg(long)]
     suppress_override_values: bool,

@@ -11,6 +11,7 @@ mod render;
 mod run;
 mod target;
 pub mod template;
+mod usage;
 pub mod version;
 
 use std::io::{self, Write};
@@ -47,6 +48,7 @@ enum Command {
     Rollback(history::RollbackArgs),
     Plan(plan::PlanArgs),
     Leftovers(leftovers::LeftoversArgs),
+    Usage(usage::UsageArgs),
     Template(Box<template::TemplateArgs>),
     Completion(completion::CompletionArgs),
     Version(version::VersionArgs),
@@ -64,6 +66,7 @@ pub fn main() -> ExitCode {
         Command::Plan(args) => plan::run(&args),
         Command::Rollback(args) => history::rollback(&args),
         Command::Leftovers(args) => leftovers::run(&args),
+        Command::Usage(args) => usage::run(&args),
         Command::Completion(args) => completion::run(&args, Cli::command(), &mut io::stdout()).map_err(Into::into),
         Command::Version(args) => version::run(&args, &mut io::stdout()).map_err(Into::into),
     };
@@ -124,6 +127,8 @@ mod tests {
             "plan run memcached web",
             "plan run memcached web backup --set x",
             "rollback memcached web --timeout soon",
+            "usage --by chart",
+            "usage -o yaml",
         ] {
             assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
         }
@@ -135,6 +140,7 @@ mod tests {
             "rollback memcached web 3 --wait --timeout 1m",
             "plan run memcached web backup --set a=b --set c= --wait",
             "plan list memcached web -n shop",
+            "usage --by namespace -o csv --kind Memcached -n shop",
         ] {
             assert!(parse(line).is_ok(), "{line}");
         }

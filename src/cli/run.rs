@@ -94,6 +94,7 @@ async fn operate(
         reconcile_period: args.reconcile_period,
         concurrency: args.max_concurrent_reconciles,
         memory: memory.filter(|limit| *limit > 0),
+        usage_period: (!args.meter_usage.is_zero()).then_some(args.meter_usage),
         shutdown_timeout: args.shutdown_timeout,
     };
     controller::run(client, operator, metrics, health, stop).await

@@ -20,6 +20,7 @@ pub mod takeover;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod throttle;
+pub mod usage;
 
 pub use connect::{answering, connect, connect_without_retries};
 pub use discovery::{Discovery, Resource, Snapshot};

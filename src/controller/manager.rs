@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::leader::{Ended, LeaderElection};
 use super::unit::Blueprint;
-use super::{api_watch, scopes};
+use super::{api_watch, scopes, usage};
 use crate::cluster::{self, Discovery, events::Events};
 use crate::plan::digest::Key;
 use crate::reconcile::{Context, list};
@@ -38,6 +38,8 @@ pub struct Options {
     pub concurrency: usize,
     /// Bytes that the process may take; `None`: as many as there are.
     pub memory: Option<u64>,
+    /// How often it is metered what releases request; `None`: never.
+    pub usage_period: Option<Duration>,
     /// How long running reconciles may take to end.
     pub shutdown_timeout: Duration,
 }
@@ -165,6 +167,9 @@ async fn lead(
     let mut services = JoinSet::new();
     services.spawn(api_watch::run(context.clone(), ended.clone()));
     services.spawn(scopes::run(context.clone(), ended.clone()));
+    if let Some(period) = options.usage_period {
+        services.spawn(usage::run(context.clone(), period, ended.clone()));
+    }
 
     let mut units = JoinSet::new();
     let waiting = Arc::new(AtomicUsize::new(blueprints.len()));

@@ -39,3 +39,4 @@ pub mod takeover;
 #[cfg(test)]
 pub mod testing;
 pub mod unions;
+pub mod usage;

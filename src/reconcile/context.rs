@@ -304,6 +304,13 @@ impl Context {
         Some(format!("it belongs to another release, that of {}", owner.name()))
     }
 
+    /// Kind and name of the custom resource that an owner is, if it is one of this process.
+    pub fn release(&self, owner: &Owner) -> Option<(GroupKind, ResourceKey)> {
+        let owners = lock(&self.owners);
+        let known = owners.get(&owner.set).filter(|known| known.uid == owner.uid)?;
+        Some((known.unit.group_kind.clone(), known.key.clone()))
+    }
+
     /// The watch scope that shows objects of a kind in a namespace.
     pub fn scope(&self, group_kind: &GroupKind, namespace: &str) -> Scope {
         let narrow = self.namespaces.is_some() && !namespace.is_empty();

@@ -1,6 +1,7 @@
 //! What is counted and timed, under typed names, and the text that Prometheus scrapes.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -37,6 +38,10 @@ pub struct Metrics {
     release_ready: Family<ReleaseLabels, Gauge>,
     queue_depth: Family<Labels<2>, Gauge>,
     chart: Family<Labels<2>, Gauge>,
+    /// CPU, memory and storage.
+    usage: [Family<Labels<2>, Counter<f64, AtomicU64>>; 3],
+    /// Attempts to take a sample of what is requested, or to write what was counted, that failed.
+    pub usage_failures: Counter,
     /// Bytes that the process may take; 0 without a limit.
     pub memory_limit: Gauge,
     /// Seconds that one render took, chart parsing apart.
@@ -169,6 +174,26 @@ impl Metrics {
                 "chart",
                 "About what the chart of a kind takes in memory once it was rendered",
             ),
+            usage: [
+                (
+                    "usage_cpu_core_seconds",
+                    "CPU requested by the pods of releases, over time",
+                ),
+                (
+                    "usage_memory_byte_seconds",
+                    "Memory requested by the pods of releases, over time",
+                ),
+                (
+                    "usage_storage_byte_seconds",
+                    "Storage requested by the claims of releases, over time",
+                ),
+            ]
+            .map(|(name, help)| add(r, name, help)),
+            usage_failures: add(
+                r,
+                "usage_failures",
+                "Attempts to see what releases request, or to write down what was counted, that failed",
+            ),
             memory_limit: add_bytes(r, "memory_limit", "What the process may take; 0 without a limit"),
             panics: add(r, "panics", "Panics caught in reconciles and renders"),
             leftovers: add(
@@ -242,6 +267,14 @@ impl Metrics {
     pub fn set_chart_size(&self, group: &str, kind: &str, bytes: u64) {
         let labels = group_and_kind(group, kind);
         self.chart.get_or_create(&labels).set(saturated(bytes));
+    }
+
+    /// Says what was counted for a kind since its counters were begun: core-seconds, and byte-seconds of memory and storage.
+    pub fn set_usage(&self, group: &str, kind: &str, counted: [f64; 3]) {
+        for (family, counted) in self.usage.iter().zip(counted) {
+            let counter = family.get_or_create(&group_and_kind(group, kind));
+            counter.inc_by((counted - counter.get()).max(0.0));
+        }
     }
 
     /// Drops a release's series: its CR is gone.
@@ -364,6 +397,9 @@ mod tests {
         metrics.watches.set(5);
         metrics.set_queue_depth("example.com", "Shop", 7);
         metrics.set_chart_size("example.com", "Shop", 9);
+        metrics.set_usage("example.com", "Shop", [1.5, 2e9, 3.0]);
+        metrics.set_usage("example.com", "Shop", [2.5, 4e9, 3.0]);
+        metrics.usage_failures.inc();
         metrics.memory_limit.set(512);
         metrics.panics.inc();
         metrics.leader.set(1);
@@ -379,6 +415,10 @@ chartwright_watches_failing{kind="Secret"} 2
 chartwright_watches 5
 chartwright_queue_depth{group="example.com",kind="Shop"} 7
 chartwright_chart_bytes{group="example.com",kind="Shop"} 9
+chartwright_usage_cpu_core_seconds_total{group="example.com",kind="Shop"} 2.5
+chartwright_usage_memory_byte_seconds_total{group="example.com",kind="Shop"} 4000000000.0
+chartwright_usage_storage_byte_seconds_total{group="example.com",kind="Shop"} 3.0
+chartwright_usage_failures_total 1
 chartwright_memory_limit_bytes 512
 chartwright_panics_total 1
 chartwright_leader 1"#;

@@ -194,6 +194,7 @@ impl History {
                     reconcile_period: Duration::from_secs(36_000),
                     concurrency: 2,
                     memory: None,
+                    usage_period: None,
                     shutdown_timeout: 5 * SECOND,
                 };
                 let metrics = metrics.clone();

@@ -35,6 +35,7 @@ fn defaults() {
     assert_eq!((&args.kubeconfig, &args.namespace), (&None, &None));
     assert_eq!(args.operator_name, "chartwright");
     assert_eq!(args.shutdown_timeout, Duration::from_secs(20));
+    assert_eq!(args.meter_usage, Duration::ZERO);
     assert_eq!(args.metrics_bind_address, address(":8080"));
     assert_eq!(args.health_probe_bind_address, address(":8081"));
     assert_eq!(args.lease(), None);

@@ -1,0 +1,334 @@
+//! `chartwright usage`: what releases requested over time, as the operator has counted it.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+use clap::{Args, ValueEnum};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::block_on;
+use super::history::aligned;
+use crate::cluster;
+use crate::plan::usage::{Counters, GIB, Line, Release};
+
+const EXAMPLES: &str = "\
+Examples:
+  # What each release requests, and has requested since the operator meters
+  chartwright usage --operator-namespace chartwright-system
+
+  # A sum for each namespace, for a spreadsheet
+  chartwright usage --operator-namespace chartwright-system --by namespace -o csv
+
+  # For programs: the releases of a kind in a namespace
+  chartwright usage --operator-namespace chartwright-system --kind Memcached -n shop -o json";
+
+/// Show what CPU, memory and storage releases request, now and over time
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = EXAMPLES,
+    long_about = "Show what CPU, memory and storage releases request, now and over time\n\n\
+        The operator counts it when it is run with --meter-usage. Tables are in hours, what is for programs in seconds."
+)]
+pub struct UsageArgs {
+    /// What to add it up by
+    #[arg(long, value_enum, default_value_t = By::Release)]
+    by: By,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+    /// Only releases of this kind, with or without its group: Memcached, memcached.cache.example.com
+    #[arg(long)]
+    kind: Option<String>,
+    /// Only releases of this namespace [default: of all]
+    #[arg(short, long)]
+    namespace: Option<String>,
+    /// The operator's name
+    #[arg(long, env = "OPERATOR_NAME", default_value = "chartwright")]
+    operator_name: String,
+    /// The operator's own namespace, where it keeps its counters [default: that of the kubeconfig]
+    #[arg(long, value_name = "NAMESPACE")]
+    operator_namespace: Option<String>,
+    /// The kubeconfig to use [default: KUBECONFIG, else the cluster around the pod, else ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum By {
+    Kind,
+    Namespace,
+    Release,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Table,
+    Json,
+    Csv,
+}
+
+/// Sums, each with what it is of: fields that were added up are empty.
+type Sums = BTreeMap<Release, Line>;
+
+pub fn run(args: &UsageArgs) -> anyhow::Result<()> {
+    block_on(async {
+        let counters = read(args).await?;
+        let sums = sums(&counters, args);
+        let mut out = io::stdout().lock();
+        match args.output {
+            Output::Table => {
+                eprintln!("Counted from {} to {}", counters.since, counters.sampled);
+                write!(out, "{}", table(&sums, args.by))?;
+            }
+            Output::Json => writeln!(out, "{}", serde_json::to_string_pretty(&as_json(&counters, &sums))?)?,
+            Output::Csv => write!(out, "{}", csv(&sums))?,
+        }
+        let age = Timestamp::now().duration_since(counters.sampled);
+        let period = SignedDuration::from_secs(i64::try_from(counters.period).unwrap_or(i64::MAX));
+        if age > period.saturating_mul(3) {
+            eprintln!(
+                "Nothing was counted since then: does the operator run, with --meter-usage? Its log says what fails."
+            );
+        }
+        Ok(())
+    })
+}
+
+async fn read(args: &UsageArgs) -> anyhow::Result<Counters> {
+    let client = cluster::connect(args.kubeconfig.as_deref()).await?;
+    let namespace = args.operator_namespace.as_deref();
+    let namespace = namespace.unwrap_or(client.default_namespace());
+    let name = cluster::usage::config_map_name(&args.operator_name);
+    let what = || format!("ConfigMap {namespace}/{name}");
+    let read = cluster::usage::read(&client, namespace, &args.operator_name).await;
+    let Some(text) = read.with_context(what)? else {
+        bail!(
+            "nothing is counted: there is no {}. Run the operator with --meter-usage=1m; if it does, name its namespace \
+             with --operator-namespace and, unless it is chartwright, its name with --operator-name",
+            what()
+        );
+    };
+    Counters::read(&text).map_err(anyhow::Error::msg).with_context(what)
+}
+
+fn sums(counters: &Counters, args: &UsageArgs) -> Sums {
+    let is_kind = |release: &Release, kind: &str| {
+        let named = release
+            .kind
+            .split_once('.')
+            .map_or(release.kind.as_str(), |(kind, _)| kind);
+        kind.eq_ignore_ascii_case(named) || kind.eq_ignore_ascii_case(&release.kind)
+    };
+    let is_asked_for = |(release, _): &(Release, &Line)| {
+        args.kind.as_ref().is_none_or(|kind| is_kind(release, kind))
+            && args
+                .namespace
+                .as_ref()
+                .is_none_or(|namespace| release.namespace == *namespace)
+    };
+    let mut sums = Sums::new();
+    for (release, line) in counters.lines().filter(is_asked_for) {
+        let of = match args.by {
+            By::Release => release,
+            By::Kind => Release {
+                namespace: String::new(),
+                name: String::new(),
+                ..release
+            },
+            By::Namespace => Release {
+                kind: String::new(),
+                name: String::new(),
+                ..release
+            },
+        };
+        let sum = sums.entry(of).or_default();
+        let gone = line.gone.filter(|_| args.by == By::Release);
+        *sum = sum.clone() + line.clone();
+        sum.gone = gone;
+    }
+    sums
+}
+
+/// With `-` for what was added up, or has no namespace.
+fn table(sums: &Sums, by: By) -> String {
+    let header = [
+        "KIND",
+        "NAMESPACE",
+        "NAME",
+        "CPU",
+        "MEMORY",
+        "STORAGE",
+        "CORE-HOURS",
+        "GIB-HOURS",
+        "STORAGE GIB-HOURS",
+    ];
+    let others = if by == By::Release { "(others)" } else { "-" };
+    let rows = sums.iter().map(|(release, line)| {
+        let hours = |amount: f64| format!("{:.3}", amount / 3600.0);
+        let or = |text: &str, other: &str| if text.is_empty() { other } else { text }.to_owned();
+        [
+            or(&release.kind, "-"),
+            or(&release.namespace, "-"),
+            or(&release.name, others),
+            format!("{}m", line.requested.cpu),
+            bytes(line.requested.memory),
+            bytes(line.requested.storage),
+            hours(line.counted.cpu),
+            hours(line.counted.memory / GIB),
+            hours(line.counted.storage / GIB),
+        ]
+    });
+    aligned([header.map(str::to_owned)].into_iter().chain(rows).collect())
+}
+
+/// For people: in the largest unit that it has one of.
+fn bytes(amount: u64) -> String {
+    let units = ["Ti", "Gi", "Mi", "Ki"].iter().zip([40, 30, 20, 10]);
+    let found = units
+        .map(|(unit, power)| (unit, 1u64 << power))
+        .find(|(_, one)| amount >= *one);
+    let Some((unit, one)) = found else {
+        return amount.to_string();
+    };
+    match amount % one {
+        0 => format!("{}{unit}", amount / one),
+        _ => format!("{:.1}{unit}", amount as f64 / one as f64),
+    }
+}
+
+fn as_json(counters: &Counters, sums: &Sums) -> Value {
+    let items = sums.iter().map(|(release, line)| {
+        let (requested, counted) = (&line.requested, &line.counted);
+        let mut item = json!({
+            "requested": {
+                "cpuMillicores": requested.cpu, "memoryBytes": requested.memory, "storageBytes": requested.storage,
+            },
+            "cpuCoreSeconds": counted.cpu, "memoryByteSeconds": counted.memory, "storageByteSeconds": counted.storage,
+        });
+        for (field, text) in [
+            ("kind", &release.kind),
+            ("namespace", &release.namespace),
+            ("name", &release.name),
+        ] {
+            if !text.is_empty() {
+                item[field] = text.as_str().into();
+            }
+        }
+        if let Some(gone) = line.gone {
+            item["gone"] = gone.to_string().into();
+        }
+        item
+    });
+    let items: Vec<Value> = items.collect();
+    json!({"since": counters.since, "sampled": counters.sampled, "periodSeconds": counters.period, "items": items})
+}
+
+fn csv(sums: &Sums) -> String {
+    let mut text =
+        "kind,namespace,name,cpu_millicores,memory_bytes,storage_bytes,cpu_core_seconds,memory_byte_seconds,\
+                    storage_byte_seconds\n"
+            .to_owned();
+    for (release, line) in sums {
+        let names = [&release.kind, &release.namespace, &release.name].map(|name| quoted(name));
+        let (requested, counted) = (&line.requested, &line.counted);
+        let amounts = [requested.cpu, requested.memory, requested.storage].map(|amount| amount.to_string());
+        let sums = [counted.cpu, counted.memory, counted.storage].map(|sum| sum.to_string());
+        text += &([names, amounts, sums].concat().join(",") + "\n");
+    }
+    text
+}
+
+/// Names of some kinds may have commas.
+fn quoted(name: &str) -> String {
+    match name.contains([',', '"', '\n']) {
+        true => format!("\"{}\"", name.replace('"', "\"\"")),
+        false => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, FromArgMatches, Parser};
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        usage: UsageArgs,
+    }
+
+    fn counters() -> Counters {
+        let line = |hours: f64, cpu: u64| json!({"counted": [hours * 3600.0, hours * 3600.0 * GIB, 0.0], "requested": [cpu, 3 << 29, cpu << 10]});
+        let mut gone = line(4.0, 0);
+        gone["gone"] = "2026-01-03T00:00:00Z".into();
+        let text = json!({
+            "version": 1, "since": "2026-01-01T00:00:00Z", "sampled": "2026-01-02T00:00:00Z", "period": 60,
+            "kinds": {
+                "Cache.a.test": {"": {"": line(0.5, 0)}, "shop": {"web": line(1.0, 500)}},
+                "Shop.a.test": {"shop": {"x": line(2.0, 1000)}, "test": {"old,er": gone}},
+            },
+        });
+        Counters::read(&text.to_string()).unwrap()
+    }
+
+    fn sums_of(flags: &str) -> Sums {
+        let command = Cli::command().mut_args(|arg| arg.env(None::<&str>));
+        let words = std::iter::once("usage").chain(flags.split(' ').filter(|flag| !flag.is_empty()));
+        let args = Cli::from_arg_matches(&command.get_matches_from(words)).unwrap().usage;
+        sums(&counters(), &args)
+    }
+
+    #[test]
+    fn tables_are_for_people() {
+        let expected = "\
+KIND          NAMESPACE  NAME      CPU    MEMORY  STORAGE  CORE-HOURS  GIB-HOURS  STORAGE GIB-HOURS
+Cache.a.test  -          (others)  0m     1.5Gi   0        0.500       0.500      0.000
+Cache.a.test  shop       web       500m   1.5Gi   500Ki    1.000       1.000      0.000
+Shop.a.test   shop       x         1000m  1.5Gi   1000Ki   2.000       2.000      0.000
+Shop.a.test   test       old,er    0m     1.5Gi   0        4.000       4.000      0.000
+";
+        assert_eq!(table(&sums_of(""), By::Release), expected);
+        let expected = "\
+KIND          NAMESPACE  NAME  CPU    MEMORY  STORAGE  CORE-HOURS  GIB-HOURS  STORAGE GIB-HOURS
+Cache.a.test  -          -     500m   3Gi     500Ki    1.500       1.500      0.000
+Shop.a.test   -          -     1000m  3Gi     1000Ki   6.000       6.000      0.000
+";
+        assert_eq!(table(&sums_of("--by kind"), By::Kind), expected);
+        let expected = "\
+KIND  NAMESPACE  NAME  CPU    MEMORY  STORAGE  CORE-HOURS  GIB-HOURS  STORAGE GIB-HOURS
+-     shop       -     1500m  3Gi     1.5Mi    3.000       3.000      0.000
+";
+        assert_eq!(table(&sums_of("--by namespace -n shop"), By::Namespace), expected);
+    }
+
+    #[test]
+    fn programs_get_exact_numbers() {
+        let printed = as_json(&counters(), &sums_of("--kind SHOP"));
+        let expected = json!({
+            "kind": "Shop.a.test", "namespace": "test", "name": "old,er", "gone": "2026-01-03T00:00:00Z",
+            "requested": {"cpuMillicores": 0, "memoryBytes": 3 << 29, "storageBytes": 0},
+            "cpuCoreSeconds": 14400.0, "memoryByteSeconds": 14400.0 * GIB, "storageByteSeconds": 0.0,
+        });
+        assert_eq!(
+            (printed["items"].as_array().unwrap().len(), &printed["items"][1]),
+            (2, &expected)
+        );
+        let printed = csv(&sums_of("--kind shop.a.test"));
+        let mut lines = printed.lines().skip(1);
+        assert_eq!(
+            lines.next(),
+            Some("Shop.a.test,shop,x,1000,1610612736,1024000,7200,7730941132800,0")
+        );
+        assert_eq!(
+            lines.next(),
+            Some("Shop.a.test,test,\"old,er\",0,1610612736,0,14400,15461882265600,0")
+        );
+        let by_namespace = csv(&sums_of("--by namespace --kind cache"));
+        assert!(by_namespace.contains("\n,shop,,500,"), "{by_namespace}");
+        assert!(sums_of("--kind cach").is_empty());
+    }
+}
