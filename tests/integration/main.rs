@@ -51,6 +51,7 @@ mod takeover_many;
 mod traps;
 mod traps_apply;
 mod unions;
+mod usage;
 mod watches;
 mod waves;
 mod world;
