@@ -29,6 +29,7 @@ pub mod policy;
 pub mod prune;
 pub mod record;
 pub mod references;
+pub mod remediation;
 pub mod request;
 pub mod scale;
 pub mod schema_errors;

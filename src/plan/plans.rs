@@ -80,6 +80,7 @@ pub enum By {
     Request,
     Schedule,
     Change,
+    Remediation,
 }
 
 /// A plan of the chart, and how it ran.

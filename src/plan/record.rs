@@ -14,6 +14,7 @@ use super::history::{Attempt, Fallback, History};
 use super::hooks::{HookRun, Progress};
 use super::identity::ObjectId;
 use super::plans::{self, Plans};
+use super::remediation::{self, Remedied};
 use super::request::Handled;
 
 /// The version of the stored form, in the status (where an absent one is 1) and in a Secret. A later one is not read.
@@ -77,6 +78,8 @@ pub struct Record {
     pub plans: Plans,
     #[serde(skip_serializing_if = "History::is_empty")]
     pub history: History,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remediation: Vec<Remedied>,
     /// The upgrade that is under way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<Attempt>,
@@ -222,6 +225,7 @@ impl Record {
             upgrading: release["upgrading"] == true,
             hooks: Progress::deserialize(&status["hooks"]).unwrap_or_default(),
             plans: Plans::of_status(status),
+            remediation: remediation::of_status(status),
             history: History::deserialize(&status["history"]).unwrap_or_default(),
             attempt: Attempt::deserialize(&release["attempt"]).ok(),
             fallback: Fallback::deserialize(&release["fallback"]).ok(),

@@ -187,7 +187,7 @@ impl Event {
 
 /// The fields of the status that are ours. Those of the chart's status template are as well; anything else there belongs to
 /// somebody else.
-pub const FIELDS: [&str; 17] = [
+pub const FIELDS: [&str; 18] = [
     "observedGeneration",
     "conditions",
     "release",
@@ -197,6 +197,7 @@ pub const FIELDS: [&str; 17] = [
     "history",
     "plans",
     "planRun",
+    "remediation",
     "templated",
     "lastHandledRegenerateAt",
     "lastHandledReconcileAt",
@@ -372,7 +373,10 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
     };
     report.record.handled.tell(&mut status);
     if report.record_unread {
-        keep(&mut status, &["release", "inventory", "history", "plans", "planRun"]);
+        keep(
+            &mut status,
+            &["release", "inventory", "history", "plans", "planRun", "remediation"],
+        );
         keep(&mut status, &Request::ALL.map(Request::status_field));
     } else {
         status.insert("release".into(), release(report, previous));
@@ -388,6 +392,9 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
         }
         if plans.work != Work::default() && !report.brief {
             status.insert("planRun".into(), json!(plans.work));
+        }
+        if !report.record.remediation.is_empty() && !report.brief {
+            status.insert("remediation".into(), json!(report.record.remediation));
         }
     }
     if report.failures > 0 {
@@ -427,6 +434,7 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
         ("/plans", "message"),
         ("/plans", "invalid"),
         ("/history", "failed"),
+        ("/remediation", "message"),
     ] {
         let items = status.pointer_mut(list).and_then(Value::as_array_mut);
         for text in items.into_iter().flatten().filter_map(|item| item.get_mut(field)) {

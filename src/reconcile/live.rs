@@ -37,6 +37,11 @@ pub struct WholeMembers {
 // === impl WholeMembers ===
 
 impl WholeMembers {
+    /// They are read anew.
+    pub(super) fn forget_pods(&mut self) {
+        self.pods = None;
+    }
+
     /// How a member is by its own condition, if it has one.
     pub(super) fn health(&self, id: &ObjectId) -> Option<&Health> {
         self.gates.get(id)
@@ -161,7 +166,7 @@ impl Run<'_> {
     }
 
     /// A live object of the release as it is. `None` if it isn't there.
-    async fn whole(&self, release: &mut Release, id: &ObjectId) -> Result<Option<Arc<Value>>, Error> {
+    pub(super) async fn whole(&self, release: &mut Release, id: &ObjectId) -> Result<Option<Arc<Value>>, Error> {
         if let Some(known) = self.known(release, id) {
             return Ok(Some(known));
         }

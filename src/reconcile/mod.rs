@@ -28,6 +28,7 @@ mod preflight;
 mod prune;
 mod record;
 mod release;
+mod remediation;
 mod render;
 mod requests;
 mod retry;
@@ -199,6 +200,7 @@ impl Run<'_> {
             Ok(()) => {
                 let brought = self.bring(release).await.unwrap_or_else(Conclusion::from);
                 if brought.phase != Phase::Suspended {
+                    self.remediate(release, &brought.phase).await;
                     self.run_plans(release, &brought.phase).await;
                 }
                 brought

@@ -15,6 +15,7 @@ use crate::cluster::objects::{self, Creation, Deleted, Onto};
 use crate::plan::annotations::{FORCE_AT, PRUNE, UPDATE};
 use crate::plan::apply::{Why, content, signed};
 use crate::plan::desired::Member;
+use crate::plan::identity::ObjectId;
 use crate::plan::members::Live;
 use crate::plan::policy::Update;
 use crate::plan::prune::is_protected;
@@ -191,6 +192,15 @@ impl Run<'_> {
         }
     }
 
+    /// True if data, or objects of others, would go with an object.
+    pub(super) async fn takes_data(&self, resource: &Resource, id: &ObjectId) -> Result<bool, Error> {
+        if id.group_kind.kind != "StatefulSet" {
+            return Ok(is_protected(&id.group_kind));
+        }
+        let found = objects::read(&self.context.client, resource, id).await?;
+        Ok(found.is_some_and(|(_, object)| deletes_claims(&object)))
+    }
+
     /// Deletes what is there of a member, if that would help and may be. What becomes of the member if it isn't gone.
     async fn make_room(
         &self,
@@ -214,14 +224,7 @@ impl Run<'_> {
                 "to have it deleted and made anew, annotate it with {UPDATE}=Recreate, or the custom resource with {FORCE_AT}"
             ));
         }
-        let is_held = match id.group_kind.kind == "StatefulSet" {
-            false => is_protected(&id.group_kind),
-            true => {
-                let found = objects::read(client, resource, id).await?;
-                found.is_some_and(|(_, object)| deletes_claims(&object))
-            }
-        };
-        if is_held && !live.prune_allowed {
+        if self.takes_data(resource, id).await? && !live.prune_allowed {
             return immutable(format!(
                 "making it anew would take data or other objects with it: to let that happen, annotate it with {PRUNE}=true"
             ));

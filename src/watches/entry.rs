@@ -9,9 +9,11 @@ use kube::core::{Expression, Selector};
 use super::names;
 use super::overrides;
 use super::reader::{Fields, Report, describe, suggestion};
-use super::{Allow, Collisions, DeletionPolicy, OnFailure, Outside, STATUS_TEMPLATE, Watch, health, sources};
+use super::{
+    Allow, Collisions, DeletionPolicy, OnFailure, Outside, STATUS_TEMPLATE, Watch, health, remediation, sources,
+};
 
-const KNOWN: [&str; 25] = [
+const KNOWN: [&str; 26] = [
     "group",
     "version",
     "kind",
@@ -37,6 +39,7 @@ const KNOWN: [&str; 25] = [
     "retries",
     "health",
     "statusTemplate",
+    "remediation",
 ];
 /// Keys of the format that this version doesn't act on yet.
 const LATER: [&str; 6] = [
@@ -94,6 +97,7 @@ pub(super) fn read(node: &Node, outside: &Outside<'_>, report: &mut Report<'_>) 
         lookups: read_allow(&fields, "lookups", report),
         health: health::read(&fields, report),
         status_template: read_status_template(&fields, report),
+        remediation: remediation::read(&fields, report),
         line: node.line,
         version: version?,
         kind: kind?,

@@ -13,6 +13,7 @@ pub mod names;
 mod overrides;
 mod policies;
 mod reader;
+pub mod remediation;
 pub mod selector;
 pub mod sources;
 
@@ -34,6 +35,7 @@ pub use policies::{Collisions, DeletionPolicy, OnFailure};
 
 use health::HealthRule;
 use reader::{Report, describe};
+use remediation::Remediation;
 use sources::{ValuesFrom, ValuesFromField};
 
 /// The file of a chart that is its status template if the watch names no other.
@@ -85,6 +87,8 @@ pub struct Watch {
     pub lookups: Allow,
     /// When members of a kind are well.
     pub health: Vec<HealthRule>,
+    /// What is done by itself about a release that isn't well.
+    pub remediation: Vec<Remediation>,
     /// The file of the chart that computes further fields of the status.
     pub status_template: String,
     /// Where the entry begins in the file, counted from 1.

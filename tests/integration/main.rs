@@ -36,6 +36,7 @@ mod prune;
 mod record;
 mod redaction;
 mod refusal;
+mod remediation;
 mod render;
 mod replicas;
 mod requests;

@@ -1,0 +1,150 @@
+//! The key `remediation`: what is done by itself about a release that isn't well.
+
+use std::time::Duration;
+
+use go_yaml::{Data, Node};
+use serde_json::{Map, Value};
+
+use super::cel::Expression;
+use super::health::read_expression;
+use super::names;
+use super::reader::{Fields, Report};
+use super::sources::json;
+
+/// What `when` may read: the custom resource, the live members and their pods.
+const VARIABLES: [&str; 3] = ["self", "members", "pods"];
+/// Times an hour, and the time between two of them, if the rule doesn't say.
+const USUAL_BUDGET: usize = 3;
+const USUAL_COOL_DOWN: Duration = Duration::from_secs(600);
+
+/// One rule of `remediation`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remediation {
+    pub name: String,
+    /// It is to be acted on when this has been true for so long.
+    pub when: Expression,
+    pub lasting: Duration,
+    pub action: Action,
+    /// How often at most within an hour.
+    pub budget: usize,
+    /// How long at least after the last time.
+    pub cool_down: Duration,
+    /// It is only told what would be done.
+    pub dry_run: bool,
+}
+
+/// What a rule does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Runs a plan of the chart.
+    Plan { name: String, params: Map<String, Value> },
+    /// Deletes a member, so that it is made anew. `name`: a Go template over the custom resource.
+    Recreate { kind: String, name: String },
+}
+
+/// The key `remediation`.
+pub(super) fn read(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<Remediation> {
+    let mut rules: Vec<Remediation> = Vec::new();
+    for node in report.list(fields, "remediation") {
+        let Some(rule) = read_rule(node, report) else { continue };
+        if rules.iter().any(|other| other.name == rule.name) {
+            report.error(
+                node,
+                format!("`{}` is there twice: each rule has a name of its own", rule.name),
+            );
+        }
+        rules.push(rule);
+    }
+    rules
+}
+
+fn read_rule(node: &Node, report: &mut Report<'_>) -> Option<Remediation> {
+    const KNOWN: [&str; 7] = ["name", "when", "for", "do", "budget", "coolDown", "dryRun"];
+    let fields = Fields::open(node, "an entry of `remediation`", &KNOWN, &[], report)?;
+    for name in ["name", "when", "do"] {
+        if fields.get(name).is_none() {
+            report.error(
+                node,
+                format!("`{name}` is missing: an entry of `remediation` needs name, when and do"),
+            );
+        }
+    }
+    let name = report.checked(&fields, "name", names::is_dns_label, |name| {
+        format!("`name` must be a name such as restart-stuck, not {name:?}")
+    });
+    let when = read_expression(&fields, "when", &VARIABLES, report);
+    let action = fields.get("do").and_then(|node| read_action(node, report));
+    let lasting = report.duration(&fields, "for", "means at once");
+    let cool_down = report.duration(&fields, "coolDown", "means 10 minutes");
+    let budget = report.count(&fields, "budget", 1);
+    let dry_run = report.bool(&fields, "dryRun", false);
+    Some(Remediation {
+        name: name?,
+        when: when?,
+        lasting: lasting.unwrap_or_default(),
+        action: action?,
+        budget: budget.unwrap_or(USUAL_BUDGET),
+        cool_down: cool_down.unwrap_or(USUAL_COOL_DOWN),
+        dry_run,
+    })
+}
+
+fn read_action(node: &Node, report: &mut Report<'_>) -> Option<Action> {
+    let fields = Fields::open(node, "`do`", &["plan", "params", "recreate"], &[], report)?;
+    match (fields.get("plan"), fields.get("recreate")) {
+        (Some(_), None) => {
+            let name = report.checked(
+                &fields,
+                "plan",
+                |name| !name.is_empty(),
+                |_| "`plan` is empty".to_owned(),
+            );
+            let params = match fields.get("params").map(|node| (node, json(node, report))) {
+                None => Map::new(),
+                Some((_, Value::Object(params))) => params,
+                Some((node, _)) => {
+                    report.mistyped(node, "params", "a map: the parameters of the plan");
+                    Map::new()
+                }
+            };
+            Some(Action::Plan { name: name?, params })
+        }
+        (None, Some(member)) => {
+            if let Some(params) = fields.get("params") {
+                report.error(params, "`params` are those of a plan");
+            }
+            read_member(member, report)
+        }
+        _ => {
+            report.error(
+                node,
+                "`do` says one thing: plan, the name of a plan, or recreate, a member",
+            );
+            None
+        }
+    }
+}
+
+fn read_member(node: &Node, report: &mut Report<'_>) -> Option<Action> {
+    if !matches!(node.data, Data::Map(_)) {
+        report.mistyped(node, "recreate", "a member, such as {kind: Deployment, name: web}");
+        return None;
+    }
+    let fields = Fields::open(node, "`recreate`", &["kind", "name"], &[], report)?;
+    let kind = report.checked(&fields, "kind", names::is_kind, |kind| {
+        format!("`kind` must be a kind such as Deployment, not {kind:?}")
+    });
+    let is_name = |name: &str| name.contains("{{") || names::is_dns_subdomain(name);
+    let name = report.checked(&fields, "name", is_name, |name| {
+        format!("`name` must be the name of a member, or a template such as {{{{ .metadata.name }}}}-web, not {name:?}")
+    });
+    for name in ["kind", "name"] {
+        if fields.get(name).is_none() {
+            report.error(node, format!("`{name}` is missing: `recreate` needs kind and name"));
+        }
+    }
+    Some(Action::Recreate {
+        kind: kind?,
+        name: name?,
+    })
+}
