@@ -19,5 +19,6 @@ pub mod cluster;
 pub mod controller;
 pub mod plan;
 pub mod reconcile;
+pub mod scaffold;
 pub mod telemetry;
 pub mod watches;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use regex::Regex;
 
 /// The floors of `src/` from top to bottom. A floor may use those after it, never those before it.
-const FLOORS: &str = "main cli controller reconcile cluster plan watches telemetry";
+const FLOORS: &str = "main cli scaffold controller reconcile cluster plan watches telemetry";
 
 /// Floors that may use less than everything below them: (floor, all that it may use).
 const ONLY: [(&str, &[&str]); 1] = [("cluster", &["plan", "watches", "telemetry"])];
