@@ -27,6 +27,7 @@ use crate::plan::history::is_watched;
 use crate::plan::hooks::Hook;
 use crate::plan::identity::{GroupKind, ObjectId};
 use crate::plan::plans;
+use crate::plan::policy::Update;
 use crate::plan::record::Entry;
 use crate::plan::references;
 use crate::plan::status::{Phase, Reason};
@@ -256,9 +257,12 @@ fn differs(prepared: &Prepared, release: &Release) -> bool {
     }
     // Without those that only wait to be deleted.
     let rendered = record.entries.iter().filter(|entry| !entry.digest.is_empty());
+    // Where somebody else's object will do, there is no entry, and never will be.
+    let yields = |member: &Member| member.policy.update == Update::IfNotPresent && record.entry(&member.id).is_none();
+    let members = || members.iter().filter(|member| !yields(member));
     (prepared.hooks_digest != record.hooks.hooks && !release.under_takeover)
-        || members.len() != rendered.count()
-        || members.iter().any(|member| {
+        || members().count() != rendered.count()
+        || members().any(|member| {
             let known = record.entry(&member.id);
             known.is_none_or(|known| has_other_digest(member, known))
         })

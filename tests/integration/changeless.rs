@@ -126,6 +126,10 @@ fn members_are_left_alone_where_an_annotation_says_so() -> Result<()> {
     ensure!(inventory(&widget) == ["ConfigMap b-main"], "{widget}");
     let theirs = world.expect("configmap", "b-once")?;
     ensure!(theirs["data"]["color"] == "theirs" && !is_marked(&theirs), "{theirs}");
+    // Nor is each look at it an upgrade.
+    world.annotate("b", json!({"chartwright.dev/requested-at": "now"}))?;
+    let looked = world.await_field(&world.widgets(), "b", "/status/lastHandledReconcileAt", "now")?;
+    ensure!(looked["status"]["release"]["revision"] == 1, "{looked}");
     world.delete("b")?;
     ensure!(uid(&world.expect("configmap", "b-once")?) == uid(&theirs));
 
