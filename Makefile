@@ -231,7 +231,7 @@ install: ## Install the CRDs into the cluster of KUBECONFIG.
 	$(KUBECTL) apply --server-side --force-conflicts -k config/crd
 
 .PHONY: uninstall
-uninstall: delete-resources ## Remove the CRDs, and before that every Memcached (the operator must be running for that).
+uninstall: delete-resources ## Remove the CRDs, and before that every custom resource (the operator must be running for that).
 	$(KUBECTL) delete --ignore-not-found -k config/crd
 
 .PHONY: deploy
@@ -240,15 +240,19 @@ deploy: ## Deploy CRDs, RBAC and the operator with the image IMG.
 	  | $(KUBECTL) apply --server-side --force-conflicts -f -
 
 .PHONY: undeploy
-undeploy: delete-resources ## Remove every Memcached, then the operator and the CRDs.
+undeploy: delete-resources ## Remove every custom resource, then the operator and the CRDs.
 	$(KUBECTL) delete --ignore-not-found -k config/default
 
-# Each Memcached has the operator's finalizer: without the operator it would stay, and its CRD with it.
+# Each custom resource has the operator's finalizer: without the operator it would stay, and its CRD with it. A database takes
+# a last backup before it goes, which takes its time.
+RESOURCES := memcacheds.cache.example.com flighttickets.flights.com sampledbs.sample.example.com etcdclusters.etcd.example.com
 .PHONY: delete-resources
 delete-resources:
-	@if $(KUBECTL) get crd memcacheds.cache.example.com >/dev/null 2>&1; then \
-	  $(KUBECTL) delete memcacheds.cache.example.com --all --all-namespaces --timeout=120s; \
-	fi
+	@for resource in $(RESOURCES); do \
+	  if $(KUBECTL) get crd $$resource >/dev/null 2>&1; then \
+	    $(KUBECTL) delete $$resource --all --all-namespaces --timeout=300s; \
+	  fi; \
+	done
 
 ##@ Help with the tools
 

@@ -155,7 +155,11 @@ pub(super) fn aligned<const N: usize>(rows: Vec<[String; N]>) -> String {
 
 fn describe(listed: &Revision) -> String {
     // One line a revision.
-    let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+    // What follows are the lines of a log.
+    let first = |text: &str| {
+        let line = text.lines().next().unwrap_or_default();
+        line.strip_suffix("; its log ends with:").unwrap_or(line).to_owned()
+    };
     match (listed.rollback_to, listed.kept) {
         _ if !listed.failed.is_empty() => first(&listed.failed),
         (Some(to), _) => format!("Rollback to {to}"),
@@ -234,7 +238,7 @@ mod tests {
                    "deployed": "2026-01-02T03:04:05Z", "healthy": healthy, "kept": kept})
         };
         let mut failed = revision(3, false, false);
-        failed["failed"] = "HookFailed: no\nmore".into();
+        failed["failed"] = "HookFailed: no; its log ends with:\nmore".into();
         failed["deployed"] = Value::Null;
         let mut back = revision(4, true, true);
         back["rollbackTo"] = 2.into();

@@ -1,24 +1,20 @@
-//! `make demo`: a control plane on this machine, the operator, a custom resource, and what comes of it. Stays up until
-//! Ctrl-C; with `DEMO=once` it deletes the custom resource, shows that nothing is left, and ends.
+//! `make demo`: a control plane on this machine, the operator, custom resources, and what comes of them. Stays up until
+//! Ctrl-C; with `DEMO=once` it deletes the custom resources, shows what is left, and ends.
 //!
 //! However this program ends, the watchdog of the control plane ends all that was started and removes its files.
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
-use chartwright::plan::health::{self, Status};
-use chartwright::plan::identity::GroupKind;
-use jiff::Timestamp;
-use playground::{OPERATOR, Playground, condition};
+use anyhow::{Context, Result, bail};
+use playground::{OPERATOR, Playground};
 use serde_json::{Value, json};
 use support::{Mark, Requests};
 
+mod cache;
+mod database;
 mod playground;
 #[path = "../support/mod.rs"]
 mod support;
-
-/// The custom resource of `config/samples`.
-const SAMPLE: &str = "memcached-sample";
 
 /// How long the operator is watched doing nothing.
 const QUIET: Duration = Duration::from_secs(5);
@@ -34,6 +30,9 @@ fn main() -> Result<()> {
     };
     heading("Chartwright: a Helm chart becomes a Kubernetes operator");
     println!("A control plane starts on this machine. Ctrl-C ends the demo at any time; nothing of it stays.");
+    println!(
+        "No container runs here: kwok says of each pod that it is ready, and of each Job's pod that it is done.\n"
+    );
     let mut play = Playground::start()?;
     let told = tell(&mut play, once);
     if told.is_err() {
@@ -42,103 +41,33 @@ fn main() -> Result<()> {
     told
 }
 
-fn heading(text: &str) {
-    println!("\n=== {text}\n");
-}
-
 fn tell(play: &mut Playground, once: bool) -> Result<()> {
     let mut costs = Costs::new();
-    install(play, &mut costs)?;
-    edit(play, &mut costs)?;
-    repair(play, &mut costs)?;
-    status(play)?;
+    cache::tell(play, &mut costs)?;
+    database::tell(play, &mut costs)?;
     cost(play, costs)?;
     if once { clean_up(play) } else { stay_up(play) }
 }
 
+fn heading(text: &str) {
+    println!("\n=== {text}\n");
+}
+
 /// Runs kubectl and shows the command and what it prints.
 fn show(play: &Playground, arguments: &[&str]) -> Result<()> {
-    println!("\n$ kubectl {}", arguments.join(" "));
+    // As one would type it.
+    let quoted = |argument: &&str| match argument.starts_with('{') {
+        true => format!("'{argument}'"),
+        false => (*argument).to_owned(),
+    };
+    let words: Vec<String> = arguments.iter().map(quoted).collect();
+    println!("\n$ kubectl {}", words.join(" "));
     println!("{}", play.kubectl.run(arguments)?.trim_end());
     Ok(())
 }
 
-fn install(play: &mut Playground, costs: &mut Costs) -> Result<()> {
-    heading("1. A chart, an entry in watches.yaml, a custom resource");
-    println!("charts/memcached is a Helm chart like any other. watches.yaml binds a kind to it:\n");
-    println!("{}", include_str!("../../watches.yaml"));
-    println!("The spec of a custom resource of that kind is the chart's values:\n");
-    println!("{}", include_str!("../../config/samples/cache_v1alpha1_memcached.yaml"));
-    let begin = play.control_plane.audit().mark()?;
-    let since = Instant::now();
-    show(play, &["apply", "--server-side", "-k", "config/samples"])?;
-    let resource = play.ready(SAMPLE)?;
-    println!("Ready after {}: every object is there, and healthy", seconds(since));
-    costs.push(("the installation", settled(play, begin)?));
-    show(play, &["get", "memcached,pods"])?;
-    heading("2. What came of it, and how it is");
-    members(play, &resource)
-}
-
-fn edit(play: &mut Playground, costs: &mut Costs) -> Result<()> {
-    heading("3. An edit: two servers instead of three, and no list of servers");
-    let spec = json!({"spec": {"size": 2, "serverList": {"enabled": false}}}).to_string();
-    let begin = play.control_plane.audit().mark()?;
-    let since = Instant::now();
-    show(play, &["patch", "memcached", SAMPLE, "--type=merge", "-p", &spec])?;
-    let resource = play.ready(SAMPLE)?;
-    println!("Ready again after {}; the ConfigMap is pruned", seconds(since));
-    let two = |play: &Playground| Ok((play.kubectl.list("pods", "")?.len() == 2).then_some(()));
-    play.until("the third pod is gone", two)?;
-    members(play, &resource)?;
-    let requests = settled(play, begin)?;
-    println!("\nWhat the operator wrote:\n\n{}", requests.clone().writes());
-    costs.push(("the edit", requests));
-    Ok(())
-}
-
-fn repair(play: &mut Playground, costs: &mut Costs) -> Result<()> {
-    heading("4. A member is deleted by hand");
-    let begin = play.control_plane.audit().mark()?;
-    let uid = |service: Value| service["metadata"]["uid"].as_str().map(str::to_owned);
-    let live = |play: &Playground| Ok::<_, anyhow::Error>(play.kubectl.get("service", SAMPLE)?.and_then(uid));
-    let old = live(play)?;
-    ensure!(old.is_some(), "the release has no Service");
-    show(play, &["delete", "service", SAMPLE])?;
-    let since = Instant::now();
-    play.until("the Service is back", |play| {
-        let new = live(play)?;
-        Ok((new.is_some() && new != old).then_some(()))
-    })?;
-    println!("Back again {} later, by a watch and not by a timer", seconds(since));
-    play.ready(SAMPLE)?;
-    costs.push(("the deleted Service", settled(play, begin)?));
-    Ok(())
-}
-
-fn status(play: &mut Playground) -> Result<()> {
-    heading("5. What the status says");
-    let resource = play.ready(SAMPLE)?;
-    let status = &resource["status"];
-    for found in status["conditions"].as_array().into_iter().flatten() {
-        let (kind, value, reason) = (text(&found["type"]), text(&found["status"]), text(&found["reason"]));
-        let message = text(&found["message"]).lines().next().unwrap_or_default();
-        println!("{kind:<16} {value:<6} {reason:<20} {message}");
-    }
-    let release = &status["release"];
-    let [name, chart, version] = ["name", "chart", "version"].map(|field| text(&release[field]));
-    let revision = &release["revision"];
-    println!("\nrelease {name}, revision {revision}, of the chart {chart} {version}");
-    let members = status["inventory"].as_array().map_or(0, Vec::len);
-    println!("inventory of {members} members, each with two digests and never its content");
-    let notes = text(&status["notes"]).lines().count();
-    println!("{notes} lines of notes: the chart's NOTES.txt, rendered");
-    let about = format!("involvedObject.name={SAMPLE}");
-    show(play, &["get", "events", "--field-selector", &about])
-}
-
 fn cost(play: &mut Playground, mut costs: Costs) -> Result<()> {
-    heading("6. What it cost");
+    heading("8. What it cost");
     let begin = play.control_plane.audit().mark()?;
     std::thread::sleep(QUIET);
     let idle = settled(play, begin)?;
@@ -157,47 +86,57 @@ fn cost(play: &mut Playground, mut costs: Costs) -> Result<()> {
 }
 
 fn clean_up(play: &mut Playground) -> Result<()> {
-    heading("7. The custom resource goes, and everything with it");
-    let resource = play.ready(SAMPLE)?;
-    let id = text(&resource["metadata"]["labels"]["applyset.kubernetes.io/id"]);
-    ensure!(!id.is_empty(), "it has no ApplySet ID");
-    show(play, &["delete", "memcached", SAMPLE])?;
+    heading("9. The custom resources go, and everything with them but the backups");
+    println!("No chart is asked: what belongs to a release is told by the objects themselves.");
+    show(play, &["delete", "memcached", cache::SAMPLE])?;
+    println!("\nThe database takes one more backup first: a step of a plan that is marked chartwright.dev/on-delete.");
+    show(play, &["delete", "sampledb", database::SAMPLE])?;
     // Every kind that there is, so that nothing hides in one that the release isn't known to have.
     let kinds = play.kubectl.run(["api-resources", "--verbs=list", "--output=name"])?;
     let kinds: Vec<&str> = kinds.lines().filter(|kind| !kind.starts_with("events")).collect();
-    for selector in [
-        format!("applyset.kubernetes.io/part-of={id}"),
-        format!("app.kubernetes.io/instance={SAMPLE}"),
-    ] {
-        play.until(&format!("no object is labelled {selector}"), |play| {
-            let arguments = ["get", &kinds.join(","), "-A", "-l", &selector, "-o", "name"];
-            let left = play.kubectl.run(arguments)?;
-            ensure!(left.trim().is_empty(), "left are: {left}");
-            Ok(Some(()))
+    println!(
+        "\nWhat is left of both, in all {} kinds that this cluster has:\n",
+        kinds.len()
+    );
+    let kept = format!("persistentvolumeclaim/{}-backups\n", database::SAMPLE);
+    for (sample, expected) in [(cache::SAMPLE, ""), (database::SAMPLE, &kept)] {
+        let selector = format!("app.kubernetes.io/instance={sample}");
+        let left = play.until(&format!("nothing else is labelled {selector}"), |play| {
+            let left = play
+                .kubectl
+                .run(["get", &kinds.join(","), "-A", "-l", &selector, "-o", "name"])?;
+            anyhow::ensure!(left == expected, "left are: {left}");
+            Ok(Some(left))
         })?;
-        println!("Of {} kinds no object is labelled {selector}", kinds.len());
+        let left = left.trim();
+        println!("{sample:<18} {}", if left.is_empty() { "nothing" } else { left });
     }
     println!("\nThat was all; the operator and the control plane end now.");
     Ok(())
 }
 
 fn stay_up(play: &mut Playground) -> Result<()> {
-    heading("7. Your turn");
+    heading("9. Your turn");
     let kubectl = play.kubectl.command();
     let folder = std::path::Path::new(kubectl.get_program())
         .parent()
         .context("kubectl")?;
-    let kubeconfig = play.kubectl.kubeconfig().display();
+    let (kubeconfig, binary) = (play.kubectl.kubeconfig().display(), play.binary()?);
+    let own = binary.parent().context("cargo's folder")?.display();
     println!("In another terminal:\n");
-    println!("  export KUBECONFIG={kubeconfig} PATH=\"$PATH:{}\"", folder.display());
+    println!(
+        "  export KUBECONFIG={kubeconfig} PATH=\"$PATH:{}:{own}\"",
+        folder.display()
+    );
     let five = json!({"spec": {"size": 5}});
-    println!("  kubectl patch memcached {SAMPLE} --type=merge -p '{five}'");
+    println!("  kubectl patch memcached {} --type=merge -p '{five}'", cache::SAMPLE);
+    println!("  chartwright plan run sampledb {} backup --wait", database::SAMPLE);
+    println!("  kubectl apply -k config/samples    # an etcd cluster and a flight ticket, too");
     println!("\nIt stays up until Ctrl-C. What the operator tells in Events shows up here:\n");
-    let columns = "custom-columns=NAME:.involvedObject.name,REASON:.reason,MESSAGE:.message";
-    let about = "involvedObject.kind=Memcached";
+    let columns = "custom-columns=KIND:.involvedObject.kind,NAME:.involvedObject.name,REASON:.reason,MESSAGE:.message";
     let mut watch = play.kubectl.command();
     watch.args(["get", "events", "-A", "--watch-only", "--no-headers", "-o", columns]);
-    watch.args(["--field-selector", about]).status()?;
+    watch.args(["--field-selector", "source=chartwright"]).status()?;
     bail!("kubectl has ended")
 }
 
@@ -214,27 +153,6 @@ fn settled(play: &Playground, begin: Mark) -> Result<Requests> {
         }
     }
     Ok(requests)
-}
-
-/// The members of a release, each with its health by the rules that the operator goes by.
-fn members(play: &Playground, resource: &Value) -> Result<()> {
-    let ready = condition(resource, "Ready").map_or("", |ready| text(&ready["message"]));
-    println!("{} {SAMPLE}: {ready}", text(&resource["kind"]));
-    for row in resource["status"]["inventory"].as_array().into_iter().flatten() {
-        let (kind, name) = (text(&row["kind"]), text(&row["name"]));
-        let Some(object) = play.kubectl.get(&format!("{kind}.{}", text(&row["group"])), name)? else {
-            println!("  ✘ {kind} {name} is not there");
-            continue;
-        };
-        let health = health::health(&GroupKind::new(text(&row["group"]), kind), &object, Timestamp::now());
-        let (mark, message) = match health.status {
-            Status::Current => ('✔', String::new()),
-            Status::InProgress | Status::Terminating => ('…', health.message),
-            Status::Failed => ('✘', health.message),
-        };
-        println!("  {mark} {kind} {name} {message}");
-    }
-    Ok(())
 }
 
 fn text(value: &Value) -> &str {

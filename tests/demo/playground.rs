@@ -1,4 +1,4 @@
-//! What the demo plays on: a control plane, the project's CRD and rights in it, and an operator process.
+//! What the demo plays on: a control plane, the project's CRDs and rights in it, and an operator process.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -14,9 +15,6 @@ use crate::support::{ControlPlane, Kubectl};
 /// What `config/default` calls the operator's namespace and account.
 const NAMESPACE: &str = "chartwright-system";
 pub const OPERATOR: &str = "system:serviceaccount:chartwright-system:chartwright-controller-manager";
-
-/// The kind of the samples, as kubectl takes it.
-pub const RESOURCE: &str = "memcacheds.cache.example.com";
 
 /// How long anything may take before the demo gives up. Generous: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -38,7 +36,7 @@ impl Playground {
         let server = control_plane.server();
         println!("A Kubernetes control plane with one node runs at {server}");
         install(control_plane.kubectl())?;
-        println!("CRD, ServiceAccount and RBAC of config/ are installed");
+        println!("CRDs, ServiceAccount and RBAC of config/ are installed");
         let log = control_plane.dir().join("operator.log");
         let mut play = Playground {
             operator: start_operator(&control_plane, &log)?,
@@ -46,7 +44,7 @@ impl Playground {
             log,
             control_plane,
         };
-        play.until("the operator watches its kind", |play| {
+        play.until("the operator watches its kinds", |play| {
             Ok(fs::read_to_string(&play.log)?.contains("watching").then_some(()))
         })?;
         let log = play.log.display();
@@ -80,14 +78,40 @@ impl Playground {
     }
 
     /// The custom resource, once `Ready` is true for its current spec.
-    pub fn ready(&mut self, name: &str) -> Result<Value> {
-        self.until(&format!("{RESOURCE} {name} is Ready"), |play| {
-            let resource = play.kubectl.get(RESOURCE, name)?.context("there is none")?;
+    pub fn ready(&mut self, kind: &str, name: &str) -> Result<Value> {
+        self.until(&format!("{kind} {name} is Ready"), |play| {
+            let resource = play.kubectl.get(kind, name)?.context("there is none")?;
             let ready = condition(&resource, "Ready").context("the operator hasn't said anything yet")?;
             let is_current = ready["observedGeneration"] == resource["metadata"]["generation"];
             ensure!(is_current && ready["status"] == "True", "{ready}");
             Ok(Some(resource))
         })
+    }
+}
+
+impl Playground {
+    /// The operator's program, which is the command line tool as well.
+    pub fn binary(&self) -> Result<PathBuf> {
+        binary()
+    }
+
+    /// What the log of every pod says from now on, since none has a container that writes one.
+    pub fn write_pod_log(&self, text: &str) -> Result<()> {
+        let now = Timestamp::now();
+        let line = format!("{now} stdout F {text}\n");
+        fs::write(self.control_plane.dir().join("pod.log"), line)?;
+        Ok(())
+    }
+
+    /// Runs the command line tool as the administrator, and shows the command and what it prints.
+    pub fn chartwright(&self, arguments: &[&str]) -> Result<()> {
+        println!("\n$ chartwright {}", arguments.join(" "));
+        let mut command = Command::new(binary()?);
+        command.args(arguments).env("KUBECONFIG", self.kubectl.kubeconfig());
+        let output = command.output()?;
+        println!("{}", String::from_utf8_lossy(&output.stdout).trim_end());
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(())
     }
 }
 
@@ -117,14 +141,19 @@ fn install(kubectl: &Kubectl) -> Result<()> {
     for items in [namespaces, others] {
         kubectl.apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string())?;
     }
-    kubectl.wait("Established", "crd", RESOURCE, PATIENCE)
+    kubectl.run(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"])?;
+    Ok(())
 }
 
 /// The operator's program lies beside the examples' folder, in which cargo puts this one.
-fn start_operator(control_plane: &ControlPlane, log: &Path) -> Result<Child> {
+fn binary() -> Result<PathBuf> {
     let demo = std::env::current_exe().context("where this program is")?;
     let folder = demo.parent().and_then(Path::parent).context("cargo's folder")?;
-    let binary = folder.join("chartwright");
+    Ok(folder.join("chartwright"))
+}
+
+fn start_operator(control_plane: &ControlPlane, log: &Path) -> Result<Child> {
+    let binary = binary()?;
     let kubeconfig = control_plane.kubeconfig_for(OPERATOR, &["system:serviceaccounts"])?;
     let file = File::create(log).with_context(|| format!("no log at {}", log.display()))?;
     let mut command = Command::new(&binary);

@@ -47,6 +47,7 @@ mod schema;
 mod scope;
 mod sources;
 mod status_template;
+mod systems;
 mod takeover;
 mod takeover_many;
 mod traps;

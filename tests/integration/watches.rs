@@ -4,12 +4,12 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Result, ensure};
-use serde_json::json;
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
 
-use crate::look::{condition, inventory, is_ready, says};
+use crate::look::{condition, inventory, is_ready, says, text};
 use crate::operator::{Launch, Operator};
-use crate::support::{ControlPlane, eventually, until};
+use crate::support::{ControlPlane, Request, eventually, until};
 use crate::world::{SOON, World, served_changed, widget_chart};
 
 /// Runs the operator on a watches file that it can't accept; gives what it said.
@@ -73,30 +73,67 @@ fn the_projects_own_manifests_are_accepted_and_are_enough() -> Result<()> {
     let world = kubectl.create_namespace("watches-config")?;
     let samples = project.join("config/samples");
     world.run(["apply", "--server-side", "-k", &samples.display().to_string()])?;
-    let samples = world.list("memcacheds.cache.example.com", "")?;
-    ensure!(!samples.is_empty());
+    let kinds = "memcacheds.cache.example.com,etcdclusters.etcd.example.com,flighttickets.flights.com,sampledbs.sample.example.com";
     let ready = || {
         eventually("the samples are ready", SOON, || {
-            let samples = world.list("memcacheds.cache.example.com", "")?;
-            let ready = samples.iter().all(is_ready);
-            ensure!(ready, "{samples:?}\n{}", operator.log());
+            let samples = world.list(kinds, "")?;
+            ensure!(
+                samples.len() == 4 && samples.iter().all(is_ready),
+                "{samples:?}\n{}",
+                operator.log()
+            );
             Ok(Some(samples))
         })
     };
-    let sample = &ready()?[0];
-    let members = inventory(sample);
+    let samples = ready()?;
+    let sample = samples.iter().find(|sample| sample["kind"] == "Memcached");
+    let members = inventory(sample.context("a Memcached")?);
     for kind in ["Service", "PodDisruptionBudget"] {
         ensure!(members.iter().any(|member| member.starts_with(kind)), "{members:?}");
     }
-    let name = sample["metadata"]["name"].as_str().unwrap_or("?");
+    let name = "memcached-sample";
     world.patch("memcacheds", name, &json!({"spec": {"size": 2}}))?;
     ready()?;
-    until("two pods run", SOON, || Ok(world.list("pods", "")?.len() == 2))?;
-    world.delete("memcacheds", name)?;
-    let kinds = "statefulsets,deployments,services,poddisruptionbudgets,pods";
+    let pods = format!("app.kubernetes.io/instance={name}");
+    until("two pods run", SOON, || Ok(world.list("pods", &pods)?.len() == 2))?;
+    for sample in samples {
+        let kind = format!("{}s", text(&sample["kind"]).to_lowercase());
+        world.delete(&kind, text(&sample["metadata"]["name"]))?;
+    }
+    let kinds = "statefulsets,deployments,services,poddisruptionbudgets,jobs,pods";
     until("all is gone", SOON, || Ok(world.list(kinds, "")?.is_empty()))?;
+    every_right_of_the_charts_is_used(&user)?;
     ensure!(!operator.log().contains("forbidden"), "{}", operator.log());
     ensure!(operator.terminate()?.success());
+    Ok(())
+}
+
+/// No rule of the charts' role is for a resource that nobody asks for.
+fn every_right_of_the_charts_is_used(user: &str) -> Result<()> {
+    let role = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/rbac/charts_role.yaml");
+    let role: Value = serde_yaml::from_str(&fs::read_to_string(role)?)?;
+    let asked = ControlPlane::shared().audit().requests()?.by_user(user);
+    for rule in role["rules"].as_array().into_iter().flatten() {
+        for resource in rule["resources"].as_array().into_iter().flatten() {
+            // Only where a Prometheus operator is, and for a Job that failed.
+            let group = text(&rule["apiGroups"][0]);
+            if group == "monitoring.coreos.com" || resource == "pods/log" {
+                continue;
+            }
+            let (name, subresource) = text(resource).split_once('/').unwrap_or((text(resource), ""));
+            let is_it = |request: &&Request| {
+                (
+                    request.group.as_str(),
+                    request.resource.as_str(),
+                    request.subresource.as_str(),
+                ) == (group, name, subresource)
+            };
+            ensure!(
+                asked.iter().any(|request| is_it(&request) && request.is_write()),
+                "{group}/{resource}"
+            );
+        }
+    }
     Ok(())
 }
 

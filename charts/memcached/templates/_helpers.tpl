@@ -30,6 +30,17 @@ app.kubernetes.io/name: {{ include "memcached.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{/*
+The same as kubectl takes it: a=b,c=d.
+*/}}
+{{- define "memcached.selector" -}}
+{{- $pairs := list -}}
+{{- range $key, $value := include "memcached.selectorLabels" . | fromYaml -}}
+{{- $pairs = append $pairs (printf "%s=%s" $key $value) -}}
+{{- end -}}
+{{- join "," $pairs -}}
+{{- end }}
+
 {{- define "memcached.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{ include "memcached.selectorLabels" . }}

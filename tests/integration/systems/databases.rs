@@ -1,0 +1,239 @@
+//! SampleDB: data that survives what happens to its servers.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use super::{DATABASE, MOMENT, System, kinds, template};
+use crate::look::{condition, says, text, uid};
+use crate::support::eventually;
+use crate::world::{CRASHES, HANGS, SOON};
+
+pub(super) fn credentials(system: &System, name: &str) -> Result<()> {
+    let metadata = json!({"name": format!("{name}-credentials")});
+    let data = json!({"password": "app-secret-8842", "admin-password": "admin-secret-1177"});
+    system
+        .world
+        .apply(&json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data}))
+}
+
+/// A database whose credentials are there.
+pub(super) fn database(system: &System, name: &str, spec: Value) -> Result<Value> {
+    credentials(system, name)?;
+    system.install(name, spec)
+}
+
+/// The image of the first server's container.
+pub(super) fn image(system: &System, name: &str) -> Result<String> {
+    let set = system.world.expect("statefulset", &format!("{name}-sampledb"))?;
+    Ok(text(&set["spec"]["template"]["spec"]["containers"][0]["image"]).to_owned())
+}
+
+fn migration(name: &str, sql: &str) -> Value {
+    json!({"name": name, "sql": sql})
+}
+
+#[test]
+fn a_database_waits_for_its_credentials_and_is_configured_once() -> Result<()> {
+    let system = System::new("database-life", DATABASE)?;
+    let world = &system.world;
+    let spec = json!({"size": 2, "migrations": [migration("001-orders", "CREATE TABLE orders (id bigint);")]});
+    system.apply("shop", spec)?;
+    system.await_unready("shop", "ValuesInvalid", &["shop-credentials"])?;
+    world.absent("statefulset", ["shop-sampledb"])?;
+    credentials(&system, "shop")?;
+    let shop = system.await_ready("shop")?;
+    for job in ["shop-sampledb-configure", "shop-sampledb-migrate"] {
+        ensure!(world.expect("job", job)?["status"]["succeeded"] == 1);
+    }
+    let pods = world.list("pods", "app.kubernetes.io/component=database")?;
+    ensure!(pods.len() == 2, "{pods:?}");
+    for claim in ["data-shop-sampledb-0", "data-shop-sampledb-1", "shop-sampledb-backups"] {
+        world.expect("persistentvolumeclaim", claim)?;
+    }
+    let plan = &shop["status"]["plans"][0];
+    ensure!(plan["name"] == "backup" && plan["next"].is_string(), "{plan}");
+
+    // Another size is not another revision of what the servers are.
+    let first = uid(&pods[0]);
+    system.update("shop", json!({"size": 3}))?;
+    let pods = world.list("pods", "app.kubernetes.io/component=database")?;
+    ensure!(pods.len() == 3 && pods.iter().any(|pod| uid(pod) == first), "{pods:?}");
+
+    // What was secret is told nowhere.
+    let told = [
+        system.live("shop")?["status"].to_string(),
+        format!("{:?}", world.list("events", "")?),
+        system.operator.log(),
+    ];
+    for said in told {
+        ensure!(!said.contains("secret-8842") && !said.contains("secret-1177"), "{said}");
+    }
+    for (spec, reason) in [
+        (
+            json!({"version": "18.0"}),
+            "another major version needs a SampleDB of its own",
+        ),
+        (json!({"version": "latest"}), "a version is for example 17.5"),
+        (json!({"size": 6}), "spec.size"),
+    ] {
+        system.edit("shop", json!({"version": "17.5"}))?;
+        let error = system.edit("shop", spec).err().context("it is accepted")?;
+        says(&format!("{error:#}"), &[reason])?;
+    }
+    system.end()
+}
+
+#[test]
+fn an_upgrade_whose_migration_or_servers_fail_is_taken_back() -> Result<()> {
+    let system = System::new("database-upgrade", DATABASE)?;
+    let world = &system.world;
+    let orders = migration("001-orders", "CREATE TABLE orders (id bigint);");
+    database(&system, "shop", json!({"version": "17.4", "migrations": [orders]}))?;
+    let ran = uid(&world.expect("job", "shop-sampledb-migrate")?);
+
+    let names = migration("002-names", "ALTER TABLE orders ADD name text;");
+    system.update("shop", json!({"version": "17.5", "migrations": [orders, names]}))?;
+    ensure!(image(&system, "shop")? == "postgres:17.5");
+    ensure!(uid(&world.expect("job", "shop-sampledb-migrate")?) != ran);
+    let migrations = world.expect("configmap", "shop-sampledb-migrations")?;
+    ensure!(migrations["data"]["001_002-names.sql"].is_string(), "{migrations}");
+
+    // The third migration fails: no server was touched.
+    let pods = |system: &System| {
+        let pods = system.world.list("pods", "app.kubernetes.io/component=database")?;
+        Ok::<_, anyhow::Error>(pods.iter().map(uid).collect::<Vec<_>>())
+    };
+    let before = pods(&system)?;
+    let broken = migration("003-broken", "ALTER TABLE nothing ADD name text;");
+    let fails =
+        json!({"version": "17.6", "migrations": [orders, names, broken], "jobs": {"podLabels": {CRASHES: "true"}}});
+    system.edit("shop", fails)?;
+    let told = [
+        "HookFailed: pre-upgrade hook Job shop-sampledb-migrate failed",
+        "runs as revision",
+    ];
+    system.await_unready("shop", "RolledBack", &told)?;
+    ensure!(image(&system, "shop")? == "postgres:17.5" && pods(&system)? == before);
+    let status = &system.live("shop")?["status"]["history"];
+    ensure!(status.as_array().is_some_and(|history| history.len() == 4), "{status}");
+
+    // Without the broken one it goes on.
+    let mended = json!({"migrations": [orders, names], "jobs": {"podLabels": {CRASHES: null}}});
+    system.update("shop", mended)?;
+    ensure!(image(&system, "shop")? == "postgres:17.6");
+    world.await_quiet(&system.operator)?;
+    system.end()
+}
+
+#[test]
+fn a_deletion_takes_one_more_backup_and_leaves_it_for_the_next_database() -> Result<()> {
+    let system = System::new("database-deletion", DATABASE)?;
+    let world = &system.world;
+    database(&system, "shop", json!({}))?;
+    let (succeeded, said) = system.run_plan("shop", "backup", &[])?;
+    ensure!(succeeded, "{said}");
+    let kept = uid(&world.expect("persistentvolumeclaim", "shop-sampledb-backups")?);
+    let before = uid(&world.expect("job", "shop-sampledb-backup")?);
+    let start = world.mark()?;
+    system.delete("shop")?;
+    let made = system.writes(start, "jobs", "shop-sampledb-backup")?;
+    ensure!(
+        made.iter().any(|request| request.verb == "patch"),
+        "no last backup instead of {before}: {made}"
+    );
+    let order = world.all_requests(&system.operator, start)?.writes();
+    let at = |resource: &str, verb: &str| {
+        order
+            .iter()
+            .position(|request| request.resource == resource && request.verb == verb)
+    };
+    ensure!(at("jobs", "patch") < at("statefulsets", "delete"), "{order}");
+    world.await_gone("persistentvolumeclaim", "data-shop-sampledb-0")?;
+    let backups = world.expect("persistentvolumeclaim", "shop-sampledb-backups")?;
+    ensure!(
+        uid(&backups) == kept && backups["metadata"]["deletionTimestamp"].is_null(),
+        "{backups}"
+    );
+
+    // The next one of the name finds them, and begins with the newest.
+    let start = world.mark()?;
+    system.install(
+        "shop",
+        json!({"restoreFrom": {"claim": "shop-sampledb-backups"}, "keepVolume": true}),
+    )?;
+    let order = world.all_requests(&system.operator, start)?.writes();
+    let at = |resource: &str| {
+        order
+            .iter()
+            .position(|request| request.resource == resource && request.verb == "patch")
+    };
+    let (claim, job) = (at("persistentvolumeclaims"), at("jobs"));
+    ensure!(claim.is_some() && claim < job && job < at("statefulsets"), "{order}");
+    world.absent("secret", ["shop-sampledb-restore"])?;
+    ensure!(uid(&world.expect("persistentvolumeclaim", "shop-sampledb-backups")?) == kept);
+    let volume = uid(&world.expect("persistentvolumeclaim", "data-shop-sampledb-0")?);
+    world
+        .list("pods", "app.kubernetes.io/component=database")?
+        .first()
+        .context("a server")?;
+    system.delete("shop")?;
+    std::thread::sleep(MOMENT);
+    let left = world.expect("persistentvolumeclaim", "data-shop-sampledb-0")?;
+    ensure!(
+        uid(&left) == volume && left["metadata"]["deletionTimestamp"].is_null(),
+        "{left}"
+    );
+    system.end()
+}
+
+#[test]
+fn a_last_backup_that_fails_keeps_the_data() -> Result<()> {
+    let system = System::new("database-last", DATABASE)?;
+    let world = &system.world;
+    database(&system, "shop", json!({"jobs": {"podLabels": {"team": "shop"}}}))?;
+    // From now on no Job of its ends.
+    let hangs = json!({"jobs": {"podLabels": {HANGS: "true"}}, "backup": {"schedule": ""}});
+    system.edit("shop", hangs)?;
+    eventually("the Job that configures hangs", SOON, || {
+        world.end_pods_of("shop-sampledb-configure", "Succeeded")?;
+        Ok(condition(&system.live("shop")?, "Ready")["status"]
+            .eq("True")
+            .then_some(()))
+    })?;
+    world.kubectl.begin_delete(&system.resource(), "shop")?;
+    world.await_there("job", "shop-sampledb-backup")?;
+    std::thread::sleep(MOMENT);
+    world.expect("statefulset", "shop-sampledb")?;
+    let skip = json!({"metadata": {"annotations": {"chartwright.dev/skip-plans": "true"}}});
+    world.patch(&system.resource(), "shop", &skip)?;
+    world.await_gone(&system.resource(), "shop")?;
+    world.await_gone("statefulset", "shop-sampledb")?;
+    system.end()
+}
+
+#[test]
+fn monitoring_is_made_where_its_api_is_and_each_alert_has_a_runbook() -> Result<()> {
+    let passwords = ["--set", "auth.password=a,auth.adminPassword=b"];
+    let without = template("sampledb", &passwords)?;
+    ensure!(!kinds(&without).contains(&"PrometheusRule") && !kinds(&without).contains(&"ServiceMonitor"));
+    let with = template(
+        "sampledb",
+        &[passwords[0], passwords[1], "--api-versions", "monitoring.coreos.com/v1"],
+    )?;
+    ensure!(kinds(&with).contains(&"ServiceMonitor"));
+    let rules = with
+        .iter()
+        .find(|object| object["kind"] == "PrometheusRule")
+        .context("alerts")?;
+    let runbooks = std::fs::read_to_string(super::project("docs/runbooks.md"))?;
+    let mut alerts = 0;
+    for rule in rules["spec"]["groups"][0]["rules"].as_array().into_iter().flatten() {
+        let name = text(&rule["alert"]);
+        let anchor = format!("#{}", name.to_lowercase());
+        ensure!(text(&rule["annotations"]["runbook_url"]).ends_with(&anchor), "{rule}");
+        says(&runbooks, &[&format!("\n## {name}\n")])?;
+        alerts += 1;
+    }
+    ensure!(alerts == 5, "{rules}");
+    Ok(())
+}
