@@ -42,6 +42,13 @@ fn a_database_waits_for_its_credentials_and_is_configured_once() -> Result<()> {
     world.absent("statefulset", ["shop-sampledb"])?;
     credentials(&system, "shop")?;
     let shop = system.await_ready("shop")?;
+    let told = [
+        ("/endpoint", json!("shop-sampledb.database-life.svc:5432")),
+        ("/ready", json!("2/2")),
+        ("/version", json!("17.5")),
+    ];
+    system.await_status("shop", &told)?;
+    ensure!(condition(&shop, "StatusInvalid").is_null(), "{shop}");
     for job in ["shop-sampledb-configure", "shop-sampledb-migrate"] {
         ensure!(world.expect("job", job)?["status"]["succeeded"] == 1);
     }
@@ -130,8 +137,12 @@ fn a_deletion_takes_one_more_backup_and_leaves_it_for_the_next_database() -> Res
     let system = System::new("database-deletion", DATABASE)?;
     let world = &system.world;
     database(&system, "shop", json!({}))?;
+    ensure!(condition(&system.live("shop")?, "BackedUp")["status"] == "False");
     let (succeeded, said) = system.run_plan("shop", "backup", &[])?;
     ensure!(succeeded, "{said}");
+    let ended = system.live("shop")?["status"]["plans"][0]["ended"].clone();
+    let shop = system.await_status("shop", &[("/lastBackup", ended)])?;
+    ensure!(condition(&shop, "BackedUp")["status"] == "True", "{shop}");
     let kept = uid(&world.expect("persistentvolumeclaim", "shop-sampledb-backups")?);
     let before = uid(&world.expect("job", "shop-sampledb-backup")?);
     let start = world.mark()?;

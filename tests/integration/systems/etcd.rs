@@ -3,8 +3,8 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{CLUSTER, System};
-use crate::look::{says, text, uid};
+use super::{CLUSTER, MOMENT, System};
+use crate::look::{condition, says, text, uid};
 
 /// A cluster without a schedule.
 pub(super) fn cluster(system: &System, name: &str, spec: Value) -> Result<Value> {
@@ -43,6 +43,8 @@ fn a_cluster_is_restored_member_by_member_before_it_begins() -> Result<()> {
     ensure!(plan["name"] == "snapshot" && plan["next"].is_string(), "{plan}");
     let (succeeded, said) = system.run_plan("kv", "snapshot", &[])?;
     ensure!(succeeded, "{said}");
+    let ended = system.live("kv")?["status"]["plans"][0]["ended"].clone();
+    system.await_status("kv", &[("/lastSnapshot", ended)])?;
     system.delete("kv")?;
     world.await_gone("persistentvolumeclaim", "data-kv-etcd-2")?;
 
@@ -67,6 +69,56 @@ fn a_cluster_is_restored_member_by_member_before_it_begins() -> Result<()> {
             &[&format!("--name=more-etcd-{member}"), "/snapshots/latest.db"],
         )?;
     }
+    system.end()
+}
+
+/// Tells of a member that it is ready or not, as a kubelet does.
+pub(super) fn set_ready(system: &System, pod: &str, ready: bool) -> Result<()> {
+    let status = if ready { "True" } else { "False" };
+    let ready = json!({"type": "Ready", "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let told = json!({"status": {"conditions": [ready]}});
+    system.world.kubectl.patch_status("pod", pod, &told)
+}
+
+#[test]
+fn nothing_changes_while_there_is_no_quorum() -> Result<()> {
+    let system = System::new("etcd-quorum", CLUSTER)?;
+    let world = &system.world;
+    cluster(&system, "kv", json!({"version": "3.6.11"}))?;
+    system.await_status(
+        "kv",
+        &[
+            ("/quorum", json!("3 of 3 members in quorum")),
+            ("/version", json!("3.6.11")),
+        ],
+    )?;
+    set_ready(&system, "kv-etcd-2", false)?;
+    system.await_status("kv", &[("/quorum", json!("2 of 3 members in quorum"))])?;
+    ensure!(condition(&system.live("kv")?, "Quorum")["status"] == "True");
+    set_ready(&system, "kv-etcd-1", false)?;
+    let lost = system.await_status("kv", &[("/quorum", json!("1 of 3 members in quorum"))])?;
+    let quorum = condition(&lost, "Quorum");
+    ensure!(quorum["reason"] == "NoQuorum", "{quorum}");
+    says(text(&quorum["message"]), &["1 of 3 members are ready, 2 are a quorum"])?;
+
+    let image = || {
+        let set = world.expect("statefulset", "kv-etcd")?;
+        Ok::<_, anyhow::Error>(text(&set["spec"]["template"]["spec"]["containers"][0]["image"]).to_owned())
+    };
+    system.edit("kv", json!({"version": "3.6.12"}))?;
+    system.await_unready("kv", "Progressing", &["Service kv-etcd-members"])?;
+    std::thread::sleep(MOMENT);
+    ensure!(image()?.ends_with("v3.6.11"), "{}", image()?);
+    set_ready(&system, "kv-etcd-1", true)?;
+    system.await_ready("kv")?;
+    ensure!(image()?.ends_with("v3.6.12"), "{}", image()?);
+    system.await_status(
+        "kv",
+        &[
+            ("/quorum", json!("3 of 3 members in quorum")),
+            ("/version", json!("3.6.12")),
+        ],
+    )?;
     system.end()
 }
 

@@ -1,7 +1,7 @@
 //! Memcached: a size that people, kubectl and autoscalers set.
 
-use anyhow::{Result, ensure};
-use serde_json::json;
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
 
 use super::{MEMCACHED, System};
 use crate::look::says;
@@ -14,5 +14,46 @@ fn a_size_that_no_chart_takes_is_refused() -> Result<()> {
     }
     system.install("cache", json!({}))?;
     ensure!(system.live("cache")?["spec"]["size"] == 1);
+    system.end()
+}
+
+#[test]
+fn kubectl_and_autoscalers_set_the_size() -> Result<()> {
+    let system = System::new("memcached-scale", MEMCACHED)?;
+    let world = &system.world;
+    system.install("cache", json!({"size": 2}))?;
+    let nodes = |of: i64| json!((0..of).map(|i| format!("cache-memcached-{i}")).collect::<Vec<_>>());
+    system.await_status("cache", &[("/nodes", nodes(2)), ("/replicas", json!(2))])?;
+    let target = format!("{}/cache", system.resource());
+    world.run(["scale", &target, "--replicas=4"])?;
+    system.await_status("cache", &[("/nodes", nodes(4)), ("/replicas", json!(4))])?;
+    ensure!(system.live("cache")?["spec"]["size"] == 4);
+    let beyond = world
+        .run(["scale", &target, "--replicas=6"])
+        .err()
+        .context("it is accepted")?;
+    says(&format!("{beyond:#}"), &["spec.size"])?;
+
+    // An autoscaler finds the pods by the selector, and sets the size as kubectl does.
+    let scale = format!(
+        "/apis/{}/v1alpha1/namespaces/{}/memcacheds/cache/scale",
+        world.group(),
+        world.name
+    );
+    let scale: Value = serde_json::from_str(&world.run(["get", "--raw", &scale])?)?;
+    let selector = "app.kubernetes.io/instance=cache,app.kubernetes.io/name=memcached";
+    ensure!(
+        scale["status"] == json!({"replicas": 4, "selector": selector}),
+        "{scale}"
+    );
+    let api = format!("{}/v1alpha1", world.group());
+    let target = json!({"apiVersion": api, "kind": MEMCACHED, "name": "cache"});
+    world.apply(&json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "cache"},
+        "spec": {"scaleTargetRef": target, "minReplicas": 5, "maxReplicas": 5},
+    }))?;
+    system.await_status("cache", &[("/nodes", nodes(5))])?;
+    world.await_quiet(&system.operator)?;
+    ensure!(system.live("cache")?["spec"]["size"] == 5);
     system.end()
 }

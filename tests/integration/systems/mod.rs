@@ -129,16 +129,17 @@ impl System {
         waited.with_context(|| self.operator.log())
     }
 
-    /// Waits until a plan has run so often, and gives what the status says of it.
-    fn await_plan(&self, name: &str, plan: &str, runs: i64, phase: &str) -> Result<Value> {
-        eventually(&format!("run {runs} of {plan} is {phase}"), SOON, || {
+    /// Waits until fields of the status, by their JSON pointers, have values; gives the custom resource.
+    fn await_status(&self, name: &str, fields: &[(&str, Value)]) -> Result<Value> {
+        let waited = eventually(&format!("{name} says {fields:?}"), SOON, || {
             let object = self.live(name)?;
-            let mut plans = object["status"]["plans"].as_array().into_iter().flatten();
-            let found = plans.find(|found| found["name"] == plan);
-            let found = found.with_context(|| object["status"].to_string())?;
-            ensure!(found["count"] == runs && found["phase"] == phase, "{found}");
-            Ok(Some(found.clone()))
-        })
+            for (field, value) in fields {
+                let found = object["status"].pointer(field).unwrap_or(&Value::Null);
+                ensure!(found == value, "{field} is {found} in {}", object["status"]);
+            }
+            Ok(Some(object))
+        });
+        waited.with_context(|| self.operator.log())
     }
 
     /// Runs `chartwright plan run`, waits for its end, and gives what it says.

@@ -17,6 +17,12 @@ fn a_ticket_is_booked_after_it_is_made_and_cancelled_before_it_goes() -> Result<
     let system = System::new("ticket-life", TICKET)?;
     let world = &system.world;
     system.install("holiday", ticket("Mumbai", "London", 2))?;
+    let told = [
+        ("/booking", json!("Booked")),
+        ("/reference", json!("ticket-life-holiday")),
+    ];
+    let holiday = system.await_status("holiday", &told)?;
+    ensure!(holiday["status"]["bookedAt"].is_string(), "{holiday}");
     let booked = world.expect("job", "holiday-flightticket-book")?;
     ensure!(booked["status"]["succeeded"] == 1, "{booked}");
     let booking = &world.expect("configmap", "holiday-flightticket")?["data"]["BOOKING"];
