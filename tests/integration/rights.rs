@@ -274,10 +274,13 @@ fn every_right_of_the_project_is_used_and_none_is_missing() -> Result<()> {
         world.await_object("configmap", name, "is back", |map| uid(map) != before)?;
     }
     world.await_condition("a", "Deployed", "True")?;
-    until("the pods are looked at", SOON, || {
-        let asked = world.control_plane.audit().requests()?.by_user(&operator.user);
-        Ok(!asked.resource("pods").is_empty())
-    })?;
+    // The status template lists the pods at once, and a new kind is watched a moment later.
+    for (resource, verb) in [("pods", "list"), ("servicemonitors", "watch")] {
+        until(&format!("{resource} are asked for: {verb}"), SOON, || {
+            let asked = world.control_plane.audit().requests()?.by_user(&operator.user);
+            Ok(!asked.resource(resource).verb(verb).is_empty())
+        })?;
+    }
     world.delete("a")?;
     all(false)?;
     ensure!(!operator.log().contains("forbidden"), "{}", operator.log());

@@ -1,10 +1,17 @@
 //! EtcdCluster: what changes only while a quorum is there.
 
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::{CLUSTER, MOMENT, System};
 use crate::look::{condition, says, text, uid};
+use crate::support::until;
+use crate::world::SOON;
 
 /// A cluster without a schedule.
 pub(super) fn cluster(system: &System, name: &str, spec: Value) -> Result<Value> {
@@ -143,6 +150,129 @@ fn an_upgrade_replaces_members_one_by_one() -> Result<()> {
             text(&pod["spec"]["containers"][0]["image"]).ends_with(":v3.6.12"),
             "{pod}"
         );
+    }
+    system.end()
+}
+
+/// A member's process, with the command of its pod. It listens on this machine, at ports of its own.
+struct Member {
+    process: Child,
+    /// For clients, for members, for probes and metrics.
+    ports: [u16; 3],
+}
+
+impl Member {
+    /// What an HTTP request answers: the status line, or nothing.
+    fn ask(&self, port: usize, request: &str) -> Result<String> {
+        let mut connection = TcpStream::connect(("127.0.0.1", self.ports[port]))?;
+        connection.set_read_timeout(Some(Duration::from_secs(5)))?;
+        connection.write_all(request.as_bytes())?;
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+
+    /// What a probe of the chart finds.
+    fn probe(&self, path: &str) -> bool {
+        let answer = self.ask(2, &format!("GET {path} HTTP/1.0\r\n\r\n"));
+        answer.is_ok_and(|answer| answer.contains(" 200 OK"))
+    }
+
+    /// A call of etcd's JSON gateway.
+    fn call(&self, call: &str, body: &str) -> Result<String> {
+        let head = format!("POST /v3/kv/{call} HTTP/1.0\r\nContent-Type: application/json");
+        self.ask(0, &format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()))
+    }
+}
+
+/// A process of each member, from the command that its pod would run.
+fn members(system: &System, name: &str) -> Result<Vec<Member>> {
+    let build = super::project("tests/control-plane/build");
+    let found = Command::new(build).args(["--resolve", "etcd"]).output()?;
+    let binary = String::from_utf8(found.stdout)?.trim().to_owned();
+    let set = system.world.expect("statefulset", name)?;
+    let command = &set["spec"]["template"]["spec"]["containers"][0]["command"];
+    let command: Vec<String> = serde_json::from_value(command.clone())?;
+    // All at once, so that no port is given twice.
+    let listeners = (0..9)
+        .map(|_| TcpListener::bind(("127.0.0.1", 0)))
+        .collect::<io::Result<Vec<_>>>()?;
+    let ports = listeners
+        .iter()
+        .map(|listener| Ok(listener.local_addr()?.port()))
+        .collect::<io::Result<Vec<_>>>()?;
+    drop(listeners);
+    let ports: Vec<[u16; 3]> = ports
+        .chunks_exact(3)
+        .map(|chunk| [chunk[0], chunk[1], chunk[2]])
+        .collect();
+    let local = |argument: &str, member: usize| {
+        let mut argument = argument.replace("$(POD_NAME)", &format!("{name}-{member}"));
+        for (other, ports) in ports.iter().enumerate() {
+            let host = format!("{name}-{other}.{name}-members.{}.svc", system.world.name);
+            for (port, own) in [2379, 2380].iter().zip(ports) {
+                argument = argument.replace(&format!("{host}:{port}"), &format!("127.0.0.1:{own}"));
+            }
+        }
+        for (port, own) in [2379, 2380, 2381].iter().zip(&ports[member]) {
+            argument = argument.replace(&format!("0.0.0.0:{port}"), &format!("127.0.0.1:{own}"));
+        }
+        let folder = system.world.dir.path().join(format!("member-{member}"));
+        argument.replace("/var/lib/etcd", &folder.display().to_string())
+    };
+    let start = |member: usize| {
+        let mut command_line = Command::new(&binary);
+        command_line.args(command[1..].iter().map(|argument| local(argument, member)));
+        command_line
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let process = system.world.control_plane.adopt(&mut command_line).spawn()?;
+        Ok(Member {
+            process,
+            ports: ports[member],
+        })
+    };
+    (0..3).map(start).collect()
+}
+
+/// The pods here are kwok's. But what they would run is run, and what their probes find is told of them.
+#[test]
+fn processes_of_etcd_make_the_cluster_that_the_chart_describes() -> Result<()> {
+    let system = System::new("etcd-real", CLUSTER)?;
+    cluster(&system, "kv", json!({}))?;
+    let mut members = members(&system, "kv-etcd")?;
+    until("all members are ready", SOON, || {
+        Ok(members.iter().all(|member| member.probe("/readyz")))
+    })?;
+    members[0].call("put", r#"{"key": "a2V5", "value": "dmFsdWU="}"#)?;
+    says(&members[2].call("range", r#"{"key": "a2V5"}"#)?, &["dmFsdWU="])?;
+    let tell = |members: &[Member]| {
+        for (number, member) in members.iter().enumerate() {
+            set_ready(&system, &format!("kv-etcd-{number}"), member.probe("/readyz"))?;
+        }
+        Ok::<_, anyhow::Error>(())
+    };
+
+    // The other two have elected a leader, if they must, and serve what was written.
+    members[2].process.kill()?;
+    until("two members are ready", SOON, || {
+        Ok(members[..2].iter().all(|member| member.probe("/readyz")))
+    })?;
+    says(&members[1].call("range", r#"{"key": "a2V5"}"#)?, &["dmFsdWU="])?;
+    tell(&members)?;
+    system.await_status("kv", &[("/quorum", json!("2 of 3 members in quorum"))])?;
+
+    // One alone lives, and isn't ready: it is not restarted, and nothing is changed.
+    members[1].process.kill()?;
+    until("the last one is not ready", SOON, || Ok(!members[0].probe("/readyz")))?;
+    ensure!(members[0].probe("/livez"));
+    tell(&members)?;
+    let kv = system.await_status("kv", &[("/quorum", json!("0 of 3 members in quorum"))])?;
+    ensure!(condition(&kv, "Quorum")["status"] == "False", "{kv}");
+    for member in &mut members {
+        let _ = member.process.kill();
+        member.process.wait()?;
     }
     system.end()
 }

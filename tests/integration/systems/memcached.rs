@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 
 use super::{MEMCACHED, System};
 use crate::look::says;
+use crate::support::until;
+use crate::world::SOON;
 
 #[test]
 fn a_size_that_no_chart_takes_is_refused() -> Result<()> {
@@ -52,8 +54,11 @@ fn kubectl_and_autoscalers_set_the_size() -> Result<()> {
         "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "cache"},
         "spec": {"scaleTargetRef": target, "minReplicas": 5, "maxReplicas": 5},
     }))?;
+    // The controller learns of a new kind when it looks for new ones, twice a minute.
+    until("the autoscaler has set the size", 3 * SOON, || {
+        Ok(system.live("cache")?["spec"]["size"] == 5)
+    })?;
     system.await_status("cache", &[("/nodes", nodes(5))])?;
     world.await_quiet(&system.operator)?;
-    ensure!(system.live("cache")?["spec"]["size"] == 5);
     system.end()
 }
