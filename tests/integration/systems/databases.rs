@@ -91,7 +91,7 @@ fn a_database_waits_for_its_credentials_and_is_configured_once() -> Result<()> {
 }
 
 #[test]
-fn an_upgrade_whose_migration_or_servers_fail_is_taken_back() -> Result<()> {
+fn an_upgrade_whose_migration_fails_touches_no_server() -> Result<()> {
     let system = System::new("database-upgrade", DATABASE)?;
     let world = &system.world;
     let orders = migration("001-orders", "CREATE TABLE orders (id bigint);");
@@ -129,6 +129,24 @@ fn an_upgrade_whose_migration_or_servers_fail_is_taken_back() -> Result<()> {
     system.update("shop", mended)?;
     ensure!(image(&system, "shop")? == "postgres:17.6");
     world.await_quiet(&system.operator)?;
+    system.end()
+}
+
+#[test]
+fn an_upgrade_whose_servers_do_not_become_well_is_taken_back() -> Result<()> {
+    let system = System::with_keys("database-health", DATABASE, &[("timeout", "8s")])?;
+    database(&system, "shop", json!({"size": 2, "version": "17.4"}))?;
+    let pod = |number: u32| system.world.expect("pod", &format!("shop-sampledb-{number}"));
+    let first = uid(&pod(0)?);
+    system.edit("shop", json!({"version": "17.5", "podLabels": {HANGS: "true"}}))?;
+    let told = ["not healthy within 8s", "shop-sampledb", "runs as revision 3"];
+    system.await_unready("shop", "RolledBack", &told)?;
+    ensure!(image(&system, "shop")? == "postgres:17.4");
+    // The one that couldn't begin is made anew as it was; the first was never touched.
+    system.await_status("shop", &[("/ready", json!("2/2")), ("/version", json!("17.4"))])?;
+    ensure!(uid(&pod(0)?) == first);
+    system.update("shop", json!({"podLabels": {HANGS: null}}))?;
+    system.await_status("shop", &[("/ready", json!("2/2")), ("/version", json!("17.5"))])?;
     system.end()
 }
 

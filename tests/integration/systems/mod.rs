@@ -46,12 +46,17 @@ struct System {
 
 impl System {
     fn new(name: &str, kind: &'static str) -> Result<Self> {
-        let file = CRDS.iter().find(|(of, _)| *of == kind).context("a CRD")?.1;
-        let crd = fs::read_to_string(project("config/crd/bases").join(format!("{file}.yaml")))?;
-        Self::with_crd(name, kind, serde_yaml::from_str(&crd)?)
+        Self::with_keys(name, kind, &[])
     }
 
-    fn with_crd(name: &str, kind: &'static str, crd: Value) -> Result<Self> {
+    /// The same with keys of the watch in the place of the project's.
+    fn with_keys(name: &str, kind: &'static str, keys: &[(&str, &str)]) -> Result<Self> {
+        let file = CRDS.iter().find(|(of, _)| *of == kind).context("a CRD")?.1;
+        let crd = fs::read_to_string(project("config/crd/bases").join(format!("{file}.yaml")))?;
+        Self::with(name, kind, serde_yaml::from_str(&crd)?, keys)
+    }
+
+    fn with(name: &str, kind: &'static str, crd: Value, keys: &[(&str, &str)]) -> Result<Self> {
         let world = World::with(name, Setup::NO_CRD)?;
         world.serve(&own_groups(&world, &crd)?)?;
         for role in ["role", "charts_role"] {
@@ -66,6 +71,9 @@ impl System {
         watches.retain(|watch| watch["kind"] == kind);
         for watch in watches.iter_mut() {
             watch["chart"] = json!(project(text(&watch["chart"])));
+            for (key, value) in keys {
+                watch[*key] = json!(value);
+            }
         }
         fs::write(world.watches_file(), json!(watches).to_string())?;
         let operator = world.start()?;

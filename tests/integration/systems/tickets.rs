@@ -97,7 +97,7 @@ fn what_is_no_ticket_is_refused_with_a_reason() -> Result<()> {
 fn a_bare_crd_does_as_well() -> Result<()> {
     let mut bare = crd("flights.com", TICKET);
     bare["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = any_fields();
-    let system = System::with_crd("ticket-bare", TICKET, bare)?;
+    let system = System::with("ticket-bare", TICKET, bare, &[])?;
     let world = &system.world;
     system.apply("holiday", ticket("Mumbai", "London", 2))?;
     system.await_event("holiday", "Ready", &["1 member"])?;
