@@ -131,12 +131,14 @@ fn stay_up(play: &mut Playground) -> Result<()> {
     let five = json!({"spec": {"size": 5}});
     println!("  kubectl patch memcached {} --type=merge -p '{five}'", cache::SAMPLE);
     println!("  chartwright plan run sampledb {} backup --wait", database::SAMPLE);
-    println!("  kubectl apply -k config/samples    # an etcd cluster and a flight ticket, too");
+    println!("  kubectl apply --server-side -k config/samples    # an etcd cluster and a flight ticket, too");
     println!("\nIt stays up until Ctrl-C. What the operator tells in Events shows up here:\n");
     let columns = "custom-columns=KIND:.involvedObject.kind,NAME:.involvedObject.name,REASON:.reason,MESSAGE:.message";
     let mut watch = play.kubectl.command();
     watch.args(["get", "events", "-A", "--watch-only", "--no-headers", "-o", columns]);
-    watch.args(["--field-selector", "source=chartwright"]).status()?;
+    watch
+        .args(["--field-selector", "reportingComponent=chartwright.dev/chartwright"])
+        .status()?;
     bail!("kubectl has ended")
 }
 

@@ -84,6 +84,8 @@ runAsNonRoot: true
 runAsUser: 1000
 runAsGroup: 1000
 fsGroup: 1000
+# Not at each start: a large volume has many files.
+fsGroupChangePolicy: OnRootMismatch
 seccompProfile:
   type: RuntimeDefault
 {{- end }}

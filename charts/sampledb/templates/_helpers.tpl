@@ -65,6 +65,8 @@ runAsNonRoot: true
 runAsUser: 999
 runAsGroup: 999
 fsGroup: 999
+# Not at each start: a large volume has many files.
+fsGroupChangePolicy: OnRootMismatch
 seccompProfile:
   type: RuntimeDefault
 {{- end }}

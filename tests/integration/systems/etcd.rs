@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{CLUSTER, MOMENT, System};
 use crate::look::{condition, says, text, uid};
 use crate::support::until;
-use crate::world::SOON;
+use crate::world::{HANGS, SOON};
 
 /// A cluster without a schedule.
 pub(super) fn cluster(system: &System, name: &str, spec: Value) -> Result<Value> {
@@ -151,6 +151,28 @@ fn an_upgrade_replaces_members_one_by_one() -> Result<()> {
             "{pod}"
         );
     }
+    system.end()
+}
+
+#[test]
+fn an_upgrade_that_a_member_does_not_survive_is_taken_back_with_the_quorum() -> Result<()> {
+    let system = System::with_keys("etcd-health", CLUSTER, &[("timeout", "8s")])?;
+    let world = &system.world;
+    cluster(&system, "kv", json!({"version": "3.6.11"}))?;
+    system.edit("kv", json!({"version": "3.6.12", "podLabels": {HANGS: "true"}}))?;
+    // The next member is not touched before this one is well.
+    system.await_status("kv", &[("/quorum", json!("2 of 3 members in quorum"))])?;
+    let told = ["not healthy within 8s", "kv-etcd", "runs as revision 3"];
+    system.await_unready("kv", "RolledBack", &told)?;
+    system.await_status(
+        "kv",
+        &[
+            ("/quorum", json!("3 of 3 members in quorum")),
+            ("/version", json!("3.6.11")),
+        ],
+    )?;
+    let set = world.expect("statefulset", "kv-etcd")?;
+    says(&set["spec"]["template"]["spec"].to_string(), &[":v3.6.11"])?;
     system.end()
 }
 
