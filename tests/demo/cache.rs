@@ -102,6 +102,11 @@ fn status(play: &mut Playground) -> Result<()> {
     println!("inventory of {members} members, each with two digests and never its content");
     let notes = text(&status["notes"]).lines().count();
     println!("{notes} lines of notes: the chart's NOTES.txt, rendered");
+    let nodes: Vec<&str> = status["nodes"].as_array().into_iter().flatten().map(text).collect();
+    println!(
+        "nodes: {}; a field of the chart's own, which its status.yaml computes",
+        nodes.join(", ")
+    );
     let about = format!("involvedObject.name={SAMPLE}");
     show(play, &["get", "events", "--field-selector", &about])
 }

@@ -99,6 +99,7 @@ fn fail(play: &mut Playground, costs: &mut Costs) -> Result<()> {
     for line in text(&ready["message"]).split(['\n', ';']) {
         println!("  {}", line.trim());
     }
+    show(play, &["get", "sampledb", SAMPLE])?;
     play.chartwright(&["history", "sampledb", SAMPLE])?;
     costs.push(("the failed upgrade, and back", settled(play, begin)?));
 
