@@ -1,8 +1,10 @@
 //! The command line: one file per command. Exit codes: 0 done, 1 failed, 2 wrong use.
 
 pub mod completion;
+mod create;
 pub mod flags;
 mod history;
+mod init;
 mod leftovers;
 mod memory;
 mod plan;
@@ -42,6 +44,9 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(Box<flags::RunArgs>),
+    Init(init::InitArgs),
+    Create(create::CreateArgs),
+    Delete(create::DeleteArgs),
     Render(render::RenderArgs),
     ReleaseFinalizers(release_finalizers::ReleaseFinalizersArgs),
     History(history::HistoryArgs),
@@ -61,6 +66,9 @@ pub fn main() -> ExitCode {
         Command::Run(args) => return run::run(*args),
         Command::Template(args) => return template::run(&args),
         Command::Render(args) => render::run(&args),
+        Command::Init(args) => init::run(&args),
+        Command::Create(args) => create::create(&args),
+        Command::Delete(args) => create::delete(&args),
         Command::ReleaseFinalizers(args) => release_finalizers::run(&args),
         Command::History(args) => history::history(&args),
         Command::Plan(args) => plan::run(&args),

@@ -1,2 +1,10 @@
 //! Makes what an operator needs beside its chart: the project, the kind's CustomResourceDefinition, its rights, a bundle. YAML
 //! is written from data, never pasted together.
+
+pub mod api;
+pub mod crd;
+pub mod layout;
+pub mod names;
+pub mod project;
+pub mod rights;
+pub mod tree;

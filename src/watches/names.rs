@@ -10,7 +10,7 @@ pub fn is_dns_label(text: &str) -> bool {
 }
 
 /// RFC 1123 subdomain: labels with dots between them, at most 253 bytes. API groups are such.
-pub(super) fn is_dns_subdomain(text: &str) -> bool {
+pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_dns_label)
 }
 
@@ -47,12 +47,12 @@ fn is_subdomain_part(text: &str) -> bool {
 }
 
 /// An API version such as `v1alpha1`: a DNS label that begins with a letter.
-pub(super) fn is_version(text: &str) -> bool {
+pub fn is_version(text: &str) -> bool {
     is_dns_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase())
 }
 
 /// A kind: letters and digits, a letter first. The API server also lets hyphens pass, which no kind has.
-pub(super) fn is_kind(text: &str) -> bool {
+pub fn is_kind(text: &str) -> bool {
     text.len() <= 63
         && text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric())

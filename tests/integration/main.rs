@@ -43,6 +43,7 @@ mod requests;
 mod retry;
 mod rights;
 mod rollback;
+mod scaffold;
 mod schema;
 mod scope;
 mod sources;

@@ -150,6 +150,27 @@ impl Chart {
         files::assemble(files, left, max_depth, warnings)
     }
 
+    /// Loads a chart from its files, named as in its folder.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn of_files(files: Vec<File>) -> Result<Self, Error> {
+        let mut warnings = Vec::new();
+        let chart_yaml = files.iter().find(|file| file.name == "Chart.yaml");
+        let problem = "Chart.yaml file is missing";
+        files::check_format(chart_yaml.ok_or_else(|| Error::Chart(problem.to_owned()))?)?;
+        let chart = files::assemble(files, archive::MAX_UNPACKED, go_yaml::MAX_DEPTH, &mut warnings)?;
+        Ok(Chart { warnings, ..chart })
+    }
+
+    /// The files in a `.tgz` archive, named as in the chart's folder; `name` is that of the archive in errors.
+    ///
+    /// # Errors
+    /// A broken archive, paths that leave the chart's folder, and more than a chart may hold.
+    pub fn files_of_archive(name: &str, data: &[u8]) -> Result<Vec<File>, Error> {
+        archive::read(Path::new(name), data, &mut { archive::MAX_UNPACKED })
+    }
+
     /// The chart's name, as `Chart.yaml` gives it.
     pub fn name(&self) -> &str {
         &self.metadata.name

@@ -1,0 +1,147 @@
+//! `chartwright create api` and `delete api`: a kind of a project.
+
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use clap::{Args, Subcommand};
+
+use super::init::WriteArgs;
+use crate::scaffold::api::{self, ChartFiles, Kind, Wanted};
+use crate::scaffold::project::Project;
+use crate::scaffold::{crd, names};
+
+const EXAMPLES: &str = "\
+Examples:
+  # From a chart in a folder or an archive
+  chartwright create api --group cache --kind Memcached --helm-chart ./memcached-7.9.6.tgz
+
+  # From a fresh chart
+  chartwright create api --group shop --version v1 --kind Web
+
+  # What it would do
+  chartwright create api --helm-chart ./memcached --dry-run";
+
+const DELETE_EXAMPLES: &str = "\
+Examples:
+  chartwright delete api --group cache --kind Memcached";
+
+/// Add to a project
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct CreateArgs {
+    #[command(subcommand)]
+    what: Create,
+}
+
+#[derive(Subcommand, Debug)]
+enum Create {
+    Api(Box<ApiArgs>),
+}
+
+/// Add a kind: its chart, watch, CustomResourceDefinition, sample and roles
+///
+/// It may be run again with --force. The chart is copied into the project and yours from then on.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+struct ApiArgs {
+    /// The group, which the project's domain is added to; charts if it is left out and a chart is given
+    #[arg(long, default_value = "")]
+    group: String,
+    /// The version; v1alpha1 if it is left out
+    #[arg(long, default_value = "")]
+    version: String,
+    /// The kind; after the chart if it is left out
+    #[arg(long, default_value = "")]
+    kind: String,
+    /// What the kind is called in URLs; after the kind if it is left out
+    #[arg(long, default_value = "")]
+    plural: String,
+    /// The kind belongs to no namespace; the watch then needs a targetNamespace
+    #[arg(long)]
+    cluster: bool,
+    /// A chart: a folder or a .tgz archive; a fresh one if it is left out
+    #[arg(long, value_name = "CHART")]
+    helm_chart: Option<String>,
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+/// Take out of a project
+#[derive(Args, Debug)]
+#[command(after_help = DELETE_EXAMPLES)]
+pub struct DeleteArgs {
+    #[command(subcommand)]
+    what: Delete,
+}
+
+#[derive(Subcommand, Debug)]
+enum Delete {
+    Api(Box<DeleteApiArgs>),
+}
+
+/// Take a kind out: its watch, CustomResourceDefinition, sample and roles; its chart stays
+#[derive(Args, Debug)]
+#[command(after_help = DELETE_EXAMPLES)]
+struct DeleteApiArgs {
+    /// The group, with or without the project's domain
+    #[arg(long)]
+    group: String,
+    /// The kind
+    #[arg(long)]
+    kind: String,
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+pub fn create(args: &CreateArgs) -> anyhow::Result<()> {
+    let Create::Api(args) = &args.what;
+    let mut project = Project::open(args.write.root())?;
+    let chart = match &args.helm_chart {
+        Some(chart) => ChartFiles::read(Path::new(chart)).with_context(|| format!("--helm-chart {chart}"))?,
+        None if args.kind.is_empty() => bail!("--kind is missing, or --helm-chart with a chart that it is named after"),
+        None => ChartFiles::fresh(&names::chart_of_kind(&args.kind))?,
+    };
+    let wanted = Wanted {
+        group: args.group.clone(),
+        version: args.version.clone(),
+        kind: args.kind.clone(),
+        plural: args.plural.clone(),
+        cluster_scoped: args.cluster,
+    };
+    let kind = Kind::of(&project, &wanted, &chart.name)?;
+    let crd = crd::open(&kind);
+    let tree = api::create(&mut project, &kind, &chart, &crd, args.write.force())?;
+    args.write.finish(&project, tree, &[])?;
+    if args.cluster {
+        println!("watches.yaml: add `targetNamespace` to the watch: a cluster-scoped kind has no namespace of its own");
+    }
+    println!("next: make install run, and in another terminal: make samples");
+    Ok(())
+}
+
+pub fn delete(args: &DeleteArgs) -> anyhow::Result<()> {
+    let Delete::Api(args) = &args.what;
+    let mut project = Project::open(args.write.root())?;
+    let kinds = Kind::all(&project)?;
+    let is_meant = |kind: &&Kind| {
+        let group = kind.resource.full_group();
+        kind.resource.kind == args.kind
+            && (group == args.group || group == format!("{}.{}", args.group, project.domain()))
+    };
+    let Some(kind) = kinds.iter().find(is_meant) else {
+        let known: Vec<String> = kinds
+            .iter()
+            .map(|kind| format!("{}.{}", kind.resource.kind, kind.resource.full_group()))
+            .collect();
+        bail!(
+            "the project has no kind {} in the group {}; it has: {}",
+            args.kind,
+            args.group,
+            known.join(", ")
+        );
+    };
+    let (tree, removed) = api::delete(&mut project, kind)?;
+    args.write.finish(&project, tree, &removed)?;
+    println!("{} stays: remove it if nothing else uses it", kind.chart);
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! `chartwright init`: a new project.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, ensure};
+use clap::Args;
+
+use crate::scaffold::api;
+use crate::scaffold::project::{self, FILE, Project};
+use crate::scaffold::tree::{Fate, Tree};
+
+const EXAMPLES: &str = "\
+Examples:
+  # In an empty folder
+  chartwright init --domain example.com
+  chartwright create api --group cache --kind Memcached --helm-chart ./memcached
+
+  # Under another name than the folder's, and from an image of your own
+  chartwright init --domain example.com --name shop-operator --base-image registry.example.com/chartwright:0.1.0";
+
+/// Make a project: what an operator of your charts is built, tested and deployed with
+///
+/// It may be run again: it updates what it made, and leaves alone what was edited by hand.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct InitArgs {
+    /// What the groups of the project's kinds end with
+    #[arg(long)]
+    domain: Option<String>,
+    /// What the operator is called in the cluster; by default as the folder
+    #[arg(long, visible_alias = "project-name")]
+    name: Option<String>,
+    /// The image that the operator's is made from
+    #[arg(long, value_name = "IMAGE", default_value = concat!("chartwright:", env!("CARGO_PKG_VERSION")))]
+    base_image: String,
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+/// How files are written.
+#[derive(Args, Debug)]
+pub struct WriteArgs {
+    /// The project's folder
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    project: PathBuf,
+    /// Overwrite what was edited by hand
+    #[arg(long)]
+    force: bool,
+    /// Only show what would be done
+    #[arg(long)]
+    dry_run: bool,
+}
+
+// === impl WriteArgs ===
+
+impl WriteArgs {
+    pub fn root(&self) -> &Path {
+        &self.project
+    }
+
+    pub fn force(&self) -> bool {
+        self.force
+    }
+
+    /// Writes the files of a project and PROJECT itself, and tells of each. What is removed are files of ours.
+    pub fn finish(&self, project: &Project, tree: Tree, removed: &[PathBuf]) -> anyhow::Result<()> {
+        let mut written = project.written();
+        let changes = tree.compare(&project.root, &written, self.force)?;
+        changes.remember(&mut written);
+        for path in removed {
+            written.remove(path.to_string_lossy().as_ref());
+        }
+        let mut own = Tree::default();
+        own.merge(FILE, project.to_text(&written)?);
+        let own = own.compare(&project.root, &written, self.force)?;
+        print!("{}", changes.told());
+        for path in removed {
+            println!("{}: removed", path.display());
+        }
+        if self.dry_run {
+            println!("nothing was written (--dry-run)");
+            return Ok(());
+        }
+        changes.write(&project.root)?;
+        own.write(&project.root)?;
+        for path in removed {
+            match std::fs::remove_file(project.root.join(path)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(error).with_context(|| path.display().to_string());
+                }
+                _ => {}
+            }
+        }
+        let kept = changes.files.iter().filter(|file| file.fate == Fate::Kept).count();
+        if kept > 0 {
+            eprintln!("warning: {kept} files were edited by hand and are as they were; --force overwrites them");
+        }
+        Ok(())
+    }
+}
+
+pub fn run(args: &InitArgs) -> anyhow::Result<()> {
+    let root = args.write.root();
+    let project = match Project::find(root)? {
+        Some(project) => {
+            let is_same = |given: &Option<String>, known: &str| given.as_deref().is_none_or(|given| given == known);
+            ensure!(
+                is_same(&args.domain, project.domain()) && is_same(&args.name, project.name()),
+                "{} is the project {} of the domain {} already",
+                root.display(),
+                project.name(),
+                project.domain()
+            );
+            project
+        }
+        None => {
+            let absolute = std::path::absolute(root)?;
+            let folder = absolute.file_name().map(|name| name.to_string_lossy().into_owned());
+            let name = args.name.clone().or(folder).context("--name is missing")?;
+            let domain = args
+                .domain
+                .as_deref()
+                .context("--domain is missing, such as example.com")?;
+            project::check_name(&name)?;
+            project::check_domain(domain)?;
+            Project::new(root, &name, domain)
+        }
+    };
+    let tree = api::init(&project, &args.base_image)?;
+    std::fs::create_dir_all(root).with_context(|| root.display().to_string())?;
+    args.write.finish(&project, tree, &[])?;
+    println!("next: chartwright create api --group GROUP --kind KIND [--helm-chart CHART]");
+    Ok(())
+}

@@ -1,0 +1,211 @@
+//! The files of a project, as operator-sdk lays it out: what `init` writes, and the lists that name what belongs to kinds.
+
+use handlebars::{Handlebars, no_escape};
+use serde_json::json;
+
+use super::project::Project;
+use super::tree::Tree;
+
+/// Files of which only names differ between projects: handlebars.
+const TEMPLATES: [(&str, &str); 11] = [
+    ("Makefile", include_str!("layout/files/Makefile.hbs")),
+    ("Dockerfile", include_str!("layout/files/Dockerfile.hbs")),
+    ("README.md", include_str!("layout/files/README.md.hbs")),
+    (
+        "config/default/kustomization.yaml",
+        include_str!("layout/files/config/default/kustomization.yaml.hbs"),
+    ),
+    (
+        "config/default/metrics_service.yaml",
+        include_str!("layout/files/config/default/metrics_service.yaml.hbs"),
+    ),
+    (
+        "config/manager/kustomization.yaml",
+        include_str!("layout/files/config/manager/kustomization.yaml.hbs"),
+    ),
+    (
+        "config/manager/manager.yaml",
+        include_str!("layout/files/config/manager/manager.yaml.hbs"),
+    ),
+    (
+        "config/prometheus/monitor.yaml",
+        include_str!("layout/files/config/prometheus/monitor.yaml.hbs"),
+    ),
+    (
+        "config/network-policy/allow-metrics-traffic.yaml",
+        include_str!("layout/files/config/network-policy/allow-metrics-traffic.yaml.hbs"),
+    ),
+    (
+        "config/rbac/hmac_key_role.yaml",
+        include_str!("layout/files/config/rbac/hmac_key_role.yaml.hbs"),
+    ),
+    (
+        "config/rbac/leader_election_role.yaml",
+        include_str!("layout/files/config/rbac/leader_election_role.yaml.hbs"),
+    ),
+];
+
+/// Files that are the same in every project.
+const FIXED: [(&str, &str); 9] = [
+    (".gitignore", include_str!("layout/files/gitignore")),
+    (".github/workflows/ci.yaml", include_str!("layout/files/github/ci.yaml")),
+    (
+        "config/prometheus/kustomization.yaml",
+        include_str!("layout/files/config/prometheus/kustomization.yaml"),
+    ),
+    (
+        "config/network-policy/kustomization.yaml",
+        include_str!("layout/files/config/network-policy/kustomization.yaml"),
+    ),
+    (
+        "config/rbac/hmac_key_role_binding.yaml",
+        include_str!("layout/files/config/rbac/hmac_key_role_binding.yaml"),
+    ),
+    (
+        "config/rbac/leader_election_role_binding.yaml",
+        include_str!("layout/files/config/rbac/leader_election_role_binding.yaml"),
+    ),
+    (
+        "config/rbac/metrics_reader_role.yaml",
+        include_str!("layout/files/config/rbac/metrics_reader_role.yaml"),
+    ),
+    (
+        "config/rbac/service_account.yaml",
+        include_str!("layout/files/config/rbac/service_account.yaml"),
+    ),
+    (
+        "config/rbac/role_binding.yaml",
+        include_str!("layout/files/config/rbac/role_binding.yaml"),
+    ),
+];
+
+/// The chart that a kind gets if there is none.
+pub const CHART: [(&str, &str); 10] = [
+    (".helmignore", include_str!("layout/files/chart/helmignore")),
+    ("values.yaml", include_str!("layout/files/chart/values.yaml")),
+    (
+        "values.schema.json",
+        include_str!("layout/files/chart/values.schema.json"),
+    ),
+    ("status.yaml", include_str!("layout/files/chart/status.yaml")),
+    (
+        "templates/_helpers.tpl",
+        include_str!("layout/files/chart/templates/_helpers.tpl"),
+    ),
+    (
+        "templates/deployment.yaml",
+        include_str!("layout/files/chart/templates/deployment.yaml"),
+    ),
+    (
+        "templates/service.yaml",
+        include_str!("layout/files/chart/templates/service.yaml"),
+    ),
+    (
+        "templates/serviceaccount.yaml",
+        include_str!("layout/files/chart/templates/serviceaccount.yaml"),
+    ),
+    (
+        "templates/pdb.yaml",
+        include_str!("layout/files/chart/templates/pdb.yaml"),
+    ),
+    (
+        "templates/NOTES.txt",
+        include_str!("layout/files/chart/templates/NOTES.txt"),
+    ),
+];
+
+/// What the operator's rights are made of, whatever its kinds are.
+const RBAC: [&str; 7] = [
+    "service_account.yaml",
+    "role.yaml",
+    "role_binding.yaml",
+    "leader_election_role.yaml",
+    "leader_election_role_binding.yaml",
+    "hmac_key_role.yaml",
+    "hmac_key_role_binding.yaml",
+];
+
+/// What `init` writes of a project, beside PROJECT. `base`: the image that the operator's is made from.
+///
+/// # Errors
+/// A template that can't be rendered: a defect.
+pub fn files(project: &Project, base: &str) -> anyhow::Result<Tree> {
+    let mut tree = Tree::default();
+    let mut engine = Handlebars::new();
+    engine.set_strict_mode(true);
+    engine.register_escape_fn(no_escape);
+    let data = json!({"name": project.name(), "base": base, "charts": project.charts()});
+    for (path, text) in TEMPLATES {
+        tree.add(path, engine.render_template(text, &data)?);
+    }
+    for (path, text) in FIXED {
+        tree.add(path, text);
+    }
+    Ok(tree)
+}
+
+/// A kustomization that lists these resources.
+///
+/// # Errors
+/// None that can be met.
+pub fn kustomization(resources: &[String]) -> anyhow::Result<String> {
+    let list = json!({
+        "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": resources,
+    });
+    Ok(serde_yaml::to_string(&list)?)
+}
+
+/// What config/rbac lists, with the roles for people of these kinds.
+pub fn rbac(kinds: &[String]) -> Vec<String> {
+    let fixed = RBAC.iter().map(|name| (*name).to_owned());
+    let roles = kinds
+        .iter()
+        .flat_map(|kind| ["admin", "editor", "viewer"].map(|role| format!("{kind}_{role}_role.yaml")));
+    fixed
+        .chain(["metrics_reader_role.yaml".to_owned()])
+        .chain(roles)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use helm_template::chart::Chart;
+    use helm_template::render::{Engine, Release};
+
+    #[test]
+    fn every_file_is_well_formed() {
+        let project = Project::new(Path::new("."), "shop-operator", "example.com");
+        let changes = files(&project, "chartwright:1").unwrap();
+        let changes = changes
+            .compare(Path::new("/nowhere"), &Default::default(), false)
+            .unwrap();
+        let told = changes.told();
+        for (path, _) in TEMPLATES.iter().chain(&FIXED) {
+            assert!(told.contains(path), "{path}");
+        }
+        assert_eq!(changes.files.len(), TEMPLATES.len() + FIXED.len());
+        assert_eq!(rbac(&["memcached".into()]).len(), 11);
+    }
+
+    #[test]
+    fn the_fresh_chart_renders() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in CHART {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let about = "apiVersion: v2\nname: web\nversion: 0.1.0\nappVersion: '1.2'\n";
+        std::fs::write(folder.path().join("Chart.yaml"), about).unwrap();
+        let engine = Engine::new(Chart::load(folder.path()).unwrap()).unwrap();
+        let release = Release::install("shop", "default");
+        let rendered = engine.render(&release, json!({"replicaCount": 2})).unwrap();
+        assert_eq!(rendered.objects.len(), 4);
+        assert!(rendered.notes.unwrap().contains("port-forward"));
+        let wrong = engine.render(&release, json!({"image": {"tags": "x"}})).unwrap_err();
+        assert!(wrong.to_string().contains("tags"), "{wrong}");
+    }
+}

@@ -1,0 +1,306 @@
+//! What an operator may have to do with a chart: the kinds that it makes, whatever values switch on, and what else a release
+//! needs. From that follow the rules of its role.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value, json};
+
+use super::api::Kind;
+use super::names::plural;
+use helm_template::chart::Chart;
+use helm_template::render::{Capabilities, Engine, Input, Kept, Release, Rendered};
+
+/// So many values are switched, one at a time.
+const SWITCHES: usize = 300;
+
+/// Verbs on members. `patch` is server-side apply; it needs `create` as well where the object isn't there yet.
+const MEMBER: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
+/// Verbs on Secrets that the operator keeps something of a release in.
+const KEEPING: [&str; 4] = ["get", "create", "patch", "delete"];
+
+/// What renders of a chart show.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// Group and resource of what is made, hooks and steps of plans included.
+    made: BTreeSet<(String, String)>,
+    /// The same of what templates look up.
+    looked_up: BTreeSet<(String, String)>,
+    /// Random results, hooks of deletions or plans: a Secret keeps them.
+    keeps: bool,
+    /// Jobs or Pods whose end is awaited: their logs are told.
+    runs: bool,
+}
+
+// === impl Survey ===
+
+impl Survey {
+    /// Renders a chart with its own values, with each file in its `ci/`, and with each switch turned. What can't be rendered
+    /// so tells nothing.
+    pub fn of(chart: &Chart) -> Self {
+        let mut survey = Survey::default();
+        let files = chart
+            .files
+            .iter()
+            .filter(|file| file.name.starts_with("ci/") && file.name.ends_with(".yaml"));
+        let given = files.filter_map(|file| go_yaml::to_json(file.data.as_bytes()).ok());
+        let plurals = plurals(chart);
+        let own = Value::Object(chart.values.to_json());
+        let switched = switches(&own);
+        let Ok(engine) = Engine::new(chart.clone()) else {
+            return survey;
+        };
+        let given: Vec<Value> = [json!({})].into_iter().chain(given).chain(switched).collect();
+        // What is made only where an API is there: as if all were that anybody asks for.
+        let mut capabilities = Capabilities::default();
+        for values in &given {
+            let rendered = render(&engine, values.clone(), &capabilities);
+            let asked = rendered.map(|rendered| rendered.asked).unwrap_or_default();
+            capabilities
+                .api_versions
+                .extend(asked.into_iter().filter(|asked| asked.contains('/')));
+            capabilities.api_versions.sort_unstable();
+            capabilities.api_versions.dedup();
+        }
+        let without = Capabilities::default();
+        for values in given {
+            for capabilities in [&without, &capabilities] {
+                if let Some(rendered) = render(&engine, values.clone(), capabilities) {
+                    survey.add(&rendered, &plurals);
+                }
+            }
+        }
+        survey
+    }
+
+    fn add(&mut self, rendered: &Rendered, plurals: &BTreeMap<(String, String), String>) {
+        let resource = |api_version: &str, kind: &str| {
+            let group = api_version.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
+            let known = plurals.get(&(group.clone(), kind.to_owned())).cloned();
+            let resource = known.unwrap_or_else(|| plural_of(kind));
+            (group, resource)
+        };
+        let hooks = rendered
+            .hooks
+            .iter()
+            .map(|hook| &hook.manifest)
+            .chain(&rendered.unknown_hooks);
+        for (manifest, is_hook) in rendered
+            .objects
+            .iter()
+            .map(|object| (object, false))
+            .chain(hooks.map(|hook| (hook, true)))
+        {
+            for object in manifest.objects() {
+                let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
+                let (api_version, kind) = (text("apiVersion"), text("kind"));
+                if kind.is_empty() || api_version.is_empty() {
+                    continue;
+                }
+                self.runs |= is_hook && ["Job", "Pod"].contains(&kind.as_str());
+                self.made.insert(resource(&api_version, &kind));
+            }
+        }
+        for key in &rendered.used_lookups {
+            self.looked_up.insert(resource(&key.api_version, &key.kind));
+        }
+        let deletes = rendered
+            .hooks
+            .iter()
+            .any(|hook| hook.events.iter().any(|event| event.name().contains("delete")));
+        self.keeps |= deletes || !rendered.unknown_hooks.is_empty() || !rendered.randomness.kept.is_empty();
+    }
+}
+
+fn render(engine: &Engine, values: Value, capabilities: &Capabilities) -> Option<Rendered> {
+    let kept = Kept::default();
+    let input = Input {
+        kept: Some(&kept),
+        capabilities,
+        read_objects: true,
+        skip_schema: true,
+        ..Input::new(Release::install("release-name", "default"), values)
+    };
+    engine.render_with(&input).ok()
+}
+
+/// Values with all switches on, and for each of them, with that one turned and what it lies in switched on.
+fn switches(values: &Value) -> Vec<Value> {
+    let mut paths = Vec::new();
+    find(values, &mut Vec::new(), &mut paths);
+    paths.truncate(SWITCHES);
+    let mut all = Value::Object(Map::new());
+    paths.iter().for_each(|(path, _)| put(&mut all, path, true));
+    let turned = paths.iter().map(|(path, is_on)| {
+        let mut values = Value::Object(Map::new());
+        for (other, _) in &paths {
+            let folder = other.split_last().map_or(&[][..], |(_, folder)| folder);
+            let is_around = other.last().is_some_and(|key| key == "enabled") && path.starts_with(folder);
+            if is_around && other != path {
+                put(&mut values, other, true);
+            }
+        }
+        put(&mut values, path, !is_on);
+        values
+    });
+    std::iter::once(all).chain(turned).collect()
+}
+
+fn put(values: &mut Value, path: &[String], is_on: bool) {
+    let mut at = values;
+    for key in path {
+        if !at.is_object() {
+            *at = Value::Object(Map::new());
+        }
+        at = &mut at[key];
+    }
+    *at = is_on.into();
+}
+
+fn find(value: &Value, path: &mut Vec<String>, found: &mut Vec<(Vec<String>, bool)>) {
+    match value {
+        Value::Bool(is_on) => found.push((path.clone(), *is_on)),
+        Value::Object(fields) => {
+            for (key, field) in fields {
+                path.push(key.clone());
+                find(field, path, found);
+                path.pop();
+            }
+        }
+        _ => {}
+    }
+}
+
+/// How the chart's own CRDs call their resources.
+fn plurals(chart: &Chart) -> BTreeMap<(String, String), String> {
+    let mut found = BTreeMap::new();
+    let texts = chart
+        .crds
+        .iter()
+        .filter_map(|file| std::str::from_utf8(file.data.as_bytes()).ok());
+    for document in texts.filter_map(|text| go_yaml::documents(text).ok()).flatten() {
+        let Ok(crd) = go_yaml::to_json(document.as_bytes()) else {
+            continue;
+        };
+        let text = |pointer: &str| {
+            crd.pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        found.insert(
+            (text("/spec/group"), text("/spec/names/kind")),
+            text("/spec/names/plural"),
+        );
+    }
+    for child in &chart.dependencies {
+        found.extend(plurals(child));
+    }
+    found
+}
+
+/// Kinds of Kubernetes' own whose plural is irregular.
+fn plural_of(kind: &str) -> String {
+    match kind {
+        "Endpoints" => "endpoints".to_owned(),
+        kind => plural(kind),
+    }
+}
+
+/// The role of an operator with these kinds, for the whole cluster.
+///
+/// # Errors
+/// None that can be met.
+pub fn cluster_role(kinds: &[(Kind, Chart)]) -> anyhow::Result<String> {
+    let object = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": "manager-role"}, "rules": rules(kinds),
+    });
+    Ok(serde_yaml::to_string(&object)?)
+}
+
+/// The rules that these kinds need.
+pub fn rules(kinds: &[(Kind, Chart)]) -> Vec<Value> {
+    let mut wanted: BTreeMap<(String, String), BTreeSet<&'static str>> = BTreeMap::new();
+    let mut want = |group: &str, resource: &str, verbs: &[&'static str]| {
+        let known = wanted.entry((group.to_owned(), resource.to_owned())).or_default();
+        known.extend(verbs);
+    };
+    for (kind, chart) in kinds {
+        let group = kind.resource.full_group();
+        want(&group, &kind.plural, &["get", "list", "watch", "patch"]);
+        want(&group, &format!("{}/status", kind.plural), &["patch"]);
+        let survey = Survey::of(chart);
+        for (group, resource) in &survey.made {
+            want(group, resource, &MEMBER);
+            // Who makes a role needs what it grants, or this leave.
+            if group == "rbac.authorization.k8s.io" && ["roles", "clusterroles"].contains(&resource.as_str()) {
+                want(group, resource, &["escalate", "bind"]);
+            }
+        }
+        for (group, resource) in &survey.looked_up {
+            want(group, resource, &["get", "list", "watch"]);
+        }
+        if survey.keeps {
+            want("", "secrets", &KEEPING);
+        }
+        if survey.runs {
+            want("", "pods/log", &["get"]);
+        }
+    }
+    want("events.k8s.io", "events", &["create", "patch"]);
+    // Why a workload isn't ready, and whether its replicas are an autoscaler's.
+    want("", "pods", &["list"]);
+    want("autoscaling", "horizontalpodautoscalers", &["list"]);
+    // Kinds that come and go.
+    want("apiextensions.k8s.io", "customresourcedefinitions", &["list", "watch"]);
+    want("apiregistration.k8s.io", "apiservices", &["list", "watch"]);
+    // One rule for what has the same group and verbs.
+    let mut rules: BTreeMap<(String, Vec<&str>), Vec<String>> = BTreeMap::new();
+    for ((group, resource), verbs) in wanted {
+        rules
+            .entry((group, verbs.into_iter().collect()))
+            .or_default()
+            .push(resource);
+    }
+    let rule = |((group, verbs), resources): ((String, Vec<&str>), Vec<String>)| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+    rules.into_iter().map(rule).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn switches_are_turned_within_what_they_lie_in() {
+        let values = json!({"a": {"enabled": false, "b": {"enabled": false, "c": true}}, "list": [true], "text": "x"});
+        let expected = [
+            json!({"a": {"enabled": true, "b": {"enabled": true, "c": true}}}),
+            json!({"a": {"enabled": true, "b": {"enabled": true}}}),
+            json!({"a": {"enabled": true, "b": {"enabled": true, "c": false}}}),
+        ];
+        let found = switches(&values);
+        for values in expected {
+            assert!(found.contains(&values), "{values}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_chart_shows_what_it_makes() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/memcached");
+        let survey = Survey::of(&Chart::load(folder).unwrap());
+        for (group, resource) in [
+            ("", "configmaps"),
+            ("apps", "statefulsets"),
+            ("networking.k8s.io", "networkpolicies"),
+            ("monitoring.coreos.com", "servicemonitors"),
+        ] {
+            assert!(
+                survey.made.contains(&(group.to_owned(), resource.to_owned())),
+                "{resource}: {survey:?}"
+            );
+        }
+        assert!(!survey.keeps && !survey.runs);
+    }
+}

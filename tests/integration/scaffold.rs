@@ -1,0 +1,156 @@
+//! Projects that are generated: the API server takes them whole, and nobody's edits are lost.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+
+use crate::look::says;
+use crate::world::{Setup, World};
+
+/// Runs the program in a folder: whether it succeeded, and what it said.
+fn run(folder: &Path, arguments: &[&str]) -> Result<(bool, String)> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chartwright"));
+    let output = command.args(arguments).current_dir(folder).output()?;
+    let told = [output.stdout, output.stderr].concat();
+    Ok((output.status.success(), String::from_utf8_lossy(&told).into_owned()))
+}
+
+fn succeed(folder: &Path, line: &str) -> Result<String> {
+    let (done, told) = run(folder, &line.split(' ').collect::<Vec<_>>())?;
+    ensure!(done, "{line}: {told}");
+    Ok(told)
+}
+
+fn refuse(folder: &Path, line: &str, parts: &[&str]) -> Result<()> {
+    let (done, told) = run(folder, &line.split(' ').collect::<Vec<_>>())?;
+    ensure!(!done, "{line}: {told}");
+    ensure!(!told.contains("panicked"), "{told}");
+    says(&told, parts)
+}
+
+#[test]
+fn a_generated_project_is_taken_as_it_is() -> Result<()> {
+    let world = World::with("scaffold-system", Setup::NO_CRD)?;
+    let folder = world.dir.path().join("shop");
+    fs::create_dir(&folder)?;
+    succeed(&folder, "init --domain example.com --name scaffold")?;
+    succeed(&folder, "create api --group shop --kind Web")?;
+    let memcached = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/memcached");
+    succeed(
+        &folder,
+        &format!("create api --group cache --version v1 --helm-chart {memcached}"),
+    )?;
+    let watches = fs::read_to_string(folder.join("watches.yaml"))?;
+    says(
+        &watches,
+        &["kind: Web", "group: cache.example.com", "chart: charts/memcached"],
+    )?;
+    // Into the namespace that its manifests make, which is there.
+    let config = folder.join("config/default");
+    world.run(["apply", "--dry-run=server", "-k", &config.to_string_lossy()])?;
+    world.run([
+        "apply",
+        "--server-side",
+        "-k",
+        &folder.join("config/crd").to_string_lossy(),
+    ])?;
+    world
+        .kubectl
+        .wait("Established", "crd", "webs.shop.example.com", crate::world::SOON)?;
+    let samples = folder.join("config/samples");
+    world.run(["apply", "--dry-run=server", "-k", &samples.to_string_lossy()])?;
+    let rendered = succeed(&folder, "render -f config/samples/shop_v1alpha1_web.yaml")?;
+    says(&rendered, &["kind: Deployment", "readOnlyRootFilesystem: true"])?;
+    world.run(["delete", "-k", &folder.join("config/crd").to_string_lossy()])?;
+    Ok(())
+}
+
+#[test]
+fn what_is_run_again_loses_nothing() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let folder = dir.path();
+    succeed(folder, "init --domain example.com --name shop-operator")?;
+    succeed(folder, "create api --group shop --kind Web")?;
+    let role = folder.join("config/rbac/role.yaml");
+    let edited = fs::read_to_string(&role)? + "# by hand\n";
+    fs::write(&role, &edited)?;
+    let told = succeed(folder, "create api --group shop --kind Shop")?;
+    says(&told, &["config/rbac/role.yaml: kept", "--force", "# by hand"])?;
+    ensure!(fs::read_to_string(&role)? == edited);
+    let told = succeed(folder, "init")?;
+    ensure!(!told.contains("created") && !told.contains("updated"), "{told}");
+    let told = succeed(folder, "delete api --group shop --kind Web --dry-run")?;
+    says(&told, &["watches.yaml: updated", "nothing was written"])?;
+    succeed(folder, "delete api --group shop.example.com --kind Web --force")?;
+    let watches = fs::read_to_string(folder.join("watches.yaml"))?;
+    ensure!(
+        !watches.contains("kind: Web") && watches.contains("kind: Shop"),
+        "{watches}"
+    );
+    ensure!(!folder.join("config/crd/bases/shop.example.com_webs.yaml").exists());
+    ensure!(folder.join("charts/web/Chart.yaml").exists());
+    let listed = fs::read_to_string(folder.join("config/rbac/kustomization.yaml"))?;
+    ensure!(
+        !listed.contains("web_") && listed.contains("shop_viewer_role.yaml"),
+        "{listed}"
+    );
+    Ok(())
+}
+
+#[test]
+fn wrong_input_is_one_clear_sentence() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let folder = dir.path();
+    refuse(
+        folder,
+        "create api --group shop --kind Web",
+        &["there is no project in", "chartwright init"],
+    )?;
+    refuse(folder, "init", &["--domain is missing"])?;
+    refuse(folder, "init --domain example --name shop", &["is no domain"])?;
+    refuse(
+        folder,
+        "init --domain example.com --name Shop",
+        &["can't be the name of a project"],
+    )?;
+    ensure!(fs::read_dir(folder)?.count() == 0, "nothing is half-written");
+    succeed(folder, "init --domain example.com --name shop-operator")?;
+    refuse(
+        folder,
+        "init --domain other.com",
+        &["the project shop-operator of the domain example.com already"],
+    )?;
+    succeed(folder, "create api --group shop --kind Web")?;
+    refuse(
+        folder,
+        "create api --group shop --kind Web",
+        &["watches.yaml:", "is watched already"],
+    )?;
+    refuse(folder, "create api --group shop --kind web", &["can't be a kind"])?;
+    refuse(
+        folder,
+        "create api --group shop --version 1 --kind Other",
+        &["is no API version"],
+    )?;
+    refuse(folder, "create api --group shop", &["--kind is missing"])?;
+    refuse(
+        folder,
+        "create api --helm-chart ./none",
+        &["--helm-chart ./none", "none"],
+    )?;
+    fs::create_dir(folder.join("empty"))?;
+    refuse(folder, "create api --helm-chart ./empty", &["Chart.yaml"])?;
+    fs::write(folder.join("x.tgz"), "no archive")?;
+    refuse(folder, "create api --helm-chart ./x.tgz", &["x.tgz", "gzipped archive"])?;
+    refuse(
+        folder,
+        "delete api --group shop --kind Other",
+        &["has no kind Other", "Web.shop.example.com"],
+    )?;
+    fs::write(folder.join("watches.yaml"), "- kind: 5\n")?;
+    refuse(folder, "create api --group shop --kind Third", &["watches.yaml:1"])?;
+    fs::write(folder.join("PROJECT"), "- no map\n")?;
+    refuse(folder, "create api --group shop --kind Third", &["PROJECT"])
+}
