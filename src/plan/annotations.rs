@@ -27,6 +27,8 @@ pub const ROLLBACK_TO: &str = "chartwright.dev/rollback-to";
 pub const RUN_PLAN: &str = "chartwright.dev/run-plan";
 /// Beside it: `.Plan.Params`, a JSON object.
 pub const PLAN_PARAMS: &str = "chartwright.dev/plan-params";
+/// On a custom resource: what has to be ready before it is begun or upgraded, as in `dependsOn` of the watch.
+pub const DEPENDS_ON: &str = "chartwright.dev/depends-on";
 /// On a custom resource that is being deleted: `true` lets it go without its `on-delete` plans.
 pub const SKIP_PLANS: &str = "chartwright.dev/skip-plans";
 /// On the first step of a plan: when it runs, as five fields of cron.
@@ -89,6 +91,7 @@ const KNOWN: [&str; 31] = [
     RUN_PLAN,
     PLAN_PARAMS,
     SKIP_PLANS,
+    DEPENDS_ON,
     SCHEDULE,
     TIME_ZONE,
     STARTING_DEADLINE,

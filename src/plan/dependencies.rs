@@ -190,6 +190,12 @@ impl Dependencies {
         self.scopes.keys()
     }
 
+    /// The releases that depend on this very object.
+    pub fn followers(&self, dependency: &Dependency) -> Vec<String> {
+        let sets = self.dependents.get(dependency);
+        sets.into_iter().flatten().cloned().collect()
+    }
+
     /// What a release depends on.
     pub fn of_set(&self, set: &str) -> impl Iterator<Item = &Dependency> {
         self.of_sets.get(set).into_iter().flatten()

@@ -8,6 +8,7 @@ pub mod conditions;
 pub mod contest;
 pub mod deletion;
 pub mod dependencies;
+pub mod depends;
 pub mod desired;
 pub mod digest;
 pub mod drift;

@@ -58,6 +58,10 @@ pub enum Reason {
     Progressing,
     /// It can't be told how members are, or what a lookup finds: their watch does not work.
     WatchFailed,
+    /// Something that it depends on is not ready.
+    DependencyNotReady,
+    /// What it depends on waits for it.
+    DependencyCycle,
     /// An edit waits for the end of a plan.
     PlanRunning,
     /// A hook runs, or what an earlier one left is on its way out.

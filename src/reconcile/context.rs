@@ -10,12 +10,14 @@ use tokio::time::Instant;
 
 use super::budget::Budget;
 use super::custom_resource::{CustomResource, Key as ResourceKey};
+use super::depends::{self, Need};
 use super::record::Lossy;
-use crate::cluster::discovery::{Discovery, Resource};
+use crate::cluster::discovery::{Discovery, Resource, Snapshot};
 use crate::cluster::events::Events;
 use crate::cluster::lookup;
 use crate::cluster::pods::Pods;
-use crate::plan::dependencies::Dependencies;
+use crate::plan::applyset;
+use crate::plan::dependencies::{Dependencies, Dependency};
 use crate::plan::digest::Key;
 use crate::plan::identity::{GroupKind, ObjectId};
 use crate::plan::members::{Members, Scope};
@@ -66,6 +68,9 @@ pub struct Context {
     pub crds: watch::Sender<Option<HashSet<String>>>,
 }
 
+/// In the index of dependencies, behind the id of a set: what its release waits for, besides what it looks up.
+const AWAITED: &str = "/awaited";
+
 /// Custom resources that are looked at to find out what made one: marks that somebody wrote may lead round in a circle.
 const LONGEST_LINE: usize = 1000;
 
@@ -97,6 +102,8 @@ struct Known {
     trigger: u64,
     /// The release that made it, if one did.
     parent: Option<Box<Owner>>,
+    /// What it depends on, as far as that can be told.
+    needs: Arc<[Need]>,
     wake: Wake,
 }
 
@@ -216,27 +223,71 @@ impl Context {
     /// Remembers whose set this is, so that others can be told, and how the custom resource is by now. `wake`: what to do
     /// when its members, or what it looks up, have changed.
     pub fn register_owner(&self, unit: &Arc<Unit>, resource: &CustomResource, wake: impl Fn() + Send + Sync + 'static) {
+        let (set, trigger) = (resource.set(&unit.group_kind), resource.trigger());
+        let before = lock(&self.owners)
+            .get(&set)
+            .map(|known| (known.trigger, known.needs.clone()));
+        let (needs, changed) = match before {
+            Some((before, needs)) if before == trigger => (needs, false),
+            before => {
+                let needs: Arc<[Need]> = depends::needs(unit, resource).unwrap_or_default().into();
+                let changed = before.is_some_and(|(_, before)| before != needs);
+                (needs, changed)
+            }
+        };
         let known = Known {
             unit: unit.clone(),
             key: resource.key.clone(),
             uid: resource.uid.clone(),
             version: resource.version,
-            trigger: resource.trigger(),
+            trigger,
             parent: resource.parent(&unit.group_kind).map(Box::new),
+            needs,
             wake: Box::new(wake),
         };
-        lock(&self.owners).insert(resource.set(&unit.group_kind), known);
+        lock(&self.owners).insert(set, known);
+        if changed {
+            self.tell_needs_of(unit, &resource.key);
+        }
     }
 
     /// Wakes the releases of these sets, if they are to hear of their members. A set that no release claims (a custom
     /// resource that is not listed yet, or one of another operator with our id) is nobody's news.
     pub fn notify(&self, sets: &[String]) {
         let owners = lock(&self.owners);
-        for known in sets.iter().filter_map(|set| owners.get(set)) {
-            if known.unit.watch.watch_dependent_resources {
+        for set in sets {
+            let (set, awaits) = match set.strip_suffix(AWAITED) {
+                Some(set) => (set, true),
+                None => (set.as_str(), false),
+            };
+            let Some(known) = owners.get(set) else { continue };
+            if awaits || known.unit.watch.watch_dependent_resources {
                 (known.wake)();
             }
         }
+    }
+
+    /// From now on, a release that waits hears of changes of these objects, and of no others that it waited for.
+    pub(super) fn follow_awaited(&self, set: &str, targets: BTreeSet<Dependency>) {
+        let owners = lock(&self.owners);
+        if owners.contains_key(set) && self.dependencies().depend_on(&format!("{set}{AWAITED}"), targets) {
+            self.wanted.notify_one();
+        }
+    }
+
+    /// What a custom resource depends on has changed: who was told of it by another watch before may have looked too soon.
+    fn tell_needs_of(&self, unit: &Unit, key: &ResourceKey) {
+        let followers = self.dependencies().followers(&depends::as_dependency(unit, key));
+        self.notify(&followers);
+    }
+
+    /// What a custom resource of this process depends on.
+    pub(super) fn needs_of(&self, at: &Dependency, snapshot: &Snapshot) -> Vec<Dependency> {
+        let GroupKind { group, kind } = &at.group_kind;
+        let set = applyset::id(&at.name, &at.namespace, kind, group);
+        let needs = lock(&self.owners).get(&set).map(|known| known.needs.clone());
+        let needs = needs.unwrap_or_default();
+        needs.iter().map(|need| need.target(snapshot)).collect()
     }
 
     pub fn knows(&self, set: &str) -> bool {
@@ -278,11 +329,17 @@ impl Context {
         if owners.get(set).is_some_and(|known| !Arc::ptr_eq(&known.unit, unit)) {
             return false;
         }
-        owners.remove(set);
+        let gone = owners.remove(set);
         self.members().need_only(set, BTreeSet::new());
         self.members().take_finished(set);
-        if self.dependencies().depend_on(set, BTreeSet::new()) {
+        let sets = [set.to_owned(), format!("{set}{AWAITED}")];
+        let changed = sets.map(|set| self.dependencies().depend_on(&set, BTreeSet::new()));
+        if changed.contains(&true) {
             self.wanted.notify_one();
+        }
+        drop(owners);
+        if let Some(known) = gone.filter(|known| !known.needs.is_empty()) {
+            self.tell_needs_of(unit, &known.key);
         }
         true
     }

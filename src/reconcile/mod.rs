@@ -15,6 +15,7 @@ mod context;
 pub mod custom_resource;
 mod delete;
 mod delete_hooks;
+mod depends;
 mod dispose;
 mod earlier;
 mod health;
@@ -243,13 +244,19 @@ impl Run<'_> {
             self.tell_leftovers(release).await;
             let phase = self.health_of_record(release).await;
             if !self.gives_up(release, &phase).await? {
+                let phase = self.flawed(phase);
                 return Ok(self.told(release, phase, &mut Changes::default()).into());
             }
         }
+        self.await_to_install(release).await?;
         let mut tries = 0;
         loop {
-            let mut prepared = self.prepare(release).await?;
+            let mut prepared = match self.prepare(release).await {
+                Ok(prepared) => prepared,
+                Err(phase) => return Err(self.or_awaited(release, phase).await),
+            };
             self.fall_back(release, &mut prepared).await?;
+            self.await_to_upgrade(release, &prepared).await?;
             tries += 1;
             if let Some(running) = self.await_plan(release, &prepared).await {
                 return Ok(Conclusion {
@@ -269,6 +276,7 @@ impl Run<'_> {
                 continue;
             }
             self.tell_leftovers(release).await;
+            let phase = self.flawed(phase);
             return Ok(Conclusion {
                 phase: self.told(release, phase, &mut changes),
                 changes,

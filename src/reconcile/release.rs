@@ -10,6 +10,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::custom_resource::CustomResource;
+use super::depends::Verdicts;
 use super::live::WholeMembers;
 use super::pods::PodTroubles;
 use super::record::{Refused, Saved};
@@ -53,6 +54,8 @@ pub struct Release {
     pub(super) was_seen_whole: bool,
     /// What the next attempt need not do again.
     pub(super) tried: Tried,
+    /// What it depends on, as it was when it was looked at last.
+    pub(super) verdicts: Verdicts,
     /// The steps of the plan that runs, once they were read.
     pub(super) steps: Option<Vec<Hook>>,
     /// Why its workloads aren't well.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use go_yaml::{Data, Node};
 use kube::core::{Expression, Selector};
 
+use super::depends;
 use super::names;
 use super::overrides;
 use super::reader::{Fields, Report, describe, suggestion};
@@ -13,7 +14,7 @@ use super::{
     Allow, Collisions, DeletionPolicy, OnFailure, Outside, STATUS_TEMPLATE, Watch, health, remediation, sources,
 };
 
-const KNOWN: [&str; 26] = [
+const KNOWN: [&str; 27] = [
     "group",
     "version",
     "kind",
@@ -29,6 +30,7 @@ const KNOWN: [&str; 26] = [
     "values",
     "valuesFrom",
     "valuesFromField",
+    "dependsOn",
     "targetNamespace",
     "deletionPolicy",
     "ownerReferences",
@@ -77,6 +79,7 @@ pub(super) fn read(node: &Node, outside: &Outside<'_>, report: &mut Report<'_>) 
         values_from: sources::read_sources(&fields, report),
         values_from_field: sources::read_field(&fields, report),
         override_values: override_values.unwrap_or_default(),
+        depends_on: depends::read(&fields, report),
         selector,
         reconcile_period: report.duration(
             &fields,

@@ -4,6 +4,7 @@
 //! meaning is a known trap, a warning says so.
 
 pub mod cel;
+pub mod depends;
 pub mod duration;
 mod entry;
 mod env;
@@ -33,6 +34,7 @@ pub use finding::{Errors, Finding, Warning};
 pub use overrides::OverrideValue;
 pub use policies::{Collisions, DeletionPolicy, OnFailure};
 
+use depends::DependsOn;
 use health::HealthRule;
 use reader::{Report, describe};
 use remediation::Remediation;
@@ -58,6 +60,8 @@ pub struct Watch {
     pub values_from_field: Option<ValuesFromField>,
     /// In the order of the file.
     pub override_values: Vec<OverrideValue>,
+    /// What has to be ready before a release is begun or upgraded.
+    pub depends_on: Vec<DependsOn>,
     /// The custom resources that this watch is for; empty for all.
     pub selector: Selector,
     /// `None`: the period of the flag. Never zero, which operator-sdk takes for unset.

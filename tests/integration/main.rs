@@ -14,6 +14,7 @@ mod cost;
 mod crash;
 mod crds;
 mod deletion;
+mod depends;
 mod drift;
 mod failure;
 mod former;
