@@ -14,6 +14,7 @@ use crate::cluster::discovery::{Resource, Snapshot};
 use crate::cluster::secrets::UID_LABEL;
 use crate::cluster::{self, Discovery, objects};
 use crate::plan::applyset::{ID_LABEL, OPERATOR_LABEL};
+use crate::plan::decorate;
 use crate::plan::desired::Stage;
 use crate::plan::identity::{GroupKind, ObjectId};
 use crate::plan::members::Live;
@@ -88,7 +89,7 @@ async fn list(args: &LeftoversArgs) -> anyhow::Result<()> {
     };
     let mut left: Vec<Leftover> = found
         .into_iter()
-        .filter(|found| !owners.contains(&found.owner.uid))
+        .filter(|found| !owners.contains(decorate::object_uid(&found.owner.uid)))
         .collect();
     // As a release goes: what others may depend on comes last.
     left.sort_by_cached_key(|found| {
@@ -159,7 +160,11 @@ async fn candidates(
             }
         }
     }
-    found.retain(|found| args.uid.as_ref().is_none_or(|uid| *uid == found.owner.uid));
+    found.retain(|found| {
+        args.uid
+            .as_ref()
+            .is_none_or(|uid| *uid == decorate::object_uid(&found.owner.uid))
+    });
     Ok(found)
 }
 
@@ -184,21 +189,23 @@ impl Leftover {
 }
 
 /// The UIDs of all that may be a custom resource of ours: all objects of kinds that aren't Kubernetes' own, and of those
-/// what carries the label of an ApplySet's parent.
+/// what carries the label of an ApplySet's parent, or is decorated.
 async fn owners(client: &Client, snapshot: &Snapshot) -> anyhow::Result<HashSet<String>> {
     let mut uids = HashSet::new();
     if !snapshot.is_complete() {
         bail!("which custom resources are there can't be told: not all API groups answer");
     }
     for (group_kind, resource) in snapshot.kinds().filter(|(_, resource)| resource.watchable) {
-        let labels = match is_built_in(&group_kind.group) {
-            true => ID_LABEL,
-            false => "",
+        let searches: &[&str] = match is_built_in(&group_kind.group) {
+            true => &[ID_LABEL, decorate::LABEL],
+            false => &[""],
         };
-        match objects::list_metadata(client, resource, None, labels).await {
-            Ok(listed) => uids.extend(listed.into_iter().filter_map(|metadata| metadata.uid)),
-            Err(error) if error.is_not_found() => {}
-            Err(error) => bail!("which {group_kind} are there can't be told: {error}"),
+        for labels in searches {
+            match objects::list_metadata(client, resource, None, labels).await {
+                Ok(listed) => uids.extend(listed.into_iter().filter_map(|metadata| metadata.uid)),
+                Err(error) if error.is_not_found() => {}
+                Err(error) => bail!("which {group_kind} are there can't be told: {error}"),
+            }
         }
     }
     Ok(uids)

@@ -7,13 +7,14 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use kube::Client;
 use kube::api::DynamicObject;
+use kube::core::ObjectMeta;
 
 use super::block_on;
 use crate::cluster::custom_resource::{remove_finalizer, with_finalizer};
 use crate::cluster::discovery::{Resource, Snapshot};
 use crate::cluster::{self, Discovery, objects};
-use crate::plan::annotations;
 use crate::plan::applyset::{FINALIZER, PART_OF_LABEL};
+use crate::plan::decorate;
 use crate::plan::identity::{GroupKind, ObjectId};
 use crate::plan::prune::{Purpose, Verdict, verdict};
 use crate::reconcile::{CustomResource, Superset};
@@ -132,13 +133,7 @@ async fn find(args: &ReleaseFinalizersArgs, client: &Client, snapshot: &Snapshot
         let listed = with_finalizer(client, resource, namespace)
             .await
             .with_context(|| format!("{group_kind}"))?;
-        let customs = listed.into_iter().map(|metadata| {
-            CustomResource::from(DynamicObject {
-                types: None,
-                metadata,
-                data: serde_json::Value::Null,
-            })
-        });
+        let customs = listed.into_iter().flat_map(held);
         let selected = customs.filter(|custom| {
             let named = selection.name.as_ref().is_none_or(|name| *name == custom.key.name);
             named && (custom.deleting || !args.deleting)
@@ -150,6 +145,22 @@ async fn find(args: &ReleaseFinalizersArgs, client: &Client, snapshot: &Snapshot
         }));
     }
     Ok(found)
+}
+
+/// An object once for each of our finalizers on it.
+fn held(metadata: ObjectMeta) -> Vec<CustomResource> {
+    let custom = CustomResource::from(DynamicObject {
+        types: None,
+        metadata,
+        data: serde_json::Value::Null,
+    });
+    let decorators = custom.finalizers.iter().filter_map(|name| decorate::of_finalizer(name));
+    let decorators = decorators.map(|name| Some(name.into()));
+    let usual = custom.has_finalizer().then_some(None);
+    let all: Vec<_> = usual.into_iter().chain(decorators).collect();
+    all.into_iter()
+        .map(|decorator| custom.clone().decorated_by(decorator))
+        .collect()
 }
 
 /// The kinds that are meant: one, or those of them that aren't Kubernetes' own.
@@ -202,11 +213,12 @@ async fn free_one(
             owner.set
         )?;
     }
-    if let Some(place) = custom.annotations.get(annotations::KEPT) {
+    if let Some(place) = custom.annotations.get(&custom.kept_annotation()) {
         writeln!(text, "  its random results stay: {place}")?;
     }
     if !args.dry_run {
-        remove_finalizer(client, &custom.target(&found.resource), &custom.finalizers).await?;
+        let target = custom.target(&found.resource);
+        remove_finalizer(client, &target, &custom.finalizers, &custom.finalizer()).await?;
     }
     let state = if custom.deleting { ", being deleted" } else { "" };
     let done = if args.dry_run {
@@ -263,5 +275,15 @@ async fn dispose(
 
 /// `Memcached.cache.example.com shop/web`
 fn describe(found: &Found) -> String {
-    format!("{} {}", found.group_kind, found.custom.key)
+    let decorator = found
+        .custom
+        .decorator
+        .as_ref()
+        .map(|name| format!(" (decorator {name})"));
+    format!(
+        "{} {}{}",
+        found.group_kind,
+        found.custom.key,
+        decorator.unwrap_or_default()
+    )
 }

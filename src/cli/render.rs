@@ -13,13 +13,12 @@ use kube::api::{ApiResource, DynamicObject};
 use kube::core::SelectorExt as _;
 use serde_json::Value;
 
-use crate::cluster::discovery::Resource;
+use crate::cluster::discovery::{Resource, is_cluster_scoped};
 use crate::cluster::{self, Discovery, events::Events};
 use crate::plan::apply::{content, signed};
 use crate::plan::digest::Key;
 use crate::plan::identity::GroupKind;
 use crate::plan::status::Phase;
-use crate::plan::{annotations, applyset};
 use crate::reconcile::{self, Answers, Context, CustomResource, Prepared, Release, Unit};
 use crate::telemetry::metrics::Metrics;
 use crate::watches::{self, Watch};
@@ -47,6 +46,9 @@ pub struct RenderArgs {
     /// The watches file
     #[arg(long, value_name = "FILE", default_value = "./watches.yaml")]
     watches_file: PathBuf,
+    /// Of several watches for the object, that which decorates it under this name
+    #[arg(long, value_name = "NAME")]
+    decorator: Option<String>,
     /// Ask the cluster for capabilities, scopes and lookups
     #[arg(long)]
     server: bool,
@@ -111,6 +113,7 @@ fn read(path: &Path) -> anyhow::Result<Vec<Value>> {
 /// The watch whose releases an object's custom resource is one of.
 fn find_watch<'a>(
     watches: &'a [Watch],
+    decorator: Option<&str>,
     group_kind: &GroupKind,
     version: &str,
     labels: &BTreeMap<String, String>,
@@ -118,6 +121,7 @@ fn find_watch<'a>(
     let same_kind: Vec<&Watch> = watches
         .iter()
         .filter(|watch| watch.group == group_kind.group && watch.kind == group_kind.kind && watch.version == version)
+        .filter(|watch| decorator.is_none() || watch.decorator.as_deref() == decorator)
         .collect();
     match same_kind.iter().find(|watch| watch.selector.matches(labels)) {
         Some(watch) => Ok(watch),
@@ -231,11 +235,14 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
         false => None,
     };
     let mut resource = CustomResource::from(object);
-    let watch = find_watch(watches, &group_kind, &version, &resource.labels)?;
+    let decorator = args.decorator.as_deref();
+    let watch = find_watch(watches, decorator, &group_kind, &version, &resource.labels)?;
+    resource = resource.decorated_by(watch.decorator.clone());
     let cluster = match cluster {
         Some(cluster) => cluster,
         None => {
             let namespaced = watch.target_namespace.is_none() || !resource.key.namespace.is_empty();
+            let namespaced = namespaced && !is_cluster_scoped(&group_kind);
             Cluster::offline(args, &group_kind, &version, namespaced)?
         }
     };
@@ -286,12 +293,9 @@ fn release(args: &RenderArgs, resource: &mut CustomResource) -> Release {
         release.adopt(resource);
     } else {
         // They tell of a release, and there is no cluster that has it.
-        for ours in [
-            annotations::KEPT,
-            applyset::KINDS_ANNOTATION,
-            applyset::NAMESPACES_ANNOTATION,
-        ] {
-            resource.annotations.remove(ours);
+        let (kinds, namespaces) = resource.superset_annotations();
+        for ours in [resource.kept_annotation(), kinds, namespaces] {
+            resource.annotations.remove(&ours);
         }
     }
     release

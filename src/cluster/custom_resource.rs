@@ -13,6 +13,7 @@ use super::discovery::Resource;
 use super::error::{Error, Result};
 use super::objects::list_metadata;
 use crate::plan::applyset::FINALIZER;
+use crate::plan::decorate;
 use crate::plan::takeover::is_former_finalizer;
 
 /// Owns the finalizer, the ApplySet label and the ApplySet annotations. Frozen for ever.
@@ -43,24 +44,50 @@ impl Target {
     }
 }
 
-/// Applies finalizer, ApplySet label and annotations. The UID in the patch keeps a deleted custom resource deleted.
-pub async fn apply_metadata(
-    client: &Client,
-    target: &Target,
-    labels: &BTreeMap<String, String>,
-    annotations: &BTreeMap<String, String>,
-) -> Result<Whole> {
+/// What the operator has in the metadata of a custom resource.
+#[derive(Clone, Debug, Default)]
+pub struct Marks {
+    pub labels: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
+    pub finalizer: Option<String>,
+}
+
+/// The field manager of these marks: each decorator of an object has its own, so that none removes those of another.
+fn applyset_manager(decorator: Option<&str>) -> String {
+    match decorator {
+        None => APPLYSET_MANAGER.to_owned(),
+        Some(name) => format!("{APPLYSET_MANAGER}-{name}"),
+    }
+}
+
+/// Applies finalizer, label and annotations: all that there are of ours. The UID in the patch keeps a deleted custom
+/// resource deleted.
+pub async fn apply_metadata(client: &Client, target: &Target, marks: &Marks, decorator: Option<&str>) -> Result<Whole> {
     let api = target.api::<Whole>(client);
+    let mut metadata = json!({"name": target.name, "namespace": target.namespace, "uid": target.uid});
+    if let Some(finalizer) = &marks.finalizer {
+        metadata["finalizers"] = json!([finalizer]);
+    }
+    for (field, map) in [("labels", &marks.labels), ("annotations", &marks.annotations)] {
+        if !map.is_empty() {
+            metadata[field] = json!(map);
+        }
+    }
     let patch = json!({
         "apiVersion": target.resource.api.api_version,
         "kind": target.resource.api.kind,
-        "metadata": {
-            "name": target.name, "namespace": target.namespace, "uid": target.uid,
-            "labels": labels, "annotations": annotations, "finalizers": [FINALIZER],
-        },
+        "metadata": metadata,
     });
-    let parameters = PatchParams::apply(APPLYSET_MANAGER).force();
+    let parameters = PatchParams::apply(&applyset_manager(decorator)).force();
     bounded(api.patch(&target.name, &parameters, &Patch::Apply(&patch))).await
+}
+
+/// Takes annotations off, whoever wrote them.
+pub async fn erase_annotations(client: &Client, target: &Target, keys: &[String]) -> Result<Whole> {
+    let annotations: BTreeMap<&String, Value> = keys.iter().map(|key| (key, Value::Null)).collect();
+    let patch = json!({"metadata": {"uid": target.uid, "annotations": annotations}});
+    let api = target.api::<Whole>(client);
+    bounded(api.patch(&target.name, &PatchParams::default(), &Patch::Merge(&patch))).await
 }
 
 /// Applies the status: all of it that is ours.
@@ -103,10 +130,11 @@ async fn write_status(
     Err(Error::Conflict(format!("{} changes all the time", target.name)))
 }
 
-/// The metadata of the objects that carry our finalizer, in one namespace or (`None`) everywhere.
+/// The metadata of the objects that carry our finalizer, or that of a decorator, in one namespace or (`None`) everywhere.
 pub async fn with_finalizer(client: &Client, resource: &Resource, namespace: Option<&str>) -> Result<Vec<ObjectMeta>> {
     let mut found = list_metadata(client, resource, namespace, "").await?;
-    found.retain(|metadata| metadata.finalizers.iter().flatten().any(|name| name == FINALIZER));
+    let is_ours = |name: &String| name == FINALIZER || decorate::of_finalizer(name).is_some();
+    found.retain(|metadata| metadata.finalizers.iter().flatten().any(is_ours));
     Ok(found)
 }
 
@@ -137,9 +165,10 @@ pub async fn is_there(client: &Client, target: &Target) -> Result<bool> {
     Ok(found.items.iter().any(is_it))
 }
 
-/// Takes the finalizer off, and helm-operator's, if the list of finalizers is still the one that was read.
-pub async fn remove_finalizer(client: &Client, target: &Target, finalizers: &[String]) -> Result<()> {
-    let goes = |finalizer: &str| finalizer == FINALIZER || is_former_finalizer(finalizer);
+/// Takes a finalizer of ours off, and helm-operator's with the usual one, if the list of finalizers is still the one that was
+/// read.
+pub async fn remove_finalizer(client: &Client, target: &Target, finalizers: &[String], ours: &str) -> Result<()> {
+    let goes = |finalizer: &str| finalizer == ours || ours == FINALIZER && is_former_finalizer(finalizer);
     if !finalizers.iter().any(|finalizer| goes(finalizer)) {
         return Ok(());
     }

@@ -80,6 +80,11 @@ const CLUSTER_SCOPED: [&str; 21] = [
     "ValidatingWebhookConfiguration.admissionregistration.k8s.io",
 ];
 
+/// True for one of Kubernetes' own kinds that has no namespaces: known without asking.
+pub fn is_cluster_scoped(group_kind: &GroupKind) -> bool {
+    CLUSTER_SCOPED.contains(&group_kind.to_string().as_str())
+}
+
 /// The current snapshot, shared, and who reads it.
 #[derive(Clone)]
 pub struct Discovery {
@@ -194,7 +199,7 @@ impl Snapshot {
     /// Whether objects of a kind and version have a namespace; `None` if it is not served.
     pub fn namespaced(&self, group_kind: &GroupKind, version: &str) -> Option<bool> {
         match self.offline {
-            true => Some(!CLUSTER_SCOPED.contains(&group_kind.to_string().as_str())),
+            true => Some(!is_cluster_scoped(group_kind)),
             false => self.resource(group_kind, version).map(|resource| resource.namespaced),
         }
     }

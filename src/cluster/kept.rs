@@ -1,5 +1,6 @@
 //! The Secret of a release that holds its random results.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Client;
 
 use super::error::Result;
@@ -11,7 +12,8 @@ use super::secrets::{Form, write as write_secret};
 pub const SECRET_TYPE: &str = "chartwright.dev/kept-results";
 
 /// Writes it in the place of the version that was read; `None`: there was none. Gives the new version. `about` names the
-/// release, for people who come across it; `uid` is that of its custom resource.
+/// release, for people who come across it; `uid` is that of its custom resource,
+/// `owner` what it goes with if nobody removes it.
 ///
 /// # Errors
 /// Also if it would be larger than [`super::secrets::MAX_BYTES`]. `Conflict` if somebody wrote it meanwhile.
@@ -21,6 +23,7 @@ pub async fn write(
     files: Files,
     about: &str,
     uid: &str,
+    owner: Option<OwnerReference>,
     version: Option<&str>,
 ) -> Result<String> {
     let form = Form {
@@ -28,6 +31,7 @@ pub async fn write(
         what: "the chart's random results",
         about,
         uid: Some(uid),
+        owner,
     };
     write_secret(client, place, files, &form, Some(version.unwrap_or(NO_VERSION))).await
 }

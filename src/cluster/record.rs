@@ -1,5 +1,6 @@
 //! The Secret of a release that holds its record, where its status can't.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Client;
 
 use super::error::Result;
@@ -10,11 +11,15 @@ use crate::plan::record::secret::{Found, Packed};
 pub const SECRET_TYPE: &str = "chartwright.dev/record";
 const FILE: &str = "record.json.gz";
 
-/// The record of one custom resource: `chartwright-record-<uid>`.
+/// The record of one release: `chartwright-record-<uid>`.
 pub struct RecordSecret<'a> {
     pub client: &'a Client,
     pub namespace: String,
     pub uid: &'a str,
+    /// What its name ends with: the UID, unless there are several releases.
+    pub id: String,
+    /// What it goes with if nobody removes it.
+    pub owner: Option<OwnerReference>,
     /// Names the release, for people who come across it.
     pub about: String,
 }
@@ -23,7 +28,7 @@ impl RecordSecret<'_> {
     fn place(&self) -> Place {
         Place {
             namespace: self.namespace.clone(),
-            name: format!("chartwright-record-{}", self.uid),
+            name: format!("chartwright-record-{}", self.id),
         }
     }
 
@@ -47,6 +52,7 @@ impl RecordSecret<'_> {
             what: "the record of the release",
             about: &self.about,
             uid: Some(self.uid),
+            owner: self.owner.clone(),
         };
         let files = Files::from([(FILE.to_owned(), packed.bytes())]);
         secrets::write(self.client, &self.place(), files, &form, None).await?;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Client;
 use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams};
 
@@ -37,6 +38,8 @@ pub struct Form<'a> {
     pub about: &'a str,
     /// Of the custom resource, for the label [`UID_LABEL`].
     pub uid: Option<&'a str>,
+    /// What it goes with if nobody removes it.
+    pub owner: Option<OwnerReference>,
 }
 
 impl std::fmt::Display for Place {
@@ -89,6 +92,7 @@ pub async fn write(
             namespace: Some(place.namespace.clone()),
             resource_version: version.map(str::to_owned),
             labels: Some(labels),
+            owner_references: form.owner.clone().map(|owner| vec![owner]),
             annotations: Some(BTreeMap::from([(
                 "chartwright.dev/release".to_owned(),
                 form.about.to_owned(),

@@ -222,7 +222,8 @@ impl Deleted {
             held: resource.has_finalizer(),
             deleting: resource.deleting,
         };
-        let has_members = !self.release.record.entries.is_empty();
+        // Those of a decorator that needs no finalizer are for the garbage collector.
+        let has_members = !self.release.record.entries.is_empty() && self.before.decorator.is_none();
         end(held(&self.before), self.told.as_ref().map(held), has_members)
     }
 }

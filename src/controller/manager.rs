@@ -97,7 +97,8 @@ fn blueprints(options: &Options) -> Vec<Blueprint> {
         let siblings = options
             .watches
             .iter()
-            .filter(|other| (&other.group, &other.kind) == (&watch.group, &watch.kind) && other.id() != watch.id());
+            .filter(|other| (&other.group, &other.kind) == (&watch.group, &watch.kind) && other.id() != watch.id())
+            .filter(|other| other.decorator == watch.decorator);
         let mut watch = watch.clone();
         watch.reconcile_period.get_or_insert(options.reconcile_period);
         watch.max_concurrent_reconciles.get_or_insert(options.concurrency);

@@ -152,12 +152,14 @@ impl Blueprint {
 impl Serving {
     fn new(blueprint: &Blueprint, context: Arc<Context>, mut resource: Resource) -> Arc<Self> {
         // The status of a Deployment is for its controller to write.
-        resource.status &= !is_built_in(&blueprint.watch.group);
+        resource.status &= !is_built_in(&blueprint.watch.group) && blueprint.watch.decorator.is_none();
         let group_kind = blueprint.group_kind();
-        let labels = (
-            Arc::from(group_kind.group.as_str()),
-            Arc::from(group_kind.kind.as_str()),
-        );
+        // Several may decorate one object.
+        let kind = match &blueprint.watch.decorator {
+            None => Arc::from(group_kind.kind.as_str()),
+            Some(name) => Arc::from(format!("{}/{name}", group_kind.kind)),
+        };
+        let labels = (Arc::from(group_kind.group.as_str()), kind);
         let renderer = blueprint.renderer.as_ref();
         let unit = Arc::new(Unit {
             watch: blueprint.watch.clone(),
@@ -317,13 +319,13 @@ impl Serving {
                     self.cache.list_starts(namespace.as_deref());
                 }
                 News::Listed(object) => {
-                    let resource = CustomResource::from(object);
+                    let resource = self.unit.take_in(object);
                     seen.insert(resource.key.clone());
                     self.observe(resource, |cache, resource| cache.listed(namespace.as_deref(), resource));
                 }
-                News::Changed(object) => self.observe(CustomResource::from(object), Cache::observe),
+                News::Changed(object) => self.observe(self.unit.take_in(object), Cache::observe),
                 News::Deleted(object) => {
-                    let resource = CustomResource::from(object);
+                    let resource = self.unit.take_in(object);
                     self.note_deletion(&resource.key.clone(), Some(resource));
                 }
                 News::Unreadable(unreadable) => {
@@ -366,7 +368,7 @@ impl Serving {
         {
             self.note_deletion(&resource.key, None);
         }
-        if !self.unit.is_ours(&resource.labels, resource.has_finalizer()) {
+        if !self.unit.is_ours(&resource.labels, resource.is_marked()) {
             self.forget(&resource.key);
             return;
         }

@@ -6,6 +6,7 @@ pub mod apply;
 pub mod applyset;
 pub mod conditions;
 pub mod contest;
+pub mod decorate;
 pub mod deletion;
 pub mod dependencies;
 pub mod depends;

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use super::decorate;
 use super::identity::{GroupKind, ObjectId};
 use super::members::{Live, Members};
 use super::ownership::{Owner, Ownership, ownership};
@@ -126,7 +127,7 @@ pub fn verdict(id: &ObjectId, live: &Live, owner: &Owner, purpose: Purpose) -> V
         Purpose::Prune | Purpose::Rollback | Purpose::Delete => {}
     }
     if let Some((name, uid)) = &live.controller
-        && *uid != owner.uid
+        && *uid != decorate::object_uid(&owner.uid)
     {
         return Verdict::Controlled(name.clone());
     }

@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use serde_json::{Value, json};
 
 use super::applyset;
+use super::decorate;
 use super::desired::Member;
 use super::members::Live;
 
@@ -75,13 +76,15 @@ pub fn of_owner(metadata: &ObjectMeta, tracking: Option<&str>) -> Option<Box<str
         .owner_references
         .as_deref()
         .filter(|owners| !owners.is_empty())?;
-    let uid = applyset::parse_tracking_id(tracking?)?.owner_uid;
+    let tracking = applyset::parse_tracking_id(tracking?)?;
+    let uid = decorate::object_uid(&tracking.owner_uid);
     let owner = owners.iter().find(|owner| owner.uid == uid)?;
     Some(owner.api_version.as_str().into())
 }
 
-/// The references of an object that stay when those to `uid` go, as a merge patch says it; `None` if there is none to it.
+/// The references of an object that stay when those to `uid` (or to the object that a decorator of that owner's UID is of) go, as a merge patch says it; `None` if there is none to it.
 pub fn without(metadata: &ObjectMeta, uid: &str) -> Option<Value> {
+    let uid = decorate::object_uid(uid);
     let all = metadata.owner_references.as_deref().unwrap_or_default();
     let rest: Vec<&OwnerReference> = all.iter().filter(|owner| owner.uid != uid).collect();
     (rest.len() < all.len()).then(|| match rest.is_empty() {

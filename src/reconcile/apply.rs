@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::Run;
 use super::health::trouble;
 use super::kept;
 use super::preflight::list;
@@ -10,8 +11,7 @@ use super::release::Release;
 use super::render::Prepared;
 use super::send::Order;
 use super::superset::{self, Superset};
-use super::{CustomResource, Run};
-use crate::cluster::custom_resource::apply_metadata;
+use crate::cluster::custom_resource::{Marks, apply_metadata};
 use crate::cluster::discovery::{Resource, Snapshot};
 use crate::cluster::error::Error;
 use crate::cluster::objects;
@@ -19,6 +19,7 @@ use crate::cluster::throttle::asked_to_wait;
 use crate::plan::annotations;
 use crate::plan::apply::{Seen, Step, Why, content, signed, step};
 use crate::plan::applyset;
+use crate::plan::decorate;
 use crate::plan::desired::Member;
 use crate::plan::drift::{DriftedField, drifted_fields};
 use crate::plan::identity::ObjectId;
@@ -234,6 +235,7 @@ impl Run<'_> {
         let recorded = Superset::of_record(&release.record);
         let proven = recorded.union(desired);
         let superset = Superset::of_resource(&self.written).union(proven.clone());
+        self.holds = self.must_hold(prepared) || self.written.has_finalizer();
         let keeps = prepared.memory.keeps() || self.keeps();
         self.write_superset(&superset, keeps).await?;
         superset::want(self.context, &prepared.identity.owner.set, &proven);
@@ -243,7 +245,8 @@ impl Run<'_> {
     /// Puts the finalizer on again that somebody took off, whatever else keeps the release from being applied: what was
     /// made is to go with the custom resource.
     pub(super) async fn hold_again(&mut self, release: &Release) -> Result<(), Phase> {
-        if self.written.has_finalizer() || release.record.entries.is_empty() {
+        // What a decorator needs is known from its render.
+        if self.written.is_claimed() || release.record.entries.is_empty() || self.written.decorator.is_some() {
             return Ok(());
         }
         let author_digest = self.written.author_digest();
@@ -259,19 +262,25 @@ impl Run<'_> {
 
     /// Writes the superset, and whether there are kept results, unless the custom resource says it already.
     pub(super) async fn write_superset(&mut self, superset: &Superset, keeps: bool) -> Result<(), Error> {
-        let mut annotations = superset.annotations(&self.written.key.namespace);
+        let mut annotations = superset.annotations(&self.written);
         if keeps {
             let place = kept::place(self.context, &self.written);
-            annotations.insert(annotations::KEPT.to_owned(), place.to_string());
+            annotations.insert(self.written.kept_annotation(), place.to_string());
         }
         let former = self.former_release.as_ref().map(|former_release| former_release.former);
         if let Some(former) = former {
             annotations.insert(annotations::TAKEOVER.to_owned(), former.name().to_owned());
         }
-        let id = self.written.set(&self.unit.group_kind);
+        let labels = match &self.written.decorator {
+            None => BTreeMap::from([(applyset::ID_LABEL.to_owned(), self.written.set(&self.unit.group_kind))]),
+            Some(_) => BTreeMap::from([(decorate::LABEL.to_owned(), "true".to_owned())]),
+        };
         let is = &self.written;
-        let claimed = is.has_finalizer()
-            && is.labels.get(applyset::ID_LABEL) == Some(&id)
+        let has_namespaces = |annotations: &BTreeMap<_, _>| annotations.contains_key(&is.superset_annotations().1);
+        let claimed = is.is_claimed()
+            && is.has_finalizer() == self.holds
+            && labels.iter().all(|(key, text)| is.labels.get(key) == Some(text))
+            && has_namespaces(&annotations) == has_namespaces(&is.annotations)
             && annotations
                 .iter()
                 .all(|(key, text)| is.annotations.get(key) == Some(text))
@@ -280,11 +289,22 @@ impl Run<'_> {
         if claimed {
             return Ok(());
         }
-        let labels = BTreeMap::from([(applyset::ID_LABEL.to_owned(), id)]);
+        let marks = Marks {
+            labels,
+            annotations,
+            finalizer: self.holds.then(|| self.written.finalizer()),
+        };
+        self.write_marks(&marks).await?;
+        Ok(())
+    }
+
+    /// Writes what the operator has in the metadata of the custom resource: this, and nothing else any more.
+    pub(super) async fn write_marks(&mut self, marks: &Marks) -> Result<(), Error> {
         let target = self.written.target(&self.unit.resource);
-        let object = apply_metadata(&self.context.client, &target, &labels, &annotations).await?;
+        let decorator = self.written.decorator.as_deref();
+        let object = apply_metadata(&self.context.client, &target, marks, decorator).await?;
         self.context.metrics.wrote("CustomResource", Operation::Metadata);
-        self.written = CustomResource::from(object);
+        self.written = self.unit.take_in(object);
         Ok(())
     }
 

@@ -17,6 +17,7 @@ use crate::cluster::events::Events;
 use crate::cluster::lookup;
 use crate::cluster::pods::Pods;
 use crate::plan::applyset;
+use crate::plan::decorate;
 use crate::plan::dependencies::{Dependencies, Dependency};
 use crate::plan::digest::Key;
 use crate::plan::identity::{GroupKind, ObjectId};
@@ -300,7 +301,9 @@ impl Context {
         let owners = lock(&self.owners);
         let above = |parent: Option<&Owner>| {
             let parent = parent?;
-            owners.get(&parent.set).filter(|known| known.uid == parent.uid)
+            owners
+                .get(&parent.set)
+                .filter(|known| known.uid == decorate::object_uid(&parent.uid))
         };
         let first = resource.parent(group_kind);
         let mut known = above(first.as_ref());
@@ -435,10 +438,15 @@ impl Unit {
         }
     }
 
-    /// True if a custom resource is this unit's business: it matches the selector, or it did (our finalizer is on it)
+    /// An object of its kind, as it is for this unit.
+    pub fn take_in(&self, object: impl Into<CustomResource>) -> CustomResource {
+        object.into().decorated_by(self.watch.decorator.clone())
+    }
+
+    /// True if a custom resource is this unit's business: it matches the selector, or it did (it has our marks)
     /// and no other watch of the kind has taken it over.
-    pub fn is_ours(&self, labels: &std::collections::BTreeMap<String, String>, has_finalizer: bool) -> bool {
+    pub fn is_ours(&self, labels: &std::collections::BTreeMap<String, String>, is_marked: bool) -> bool {
         self.watch.selector.matches(labels)
-            || (has_finalizer && !self.siblings.iter().any(|sibling| sibling.matches(labels)))
+            || (is_marked && !self.siblings.iter().any(|sibling| sibling.matches(labels)))
     }
 }

@@ -16,6 +16,7 @@ use crate::cluster::discovery::Resource;
 use crate::plan::annotations;
 use crate::plan::applyset::{self, FINALIZER};
 use crate::plan::conditions::{self, Condition};
+use crate::plan::decorate;
 use crate::plan::deletion::Cascade;
 use crate::plan::identity::GroupKind;
 use crate::plan::ownership::Owner;
@@ -49,6 +50,8 @@ pub struct CustomResource {
     pub created: jiff::Timestamp,
     spec: Option<Arc<[u8]>>,
     status: Option<Arc<[u8]>>,
+    /// It is somebody else's object, and this is the decorator whose release is attached to it.
+    pub decorator: Option<Arc<str>>,
 }
 
 // === impl Key ===
@@ -125,6 +128,19 @@ impl CustomResource {
             created: metadata.creation_timestamp.map(|time| time.0).unwrap_or_default(),
             spec,
             status,
+            decorator: None,
+        }
+    }
+
+    /// The same as a decorator sees it, if there is one. The status is somebody else's and tells nothing of the release.
+    pub fn decorated_by(self, decorator: Option<Arc<str>>) -> Self {
+        match decorator {
+            None => self,
+            decorator => CustomResource {
+                decorator,
+                status: None,
+                ..self
+            },
         }
     }
 
@@ -182,8 +198,61 @@ impl CustomResource {
         (ready.observed_generation == Some(self.generation)).then(|| ready.clone())
     }
 
+    /// The finalizer that holds it for this release.
+    pub fn finalizer(&self) -> String {
+        match &self.decorator {
+            None => FINALIZER.to_owned(),
+            Some(name) => decorate::finalizer(name),
+        }
+    }
+
     pub fn has_finalizer(&self) -> bool {
-        self.finalizers.iter().any(|finalizer| finalizer == FINALIZER)
+        self.finalizers.contains(&self.finalizer())
+    }
+
+    /// True if it says that it has a release. A decorator doesn't always need the finalizer.
+    pub fn is_claimed(&self) -> bool {
+        match &self.decorator {
+            None => self.has_finalizer(),
+            Some(name) => self.annotations.contains_key(&decorate::kinds(name)),
+        }
+    }
+
+    /// The same, or that it is held for one.
+    pub fn is_marked(&self) -> bool {
+        self.is_claimed() || self.has_finalizer()
+    }
+
+    /// The annotations with the kinds and the namespaces of its members.
+    pub fn superset_annotations(&self) -> (String, String) {
+        match &self.decorator {
+            None => (
+                applyset::KINDS_ANNOTATION.to_owned(),
+                applyset::NAMESPACES_ANNOTATION.to_owned(),
+            ),
+            Some(name) => (decorate::kinds(name), decorate::namespaces(name)),
+        }
+    }
+
+    /// The annotation that says where its random results are.
+    pub fn kept_annotation(&self) -> String {
+        match &self.decorator {
+            None => annotations::KEPT.to_owned(),
+            Some(name) => decorate::kept(name),
+        }
+    }
+
+    /// What the names of its Secrets end with.
+    pub fn secret_id(&self) -> String {
+        match &self.decorator {
+            None => self.uid.clone(),
+            Some(name) => format!("{}-{name}", self.uid),
+        }
+    }
+
+    /// What the Secrets with its record and its random results carry, where nobody may be there to remove them.
+    pub fn secrets_owner(&self, resource: &Resource) -> Option<OwnerReference> {
+        self.decorator.as_ref().map(|_| self.owner_reference(resource))
     }
 
     /// Changes with everything that can start a reconcile: not with the status, which we write ourselves.
@@ -212,14 +281,16 @@ impl CustomResource {
         ];
         let mut hash = DefaultHasher::new();
         (&self.uid, self.deleting, &self.spec).hash(&mut hash);
-        for label in self.labels.iter().filter(|(key, _)| *key != applyset::ID_LABEL) {
+        let is_own = |key: &str| own.contains(&key) || decorate::is_mark(key);
+        let is_own_label = |key: &str| key == applyset::ID_LABEL || decorate::is_mark(key);
+        for label in self.labels.iter().filter(|(key, _)| !is_own_label(key)) {
             label.hash(&mut hash);
         }
-        for annotation in self.annotations.iter().filter(|(key, _)| !own.contains(&key.as_str())) {
+        for annotation in self.annotations.iter().filter(|(key, _)| !is_own(key)) {
             annotation.hash(&mut hash);
         }
         for finalizer in &self.finalizers {
-            if finalizer != FINALIZER && !is_former_finalizer(finalizer) {
+            if finalizer != FINALIZER && !is_former_finalizer(finalizer) && !decorate::is_mark(finalizer) {
                 finalizer.hash(&mut hash);
             }
         }
@@ -228,7 +299,10 @@ impl CustomResource {
 
     pub fn owner(&self, group_kind: &GroupKind) -> Owner {
         Owner {
-            uid: self.uid.clone(),
+            uid: match &self.decorator {
+                None => self.uid.clone(),
+                Some(name) => decorate::owner_uid(&self.uid, name),
+            },
             set: self.set(group_kind),
         }
     }
@@ -247,7 +321,12 @@ impl CustomResource {
     }
 
     pub fn set(&self, group_kind: &GroupKind) -> String {
-        applyset::id(&self.key.name, &self.key.namespace, &group_kind.kind, &group_kind.group)
+        let GroupKind { group, kind } = group_kind;
+        let group = match &self.decorator {
+            None => group.clone(),
+            Some(name) => format!("{group}/{name}"),
+        };
+        applyset::id(&self.key.name, &self.key.namespace, kind, &group)
     }
 
     pub fn target(&self, resource: &Resource) -> Target {
@@ -277,14 +356,19 @@ impl CustomResource {
         }
     }
 
-    /// The custom resource as a template over it sees it (`targetNamespace`): metadata and spec.
+    /// The custom resource as a template over it sees it (`targetNamespace`): metadata and spec. What decorators write there
+    /// is nobody's input.
     pub fn as_data(&self, resource: &Resource) -> Value {
+        let others = |map: &BTreeMap<String, String>| -> BTreeMap<String, String> {
+            let others = map.iter().filter(|(key, _)| !decorate::is_mark(key));
+            others.map(|(key, value)| (key.clone(), value.clone())).collect()
+        };
         json!({
             "apiVersion": resource.api.api_version,
             "kind": resource.api.kind,
             "metadata": {
                 "name": self.key.name, "namespace": self.key.namespace, "uid": self.uid,
-                "labels": self.labels, "annotations": self.annotations,
+                "labels": others(&self.labels), "annotations": others(&self.annotations),
             },
             "spec": self.spec().unwrap_or_default(),
         })
@@ -293,6 +377,8 @@ impl CustomResource {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     fn resource(object: Value) -> CustomResource {
@@ -330,6 +416,47 @@ mod tests {
     }
 
     #[test]
+    fn each_decorator_has_marks_of_its_own() {
+        let kind = GroupKind::new("", "Namespace");
+        let object = json!({
+            "metadata": {
+                "name": "a", "uid": "u", "finalizers": [decorate::finalizer("x")],
+                "labels": {"team": "t", (decorate::LABEL): "true"},
+                "annotations": {(decorate::kinds("y")): "ConfigMap", (decorate::kept("y")): "Secret a/b"},
+            },
+            "status": {"release": {"revision": 3}},
+        });
+        let of = |name: Option<&str>| resource(object.clone()).decorated_by(name.map(Arc::from));
+        let (plain, x, y) = (of(None), of(Some("x")), of(Some("y")));
+        let told = |resource: &CustomResource| {
+            (
+                resource.has_finalizer(),
+                resource.is_claimed(),
+                resource.is_marked(),
+                resource.status().is_null(),
+            )
+        };
+        assert_eq!(told(&plain), (false, false, false, false));
+        assert_eq!(told(&x), (true, false, true, true));
+        assert_eq!(told(&y), (false, true, true, true));
+        let owners: HashSet<String> = [&plain, &x, &y].iter().map(|of| of.owner(&kind).uid).collect();
+        let sets: HashSet<String> = [&plain, &x, &y].iter().map(|of| of.set(&kind)).collect();
+        assert_eq!((owners.len(), sets.len()), (3, 3));
+        assert_eq!(plain.set(&kind), applyset::id("a", "", "Namespace", ""));
+        assert!(sets.iter().all(|set| set.len() == 55), "{sets:?}");
+        let api = kube::api::ApiResource::erase::<k8s_openapi::api::core::v1::Namespace>(&());
+        let served = Resource {
+            api,
+            namespaced: false,
+            watchable: true,
+            status: true,
+        };
+        let seen = x.as_data(&served);
+        assert_eq!(seen["metadata"]["labels"], json!({"team": "t"}));
+        assert_eq!(seen["metadata"]["annotations"], json!({}));
+    }
+
+    #[test]
     fn our_own_marks_are_not_asked_for() {
         let with = |finalizers: &[&str], label: [&str; 2], annotation: [&str; 2], size: i64| {
             let metadata = json!({
@@ -344,6 +471,13 @@ mod tests {
             let claimed = with(&claimed, [applyset::ID_LABEL, "x"], [ours, "x"], 1);
             assert_eq!(claimed.author_digest(), before.author_digest());
         }
+        let decorated = with(
+            &["chartwright.dev/decorator-x"],
+            [decorate::LABEL, "true"],
+            [&decorate::kinds("x"), ""],
+            1,
+        );
+        assert_eq!(decorated.author_digest(), before.author_digest());
         for theirs in [
             with(&[], ["l", "1"], ["a", "1"], 2),
             with(&["theirs"], ["l", "1"], ["a", "1"], 1),

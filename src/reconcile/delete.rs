@@ -16,7 +16,6 @@ use crate::cluster::error::Error;
 use crate::cluster::objects;
 use crate::cluster::throttle::asked_to_wait;
 use crate::plan::annotations;
-use crate::plan::applyset::FINALIZER;
 use crate::plan::deletion::policy;
 use crate::plan::hooks;
 use crate::plan::identity::{GroupKind, ObjectId};
@@ -40,7 +39,12 @@ pub(super) enum Gone {
 
 impl Run<'_> {
     pub(super) async fn delete(&mut self, release: &mut Release) -> Outcome {
-        if !self.written.has_finalizer() && !takeover::is_held(&self.written.finalizers) {
+        let is_held = match self.written.decorator {
+            None => self.written.has_finalizer() || takeover::is_held(&self.written.finalizers),
+            // What needs no finalizer is for the garbage collector.
+            Some(_) => self.written.has_finalizer() || !self.written.deleting && self.written.is_marked(),
+        };
+        if !is_held {
             return finished();
         }
         match self.uninstall(release, false).await {
@@ -107,10 +111,14 @@ impl Run<'_> {
     /// Takes the finalizer off: the last write of a release.
     async fn let_go(&mut self, release: &mut Release, note: &str) -> Outcome {
         let target = self.written.target(&self.unit.resource);
-        let removed = remove_finalizer(&self.context.client, &target, &self.written.finalizers).await;
+        let finalizer = self.written.finalizer();
+        let removed = match self.written.deleting {
+            true => remove_finalizer(&self.context.client, &target, &self.written.finalizers, &finalizer).await,
+            false => self.undecorate().await,
+        };
         if let Err(error) = removed {
             if let Some(remedy) = refusal(&error) {
-                let message = format!("{note}, but the finalizer {FINALIZER} can't be taken off: {error}{remedy}");
+                let message = format!("{note}, but the finalizer {finalizer} can't be taken off: {error}{remedy}");
                 return self.report(release, Phase::failed(Reason::DeleteFailed, message)).await;
             }
             tracing::info!(resource = %self.written.key, %error, "the finalizer could not be removed yet");
@@ -124,7 +132,7 @@ impl Run<'_> {
         self.context.metrics.wrote("CustomResource", Operation::Metadata);
         self.inform("UninstallSuccessful", note).await;
         // Its members' watches may tell of their end before its own watch tells that it is gone.
-        self.written.finalizers.retain(|finalizer| finalizer != FINALIZER);
+        self.written.finalizers.retain(|other| *other != finalizer);
         Outcome {
             written: Some(self.written.clone()),
             ..finished()

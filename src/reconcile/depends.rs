@@ -206,7 +206,9 @@ impl Run<'_> {
         }
         let snapshot = self.context.discovery.snapshot();
         self.may_know(&needs, &snapshot)?;
-        if let Some(cycle) = self.context.cycle(self.unit, &self.written) {
+        // What is decorated doesn't wait for what is attached to it.
+        let is_waited_for = self.written.decorator.is_none();
+        if let Some(cycle) = self.context.cycle(self.unit, &self.written).filter(|_| is_waited_for) {
             let told = depends::tell(&cycle);
             // Whichever of them changes may end it.
             self.follow(cycle.into_iter().skip(1).collect());

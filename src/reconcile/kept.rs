@@ -13,7 +13,6 @@ use super::{Run, secrets};
 use crate::cluster::error::Error;
 use crate::cluster::kept::{self as secret, Place};
 use crate::cluster::objects;
-use crate::plan::annotations;
 use crate::plan::desired::Desired;
 use crate::plan::identity::ObjectId;
 use crate::plan::lost_results::{self, Found, Pin};
@@ -65,7 +64,7 @@ pub(super) fn place(context: &Context, resource: &CustomResource) -> Place {
     };
     Place {
         namespace: namespace.to_owned(),
-        name: format!("chartwright-kept-{}", resource.uid),
+        name: format!("chartwright-kept-{}", resource.secret_id()),
     }
 }
 
@@ -104,7 +103,7 @@ impl Memory {
         if let Some(stored) = &release.tried.kept {
             memory.was_read = true;
             memory.stored = stored.clone();
-        } else if resource.annotations.contains_key(annotations::KEPT) {
+        } else if resource.annotations.contains_key(&resource.kept_annotation()) {
             memory.fetch(context, resource, &release.secrets).await?;
         }
         let is_made = memory.regenerated.is_none() || memory.regenerated == memory.stored.made_for;
@@ -312,7 +311,7 @@ impl Work<'_> {
 impl Run<'_> {
     /// True if the custom resource says that there are kept results.
     pub(super) fn keeps(&self) -> bool {
-        self.written.annotations.contains_key(annotations::KEPT)
+        self.written.annotations.contains_key(&self.written.kept_annotation())
     }
 
     /// Stores the results of this render, before the first member. The former ones stay until all members are applied:
@@ -370,7 +369,8 @@ impl Run<'_> {
         let about = format!("{} {}", self.unit.group_kind, self.written.key);
         // Unless all goes well, nobody knows what is there.
         let version = release.tried.kept.take().and_then(|known| known.version);
-        match secret::write(client, &place, files, &about, &self.written.uid, version.as_deref()).await {
+        let (uid, owner) = (&self.written.uid, self.written.secrets_owner(&self.unit.resource));
+        match secret::write(client, &place, files, &about, uid, owner, version.as_deref()).await {
             Ok(version) => {
                 release.tried.kept = Some(Stored {
                     kept,

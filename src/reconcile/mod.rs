@@ -13,6 +13,7 @@ mod apply;
 mod budget;
 mod context;
 pub mod custom_resource;
+mod decorate;
 mod delete;
 mod delete_hooks;
 mod depends;
@@ -154,8 +155,10 @@ struct Run<'a> {
     written: CustomResource,
     /// The generation that this reconcile is about; that of `written` may be newer.
     generation: i64,
-    /// Nothing was ever applied for it: the finalizer, which comes before the first member, wasn't there.
+    /// Nothing was ever applied for it: what says so, and comes before the first member, wasn't there.
     is_first: bool,
+    /// The finalizer is needed on it.
+    holds: bool,
     /// What was there before us, while it is being taken over.
     former_release: Option<takeover::FormerRelease>,
     /// Why it can't be told whether Helm has a release of this name.
@@ -173,7 +176,8 @@ impl<'a> Run<'a> {
             unit,
             written: resource.clone(),
             generation: resource.generation,
-            is_first: !resource.has_finalizer(),
+            is_first: !resource.is_claimed(),
+            holds: true,
             former_release: None,
             unlisted: None,
             missing: false,
@@ -193,7 +197,7 @@ impl Run<'_> {
                 ..Outcome::again(wait, ReconcileResult::Progressing)
             };
         }
-        if self.written.deleting {
+        if self.written.deleting || self.is_left() {
             return self.end(release, recalled).await;
         }
         let failures = release.backoff.failures;

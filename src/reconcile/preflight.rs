@@ -89,6 +89,7 @@ impl Run<'_> {
             identity: prepared.identity.clone(),
             values,
             plan: no_plan(),
+            object: self.undecorated(),
             sources: Answers::new(),
             snapshot: self.context.discovery.snapshot(),
             clock: self.written.created,

@@ -128,6 +128,8 @@ impl Run<'_> {
             client: &self.context.client,
             namespace: kept::place(self.context, &self.written).namespace,
             uid: &self.written.uid,
+            id: self.written.secret_id(),
+            owner: self.written.secrets_owner(&self.unit.resource),
             about: format!("{} {}", self.unit.group_kind, self.written.key),
         }
     }
@@ -251,6 +253,9 @@ impl Run<'_> {
         let lost: Vec<&str> = fields.filter(|field| lost(field)).collect();
         let remedy = "; to see it in the status, give the schema x-kubernetes-preserve-unknown-fields: true there";
         let (what, remedy) = match !self.unit.resource.status {
+            true if self.written.decorator.is_some() => {
+                ("the status of what is decorated is never written".to_owned(), "")
+            }
             true if is_built_in(&kind.group) => ("the status of Kubernetes' own kinds is never written".to_owned(), ""),
             true => {
                 let what = "the CustomResourceDefinition has no subresource status, so that no status is written";

@@ -91,6 +91,8 @@ pub(super) struct Work<'a> {
     pub values: Value,
     /// `.Plan`
     pub plan: Value,
+    /// `.Object`, of what is decorated.
+    pub object: Option<Value>,
     /// What Secrets and ConfigMaps those come from.
     pub sources: Answers,
     pub snapshot: Arc<Snapshot>,
@@ -299,6 +301,7 @@ impl<'a> Work<'a> {
             },
             values: Value::Null,
             plan: no_plan(),
+            object: resource.decorator.is_some().then(|| resource.as_data(&unit.resource)),
             sources: Answers::new(),
             snapshot: context.discovery.snapshot(),
             clock: jiff::Timestamp::now(),
@@ -521,7 +524,9 @@ impl<'a> Work<'a> {
         };
         let renderer = self.renderer.clone();
         let snapshot = self.snapshot.clone();
-        let (clock, values, plan) = (self.clock, self.values.clone(), self.plan.clone());
+        let (clock, values) = (self.clock, self.values.clone());
+        let object = self.object.clone().map(|object| ("Object", object));
+        let more: Vec<_> = [("Plan", self.plan.clone())].into_iter().chain(object).collect();
         let (secrets, learning) = (self.secrets.clone(), self.secrets.clone());
         let share = self.share.clone();
         let limits = context.budget.limits();
@@ -541,7 +546,7 @@ impl<'a> Work<'a> {
                     limits,
                     guards_secrets: true,
                     read_objects: true,
-                    more: vec![("Plan", plan)],
+                    more,
                     ..Input::new(facts, values)
                 };
                 let rendered = match request.probe {

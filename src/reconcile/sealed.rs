@@ -28,7 +28,7 @@ impl Run<'_> {
     /// Where it is kept. `suffix`: which of several.
     pub(super) fn sealed_place(&self, purpose: &Purpose, suffix: &str) -> Place {
         Place {
-            name: format!("{}-{}{suffix}", purpose.prefix, self.written.uid),
+            name: format!("{}-{}{suffix}", purpose.prefix, self.written.secret_id()),
             ..kept::place(self.context, &self.written)
         }
     }
@@ -49,6 +49,7 @@ impl Run<'_> {
             what: purpose.what,
             about: &format!("{} {}", self.unit.group_kind, self.written.key),
             uid: Some(&self.written.uid),
+            owner: None,
         };
         secrets::write(&self.context.client, &place, files, &form, None).await?;
         self.context.metrics.wrote("Secret", Operation::Apply);

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::custom_resource::CustomResource;
 use super::record::Refused;
 use super::release::{Release, jitter};
 use super::render::Prepared;
@@ -200,7 +199,7 @@ impl Run<'_> {
             Ok(object) => {
                 release.backoff.unwritten = 0;
                 self.context.metrics.wrote("CustomResource", Operation::Status);
-                self.written = CustomResource::from(object);
+                self.written = self.unit.take_in(object);
                 if release.refused == Refused::Everything {
                     release.refused = Refused::Details;
                 }

@@ -32,12 +32,11 @@ impl Superset {
     /// What the annotations say. The custom resource's own namespace always counts.
     pub fn of_resource(resource: &CustomResource) -> Self {
         let annotation = |key: &str| resource.annotations.get(key).map(String::as_str).unwrap_or_default();
-        let kinds = applyset::parse_list(annotation(applyset::KINDS_ANNOTATION))
+        let (kinds, namespaces) = resource.superset_annotations();
+        let mut namespaces: BTreeSet<String> = applyset::parse_list(annotation(&namespaces)).into_iter().collect();
+        let kinds = applyset::parse_list(annotation(&kinds))
             .iter()
             .map(|k| GroupKind::parse(k))
-            .collect();
-        let mut namespaces: BTreeSet<String> = applyset::parse_list(annotation(applyset::NAMESPACES_ANNOTATION))
-            .into_iter()
             .collect();
         if !resource.key.namespace.is_empty() {
             namespaces.insert(resource.key.namespace.clone());
@@ -70,18 +69,22 @@ impl Superset {
         self
     }
 
-    /// The annotations that say it, for a custom resource in `own` (empty if cluster-scoped).
-    pub fn annotations(&self, own: &str) -> BTreeMap<String, String> {
+    /// The annotations of a custom resource that say it.
+    pub fn annotations(&self, resource: &CustomResource) -> BTreeMap<String, String> {
+        let own = &resource.key.namespace;
         let kinds: Vec<_> = self.kinds.iter().map(GroupKind::to_string).collect();
         let namespaces: Vec<_> = self.namespaces.iter().filter(|name| *name != own).cloned().collect();
-        BTreeMap::from([
-            (applyset::TOOLING_ANNOTATION.to_owned(), applyset::tooling()),
-            (applyset::KINDS_ANNOTATION.to_owned(), applyset::format_list(&kinds)),
-            (
-                applyset::NAMESPACES_ANNOTATION.to_owned(),
-                applyset::format_list(&namespaces),
-            ),
-        ])
+        let (of_kinds, of_namespaces) = resource.superset_annotations();
+        let mut annotations = BTreeMap::from([(of_kinds, applyset::format_list(&kinds))]);
+        // On somebody else's object stands no more than what is needed.
+        let is_decorated = resource.decorator.is_some();
+        if !is_decorated {
+            annotations.insert(applyset::TOOLING_ANNOTATION.to_owned(), applyset::tooling());
+        }
+        if !is_decorated || !namespaces.is_empty() {
+            annotations.insert(of_namespaces, applyset::format_list(&namespaces));
+        }
+        annotations
     }
 
     /// Each kind that is served with each namespace; with an empty one if it is cluster-scoped.

@@ -265,6 +265,10 @@ impl Run<'_> {
     }
 
     fn former(&self, release: &Release) -> Option<Former> {
+        // What is decorated is no release of anybody's.
+        if self.written.decorator.is_some() {
+            return None;
+        }
         if let Some(former) = takeover::marker(&self.written.annotations) {
             return Some(former);
         }

@@ -106,6 +106,11 @@ fn plain(value: &str) -> String {
 /// If there is none, the template fails or makes no valid name, or it is not for the custom resource's author to choose.
 pub fn release_namespace(unit: &Unit, resource: &CustomResource) -> Result<String, Error> {
     let Some(template) = &unit.watch.target_namespace else {
+        let kind = &unit.group_kind;
+        let is_namespace = kind.group.is_empty() && kind.kind == "Namespace";
+        if is_namespace && resource.decorator.is_some() {
+            return Ok(resource.key.name.clone());
+        }
         return match resource.key.namespace.is_empty() {
             true => Err(Error::NoNamespace),
             false => Ok(resource.key.namespace.clone()),

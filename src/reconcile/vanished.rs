@@ -8,7 +8,6 @@ use super::release::Release;
 use super::{Context, Outcome, Run, Unit};
 use crate::cluster::custom_resource::is_there;
 use crate::cluster::throttle::{self, asked_to_wait};
-use crate::plan::applyset::FINALIZER;
 use crate::plan::status::Phase;
 use crate::telemetry::metrics::ReconcileResult;
 
@@ -23,8 +22,9 @@ pub async fn uninstall(context: &Context, unit: &Unit, resource: &CustomResource
 
 /// Tells that somebody took our finalizer off a custom resource: its release is let go.
 pub async fn tell_freed(context: &Context, unit: &Unit, resource: &CustomResource) {
+    let finalizer = resource.finalizer();
     let note = format!(
-        "somebody took the finalizer {FINALIZER} off, and it went: what was made for it is left as it is, but for what the \
+        "somebody took the finalizer {finalizer} off, and it went: what was made for it is left as it is, but for what the \
          garbage collector takes by its owner reference; `chartwright leftovers` lists it"
     );
     Run::new(context, unit, resource).warn("FinalizerRemoved", &note).await;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use go_yaml::{Data, Node};
 use kube::core::{Expression, Selector};
 
+use super::decorate;
 use super::depends;
 use super::names;
 use super::overrides;
@@ -14,7 +15,7 @@ use super::{
     Allow, Collisions, DeletionPolicy, OnFailure, Outside, STATUS_TEMPLATE, Watch, health, remediation, sources,
 };
 
-const KNOWN: [&str; 27] = [
+const KNOWN: [&str; 29] = [
     "group",
     "version",
     "kind",
@@ -42,6 +43,8 @@ const KNOWN: [&str; 27] = [
     "health",
     "statusTemplate",
     "remediation",
+    "decorate",
+    "name",
 ];
 /// Keys of the format that this version doesn't act on yet.
 const LATER: [&str; 6] = [
@@ -67,7 +70,10 @@ pub(super) fn read(node: &Node, outside: &Outside<'_>, report: &mut Report<'_>) 
         .get("selector")
         .map(|node| read_selector(node, report))
         .unwrap_or_default();
-    check_built_in(&fields, group.as_deref(), kind.as_deref(), &selector, report);
+    let decorator = decorate::read(&fields, chart.as_deref(), &selector, report);
+    if decorator.is_none() {
+        check_built_in(&fields, group.as_deref(), kind.as_deref(), &selector, report);
+    }
     check_dry_run_option(&fields, report);
     let is_namespace = |name: &str| name.contains("{{") || names::is_dns_label(name);
     let target_namespace = report.checked(&fields, "targetNamespace", is_namespace, |name| {
@@ -79,6 +85,7 @@ pub(super) fn read(node: &Node, outside: &Outside<'_>, report: &mut Report<'_>) 
         values_from: sources::read_sources(&fields, report),
         values_from_field: sources::read_field(&fields, report),
         override_values: override_values.unwrap_or_default(),
+        decorator,
         depends_on: depends::read(&fields, report),
         selector,
         reconcile_period: report.duration(

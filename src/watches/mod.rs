@@ -4,6 +4,7 @@
 //! meaning is a known trap, a warning says so.
 
 pub mod cel;
+mod decorate;
 pub mod depends;
 pub mod duration;
 mod entry;
@@ -22,6 +23,7 @@ pub(crate) use reader::suggestion;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::core::Selector;
@@ -60,6 +62,8 @@ pub struct Watch {
     pub values_from_field: Option<ValuesFromField>,
     /// In the order of the file.
     pub override_values: Vec<OverrideValue>,
+    /// Set if its releases are attached to objects of others: what tells it from others that decorate the same objects.
+    pub decorator: Option<Arc<str>>,
     /// What has to be ready before a release is begun or upgraded.
     pub depends_on: Vec<DependsOn>,
     /// The custom resources that this watch is for; empty for all.
@@ -189,14 +193,12 @@ pub fn parse(file: &str, text: &[u8], outside: &Outside<'_>) -> Result<(Vec<Watc
                 };
                 for other in &watches {
                     if watch.competes_with(other) {
-                        report.error(
-                            item,
-                            format!(
-                                "{} is watched on line {} already: give both a selector, so that they exclude each other",
-                                watch.group_kind(),
-                                other.line
-                            ),
-                        );
+                        let remedy = match &watch.decorator {
+                            None => "give both a selector, so that they exclude each other",
+                            Some(_) => "give each decorator a `name` of its own",
+                        };
+                        let (kind, line) = (watch.group_kind(), other.line);
+                        report.error(item, format!("{kind} is watched on line {line} already: {remedy}"));
                     }
                 }
                 watches.push(watch);
@@ -235,16 +237,21 @@ impl Watch {
     /// What tells it from the others of the file, wherever it stands in it: its kind, and its selector if it has one. Two of
     /// a kind have selectors that exclude each other.
     pub fn id(&self) -> String {
+        let decorator = self.decorator.as_ref().map(|name| format!(" decorated by {name}"));
+        let kind = self.group_kind() + &decorator.unwrap_or_default();
         match self.selector.selects_all() {
-            true => self.group_kind(),
-            false => format!("{} ({})", self.group_kind(), self.selector),
+            true => kind,
+            false => format!("{kind} ({})", self.selector),
         }
     }
 
     /// Whether something of a release depends on more of its custom resource than name, namespace and spec.
     pub fn reads_resource(&self) -> bool {
         let mut names = self.values_from.iter().map(|source| &source.name);
-        self.target_namespace.is_some() || self.values_from_field.is_some() || names.any(|name| name.contains("{{"))
+        self.decorator.is_some()
+            || self.target_namespace.is_some()
+            || self.values_from_field.is_some()
+            || names.any(|name| name.contains("{{"))
     }
 
     /// Whether values come from Secrets or ConfigMaps.
@@ -260,7 +267,8 @@ impl Watch {
 
     /// Whether a custom resource could belong to both.
     fn competes_with(&self, other: &Watch) -> bool {
-        self.group == other.group && self.kind == other.kind && !selector::disjoint(&self.selector, &other.selector)
+        let are_of_a_kind = self.group == other.group && self.kind == other.kind;
+        are_of_a_kind && self.decorator == other.decorator && !selector::disjoint(&self.selector, &other.selector)
     }
 
     /// A digest of everything in the entry that has an effect on what is rendered or may be created: 64 hex digits,
@@ -288,6 +296,9 @@ impl Watch {
         // What is kept of a release depends on it.
         if self.on_failure == OnFailure::Rollback {
             text.push_str("rollback");
+        }
+        if let Some(name) = &self.decorator {
+            let _ = write!(text, "decorator {name:?}");
         }
         data_encoding::HEXLOWER.encode(&Sha256::digest(text.as_bytes()))
     }

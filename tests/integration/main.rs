@@ -13,6 +13,7 @@ mod contest;
 mod cost;
 mod crash;
 mod crds;
+mod decorate;
 mod deletion;
 mod depends;
 mod drift;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use chartwright::cluster::custom_resource::{Target, apply_metadata, apply_status};
+use chartwright::cluster::custom_resource::{Marks, Target, apply_metadata, apply_status};
 use chartwright::cluster::objects::{self, Deleted, Onto};
 use chartwright::cluster::{self, Discovery, Error, Snapshot};
 use chartwright::plan::identity::{GroupKind, ObjectId};
@@ -76,8 +76,7 @@ fn no_write_brings_a_deleted_custom_resource_back() -> Result<()> {
         version: text(&metadata["resourceVersion"]).parse()?,
     };
     world.delete("a")?;
-    let (labels, annotations) = Default::default();
-    let claimed = runtime.block_on(apply_metadata(&client, &target, &labels, &annotations));
+    let claimed = runtime.block_on(apply_metadata(&client, &target, &Marks::default(), None));
     ensure!(matches!(claimed, Err(Error::Conflict(_))));
     ensure!(runtime.block_on(apply_status(&client, &target, &json!({}))).is_err());
     world.absent(&world.widgets(), ["a"])?;

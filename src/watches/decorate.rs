@@ -1,0 +1,52 @@
+//! The keys `decorate` and `name`: a watch whose releases are attached to objects of others.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use kube::core::Selector;
+
+use super::names;
+use super::reader::{Fields, Report};
+
+/// The longest name: with what stands before and behind it in annotations and Secrets' names there is room for it.
+const LONGEST: usize = 39;
+
+/// The decorator's name; `None` for a usual watch.
+pub(super) fn read(
+    fields: &Fields<'_>,
+    chart: Option<&Path>,
+    selector: &Selector,
+    report: &mut Report<'_>,
+) -> Option<Arc<str>> {
+    let is_name = |name: &str| name.len() <= LONGEST && names::is_dns_label(name);
+    let name = report.checked(fields, "name", is_name, |name| {
+        format!("`name` must be at most {LONGEST} of a-z, 0-9 and -, beginning and ending with a letter or digit, not {name:?}")
+    });
+    if !report.bool(fields, "decorate", false) {
+        if let Some(at) = fields.get("name") {
+            report.error(at, "`name` is for watches with `decorate: true`");
+        }
+        return None;
+    }
+    let at = fields.get("decorate").unwrap_or(fields.at());
+    if selector.selects_all() {
+        report.error(
+            at,
+            "`decorate: true` needs a `selector`: without, every object of the kind would be decorated",
+        );
+    }
+    let folder = chart.filter(|path| path.extension().is_none_or(|end| end != "tgz" && end != "gz"));
+    let folder = folder
+        .and_then(Path::file_name)
+        .map(|name| name.to_string_lossy().to_string());
+    let name = name.or(folder.filter(|name| is_name(name)));
+    if name.is_none() {
+        report.error(
+            at,
+            "`decorate: true` needs a `name` where the chart's folder has none that can be one: it marks what this watch \
+             makes, and has to stay the same",
+        );
+    }
+    // Whatever is wrong with it was told.
+    Some(name.unwrap_or_default().into())
+}
