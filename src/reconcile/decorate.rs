@@ -39,6 +39,22 @@ impl Run<'_> {
             || !prepared.desired.hooks.iter().all(hook_goes_alone)
     }
 
+    /// True if the object has what it needs for its release: the finalizer, or for a decorator at least its claim where what is
+    /// recorded goes alone.
+    pub(super) fn is_held(&self, release: &Release) -> bool {
+        if self.written.decorator.is_none() || !self.written.is_claimed() || self.written.has_finalizer() {
+            return self.written.is_claimed();
+        }
+        let (watch, record) = (&self.unit.watch, &release.record);
+        let members = self.context.members();
+        let mut live = record.entries.iter().filter_map(|entry| members.get(&entry.id));
+        watch.deletion_policy == DeletionPolicy::Delete
+            && watch.on_failure != OnFailure::Rollback
+            && record.hooks.stored.is_empty()
+            && record.plans.plans.is_empty()
+            && live.all(|live| live.owner.is_some())
+    }
+
     /// True if it is held, and something of it is left that is no longer rendered and may have no owner reference.
     pub(super) fn holds_for_others(&self, release: &Release, prepared: &Prepared) -> bool {
         let rendered: HashSet<_> = prepared.ids().collect();

@@ -85,8 +85,7 @@ impl Run<'_> {
     /// live as it was left. Answered from memory, without a request and without a render.
     pub(super) fn is_converged(&self, release: &Release) -> bool {
         let record = &release.record;
-        let is_held = self.written.has_finalizer() || !release.holds && self.written.is_claimed();
-        if !is_held || record.done_for.is_none() || !self.has_current_lookups(release) {
+        if !self.is_held(release) || record.done_for.is_none() || !self.has_current_lookups(release) {
             return false;
         }
         let asked = [Request::Reconcile, Request::Force, Request::Regenerate];

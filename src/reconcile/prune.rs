@@ -335,7 +335,6 @@ impl Run<'_> {
             let hooks = Superset::of_objects(prepared.hook_ids());
             let superset = Superset::of_record(&release.record).union(hooks);
             self.holds = self.must_hold(prepared) || self.holds_for_others(release, prepared);
-            release.holds = self.holds;
             let written = self.write_superset(&superset, keeps).await;
             written.map_err(|error| self.unclaimed(&error))?;
             // What a guard holds is watched, though no record may name it.

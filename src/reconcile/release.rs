@@ -54,8 +54,6 @@ pub struct Release {
     pub(super) was_seen_whole: bool,
     /// What the next attempt need not do again.
     pub(super) tried: Tried,
-    /// Its custom resource needs the finalizer, as far as it is known.
-    pub(super) holds: bool,
     /// What it depends on, as it was when it was looked at last.
     pub(super) verdicts: Verdicts,
     /// The steps of the plan that runs, once they were read.

@@ -235,6 +235,24 @@ fn the_garbage_collector_does_what_it_can_and_the_finalizer_is_for_the_rest() ->
         "{told}"
     );
 
+    // Both come back that somebody takes off, also while no operator runs; what is forged on another object goes.
+    operator.kill()?;
+    world.let_go("deployment", "web")?;
+    let operator = world.start()?;
+    let is_held = |web: &Value| web["metadata"]["finalizers"] == json!(["chartwright.dev/decorator-keeps"]);
+    world.await_object("deployment", "web", "is held again", is_held)?;
+    world.run(["annotate", "deployment", "web", "decorator.chartwright.dev/plain-"])?;
+    let is_claimed = |web: &Value| web["metadata"]["annotations"]["decorator.chartwright.dev/plain"] == "ConfigMap";
+    world.await_object("deployment", "web", "is claimed again", is_claimed)?;
+    world.run([
+        "annotate",
+        "deployment",
+        "other",
+        "decorator.chartwright.dev/plain=ConfigMap",
+    ])?;
+    world.await_object("deployment", "other", "has no marks", |other| marks(other).is_empty())?;
+    world.await_quiet(&operator)?;
+
     world.run(["delete", "deployment", "web"])?;
     await_map(&world.kubectl, "web-plain", false)?;
     await_map(&world.kubectl, "web-keeps", false)?;
