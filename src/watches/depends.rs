@@ -1,7 +1,7 @@
 //! The key `dependsOn`: what has to be ready before a release is begun or upgraded.
 
 use go_yaml::{Data, Node};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::names;
@@ -27,8 +27,23 @@ pub struct DependsOn {
     #[serde(default)]
     pub namespace: Option<String>,
     /// In CEL, over `self`. `None`: it is ready when its condition `Ready` says so.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "condition")]
     pub ready_when: Option<String>,
+}
+
+/// An expression; YAML has `true` as a bool.
+fn condition<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Condition {
+        Bool(bool),
+        Text(String),
+    }
+    let read = Option::<Condition>::deserialize(deserializer)?;
+    Ok(read.map(|condition| match condition {
+        Condition::Bool(always) => always.to_string(),
+        Condition::Text(text) => text,
+    }))
 }
 
 // === impl DependsOn ===
@@ -162,6 +177,8 @@ mod tests {
                 json!([{"kind": "Database", "group": "a.b", "name": "x", "readyWhen": "true"}]),
                 "",
             ),
+            (json!([{"kind": "Database", "name": "x", "readyWhen": true}]), ""),
+            (json!([{"kind": "A", "name": "x", "readyWhen": 1}]), "it[0]:"),
             (json!({"kind": "A"}), "it must be a list of"),
             (json!([{"kind": "A"}]), "it[0]: missing field `name`"),
             (json!([{"kind": "A", "name": "x", "ready": 1}]), "unknown field `ready`"),

@@ -168,4 +168,7 @@ fn a_watch_is_known_by_its_kind_and_selector() {
     assert_eq!(one(&entry("")).id(), "App.a.example.com");
     let selected = one(&format!("\n{}", entry("  selector: {matchLabels: {a: b}}\n")));
     assert_eq!(selected.id(), "App.a.example.com (a=b)");
+    let decorator = one(&entry("  selector: {matchLabels: {a: b}}\n  decorate: true\n"));
+    assert_eq!(decorator.id(), "App.a.example.com decorated by app (a=b)");
+    assert_ne!(decorator.digest(), selected.digest());
 }

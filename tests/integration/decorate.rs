@@ -320,3 +320,26 @@ fn releases_of_ones_own_can_be_decorated() -> Result<()> {
     // The collector takes a while to learn of a new kind.
     world.await_gone_within(Duration::from_secs(90), "configmap", "a-tells")
 }
+
+#[test]
+fn a_decorator_may_wait_for_the_object_itself() -> Result<()> {
+    let decorators = [("late", "decorate: late", [].as_slice())];
+    let world = world("decorate-late", ["apps", "Deployment", "deployments"], &decorators)?;
+    let watches = fs::read_to_string(world.watches_file())?;
+    let itself = "dependsOn: [{group: apps, kind: Deployment, name: \"{{ .metadata.name }}\", readyWhen: self.spec.replicas > 2}]";
+    let watches = watches.trim_end().trim_end_matches('}');
+    fs::write(world.watches_file(), format!("{watches}}}}}, {itself}}}\n"))?;
+    let operator = world.start()?;
+    world.apply(&deployment("web", json!({"decorate": "late"})))?;
+    eventually("an Event tells what it waits for", SOON, || {
+        let told = world.run(["get", "events", "-o", "yaml"])?;
+        let is_told = told.contains("DependencyNotReady") && told.contains("is false");
+        ensure!(is_told, "{told}");
+        Ok(Some(()))
+    })?;
+    world.await_quiet(&operator)?;
+    world.absent("configmap", ["web-late"])?;
+    ensure!(marks(&world.expect("deployment", "web")?).is_empty());
+    world.patch("deployment", "web", &json!({"spec": {"replicas": 3}}))?;
+    await_data(&world.kubectl, "web-late", "replicas", "3").map(drop)
+}
