@@ -80,7 +80,7 @@ const SDK_ROLLBACK_FORCE: &str = "helm.sdk.operatorframework.io/rollback-force";
 /// What all annotations of ours begin with.
 const PREFIX: &str = "chartwright.dev/";
 /// All of them, on whatever objects: a member may be a custom resource itself.
-const KNOWN: [&str; 31] = [
+const KNOWN: [&str; 32] = [
     SUSPEND,
     RECONCILE_PERIOD,
     REQUESTED_AT,

@@ -4,10 +4,10 @@ use std::collections::{HashMap, VecDeque};
 
 use serde_json::Value;
 
-use super::cel::Expression;
 use super::conditions::{self, cut};
 use super::dependencies::Dependency;
 use super::identity::GroupKind;
+use crate::watches::cel::Expression;
 
 /// What is quoted of another object's words.
 const SHOWN: usize = 300;

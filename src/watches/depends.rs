@@ -1,9 +1,10 @@
 //! The key `dependsOn`: what has to be ready before a release is begun or upgraded.
 
-use go_yaml::{Data, Node};
+use go_yaml::Node;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use super::health::read_expression;
 use super::names;
 use super::reader::{Fields, Report};
 
@@ -135,31 +136,15 @@ fn read_entry(node: &Node, report: &mut Report<'_>) -> Option<DependsOn> {
     let namespace = report.checked(&fields, "namespace", is_namespace, |name| {
         format!("`namespace` must be a namespace or a template such as x-{{{{ .metadata.name }}}}, not {name:?}")
     });
+    let ready_when = read_expression(&fields, "readyWhen", &["self"], report);
     Some(DependsOn {
         group: group.unwrap_or_default(),
         version,
         kind: kind?,
         name: name?,
         namespace,
-        ready_when: read_condition(&fields, report),
+        ready_when: ready_when.map(|condition| condition.text().to_owned()),
     })
-}
-
-/// The key `readyWhen`. What it costs depends on the objects and is only known with them.
-fn read_condition(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<String> {
-    let node = fields.get("readyWhen")?;
-    if let Data::Bool(always) = node.data {
-        return Some(always.to_string());
-    }
-    let text = report.checked(fields, "readyWhen", |_| true, str::to_owned)?;
-    if let Err(errors) = cel::Program::compile(text.trim()) {
-        let why = errors.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
-        report.error(
-            node,
-            format!("`readyWhen` must be a CEL expression such as self.status.phase == 'Running': {why}"),
-        );
-    }
-    Some(text)
 }
 
 #[cfg(test)]

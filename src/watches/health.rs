@@ -1,5 +1,7 @@
 //! The key `health`: when objects of a kind are well, for kinds of which nobody here knows it.
 
+use go_yaml::Data;
+
 use super::cel::Expression;
 use super::names;
 use super::reader::{Fields, Report};
@@ -66,8 +68,13 @@ pub(super) fn read_expression(
     variables: &[&str],
     report: &mut Report<'_>,
 ) -> Option<Expression> {
-    let (text, node) = report.string(fields, name)?;
-    let compiled = Expression::compile_for(text, variables);
+    let node = fields.get(name)?;
+    let text = match node.data {
+        // YAML reads `true` so.
+        Data::Bool(always) => always.to_string(),
+        _ => report.string(fields, name)?.0.to_owned(),
+    };
+    let compiled = Expression::compile_for(&text, variables);
     compiled
         .map_err(|error| report.error(node, format!("`{name}`: {error}")))
         .ok()
