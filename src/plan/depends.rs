@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::conditions::{self, cut};
 use super::dependencies::Dependency;
 use super::identity::GroupKind;
-use crate::watches::cel::Expression;
+use crate::watches::cel::{Data, Expression};
 
 /// What is quoted of another object's words.
 const SHOWN: usize = 300;
@@ -26,7 +26,7 @@ pub fn unready(object: &Value, ready_when: Option<&str>) -> Option<String> {
     let Some(text) = ready_when else {
         return without_condition(object);
     };
-    let held = Expression::compile(text).and_then(|expression| expression.holds(&[("self", object)]));
+    let held = Expression::compile(text).and_then(|expression| expression.holds(&[("self", &Data::of(object))]));
     // An error may quote what it looked at.
     let is_secret = GroupKind::of(object).is_some_and(|(kind, _)| kind == GroupKind::new("", "Secret"));
     match held {

@@ -8,7 +8,7 @@ use super::health::{Health, Status, is_observed};
 use super::identity::{GroupKind, ObjectId};
 use super::members::Live;
 use crate::telemetry::cut;
-use crate::watches::cel::{Error, Expression};
+use crate::watches::cel::{Data, Error, Expression};
 use crate::watches::health::{HealthRule, VARIABLES};
 
 /// Of an expression in a message, in bytes.
@@ -21,13 +21,19 @@ pub struct Gate {
     failed: Option<Expression>,
 }
 
-/// What a condition may read, whole.
-#[derive(Clone, Debug, Default)]
+/// What a condition may read beside the object that it is of.
+#[derive(Clone, Debug)]
 pub struct Facts {
     /// The live members by kind and name.
-    pub members: Value,
+    pub members: Data,
     /// The pods of workloads.
-    pub pods: Value,
+    pub pods: Data,
+}
+
+/// True if an object states a condition.
+pub fn is_stated(object: &Value) -> bool {
+    let annotations = object.pointer("/metadata/annotations");
+    annotations.is_some_and(|annotations| annotations.get(READY_WHEN).is_some())
 }
 
 /// The condition that a rendered object states, if it states one.
@@ -63,12 +69,13 @@ impl Gate {
         self.ready.reads(variable) || self.failed.as_ref().is_some_and(|failed| failed.reads(variable))
     }
 
-    /// How an object is.
+    /// How an object is. It may take a while.
     pub fn health(&self, object: &Value, facts: &Facts) -> Health {
         if let Err(unobserved) = is_observed(object) {
             return unobserved;
         }
-        let variables = [("self", object), ("members", &facts.members), ("pods", &facts.pods)];
+        let this = Data::of(object);
+        let variables = [("self", &this), ("members", &facts.members), ("pods", &facts.pods)];
         if let Some(failed) = &self.failed
             && failed.holds(&variables) == Ok(true)
         {
@@ -112,8 +119,8 @@ mod tests {
             "spec": {"replicas": 3}, "status": {"observedGeneration": 2, "readyReplicas": 2},
         });
         let facts = Facts {
-            members: json!({"Service": {"web": {"spec": {"clusterIP": "10.0.0.1"}}}}),
-            pods: json!([{"metadata": {"name": "db-0"}}]),
+            members: Data::of(&json!({"Service": {"web": {"spec": {"clusterIP": "10.0.0.1"}}}})),
+            pods: Data::of(&json!([{"metadata": {"name": "db-0"}}])),
         };
         for (text, status, message) in [
             (
@@ -131,7 +138,7 @@ mod tests {
                 Status::InProgress,
                 "waits for self.status.readyReplicas == 3",
             ),
-            ("self.status.missing == 3", Status::InProgress, "No such key: missing"),
+            ("self.status.missing == 3", Status::InProgress, "there is no missing"),
         ] {
             let health = gate(text).unwrap().health(&object, &facts);
             assert_eq!(health.status, status, "{text}");
@@ -167,7 +174,13 @@ mod tests {
             ("broken", Status::Failed),
             ("new", Status::InProgress),
         ] {
-            let health = gate.health(&json!({"status": {"state": state}}), &Facts::default());
+            let health = gate.health(
+                &json!({"status": {"state": state}}),
+                &Facts {
+                    members: Data::of(&json!({})),
+                    pods: Data::of(&json!([])),
+                },
+            );
             assert_eq!(health.status, status, "{state}");
         }
     }

@@ -163,6 +163,11 @@ impl Members {
         }
     }
 
+    /// It hears of what matters only, again.
+    pub fn ignore(&mut self, set: &str) {
+        self.attentive.remove(set);
+    }
+
     /// A set needs these scopes, and no others any more.
     pub fn need_only(&mut self, set: &str, scopes: BTreeSet<Scope>) {
         if scopes.is_empty() {

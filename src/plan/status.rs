@@ -358,6 +358,18 @@ pub fn ours(status: &Value) -> Value {
     Value::Object(own.map(|(field, value)| (field.clone(), value.clone())).collect())
 }
 
+/// True if a status says nothing else than another one: of what a template was computed is no news by itself.
+pub fn says_the_same(one: &Value, other: &Value) -> bool {
+    let without = |status: &Value| {
+        let mut status = ours(status);
+        if let Some(templated) = status.get_mut("templated").and_then(Value::as_object_mut) {
+            templated.remove("seen");
+        }
+        status
+    };
+    one == other || without(one) == without(other)
+}
+
 /// The new status, from the report and the one before.
 pub fn status(report: &Report<'_>, previous: &Value) -> Value {
     let mut status = Map::new();
@@ -457,15 +469,7 @@ fn templated(report: &Report<'_>, previous: &Value, status: &mut Map<String, Val
             Map::new()
         }
         Some((computed, seen)) => {
-            let unchanged = kept
-                .fields
-                .iter()
-                .all(|field| previous.get(field) == computed.fields.get(field));
-            let next = computed.templated(seen);
-            // What was seen is no news by itself.
-            if !unchanged || (&kept.fields, &kept.conditions) != (&next.fields, &next.conditions) {
-                kept = next;
-            }
+            kept = computed.templated(seen);
             computed.fields.clone()
         }
         None => {

@@ -91,7 +91,7 @@ impl Computed {
             Some(Value::Array(items)) => read_conditions(items)?,
             Some(_) => return Err("`conditions` must be a list".to_owned()),
         };
-        fields.retain(|_, value| !value.is_null());
+        without_nulls(&mut fields);
         let size = Value::Object(fields.clone()).to_string().len();
         if size > LARGEST {
             return Err(format!("its fields take {size} bytes, and at most {LARGEST} have room"));
@@ -108,6 +108,14 @@ impl Computed {
         }
         for condition in &mut self.conditions {
             condition.message = secrets.redact(&condition.message).into_owned();
+        }
+    }
+
+    /// Its conditions alone.
+    pub fn without_fields(&self) -> Self {
+        Computed {
+            fields: Map::new(),
+            conditions: self.conditions.clone(),
         }
     }
 
@@ -138,6 +146,21 @@ impl Computed {
                 generation,
                 now,
             );
+        }
+    }
+}
+
+/// What isn't there yet is left out, rather than refused for its type.
+fn without_nulls(fields: &mut Map<String, Value>) {
+    fields.retain(|_, value| !value.is_null());
+    for value in fields.values_mut() {
+        match value {
+            Value::Object(fields) => without_nulls(fields),
+            Value::Array(items) => items
+                .iter_mut()
+                .filter_map(Value::as_object_mut)
+                .for_each(without_nulls),
+            _ => {}
         }
     }
 }
@@ -201,18 +224,18 @@ mod tests {
     #[test]
     fn a_template_prints_fields_and_conditions() {
         let text =
-            b"nodes: [a, b]\nsize: 2\nnothing: null\nconditions:\n- {type: QuorumLost, status: False, reason: Fine}\n";
+            b"nodes: [a, b]\nsize: 2\nnothing: null\ndeep: {none: }\nconditions:\n- {type: QuorumLost, status: False, reason: Fine}\n";
         let computed = Computed::read(text).unwrap();
         assert_eq!(
             Value::Object(computed.fields.clone()),
-            json!({"nodes": ["a", "b"], "size": 2})
+            json!({"nodes": ["a", "b"], "size": 2, "deep": {}})
         );
         assert_eq!(computed.conditions[0].status, "False");
         let kept = computed.templated("d");
         assert_eq!(
             (kept.fields, kept.conditions),
             (
-                vec!["nodes".to_owned(), "size".to_owned()],
+                vec!["deep".to_owned(), "nodes".to_owned(), "size".to_owned()],
                 vec!["QuorumLost".to_owned()]
             )
         );

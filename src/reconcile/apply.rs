@@ -22,6 +22,7 @@ use crate::plan::applyset;
 use crate::plan::decorate;
 use crate::plan::desired::Member;
 use crate::plan::drift::{DriftedField, drifted_fields};
+use crate::plan::gates;
 use crate::plan::identity::ObjectId;
 use crate::plan::members::Live;
 use crate::plan::ownership::Ownership;
@@ -312,6 +313,13 @@ impl Run<'_> {
     /// `forced`: the text of the `force-at` that it carries out, if there is one.
     pub(super) async fn apply(&self, release: &mut Release, prepared: &Prepared, forced: Option<String>) -> Applied {
         self.tell_of_render(release, prepared).await;
+        let members = &prepared.desired.members;
+        if !self.unit.watch.health.is_empty() || members.iter().any(|member| gates::is_stated(&member.object)) {
+            // The record has none of them meanwhile.
+            release
+                .whole
+                .learn_versions(members.iter().map(|member| (&member.id, &member.version)));
+        }
         release.record.done_for = None;
         let entries = release.record.entries.drain(..);
         let mut pass = Pass {

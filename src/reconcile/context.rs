@@ -396,6 +396,20 @@ impl Context {
         }
     }
 
+    /// Does work that takes a processor for a while, where renders are done: the workers have other things to do.
+    ///
+    /// # Errors
+    /// It stopped unexpectedly, or the operator is stopping.
+    pub async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
+        let Ok(_permit) = self.renders.clone().acquire_owned().await else {
+            return Err("the operator is stopping".to_owned());
+        };
+        tokio::task::spawn_blocking(work).await.map_err(|_| {
+            self.metrics.panics.inc();
+            "it could not be evaluated: this is a defect of chartwright; see its log".to_owned()
+        })
+    }
+
     /// Says how many watches of a kind do not work at present.
     pub fn count_failing(&self, group_kind: &GroupKind) {
         let kind = &group_kind.kind;

@@ -18,7 +18,7 @@ use crate::cluster::pods::last_lines;
 use crate::plan::annotations::{HOOK_RUN, ON_CREATE};
 use crate::plan::apply::content;
 use crate::plan::desired;
-use crate::plan::gates::Gate;
+use crate::plan::gates::{Gate, is_stated};
 use crate::plan::health::Status;
 use crate::plan::hooks::{self, Hook, HookRun, Next, Operation, RunPhase, State, in_order};
 use crate::plan::identity::ObjectId;
@@ -294,7 +294,7 @@ impl Run<'_> {
             }
             State::Running(message) if !left.is_zero() => {
                 // No watch shows when what a former owner left in its place is gone.
-                let is_unseen = id.group_kind.kind == "Pod" || run.uid.is_empty() || is_gated(hook);
+                let is_unseen = id.group_kind.kind == "Pod" || run.uid.is_empty() || is_stated(&hook.member.object);
                 let often = if is_unseen { POLL } else { left };
                 release.contests.wait_for(left.min(often));
                 release.record.note(run);
@@ -348,12 +348,13 @@ impl Run<'_> {
             Found::Run(object) => {
                 uid(&object).clone_into(&mut run.uid);
                 let gate = Gate::of_object(&object);
+                let gated = gate.map(|gate| (gate, object.clone()));
                 let state = match hook.is_awaited() {
-                    true => hooks::state(object.clone()),
+                    true => hooks::state(object),
                     false => State::Succeeded,
                 };
-                match (gate, state) {
-                    (Some(gate), State::Succeeded) => Ok(self.pass_gate(release, gate, &object).await),
+                match (gated, state) {
+                    (Some((gate, object)), State::Succeeded) => Ok(self.pass_gate(release, gate, object).await),
                     (_, state) => Ok(state),
                 }
             }
@@ -397,7 +398,7 @@ impl Run<'_> {
                     .metrics
                     .wrote(&id.group_kind.kind, metrics::Operation::Apply);
                 run.uid = live.uid;
-                Ok(match hook.is_awaited() || is_gated(hook) {
+                Ok(match hook.is_awaited() || is_stated(&hook.member.object) {
                     true => State::Running("has not started yet".into()),
                     false => State::Succeeded,
                 })
@@ -521,13 +522,11 @@ impl Run<'_> {
     }
 
     /// Whether what a hook waits for besides its end has come.
-    async fn pass_gate(&self, release: &mut Release, gate: Result<Gate, cel::Error>, object: &Value) -> State {
-        let gate = match gate {
-            Ok(gate) => gate,
+    async fn pass_gate(&self, release: &mut Release, gate: Result<Gate, cel::Error>, object: Value) -> State {
+        let health = match gate {
+            Ok(gate) => self.judge_object(release, gate, object).await,
             Err(error) => return State::Failed(error.to_string()),
         };
-        let facts = self.facts(release, &[&gate]).await;
-        let health = gate.health(object, &facts);
         match health.status {
             Status::Current => State::Succeeded,
             _ => State::Running(health.message),
@@ -555,11 +554,6 @@ impl Run<'_> {
             }
         }
     }
-}
-
-/// True if a hook waits for a condition beside its end.
-fn is_gated(hook: &Hook) -> bool {
-    Gate::of_object(&hook.member.object).is_some()
 }
 
 fn uid(object: &Value) -> &str {

@@ -1,11 +1,13 @@
 //! The live members of a release, whole, for the conditions and the status template that ask for more of them than the
 //! watches keep. Each object is read once for each of its versions, and only for releases that ask.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use super::release::Release;
 use super::{RECHECK, Run};
@@ -14,37 +16,108 @@ use crate::cluster::{objects, pods};
 use crate::plan::gates::{Facts, Gate};
 use crate::plan::health::pods::selector;
 use crate::plan::health::{Health, Status};
-use crate::plan::identity::ObjectId;
+use crate::plan::identity::{GroupKind, ObjectId};
 use crate::plan::ownership::owner_of;
+use crate::watches::cel::{self, Data};
 
 /// Objects of one release that are read at the same time.
 const AT_ONCE: usize = 4;
 /// So many members are shown to conditions and templates, and so many workloads' pods.
 const MEMBERS: usize = 500;
 const WORKLOADS: usize = 20;
+/// What was read of a release is kept for its next look up to so many bytes of JSON.
+const KEPT: usize = 512 << 10;
+/// Pods are read no more often.
+const PODS_PERIOD: Duration = Duration::from_secs(2);
 
 /// What was read of the members of one release.
 #[derive(Debug, Default)]
 pub struct WholeMembers {
-    /// By their versions.
-    known: HashMap<ObjectId, (String, Arc<Value>)>,
-    /// The pods, and the versions of the workloads that they were read for.
-    pods: Option<(Vec<String>, Arc<Value>)>,
+    known: HashMap<ObjectId, Known>,
+    pods: Option<Pods>,
     /// How those members are that have a condition of their own.
     gates: HashMap<ObjectId, Health>,
+    /// The API versions in which the chart has its objects.
+    versions: HashMap<ObjectId, String>,
+    /// Somebody asked for something in this reconcile.
+    is_asked: bool,
+}
+
+/// An object in one of its versions.
+#[derive(Clone, Debug)]
+struct Known {
+    version: String,
+    object: Arc<Value>,
+    size: usize,
+}
+
+/// The pods of workloads, and the versions of those that they were read for.
+#[derive(Debug)]
+struct Pods {
+    versions: Vec<String>,
+    list: Arc<Value>,
+    size: usize,
+    read: Instant,
+    /// Something waits for what they say, which changes without their workloads.
+    is_stale: bool,
+}
+
+/// Live members by kind and name, and pods: as JSON.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LiveFacts {
+    pub members: Value,
+    pub pods: Value,
 }
 
 // === impl WholeMembers ===
 
 impl WholeMembers {
-    /// They are read anew.
+    /// Pods are to be read anew: what is waited for doesn't show in their workloads.
     pub(super) fn forget_pods(&mut self) {
-        self.pods = None;
+        if let Some(pods) = &mut self.pods {
+            pods.is_stale = true;
+        }
+    }
+
+    /// Nothing has to be read now, and what was read may be asked for again.
+    pub(super) fn keep_on(&mut self) {
+        self.is_asked = true;
     }
 
     /// How a member is by its own condition, if it has one.
     pub(super) fn health(&self, id: &ObjectId) -> Option<&Health> {
         self.gates.get(id)
+    }
+
+    /// The chart has these objects in these API versions.
+    pub(super) fn learn_versions<'v>(&mut self, versions: impl Iterator<Item = (&'v ObjectId, &'v String)>) {
+        self.versions = versions.map(|(id, version)| (id.clone(), version.clone())).collect();
+    }
+
+    /// The reconcile is over. True if nobody asked: nothing is kept.
+    fn end_look(&mut self) -> bool {
+        let is_asked = std::mem::take(&mut self.is_asked);
+        let size =
+            self.known.values().map(|known| known.size).sum::<usize>() + self.pods.as_ref().map_or(0, |pods| pods.size);
+        if !is_asked || size > KEPT {
+            *self = WholeMembers {
+                gates: std::mem::take(&mut self.gates),
+                ..WholeMembers::default()
+            };
+        }
+        !is_asked
+    }
+}
+
+// === impl LiveFacts ===
+
+impl LiveFacts {
+    /// The same for conditions. It takes as long as there is to be read.
+    pub(super) fn into_facts(self) -> Facts {
+        Facts {
+            members: Data::of(&self.members),
+            pods: Data::of(&self.pods),
+        }
     }
 }
 
@@ -56,58 +129,108 @@ fn in_progress(message: String) -> Health {
 impl Run<'_> {
     /// Judges those of these members that have a condition of their own.
     pub(super) async fn judge(&self, release: &mut Release, ids: &[ObjectId]) {
-        let gates: Vec<_> = {
+        release.whole.gates.clear();
+        let gates: Vec<(ObjectId, Result<Gate, cel::Error>)> = {
             let members = self.context.members();
-            let gate = |id: &ObjectId| Gate::of(id, members.get(id)?, &self.unit.watch.health);
+            let rules = &self.unit.watch.health;
+            let gate = |id: &ObjectId| Gate::of(id, members.get(id)?, rules);
             ids.iter().filter_map(|id| Some((id.clone(), gate(id)?))).collect()
         };
-        release.whole.gates.clear();
         if gates.is_empty() {
             return;
         }
-        let valid: Vec<&Gate> = gates.iter().filter_map(|(_, gate)| gate.as_ref().ok()).collect();
-        let facts = self.facts(release, &valid).await;
-        for (id, gate) in gates {
-            let health = match gate {
-                Err(error) => in_progress(error.to_string()),
-                Ok(gate) => self.judge_by(release, &gate, &id, &facts).await,
-            };
-            release.whole.gates.insert(id, health);
+        let gated: Vec<ObjectId> = gates.iter().map(|(id, _)| id.clone()).collect();
+        let reads_pods = gates
+            .iter()
+            .any(|(_, gate)| gate.as_ref().is_ok_and(|gate| gate.reads("pods")));
+        let judged = match self.judge_gates(release, gates, &gated).await {
+            Ok(judged) => judged,
+            Err(why) => gated.into_iter().map(|id| (id, in_progress(why.clone()))).collect(),
+        };
+        if reads_pods && judged.iter().any(|(_, health)| health.status != Status::Current) {
+            self.await_pods(release);
         }
+        release.whole.gates = judged.into_iter().collect();
     }
 
-    async fn judge_by(&self, release: &mut Release, gate: &Gate, id: &ObjectId, facts: &Facts) -> Health {
-        match self.whole(release, id).await {
-            Ok(Some(object)) => gate.health(&object, facts),
-            Ok(None) => in_progress("is not there".to_owned()),
-            Err(error) => {
-                release.contests.wait_for(RECHECK);
-                in_progress(format!("can't be read: {error}"))
-            }
-        }
+    /// Pods are looked at again soon: what they say changes without their workloads.
+    pub(super) fn await_pods(&self, release: &mut Release) {
+        release.whole.forget_pods();
+        release.contests.wait_for(RECHECK);
     }
 
-    /// What these conditions may read beside the object that they are of. From now on the release hears of every change.
-    pub(super) async fn facts(&self, release: &mut Release, gates: &[&Gate]) -> Facts {
-        let reads = |variable: &str| gates.iter().any(|gate| gate.reads(variable));
+    /// # Errors
+    /// Why they can't be judged now.
+    async fn judge_gates(
+        &self,
+        release: &mut Release,
+        gates: Vec<(ObjectId, Result<Gate, cel::Error>)>,
+        ids: &[ObjectId],
+    ) -> Result<Vec<(ObjectId, Health)>, String> {
+        let objects: HashMap<ObjectId, Arc<Value>> = self.read_all(release, ids).await?.into_iter().collect();
+        let reads = |variable: &str| {
+            gates
+                .iter()
+                .any(|(_, gate)| gate.as_ref().is_ok_and(|gate| gate.reads(variable)))
+        };
         let (members, pods) = (reads("members"), reads("pods"));
-        self.live_facts(release, members, pods).await
+        let facts = self.live_facts(release, members, pods).await?;
+        let judge = move || {
+            let facts = facts.into_facts();
+            let judged = gates.into_iter().map(|(id, gate)| {
+                let health = match (gate, objects.get(&id)) {
+                    (Err(error), _) => in_progress(error.to_string()),
+                    (Ok(_), None) => in_progress("is not there".to_owned()),
+                    (Ok(gate), Some(object)) => gate.health(object, &facts),
+                };
+                (id, health)
+            });
+            judged.collect()
+        };
+        self.context.compute(judge).await
     }
 
-    /// The members and pods, as far as they are asked for.
-    pub(super) async fn live_facts(&self, release: &mut Release, members: bool, pods: bool) -> Facts {
+    /// How an object that a hook made is by its condition.
+    pub(super) async fn judge_object(&self, release: &mut Release, gate: Gate, object: Value) -> Health {
+        let (members, pods) = (gate.reads("members"), gate.reads("pods"));
+        let judged = match self.live_facts(release, members, pods).await {
+            Ok(facts) => {
+                let judge = move || gate.health(&object, &facts.into_facts());
+                self.context.compute(judge).await
+            }
+            Err(why) => Err(why),
+        };
+        let health = judged.unwrap_or_else(in_progress);
+        if pods && health.status != Status::Current {
+            self.await_pods(release);
+        }
+        health
+    }
+
+    /// The members and pods, as far as they are asked for. From now on the release hears of every change.
+    ///
+    /// # Errors
+    /// What can't be read: a part of them would be taken for all.
+    pub(super) async fn live_facts(
+        &self,
+        release: &mut Release,
+        members: bool,
+        pods: bool,
+    ) -> Result<LiveFacts, String> {
+        release.whole.is_asked = true;
         let set = self.written.set(&self.unit.group_kind);
         self.context.members().attend(&set);
         if !members && !pods {
-            return Facts::default();
+            return Ok(LiveFacts::default());
         }
-        let ids = self.own_members(&set);
-        let found = self.read_all(release, &ids).await;
-        release.whole.known.retain(|id, _| ids.contains(id));
+        let mut found = self.read_all(release, &self.own_members(&set)).await?;
         let pods = match pods {
-            true => self.pods_of(release, &found).await,
-            false => Arc::default(),
+            true => Value::clone(&*self.pods_of(release, &found).await?),
+            false => Value::Null,
         };
+        // Of two with one name, that in the CR's namespace counts, and that of Kubernetes' own kind.
+        let home = &self.written.key.namespace;
+        found.sort_by_key(|(id, _)| (id.namespace == *home, !id.group_kind.group.contains('.')));
         let mut kinds: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
         for (id, object) in &found {
             let kind = kinds.entry(id.group_kind.kind.as_str()).or_default();
@@ -116,19 +239,28 @@ impl Run<'_> {
         let members = kinds
             .into_iter()
             .map(|(kind, objects)| (kind.to_owned(), objects.into()));
-        Facts {
+        Ok(LiveFacts {
             members: Value::Object(members.collect()),
-            pods: Value::clone(&pods),
+            pods,
+        })
+    }
+
+    /// The reconcile is over: what is remembered of the members is bounded, and nothing where nobody asks.
+    pub(super) fn end_look(&self, release: &mut Release) {
+        if release.whole.end_look() {
+            let set = self.written.set(&self.unit.group_kind);
+            self.context.members().ignore(&set);
         }
     }
 
     /// What the watches show of the release's own objects; those that hooks made are among them.
     pub(super) fn own_members(&self, set: &str) -> Vec<ObjectId> {
+        let owner = self.written.owner(&self.unit.group_kind);
         let members = self.context.members();
         let ids = members.of_set(set).into_iter();
         let is_own = |id: &ObjectId| {
-            let owner = members.get(id).and_then(|live| owner_of(id, live));
-            owner.is_some_and(|owner| owner.uid == self.written.uid)
+            let found = members.get(id).and_then(|live| owner_of(id, live));
+            found.is_some_and(|found| found.uid == owner.uid)
         };
         ids.filter(is_own).take(MEMBERS).collect()
     }
@@ -142,10 +274,15 @@ impl Run<'_> {
             .collect()
     }
 
-    async fn read_all(&self, release: &mut Release, ids: &[ObjectId]) -> Vec<(ObjectId, Arc<Value>)> {
+    /// These objects, as far as they are there.
+    ///
+    /// # Errors
+    /// One that can't be read.
+    async fn read_all(&self, release: &mut Release, ids: &[ObjectId]) -> Result<Vec<(ObjectId, Arc<Value>)>, String> {
+        release.whole.is_asked = true;
         let unknown = ids.iter().filter(|id| self.known(release, id).is_none());
-        let unknown = unknown.map(|id| (id.clone(), release.record.entry(id).map(|entry| entry.version.clone())));
-        let unknown: Vec<(ObjectId, Option<String>)> = unknown.collect();
+        let unknown: Vec<(ObjectId, Option<String>)> =
+            unknown.map(|id| (id.clone(), version_of(release, id))).collect();
         let requests = unknown.into_iter().map(async |(id, version)| {
             let read = self.read_live(&id, version.as_deref()).await;
             (id, read)
@@ -157,38 +294,35 @@ impl Run<'_> {
                 Ok(None) => drop(release.whole.known.remove(&id)),
                 Err(error) => {
                     release.contests.wait_for(RECHECK);
-                    tracing::info!(resource = %self.written.key, object = %id, %error, "a member can't be read");
+                    return Err(format!("{id} can't be read: {error}"));
                 }
             }
         }
-        let found = |id: &ObjectId| Some((id.clone(), release.whole.known.get(id)?.1.clone()));
-        ids.iter().filter_map(found).collect()
+        let wanted: HashSet<&ObjectId> = ids.iter().collect();
+        let known = release.whole.known.iter().filter(|(id, _)| wanted.contains(id));
+        let mut found: Vec<_> = known.map(|(id, known)| (id.clone(), known.object.clone())).collect();
+        found.sort_by(|(one, _), (other, _)| one.cmp(other));
+        Ok(found)
     }
 
     /// A live object of the release as it is. `None` if it isn't there.
-    pub(super) async fn whole(&self, release: &mut Release, id: &ObjectId) -> Result<Option<Arc<Value>>, Error> {
-        if let Some(known) = self.known(release, id) {
-            return Ok(Some(known));
-        }
-        let version = release.record.entry(id).map(|entry| entry.version.clone());
-        let Some(found) = self.read_live(id, version.as_deref()).await? else {
-            release.whole.known.remove(id);
-            return Ok(None);
-        };
-        let object = found.1.clone();
-        release.whole.known.insert(id.clone(), found);
-        Ok(Some(object))
+    ///
+    /// # Errors
+    /// It can't be read.
+    pub(super) async fn whole(&self, release: &mut Release, id: &ObjectId) -> Result<Option<Arc<Value>>, String> {
+        let found = self.read_all(release, std::slice::from_ref(id)).await?;
+        Ok(found.into_iter().next().map(|(_, object)| object))
     }
 
     /// What was read of an object, if the watch shows that it is still so.
     fn known(&self, release: &Release, id: &ObjectId) -> Option<Arc<Value>> {
-        let (version, object) = release.whole.known.get(id)?;
+        let known = release.whole.known.get(id)?;
         let members = self.context.members();
-        (members.get(id)?.resource_version == *version).then(|| object.clone())
+        (members.get(id)?.resource_version == known.version).then(|| known.object.clone())
     }
 
-    /// Reads an object in the version that the chart has it in, without what nobody should see.
-    async fn read_live(&self, id: &ObjectId, version: Option<&str>) -> Result<Option<(String, Arc<Value>)>, Error> {
+    /// Reads an object, without what nobody should see.
+    async fn read_live(&self, id: &ObjectId, version: Option<&str>) -> Result<Option<Known>, Error> {
         let snapshot = self.context.discovery.snapshot();
         let resource = version.and_then(|version| snapshot.resource(&id.group_kind, version));
         let Some(resource) = resource.or_else(|| snapshot.preferred(&id.group_kind)) else {
@@ -197,18 +331,22 @@ impl Run<'_> {
         let Some((live, mut object)) = objects::read(&self.context.client, resource, id).await? else {
             return Ok(None);
         };
-        let is_secret = id.group_kind.group.is_empty() && id.group_kind.kind == "Secret";
+        let is_secret = id.group_kind == GroupKind::new("", "Secret");
         if let Some(fields) = object.as_object_mut() {
             fields.retain(|field, _| !is_secret || !["data", "stringData"].contains(&field.as_str()));
         }
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");
         }
-        Ok(Some((live.resource_version, Arc::new(object))))
+        Ok(Some(Known {
+            version: live.resource_version,
+            size: object.to_string().len(),
+            object: Arc::new(object),
+        }))
     }
 
     /// The pods of the workloads among these objects, by name. They are read anew when one of those has changed.
-    async fn pods_of(&self, release: &mut Release, found: &[(ObjectId, Arc<Value>)]) -> Arc<Value> {
+    async fn pods_of(&self, release: &mut Release, found: &[(ObjectId, Arc<Value>)]) -> Result<Arc<Value>, String> {
         let workloads: Vec<(&ObjectId, String)> = found
             .iter()
             .filter_map(|(id, object)| Some((id, selector(&id.group_kind, object)?)))
@@ -216,21 +354,53 @@ impl Run<'_> {
             .collect();
         let ids: Vec<ObjectId> = workloads.iter().map(|(id, _)| (*id).clone()).collect();
         let versions = self.versions(&ids);
-        if let Some((_, pods)) = release.whole.pods.as_ref().filter(|(known, _)| *known == versions) {
-            return pods.clone();
+        if let Some(known) = release.whole.pods.as_ref().filter(|known| known.versions == versions) {
+            let left = PODS_PERIOD.saturating_sub(known.read.elapsed());
+            if !known.is_stale || !left.is_zero() {
+                if known.is_stale {
+                    release.contests.wait_for(left);
+                }
+                return Ok(known.list.clone());
+            }
         }
         let mut all: BTreeMap<String, Value> = BTreeMap::new();
         for (id, selector) in &workloads {
             match pods::all(&self.context.client, &id.namespace, selector).await {
-                Ok(pods) => all.extend(pods),
+                Ok(pods) => all.extend(pods.into_iter().map(|(name, pod)| (name, seen_of_pod(pod)))),
                 Err(error) => {
                     release.contests.wait_for(RECHECK);
-                    tracing::info!(resource = %self.written.key, object = %id, %error, "its pods can't be read");
+                    return Err(format!("the pods of {id} can't be read: {error}"));
                 }
             }
         }
-        let pods: Arc<Value> = Arc::new(all.into_values().collect());
-        release.whole.pods = Some((versions, pods.clone()));
-        pods
+        let list: Value = all.into_values().collect();
+        let pods = Pods {
+            versions,
+            size: list.to_string().len(),
+            list: Arc::new(list),
+            read: Instant::now(),
+            is_stale: false,
+        };
+        let list = pods.list.clone();
+        release.whole.pods = Some(pods);
+        Ok(list)
     }
+}
+
+/// The API version in which the chart has an object.
+fn version_of(release: &Release, id: &ObjectId) -> Option<String> {
+    let rendered = release.whole.versions.get(id).cloned();
+    rendered.or_else(|| release.record.entry(id).map(|entry| entry.version.clone()))
+}
+
+/// What is shown of a pod: who it is, where it runs, and how it is.
+fn seen_of_pod(mut pod: Value) -> Value {
+    let mut take = |pointer: &str| pod.pointer_mut(pointer).map(Value::take).unwrap_or_default();
+    let (metadata, status, node) = (take("/metadata"), take("/status"), take("/spec/nodeName"));
+    let containers = take("/spec/containers");
+    let containers = containers.as_array().into_iter().flatten();
+    let containers: Value = containers
+        .map(|container| json!({"name": container["name"], "image": container["image"], "resources": container["resources"]}))
+        .collect();
+    json!({"metadata": metadata, "spec": {"nodeName": node, "containers": containers}, "status": status})
 }

@@ -205,7 +205,9 @@ impl Run<'_> {
             Ok(()) => {
                 let brought = self.bring(release).await.unwrap_or_else(Conclusion::from);
                 if brought.phase != Phase::Suspended {
-                    self.remediate(release, &brought.phase).await;
+                    // Rules go by what is about to be told.
+                    self.look_at_status(release, &brought.phase).await;
+                    self.remediate(release, &brought).await;
                     self.run_plans(release, &brought.phase).await;
                 }
                 brought
@@ -213,6 +215,7 @@ impl Run<'_> {
             Err(phase) => phase.into(),
         };
         self.look_at_status(release, &conclusion.phase).await;
+        self.end_look(release);
         let outcome = self.report(release, conclusion).await;
         self.finish_takeover(release, outcome, failures).await
     }

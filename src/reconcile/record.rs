@@ -243,7 +243,9 @@ impl Run<'_> {
             let sent = sent.get(field);
             sent.is_some_and(|sent| read.get(field).is_none_or(|read| !status::survives(sent, read)))
         };
-        let record = lost("inventory") || lost("release");
+        let record = ["inventory", "release", "remediation", "plans", "planRun"]
+            .into_iter()
+            .any(lost);
         let conditions = lost("conditions");
         if !self.unit.lossy.notice(record, conditions) {
             return;

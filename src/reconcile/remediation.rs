@@ -5,16 +5,20 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::release::Release;
+use super::status::Conclusion;
 use super::{RECHECK, Run};
 use crate::cluster::autoscalers;
+use crate::cluster::discovery::Snapshot;
 use crate::cluster::objects::{self, Deleted};
-use crate::plan::gates::Facts;
+use crate::plan::annotations;
 use crate::plan::identity::ObjectId;
 use crate::plan::plans::{By, Run as PlanRun};
+use crate::plan::prune::{self, Purpose, verdict};
 use crate::plan::remediation::{Remedied, Verdict};
 use crate::plan::scale;
 use crate::plan::status::Phase;
 use crate::telemetry::metrics::Operation;
+use crate::watches::cel::{self, Data, Expression};
 use crate::watches::remediation::{Action, Remediation};
 use helm_template::render::render_text;
 
@@ -27,8 +31,9 @@ enum Done {
 }
 
 impl Run<'_> {
-    /// Judges the rules of the watch, and does what is due. `phase`: how the release is.
-    pub(super) async fn remediate(&mut self, release: &mut Release, phase: &Phase) {
+    /// Judges the rules of the watch, and does what is due: one thing at a time. `conclusion`: what is to be told of the
+    /// release.
+    pub(super) async fn remediate(&mut self, release: &mut Release, conclusion: &Conclusion) {
         let unit = self.unit;
         let rules = &unit.watch.remediation;
         let known = &mut release.record.remediation;
@@ -36,44 +41,61 @@ impl Run<'_> {
         if rules.is_empty() || release.record.revision == 0 {
             return;
         }
-        let facts = self.facts_of_rules(release, rules, phase).await;
-        let this = self.custom_resource();
-        for rule in rules {
-            self.remediate_by(release, rule, &this, &facts, phase).await;
+        let judged = match self.judge_rules(release, rules, conclusion).await {
+            Ok(judged) => judged,
+            // A part of what is there could be taken for all of it.
+            Err(why) => {
+                rules.iter().for_each(|rule| remedied(release, &rule.name).tell(&why));
+                return;
+            }
+        };
+        let mut has_acted = false;
+        for (rule, holds) in rules.iter().zip(judged) {
+            has_acted |= self
+                .remediate_by(release, rule, holds, has_acted, &conclusion.phase)
+                .await;
         }
     }
 
-    /// What the rules read. Pods are read anew while the release isn't well: what they say changes without their workload.
-    async fn facts_of_rules(&self, release: &mut Release, rules: &[Remediation], phase: &Phase) -> Facts {
+    /// Whether their conditions are true.
+    ///
+    /// # Errors
+    /// What they are about can't be read.
+    async fn judge_rules(
+        &self,
+        release: &mut Release,
+        rules: &[Remediation],
+        conclusion: &Conclusion,
+    ) -> Result<Vec<Result<bool, cel::Error>>, String> {
         let reads = |variable: &str| rules.iter().any(|rule| rule.when.reads(variable));
         let (members, pods) = (reads("members"), reads("pods"));
-        if pods && !phase.is_ready() {
-            release.whole.forget_pods();
-            release.contests.wait_for(RECHECK);
+        // What pods say changes without their workload.
+        if pods && !conclusion.phase.is_ready() {
+            self.await_pods(release);
         }
-        self.live_facts(release, members, pods).await
-    }
-
-    /// The custom resource, as rules see it.
-    fn custom_resource(&self) -> Value {
+        let facts = self.live_facts(release, members, pods).await?;
         let mut this = self.written.as_data(&self.unit.resource);
-        this["status"] = self.written.status();
-        this
+        this["status"] = self.status(release, conclusion);
+        let conditions: Vec<Expression> = rules.iter().map(|rule| rule.when.clone()).collect();
+        let judge = move || {
+            let (this, facts) = (Data::of(&this), facts.into_facts());
+            let variables = [("self", &this), ("members", &facts.members), ("pods", &facts.pods)];
+            conditions.iter().map(|condition| condition.holds(&variables)).collect()
+        };
+        self.context.compute(judge).await
     }
 
+    /// Does what is due by one rule. True if something was done. `waits`: something was done already.
     async fn remediate_by(
         &mut self,
         release: &mut Release,
         rule: &Remediation,
-        this: &Value,
-        facts: &Facts,
+        holds: Result<bool, cel::Error>,
+        waits: bool,
         phase: &Phase,
-    ) {
-        let now = Timestamp::now();
-        let variables = [("self", this), ("members", &facts.members), ("pods", &facts.pods)];
-        let holds = rule.when.holds(&variables);
+    ) -> bool {
         let known = remedied(release, &rule.name);
-        let verdict = known.judge(rule, holds == Ok(true), now);
+        let verdict = known.judge(rule, holds == Ok(true), Timestamp::now());
         match verdict {
             Verdict::Fine => {
                 if let Err(error) = holds {
@@ -88,12 +110,14 @@ impl Run<'_> {
                     self.warn_once(release, "RemediationHeld", note).await;
                 }
             }
+            Verdict::Act if waits => release.contests.wait_for(RECHECK),
             Verdict::Act => match self.act(release, rule, phase).await {
                 Done::Yes(what) => {
                     let condition = rule.when.text();
                     let note = format!("rule {}: {what}, since for {:?}: {condition}", rule.name, rule.lasting);
-                    self.inform(if rule.dry_run { "RemediationDue" } else { "Remediated" }, &note)
-                        .await;
+                    let reason = if rule.dry_run { "RemediationDue" } else { "Remediated" };
+                    self.inform(reason, &note).await;
+                    return true;
                 }
                 Done::Held(why) => {
                     remedied(release, &rule.name).tell(&why);
@@ -103,6 +127,7 @@ impl Run<'_> {
                 }
             },
         }
+        false
     }
 
     async fn act(&mut self, release: &mut Release, rule: &Remediation, phase: &Phase) -> Done {
@@ -110,8 +135,9 @@ impl Run<'_> {
         if record.hooks.is_open() || record.upgrading || !phase.is_well() {
             return Done::Held("something else is under way, or has failed".to_owned());
         }
-        if let Some(running) = &record.plans.work.running {
-            return Done::Held(format!("plan {} runs", running.plan));
+        let work = &record.plans.work;
+        if let Some(run) = work.running.iter().chain(&work.queue).next() {
+            return Done::Held(format!("plan {} runs, or is about to", run.plan));
         }
         match &rule.action {
             Action::Plan { name, params } => self.act_by_plan(release, rule, name, params),
@@ -149,11 +175,13 @@ impl Run<'_> {
             Ok(name) => name,
             Err(error) => return Done::Held(error),
         };
-        let mut entries = release.record.entries.iter();
-        let Some(id) = entries.find(|entry| entry.id.group_kind.kind == kind && entry.id.name == name) else {
-            return Done::Held(format!("the release has no {kind} {name}"));
+        let entries = release.record.entries.iter().map(|entry| &entry.id);
+        let is_meant = |id: &&ObjectId| id.group_kind.kind == kind && id.name == name;
+        let id = match entries.filter(is_meant).collect::<Vec<_>>()[..] {
+            [id] => id.clone(),
+            [] => return Done::Held(format!("the release has no {kind} {name}")),
+            [one, other, ..] => return Done::Held(format!("{kind} {name} may be {one} or {other}")),
         };
-        let id = id.id.clone();
         if let Err(why) = self.may_be_made_anew(release, &id).await {
             return Done::Held(why);
         }
@@ -163,6 +191,13 @@ impl Run<'_> {
         }
         if let Err(Phase::Failed { message, .. }) = self.write_down(release, phase.clone()).await {
             return Done::Held(message);
+        }
+        // It may have taken a while to come here.
+        let set = self.written.set(&self.unit.group_kind);
+        let trigger = self.written.trigger();
+        let is_over = self.written.deleting || annotations::is_suspended(&self.written.annotations);
+        if is_over || self.context.is_outdated(&set, &self.written, trigger) {
+            return Done::Held("the custom resource has changed meanwhile".to_owned());
         }
         match self.delete_to_make_anew(&id).await {
             Ok(()) => Done::Yes(format!("{kind} {name} is made anew")),
@@ -189,10 +224,7 @@ impl Run<'_> {
                 "{scaler} sets the replicas of {id}, which a new one would lose"
             ));
         }
-        let object = self
-            .whole(release, id)
-            .await
-            .map_err(|error| format!("{id}: {error}"))?;
+        let object = self.whole(release, id).await?;
         let object = object.ok_or_else(|| format!("{id} is not there"))?;
         let is_true = |pointer: &str| object.pointer(pointer) == Some(&Value::Bool(true));
         if is_true("/spec/paused") || is_true("/spec/suspend") {
@@ -200,10 +232,7 @@ impl Run<'_> {
         }
         let snapshot = self.context.discovery.snapshot();
         // One that found nothing to do yet, or whose target has no replicas of the chart's, has left no mark.
-        if object.pointer("/spec/replicas").is_some()
-            && let Ok(found) = autoscalers::list(&self.context.client, &snapshot, &id.namespace).await
-            && found.iter().any(|autoscaler| scale::scales(autoscaler, id))
-        {
+        if object.pointer("/spec/replicas").is_some() && self.is_autoscaled(&snapshot, id).await? {
             return Err(format!(
                 "an autoscaler sets the replicas of {id}, which a new one would lose"
             ));
@@ -219,6 +248,15 @@ impl Run<'_> {
         }
     }
 
+    /// Where autoscalers may not be listed, none is seen.
+    async fn is_autoscaled(&self, snapshot: &Snapshot, id: &ObjectId) -> Result<bool, String> {
+        match autoscalers::list(&self.context.client, snapshot, &id.namespace).await {
+            Ok(found) => Ok(found.iter().any(|autoscaler| scale::scales(autoscaler, id))),
+            Err(error) if error.may_pass() => Err(format!("the autoscalers in {}: {error}", id.namespace)),
+            Err(_) => Ok(false),
+        }
+    }
+
     async fn delete_to_make_anew(&self, id: &ObjectId) -> Result<(), String> {
         let snapshot = self.context.discovery.snapshot();
         let live = self.context.members().get(id).cloned();
@@ -227,7 +265,15 @@ impl Run<'_> {
         };
         let looked = objects::look(&self.context.client, resource, id).await;
         let deleted = match looked.map_err(|error| format!("{id}: {error}"))? {
-            Some(seen) if seen.uid == live.uid => objects::delete(&self.context.client, resource, id, &seen).await,
+            Some(seen) if seen.uid == live.uid => {
+                let owner = self.written.owner(&self.unit.group_kind);
+                // What stands in a status is no proof: the object itself is asked whose it is.
+                match verdict(id, &seen, &owner, Purpose::Prune) {
+                    prune::Verdict::Delete => objects::delete(&self.context.client, resource, id, &seen).await,
+                    prune::Verdict::Leave(whose) => return Err(format!("{id}: {whose}")),
+                    _ => return Err(format!("{id} is to stay, or somebody else decides about it")),
+                }
+            }
             _ => return Err(format!("{id} is another one by now")),
         };
         match deleted.map_err(|error| format!("{id}: {error}"))? {

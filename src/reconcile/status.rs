@@ -139,7 +139,7 @@ impl Run<'_> {
         release.told.status.clone().unwrap_or_else(|| self.written.status())
     }
 
-    fn status(&self, release: &Release, conclusion: &Conclusion) -> Value {
+    pub(super) fn status(&self, release: &Release, conclusion: &Conclusion) -> Value {
         let record = &release.record;
         let earlier = record
             .fallback
@@ -176,7 +176,7 @@ impl Run<'_> {
 
     /// Writes the status if it says something new. False if it must be tried again.
     async fn write_status(&mut self, release: &mut Release, conclusion: &Conclusion, next: &Value) -> bool {
-        if *next == status::ours(&self.previous(release)) {
+        if status::says_the_same(next, &self.previous(release)) {
             return true;
         }
         if !self.unit.resource.status {

@@ -1,16 +1,26 @@
 //! The status template of a chart: rendered over the live members when one of them has changed, and told in the status.
 //! What is wrong with it is a condition, and keeps nothing else from being done.
 
+use std::collections::VecDeque;
+use std::time::Duration;
+
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use super::release::Release;
 use super::render::{Answers, Work};
-use super::{Run, inputs};
+use super::{RECHECK, Run, inputs};
 use crate::plan::identity::ObjectId;
 use crate::plan::status::{Phase, Reason};
 use crate::plan::status_template::{Computed, Templated};
 use crate::watches::STATUS_TEMPLATE;
 use helm_template::chart::Chart;
+
+/// A template is evaluated no more often than so many times within so long.
+const EVALUATIONS: usize = 10;
+const PERIOD: Duration = Duration::from_secs(10);
+/// What the API server refused is tried again after this: the schema may be another one by now.
+const REFUSED_FOR: Duration = Duration::from_secs(300);
 
 /// What the template of a release made last.
 #[derive(Debug, Default)]
@@ -19,8 +29,18 @@ pub struct StatusTemplate {
     seen: String,
     pub(super) computed: Option<Computed>,
     pub(super) invalid: Option<String>,
-    /// What the API server refused as it is, and why.
-    refused: Option<(Computed, String)>,
+    /// What the API server refused as it is, why, and when.
+    refused: Option<(Computed, String, Instant)>,
+    /// When it was evaluated of late.
+    recent: VecDeque<Instant>,
+}
+
+/// Why there is nothing new to tell.
+enum Failure {
+    /// The template is wrong, or what it prints.
+    Invalid(String),
+    /// Something could not be read; it may be in a while.
+    Unread(String),
 }
 
 // === impl StatusTemplate ===
@@ -36,27 +56,37 @@ impl StatusTemplate {
             return false;
         };
         self.invalid = Some(refused(error));
-        self.refused = Some((computed, error.to_owned()));
         // Without the fields that are there, one of which may be at fault.
-        self.computed = Some(Computed::default());
+        self.computed = Some(computed.without_fields());
+        self.refused = Some((computed, error.to_owned(), Instant::now()));
         true
     }
 
     /// `is_ready`: while a release is on its way, a template may fail for what isn't there yet.
     fn learn(&mut self, made: Result<Computed, String>, is_ready: bool) {
-        let known = self.refused.as_ref();
-        let made = made.and_then(|computed| match known.filter(|(refused, _)| *refused == computed) {
-            Some((_, why)) => Err(refused(why)),
-            None => Ok(computed),
-        });
+        let known = self
+            .refused
+            .as_ref()
+            .filter(|(_, _, since)| since.elapsed() < REFUSED_FOR);
         match made {
             Ok(computed) => {
-                self.computed = Some(computed);
-                self.invalid = None;
+                let same = known.filter(|(refused, ..)| *refused == computed);
+                self.invalid = same.map(|(_, why, _)| refused(why));
+                self.computed = Some(match same {
+                    Some(_) => computed.without_fields(),
+                    None => computed,
+                });
             }
             Err(why) if is_ready => self.invalid = Some(why),
             Err(why) => tracing::debug!(why, "the status template failed; the release isn't ready yet"),
         }
+    }
+
+    /// How long the next evaluation has to wait, if it has to.
+    fn wait(&mut self, now: Instant) -> Option<Duration> {
+        self.recent.retain(|time| now.duration_since(*time) < PERIOD);
+        let first = *self.recent.front().filter(|_| self.recent.len() >= EVALUATIONS)?;
+        Some(PERIOD.saturating_sub(now.duration_since(first)))
     }
 }
 
@@ -67,6 +97,64 @@ fn refused(why: &str) -> String {
 impl Run<'_> {
     /// Evaluates the status template, if the chart has one and what it reads has changed.
     pub(super) async fn look_at_status(&mut self, release: &mut Release, phase: &Phase) {
+        let Some(name) = self.status_template(release, phase) else {
+            return;
+        };
+        let Ok(renderer) = &self.unit.renderer else { return };
+        let reads = |word: &str| mentions(renderer.chart(), word);
+        let (members, pods) = (reads("Members"), reads("Pods"));
+        let set = self.written.set(&self.unit.group_kind);
+        let ids = match members || pods {
+            true => self.own_members(&set),
+            false => Vec::new(),
+        };
+        let seen = self.status_inputs(release, &ids, phase.is_ready());
+        let stored = Templated::of(&self.written.status()).seen;
+        let retries = release
+            .template
+            .refused
+            .as_ref()
+            .is_some_and(|(_, _, since)| since.elapsed() >= REFUSED_FOR);
+        let is_known = release.template.seen == seen && !retries || release.template.seen.is_empty() && stored == seen;
+        if is_known {
+            release.template.seen = seen;
+            // What it reads is followed, and remembered.
+            release.whole.keep_on();
+            self.context.members().attend(&set);
+            return;
+        }
+        let now = Instant::now();
+        if let Some(wait) = release.template.wait(now) {
+            release.contests.wait_for(wait);
+            release.whole.keep_on();
+            return;
+        }
+        // What it prints is told, so that it must be known what is secret.
+        if !self.knows_secrets(release).await {
+            return;
+        }
+        release.template.recent.push_back(now);
+        let made = match self.compute_status(release, name, members, pods).await {
+            Ok(mut computed) => {
+                computed.redact(&release.secrets);
+                Ok(computed)
+            }
+            Err(Failure::Invalid(why)) => Err(release.secrets.redact(&why).into_owned()),
+            Err(Failure::Unread(why)) => {
+                tracing::info!(resource = %self.written.key, why, "the status template can't be evaluated now");
+                release.contests.wait_for(RECHECK);
+                return;
+            }
+        };
+        release.template.seen = seen;
+        release.template.learn(made, phase.is_ready());
+        if release.template.invalid.is_some() {
+            release.contests.wait_for(REFUSED_FOR);
+        }
+    }
+
+    /// The name of the template that is to be evaluated; `None` if there is none, or now is not the time.
+    fn status_template(&self, release: &mut Release, phase: &Phase) -> Option<String> {
         let is_readable = !matches!(
             phase,
             Phase::Suspended
@@ -75,42 +163,21 @@ impl Run<'_> {
                     ..
                 }
         );
-        let Ok(renderer) = &self.unit.renderer else { return };
-        let name = &self.unit.watch.status_template;
+        let renderer = self.unit.renderer.as_ref().ok()?;
         if !is_readable || release.unread || self.written.deleting {
-            return;
+            return None;
         }
-        let chart = renderer.chart();
-        if !chart.files.iter().any(|file| file.name == *name) {
-            let is_asked_for = name != STATUS_TEMPLATE;
-            let missing = || format!("the chart has no file {name}, which `statusTemplate` names");
-            release.template.invalid = is_asked_for.then(missing);
-            // What an earlier chart printed goes.
-            let was_there = Templated::of(&self.written.status()) != Templated::default();
-            release.template.computed = (was_there && !is_asked_for).then(Computed::default);
-            return;
+        let name = &self.unit.watch.status_template;
+        if renderer.chart().files.iter().any(|file| file.name == *name) {
+            return Some(name.clone());
         }
-        let set = self.written.set(&self.unit.group_kind);
-        self.context.members().attend(&set);
-        let seen = self.status_inputs(release, &self.own_members(&set), phase.is_ready());
-        let stored = Templated::of(&self.written.status()).seen;
-        let is_known = release.template.seen == seen || release.template.seen.is_empty() && stored == seen;
-        if is_known {
-            release.template.seen = seen;
-            return;
-        }
-        // What it prints is told, so that it must be known what is secret.
-        if !self.knows_secrets(release).await {
-            return;
-        }
-        let made = self.compute_status(release, name.clone()).await;
-        let made = made.map(|mut computed| {
-            computed.redact(&release.secrets);
-            computed
-        });
-        release.template.seen = seen;
-        let made = made.map_err(|why| release.secrets.redact(&why).into_owned());
-        release.template.learn(made, phase.is_ready());
+        let is_asked_for = name != STATUS_TEMPLATE;
+        let missing = || format!("the chart has no file {name}, which `statusTemplate` names");
+        release.template.invalid = is_asked_for.then(missing);
+        // What an earlier chart printed goes.
+        let was_there = Templated::of(&self.written.status()) != Templated::default();
+        release.template.computed = (was_there && !is_asked_for).then(Computed::default);
+        None
     }
 
     /// Digest of what the template reads: values come from the custom resource, its sources and the chart.
@@ -139,40 +206,43 @@ impl Run<'_> {
         self.context.key.digest(&parts)
     }
 
-    async fn compute_status(&mut self, release: &mut Release, name: String) -> Result<Computed, String> {
-        let Ok(renderer) = &self.unit.renderer else {
-            return Err("the chart can't be read".to_owned());
-        };
-        let reads = |word: &str| mentions(renderer.chart(), &name, word);
-        let facts = self.live_facts(release, reads("Members"), reads("Pods")).await;
-        let named = |items: Value, key: &str| -> Value {
+    async fn compute_status(
+        &mut self,
+        release: &mut Release,
+        name: String,
+        members: bool,
+        pods: bool,
+    ) -> Result<Computed, Failure> {
+        let facts = self.live_facts(release, members, pods).await.map_err(Failure::Unread)?;
+        let named = |items: Value| -> Value {
             let items = items.as_array().cloned().unwrap_or_default().into_iter();
-            let named = items.filter_map(|item| Some((item[key].as_str()?.to_owned(), item)));
+            let named = items.filter_map(|item| Some((item["name"].as_str()?.to_owned(), item)));
             Value::Object(named.collect::<Map<_, _>>())
         };
         let record = &release.record;
         let more = vec![
             ("Members", facts.members),
             ("Pods", facts.pods),
-            ("Hooks", named(json!(record.hooks.runs), "name")),
-            ("Plans", named(json!(record.plans.plans), "name")),
+            ("Hooks", named(json!(record.hooks.runs))),
+            ("Plans", named(json!(record.plans.plans))),
         ];
         let revision = record.revision.max(1);
         let mut answers = Answers::new();
         let work = Work::begin(self.context, self.unit, &self.written, release, &mut answers).await;
         let work = work.map_err(|phase| match phase {
-            Phase::Failed { message, .. } | Phase::Stalled { message, .. } | Phase::Waiting { message, .. } => message,
-            Phase::Ready | Phase::Suspended => String::new(),
+            Phase::Stalled { message, .. } => Failure::Invalid(message),
+            Phase::Failed { message, .. } | Phase::Waiting { message, .. } => Failure::Unread(message),
+            Phase::Ready | Phase::Suspended => Failure::Unread(String::new()),
         })?;
-        let printed = work.file(&name, revision, more).await?;
-        Computed::read(&printed).map_err(|why| format!("{name}: {why}"))
+        let printed = work.file(&name, revision, more).await.map_err(Failure::Invalid)?;
+        Computed::read(&printed).map_err(|why| Failure::Invalid(format!("{name}: {why}")))
     }
 }
 
-/// True if the file or a template that it may include has a word. It may be too much, and is never too little.
-fn mentions(chart: &Chart, name: &str, word: &str) -> bool {
-    let files = chart.files.iter().filter(|file| file.name == name);
-    let mut texts = files.chain(&chart.templates);
+/// True if something of the chart has a word, which may be executed by the template. It may be too much, and is never too
+/// little: what values bring in from elsewhere sees nothing of the members.
+fn mentions(chart: &Chart, word: &str) -> bool {
+    let mut texts = chart.files.iter().chain(&chart.templates);
     texts.any(|file| memchr::memmem::find(&file.data, word.as_bytes()).is_some())
-        || chart.dependencies.iter().any(|child| mentions(child, "", word))
+        || chart.dependencies.iter().any(|child| mentions(child, word))
 }

@@ -5,9 +5,9 @@ use std::fmt::{self, Debug, Formatter};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use cel::common::ast::{ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr};
+use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, LiteralValue};
 use cel::objects::{Key, Map};
-use cel::{Context, Program};
+use cel::{Context, ExecutionError, Program};
 use helm_template::render::on_large_stack;
 use serde_json::Value;
 
@@ -17,8 +17,27 @@ use crate::telemetry::cut;
 const LONGEST: usize = 4096;
 /// What an evaluation may cost, in steps: less than a second.
 const MOST: u64 = 1_000_000;
-/// Errors quote values, which may be whole objects.
+/// Of an expression in a message, in bytes.
 const SHOWN: usize = 300;
+/// What a pattern of `matches` may be compiled to, in bytes; and what that costs, at each call.
+const LARGEST_PATTERN: usize = 64 << 10;
+const PATTERN: u64 = 2_000;
+/// The functions that there are, besides operators and macros.
+const FUNCTIONS: [&str; 11] = [
+    "size",
+    "contains",
+    "startsWith",
+    "endsWith",
+    "matches",
+    "string",
+    "int",
+    "uint",
+    "double",
+    "bool",
+    "type",
+];
+/// Names that are types.
+const TYPES: [&str; 8] = ["int", "uint", "double", "bool", "string", "list", "map", "null_type"];
 
 /// An expression that can be evaluated.
 #[derive(Clone)]
@@ -42,26 +61,54 @@ pub enum Error {
     NoBool { text: String, kind: String },
 }
 
+/// A value of a variable, as it is evaluated. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Data {
+    value: cel::Value,
+    sizes: Sizes,
+}
+
 /// The sizes of what is evaluated, which a cost depends on.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Sizes {
-    /// Entries of the longest list or map.
-    entries: u64,
-    /// The whole, in units of 64 bytes of text and of values.
+    /// Entries of the longest list or map at the top: the pods, the members of a kind.
+    top: u64,
+    /// The same of what lies further within.
+    inner: u64,
+    /// The longest text, in units of 64 bytes.
+    text: u64,
+    /// The whole, in values and units of 64 bytes of text.
     whole: u64,
+}
+
+// === impl Data ===
+
+impl Data {
+    pub fn of(value: &Value) -> Self {
+        let mut sizes = Sizes::default();
+        sizes.include(value, 0);
+        Data {
+            value: to_cel(value),
+            sizes,
+        }
+    }
 }
 
 // === impl Expression ===
 
 impl Expression {
     /// # Errors
-    /// The text is no expression, or too long.
+    /// The text is no expression, too long, or of a kind whose cost has no bound.
     pub fn compile(text: &str) -> Result<Self, Error> {
         let text = text.trim();
         if text.len() > LONGEST {
             return Err(Error::TooLong(cut(text, SHOWN)));
         }
-        let compiled = guarded(|| Program::compile(text).map_err(|errors| errors.to_string()));
+        let compiled = guarded(|| {
+            let program = Program::compile(text).map_err(|errors| errors.to_string())?;
+            check(program.expression())?;
+            Ok(program)
+        });
         match compiled {
             Ok(program) => Ok(Expression {
                 text: text.to_owned(),
@@ -81,7 +128,9 @@ impl Expression {
     pub fn compile_for(text: &str, variables: &[&str]) -> Result<Self, Error> {
         let expression = Expression::compile(text)?;
         let references = expression.program.references();
-        let is_known = |name: &str| variables.contains(&name) || binds(expression.program.expression(), name);
+        let is_known = |name: &str| {
+            variables.contains(&name) || TYPES.contains(&name) || binds(expression.program.expression(), name)
+        };
         let unknown = references.variables().into_iter().find(|name| !is_known(name));
         match unknown {
             Some(name) => Err(Error::Syntax {
@@ -101,35 +150,50 @@ impl Expression {
         self.program.references().has_variable(variable)
     }
 
-    /// Whether it is true of these variables.
+    /// Whether it is true of these variables. It may take the better part of a second of a processor.
     ///
     /// # Errors
     /// It can't be evaluated, as where a field is missing, or is no condition.
-    pub fn holds(&self, variables: &[(&str, &Value)]) -> Result<bool, Error> {
+    pub fn holds(&self, variables: &[(&str, &Data)]) -> Result<bool, Error> {
         let text = || cut(&self.text, SHOWN);
         let mut sizes = Sizes::default();
-        variables.iter().for_each(|(_, value)| sizes.include(value));
-        sizes.entries = sizes.entries.max(self.text.len() as u64);
+        let read = || variables.iter().filter(|(name, _)| self.reads(name));
+        read().for_each(|(_, data)| sizes.add(&data.sizes));
+        let literals = longest_literal(self.program.expression());
+        (sizes.top, sizes.inner) = (sizes.top.max(literals), sizes.inner.max(literals));
         if cost(self.program.expression(), sizes) > MOST {
             return Err(Error::TooCostly(text()));
         }
         let evaluated = guarded(|| {
             let mut context = Context::default();
-            for (name, value) in variables {
-                context.add_variable_from_value(*name, to_cel(value));
+            for (name, data) in read() {
+                context.add_variable_from_value(*name, data.value.clone());
             }
-            self.program.execute(&context).map_err(|error| error.to_string())
+            Ok(self.program.execute(&context))
         });
         match evaluated {
-            Ok(cel::Value::Bool(holds)) => Ok(holds),
-            Ok(other) => Err(Error::NoBool {
+            Ok(Ok(cel::Value::Bool(holds))) => Ok(holds),
+            Ok(Ok(other)) => Err(Error::NoBool {
                 text: text(),
                 kind: other.type_of().to_string(),
             }),
-            Err(why) => Err(Error::Evaluation {
+            Ok(Err(error)) => Err(Error::Evaluation {
                 text: text(),
-                why: cut(&one_line(&why), SHOWN),
+                why: self.why(&error),
             }),
+            Err(why) => Err(Error::Evaluation { text: text(), why }),
+        }
+    }
+
+    /// What is wrong, without values of the objects: they may be secret.
+    fn why(&self, error: &ExecutionError) -> String {
+        match error {
+            ExecutionError::NoSuchKey(key) if self.text.contains(key.as_str()) => format!("there is no {key}"),
+            ExecutionError::NoSuchKey(_) => "there is no such key".to_owned(),
+            ExecutionError::NoSuchOverload(error) => one_line(&error.to_string()),
+            ExecutionError::UndeclaredReference(name) => format!("there is no {name}"),
+            ExecutionError::IndexOutOfBounds(_) => "an index is out of bounds".to_owned(),
+            _ => "its types don't fit, or a number is out of range".to_owned(),
         }
     }
 }
@@ -183,21 +247,93 @@ fn to_cel(value: &Value) -> cel::Value {
 // === impl Sizes ===
 
 impl Sizes {
-    fn include(&mut self, value: &Value) {
+    /// `members` has kinds, and names within these, above the objects.
+    fn include(&mut self, value: &Value, depth: usize) {
         self.whole += 1;
+        let mut count = |entries: usize| {
+            let most = if depth < 2 { &mut self.top } else { &mut self.inner };
+            *most = (*most).max(entries as u64);
+        };
         match value {
-            Value::String(text) => self.whole += text.len() as u64 / 64,
+            Value::String(text) => {
+                let size = 1 + text.len() as u64 / 64;
+                self.whole += size;
+                self.text = self.text.max(size);
+            }
             Value::Array(items) => {
-                self.entries = self.entries.max(items.len() as u64);
-                items.iter().for_each(|item| self.include(item));
+                count(items.len());
+                items.iter().for_each(|item| self.include(item, depth + 1));
             }
             Value::Object(fields) => {
-                self.entries = self.entries.max(fields.len() as u64);
-                fields.values().for_each(|field| self.include(field));
+                count(fields.len());
+                for (name, field) in fields {
+                    self.text = self.text.max(1 + name.len() as u64 / 64);
+                    self.include(field, depth + 1);
+                }
             }
             _ => {}
         }
     }
+
+    fn add(&mut self, other: &Sizes) {
+        self.top = self.top.max(other.top);
+        self.inner = self.inner.max(other.inner);
+        self.text = self.text.max(other.text);
+        self.whole += other.whole;
+    }
+}
+
+/// What an expression may not do: make copies of objects, or anything else whose cost isn't known from their sizes.
+fn check(expression: &IdedExpr) -> Result<(), String> {
+    match &expression.expr {
+        // One element is what filter and map add to a list.
+        Expr::List(list) if list.elements.len() > 1 && !list.elements.iter().all(is_constant) => {
+            return Err("a list may hold constants only".to_owned());
+        }
+        Expr::Map(_) | Expr::Struct(_) => return Err("there are no maps and messages".to_owned()),
+        Expr::Comprehension(fold) if !matches!(&fold.accu_init.expr, Expr::Literal(_) | Expr::List(_)) => {
+            return Err("only the standard macros are known".to_owned());
+        }
+        Expr::Call(call) => check_call(call)?,
+        _ => {}
+    }
+    parts(expression).into_iter().try_for_each(check)
+}
+
+fn check_call(call: &CallExpr) -> Result<(), String> {
+    let name = call.func_name.as_str();
+    let is_operator = name.starts_with(['_', '!', '-', '@']);
+    if !is_operator && !FUNCTIONS.contains(&name) {
+        return Err(format!("there is no function {name}, only {}", FUNCTIONS.join(", ")));
+    }
+    if name == "matches" {
+        let Some(Expr::Literal(LiteralValue::String(pattern))) = call.args.last().map(|pattern| &pattern.expr) else {
+            return Err("the pattern of matches must be a constant".to_owned());
+        };
+        let built = regex::RegexBuilder::new(pattern.inner())
+            .size_limit(LARGEST_PATTERN)
+            .build();
+        built.map_err(|error| format!("matches: {error}"))?;
+    }
+    Ok(())
+}
+
+/// True of what a macro has collected so far.
+fn is_collected(expression: &IdedExpr) -> bool {
+    matches!(&expression.expr, Expr::Ident(name) if name == "@result")
+}
+
+fn is_constant(expression: &IdedExpr) -> bool {
+    matches!(&expression.expr, Expr::Literal(_))
+}
+
+/// The most elements of a list that stands in an expression.
+fn longest_literal(expression: &IdedExpr) -> u64 {
+    let own = match &expression.expr {
+        Expr::List(list) => list.elements.len() as u64,
+        _ => 0,
+    };
+    parts(expression).into_iter().map(longest_literal).fold(own, u64::max)
 }
 
 /// The parts of an expression.
@@ -241,41 +377,71 @@ fn binds(expression: &IdedExpr, name: &str) -> bool {
     is_bound || parts(expression).into_iter().any(|part| binds(part, name))
 }
 
-/// The most steps that an expression takes: a macro goes through the longest list, and what compares or searches may go
-/// through everything.
+/// The most steps that an expression takes: a macro goes through a list, and what searches may go through everything.
 fn cost(expression: &IdedExpr, sizes: Sizes) -> u64 {
-    let all = parts(expression).into_iter().map(|part| cost(part, sizes));
-    let all = all.fold(1, u64::saturating_add);
+    let of = |part: &IdedExpr| cost(part, sizes);
+    let all = || parts(expression).into_iter().map(of).fold(1, u64::saturating_add);
     match &expression.expr {
-        Expr::Call(call) if !is_cheap(&call.func_name, &call.args) => all.saturating_add(sizes.whole),
-        Expr::Comprehension(_) => all.saturating_mul(sizes.entries.max(1)),
-        _ => all,
+        Expr::Call(call) => all().saturating_add(cost_of_call(call, sizes)),
+        // It is copied; but for what a macro goes through, which counts there.
+        Expr::List(list) => match &list.elements[..] {
+            [element] if !is_constant(element) && !matches!(&element.expr, Expr::Ident(_)) => {
+                all().saturating_add(sizes.whole)
+            }
+            _ => all(),
+        },
+        Expr::Comprehension(fold) => {
+            let entries = match is_within(&fold.iter_range) {
+                true => sizes.inner,
+                false => sizes.top.max(sizes.inner),
+            };
+            let once = of(&fold.loop_cond)
+                .saturating_add(of(&fold.loop_step))
+                .saturating_add(1);
+            // Each element that filter keeps is copied once.
+            let copied = match &fold.accu_init.expr {
+                Expr::List(_) => sizes.whole,
+                _ => 0,
+            };
+            let around = of(&fold.iter_range)
+                .saturating_add(of(&fold.result))
+                .saturating_add(copied);
+            once.saturating_mul(entries.max(1)).saturating_add(around)
+        }
+        _ => all(),
     }
 }
 
-/// Takes no longer the larger objects are: logic, numbers, and what compares with something in the expression.
-fn is_cheap(function: &str, arguments: &[IdedExpr]) -> bool {
-    const CHEAP: [&str; 12] = [
-        "_&&_",
-        "_||_",
-        "!_",
-        "_?_:_",
-        "_[_]",
-        "_<_",
-        "_<=_",
-        "_>_",
-        "_>=_",
-        "size",
-        "@not_strictly_false",
-        "-_",
-    ];
-    const COMPARING: [&str; 3] = ["_==_", "_!=_", "@in"];
-    let is_literal = |argument: &IdedExpr| matches!(&argument.expr, Expr::Literal(_));
-    let is_given = |argument: &IdedExpr| match &argument.expr {
-        Expr::List(list) => list.elements.iter().all(is_literal),
-        _ => is_literal(argument),
+/// True of fields of an object, as those of a pod: what is gone through isn't the list of all pods.
+fn is_within(range: &IdedExpr) -> bool {
+    let (mut depth, mut at) = (0, &range.expr);
+    while let Expr::Select(select) = at {
+        depth += 1;
+        at = &select.operand.expr;
+    }
+    match at {
+        Expr::Ident(name) if name == "members" => depth > 2,
+        Expr::Ident(_) => depth > 1,
+        _ => false,
+    }
+}
+
+fn cost_of_call(call: &CallExpr, sizes: Sizes) -> u64 {
+    let compares_with_constant = match call.func_name.as_str() {
+        "_==_" | "_!=_" => call.args.iter().any(is_constant),
+        "@in" => call.args.get(1).is_some_and(|list| matches!(&list.expr, Expr::List(_))),
+        _ => false,
     };
-    CHEAP.contains(&function) || COMPARING.contains(&function) && arguments.iter().any(is_given)
+    match call.func_name.as_str() {
+        "_&&_" | "_||_" | "!_" | "@not_strictly_false" | "-_" => 0,
+        _ if compares_with_constant => sizes.text,
+        "_+_" if call.args.first().is_some_and(is_collected) => 1,
+        "_?_:_" if call.args.last().is_some_and(is_collected) => 1,
+        "_<_" | "_<=_" | "_>_" | "_>=_" | "_[_]" | "size" => sizes.text,
+        "contains" | "startsWith" | "endsWith" => sizes.text,
+        "matches" => sizes.text.saturating_mul(10).saturating_add(PATTERN),
+        _ => sizes.whole,
+    }
 }
 
 #[cfg(test)]
@@ -286,7 +452,8 @@ mod tests {
 
     fn holds(text: &str, object: &Value) -> Result<bool, String> {
         let expression = Expression::compile(text).map_err(|error| error.to_string())?;
-        expression.holds(&[("self", object)]).map_err(|error| error.to_string())
+        let holds = expression.holds(&[("self", &Data::of(object))]);
+        holds.map_err(|error| error.to_string())
     }
 
     #[test]
@@ -327,8 +494,14 @@ mod tests {
             ("self.status.", "does not compile"),
             ("", "does not compile"),
             ("self.status.ready", "is neither true nor false, but int"),
-            ("self.status.missing > 1", "No such key: missing"),
-            ("other.status", "Undeclared reference to 'other'"),
+            ("self.status.missing > 1", "there is no missing"),
+            ("other.status", "there is no other"),
+            ("self.status.ready + 'x' == 'y'", "its types don't fit"),
+            ("self.status.split('x') == 1", "there is no function split, only size"),
+            ("[self, self].size() > 0", "a list may hold constants only"),
+            ("{'a': self}.size() > 0", "there are no maps"),
+            ("'a'.matches(self.status.text)", "must be a constant"),
+            ("'a'.matches('\\\\w{999}')", "matches:"),
         ] {
             let error = holds(text, &object).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");
@@ -351,8 +524,23 @@ mod tests {
             "self.list.all(a, self.list.all(b, a >= b || self.list.all(c, c > a)))",
             "self.list.all(a, self.list.exists(b, self.text.contains(string(a + b))))",
             "self.list.all(a, a in self.list)",
+            "self.list.all(a, 1 in self.list)",
+            "self.list.map(a, self.list.map(b, self.list)).size() > 0",
+            "self.list.all(a, self.text.matches('^x*$'))",
         ] {
             assert!(holds(text, &object).unwrap_err().contains("too long"), "{text}");
+        }
+        // What people write, of as many pods as there may be.
+        let container = json!({"name": "app", "restartCount": 7, "state": {"waiting": {"reason": "CrashLoopBackOff"}}});
+        let pod = json!({"metadata": {"labels": {"role": "master"}}, "status": {"containerStatuses": [container, container]}});
+        let pods = Data::of(&Value::Array(vec![pod; 2000]));
+        for text in [
+            "pods.exists(p, p.status.containerStatuses.exists(c, c.restartCount > 5))",
+            "pods.filter(p, p.metadata.labels['role'] == 'master').size() > 0",
+            "pods.all(p, p.status.containerStatuses.all(c, has(c.state.waiting) && c.state.waiting.reason == 'CrashLoopBackOff'))",
+        ] {
+            let holds = Expression::compile(text).unwrap().holds(&[("pods", &pods)]);
+            assert_eq!(holds, Ok(true), "{text}");
         }
         let deep = format!("{}1{} == 1", "(".repeat(1500), ")".repeat(1500));
         assert!(holds(&deep, &object).is_err(), "nests too deep for the parser");

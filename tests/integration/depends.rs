@@ -42,7 +42,7 @@ fn a_release_begins_when_what_it_depends_on_is_ready() -> Result<()> {
     let waits = |part: &str| world.await_unready("a", "DependencyNotReady", &["Gadget.depends.test depends/db", part]);
     waits("is not there")?;
     world.apply(&world.custom("Gadget", "db", json!({})))?;
-    waits("No such key: status")?;
+    waits("there is no status")?;
     let widget = world.live("a")?;
     ensure!(widget["metadata"]["finalizers"].is_null(), "{widget}");
     world.absent("configmap", ["a-main"])?;

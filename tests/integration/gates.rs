@@ -26,7 +26,7 @@ fn a_wave_waits_until_a_condition_is_true() -> Result<()> {
     let world = World::new("gates-wave")?;
     let operator = world.start()?;
     world.apply_widget("a", json!({"extraDeploy": gated("self.data.state == 'open'")}))?;
-    world.await_unready("a", "Progressing", &["ConfigMap a-gate", "No such key: data"])?;
+    world.await_unready("a", "Progressing", &["ConfigMap a-gate", "there is no data"])?;
     world.absent("configmap", ["a-later"])?;
     open(&world, "a-gate", "shut")?;
     world.await_unready("a", "Progressing", &["waits for self.data.state == 'open'"])?;
