@@ -48,9 +48,21 @@ struct State {
     objects: HashMap<(String, String), u64>,
 }
 
+/// No object has this name.
+const UNHEARD: &str = "*";
+
 // === impl Dependency ===
 
 impl Dependency {
+    /// That a kind is watched in a namespace. Who depends on it hears of its objects by other means.
+    pub fn watch(group_kind: GroupKind, namespace: &str) -> Self {
+        Dependency {
+            group_kind,
+            namespace: namespace.to_owned(),
+            name: UNHEARD.to_owned(),
+        }
+    }
+
     /// The scope whose watch shows it.
     pub fn scope(&self) -> Scope {
         Scope::of(&self.group_kind, &self.namespace)
@@ -72,9 +84,21 @@ impl Dependencies {
         }
     }
 
-    /// A release (by its ApplySet id) depends on these, and on nothing else any more. True if other scopes are to be watched
-    /// than before.
-    pub fn depend_on(&mut self, set: &str, dependencies: BTreeSet<Dependency>) -> bool {
+    /// A release (by its ApplySet id) depends on these, and on nothing else any more but [watches](Dependency::watch). True
+    /// if other scopes are to be watched than before.
+    pub fn depend_on(&mut self, set: &str, mut dependencies: BTreeSet<Dependency>) -> bool {
+        let known = self.of_sets.get(set).into_iter().flatten();
+        dependencies.extend(known.filter(|known| known.name == UNHEARD).cloned());
+        self.replace(set, dependencies)
+    }
+
+    /// A release needs these [watches](Dependency::watch), and no others any more.
+    pub fn need(&mut self, set: &str, mut watches: BTreeSet<Dependency>) -> bool {
+        watches.extend(self.of_set(set).cloned());
+        self.replace(set, watches)
+    }
+
+    fn replace(&mut self, set: &str, dependencies: BTreeSet<Dependency>) -> bool {
         if self
             .of_sets
             .get(set)
@@ -198,7 +222,8 @@ impl Dependencies {
 
     /// What a release depends on.
     pub fn of_set(&self, set: &str) -> impl Iterator<Item = &Dependency> {
-        self.of_sets.get(set).into_iter().flatten()
+        let all = self.of_sets.get(set).into_iter().flatten();
+        all.filter(|dependency| dependency.name != UNHEARD)
     }
 
     /// The version of what would be found there now, comparable with [`version`]; `None` if no watch knows.

@@ -461,7 +461,7 @@ impl Members {
 }
 
 /// Resource versions of one resource are comparable as numbers (KEP-5504); anything else counts as newer.
-fn is_older(a: &str, b: &str) -> bool {
+pub(super) fn is_older(a: &str, b: &str) -> bool {
     matches!((a.parse::<u64>(), b.parse::<u64>()), (Ok(a), Ok(b)) if a < b)
 }
 

@@ -13,6 +13,8 @@ pub mod depends;
 pub mod desired;
 pub mod digest;
 pub mod drift;
+pub mod elect;
+pub mod electorate;
 pub mod fingerprint;
 pub mod gates;
 pub mod grants;

@@ -34,6 +34,7 @@ pub struct Metrics {
     watch_failures: Family<Labels<1>, Counter>,
     unreadable_objects: Family<Labels<1>, Counter>,
     refused_writes: Family<Labels<1>, Counter>,
+    elections: Family<Labels<2>, Counter>,
     watches_failing: Family<Labels<1>, Gauge>,
     release_ready: Family<ReleaseLabels, Gauge>,
     queue_depth: Family<Labels<2>, Gauge>,
@@ -161,6 +162,7 @@ impl Metrics {
                 "refused_writes",
                 "Writes on custom resources that the API server refuses for what they are: their size or the schema",
             ),
+            elections: add(r, "elections", "Pods that were made the leader of a workload (`elect`)"),
             watches_failing: add(r, "watches_failing", "Watches that do not work at present"),
             watches: add(r, "watches", "Watches on the API server"),
             queue_depth: add(r, "queue_depth", "Releases that wait for a worker"),
@@ -240,6 +242,11 @@ impl Metrics {
     /// Counts a write on a custom resource of this kind that is refused for what it is.
     pub fn refused(&self, kind: &str) {
         self.refused_writes.get_or_create(&kind_alone(kind)).inc();
+    }
+
+    /// Counts a pod that was made leader in a release of this kind.
+    pub fn elected(&self, group: &str, kind: &str) {
+        self.elections.get_or_create(&group_and_kind(group, kind)).inc();
     }
 
     /// Says how many watches of this kind do not work.
@@ -390,6 +397,7 @@ mod tests {
         metrics.wrote("Service", Operation::Apply);
         metrics.pruned.inc_by(2);
         metrics.corrected_drift("ConfigMap");
+        metrics.elected("example.com", "Shop");
         metrics.watch_failed("a\"b\nc");
         metrics.set_watches_failing("Secret", 2);
         metrics.set_watches_failing("ConfigMap", 1);
@@ -410,6 +418,7 @@ chartwright_render_duration_seconds_bucket{le="0.005"} 1
 chartwright_writes_total{kind="Service",operation="apply"} 1
 chartwright_pruned_total 2
 chartwright_drift_corrected_total{kind="ConfigMap"} 1
+chartwright_elections_total{group="example.com",kind="Shop"} 1
 chartwright_watch_failures_total{kind="a\"b\nc"} 1
 chartwright_watches_failing{kind="Secret"} 2
 chartwright_watches 5

@@ -12,10 +12,10 @@ use super::names;
 use super::overrides;
 use super::reader::{Fields, Report, describe, suggestion};
 use super::{
-    Allow, Collisions, DeletionPolicy, OnFailure, Outside, STATUS_TEMPLATE, Watch, health, remediation, sources,
+    Allow, Collisions, DeletionPolicy, OnFailure, Outside, STATUS_TEMPLATE, Watch, elect, health, remediation, sources,
 };
 
-const KNOWN: [&str; 29] = [
+const KNOWN: [&str; 30] = [
     "group",
     "version",
     "kind",
@@ -45,6 +45,7 @@ const KNOWN: [&str; 29] = [
     "remediation",
     "decorate",
     "name",
+    "elect",
 ];
 /// Keys of the format that this version doesn't act on yet.
 const LATER: [&str; 6] = [
@@ -108,6 +109,7 @@ pub(super) fn read(node: &Node, outside: &Outside<'_>, report: &mut Report<'_>) 
         health: health::read(&fields, report),
         status_template: read_status_template(&fields, report),
         remediation: remediation::read(&fields, report),
+        elect: elect::read(&fields, report),
         line: node.line,
         version: version?,
         kind: kind?,

@@ -7,6 +7,7 @@ pub mod cel;
 mod decorate;
 pub mod depends;
 pub mod duration;
+pub mod elect;
 mod entry;
 mod env;
 mod finding;
@@ -37,6 +38,7 @@ pub use overrides::OverrideValue;
 pub use policies::{Collisions, DeletionPolicy, OnFailure};
 
 use depends::DependsOn;
+use elect::Elect;
 use health::HealthRule;
 use reader::{Report, describe};
 use remediation::Remediation;
@@ -99,6 +101,8 @@ pub struct Watch {
     pub remediation: Vec<Remediation>,
     /// The file of the chart that computes further fields of the status.
     pub status_template: String,
+    /// The workloads of which one pod is made leader.
+    pub elect: Vec<Elect>,
     /// Where the entry begins in the file, counted from 1.
     pub line: usize,
 }

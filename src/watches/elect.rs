@@ -1,0 +1,68 @@
+//! The key `elect`: workloads that have no election of their own, of which one pod is made leader.
+
+use super::names;
+use super::reader::{Fields, Report};
+
+/// The label of a leader, unless the watch says otherwise.
+const LABEL: &str = "chartwright.dev/leader";
+const VALUE: &str = "true";
+
+const KINDS: [&str; 4] = ["StatefulSet", "Deployment", "DaemonSet", "ReplicaSet"];
+
+/// One entry of `elect`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elect {
+    /// One of the group `apps`.
+    pub kind: &'static str,
+    /// A name, or a Go template over the custom resource that makes one.
+    pub name: String,
+    /// The label that the leader carries, and nobody else.
+    pub label: String,
+    pub value: String,
+}
+
+/// The key `elect`.
+pub(super) fn read(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<Elect> {
+    const KNOWN: [&str; 4] = ["kind", "name", "label", "value"];
+    let mut all: Vec<Elect> = Vec::new();
+    for node in report.list(fields, "elect") {
+        let Some(fields) = Fields::open(node, "an entry of `elect`", &KNOWN, &[], report) else {
+            continue;
+        };
+        for name in ["kind", "name"] {
+            if fields.get(name).is_none() {
+                report.error(
+                    node,
+                    format!("`{name}` is missing: an entry of `elect` needs kind and name"),
+                );
+            }
+        }
+        let kind = report.choice(&fields, "kind", KINDS.map(|kind| (kind, kind)));
+        let is_name = |name: &str| name.contains("{{") || names::is_dns_subdomain(name);
+        let name = report.checked(&fields, "name", is_name, |name| {
+            format!(
+                "`name` must be the name of an object, or a template such as {{{{ .metadata.name }}}}, not {name:?}"
+            )
+        });
+        let label = report.checked(&fields, "label", names::is_label_key, |label| {
+            format!("`label` must be a label's key such as {LABEL}, not {label:?}")
+        });
+        let value = report.checked(&fields, "value", names::is_label_value, |value| {
+            format!("{value:?} cannot be a label's value: at most 63 of A-Z a-z 0-9 . _ -")
+        });
+        let Some(name) = name else { continue };
+        if all.iter().any(|other| other.kind == kind && other.name == name) {
+            report.error(
+                node,
+                format!("{kind} {name} elects a leader already: a workload has one"),
+            );
+        }
+        all.push(Elect {
+            kind,
+            name,
+            label: label.unwrap_or_else(|| LABEL.to_owned()),
+            value: value.unwrap_or_else(|| VALUE.to_owned()),
+        });
+    }
+    all
+}
