@@ -5,6 +5,7 @@ pub mod connect;
 pub mod custom_resource;
 pub mod decoding;
 pub mod discovery;
+pub mod elect;
 pub mod error;
 pub mod events;
 pub mod kept;

@@ -1,15 +1,18 @@
-//! Watches of what releases depend on: metadata only, for the versions are enough to tell that a render may be old.
+//! Watches of what releases depend on: metadata only, for the versions are enough to tell that a render may be old. Of pods
+//! also what the election of a leader needs, where some watch asks for one.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
 use kube::core::ObjectMeta;
 
 use super::scopes::{Purpose, fail};
 use super::watching::{News, watch};
-use crate::cluster::decoding::MetadataOnly;
+use crate::cluster::decoding::{MetadataOnly, Whole};
 use crate::cluster::discovery::Resource;
+use crate::cluster::elect;
+use crate::plan::elect::Pod;
 use crate::plan::members::Scope;
 use crate::reconcile::Context;
 
@@ -19,13 +22,41 @@ pub async fn scope_watch(context: Arc<Context>, scope: Scope, resource: Option<R
         context.dependencies().set_failing(&scope, false);
         return;
     };
-    let api = resource.api_in::<MetadataOnly>(&context.client, scope.namespace.as_deref());
-    let mut stream = std::pin::pin!(watch(api, None, true));
+    let namespace = scope.namespace.as_deref();
+    let labels = context.electorate().labels.clone();
+    if scope.group_kind == elect::pod_kind() && !labels.is_empty() {
+        context.electorate().begin(&scope);
+        let api = resource.api_in::<Whole>(&context.client, namespace);
+        let pod = |object: &Whole| Some(elect::read_pod(object, &labels));
+        follow(&context, &scope, watch(api, None, false), pod).await;
+    } else {
+        let api = resource.api_in::<MetadataOnly>(&context.client, namespace);
+        follow(&context, &scope, watch(api, None, true), |_| None).await;
+    }
+}
+
+/// Keeps the index up to date with one watch. `pod`: what an election needs of an object.
+async fn follow<K: kube::Resource>(
+    context: &Context,
+    scope: &Scope,
+    stream: impl Stream<Item = News<K>>,
+    pod: impl Fn(&K) -> Option<Pod>,
+) {
+    let mut stream = std::pin::pin!(stream);
     let mut seen = HashSet::new();
-    let list = |metadata: &ObjectMeta, seen: &mut HashSet<_>| {
+    let observe = |metadata: &ObjectMeta, pod: Option<Pod>| {
         let (namespace, name, version) = facts(metadata);
+        let mut sets = context.dependencies().observe(scope, namespace, name, version);
+        sets.extend(
+            pod.into_iter()
+                .flat_map(|pod| context.electorate().observe(scope, namespace, pod)),
+        );
+        sets
+    };
+    let list = |metadata: &ObjectMeta, pod: Option<Pod>, seen: &mut HashSet<_>| {
+        let (namespace, name, _) = facts(metadata);
         seen.insert((namespace.to_owned(), name.to_owned()));
-        context.dependencies().observe(&scope, namespace, name, version)
+        observe(metadata, pod)
     };
     while let Some(news) = stream.next().await {
         let sets = match news {
@@ -33,20 +64,20 @@ pub async fn scope_watch(context: Arc<Context>, scope: Scope, resource: Option<R
                 seen.clear();
                 continue;
             }
-            News::Listed(object) => list(&object.metadata, &mut seen),
-            News::Changed(object) => {
-                let (namespace, name, version) = facts(&object.metadata);
-                context.dependencies().observe(&scope, namespace, name, version)
-            }
+            News::Listed(object) => list(object.meta(), pod(&object), &mut seen),
+            News::Changed(object) => observe(object.meta(), pod(&object)),
             News::Deleted(object) => {
-                let (namespace, name, _) = facts(&object.metadata);
-                context.dependencies().remove(&scope, namespace, name)
+                let (namespace, name, _) = facts(object.meta());
+                let mut sets = context.dependencies().remove(scope, namespace, name);
+                sets.extend(context.electorate().remove(scope, namespace, name));
+                sets
             }
             News::ListEnds { proven } => {
-                let sets = match proven {
-                    true => context.dependencies().listed(&scope, &seen),
-                    false => context.dependencies().retain(&scope, &seen),
+                let mut sets = match proven {
+                    true => context.dependencies().listed(scope, &seen),
+                    false => context.dependencies().retain(scope, &seen),
                 };
+                sets.extend(context.electorate().listed(scope, &seen, proven));
                 // It may take the place of others.
                 context.wanted.notify_one();
                 seen = HashSet::new();
@@ -56,10 +87,11 @@ pub async fn scope_watch(context: Arc<Context>, scope: Scope, resource: Option<R
             }
             News::Unreadable(unreadable) => {
                 context.metrics.unreadable(&scope.group_kind.kind);
-                list(&unreadable, &mut seen)
+                list(&unreadable, None, &mut seen)
             }
             News::Steady => {
-                let sets = context.dependencies().trust(&scope);
+                let mut sets = context.dependencies().trust(scope);
+                sets.extend(context.electorate().trust(scope));
                 context.wanted.notify_one();
                 context.count_failing(&scope.group_kind);
                 sets
@@ -77,7 +109,8 @@ pub async fn scope_watch(context: Arc<Context>, scope: Scope, resource: Option<R
                 if !listing && refused.is_none() {
                     continue;
                 }
-                fail(&context, Purpose::Dependencies, &scope, error, refused)
+                context.electorate().doubt(scope);
+                fail(context, Purpose::Dependencies, scope, error, refused)
             }
         };
         context.notify(&sets);

@@ -160,6 +160,8 @@ async fn lead(
         options.own_namespace.clone(),
     );
     let context = context.within(options.namespaces.clone(), options.memory);
+    let labels = options.watches.iter().flat_map(|watch| &watch.elect);
+    context.electorate().labels = labels.map(|elect| elect.label.clone()).collect();
     let context = Arc::new(context);
     health.set_waiting("the first lists");
 

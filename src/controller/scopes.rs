@@ -144,6 +144,9 @@ impl Watches {
                 return true;
             }
             watch.task.abort();
+            if *purpose == Purpose::Dependencies {
+                context.electorate().lose(scope);
+            }
             context.count_failing(kind);
             false
         });

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::conditions::{self, Condition};
+use super::elect::Elected;
 use super::plans::Work;
 use super::record::Record;
 use super::request::Request;
@@ -163,6 +164,8 @@ pub struct Report<'a> {
     pub computed: Option<(&'a Computed, &'a str)>,
     /// Why the template can't be used.
     pub status_invalid: Option<&'a str>,
+    /// Who leads its workloads; `None`: that stays as it is.
+    pub elected: Option<&'a [Elected]>,
     /// Members whose fields somebody else takes again and again.
     pub contested: Option<String>,
     /// Failed attempts since something changed.
@@ -191,7 +194,7 @@ impl Event {
 
 /// The fields of the status that are ours. Those of the chart's status template are as well; anything else there belongs to
 /// somebody else.
-pub const FIELDS: [&str; 18] = [
+pub const FIELDS: [&str; 19] = [
     "observedGeneration",
     "conditions",
     "release",
@@ -202,6 +205,7 @@ pub const FIELDS: [&str; 18] = [
     "plans",
     "planRun",
     "remediation",
+    "elected",
     "templated",
     "lastHandledRegenerateAt",
     "lastHandledReconcileAt",
@@ -431,6 +435,12 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
     {
         status.insert("hooks".into(), hooks);
     }
+    match report.elected {
+        _ if report.brief => {}
+        Some([]) => {}
+        Some(elected) => drop(status.insert("elected".into(), json!(elected))),
+        None => keep(&mut status, &["elected"]),
+    }
     templated(report, previous, &mut status);
     let mut status = Value::Object(status);
     for texts in [
@@ -448,6 +458,7 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
         ("/hooks/runs", "message"),
         ("/planRun/steps/runs", "message"),
         ("/plans", "message"),
+        ("/elected", "message"),
         ("/plans", "invalid"),
         ("/history", "failed"),
         ("/remediation", "message"),

@@ -13,6 +13,7 @@ use super::custom_resource::{CustomResource, Key as ResourceKey};
 use super::depends::{self, Need};
 use super::record::Lossy;
 use crate::cluster::discovery::{Discovery, Resource, Snapshot};
+use crate::cluster::elect::pod_kind;
 use crate::cluster::events::Events;
 use crate::cluster::lookup;
 use crate::cluster::pods::Pods;
@@ -20,6 +21,7 @@ use crate::plan::applyset;
 use crate::plan::decorate;
 use crate::plan::dependencies::{Dependencies, Dependency};
 use crate::plan::digest::Key;
+use crate::plan::electorate::{Electorate, Workload};
 use crate::plan::identity::{GroupKind, ObjectId};
 use crate::plan::members::{Members, Scope};
 use crate::plan::ownership::{Owner, Ownership};
@@ -56,6 +58,7 @@ pub struct Context {
     pub budget: Arc<Budget>,
     members: Mutex<Members>,
     dependencies: Mutex<Dependencies>,
+    electorate: Mutex<Electorate>,
     /// Shared by the reconciles that look at the pods of workloads.
     pub pods: Pods,
     /// The custom resources of this process by their ApplySet id, as their watches saw them last.
@@ -182,6 +185,7 @@ impl Context {
             budget: Budget::new(None),
             members: Mutex::default(),
             dependencies: Mutex::new(Dependencies::of_all_namespaces()),
+            electorate: Mutex::default(),
             pods: Pods::default(),
             owners: Mutex::default(),
             wanted: Notify::new(),
@@ -208,6 +212,28 @@ impl Context {
     /// The index of what releases depend on. Never held across an await.
     pub fn dependencies(&self) -> MutexGuard<'_, Dependencies> {
         lock(&self.dependencies)
+    }
+
+    /// The index of pods among which leaders are elected. Never held across an await.
+    pub fn electorate(&self) -> MutexGuard<'_, Electorate> {
+        lock(&self.electorate)
+    }
+
+    /// From now on, a release hears of the pods of these workloads, and of no others. Nothing if it is gone meanwhile.
+    pub fn follow_pods(&self, set: &str, workloads: BTreeSet<Workload>) {
+        let owners = lock(&self.owners);
+        if owners.contains_key(set) {
+            self.need_pods(set, workloads);
+        }
+    }
+
+    fn need_pods(&self, set: &str, workloads: BTreeSet<Workload>) {
+        let watch = |workload: &Workload| Dependency::watch(pod_kind(), &workload.namespace);
+        let watches = workloads.iter().map(watch).collect();
+        self.electorate().follow(set, workloads);
+        if self.dependencies().need(set, watches) {
+            self.wanted.notify_one();
+        }
     }
 
     /// From now on, a release hears of changes of what it looks up, and of nothing that it looked up before. Nothing if it
@@ -335,6 +361,7 @@ impl Context {
         let gone = owners.remove(set);
         self.members().need_only(set, BTreeSet::new());
         self.members().take_finished(set);
+        self.need_pods(set, BTreeSet::new());
         let sets = [set.to_owned(), format!("{set}{AWAITED}")];
         let changed = sets.map(|set| self.dependencies().depend_on(&set, BTreeSet::new()));
         if changed.contains(&true) {

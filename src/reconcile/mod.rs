@@ -19,6 +19,7 @@ mod delete_hooks;
 mod depends;
 mod dispose;
 mod earlier;
+mod elect;
 mod health;
 mod hooks;
 mod inputs;
@@ -209,6 +210,7 @@ impl Run<'_> {
                     self.look_at_status(release, &brought.phase).await;
                     self.remediate(release, &brought).await;
                     self.run_plans(release, &brought.phase).await;
+                    self.elect(release).await;
                 }
                 brought
             }

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::custom_resource::CustomResource;
 use super::depends::Verdicts;
+use super::elect::Elections;
 use super::live::WholeMembers;
 use super::pods::PodTroubles;
 use super::record::{Refused, Saved};
@@ -64,6 +65,8 @@ pub struct Release {
     pub(super) whole: WholeMembers,
     /// What the chart's status template made.
     pub(super) template: StatusTemplate,
+    /// Who leads its workloads.
+    pub(super) elections: Elections,
     /// What stands for the objects that its author was last permitted to make; empty before.
     pub(super) permit: String,
     /// Members that were applied since the last complete apply, in reconciles that had to wait for something.

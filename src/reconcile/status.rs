@@ -135,7 +135,7 @@ impl Run<'_> {
     }
 
     /// What the status says where it keeps all of it.
-    fn previous(&self, release: &Release) -> Value {
+    pub(super) fn previous(&self, release: &Release) -> Value {
         release.told.status.clone().unwrap_or_else(|| self.written.status())
     }
 
@@ -162,6 +162,7 @@ impl Run<'_> {
             }),
             computed: release.template.told(),
             status_invalid: release.template.invalid.as_deref(),
+            elected: release.elections.told.as_deref(),
             contested: release.contests.message(),
             // Who is only waited for is no failure: counting would write a status at each look.
             failures: match conclusion.phase {

@@ -16,6 +16,7 @@ fn report<'a>(phase: &'a Phase, record: &'a Record) -> Report<'a> {
         render: None,
         computed: None,
         status_invalid: None,
+        elected: None,
         contested: None,
         failures: 0,
         secrets: Box::leak(Box::default()),
