@@ -17,6 +17,7 @@ mod decorate;
 mod deletion;
 mod depends;
 mod drift;
+mod elect;
 mod failure;
 mod former;
 mod gates;

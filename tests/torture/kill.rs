@@ -4,11 +4,13 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
 
 use crate::call::Call;
 use crate::fault::{Fault, Plan};
 use crate::flavour::{self, Flavour};
 use crate::lane::{Lane, in_real_time};
+use crate::look::{text, uid};
 use crate::release::status_is_no_lie;
 use crate::report::{Report, everything};
 use crate::scenario::Scenario::{self, *};
@@ -215,4 +217,84 @@ fn a_takeover_that_is_killed_at_any_write_is_finished_or_deleted() -> Result<()>
         // The fixture is put back for each case.
         false => sampled(&[Takeover], Flavour::Plain, 6),
     }
+}
+
+const LEADER: &str = "chartwright.dev/leader=true";
+
+/// The pods that lead: never more than one.
+fn leader(lane: &Lane) -> Result<Option<Value>> {
+    let pods = tokio::task::block_in_place(|| lane.world.list("pods", LEADER))?;
+    ensure!(pods.len() < 2, "two lead: {pods:?}");
+    Ok(pods.into_iter().next())
+}
+
+/// There is a leader other than this, and it is told.
+fn is_led(lane: &Lane, release: &str, former: &str) -> Result<String> {
+    let leader = leader(lane)?.context("nobody leads")?;
+    let widget = tokio::task::block_in_place(|| lane.world.live(release))?;
+    let (uid, elected) = (uid(&leader), &widget["status"]["elected"][0]);
+    ensure!(uid != former && elected["uid"] == uid.as_str(), "{uid} {elected}");
+    Ok(text(&leader["metadata"]["name"]).to_owned())
+}
+
+fn set_ready(lane: &Lane, pod: &str, ready: bool) -> Result<()> {
+    let status = if ready { "True" } else { "False" };
+    let patch = json!({"status": {"conditions": [{"type": "Ready", "status": status}]}});
+    tokio::task::block_in_place(|| lane.world.kubectl.patch_status("pod", pod, &patch))
+}
+
+/// The leader isn't ready any more; the operator is killed at the write `position` of what follows. False if there are fewer.
+async fn moves(lane: &mut Lane, release: &str, fault: Fault, position: usize) -> Result<bool> {
+    let name = lane.until("one leads", async || is_led(lane, release, "")).await?;
+    let former = uid(&leader(lane)?.context("nobody leads")?);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let counts = |call: &Call| call.is_write() && !call.is_of("events");
+    lane.faults.arm(Plan::new(fault, position, 1, counts));
+    set_ready(lane, &name, false)?;
+    let killed = tokio::select! {
+        () = lane.faults.killed.notified() => true,
+        led = lane.until("another leads", async || is_led(lane, release, &former)) => {
+            led?;
+            // The last write may have been the one.
+            tokio::time::timeout(Duration::from_millis(400), lane.faults.killed.notified()).await.is_ok()
+        }
+    };
+    if killed {
+        lane.stop()?;
+        leader(lane)?;
+    }
+    lane.faults.heal();
+    if killed {
+        lane.start()?;
+    }
+    lane.until("another leads", async || is_led(lane, release, &former))
+        .await?;
+    set_ready(lane, &name, true)?;
+    Ok(killed)
+}
+
+#[test]
+fn a_leader_is_followed_by_one_whatever_write_was_the_last() -> Result<()> {
+    let lane_of = async |fault: Fault| {
+        let name = format!("kill-elect-{fault:?}").to_lowercase();
+        let elect = "elect: [{kind: Deployment, name: '{{ .metadata.name }}'}]";
+        let mut lane = Lane::new(&name, Flavour::Plain, &[elect]).await?;
+        tokio::task::block_in_place(|| {
+            let rules = lane.world.project_rules("rbac/elect_role.yaml")?;
+            lane.world.grant("elect", &rules)
+        })?;
+        lane.put("a", &json!({"deployment": {"enabled": true, "replicas": 3}}))
+            .await?;
+        let mut position = 1;
+        while moves(&mut lane, "a", fault, position).await? {
+            position += 1;
+        }
+        // The Lease, both pods, the status.
+        ensure!(position > 4, "only {} writes were seen", position - 1);
+        Ok(())
+    };
+    in_real_time(async {
+        let (before, after) = tokio::join!(lane_of(Fault::KillBefore), lane_of(Fault::KillAfter));
+        before.and(after)
+    })
 }
