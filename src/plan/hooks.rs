@@ -302,6 +302,12 @@ fn known_event(text: &str) -> Option<String> {
         .or_else(plan)
 }
 
+/// True if every one of these events, as `helm.sh/hook` lists them, is known here, though not all are to Helm.
+pub fn knows(events: &str) -> bool {
+    let mut events = events.split(',');
+    events.all(|event| known_event(&event.trim().to_lowercase()).is_some())
+}
+
 /// True for the kinds that run and end.
 fn ends(id: &ObjectId) -> bool {
     let GroupKind { group, kind } = &id.group_kind;
@@ -538,6 +544,12 @@ mod tests {
             assert_eq!(problems.is_empty(), is_valid, "{key}={value}: {problems:?}");
             assert_eq!(hook.timeout.is_some() || hook.after_healthy, is_valid, "{key}={value}");
         }
+    }
+
+    #[test]
+    fn events_are_known_that_only_plans_have() {
+        assert!(knows("plan-backup") && knows("test, Plan-restore") && knows("pre-install"));
+        assert!(!knows("crd-install") && !knows("plan-backup,crd-install") && !knows("plan-"));
     }
 
     #[test]

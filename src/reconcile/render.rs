@@ -24,7 +24,7 @@ use crate::plan::desired::{self, Desired, Identity, Member, Rendered as Manifest
 use crate::plan::digest::Key;
 use crate::plan::grants;
 use crate::plan::history::is_watched;
-use crate::plan::hooks::Hook;
+use crate::plan::hooks::{self, Hook};
 use crate::plan::identity::{GroupKind, ObjectId};
 use crate::plan::plans;
 use crate::plan::policy::Update;
@@ -615,7 +615,16 @@ impl<'a> Work<'a> {
             desired,
             hooks_digest,
             notes: rendered.notes,
-            warnings: rendered.warnings.iter().map(ToString::to_string).collect(),
+            warnings: rendered
+                .warnings
+                .iter()
+                .filter(|warning| {
+                    warning
+                        .attribute("hookTypes")
+                        .is_none_or(|events| !hooks::knows(events))
+                })
+                .map(ToString::to_string)
+                .collect(),
             inputs,
             since_settled: String::new(),
             lookups,

@@ -50,6 +50,12 @@ impl Warning {
         Warning { about, ..self }
     }
 
+    /// What Helm adds behind the text as `name=value`.
+    pub fn attribute(&self, name: &str) -> Option<&str> {
+        let found = self.attributes.iter().find(|(key, _)| *key == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
     /// The line as `helm template` prints it on standard error, without a line break (Go's `slog.TextHandler`).
     pub fn log_line(&self) -> String {
         let level = match self.level {
