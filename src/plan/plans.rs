@@ -81,6 +81,10 @@ pub enum By {
     Schedule,
     Change,
     Remediation,
+    /// It is part of an installation.
+    Create,
+    /// It is part of a deletion.
+    Delete,
 }
 
 /// A plan of the chart, and how it ran.
@@ -265,7 +269,27 @@ impl Plan {
         slot
     }
 
-    fn remember(&mut self, past: Past) {
+    fn begins(&mut self, token: &str, started: Timestamp) {
+        self.count += 1;
+        RUNNING.clone_into(&mut self.phase);
+        (self.started, self.ended) = (Some(started), None);
+        token.clone_into(&mut self.token);
+        self.message.clear();
+    }
+
+    /// Its last run is over. `failed`: why it failed.
+    fn ends(&mut self, by: By, failed: Option<&str>, now: Timestamp) {
+        let phase = if failed.is_some() { FAILED } else { SUCCEEDED };
+        phase.clone_into(&mut self.phase);
+        self.ended = Some(now);
+        self.message = cut(failed.unwrap_or_default(), MESSAGE_BYTES);
+        let past = Past {
+            run: self.count,
+            by,
+            phase: phase.to_owned(),
+            started: self.started.unwrap_or(now),
+            ended: now,
+        };
         self.runs.insert(0, past);
         self.runs.truncate(self.history_limit.unwrap_or(USUAL_HISTORY));
     }
@@ -461,11 +485,7 @@ impl Plans {
             ..self.work.queue.remove(0)
         };
         let plan = self.get_mut(&run.plan)?;
-        plan.count += 1;
-        RUNNING.clone_into(&mut plan.phase);
-        (plan.started, plan.ended) = (Some(now), None);
-        plan.token.clone_from(&run.token);
-        plan.message.clear();
+        plan.begins(&run.token, now);
         let count = plan.count;
         let steps = &mut self.work.steps;
         let this = event(&run.plan);
@@ -494,20 +514,37 @@ impl Plans {
 
     /// What ran is over. `failed`: why it failed.
     pub fn finish(&mut self, failed: Option<&str>, now: Timestamp) {
-        let now = whole(now);
         let Some(run) = self.work.running.take() else { return };
-        let Some(plan) = self.get_mut(&run.plan) else { return };
-        let phase = if failed.is_some() { FAILED } else { SUCCEEDED };
-        phase.clone_into(&mut plan.phase);
-        plan.ended = Some(now);
-        plan.message = cut(failed.unwrap_or_default(), MESSAGE_BYTES);
-        plan.remember(Past {
-            run: plan.count,
-            by: run.by,
-            phase: phase.to_owned(),
-            started: run.started.unwrap_or(now),
-            ended: now,
-        });
+        if let Some(plan) = self.get_mut(&run.plan) {
+            plan.ends(run.by, failed, whole(now));
+        }
+    }
+
+    /// A run that is part of an installation or a deletion is told like others. `hooks`: those of the operation, with its
+    /// steps. Each attempt counts.
+    pub fn follow(&mut self, name: &str, by: By, hooks: &Progress, is_over: bool) {
+        let event = event(name);
+        let steps = || hooks.runs.iter().filter(|step| step.event == event);
+        let Some(started) = steps().map(|step| step.started).min() else {
+            return;
+        };
+        if self.get(name).is_none() {
+            // What is installed has taught no plans yet.
+            self.plans.push(Plan {
+                name: name.to_owned(),
+                ..Plan::default()
+            });
+        }
+        let Some(plan) = self.get_mut(name) else { return };
+        let failed = hooks.failed(&event);
+        let goes_on = plan.phase == FAILED && failed.is_none();
+        if plan.started != Some(started) || goes_on {
+            plan.begins("", started);
+        }
+        if plan.phase == RUNNING && (is_over || failed.is_some()) {
+            let ended = steps().filter_map(|step| step.ended).max();
+            plan.ends(by, failed.map(|step| step.message.as_str()), ended.unwrap_or(started));
+        }
     }
 
     /// What is wrong with plans, for a condition; empty if nothing is.
@@ -541,6 +578,7 @@ impl Run {
 mod tests {
     use serde_json::json;
 
+    use super::super::hooks::{HookRun, RunPhase};
     use super::super::testing::{id, member};
     use super::*;
 
@@ -698,6 +736,37 @@ mod tests {
         // It outlives the status.
         let status = json!({"plans": plans.plans, "planRun": plans.work});
         assert_eq!(Plans::of_status(&status), plans);
+    }
+
+    #[test]
+    fn a_run_that_is_part_of_an_operation_counts_once_for_each_attempt() {
+        let step = step("a", "plan-restore", json!({ON_CREATE: "true"}));
+        let mut hooks = Progress::default();
+        let mut run = HookRun::begins("plan-restore", &step.member.id, "run".to_owned());
+        let mut plans = Plans::default();
+        plans.follow("restore", By::Create, &hooks, false);
+        assert!(plans.is_empty(), "nothing has begun");
+        let phases = [
+            RunPhase::Running,
+            RunPhase::Failed,
+            RunPhase::Running,
+            RunPhase::Succeeded,
+        ];
+        for (phase, count, told) in [(0, 1, RUNNING), (1, 1, FAILED), (2, 2, RUNNING), (3, 2, SUCCEEDED)] {
+            run.phase = phases[phase];
+            hooks.note(run.clone());
+            for _ in 0..2 {
+                plans.follow("restore", By::Create, &hooks, phases[phase] == RunPhase::Succeeded);
+                let plan = plans.get("restore").unwrap();
+                assert_eq!((plan.count, plan.phase.as_str()), (count, told));
+            }
+        }
+        // The chart's annotations are learnt when all is applied.
+        plans.learn(&[step], &Key::new([0; 32]), None, at("2026-01-01T12:00:00Z"));
+        let plan = plans.get("restore").unwrap();
+        let phases: Vec<_> = plan.runs.iter().map(|past| (past.by, past.phase.as_str())).collect();
+        assert_eq!(phases, [(By::Create, SUCCEEDED), (By::Create, FAILED)]);
+        assert!(plan.on_create && plan.count == 2);
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::plan::hooks::{self, Hook, HookRun, Next, Operation, RunPhase, State, 
 use crate::plan::identity::ObjectId;
 use crate::plan::members::Live;
 use crate::plan::ownership::{Ownership, ownership};
-use crate::plan::plans;
+use crate::plan::plans::{self, By};
 use crate::plan::prune::{Purpose, Verdict, verdict};
 use crate::plan::status::{Changes, Phase, Reason};
 use crate::telemetry::metrics;
@@ -188,9 +188,13 @@ impl Run<'_> {
         hooks: &[Hook],
         mark: &str,
     ) -> Result<(), Phase> {
+        let by = if mark == ON_CREATE { By::Create } else { By::Delete };
         for plan in plans::marked(hooks, mark) {
             let event = plans::event(&plan);
-            self.run_hooks(release, &in_order(hooks, &event), &event, None).await?;
+            let ended = self.run_hooks(release, &in_order(hooks, &event), &event, None).await;
+            let record = &mut release.record;
+            record.plans.follow(&plan, by, &record.hooks, ended.is_ok());
+            ended?;
         }
         Ok(())
     }

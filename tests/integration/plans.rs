@@ -250,6 +250,8 @@ fn plans_are_part_of_creation_change_and_deletion() -> Result<()> {
         let object = world.expect(kind, name)?;
         Ok::<_, anyhow::Error>(text(&object["metadata"]["creationTimestamp"]).to_owned())
     };
+    let told = await_plan(&world, "restore", 1, "Succeeded")?;
+    ensure!(told["runs"][0]["by"] == "create", "{told}");
     ensure!(ended("a-restore")? <= created("job", "a-after")?);
     ensure!(ended("a-restore")? <= created("configmap", "a-main")?);
     world.absent("job", ["a-rotate", "a-snapshot"])?;
@@ -279,6 +281,11 @@ fn plans_are_part_of_creation_change_and_deletion() -> Result<()> {
         "HookFailed",
         &["plan-snapshot", "a-snapshot", "did not end within 2s"],
     )?;
+    let told = plan(&world, "snapshot")?;
+    ensure!(
+        told["runs"][0]["by"] == "delete" && told["runs"][0]["phase"] == "Failed",
+        "{told}"
+    );
     world.begin_delete("b")?;
     std::thread::sleep(Duration::from_secs(4));
     for name in ["a-main", "b-main"] {
