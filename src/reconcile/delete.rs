@@ -91,6 +91,7 @@ impl Run<'_> {
         }
         if has_hooks {
             self.run_delete_hooks(release, hooks::Operation::Delete.after()).await?;
+            self.end_delete_hooks(release).await?;
             if let Some(going) = settled(self.delete_members(release, policy, listed, false).await)? {
                 return Ok(Gone::Going(going));
             }

@@ -85,6 +85,20 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// That they are over is written down before what they made goes: whoever comes after a crash would run them again, on
+    /// what is deleted by then.
+    ///
+    /// # Errors
+    /// The phase of a release of which it can't be written.
+    pub(super) async fn end_delete_hooks(&mut self, release: &mut Release) -> Result<(), Phase> {
+        if release.record.hooks.done {
+            return Ok(());
+        }
+        release.record.hooks.done = true;
+        let stored = self.store_progress(release, "the hooks of the deletion are over".into());
+        stored.await.inspect_err(|_| release.record.hooks.done = false)
+    }
+
     /// The hooks as they were stored; none if somebody deleted them.
     async fn stored_hooks(&self) -> Result<Vec<Hook>, Phase> {
         let found = self.unseal::<Vec<Rendered>>(&STORED, "").await;

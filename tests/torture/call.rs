@@ -115,6 +115,11 @@ impl Call {
         self.method != Method::GET && self.method != Method::HEAD
     }
 
+    /// Whether it is about an object of this name.
+    pub fn names(&self, name: &str) -> bool {
+        self.target().is_some_and(|target| target.name == name)
+    }
+
     /// Whether it is about objects of a resource.
     pub fn is_of(&self, resource: &str) -> bool {
         self.target().is_some_and(|target| target.resource == resource)

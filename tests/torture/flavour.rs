@@ -7,6 +7,7 @@ use data_encoding::BASE64;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
+use crate::fault::Entry;
 use crate::history::add_template;
 use crate::lane::Lane;
 use crate::look::annotation;
@@ -17,7 +18,7 @@ use crate::world::{World, any_fields};
 pub enum Flavour {
     #[default]
     Plain,
-    /// With a hook, which the status lists.
+    /// With a hook that the status lists, with Jobs before and after each operation, and a snapshot before the end.
     Hooked,
     /// With a random password, which a Secret keeps.
     Random,
@@ -38,6 +39,10 @@ impl Flavour {
     pub fn set_up(self, world: &World) -> Result<()> {
         match self {
             Flavour::Random => add_template(&world.chart(), "random.yaml")?,
+            Flavour::Hooked => {
+                add_template(&world.chart(), "hooks.yaml")?;
+                add_template(&world.chart(), "snapshot.yaml")?;
+            }
             Flavour::Lossy => {
                 let any = any_fields();
                 let status = json!({"type": "object", "properties": {
@@ -45,7 +50,7 @@ impl Flavour {
                 }});
                 world.install_crd_with("Widget", Some(status))?;
             }
-            Flavour::Plain | Flavour::Hooked | Flavour::Long => {}
+            Flavour::Plain | Flavour::Long => {}
         }
         Ok(())
     }
@@ -55,7 +60,11 @@ impl Flavour {
         let mut spec = spec.clone();
         match self {
             Flavour::Plain | Flavour::Lossy => {}
-            Flavour::Hooked => spec["hook"] = true.into(),
+            Flavour::Hooked => {
+                spec["hook"] = true.into();
+                spec["hooks"] = "ends".into();
+                spec["snapshot"] = true.into();
+            }
             Flavour::Random => spec["random"] = true.into(),
             Flavour::Long => {
                 let mut extra = spec["extra"].as_array().cloned().unwrap_or_default();
@@ -125,11 +134,13 @@ pub async fn holds(lane: &Lane, release: &str, widget: &Value, members: usize) -
         Flavour::Plain | Flavour::Lossy | Flavour::Long => {}
         Flavour::Hooked => {
             let hooks = &widget["status"]["hooks"];
-            let name = format!("{release}-hook");
-            let runs = hooks["runs"].as_array().into_iter().flatten();
-            let has_run = |run: &Value| run["name"] == name.as_str() && run["phase"] == "Succeeded";
             ensure!(hooks["done"] == true, "the hooks are {hooks}");
-            ensure!(runs.clone().any(has_run), "the hooks are {hooks}");
+            for hook in ["hook", "before", "after"] {
+                let name = format!("{release}-{hook}");
+                let mut runs = hooks["runs"].as_array().into_iter().flatten();
+                let has_run = |run: &Value| run["name"] == name.as_str() && run["phase"] == "Succeeded";
+                ensure!(runs.any(has_run), "the hooks are {hooks}");
+            }
         }
         Flavour::Random => {
             let kept = of_type(&secrets, "kept-results");
@@ -166,6 +177,30 @@ pub async fn is_no_lie(lane: &Lane, release: &str, members: &BTreeMap<Id, Value>
     Ok(())
 }
 
+/// Each Job of an operation was made once since the faults were armed, however often the operator died: `first`, which is
+/// over before a member is written or deleted, and `last`.
+pub fn ran_once(lane: &Lane, release: &str, [first, last]: [&str; 2]) -> Result<()> {
+    let log = lane.faults.log();
+    let writes: Vec<_> = log.iter().filter(|entry| entry.call.is_write()).collect();
+    let made = |job: &str| {
+        let name = format!("{release}-{job}");
+        let is_made = |entry: &&Entry| entry.done == Some(201) && entry.call.is_of("jobs") && entry.call.names(&name);
+        let places = (0..writes.len()).filter(|place| is_made(&writes[*place]));
+        places.collect::<Vec<_>>()
+    };
+    let (first, last) = (made(first), made(last));
+    ensure!(first.len() == 1 && last.len() == 1, "made at {first:?} and {last:?}");
+    let member = format!("{release}-main");
+    let is_member =
+        |entry: &&Entry| entry.done.is_some() && entry.call.is_of("configmaps") && entry.call.names(&member);
+    let touched = writes.iter().position(is_member);
+    ensure!(
+        touched.is_some_and(|touched| first[0] < touched),
+        "{first:?}, members {touched:?}"
+    );
+    Ok(())
+}
+
 /// The random result that is live.
 pub async fn password(lane: &Lane, release: &str) -> Result<Option<String>> {
     let secret = lane.of_kind("Secret").get_opt(&format!("{release}-random")).await?;
@@ -178,6 +213,10 @@ pub async fn is_forgotten(lane: &Lane, release: &str) -> Result<()> {
     let left = keepers(lane, release).await?;
     let names: Vec<_> = left.iter().map(|secret| &secret["metadata"]["name"]).collect();
     ensure!(left.is_empty(), "what was kept is left: {names:?}");
+    let jobs = lane.jobs().list(&ListParams::default()).await?;
+    let mut names = jobs.iter().filter_map(|job| job.metadata.name.as_deref());
+    let left = names.find(|name| name.starts_with(&format!("{release}-")));
+    ensure!(left.is_none(), "a Job is left: {left:?}");
     Ok(())
 }
 

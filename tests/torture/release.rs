@@ -155,7 +155,7 @@ async fn has_members(lane: &Lane, release: &str, spec: &Value, widget: Value) ->
         kind => kind.to_owned(),
     };
     let mut kinds: BTreeSet<String> = expected.keys().map(full).collect();
-    if spec["plan"] == true {
+    if spec["plan"] == true || lane.flavour == flavour::Flavour::Hooked {
         kinds.insert("Job.batch".into());
     }
     let told = annotation(&widget, "applyset.kubernetes.io/contains-group-kinds").unwrap_or_default();
