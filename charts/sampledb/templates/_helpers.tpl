@@ -80,7 +80,8 @@ capabilities:
 {{- end }}
 
 {{/*
-A Job's spec. It takes the release, the name of its script, the Secret that it signs in with, and what it mounts.
+A Job's spec. It takes the release, the name of its script, the Secret that it signs in with, the host that it asks, and what it
+mounts.
 */}}
 {{- define "sampledb.job" -}}
 {{- $name := include "sampledb.fullname" .release -}}
@@ -108,7 +109,7 @@ template:
             {{- .release.Files.Get (printf "scripts/%s.sh" .script) | trim | nindent 12 }}
         env:
           - name: PGHOST
-            value: {{ $name }}
+            value: {{ .host | default $name }}
           - name: PGUSER
             value: postgres
           - name: PGPASSWORD

@@ -1,5 +1,6 @@
-//! What the Kubernetes documentation says that people write operators for, one test each, by the project's charts. Choosing a
-//! leader for an application that can't do it by itself is not among them yet.
+//! What the Kubernetes documentation says that people write operators for, one test each, by the project's charts. Only
+//! choosing a leader needs another one: no follower of SampleDB takes writes because it has a label, and the members of
+//! EtcdCluster choose theirs.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
@@ -9,13 +10,11 @@ use super::etcd::set_ready;
 use super::{CLUSTER, DATABASE, MEMCACHED, System};
 use crate::look::{condition, says, text, uid};
 use crate::support::eventually;
-use crate::world::{CRASHES, HANGS, SOON};
+use crate::world::{CRASHES, HANGS, SOON, Setup, World};
 
 /// The names of the pods that the EndpointSlices of a Service lead to.
-fn behind(system: &System, service: &str) -> Result<Vec<String>> {
-    let slices = system
-        .world
-        .list("endpointslices", &format!("kubernetes.io/service-name={service}"))?;
+fn behind(world: &World, service: &str) -> Result<Vec<String>> {
+    let slices = world.list("endpointslices", &format!("kubernetes.io/service-name={service}"))?;
     let endpoints = slices
         .iter()
         .flat_map(|slice| slice["endpoints"].as_array().into_iter().flatten());
@@ -29,7 +28,7 @@ fn behind(system: &System, service: &str) -> Result<Vec<String>> {
 
 fn await_behind(system: &System, service: &str, names: &[&str]) -> Result<()> {
     eventually(&format!("{service} leads to {names:?}"), SOON, || {
-        let found = behind(system, service)?;
+        let found = behind(&system.world, service)?;
         ensure!(found == names, "{found:?}");
         Ok(Some(()))
     })
@@ -136,6 +135,38 @@ fn a_service_leads_applications_that_know_nothing_of_kubernetes_to_it() -> Resul
         &["cache-memcached-0", "cache-memcached-1", "cache-memcached-2"],
     )?;
     system.end()
+}
+
+#[test]
+fn a_leader_is_chosen_for_an_application_that_can_not_choose_one() -> Result<()> {
+    let world = World::with("automation-leader", Setup::USUAL)?.use_chart("elected")?;
+    world.grant("elect", &world.project_rules("rbac/elect_role.yaml")?)?;
+    let world = world.watch_key("elect: [{kind: StatefulSet, name: '{{ .metadata.name }}-db'}]");
+    let operator = world.start()?;
+    world.install("a", json!({}))?;
+    // A Service leads to the one that has the label, and to the next one when that goes.
+    let await_leader = |former: &str| {
+        eventually("the Service leads to one other pod", SOON, || {
+            let found = behind(&world, "a-db-leader")?;
+            let [leader] = found.as_slice() else {
+                anyhow::bail!("{found:?}");
+            };
+            ensure!(leader != former, "{leader}");
+            Ok(Some(leader.clone()))
+        })
+    };
+    let first = await_leader("")?;
+    world.kubectl.delete("pod", &first)?;
+    let second = await_leader(&first)?;
+    let pod = uid(&world.expect("pod", &second)?);
+    let told = eventually("it is told who leads", SOON, || {
+        let told = world.live("a")?["status"]["elected"][0].clone();
+        ensure!(told["uid"] == pod.as_str(), "{told}");
+        Ok(Some(told))
+    });
+    told.with_context(|| operator.log())?;
+    ensure!(operator.terminate()?.success());
+    Ok(())
 }
 
 /// The account that the plan's Job has, and what it may.

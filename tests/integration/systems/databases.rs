@@ -240,6 +240,50 @@ fn a_last_backup_that_fails_keeps_the_data() -> Result<()> {
     system.end()
 }
 
+/// What the kubelet says of a server whose container falls again and again.
+fn fallen() -> Value {
+    let server = json!({"name": "postgres", "image": "postgres", "imageID": "", "ready": false, "restartCount": 6});
+    let unready = json!({"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    json!({"status": {"conditions": [unready], "containerStatuses": [server]}})
+}
+
+#[test]
+fn what_a_follower_has_is_saved_while_the_first_server_falls_again_and_again() -> Result<()> {
+    let mut system = System::new("database-stuck", DATABASE)?;
+    // The rule as it is shipped, but for the minutes.
+    let file = system.world.watches_file();
+    let mut watches: Value = serde_json::from_str(&std::fs::read_to_string(&file)?)?;
+    watches[0]["remediation"][0]["for"] = "1s".into();
+    std::fs::write(&file, watches.to_string())?;
+    system.operator = system.world.replace(system.operator)?;
+    database(&system, "shop", json!({"size": 2}))?;
+    let world = &system.world;
+    // While nobody answers, there is nothing to be had.
+    world.kubectl.patch_status("pod", "shop-sampledb-1", &fallen())?;
+    world.kubectl.patch_status("pod", "shop-sampledb-0", &fallen())?;
+    std::thread::sleep(MOMENT);
+    world.absent("job", ["shop-sampledb-backup"])?;
+
+    world.kubectl.delete("pod", "shop-sampledb-1")?;
+    system.await_event("shop", "Remediated", &["rule save-from-follower: plan backup is run"])?;
+    let job = world.await_there("job", "shop-sampledb-backup")?;
+    let asked = r#"{"name":"PGHOST","value":"shop-sampledb-read"}"#;
+    says(&job["spec"]["template"]["spec"].to_string(), &[asked])?;
+    let told = [
+        ("/plans/0/runs/0/by", json!("remediation")),
+        ("/plans/0/phase", json!("Succeeded")),
+        ("/remediation/0/count", json!(1)),
+    ];
+    system.await_status("shop", &told)?;
+    // Whoever asks gets what the first server has.
+    let (succeeded, said) = system.run_plan("shop", "backup", &[])?;
+    ensure!(succeeded, "{said}");
+    let job = world.expect("job", "shop-sampledb-backup")?;
+    let asked = r#"{"name":"PGHOST","value":"shop-sampledb"}"#;
+    says(&job["spec"]["template"]["spec"].to_string(), &[asked])?;
+    system.end()
+}
+
 #[test]
 fn monitoring_is_made_where_its_api_is_and_each_alert_has_a_runbook() -> Result<()> {
     let passwords = ["--set", "auth.password=a,auth.adminPassword=b"];
