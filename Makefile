@@ -73,7 +73,7 @@ lint: check-tools ## Check formatting and clippy's advice; a warning is an error
 
 .PHONY: test
 test: check-tools ## Run everything that CI runs: lint, control plane, all tests, cargo deny.
-	@$(MAKE) -j 3 control-plane tests-built $(if $(filter off,$(DENY)),,$(CARGO_DENY))
+	@$(MAKE) -j 3 control-plane registry tests-built $(if $(filter off,$(DENY)),,$(CARGO_DENY))
 	$(call say,tests: unit$(,) layering$(,) integration on a real API server$(,) torture (8 minutes on 2 cores))
 	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test $(LOCKED)
 	@if [ "$(DENY)" = off ]; then echo "cargo deny: left out (DENY=off)"; else $(MAKE) deny; fi
@@ -215,6 +215,11 @@ $(CARGO_DENY):
 control-plane: ## Find or build the local control plane's parts (8 minutes on 2 cores the first time, else a second).
 	$(call say,control plane: $(CONTROL_PLANE) (8 minutes the first time$(,) else a second))
 	tests/control-plane/build $(CONTROL_PLANE)
+
+.PHONY: registry
+registry: ## Build the OCI registry that tests fetch charts from (half a minute on 2 cores the first time, else a second).
+	$(call say,the registry of the tests (half a minute the first time$(,) else a second))
+	tests/control-plane/build registry
 
 .PHONY: clean
 clean: ## Remove what was built here; the control plane's cache stays.

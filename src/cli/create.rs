@@ -1,12 +1,14 @@
 //! `chartwright create api` and `delete api`: a kind of a project.
 
-use std::path::Path;
+use std::io::Read as _;
+use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 
 use super::init::WriteArgs;
 use crate::scaffold::api::{self, ChartFiles, Kind, Wanted};
+use crate::scaffold::fetch::{self, Asked, http};
 use crate::scaffold::project::Project;
 use crate::scaffold::{crd, names};
 
@@ -14,6 +16,15 @@ const EXAMPLES: &str = "\
 Examples:
   # From a chart in a folder or an archive
   chartwright create api --group cache --kind Memcached --helm-chart ./memcached-7.9.6.tgz
+
+  # From a chart repository: the newest 7.9
+  chartwright create api --helm-chart memcached --helm-chart-repo https://charts.example.com --helm-chart-version \"~7.9\"
+
+  # From an OCI registry, signed by somebody we know
+  chartwright create api --helm-chart oci://registry.example.com/charts/memcached:7.9.6 --verify --keyring keys.gpg
+
+  # With a password
+  chartwright create api --helm-chart https://charts.example.com/memcached-7.9.6.tgz --username me --password-stdin <token
 
   # From a fresh chart
   chartwright create api --group shop --version v1 --kind Web
@@ -40,7 +51,8 @@ enum Create {
 
 /// Add a kind: its chart, watch, CustomResourceDefinition, sample and roles
 ///
-/// It may be run again with --force. The chart is copied into the project and yours from then on.
+/// It may be run again with --force. The chart is copied into the project and yours from then on. What it depends on and has
+/// no copy of in its charts/ is fetched, in the versions of its lock.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 struct ApiArgs {
@@ -59,11 +71,78 @@ struct ApiArgs {
     /// The kind belongs to no namespace; the watch then needs a targetNamespace
     #[arg(long)]
     cluster: bool,
-    /// A chart: a folder or a .tgz archive; a fresh one if it is left out
+    /// A chart: a folder, a .tgz archive, its URL, oci://..., or a name in a repository; a fresh one if it is left out
     #[arg(long, value_name = "CHART")]
     helm_chart: Option<String>,
     #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
     write: WriteArgs,
+}
+
+/// Where a chart comes from.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Options of charts that are fetched")]
+struct SourceArgs {
+    /// The repository of the chart that is named: its URL, oci://..., or the name that `helm repo add` gave it
+    #[arg(long, value_name = "REPOSITORY", requires = "helm_chart")]
+    helm_chart_repo: Option<String>,
+    /// The chart's version, or a constraint such as ~1.2; the newest stable one if it is left out
+    #[arg(
+        long,
+        value_name = "VERSION",
+        requires = "helm_chart",
+        default_value = "",
+        hide_default_value = true
+    )]
+    helm_chart_version: String,
+    /// Who we are to the server of the chart, instead of what docker or Helm have kept
+    #[arg(long, requires_all = ["password_stdin", "helm_chart"])]
+    username: Option<String>,
+    /// Read the password from standard input
+    #[arg(long, requires = "username")]
+    password_stdin: bool,
+    /// Certificates, in PEM, that are trusted on the way to the chart, instead of the system's
+    #[arg(long, value_name = "FILE", requires = "helm_chart")]
+    ca_file: Option<PathBuf>,
+    /// Ask OCI registries without TLS
+    #[arg(long, requires = "helm_chart")]
+    plain_http: bool,
+    /// Take the chart only if its .prov is signed by a key of --keyring; GnuPG's gpgv has to be there
+    #[arg(long, requires_all = ["keyring", "helm_chart"])]
+    verify: bool,
+    /// Public keys, as `gpg --export` writes them
+    #[arg(long, value_name = "FILE", requires = "verify")]
+    keyring: Option<PathBuf>,
+}
+
+// === impl SourceArgs ===
+
+impl SourceArgs {
+    /// Fetches the chart, and tells what was downloaded.
+    fn fetch(&self, chart: &str) -> anyhow::Result<ChartFiles> {
+        let mut password = String::new();
+        if self.password_stdin {
+            let mut input = std::io::stdin();
+            input.read_to_string(&mut password).context("--password-stdin")?;
+        }
+        let asked = Asked {
+            chart: chart.to_owned(),
+            repository: self.helm_chart_repo.clone(),
+            version: self.helm_chart_version.clone(),
+            username: self.username.clone(),
+            password: password.trim_end_matches(['\r', '\n']).to_owned(),
+            ca_file: self.ca_file.clone(),
+            plain_http: self.plain_http,
+            keyring: self.keyring.clone(),
+        };
+        let shown = http::without_password(chart);
+        let fetched = fetch::fetch(&asked).with_context(|| format!("--helm-chart {shown}"))?;
+        for line in fetched.told {
+            println!("fetched {line}");
+        }
+        Ok(fetched.chart)
+    }
 }
 
 /// Take out of a project
@@ -97,7 +176,7 @@ pub fn create(args: &CreateArgs) -> anyhow::Result<()> {
     let Create::Api(args) = &args.what;
     let mut project = Project::open(args.write.root())?;
     let chart = match &args.helm_chart {
-        Some(chart) => ChartFiles::read(Path::new(chart)).with_context(|| format!("--helm-chart {chart}"))?,
+        Some(chart) => args.source.fetch(chart)?,
         None if args.kind.is_empty() => bail!("--kind is missing, or --helm-chart with a chart that it is named after"),
         None => ChartFiles::fresh(&names::chart_of_kind(&args.kind))?,
     };

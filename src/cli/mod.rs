@@ -137,6 +137,10 @@ mod tests {
             "rollback memcached web --timeout soon",
             "usage --by chart",
             "usage -o yaml",
+            "create api --kind Web --helm-chart-version 1.0.0",
+            "create api --helm-chart web --verify",
+            "create api --helm-chart web --keyring keys.gpg",
+            "create api --helm-chart web --username me",
         ] {
             assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
         }
@@ -149,6 +153,7 @@ mod tests {
             "plan run memcached web backup --set a=b --set c= --wait",
             "plan list memcached web -n shop",
             "usage --by namespace -o csv --kind Memcached -n shop",
+            "create api --helm-chart oci://a/web --username me --password-stdin --verify --keyring k --ca-file ca.pem",
         ] {
             assert!(parse(line).is_ok(), "{line}");
         }

@@ -5,7 +5,6 @@
 
 mod args;
 mod caret;
-mod fetch;
 mod files;
 mod install;
 mod kubeconfig;
@@ -23,6 +22,7 @@ use std::time::Duration;
 use clap::{Args, FromArgMatches};
 
 pub use self::args::TemplateArgs;
+use crate::scaffold::fetch::http;
 use crate::watches::names::is_dns_label;
 use go_template::quote::quote_go;
 use go_yaml::GO_MAX_DEPTH;
@@ -136,7 +136,7 @@ fn execute(args: &TemplateArgs, stdin: &mut dyn Read, dir: &Path, output: &mut O
         .merge(stdin, GO_MAX_DEPTH)
         .map_err(|e| e.to_string())?;
     let mut renderer = Engine::new(load(source, output)?).map_err(|e| e.to_string())?;
-    renderer.fetch = Some(Arc::new(fetch::get));
+    renderer.fetch = Some(Arc::new(http::get));
     if args.enable_dns {
         renderer.hosts = Some(Arc::new(addresses));
     }
@@ -202,8 +202,8 @@ fn load(source: ChartSource, output: &mut Output) -> Result<Chart, String> {
     let chart = match source {
         ChartSource::Path(path) => Chart::load_logged(&path, GO_MAX_DEPTH, &mut logged),
         ChartSource::Url(url) => {
-            let path = PathBuf::from(fetch::without_password(&url));
-            Chart::unpack_logged(&path, &fetch::get(&url)?, GO_MAX_DEPTH, &mut logged)
+            let path = PathBuf::from(http::without_password(&url));
+            Chart::unpack_logged(&path, &http::get(&url)?, GO_MAX_DEPTH, &mut logged)
         }
     };
     output.notices.extend(logged.iter().map(Warning::log_line));
@@ -300,7 +300,7 @@ fn locate(dir: &Path, chart: &str) -> Result<ChartSource, String> {
     if !name.is_empty() && path.exists() {
         return Ok(ChartSource::Path(path));
     }
-    if fetch::is_url(name) {
+    if http::is_url(name) {
         return Ok(ChartSource::Url(name.to_owned()));
     }
     if name.starts_with(['/', '.']) {

@@ -77,18 +77,25 @@ impl ChartFiles {
     /// # Errors
     /// There is no chart, or it can't be read.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let name = Chart::load(path)?.metadata.name.clone();
-        let files = match path.is_dir() {
-            true => {
-                let mut files = Vec::new();
-                collect(path, path, &mut files)?;
-                files
-            }
-            false => {
-                let data = fs::read(path).with_context(|| path.display().to_string())?;
-                Chart::files_of_archive(&path.display().to_string(), &data)?
-            }
-        };
+        let shown = path.display().to_string();
+        if !path.is_dir() {
+            let data = fs::read(path).with_context(|| shown.clone())?;
+            return ChartFiles::of_archive(&shown, &data);
+        }
+        let name = Chart::load(path)?.metadata.name;
+        let mut files = Vec::new();
+        collect(path, path, &mut files)?;
+        Ok(ChartFiles { name, files })
+    }
+
+    /// The chart in an archive, which errors call so.
+    ///
+    /// # Errors
+    /// There is no chart in it.
+    pub fn of_archive(shown: &str, data: &[u8]) -> anyhow::Result<Self> {
+        let files = Chart::files_of_archive(shown, data)?;
+        let chart = Chart::of_files(files.clone()).with_context(|| shown.to_owned())?;
+        let name = chart.metadata.name;
         Ok(ChartFiles { name, files })
     }
 

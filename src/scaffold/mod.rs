@@ -3,6 +3,7 @@
 
 pub mod api;
 pub mod crd;
+pub mod fetch;
 pub mod layout;
 pub mod names;
 pub mod project;

@@ -19,6 +19,7 @@ mod depends;
 mod drift;
 mod elect;
 mod failure;
+mod fetch;
 mod former;
 mod gates;
 mod gone;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use clap::{Arg, ArgAction, Args, ValueEnum, ValueHint};
 
-use super::fetch;
 use crate::cli::flags::{self, as_switch};
+use crate::scaffold::fetch::http;
 use helm_template::chart::options::ValueOptions;
 
 const EXAMPLES: &str = "\
@@ -206,7 +206,7 @@ impl TemplateArgs {
             set_json: self.set_json.clone(),
             set_literal: self.set_literal.clone(),
             base: base.to_path_buf(),
-            fetch: Some(Arc::new(fetch::get)),
+            fetch: Some(Arc::new(http::get)),
         }
     }
 }

@@ -209,3 +209,41 @@ fn files_whose_names_are_not_utf8_are_read() {
     let want = "---\n# Source: c/templates/d\u{fffd}/z\u{fffd}.yaml\na: b\n";
     assert_eq!(String::from_utf8(captured.stdout).unwrap(), want);
 }
+
+#[test]
+fn values_and_schemas_come_from_urls() {
+    let address = crate::scaffold::fetch::http::tests::serve(&[
+        ("/a/values.yaml", "200 OK", "a: from the net"),
+        ("/a/moved", "302 Found\r\nLocation: values.yaml", ""),
+        ("/away", "301 Moved\r\nLocation: /a/moved", ""),
+        ("/int.json", "200 OK", r#"{"type": "integer"}"#),
+    ]);
+    let folder = tempfile::tempdir().unwrap();
+    let chart = folder.path().join("c");
+    std::fs::create_dir_all(chart.join("templates")).unwrap();
+    std::fs::write(chart.join("Chart.yaml"), "apiVersion: v2\nname: c\nversion: 1.0.0\n").unwrap();
+    std::fs::write(chart.join("templates/a.yaml"), "a: {{ .Values.a | quote }}\n").unwrap();
+    let run = |more: &[&str]| run_captured(&[&["r", "c"], more].concat(), b"", folder.path());
+    for page in ["a/values.yaml", "a/moved", "away"] {
+        let done = run(&["-f", &format!("http://{address}/{page}")]);
+        assert_eq!(
+            String::from_utf8_lossy(&done.stdout),
+            "---\n# Source: c/templates/a.yaml\na: \"from the net\"\n",
+            "{done:?}"
+        );
+    }
+    let done = run(&["--set-file", &format!("a=http://{address}/a/values.yaml")]);
+    assert!(
+        String::from_utf8_lossy(&done.stdout).contains("a: \"a: from the net\""),
+        "{done:?}"
+    );
+    let missing = format!("http://{address}/none");
+    let want = format!("failed to fetch {missing}: the server answers 404 Not Found");
+    assert_eq!(run(&["-f", &missing]).error, Some(want));
+
+    let schema = format!(r#"{{"properties": {{"a": {{"$ref": "http://{address}/int.json"}}}}}}"#);
+    std::fs::write(chart.join("values.schema.json"), schema).unwrap();
+    assert_eq!(run(&["--set", "a=1"]).code, 0);
+    let error = run(&["--set", "a=x"]).error.unwrap_or_default();
+    assert!(error.contains("at '/a': got string, want integer"), "{error}");
+}

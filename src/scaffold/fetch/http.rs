@@ -1,0 +1,413 @@
+//! Files by HTTP. The client is that of the Kubernetes library, without a cluster: it brings TLS, and the proxies of
+//! `HTTPS_PROXY` and `NO_PROXY`.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow, bail, ensure};
+use axum::http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, USER_AGENT};
+use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use futures::StreamExt as _;
+use kube::client::Body;
+use kube::config::KubeConfigOptions;
+use kube::{Client, Config};
+use percent_encoding::percent_decode_str;
+use serde_json::json;
+use url::Url;
+
+/// As many requests as one may lead to.
+const MOST_REQUESTS: usize = 10;
+
+/// What is asked of servers, and how long and how much they may answer.
+#[derive(Clone, Debug)]
+pub struct Http {
+    pub login: Option<Login>,
+    /// Certificates of authorities, in PEM, which are trusted instead of the system's.
+    pub authorities: Option<String>,
+    /// How long a server may be silent.
+    pub patience: Duration,
+    /// How long a file may take, redirections included.
+    pub timeout: Duration,
+    /// The largest file that is taken, in bytes.
+    pub largest: usize,
+}
+
+/// A name and a password, told to one server alone.
+#[derive(Clone)]
+pub struct Login {
+    /// `https://host:port`, as [`origin`] makes it.
+    pub origin: String,
+    pub username: String,
+    pub password: String,
+}
+
+/// What a request says besides its URL.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ask<'a> {
+    pub accept: &'a str,
+    /// The header of that name, told to the server of the URL alone; instead of a login.
+    pub authorization: Option<&'a str>,
+    /// A form that is sent.
+    pub form: Option<&'a str>,
+    /// What is downloaded, for those who watch.
+    pub name: Option<&'a str>,
+}
+
+/// What a server answers, be it that there is nothing.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Vec<u8>,
+}
+
+/// Whether a path or a chart is named by URL.
+pub fn is_url(text: &str) -> bool {
+    text.starts_with("http://") || text.starts_with("https://")
+}
+
+/// A URL without what stands before the host: a password, perhaps.
+pub fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return url.to_owned();
+    };
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    format!("{scheme}://{host}{path}")
+}
+
+/// The scheme, the host and the port of a URL; empty if it has none.
+pub fn origin(url: &str) -> String {
+    Url::parse(url).map_or(String::new(), |url| url.origin().ascii_serialization())
+}
+
+/// The header of a name and a password.
+pub fn basic(username: &str, password: &str) -> String {
+    let text = data_encoding::BASE64.encode(format!("{username}:{password}").as_bytes());
+    format!("Basic {text}")
+}
+
+/// The file at a URL. Blocks; must not be called within an async runtime.
+///
+/// # Errors
+/// Why there is none, with the URL.
+pub fn get(url: &str) -> Result<Vec<u8>, String> {
+    let file = Http::default().file(url, Ask::default());
+    file.map_err(|error| format!("{error:#}"))
+}
+
+// === impl Http ===
+
+impl Default for Http {
+    fn default() -> Self {
+        Http {
+            login: None,
+            authorities: None,
+            patience: Duration::from_secs(60),
+            timeout: Duration::from_secs(600),
+            largest: 64 << 20,
+        }
+    }
+}
+
+impl Http {
+    /// The file at a URL. Blocks; must not be called within an async runtime.
+    ///
+    /// # Errors
+    /// Why there is none, with the URL.
+    pub fn file(&self, url: &str, ask: Ask<'_>) -> anyhow::Result<Vec<u8>> {
+        let answer = self.ask(url, ask)?;
+        ensure!(
+            answer.status.is_success(),
+            "failed to fetch {}: the server answers {}",
+            without_password(url),
+            answer.status
+        );
+        Ok(answer.body)
+    }
+
+    /// What the server of a URL answers. Blocks; must not be called within an async runtime.
+    ///
+    /// # Errors
+    /// Why there is no answer, with the URL.
+    pub fn ask(&self, url: &str, ask: Ask<'_>) -> anyhow::Result<Answer> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let work = async { tokio::time::timeout(self.timeout, self.follow(url, ask)).await };
+        let late = |_| anyhow!("no whole answer within {} seconds", self.timeout.as_secs());
+        let answer = runtime.block_on(work).map_err(late).and_then(|answer| answer);
+        // The libraries' errors repeat what they come from.
+        answer.map_err(|error| {
+            let problem = crate::telemetry::chain(error.as_ref());
+            anyhow!("failed to fetch {}: {problem}", without_password(url))
+        })
+    }
+
+    async fn follow(&self, url: &str, ask: Ask<'_>) -> anyhow::Result<Answer> {
+        let mut at = Url::parse(url)?;
+        let first = at.origin();
+        for _ in 0..MOST_REQUESTS {
+            let authorization = ask.authorization.filter(|_| at.origin() == first);
+            let ask = Ask { authorization, ..ask };
+            let (head, body) = self.in_time(self.send(&at, ask)).await?.into_parts();
+            if head.status.is_redirection() {
+                let location = head.headers.get(LOCATION).context("a redirection to nowhere")?;
+                at = at.join(location.to_str()?)?;
+                continue;
+            }
+            let body = self.whole(body, &head.headers, ask.name).await?;
+            return Ok(Answer {
+                status: head.status,
+                headers: head.headers,
+                body,
+            });
+        }
+        bail!("more than {MOST_REQUESTS} redirections")
+    }
+
+    /// One request. A name and a password in the URL are told to its own server alone.
+    async fn send(&self, at: &Url, ask: Ask<'_>) -> anyhow::Result<Response<Body>> {
+        ensure!(
+            ["http", "https"].contains(&at.scheme()) && at.has_host(),
+            "no host in the URL"
+        );
+        let server = at.origin().ascii_serialization();
+        let login = self.login.as_ref().filter(|login| login.origin == server);
+        let authorization = match (ask.authorization, login) {
+            (Some(given), _) => Some(given.to_owned()),
+            (None, _) if !at.username().is_empty() || at.password().is_some() => {
+                let decoded = |text| percent_decode_str(text).decode_utf8_lossy();
+                Some(basic(
+                    &decoded(at.username()),
+                    &decoded(at.password().unwrap_or_default()),
+                ))
+            }
+            (None, login) => login.map(|login| basic(&login.username, &login.password)),
+        };
+        let path = &at[url::Position::BeforePath..url::Position::AfterQuery];
+        let mut request = match ask.form {
+            None => Request::get(path).body(Body::empty())?,
+            Some(form) => Request::post(path).body(Body::from(form.as_bytes().to_vec()))?,
+        };
+        let headers = request.headers_mut();
+        let agent = concat!("chartwright/", env!("CARGO_PKG_VERSION"));
+        headers.insert(USER_AGENT, HeaderValue::from_static(agent));
+        if !ask.accept.is_empty() {
+            headers.insert(ACCEPT, ask.accept.parse()?);
+        }
+        if ask.form.is_some() {
+            headers.insert(
+                CONTENT_TYPE,
+                HeaderValue::from_static("application/x-www-form-urlencoded"),
+            );
+        }
+        if let Some(authorization) = authorization {
+            let mut value = HeaderValue::from_str(&authorization)?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        Ok(self.client(at, &server).await?.send(request).await?)
+    }
+
+    async fn client(&self, at: &Url, server: &str) -> anyhow::Result<Client> {
+        let encode = |pem: &String| data_encoding::BASE64.encode(pem.as_bytes());
+        let authorities = self.authorities.as_ref().map(encode);
+        // Only a configuration that is read as a kubeconfig takes the proxies from the environment.
+        let kubeconfig = json!({
+            "clusters": [{"name": "c", "cluster": {"server": server, "certificate-authority-data": authorities}}],
+            "users": [{"name": "u", "user": {}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        });
+        let kubeconfig = serde_json::from_value(kubeconfig)?;
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        config.default_retry = false;
+        if ["localhost", "127.0.0.1", "[::1]"].contains(&at.host_str().unwrap_or_default()) {
+            // As in Go: no proxy leads to this machine.
+            config.proxy_url = None;
+        }
+        Ok(Client::try_from(config)?)
+    }
+
+    async fn in_time<T, E: Into<anyhow::Error>>(&self, work: impl Future<Output = Result<T, E>>) -> anyhow::Result<T> {
+        let silent = |_| anyhow!("the server is silent for {} seconds", self.patience.as_secs());
+        let done = tokio::time::timeout(self.patience, work).await.map_err(silent)?;
+        done.map_err(Into::into)
+    }
+
+    async fn whole(&self, body: Body, headers: &HeaderMap, name: Option<&str>) -> anyhow::Result<Vec<u8>> {
+        let length = headers
+            .get(CONTENT_LENGTH)
+            .and_then(|length| length.to_str().ok()?.parse().ok());
+        let too_large = || format!("larger than {} bytes", self.largest);
+        ensure!(length.is_none_or(|length: usize| length <= self.largest), too_large());
+        let mut progress = name.and_then(|name| Progress::new(name, length));
+        let mut parts = axum::body::Body::new(body).into_data_stream();
+        let mut whole = Vec::new();
+        while let Some(part) = self
+            .in_time(async { parts.next().await.transpose() })
+            .await
+            .context("cut off")?
+        {
+            ensure!(whole.len() + part.len() <= self.largest, too_large());
+            whole.extend_from_slice(&part);
+            progress.iter_mut().for_each(|progress| progress.tell(whole.len()));
+        }
+        progress.iter_mut().for_each(|progress| progress.end(whole.len()));
+        Ok(whole)
+    }
+}
+
+/// Without the password.
+impl std::fmt::Debug for Login {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} at {}", self.username, self.origin)
+    }
+}
+
+/// A line on the terminal that follows a download.
+struct Progress {
+    name: String,
+    length: Option<usize>,
+    told: Instant,
+}
+
+// === impl Progress ===
+
+impl Progress {
+    /// How often the line is written anew.
+    const PERIOD: Duration = Duration::from_millis(100);
+
+    /// None where nobody watches.
+    fn new(name: &str, length: Option<usize>) -> Option<Self> {
+        std::io::stderr().is_terminal().then(|| Progress {
+            name: name.to_owned(),
+            length,
+            told: Instant::now(),
+        })
+    }
+
+    fn tell(&mut self, done: usize) {
+        if self.told.elapsed() >= Self::PERIOD {
+            self.told = Instant::now();
+            self.write(done, "");
+        }
+    }
+
+    fn end(&self, done: usize) {
+        self.write(done, "\n");
+    }
+
+    fn write(&self, done: usize, end: &str) {
+        let of = self
+            .length
+            .map_or(String::new(), |length| format!(" of {}", length.div_ceil(1024)));
+        let line = format!("\r\x1b[K{}: {}{of} KiB{end}", self.name, done.div_ceil(1024));
+        // Nobody reads it any more: nothing is lost.
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+
+    /// A server on the loopback that answers these paths, and others with 404; `/echo` with the request's head. Its address.
+    pub fn serve(pages: &'static [(&'static str, &'static str, &'static str)]) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                let head: Vec<String> = lines.map(Result::unwrap).take_while(|line| !line.is_empty()).collect();
+                let path = head[0].split(' ').nth(1).unwrap_or_default();
+                let page = pages.iter().find(|(known, ..)| *known == path);
+                let (_, status, body) = page.copied().unwrap_or(("", "404 Not Found", "no"));
+                let body = if path == "/echo" {
+                    head.join("\n")
+                } else {
+                    body.to_owned()
+                };
+                let size = body.len();
+                let _ = write!(
+                    stream,
+                    "HTTP/1.1 {status}\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n{body}"
+                );
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn a_password_is_told_to_its_server_alone() {
+        let page = ("/echo", "200 OK", "");
+        let (own, away) = (serve(Box::leak(Box::new([page]))), serve(Box::leak(Box::new([page]))));
+        let told = |url: &str| String::from_utf8(get(url).unwrap()).unwrap();
+        let own = told(&format!("http://u:p@{own}/echo"));
+        assert!(own.to_lowercase().contains("authorization: basic dtpw"), "{own}");
+        let location = format!("302 Found\r\nLocation: http://{away}/echo").leak();
+        let moved = serve(Box::leak(Box::new([("/moved", &*location, "")])));
+        let away = told(&format!("http://u:p@{moved}/moved"));
+        assert!(!away.to_lowercase().contains("authorization"), "{away}");
+        let problem = get(&format!("http://u:p@{moved}/none")).unwrap_err();
+        assert!(
+            problem.starts_with(&format!("failed to fetch http://{moved}/none: ")),
+            "{problem}"
+        );
+    }
+
+    #[test]
+    fn redirections_are_followed_a_while() {
+        let server = serve(&[
+            ("/a/b", "302 Found\r\nLocation: c?e", ""),
+            ("/a/c?e", "302 Found\r\nLocation: /d", ""),
+            ("/d", "200 OK", "there"),
+            ("/round", "302 Found\r\nLocation: round", ""),
+            ("/off", "302 Found\r\nLocation: file:///etc/passwd", ""),
+        ]);
+        assert_eq!(get(&format!("http://{server}/a/b")).unwrap(), b"there");
+        for (path, want) in [("round", "more than 10 redirections"), ("off", "no host in the URL")] {
+            let problem = get(&format!("http://{server}/{path}")).unwrap_err();
+            assert!(problem.ends_with(want), "{problem}");
+        }
+    }
+
+    #[test]
+    fn what_is_slow_or_large_is_given_up() {
+        let http = Http {
+            patience: Duration::from_secs(1),
+            timeout: Duration::from_secs(2),
+            largest: 1000,
+            ..Http::default()
+        };
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let large = serve(Box::leak(Box::new([("/", "200 OK", &*"0".repeat(1001).leak())])));
+        // A byte now and then, for ever.
+        let slow = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endless = slow.local_addr().unwrap();
+        std::thread::spawn(move || {
+            let mut stream = slow.accept().unwrap().0;
+            let _ = BufReader::new(stream.try_clone().unwrap()).read_line(&mut String::new());
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+            while stream.write_all(b"0000001\r\na\r\n").is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        for (url, want) in [
+            (format!("http://{large}/"), "larger than 1000 bytes"),
+            (format!("http://{closed}/"), "Connection refused"),
+            (format!("http://{endless}/"), "no whole answer within 2 seconds"),
+        ] {
+            let problem = format!("{:#}", http.file(&url, Ask::default()).unwrap_err());
+            assert!(problem.starts_with(&format!("failed to fetch {url}: ")), "{problem}");
+            assert!(problem.contains(want), "{problem}");
+        }
+        let held = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", held.local_addr().unwrap());
+        let problem = format!("{:#}", http.file(&url, Ask::default()).unwrap_err());
+        assert!(problem.ends_with("the server is silent for 1 seconds"), "{problem}");
+    }
+}
