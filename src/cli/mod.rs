@@ -3,6 +3,7 @@
 pub mod completion;
 mod create;
 pub mod flags;
+mod generate;
 mod history;
 mod init;
 mod leftovers;
@@ -48,6 +49,7 @@ enum Command {
     Create(create::CreateArgs),
     Delete(create::DeleteArgs),
     Render(render::RenderArgs),
+    Generate(generate::GenerateArgs),
     ReleaseFinalizers(release_finalizers::ReleaseFinalizersArgs),
     History(history::HistoryArgs),
     Rollback(history::RollbackArgs),
@@ -65,6 +67,7 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(args) => return run::run(*args),
         Command::Template(args) => return template::run(&args),
+        Command::Generate(args) => return generate::run(&args).unwrap_or_else(|error| fail(&error)),
         Command::Render(args) => render::run(&args),
         Command::Init(args) => init::run(&args),
         Command::Create(args) => create::create(&args),

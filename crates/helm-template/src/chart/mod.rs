@@ -89,6 +89,30 @@ pub enum Error {
 /// way; only the command line has a client: what an operator renders must not depend on servers elsewhere.
 pub type Fetch = Arc<dyn Fn(&str) -> Result<Vec<u8>, String> + Send + Sync>;
 
+/// The files of the chart at `path`, a folder or an archive, as [`Chart::load`] reads them: for who needs a text with its
+/// comments. Those of subcharts are below `charts/`, or in archives there ([`unpack_files`]).
+///
+/// # Errors
+/// As [`Chart::load`], for what can't be read.
+pub fn read_files(path: &Path) -> Result<Vec<File>, Error> {
+    let info = std::fs::metadata(path).map_err(|e| Error::io("stat", path, e))?;
+    let path = std::path::absolute(path).map_err(|e| Error::io("abs", path, e))?;
+    if info.is_dir() {
+        return directory::read(&path, &mut Vec::new());
+    }
+    let data = std::fs::read(&path).map_err(|e| Error::io("open", &path, e))?;
+    unpack_files(&path, &data)
+}
+
+/// The files of an archive, without the folder around them. `path` is what errors call it.
+///
+/// # Errors
+/// As [`Chart::unpack`], for what can't be read.
+pub fn unpack_files(path: &Path, data: &[u8]) -> Result<Vec<File>, Error> {
+    let mut left = archive::MAX_UNPACKED;
+    archive::read(path, data, &mut left)
+}
+
 // === impl Chart ===
 
 impl Chart {

@@ -1,0 +1,31 @@
+//! `chartwright generate`: files that an operator needs beside its chart.
+
+mod crd;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+const EXAMPLES: &str = "\
+Examples:
+  # The CustomResourceDefinitions of all watches
+  chartwright generate crd";
+
+/// Make files that an operator needs beside its chart
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct GenerateArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Crd(Box<crd::CrdArgs>),
+}
+
+pub fn run(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
+    match &args.what {
+        What::Crd(args) => crd::run(args),
+    }
+}

@@ -1,0 +1,278 @@
+//! Whether a definition may take the place of another: what it refuses or drops that the other took.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde_json::Value;
+
+use super::schema::PRESERVE;
+
+/// One difference that somebody may care for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Objects or clients that were fine may no longer be.
+    pub breaks: bool,
+    pub path: String,
+    pub what: String,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.breaks { "unsafe" } else { "safe" };
+        write!(f, "{kind}: {}: {}", self.path, self.what)
+    }
+}
+
+/// What is different in `new`.
+pub fn compare(old: &Value, new: &Value) -> Vec<Change> {
+    let mut report = Report::default();
+    for (path, what) in [
+        ("/spec/group", "group"),
+        ("/spec/scope", "scope"),
+        ("/spec/names/kind", "kind"),
+        ("/spec/names/plural", "plural"),
+    ] {
+        let (before, after) = (old.pointer(path), new.pointer(path));
+        if before != after {
+            let shown = |value: Option<&Value>| value.cloned().unwrap_or_default();
+            report.tell(true, "spec", format!("the {what} {} becomes {}", shown(before), shown(after)));
+        }
+    }
+    for before in list(&old["spec"]["versions"]) {
+        let name = before["name"].as_str().unwrap_or_default();
+        match list(&new["spec"]["versions"]).iter().find(|after| after["name"] == before["name"]) {
+            None => report.tell(true, name, "this version is gone"),
+            Some(after) => report.version(name, before, after),
+        }
+    }
+    for after in list(&new["spec"]["versions"]) {
+        if !list(&old["spec"]["versions"]).iter().any(|before| before["name"] == after["name"]) {
+            report.tell(false, after["name"].as_str().unwrap_or_default(), "this version is new");
+        }
+    }
+    report.changes
+}
+
+#[derive(Default)]
+struct Report {
+    changes: Vec<Change>,
+}
+
+/// Limits, and whether more of them is tighter.
+const LIMITS: [(&str, bool); 8] = [
+    ("minimum", true),
+    ("maximum", false),
+    ("minLength", true),
+    ("maxLength", false),
+    ("minItems", true),
+    ("maxItems", false),
+    ("minProperties", true),
+    ("maxProperties", false),
+];
+
+impl Report {
+    fn tell(&mut self, breaks: bool, path: &str, what: impl Into<String>) {
+        self.changes.push(Change {
+            breaks,
+            path: path.to_owned(),
+            what: what.into(),
+        });
+    }
+
+    fn version(&mut self, name: &str, before: &Value, after: &Value) {
+        if before["served"] == true && after["served"] != true {
+            self.tell(true, name, "this version is no longer served");
+        }
+        if before["storage"] != after["storage"] {
+            self.tell(false, name, "it is another version now that is stored");
+        }
+        for subresource in ["status", "scale"] {
+            let has = |version: &Value| version["subresources"].get(subresource).is_some();
+            match (has(before), has(after)) {
+                (true, false) => self.tell(true, name, format!("the subresource {subresource} is gone")),
+                (false, true) => self.tell(false, name, format!("the subresource {subresource} is new")),
+                _ => {}
+            }
+        }
+        let schema = |version: &Value| version["schema"]["openAPIV3Schema"].clone();
+        self.node(name, &schema(before), &schema(after));
+    }
+
+    fn node(&mut self, path: &str, before: &Value, after: &Value) {
+        self.types(path, before, after);
+        self.defaults(path, before, after);
+        self.enumeration(path, before, after);
+        for (name, more_is_tighter) in LIMITS {
+            self.limit(path, name, more_is_tighter, before, after);
+        }
+        for name in ["pattern", "multipleOf", "format"] {
+            self.exact(path, name, before, after);
+        }
+        self.validations(path, before, after);
+        self.required(path, before, after);
+        self.properties(path, before, after);
+        if let (Some(before), Some(after)) = (before.get("items"), after.get("items")) {
+            self.node(&format!("{path}[]"), before, after);
+        }
+        if let (Some(before), Some(after)) = (before.get("additionalProperties"), after.get("additionalProperties")) {
+            self.node(&format!("{path}.*"), before, after);
+        }
+    }
+
+    fn types(&mut self, path: &str, before: &Value, after: &Value) {
+        let (was, is) = (kind(before), kind(after));
+        let widens = match (was, is) {
+            (was, is) if was == is => None,
+            (_, "any") | ("integer", "number" | "int-or-string") | ("string", "int-or-string") => Some(true),
+            _ => Some(false),
+        };
+        if let Some(widens) = widens {
+            self.tell(!widens, path, format!("was {was}, is {is}"));
+        }
+        let nullable = |node: &Value| node["nullable"] == true;
+        match (nullable(before), nullable(after)) {
+            (true, false) => self.tell(true, path, "null is no longer accepted"),
+            (false, true) => self.tell(false, path, "null is accepted"),
+            _ => {}
+        }
+        if is_open(before) && !is_open(after) && kind(after) == "object" && kind(before) == "object" {
+            self.tell(true, path, "keys that aren't listed are no longer kept");
+        }
+    }
+
+    fn defaults(&mut self, path: &str, before: &Value, after: &Value) {
+        match (before.get("default"), after.get("default")) {
+            (was, is) if was == is => {}
+            (Some(was), Some(is)) => self.tell(true, path, format!("the default {was} becomes {is}")),
+            (Some(was), None) => self.tell(true, path, format!("the default {was} is gone")),
+            (None, is) => self.tell(true, path, format!("the default {} is new", is.cloned().unwrap_or_default())),
+        }
+    }
+
+    fn enumeration(&mut self, path: &str, before: &Value, after: &Value) {
+        let values = |node: &Value| enumeration(node).map(|values| values.iter().map(Value::to_string).collect::<BTreeSet<_>>());
+        let shown = |values: Vec<&String>| values.into_iter().cloned().collect::<Vec<_>>().join(", ");
+        match (values(before), values(after)) {
+            (None, Some(only)) => self.tell(true, path, format!("accepts only {}", shown(only.iter().collect()))),
+            (Some(_), None) => self.tell(false, path, "accepts more than an enumeration"),
+            (Some(was), Some(is)) => {
+                let gone: Vec<&String> = was.difference(&is).collect();
+                let new: Vec<&String> = is.difference(&was).collect();
+                if !gone.is_empty() {
+                    self.tell(true, path, format!("no longer accepts {}", shown(gone)));
+                }
+                if !new.is_empty() {
+                    self.tell(false, path, format!("accepts {}", shown(new)));
+                }
+            }
+            (None, None) => {}
+        }
+    }
+
+    fn limit(&mut self, path: &str, name: &str, more_is_tighter: bool, before: &Value, after: &Value) {
+        let (was, is) = (before[name].as_f64(), after[name].as_f64());
+        let tighter = match (was, is) {
+            (None, None) => return,
+            (None, Some(_)) => true,
+            (Some(_), None) => false,
+            (Some(was), Some(is)) if (was - is).abs() < f64::EPSILON => return,
+            (Some(was), Some(is)) => (is > was) == more_is_tighter,
+        };
+        let shown = |value: &Value| if value.is_null() { "none".to_owned() } else { value.to_string() };
+        self.tell(tighter, path, format!("{name} was {}, is {}", shown(&before[name]), shown(&after[name])));
+    }
+
+    fn exact(&mut self, path: &str, name: &str, before: &Value, after: &Value) {
+        match (before.get(name), after.get(name)) {
+            (was, is) if was == is => {}
+            (_, None) => self.tell(false, path, format!("{name} is gone")),
+            (_, Some(is)) => self.tell(true, path, format!("{name} is {is}")),
+        }
+    }
+
+    /// Rules in CEL, and combinators but for enumerations.
+    fn validations(&mut self, path: &str, before: &Value, after: &Value) {
+        for name in ["x-kubernetes-validations", "allOf", "anyOf", "oneOf", "not"] {
+            let parts = |node: &Value| -> Vec<Value> {
+                match &node[name] {
+                    Value::Array(parts) if name == "allOf" || name.starts_with('x') => {
+                        let parts = parts.iter().filter(|part| part.get("enum").is_none());
+                        parts.map(|part| part.get("rule").unwrap_or(part).clone()).collect()
+                    }
+                    Value::Null => Vec::new(),
+                    other => vec![other.clone()],
+                }
+            };
+            let (was, is) = (parts(before), parts(after));
+            for part in is.iter().filter(|part| !was.contains(part)) {
+                self.tell(true, path, format!("{name} is new: {part}"));
+            }
+            for part in was.iter().filter(|part| !is.contains(part)) {
+                self.tell(false, path, format!("{name} is gone: {part}"));
+            }
+        }
+    }
+
+    fn required(&mut self, path: &str, before: &Value, after: &Value) {
+        let has = |node: &Value, key: &Value| list(&node["required"]).contains(key);
+        for key in list(&after["required"]).iter().filter(|key| !has(before, key)) {
+            self.tell(true, &below(path, key), "is required");
+        }
+        for key in list(&before["required"]).iter().filter(|key| !has(after, key)) {
+            self.tell(false, &below(path, key), "is no longer required");
+        }
+    }
+
+    fn properties(&mut self, path: &str, before: &Value, after: &Value) {
+        let empty = serde_json::Map::new();
+        let of = |node| Value::as_object(node).unwrap_or(&empty);
+        let (was, is) = (of(&before["properties"]), of(&after["properties"]));
+        for (key, node) in was {
+            let path = below(path, &key.as_str().into());
+            match is.get(key) {
+                Some(new) => self.node(&path, node, new),
+                None if is_open(after) || after.get("additionalProperties").is_some() => {
+                    self.tell(false, &path, "is no longer described");
+                }
+                None => self.tell(true, &path, "is gone: its values would be dropped"),
+            }
+        }
+        for (key, node) in is.iter().filter(|(key, _)| !was.contains_key(*key)) {
+            // Where any value was kept, this one may have others.
+            let narrows = is_open(before) && kind(node) != "any";
+            let what = match narrows {
+                true => format!("is described as {}, any value was accepted", kind(node)),
+                false => "is new".to_owned(),
+            };
+            self.tell(narrows, &below(path, &key.as_str().into()), what);
+        }
+    }
+}
+
+fn below(path: &str, key: &Value) -> String {
+    format!("{path}.{}", key.as_str().unwrap_or_default())
+}
+
+pub(super) fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+pub(super) fn is_open(node: &Value) -> bool {
+    node[PRESERVE] == true
+}
+
+/// The values of an enumeration, which may be a conjunct.
+pub(super) fn enumeration(node: &Value) -> Option<&[Value]> {
+    let conjuncts = list(&node["allOf"]).iter();
+    std::iter::once(node)
+        .chain(conjuncts)
+        .find_map(|node| node.get("enum")?.as_array().map(Vec::as_slice))
+}
+
+pub(super) fn kind(node: &Value) -> &str {
+    match node["type"].as_str() {
+        Some(kind) => kind,
+        None if node["x-kubernetes-int-or-string"] == true => "int-or-string",
+        None => "any",
+    }
+}

@@ -1,0 +1,238 @@
+//! `values.yaml` -> [`Schema`]. A default is one example of a value, so a type is told only where its name or its comment
+//! leave no doubt that no other value is meant; all else is open.
+
+use go_yaml::{Data, Node};
+use serde_json::Value;
+
+use super::comments::Comments;
+use super::schema::{Kind, Schema, like_both};
+
+/// How a chart reads its values.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Habits {
+    /// A text may stand where a list or a map is the default, as a template of one.
+    pub text_for_all: bool,
+}
+
+/// Words in a key whose values are fractions or quantities now and then.
+const FRACTIONS: [&str; 15] = [
+    "cpu", "memory", "ratio", "rate", "factor", "percent", "threshold", "sampl", "fraction", "storage", "limit", "version", "tag",
+    "quota", "probability",
+];
+/// Words in a key that is a switch.
+const SWITCHES: [&str; 31] = [
+    "enable", "disable", "create", "use", "is", "has", "allow", "auto", "debug", "install", "host", "read", "run", "privileged",
+    "require", "skip", "force", "insecure", "secure", "verify", "publish", "share", "with", "include", "set", "deploy", "optional",
+    "only", "expose", "ignore", "strict",
+];
+/// Words in a key that false is a stand-in for: a name, a list, a map.
+const NO_SWITCHES: [&str; 26] = [
+    "name", "secret", "class", "volume", "config", "annotation", "label", "path", "url", "image", "claim", "command", "args", "affinity",
+    "toleration", "selector", "resources", "policy", "env", "ip", "port", "alias", "password", "user", "cert", "network",
+];
+/// Keys of maps, whatever the chart.
+const MAPS: [&str; 8] = [
+    "annotations", "labels", "nodeselector", "resources", "affinity", "securitycontext", "matchlabels", "requests",
+];
+/// Keys of lists, whatever the chart.
+const LISTS: [&str; 3] = ["tolerations", "imagepullsecrets", "topologyspreadconstraints"];
+/// Words at the end of a key whose value is a text or a number.
+const SCALARS: [&str; 26] = [
+    "name", "secret", "class", "password", "user", "username", "namespace", "ip", "url", "uri", "path", "host", "hostname", "registry",
+    "repository", "digest", "policy", "key", "port", "type", "domain", "claim", "email", "nodeport", "token", "id",
+];
+const PLACEHOLDERS: [&str; 8] = ["true", "false", "auto", "default", "yes", "no", "on", "off"];
+
+/// The schema that a chart's values suggest.
+pub fn infer(values: &Node, comments: &Comments<'_>, habits: Habits) -> Schema {
+    let infer = Infer { comments, habits };
+    let mut schema = infer.node("", "", values);
+    if schema.kind != Kind::Object {
+        schema = Schema::open_object();
+    }
+    schema.default = None;
+    schema
+}
+
+struct Infer<'c> {
+    comments: &'c Comments<'c>,
+    habits: Habits,
+}
+
+impl Infer<'_> {
+    /// The entry of a map.
+    fn entry(&self, path: &str, key: &str, at: &Node, value: &Node) -> Schema {
+        let comment = self.comments.of(path, at.line);
+        let mut schema = self.node(path, key, value);
+        if let Some(hinted) = comment.kind.as_deref().and_then(|hint| self.hinted(key, hint, value)) {
+            schema.kind = hinted;
+            schema.open = hinted == Kind::Object;
+        }
+        schema.description = comment.text;
+        schema
+    }
+
+    /// The kind that a comment names, where the default leaves it open.
+    fn hinted(&self, key: &str, hint: &str, value: &Node) -> Option<Kind> {
+        let is_unset = match &value.data {
+            Data::Null => true,
+            Data::String(text) => text.is_empty(),
+            Data::List(items) => items.is_empty(),
+            Data::Map(entries) => entries.is_empty(),
+            _ => false,
+        };
+        let collection = |kind| (!self.habits.text_for_all).then_some(kind);
+        match hint.to_ascii_lowercase().as_str() {
+            _ if !is_unset => None,
+            "string" | "str" if !contains(key, &FRACTIONS) => Some(Kind::IntOrString),
+            "list" | "array" => collection(Kind::Array),
+            "object" | "map" | "dict" => collection(Kind::Object),
+            "bool" | "boolean" => Some(Kind::Boolean),
+            "int" | "integer" => Some(Kind::IntOrString),
+            _ => None,
+        }
+    }
+
+    fn node(&self, path: &str, key: &str, value: &Node) -> Schema {
+        let mut schema = match &value.data {
+            Data::Map(entries) if entries.is_empty() => match self.is_named(key, &MAPS) {
+                true => Schema::open_object(),
+                false => Schema::default(),
+            },
+            Data::Map(entries) => self.map(path, entries),
+            Data::List(items) if items.is_empty() => match self.is_named(key, &LISTS) {
+                true => Schema::of(Kind::Array),
+                false => Schema::default(),
+            },
+            Data::List(items) => self.list(path, items),
+            scalar => Schema::of(scalar_kind(key, scalar)),
+        };
+        schema.nullable = true;
+        schema.default = match &value.data {
+            Data::Map(entries) if !entries.is_empty() => None,
+            Data::Null => None,
+            _ => Some(to_json(value)),
+        };
+        schema
+    }
+
+    fn is_named(&self, key: &str, names: &[&str]) -> bool {
+        let key = key.to_ascii_lowercase();
+        !self.habits.text_for_all && names.iter().any(|name| key.ends_with(name))
+    }
+
+    fn map(&self, path: &str, entries: &[(Node, Node)]) -> Schema {
+        let mut schema = Schema::open_object();
+        for (at, value) in entries {
+            let key = key_text(at);
+            let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+            let entry = self.entry(&path, &key, at, value);
+            schema.properties.insert(key, entry);
+        }
+        schema
+    }
+
+    /// Maps in a list suggest what all have in common; what else may stand in a list can't be told from its items.
+    fn list(&self, path: &str, items: &[Node]) -> Schema {
+        let mut schema = Schema::of(Kind::Array);
+        if items.iter().all(|item| matches!(item.data, Data::Map(_))) {
+            let suggested = items.iter().map(|item| self.node(&format!("{path}[]"), "", item));
+            let mut joined = suggested.reduce(like_both).unwrap_or_default();
+            forget_defaults(&mut joined);
+            joined.nullable = true;
+            schema.items = Some(Box::new(joined));
+        }
+        schema
+    }
+}
+
+/// What stands in one item is no default of another.
+fn forget_defaults(schema: &mut Schema) {
+    schema.default = None;
+    schema.nullable = true;
+    schema.properties.values_mut().for_each(forget_defaults);
+    if let Some(items) = &mut schema.items {
+        forget_defaults(items);
+    }
+}
+
+fn scalar_kind(key: &str, value: &Data) -> Kind {
+    match value {
+        Data::Bool(true) => Kind::Boolean,
+        Data::Bool(false) if contains(key, &NO_SWITCHES) && !ends_as_switch(key) => Kind::Any,
+        Data::Bool(false) if begins_as_switch(key) || ends_as_switch(key) => Kind::Boolean,
+        Data::Number(number) if number.is_f64() || contains(key, &FRACTIONS) => Kind::Any,
+        Data::Number(_) => Kind::IntOrString,
+        Data::String(text) => text_kind(key, text),
+        _ => Kind::Any,
+    }
+}
+
+/// The kind of a value whose default is a text.
+fn text_kind(key: &str, text: &str) -> Kind {
+    let lower = text.to_ascii_lowercase();
+    if contains(key, &FRACTIONS) || PLACEHOLDERS.contains(&lower.as_str()) || text.contains("{{") {
+        return Kind::Any;
+    }
+    if text.is_empty() {
+        let key = key.to_ascii_lowercase();
+        return match SCALARS.iter().any(|word| key.ends_with(word)) {
+            true => Kind::IntOrString,
+            false => Kind::Any,
+        };
+    }
+    // `0.5`, `-1`, `500m`: another one may be a fraction that nobody quotes.
+    if text.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c)) {
+        return Kind::Any;
+    }
+    // Lists and maps in the form of a text.
+    if text.contains('\n') || text.starts_with(['[', '{']) {
+        return Kind::Any;
+    }
+    // An address, an image, a path, a name in camel case: no number is meant in its place.
+    let is_camel = text.chars().filter(char::is_ascii_uppercase).count() > 1;
+    match text.contains(['/', ':']) || is_camel {
+        true => Kind::String,
+        false => Kind::IntOrString,
+    }
+}
+
+fn contains(key: &str, words: &[&str]) -> bool {
+    let key = key.to_ascii_lowercase();
+    words.iter().any(|word| key.contains(word))
+}
+
+fn begins_as_switch(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    SWITCHES.iter().any(|word| key.starts_with(word))
+}
+
+fn ends_as_switch(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    ["enabled", "disabled", "create", "created", "enable", "disable"].iter().any(|word| key.ends_with(word))
+}
+
+/// A key as Helm has it: everything is a string.
+pub fn key_text(key: &Node) -> String {
+    match &key.data {
+        Data::String(text) => text.clone(),
+        Data::Bool(value) => value.to_string(),
+        Data::Number(number) => go_yaml::text(&Value::Number(number.clone())).unwrap_or_default(),
+        _ => String::new(),
+    }
+}
+
+/// A value as JSON; of keys that stand there twice, the last counts.
+pub fn to_json(node: &Node) -> Value {
+    match &node.data {
+        Data::Null => Value::Null,
+        Data::Bool(value) => Value::Bool(*value),
+        Data::Number(number) => Value::Number(number.clone()),
+        Data::String(text) => Value::String(text.clone()),
+        Data::List(items) => items.iter().map(to_json).collect(),
+        Data::Map(entries) => {
+            let entries = entries.iter().map(|(key, value)| (key_text(key), to_json(value)));
+            Value::Object(entries.collect())
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! A chart -> the CustomResourceDefinition of its releases. Values that the chart accepts are never refused and never dropped
+//! by what is made here: what Kubernetes can't say, or the chart leaves in doubt, stays open.
+
+mod comments;
+pub mod compare;
+pub mod definition;
+mod infer;
+pub mod overlay;
+mod schema;
+mod structural;
+pub mod validate;
+mod values;
+
+#[cfg(test)]
+mod tests;
+
+use anyhow::{Result, anyhow};
+use serde_json::Value;
+
+pub use definition::{Names, Scale};
+pub use overlay::Overlay;
+use schema::Schema;
+pub use values::{Source, as_spec};
+
+/// A definition that was made.
+pub struct Generated {
+    pub definition: Value,
+    pub names: Names,
+    /// What could not be told of the chart.
+    pub warnings: Vec<String>,
+}
+
+/// What else is known of the kind, from its watch.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Surroundings<'a> {
+    /// The custom resource isn't the only one that brings values.
+    pub has_sources: bool,
+    /// The field below `spec` that lists sources of values.
+    pub sources_field: Option<&'a [String]>,
+}
+
+/// Makes the definition for a chart.
+///
+/// # Errors
+/// What is wrong with the chart's values or with the overlay.
+pub fn generate(
+    source: &Source,
+    mut names: Names,
+    overlay: &Overlay,
+    surroundings: Surroundings<'_>,
+) -> Result<Generated> {
+    overlay.name(&mut names);
+    let values = source.values(!surroundings.has_sources)?;
+    let mut spec = values.schema;
+    let rules = overlay.apply(&mut spec).map_err(|error| anyhow!(error))?;
+    if let Some(scale) = &names.scale {
+        overlay::scale_field(&mut spec, scale).map_err(|error| anyhow!("scale: {error}"))?;
+    }
+    if let Some(field) = surroundings.sources_field {
+        add_sources_field(&mut spec, field);
+    }
+    let chart = &source.chart.metadata;
+    let about = format!("{} {}", chart.name, chart.version);
+    Ok(Generated {
+        definition: definition::definition(&names, &spec, &rules, &about),
+        names,
+        warnings: values.warnings,
+    })
+}
+
+/// The field that isn't the chart's.
+fn add_sources_field(spec: &mut Schema, path: &[String]) {
+    let mut node = spec;
+    for part in path {
+        if !matches!(node.kind, schema::Kind::Object) {
+            return;
+        }
+        let open = node.open;
+        node = node.properties.entry(part.clone()).or_insert_with(|| Schema {
+            open,
+            ..Schema::of(schema::Kind::Object)
+        });
+    }
+    *node = Schema {
+        description: "Secrets and ConfigMaps with further values.".into(),
+        ..Schema::of(schema::Kind::Array)
+    };
+}

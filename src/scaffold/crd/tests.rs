@@ -1,0 +1,1 @@
+//! Charts of tests/fixtures/crd, and tables.
