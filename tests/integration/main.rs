@@ -22,6 +22,7 @@ mod failure;
 mod fetch;
 mod former;
 mod gates;
+mod generated_crd;
 mod gone;
 mod guards;
 mod hook_runs;

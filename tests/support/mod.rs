@@ -24,6 +24,7 @@ mod parts;
 mod watchdog;
 
 pub use audit::{Audit, Mark, Request, Requests};
+pub use client::Client;
 pub use control_plane::{Builder, ControlPlane};
 pub use kubectl::Kubectl;
 

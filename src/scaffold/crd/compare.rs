@@ -262,7 +262,7 @@ pub(super) fn is_open(node: &Value) -> bool {
 }
 
 /// The values of an enumeration, which may be a conjunct.
-pub(super) fn enumeration(node: &Value) -> Option<&[Value]> {
+fn enumeration(node: &Value) -> Option<&[Value]> {
     let conjuncts = list(&node["allOf"]).iter();
     std::iter::once(node)
         .chain(conjuncts)

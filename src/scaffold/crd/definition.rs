@@ -105,7 +105,7 @@ pub fn definition(names: &Names, spec: &Schema, rules: &[Value], about: &str) ->
 
 /// The schema of the whole object.
 fn root(names: &Names, spec: &Schema, rules: &[Value], about: &str) -> Value {
-    let mut spec_schema = spec.to_json(true);
+    let mut spec_schema = spec.to_json(true, spec.required.is_empty());
     let last_word = "Values for the chart: what isn't set here has the chart's default, null takes a default away. The chart's own \
                      checks have the last word.";
     if let Some(spec) = spec_schema.as_object_mut() {

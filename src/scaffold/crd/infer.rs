@@ -72,25 +72,26 @@ impl Infer<'_> {
         schema
     }
 
-    /// The kind that a comment names, where the default leaves it open.
+    /// The kind that a comment names, where the default leaves it open. Comments err: the default has to be of that kind.
     fn hinted(&self, key: &str, hint: &str, value: &Node) -> Option<Kind> {
-        let is_unset = match &value.data {
-            Data::Null => true,
-            Data::String(text) => text.is_empty(),
-            Data::List(items) => items.is_empty(),
-            Data::Map(entries) => entries.is_empty(),
-            _ => false,
+        let kind = match hint.to_ascii_lowercase().as_str() {
+            "string" | "str" if !contains(key, &FRACTIONS) => Kind::IntOrString,
+            "int" | "integer" => Kind::IntOrString,
+            "bool" | "boolean" => Kind::Boolean,
+            "list" | "array" => Kind::Array,
+            "object" | "map" | "dict" => Kind::Object,
+            _ => return None,
         };
-        let collection = |kind| (!self.habits.text_for_all).then_some(kind);
-        match hint.to_ascii_lowercase().as_str() {
-            _ if !is_unset => None,
-            "string" | "str" if !contains(key, &FRACTIONS) => Some(Kind::IntOrString),
-            "list" | "array" => collection(Kind::Array),
-            "object" | "map" | "dict" => collection(Kind::Object),
-            "bool" | "boolean" => Some(Kind::Boolean),
-            "int" | "integer" => Some(Kind::IntOrString),
-            _ => None,
-        }
+        let fits = match &value.data {
+            Data::Null => true,
+            Data::Bool(_) => kind == Kind::Boolean,
+            Data::String(text) => text.is_empty() && kind == Kind::IntOrString,
+            Data::List(items) => items.is_empty() && kind == Kind::Array,
+            Data::Map(entries) => entries.is_empty() && kind == Kind::Object,
+            Data::Number(_) => false,
+        };
+        let is_collection = matches!(kind, Kind::Array | Kind::Object);
+        (fits && !(is_collection && self.habits.text_for_all)).then_some(kind)
     }
 
     fn node(&self, path: &str, key: &str, value: &Node) -> Schema {

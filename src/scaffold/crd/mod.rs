@@ -20,7 +20,7 @@ use serde_json::Value;
 pub use definition::{Names, Scale};
 pub use overlay::Overlay;
 use schema::Schema;
-pub use values::{Source, as_spec};
+pub use values::{Source, as_spec, own_as_spec};
 
 /// A definition that was made.
 pub struct Generated {

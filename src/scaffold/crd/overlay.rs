@@ -284,16 +284,17 @@ fn find<'s>(mut node: &'s mut Schema, path: &[String], may_be_new: bool) -> Resu
     Ok(node)
 }
 
-/// A value is always there only if all around it is.
+/// A value is always there only if all around it is; in a list, only in its items.
 fn require(spec: &mut Schema, path: &[String]) -> Result<(), String> {
     let mut node = spec;
-    for part in path {
-        if part != "[]" {
+    for (depth, part) in path.iter().enumerate() {
+        if !path[depth..].iter().any(|part| part == "[]") {
             node.required.insert(part.clone());
         }
         let below = node.at_mut(std::slice::from_ref(part));
         node = below.ok_or("there is no such value")?;
     }
+    node.nullable = false;
     Ok(())
 }
 

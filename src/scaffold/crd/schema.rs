@@ -91,6 +91,16 @@ impl Kind {
         }
     }
 
+    /// Whether a limit is about values of this kind.
+    fn has_limit(self, name: &str) -> bool {
+        match name {
+            "minimum" | "maximum" | "multipleOf" => matches!(self, Kind::Integer | Kind::Number | Kind::IntOrString),
+            "minLength" | "maxLength" | "pattern" => matches!(self, Kind::String | Kind::IntOrString),
+            "minItems" | "maxItems" => self == Kind::Array,
+            _ => self == Kind::Object,
+        }
+    }
+
     pub fn is_scalar(self) -> bool {
         !matches!(self, Kind::Any | Kind::Array | Kind::Object)
     }
@@ -238,10 +248,10 @@ impl Schema {
         }
     }
 
-    /// As Kubernetes reads it. `partial`: it is laid over a default, so null is accepted: it takes the default away.
-    pub fn to_json(&self, partial: bool) -> Value {
+    /// As Kubernetes reads it. `partial`: it is laid over a default. `may_be_null`: null takes that away.
+    pub fn to_json(&self, partial: bool, may_be_null: bool) -> Value {
         let mut node = Map::new();
-        let nullable = partial || self.nullable || matches!(self.kind, Kind::Any | Kind::Null);
+        let nullable = may_be_null || self.nullable || matches!(self.kind, Kind::Any | Kind::Null);
         let description = self.describe();
         if !description.is_empty() {
             node.insert("description".into(), description.into());
@@ -254,8 +264,12 @@ impl Schema {
         if nullable {
             node.insert("nullable".into(), true.into());
         }
-        node.extend(self.limits.clone());
-        let mut all_of = self.all_of.clone();
+        let limits = self.limits.iter().filter(|(name, _)| self.kind.has_limit(name));
+        node.extend(limits.map(|(name, limit)| (name.clone(), limit.clone())));
+        let mut all_of = match self.kind {
+            Kind::Any => Vec::new(),
+            _ => self.all_of.clone(),
+        };
         if let Some(values) = &self.enumeration {
             // The API server compares null with the values whatever they are, but looks for it in no conjunct.
             match nullable {
@@ -272,8 +286,8 @@ impl Schema {
         match self.kind {
             Kind::Object => self.write_object(&mut node, partial),
             Kind::Array => {
-                let items = self.items.as_ref().map(|items| items.to_json(false));
-                node.insert("items".into(), items.unwrap_or_else(|| Schema::default().to_json(false)));
+                let items = self.items.as_ref().map(|items| items.to_json(false, false));
+                node.insert("items".into(), items.unwrap_or_else(|| Schema::default().to_json(false, false)));
             }
             _ => {}
         }
@@ -283,7 +297,9 @@ impl Schema {
     fn write_object(&self, node: &mut Map<String, Value>, partial: bool) {
         if !self.properties.is_empty() {
             let properties = self.properties.iter();
-            let properties = properties.map(|(key, value)| (key.clone(), value.to_json(partial)));
+            // Without what is required there is nothing that null could leave.
+            let may_be_null = |key| partial && !self.required.contains(key);
+            let properties = properties.map(|(key, value)| (key.clone(), value.to_json(partial, may_be_null(key))));
             node.insert("properties".into(), Value::Object(properties.collect()));
         }
         let required: Vec<&String> = self.required.iter().collect();
@@ -292,7 +308,7 @@ impl Schema {
         }
         match &self.additional {
             Some(values) if self.properties.is_empty() => {
-                node.insert("additionalProperties".into(), values.to_json(partial));
+                node.insert("additionalProperties".into(), values.to_json(partial, partial));
             }
             Some(_) => drop(node.insert(PRESERVE.into(), true.into())),
             None if self.open => drop(node.insert(PRESERVE.into(), true.into())),
@@ -312,6 +328,7 @@ impl Schema {
         match self.kind {
             Kind::Any | Kind::Null => parts.push("Any value.".to_owned()),
             Kind::IntOrString => parts.push("An integer or a string.".to_owned()),
+            Kind::Object if self.open && self.properties.is_empty() => parts.push("Any keys.".to_owned()),
             _ => {}
         }
         if let Some(values) = &self.enumeration {

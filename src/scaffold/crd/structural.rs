@@ -133,7 +133,7 @@ impl<'s> Converter<'s> {
             node = node.meet(part);
         }
         for name in ["anyOf", "oneOf"] {
-            if let Some(alternatives) = self.alternatives(name, list(keywords.get(name)), at) {
+            if let Some(alternatives) = self.alternatives(name, list(keywords.get(name)), &node, at) {
                 node = node.meet(alternatives);
             }
         }
@@ -206,8 +206,12 @@ impl<'s> Converter<'s> {
             Kind::String => text_limits(&mut node, keywords),
             Kind::Array => self.array(&mut node, keywords, at),
             Kind::Object => self.object(&mut node, keywords, at),
+            // They hold for values of their kind, which another part of the schema may name.
             Kind::Any => {
                 node.nullable = true;
+                numeric_limits(&mut node, keywords);
+                text_limits(&mut node, keywords);
+                copy_limits(&mut node.limits, keywords, &["minItems", "maxItems"]);
             }
             Kind::Null | Kind::Boolean => {}
         }
@@ -274,8 +278,8 @@ impl<'s> Converter<'s> {
         }
     }
 
-    /// Where one of several schemas has to hold.
-    fn alternatives(&mut self, name: &str, branches: &[Value], at: At<'_>) -> Option<Schema> {
+    /// Where one of several schemas has to hold, besides the one around them.
+    fn alternatives(&mut self, name: &str, branches: &[Value], around: &Schema, at: At<'_>) -> Option<Schema> {
         if branches.is_empty() {
             return None;
         }
@@ -288,7 +292,12 @@ impl<'s> Converter<'s> {
             node.all_of.push(json!({name: branches}));
             return Some(node);
         }
-        let converted: Vec<Schema> = branches.iter().map(|branch| self.convert(branch, at.deeper())).collect();
+        let mut converted: Vec<Schema> = branches.iter().map(|branch| self.convert(branch, at.deeper())).collect();
+        // Bounds without a type can be kept when it is known.
+        if around.kind.is_scalar() {
+            let bare = Schema::of(around.kind);
+            converted = converted.into_iter().map(|branch| bare.clone().meet(branch)).collect();
+        }
         converted.into_iter().reduce(Schema::union)
     }
 }

@@ -1,1 +1,233 @@
-//! Charts of tests/fixtures/crd, and tables.
+//! The charts of tests/fixtures/crd, and tables.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn fixtures() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/crd");
+    let mut cases: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    cases.sort();
+    cases
+}
+
+fn names() -> Names {
+    Names {
+        group: "crd.test".into(),
+        version: "v1".into(),
+        kind: "Thing".into(),
+        ..Names::default()
+    }
+}
+
+fn made(case: &Path) -> Generated {
+    let overlay = fs::read_to_string(case.join("overlay.yaml")).unwrap_or_default();
+    let overlay = Overlay::read("overlay.yaml", &overlay).unwrap();
+    let source = Source::load(&case.join("chart")).unwrap();
+    generate(&source, names(), &overlay, Surroundings::default()).unwrap()
+}
+
+/// The part that is another for each chart.
+fn told(generated: &Generated) -> Value {
+    let mut told = generated.definition["spec"].clone();
+    let version = told["versions"][0].take();
+    let mut schema = version["schema"]["openAPIV3Schema"].clone();
+    let properties = schema["properties"].as_object_mut().unwrap();
+    properties.retain(|key, _| key == "spec");
+    properties["spec"].as_object_mut().unwrap().remove("description");
+    told["versions"] = json!([{"schema": schema, "subresources": version["subresources"]}]);
+    json!({"spec": told, "warnings": generated.warnings})
+}
+
+/// With `BLESS=1` what is made becomes what is expected; read the difference before you commit it.
+#[test]
+fn charts_become_the_expected_definitions() {
+    for case in fixtures() {
+        let found = serde_yaml::to_string(&told(&made(&case))).unwrap();
+        if std::env::var_os("BLESS").is_some() {
+            fs::write(case.join("expected.yaml"), &found).unwrap();
+        }
+        let expected = fs::read_to_string(case.join("expected.yaml")).unwrap_or_default();
+        assert!(expected == found, "{}:\n{found}", case.display());
+    }
+}
+
+/// What is made accepts the values that it is made of.
+#[test]
+fn default_values_fit_their_own_definition() {
+    for case in fixtures() {
+        let generated = made(&case);
+        let mut spec = as_spec(&Source::load(&case.join("chart")).unwrap()).unwrap();
+        // What the overlays and schemas of the fixtures require beyond the defaults.
+        spec["token"] = "abc".into();
+        spec["owner"] = json!({"name": "a"});
+        let schema = &generated.definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+        let problems = validate::problems(schema, &spec, "spec");
+        let others: Vec<&String> = problems.iter().filter(|problem| !problem.contains("would be dropped")).collect();
+        assert!(others.is_empty(), "{}: {others:?}", case.display());
+    }
+}
+
+#[test]
+fn what_is_wrong_with_an_overlay_is_told_with_its_place() {
+    let source = Source::load(&fixtures()[0].parent().unwrap().join("overlay/chart")).unwrap();
+    for (text, expected) in [
+        ("shortName: x", "o.yaml:1:1: "),
+        ("fields:\n  size: {minimun: 1}", "o.yaml:2:"),
+        ("fields:\n  size: {minimum: 1}\n  service.tipe: {minLength: 1}", "o.yaml:3: fields.service.tipe: the chart has no value service.tipe: did you mean type?"),
+        ("fields:\n  hosts: {immutable: true}", "o.yaml:2: fields.hosts: `immutable` is for single values"),
+        ("fields:\n  hosts[].host: {immutable: true}", "outside of lists"),
+        ("scale: {specReplicasPath: .spec.service}", "scale: .spec.service is no number"),
+        ("scale: {specReplicasPath: .spec.sice}", "did you mean size?"),
+        ("scale: {specReplicasPath: size}", "size is not below .spec"),
+    ] {
+        let read = Overlay::read("o.yaml", text);
+        let error = match read {
+            Err(error) => error,
+            Ok(overlay) => match generate(&source, names(), &overlay, Surroundings::default()) {
+                Ok(_) => panic!("{text} is taken"),
+                Err(error) => format!("{error:#}"),
+            },
+        };
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+}
+
+#[test]
+fn differences_are_sorted_into_safe_and_unsafe() {
+    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let with = |base: &Value, properties: Value| {
+        let mut node = base.clone();
+        node["properties"] = properties;
+        node
+    };
+    let closed = json!({"type": "object"});
+    let text = json!({"type": "string"});
+    let either = json!({"x-kubernetes-int-or-string": true});
+    let any = json!({"x-kubernetes-preserve-unknown-fields": true});
+    for (before, after, breaks, words) in [
+        (text.clone(), text.clone(), None, ""),
+        (text.clone(), either.clone(), Some(false), "was string, is int-or-string"),
+        (either.clone(), text.clone(), Some(true), "was int-or-string, is string"),
+        (text.clone(), any.clone(), Some(false), "is any"),
+        (any.clone(), text.clone(), Some(true), "was any"),
+        (json!({"type": "string", "nullable": true}), text.clone(), Some(true), "null is no longer"),
+        (text.clone(), json!({"type": "string", "nullable": true}), Some(false), "null is accepted"),
+        (text.clone(), json!({"type": "string", "enum": ["a"]}), Some(true), "accepts only \"a\""),
+        (
+            json!({"type": "string", "enum": ["a", "b"]}),
+            json!({"type": "string", "allOf": [{"enum": ["b", "a"]}]}),
+            None,
+            "",
+        ),
+        (json!({"type": "string", "enum": ["a", "b"]}), json!({"type": "string", "enum": ["a"]}), Some(true), "no longer accepts \"b\""),
+        (json!({"type": "string", "enum": ["a"]}), json!({"type": "string", "enum": ["a", "b"]}), Some(false), "accepts \"b\""),
+        (json!({"type": "integer", "minimum": 1}), json!({"type": "integer", "minimum": 2}), Some(true), "minimum was 1, is 2"),
+        (json!({"type": "integer", "maximum": 1}), json!({"type": "integer", "maximum": 2}), Some(false), "maximum was 1, is 2"),
+        (json!({"type": "integer"}), json!({"type": "integer", "maximum": 2}), Some(true), "maximum was none, is 2"),
+        (json!({"type": "integer", "minimum": 2}), json!({"type": "integer"}), Some(false), "minimum was 2, is none"),
+        (json!({"type": "string", "pattern": "a"}), json!({"type": "string", "pattern": "b"}), Some(true), "pattern is \"b\""),
+        (json!({"type": "string", "default": "a"}), json!({"type": "string", "default": "b"}), Some(true), "the default \"a\" becomes \"b\""),
+        (text.clone(), json!({"type": "string", "default": "b"}), Some(true), "the default \"b\" is new"),
+        (open.clone(), closed.clone(), Some(true), "no longer kept"),
+        (closed.clone(), open.clone(), None, ""),
+        (with(&closed, json!({"a": text})), closed.clone(), Some(true), "s.a: is gone"),
+        (with(&open, json!({"a": text})), open.clone(), Some(false), "s.a: is no longer described"),
+        (closed.clone(), with(&closed, json!({"a": text})), Some(false), "s.a: is new"),
+        (open.clone(), with(&open, json!({"a": text})), Some(true), "s.a: is described as string"),
+        (open.clone(), with(&open, json!({"a": any})), Some(false), "s.a: is new"),
+        (
+            with(&closed, json!({"a": text})),
+            json!({"type": "object", "properties": {"a": text}, "required": ["a"]}),
+            Some(true),
+            "s.a: is required",
+        ),
+        (
+            json!({"type": "array", "items": text}),
+            json!({"type": "array", "items": {"type": "string", "maxLength": 3}}),
+            Some(true),
+            "s[]: maxLength",
+        ),
+        (
+            text.clone(),
+            json!({"type": "string", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}),
+            Some(true),
+            "x-kubernetes-validations is new",
+        ),
+    ] {
+        let definition = |schema: &Value| json!({"spec": {"versions": [{"name": "s", "served": true, "schema": {"openAPIV3Schema": schema}}]}});
+        let changes = compare::compare(&definition(&before), &definition(&after));
+        let found = changes.first().map(|change| change.breaks);
+        assert_eq!((changes.len(), found), (usize::from(breaks.is_some()), breaks), "{before} {after}: {changes:?}");
+        assert!(changes.first().is_none_or(|change| change.to_string().contains(words)), "{words}: {changes:?}");
+    }
+}
+
+#[test]
+fn versions_and_names_are_compared_as_well() {
+    let definition = |scope: &str, versions: &[(&str, bool)]| {
+        let versions = versions.iter().map(|(name, served)| json!({"name": name, "served": served, "subresources": {"status": {}}}));
+        json!({"spec": {"scope": scope, "versions": versions.collect::<Vec<_>>()}})
+    };
+    let old = definition("Namespaced", &[("v1", true), ("v2", true)]);
+    for (new, words) in [
+        (definition("Namespaced", &[("v1", true), ("v2", true)]), [].as_slice()),
+        (definition("Cluster", &[("v1", true), ("v2", true)]), &["unsafe: spec: the scope"]),
+        (definition("Namespaced", &[("v2", true), ("v3", true)]), &["unsafe: v1: this version is gone", "safe: v3: this version is new"]),
+        (definition("Namespaced", &[("v1", false), ("v2", true)]), &["unsafe: v1: this version is no longer served"]),
+    ] {
+        let changes: Vec<String> = compare::compare(&old, &new).iter().map(ToString::to_string).collect();
+        assert_eq!(changes.len(), words.len(), "{changes:?}");
+        for (change, words) in changes.iter().zip(words) {
+            assert!(change.starts_with(words), "{change}");
+        }
+    }
+}
+
+#[test]
+fn objects_are_checked_as_the_api_server_does() {
+    let schema = json!({
+        "type": "object",
+        "required": ["size"],
+        "properties": {
+            "size": {"type": "integer", "minimum": 1, "allOf": [{"maximum": 5, "exclusiveMaximum": true}]},
+            "mode": {"type": "string", "nullable": true, "allOf": [{"enum": ["a", "b"]}]},
+            "port": {"x-kubernetes-int-or-string": true, "pattern": "^a"},
+            "any": {"x-kubernetes-preserve-unknown-fields": true},
+            "list": {"type": "array", "maxItems": 2, "items": {"type": "string", "anyOf": [{"pattern": "^a"}, {"maxLength": 1}]}},
+            "map": {"type": "object", "additionalProperties": {"type": "boolean"}},
+            "name": {"type": "string", "allOf": [{"not": {"enum": ["a"]}}, {"anyOf": [{"allOf": [{"pattern": "^a"}, {"maxLength": 2}]}]}]},
+            "one": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
+                "allOf": [{"oneOf": [{"required": ["a"]}, {"required": ["b"]}]}]},
+        },
+    });
+    for (spec, expected) in [
+        (json!({"size": 1}), ""),
+        (json!({"size": 1.0, "mode": null, "any": {"a": [null]}}), ""),
+        (json!({}), "s.size: is required"),
+        (json!({"size": 0}), "s.size: minimum is 1"),
+        (json!({"size": 5}), "s.size: maximum is 5"),
+        (json!({"size": "1"}), "s.size: must be integer"),
+        (json!({"size": null}), "s.size: null is not accepted"),
+        (json!({"size": 1, "mode": "c"}), "s.mode: must be one of \"a\", \"b\""),
+        (json!({"size": 1, "port": 3}), ""),
+        (json!({"size": 1, "port": "b"}), "s.port: does not match ^a"),
+        (json!({"size": 1, "port": 1.5}), "s.port: must be int-or-string"),
+        (json!({"size": 1, "list": ["abc", "b"]}), ""),
+        (json!({"size": 1, "list": ["abc", "bc"]}), "s.list[1]: fits none of"),
+        (json!({"size": 1, "list": ["a", "b", "c"]}), "s.list: maxItems is 2"),
+        (json!({"size": 1, "map": {"a": 1}}), "s.map.a: must be boolean"),
+        (json!({"size": 1, "name": "ab", "one": {"a": "x"}}), ""),
+        (json!({"size": 1, "name": "a"}), "s.name: must not be"),
+        (json!({"size": 1, "name": "abc"}), "s.name: fits none of"),
+        (json!({"size": 1, "one": {"a": "x", "b": "x"}}), "s.one: doesn't fit exactly one"),
+        (json!({"size": 1, "other": 1}), "s.other: is not listed, and would be dropped"),
+    ] {
+        let found = validate::problems(&schema, &spec, "s");
+        assert_eq!(found.len(), usize::from(!expected.is_empty()), "{spec}: {found:?}");
+        assert!(found.iter().all(|problem| problem.starts_with(expected)), "{spec}: {found:?}");
+    }
+}

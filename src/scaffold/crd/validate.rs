@@ -4,7 +4,7 @@ use go_template::Meter;
 use helm_template::gostd::regexp;
 use serde_json::Value;
 
-use super::compare::{enumeration, is_open, kind, list};
+use super::compare::{is_open, kind, list};
 
 /// What a schema has against a value, with places.
 pub fn problems(schema: &Value, value: &Value, path: &str) -> Vec<String> {
@@ -35,25 +35,9 @@ fn check(schema: &Value, value: &Value, path: &str, found: &mut Vec<String>) {
         found.push(format!("{path}: must be {kind}"));
         return;
     }
-    if let Some(values) = enumeration(schema)
-        && !values.contains(value)
-    {
-        let values: Vec<String> = values.iter().map(Value::to_string).collect();
-        found.push(format!("{path}: must be one of {}", values.join(", ")));
-    }
-    limits(schema, value, path, found);
-    for conjunct in list(&schema["allOf"]) {
-        limits(conjunct, value, path, found);
-        any_of(conjunct, value, path, found);
-    }
-    any_of(schema, value, path, found);
+    validations(schema, value, path, found);
     match value {
         Value::Object(members) => {
-            for key in list(&schema["required"]).iter().filter_map(Value::as_str) {
-                if !members.contains_key(key) {
-                    found.push(format!("{path}.{key}: is required"));
-                }
-            }
             for (key, member) in members {
                 let path = format!("{path}.{key}");
                 match schema["properties"].get(key).or_else(|| schema.get("additionalProperties")) {
@@ -76,18 +60,37 @@ fn is_whole(value: &Value) -> bool {
     value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|float| float.fract() == 0.0)
 }
 
-/// One of several validations holds.
-fn any_of(schema: &Value, value: &Value, path: &str, found: &mut Vec<String>) {
-    let holds = |branch: &Value| {
+/// All but the structure: what may stand in combinators as well.
+fn validations(schema: &Value, value: &Value, path: &str, found: &mut Vec<String>) {
+    if let Some(values) = schema["enum"].as_array()
+        && !values.contains(value)
+    {
+        let values: Vec<String> = values.iter().map(Value::to_string).collect();
+        found.push(format!("{path}: must be one of {}", values.join(", ")));
+    }
+    limits(schema, value, path, found);
+    if value.is_object() {
+        let missing = list(&schema["required"]).iter().filter_map(Value::as_str).filter(|key| value.get(key).is_none());
+        found.extend(missing.map(|key| format!("{path}.{key}: is required")));
+    }
+    for part in list(&schema["allOf"]) {
+        validations(part, value, path, found);
+    }
+    let holds = |branch: &&Value| {
         let mut problems = Vec::new();
-        limits(branch, value, path, &mut problems);
-        let in_values = branch.get("enum").is_none_or(|values| list(values).contains(value));
-        let has = |key: &Value| key.as_str().is_some_and(|key| value.get(key).is_some());
-        problems.is_empty() && in_values && list(&branch["required"]).iter().all(has)
+        validations(branch, value, path, &mut problems);
+        problems.is_empty()
     };
-    let branches = list(&schema["anyOf"]);
-    if !branches.is_empty() && !branches.iter().any(holds) {
-        found.push(format!("{path}: fits none of {}", Value::from(branches)));
+    let any_of = &schema["anyOf"];
+    if any_of.is_array() && !list(any_of).iter().any(|branch| holds(&branch)) {
+        found.push(format!("{path}: fits none of {any_of}"));
+    }
+    let one_of = &schema["oneOf"];
+    if one_of.is_array() && list(one_of).iter().filter(holds).count() != 1 {
+        found.push(format!("{path}: doesn't fit exactly one of {one_of}"));
+    }
+    if let Some(not) = schema.get("not").filter(holds) {
+        found.push(format!("{path}: must not be {not}"));
     }
 }
 

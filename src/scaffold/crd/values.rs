@@ -258,15 +258,19 @@ fn folders(files: Vec<File>) -> Result<Vec<Vec<File>>> {
     Ok(folders.into_iter().map(|(_, files)| files).collect())
 }
 
-/// The default values as a custom resource can say them: what a JSON reader takes for whole numbers are such.
+/// The default values as a custom resource can say them, with those of subcharts.
 pub fn as_spec(source: &Source) -> Result<Value> {
-    let parsed = go_yaml::parse(source.values.as_bytes())?;
     let mut spec = Map::new();
     for (key, below) in source.keyed(&mut Vec::new()) {
         spec.insert(key, as_spec(below)?);
     }
-    if let Value::Object(own) = infer::to_json(&parsed) {
+    if let Value::Object(own) = own_as_spec(source)? {
         chart::values::merge_maps(&mut spec, own);
     }
     Ok(Value::Object(spec))
+}
+
+/// What the chart's own `values.yaml` says; whole numbers stay such.
+pub fn own_as_spec(source: &Source) -> Result<Value> {
+    Ok(infer::to_json(&go_yaml::parse(source.values.as_bytes())?))
 }
