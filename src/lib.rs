@@ -5,6 +5,7 @@
 //! The modules are floors, from top to bottom; each uses only those below it:
 //!
 //! - [`cli`]: one file per command
+//! - [`scaffold`]: what an operator needs beside its chart, generated
 //! - [`controller`]: the operator at run time: units, queues, watches, leader election
 //! - [`reconcile`]: one reconcile, a file per step
 //! - [`cluster`]: the API server; I/O only

@@ -87,12 +87,16 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 
 fn define(client: &Client, kind: &Kind) -> Result<()> {
     served_changed();
-    client.request("POST", DEFINITIONS, Some(("application/json", &kind.definition))).map(drop)
+    client
+        .request("POST", DEFINITIONS, Some(("application/json", &kind.definition)))
+        .map(drop)
 }
 
 fn undefine(client: &Client, kind: &Kind) -> Result<()> {
     served_changed();
-    client.request("DELETE", &format!("{DEFINITIONS}/{}", kind.name()), None).map(drop)
+    client
+        .request("DELETE", &format!("{DEFINITIONS}/{}", kind.name()), None)
+        .map(drop)
 }
 
 fn await_served(client: &Client, kind: &Kind) -> Result<()> {
@@ -109,7 +113,10 @@ fn client(control_plane: &ControlPlane) -> Result<Client> {
 fn same(sent: &Value, stored: &Value) -> bool {
     match (sent, stored) {
         (Value::Object(sent), Value::Object(stored)) => {
-            sent.len() == stored.len() && sent.iter().all(|(key, value)| stored.get(key).is_some_and(|stored| same(value, stored)))
+            sent.len() == stored.len()
+                && sent
+                    .iter()
+                    .all(|(key, value)| stored.get(key).is_some_and(|stored| same(value, stored)))
         }
         (Value::Array(sent), Value::Array(stored)) => {
             sent.len() == stored.len() && sent.iter().zip(stored).all(|(sent, stored)| same(sent, stored))
@@ -180,7 +187,11 @@ fn fixtures_are_kept_and_refused_as_their_schema_says() -> Result<()> {
     let control_plane = ControlPlane::shared();
     let client = client(control_plane)?;
     for (case, taken, refused) in [
-        ("comments", json!([{"replicaCount": "2"}, {"image": {"tag": 1.5, "new": null}}, {"existingSecret": "a", "new": [1]}]), json!([{"enabled": "x"}])),
+        (
+            "comments",
+            json!([{"replicaCount": "2"}, {"image": {"tag": 1.5, "new": null}}, {"existingSecret": "a", "new": [1]}]),
+            json!([{"enabled": "x"}]),
+        ),
         (
             "combinators",
             json!([
@@ -222,7 +233,9 @@ fn fixtures_are_kept_and_refused_as_their_schema_says() -> Result<()> {
         ensure!(same(&kind.spec, &stored), "{case}: {stored}");
         for values in taken.as_array().into_iter().flatten() {
             let spec = with(&kind, values);
-            let stored = kind.try_out(&client, &spec).with_context(|| format!("{case}: {values}"))?;
+            let stored = kind
+                .try_out(&client, &spec)
+                .with_context(|| format!("{case}: {values}"))?;
             ensure!(same(&spec, &stored), "{case}: {values}: {stored}");
         }
         for values in refused.as_array().into_iter().flatten() {
@@ -237,9 +250,15 @@ fn fixtures_are_kept_and_refused_as_their_schema_says() -> Result<()> {
         }
         if case == "comments" {
             let text = explain(control_plane.kubectl(), &kind, "things.spec.replicaCount")?;
-            ensure!(text.contains("Number of servers. Clients spread their keys over them."), "{text}");
+            ensure!(
+                text.contains("Number of servers. Clients spread their keys over them."),
+                "{text}"
+            );
             let text = explain(control_plane.kubectl(), &kind, "things.spec")?;
-            ensure!(text.contains("Where images come from") || text.contains("image\t<Object>"), "{text}");
+            ensure!(
+                text.contains("Where images come from") || text.contains("image\t<Object>"),
+                "{text}"
+            );
         }
         undefine(&client, &kind)?;
     }
@@ -262,20 +281,33 @@ fn changes_are_refused(client: &Client, kind: &Kind) -> Result<()> {
         client.request("PATCH", &path, Some(("application/merge-patch+json", &content)))
     };
     patch(json!({"size": 2, "storage": {"other": "x"}}))?;
-    for spec in [json!({"storage": {"class": "b"}}), json!({"storage": {"zone": "b"}}), json!({"storage": null})] {
+    for spec in [
+        json!({"storage": {"class": "b"}}),
+        json!({"storage": {"zone": "b"}}),
+        json!({"storage": null}),
+    ] {
         let outcome = patch(spec.clone());
         let told = outcome.as_ref().map_err(|error| format!("{error:#}"));
-        ensure!(told.is_err_and(|error| error.contains("can't be changed")), "{spec}: {outcome:?}");
+        ensure!(
+            told.is_err_and(|error| error.contains("can't be changed")),
+            "{spec}: {outcome:?}"
+        );
     }
     Ok(())
 }
 
 fn scales_and_lists(kubectl: &Kubectl, kind: &Kind) -> Result<()> {
-    let resource = format!("overlaid.{}/a", kind.definition["spec"]["group"].as_str().unwrap_or_default());
+    let resource = format!(
+        "overlaid.{}/a",
+        kind.definition["spec"]["group"].as_str().unwrap_or_default()
+    );
     kubectl.run(["scale", &resource, "--replicas=3"])?;
     let table = kubectl.run(["get", &resource])?;
     let header: Vec<&str> = table.lines().next().unwrap_or_default().split_whitespace().collect();
-    ensure!(header == ["NAME", "SIZE", "READY", "REASON", "VERSION", "AGE"], "{table}");
+    ensure!(
+        header == ["NAME", "SIZE", "READY", "REASON", "VERSION", "AGE"],
+        "{table}"
+    );
     ensure!(table.contains(" 3 "), "{table}");
     let status = kubectl.run(["get", &resource, "-o", "jsonpath={.status}"])?;
     ensure!(status == "{\"observedGeneration\":-1}", "{status}");
@@ -302,7 +334,15 @@ fn a_definition_is_compared_with_that_of_the_cluster() -> Result<()> {
     fs::create_dir_all(&chart)?;
     fs::write(chart.join("Chart.yaml"), "apiVersion: v2\nname: web\nversion: 1.0.0\n")?;
     fs::write(chart.join("values.yaml"), "size: 1\nmode: a\n")?;
-    let names = ["web", "--group", "against.crd.test", "--version", "v1", "--kind", "Thing"];
+    let names = [
+        "web",
+        "--group",
+        "against.crd.test",
+        "--version",
+        "v1",
+        "--kind",
+        "Thing",
+    ];
     let against = [names.as_slice(), &["--against", "cluster"]].concat();
     let (code, said) = program(control_plane, folder.path(), &against)?;
     ensure!(code == 0 && said.contains("doesn't have it yet"), "{code}: {said}");
@@ -314,15 +354,28 @@ fn a_definition_is_compared_with_that_of_the_cluster() -> Result<()> {
     let (code, said) = program(control_plane, folder.path(), &against)?;
     ensure!(code == 0 && said == "things.against.crd.test: safe\n", "{code}: {said}");
 
-    fs::write(folder.path().join("web.crd.yaml"), "fields:\n  size: {maximum: 5}\n  mode: {enum: [a, b]}\n")?;
+    fs::write(
+        folder.path().join("web.crd.yaml"),
+        "fields:\n  size: {maximum: 5}\n  mode: {enum: [a, b]}\n",
+    )?;
     let (code, said) = program(control_plane, folder.path(), &against)?;
-    let parts = ["unsafe: v1.spec.size: maximum was none, is 5", "Thing default/a in v1: .spec.size: maximum is 5", "not safe"];
-    ensure!(code == 1 && parts.iter().all(|part| said.contains(part)), "{code}: {said}");
+    let parts = [
+        "unsafe: v1.spec.size: maximum was none, is 5",
+        "Thing default/a in v1: .spec.size: maximum is 5",
+        "not safe",
+    ];
+    ensure!(
+        code == 1 && parts.iter().all(|part| said.contains(part)),
+        "{code}: {said}"
+    );
     ensure!(!said.contains(".spec.mode: must"), "{said}");
 
     fs::write(folder.path().join("web.crd.yaml"), "fields:\n  sise: {maximum: 5}\n")?;
     let (code, said) = program(control_plane, folder.path(), &names)?;
-    ensure!(code == 1 && said.contains("web.crd.yaml:2: fields.sise: ") && said.contains("did you mean size?"), "{code}: {said}");
+    ensure!(
+        code == 1 && said.contains("web.crd.yaml:2: fields.sise: ") && said.contains("did you mean size?"),
+        "{code}: {said}"
+    );
     ensure!(program(control_plane, folder.path(), &["web"])?.0 == 2);
     undefine(&client, &kind)
 }
@@ -333,7 +386,10 @@ fn the_definitions_of_a_project_follow_its_watches() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let path = |name: &str| folder.path().join(name);
     fs::create_dir_all(path("charts/web"))?;
-    fs::write(path("charts/web/Chart.yaml"), "apiVersion: v2\nname: web\nversion: 1.0.0\n")?;
+    fs::write(
+        path("charts/web/Chart.yaml"),
+        "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+    )?;
     fs::write(path("charts/web/values.yaml"), "size: 1\n")?;
     let watch = "group: a.test\n  kind: Web\n  chart: charts/web\n  version: ";
     fs::write(path("watches.yaml"), format!("- {watch}v1\n"))?;
@@ -341,21 +397,33 @@ fn the_definitions_of_a_project_follow_its_watches() -> Result<()> {
     let run = |arguments: &[&str]| program(control_plane, folder.path(), arguments);
 
     let (code, said) = run(&["--check"])?;
-    ensure!(code == 1 && said.contains("new: config/crd/bases/a.test_webs.yaml") && !file.exists(), "{code}: {said}");
+    ensure!(
+        code == 1 && said.contains("new: config/crd/bases/a.test_webs.yaml") && !file.exists(),
+        "{code}: {said}"
+    );
     ensure!(run(&[])?.0 == 0 && file.exists());
     ensure!(run(&["--check"])? == (0, String::new()));
 
     fs::write(path("charts/web/values.yaml"), "# How many.\nsize: 1\n")?;
     let (code, said) = run(&["--check"])?;
-    ensure!(code == 1 && said.contains("+                description: 'How many."), "{code}: {said}");
+    ensure!(
+        code == 1 && said.contains("+                description: 'How many."),
+        "{code}: {said}"
+    );
     let selector = |name: &str| format!("\n  selector: {{matchLabels: {{v: {name}}}}}\n");
     let watches = format!("- {watch}v1{}- {watch}v2{}", selector("one"), selector("two"));
     fs::write(path("watches.yaml"), watches)?;
     ensure!(run(&[])?.0 == 0);
     let made: Value = serde_yaml::from_str(&fs::read_to_string(&file)?)?;
     let versions = made["spec"]["versions"].as_array().context("versions")?;
-    let told: Vec<_> = versions.iter().map(|version| (version["name"].as_str(), version["storage"].as_bool())).collect();
-    ensure!(told == [(Some("v2"), Some(false)), (Some("v1"), Some(true))], "{told:?}");
+    let told: Vec<_> = versions
+        .iter()
+        .map(|version| (version["name"].as_str(), version["storage"].as_bool()))
+        .collect();
+    ensure!(
+        told == [(Some("v2"), Some(false)), (Some("v1"), Some(true))],
+        "{told:?}"
+    );
     ensure!(run(&["--check"])? == (0, String::new()));
     Ok(())
 }
@@ -367,7 +435,10 @@ fn charts_below(folder: &Path, into: &mut Vec<PathBuf>) {
         return;
     }
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut folders: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_dir() && !path.is_symlink()).collect();
+    let mut folders: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir() && !path.is_symlink())
+        .collect();
     folders.sort();
     folders.iter().for_each(|folder| charts_below(folder, into));
 }
@@ -400,7 +471,15 @@ fn public_charts_are_accepted_kept_and_explained() -> Result<()> {
         let kinds = charts.iter().enumerate().filter_map(|(number, chart)| {
             let group = format!("r{round}n{number}.public.test");
             let made = Kind::of(chart, &group, &Overlay::default());
-            made.map_err(|error| count(&mut tally, "no chart", &chart.display().to_string(), &format!("{error:#}"))).ok()
+            made.map_err(|error| {
+                count(
+                    &mut tally,
+                    "no chart",
+                    &chart.display().to_string(),
+                    &format!("{error:#}"),
+                )
+            })
+            .ok()
         });
         let kinds: Vec<Kind> = kinds.collect();
         let mut accepted = Vec::new();
@@ -417,9 +496,17 @@ fn public_charts_are_accepted_kept_and_explained() -> Result<()> {
         for kind in &accepted {
             undefine(&client, kind)?;
         }
-        eprintln!("{} of {} charts: {tally:?}", (round + 1) * ROUND, tally.values().sum::<usize>());
+        eprintln!(
+            "{} of {} charts: {tally:?}",
+            (round + 1) * ROUND,
+            tally.values().sum::<usize>()
+        );
     }
-    let bad: usize = tally.iter().filter(|(what, _)| what.chars().all(|c| !c.is_lowercase())).map(|(_, count)| count).sum();
+    let bad: usize = tally
+        .iter()
+        .filter(|(what, _)| what.chars().all(|c| !c.is_lowercase()))
+        .map(|(_, count)| count)
+        .sum();
     ensure!(bad == 0, "{tally:?}");
     Ok(())
 }
@@ -434,7 +521,12 @@ fn count(tally: &mut Tally, what: &'static str, chart: &str, why: &str) {
 fn examine(client: &Client, kubectl: &Kubectl, kind: &Kind, tally: &mut Tally) {
     match kind.store(client, &kind.spec) {
         Ok(stored) if same(&kind.spec, &stored) => count(tally, "stored unchanged", &kind.chart, ""),
-        Ok(stored) => count(tally, "CHANGED", &kind.chart, &format!("sent {}\nstored {stored}", kind.spec)),
+        Ok(stored) => count(
+            tally,
+            "CHANGED",
+            &kind.chart,
+            &format!("sent {}\nstored {stored}", kind.spec),
+        ),
         // The chart's schema has no place for some defaults of its subcharts.
         Err(error) if format!("{error:#}").contains("unknown field") => match kind.try_out(client, &kind.own) {
             Ok(stored) if same(&kind.own, &stored) => count(tally, "own values stored unchanged", &kind.chart, ""),
@@ -445,17 +537,36 @@ fn examine(client: &Client, kubectl: &Kubectl, kind: &Kind, tally: &mut Tally) {
     // What the chart's authors test it with.
     for file in examples(Path::new(&kind.chart)) {
         let text = fs::read(&file).unwrap_or_default();
-        let Ok(spec @ Value::Object(_)) = go_yaml::to_json(&text) else { continue };
+        let Ok(spec @ Value::Object(_)) = go_yaml::to_json(&text) else {
+            continue;
+        };
         match kind.try_out(client, &spec) {
             Ok(stored) if same(&spec, &stored) => count(tally, "example stored unchanged", &kind.chart, ""),
-            Ok(stored) => count(tally, "EXAMPLE CHANGED", &kind.chart, &format!("sent {spec}\nstored {stored}")),
-            Err(error) => count(tally, "EXAMPLE REFUSED", &file.display().to_string(), &format!("{error:#}")),
+            Ok(stored) => count(
+                tally,
+                "EXAMPLE CHANGED",
+                &kind.chart,
+                &format!("sent {spec}\nstored {stored}"),
+            ),
+            Err(error) => count(
+                tally,
+                "EXAMPLE REFUSED",
+                &file.display().to_string(),
+                &format!("{error:#}"),
+            ),
         }
     }
     for (key, spec) in forbidden(kind.schema(), 4) {
         match kind.try_out(client, &spec) {
-            Err(error) if format!("{error:#}").contains("must be of type") => count(tally, "forbidden refused", &kind.chart, ""),
-            outcome => count(tally, "FORBIDDEN TAKEN", &kind.chart, &format!("{key}: {spec}: {outcome:?}")),
+            Err(error) if format!("{error:#}").contains("must be of type") => {
+                count(tally, "forbidden refused", &kind.chart, "")
+            }
+            outcome => count(
+                tally,
+                "FORBIDDEN TAKEN",
+                &kind.chart,
+                &format!("{key}: {spec}: {outcome:?}"),
+            ),
         }
     }
     match explain(kubectl, kind, "things.spec") {
@@ -466,6 +577,11 @@ fn examine(client: &Client, kubectl: &Kubectl, kind: &Kind, tally: &mut Tally) {
 
 /// What kubectl says of a field, once the API server tells it of the kind.
 fn explain(kubectl: &Kubectl, kind: &Kind, field: &str) -> Result<String> {
-    let version = format!("--api-version={}", kind.thing(&Value::Null)["apiVersion"].as_str().unwrap_or_default());
-    eventually("kubectl explains", SERVED, || Ok(Some(kubectl.run(["explain", field, &version])?)))
+    let version = format!(
+        "--api-version={}",
+        kind.thing(&Value::Null)["apiVersion"].as_str().unwrap_or_default()
+    );
+    eventually("kubectl explains", SERVED, || {
+        Ok(Some(kubectl.run(["explain", field, &version])?))
+    })
 }

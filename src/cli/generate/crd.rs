@@ -95,7 +95,12 @@ pub struct CrdArgs {
     #[arg(long)]
     check: bool,
     /// The watches file
-    #[arg(long, value_name = "FILE", default_value = "./watches.yaml", conflicts_with = "chart")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "./watches.yaml",
+        conflicts_with = "chart"
+    )]
     watches_file: PathBuf,
 }
 
@@ -168,10 +173,20 @@ fn difference(file: &Path, before: &str, after: &str) -> String {
         let (Some(first), Some(last)) = (group.first(), group.last()) else {
             continue;
         };
-        let (was, is) = (first.old_range().start..last.old_range().end, first.new_range().start..last.new_range().end);
-        text += &format!("@@ -{},{} +{},{} @@\n", was.start + 1, was.len(), is.start + 1, is.len());
+        let (was, is) = (
+            first.old_range().start..last.old_range().end,
+            first.new_range().start..last.new_range().end,
+        );
+        text += &format!(
+            "@@ -{},{} +{},{} @@\n",
+            was.start + 1,
+            was.len(),
+            is.start + 1,
+            is.len()
+        );
         for operation in &group {
-            let mut lines = |sign: char, lines: &[&str]| lines.iter().for_each(|line| text += &format!("{sign}{line}\n"));
+            let mut lines =
+                |sign: char, lines: &[&str]| lines.iter().for_each(|line| text += &format!("{sign}{line}\n"));
             match operation.tag() {
                 DiffTag::Equal => lines(' ', &old[operation.old_range()]),
                 _ => {
@@ -264,7 +279,9 @@ fn of_watches(args: &CrdArgs) -> Result<Vec<Made>> {
         let earlier = all.iter().position(|made| is_same(&made.generated.names));
         match earlier {
             // Two watches of one version, with selectors: what either accepts can't be told; the first counts.
-            Some(at) if versions(&all[at].generated.definition).contains(&watch.version) && is_made(&all[at], watch) => {
+            Some(at)
+                if versions(&all[at].generated.definition).contains(&watch.version) && is_made(&all[at], watch) =>
+            {
                 eprintln!(
                     "warning: {}:{}: an earlier watch makes {} {}",
                     args.watches_file.display(),
@@ -295,7 +312,10 @@ fn of_watches(args: &CrdArgs) -> Result<Vec<Made>> {
         }
     }
     if all.is_empty() {
-        bail!("{}: there is no watch of a custom resource", args.watches_file.display());
+        bail!(
+            "{}: there is no watch of a custom resource",
+            args.watches_file.display()
+        );
     }
     Ok(all)
 }
@@ -307,7 +327,9 @@ fn is_made(made: &Made, watch: &Watch) -> bool {
 
 fn versions(definition: &Value) -> Vec<String> {
     let versions = definition["spec"]["versions"].as_array().into_iter().flatten();
-    versions.filter_map(|version| version["name"].as_str().map(str::to_owned)).collect()
+    versions
+        .filter_map(|version| version["name"].as_str().map(str::to_owned))
+        .collect()
 }
 
 fn of_watch(watch: &Watch, old: Option<&Value>) -> Result<Generated> {
@@ -400,7 +422,10 @@ fn compare_with(args: &CrdArgs, against: &Path, made: &Made) -> Result<bool> {
         (0, 0) => "safe".to_owned(),
         (0, count) => format!("not safe: {count} problems with custom resources that exist"),
         (count, 0) => format!("not safe: {count} of {} changes", changes.len()),
-        (count, found) => format!("not safe: {count} of {} changes, and {found} problems with custom resources", changes.len()),
+        (count, found) => format!(
+            "not safe: {count} of {} changes, and {found} problems with custom resources",
+            changes.len()
+        ),
     };
     writeln!(out, "{name}: {verdict}")?;
     Ok(unsafe_changes == 0 && problems.is_empty())
@@ -426,8 +451,10 @@ fn block_on_value<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 async fn live_definition(client: &kube::Client, name: &str) -> Result<Option<Value>> {
     let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
-    let found = bounded(api.get_opt(name)).await.with_context(|| format!("CustomResourceDefinition {name}"))?;
-    Ok(found.map(|found| serde_json::to_value(found)).transpose()?)
+    let found = bounded(api.get_opt(name))
+        .await
+        .with_context(|| format!("CustomResourceDefinition {name}"))?;
+    Ok(found.map(serde_json::to_value).transpose()?)
 }
 
 /// How many custom resources are read at once.
@@ -437,7 +464,9 @@ const PAGE: u32 = 250;
 async fn live_problems(client: &kube::Client, old: &Value, new: &Value) -> Result<Vec<String>> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let versions = |definition: &Value| definition["spec"]["versions"].as_array().cloned().unwrap_or_default();
-    let served = versions(old).into_iter().find(|version| version["served"] == true && version["storage"] == true);
+    let served = versions(old)
+        .into_iter()
+        .find(|version| version["served"] == true && version["storage"] == true);
     let served = served.or_else(|| versions(old).into_iter().find(|version| version["served"] == true));
     let Some(served) = served else {
         return Ok(Vec::new());
@@ -456,12 +485,20 @@ async fn live_problems(client: &kube::Client, old: &Value, new: &Value) -> Resul
         for object in list.items {
             let (namespace, name) = (object.metadata.namespace.as_deref(), object.metadata.name.as_deref());
             let place = [namespace, name].into_iter().flatten().collect::<Vec<_>>().join("/");
-            let spec = object.data.get("spec").cloned().unwrap_or_else(|| Value::Object(serde_json::Map::new()));
+            let spec = object
+                .data
+                .get("spec")
+                .cloned()
+                .unwrap_or_else(|| Value::Object(serde_json::Map::new()));
             for version in versions(new) {
                 let schema = &version["schema"]["openAPIV3Schema"]["properties"]["spec"];
                 let found = validate::problems(schema, &spec, ".spec");
                 let version = text(&version["name"]);
-                problems.extend(found.into_iter().map(|problem| format!("{} {place} in {version}: {problem}", kind.kind)));
+                problems.extend(
+                    found
+                        .into_iter()
+                        .map(|problem| format!("{} {place} in {version}: {problem}", kind.kind)),
+                );
             }
         }
         match list.metadata.continue_.filter(|token| !token.is_empty()) {

@@ -19,7 +19,9 @@ pub struct Comments<'t> {
 }
 
 /// What begins a line that is example or reference, not description.
-const ASIDES: [&str; 9] = ["ref:", "e.g", "example", "ref.", "refs:", "see:", "@schema", "@ignored", "@section"];
+const ASIDES: [&str; 9] = [
+    "ref:", "e.g", "example", "ref.", "refs:", "see:", "@schema", "@ignored", "@section",
+];
 
 // === impl Comments ===
 
@@ -67,7 +69,12 @@ impl<'t> Comments<'t> {
                 Some(("", _)) => attached(&block[start..]),
                 _ => Comment::default(),
             },
-            None if block.iter().any(|line| line.contains("@param") || line.contains("@extra")) => Comment::default(),
+            None if block
+                .iter()
+                .any(|line| line.contains("@param") || line.contains("@extra")) =>
+            {
+                Comment::default()
+            }
             None => plain(&block),
         }
     }
@@ -95,8 +102,15 @@ impl<'t> Comments<'t> {
 
 /// `## @param path [modifiers] Text`.
 fn param(line: &str) -> Option<(String, Comment)> {
-    let rest = line.trim_start().strip_prefix('#')?.trim_start_matches('#').trim_start();
-    let rest = rest.strip_prefix("@param ").or_else(|| rest.strip_prefix("@extra "))?.trim_start();
+    let rest = line
+        .trim_start()
+        .strip_prefix('#')?
+        .trim_start_matches('#')
+        .trim_start();
+    let rest = rest
+        .strip_prefix("@param ")
+        .or_else(|| rest.strip_prefix("@extra "))?
+        .trim_start();
     let (path, rest) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     let rest = rest.trim();
     let (modifiers, text) = match rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
@@ -192,7 +206,17 @@ fn is_aside(line: &str) -> bool {
         return false;
     };
     let is_key = !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || "._-/\"'".contains(c));
-    let is_word = ["note", "default", "warning", "important", "todo", "caution", "deprecated", "optional", "required"];
+    let is_word = [
+        "note",
+        "default",
+        "warning",
+        "important",
+        "todo",
+        "caution",
+        "deprecated",
+        "optional",
+        "required",
+    ];
     is_key && (rest.is_empty() || rest.starts_with(' ')) && !is_word.contains(&key.to_ascii_lowercase().as_str())
 }
 
@@ -230,9 +254,19 @@ image:
   policy: x
 ";
         let comments = Comments::read(text);
-        let line = |start: &str| 1 + text.lines().position(|line| line.trim_start().starts_with(start)).unwrap();
+        let line = |start: &str| {
+            1 + text
+                .lines()
+                .position(|line| line.trim_start().starts_with(start))
+                .unwrap()
+        };
         for (path, key, expected, kind) in [
-            ("size", "size:", "Number of servers, 1 to 5. Clients spread their keys.", None),
+            (
+                "size",
+                "size:",
+                "Number of servers, 1 to 5. Clients spread their keys.",
+                None,
+            ),
             ("port", "port:", "The port that is listened on.", Some("int")),
             ("auth.password", "password:", "The password", Some("string")),
             ("auth.user", "user:", "The user", None),
@@ -244,7 +278,11 @@ image:
             ("image.policy", "policy:", "Pull policy", None),
         ] {
             let comment = comments.of(path, line(key));
-            assert_eq!((comment.text.as_str(), comment.kind.as_deref()), (expected, kind), "{path}");
+            assert_eq!(
+                (comment.text.as_str(), comment.kind.as_deref()),
+                (expected, kind),
+                "{path}"
+            );
         }
     }
 }

@@ -35,18 +35,28 @@ pub fn compare(old: &Value, new: &Value) -> Vec<Change> {
         let (before, after) = (old.pointer(path), new.pointer(path));
         if before != after {
             let shown = |value: Option<&Value>| value.cloned().unwrap_or_default();
-            report.tell(true, "spec", format!("the {what} {} becomes {}", shown(before), shown(after)));
+            report.tell(
+                true,
+                "spec",
+                format!("the {what} {} becomes {}", shown(before), shown(after)),
+            );
         }
     }
     for before in list(&old["spec"]["versions"]) {
         let name = before["name"].as_str().unwrap_or_default();
-        match list(&new["spec"]["versions"]).iter().find(|after| after["name"] == before["name"]) {
+        match list(&new["spec"]["versions"])
+            .iter()
+            .find(|after| after["name"] == before["name"])
+        {
             None => report.tell(true, name, "this version is gone"),
             Some(after) => report.version(name, before, after),
         }
     }
     for after in list(&new["spec"]["versions"]) {
-        if !list(&old["spec"]["versions"]).iter().any(|before| before["name"] == after["name"]) {
+        if !list(&old["spec"]["versions"])
+            .iter()
+            .any(|before| before["name"] == after["name"])
+        {
             report.tell(false, after["name"].as_str().unwrap_or_default(), "this version is new");
         }
     }
@@ -145,12 +155,17 @@ impl Report {
             (was, is) if was == is => {}
             (Some(was), Some(is)) => self.tell(true, path, format!("the default {was} becomes {is}")),
             (Some(was), None) => self.tell(true, path, format!("the default {was} is gone")),
-            (None, is) => self.tell(true, path, format!("the default {} is new", is.cloned().unwrap_or_default())),
+            (None, is) => self.tell(
+                true,
+                path,
+                format!("the default {} is new", is.cloned().unwrap_or_default()),
+            ),
         }
     }
 
     fn enumeration(&mut self, path: &str, before: &Value, after: &Value) {
-        let values = |node: &Value| enumeration(node).map(|values| values.iter().map(Value::to_string).collect::<BTreeSet<_>>());
+        let values =
+            |node: &Value| enumeration(node).map(|values| values.iter().map(Value::to_string).collect::<BTreeSet<_>>());
         let shown = |values: Vec<&String>| values.into_iter().cloned().collect::<Vec<_>>().join(", ");
         match (values(before), values(after)) {
             (None, Some(only)) => self.tell(true, path, format!("accepts only {}", shown(only.iter().collect()))),
@@ -178,8 +193,18 @@ impl Report {
             (Some(was), Some(is)) if (was - is).abs() < f64::EPSILON => return,
             (Some(was), Some(is)) => (is > was) == more_is_tighter,
         };
-        let shown = |value: &Value| if value.is_null() { "none".to_owned() } else { value.to_string() };
-        self.tell(tighter, path, format!("{name} was {}, is {}", shown(&before[name]), shown(&after[name])));
+        let shown = |value: &Value| {
+            if value.is_null() {
+                "none".to_owned()
+            } else {
+                value.to_string()
+            }
+        };
+        self.tell(
+            tighter,
+            path,
+            format!("{name} was {}, is {}", shown(&before[name]), shown(&after[name])),
+        );
     }
 
     fn exact(&mut self, path: &str, name: &str, before: &Value, after: &Value) {

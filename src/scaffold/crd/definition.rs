@@ -218,7 +218,14 @@ fn status() -> Value {
             "failures": number("Failed attempts since something changed."),
         },
     });
-    let handled = ["ReconcileAt", "ForceAt", "ResetAt", "RegenerateAt", "RollbackTo", "RunPlan"];
+    let handled = [
+        "ReconcileAt",
+        "ForceAt",
+        "ResetAt",
+        "RegenerateAt",
+        "RollbackTo",
+        "RunPlan",
+    ];
     for request in handled {
         status["properties"][format!("lastHandled{request}")] = text("The request that was carried out last.");
     }
@@ -335,12 +342,20 @@ mod tests {
 
     #[test]
     fn plurals_and_versions_are_those_of_kubernetes() {
-        for (word, expected) in [("memcached", "memcacheds"), ("redis", "redises"), ("proxy", "proxies"), ("gateway", "gateways")] {
+        for (word, expected) in [
+            ("memcached", "memcacheds"),
+            ("redis", "redises"),
+            ("proxy", "proxies"),
+            ("gateway", "gateways"),
+        ] {
             assert_eq!(plural(word), expected);
         }
         let mut versions = ["v1alpha1", "v1", "v2beta1", "v10", "v2beta3", "x"].map(Value::from);
         versions.sort_by_key(|name| std::cmp::Reverse(priority(name)));
-        assert_eq!(versions, ["v10", "v1", "v2beta3", "v2beta1", "v1alpha1", "x"].map(Value::from));
+        assert_eq!(
+            versions,
+            ["v10", "v1", "v2beta3", "v2beta1", "v1alpha1", "x"].map(Value::from)
+        );
     }
 
     #[test]
@@ -357,7 +372,10 @@ mod tests {
         old["spec"]["versions"][0]["deprecated"] = true.into();
         let joined = laid_over(make("v1"), &old);
         let versions = joined["spec"]["versions"].as_array().unwrap();
-        let told: Vec<_> = versions.iter().map(|version| (version["name"].clone(), version["storage"].clone())).collect();
+        let told: Vec<_> = versions
+            .iter()
+            .map(|version| (version["name"].clone(), version["storage"].clone()))
+            .collect();
         assert_eq!(told, [("v1".into(), false.into()), ("v1alpha1".into(), true.into())]);
         assert_eq!(joined["metadata"]["annotations"]["a"], "b");
         assert_eq!(laid_over(make("v1alpha1"), &joined), joined);

@@ -6,46 +6,136 @@ use serde_json::Value;
 
 use super::comments::Comments;
 use super::schema::{Kind, Schema, like_both};
-
-/// How a chart reads its values.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Habits {
-    /// A text may stand where a list or a map is the default, as a template of one.
-    pub text_for_all: bool,
-}
+use super::usage::Usage;
 
 /// Words in a key whose values are fractions or quantities now and then.
 const FRACTIONS: [&str; 15] = [
-    "cpu", "memory", "ratio", "rate", "factor", "percent", "threshold", "sampl", "fraction", "storage", "limit", "version", "tag",
-    "quota", "probability",
+    "cpu",
+    "memory",
+    "ratio",
+    "rate",
+    "factor",
+    "percent",
+    "threshold",
+    "sampl",
+    "fraction",
+    "storage",
+    "limit",
+    "version",
+    "tag",
+    "quota",
+    "probability",
 ];
 /// Words in a key that is a switch.
 const SWITCHES: [&str; 31] = [
-    "enable", "disable", "create", "use", "is", "has", "allow", "auto", "debug", "install", "host", "read", "run", "privileged",
-    "require", "skip", "force", "insecure", "secure", "verify", "publish", "share", "with", "include", "set", "deploy", "optional",
-    "only", "expose", "ignore", "strict",
+    "enable",
+    "disable",
+    "create",
+    "use",
+    "is",
+    "has",
+    "allow",
+    "auto",
+    "debug",
+    "install",
+    "host",
+    "read",
+    "run",
+    "privileged",
+    "require",
+    "skip",
+    "force",
+    "insecure",
+    "secure",
+    "verify",
+    "publish",
+    "share",
+    "with",
+    "include",
+    "set",
+    "deploy",
+    "optional",
+    "only",
+    "expose",
+    "ignore",
+    "strict",
 ];
 /// Words in a key that false is a stand-in for: a name, a list, a map.
 const NO_SWITCHES: [&str; 26] = [
-    "name", "secret", "class", "volume", "config", "annotation", "label", "path", "url", "image", "claim", "command", "args", "affinity",
-    "toleration", "selector", "resources", "policy", "env", "ip", "port", "alias", "password", "user", "cert", "network",
+    "name",
+    "secret",
+    "class",
+    "volume",
+    "config",
+    "annotation",
+    "label",
+    "path",
+    "url",
+    "image",
+    "claim",
+    "command",
+    "args",
+    "affinity",
+    "toleration",
+    "selector",
+    "resources",
+    "policy",
+    "env",
+    "ip",
+    "port",
+    "alias",
+    "password",
+    "user",
+    "cert",
+    "network",
 ];
 /// Keys of maps, whatever the chart.
 const MAPS: [&str; 8] = [
-    "annotations", "labels", "nodeselector", "resources", "affinity", "securitycontext", "matchlabels", "requests",
+    "annotations",
+    "labels",
+    "nodeselector",
+    "resources",
+    "affinity",
+    "securitycontext",
+    "matchlabels",
+    "requests",
 ];
 /// Keys of lists, whatever the chart.
 const LISTS: [&str; 3] = ["tolerations", "imagepullsecrets", "topologyspreadconstraints"];
 /// Words at the end of a key whose value is a text or a number.
 const SCALARS: [&str; 26] = [
-    "name", "secret", "class", "password", "user", "username", "namespace", "ip", "url", "uri", "path", "host", "hostname", "registry",
-    "repository", "digest", "policy", "key", "port", "type", "domain", "claim", "email", "nodeport", "token", "id",
+    "name",
+    "secret",
+    "class",
+    "password",
+    "user",
+    "username",
+    "namespace",
+    "ip",
+    "url",
+    "uri",
+    "path",
+    "host",
+    "hostname",
+    "registry",
+    "repository",
+    "digest",
+    "policy",
+    "key",
+    "port",
+    "type",
+    "domain",
+    "claim",
+    "email",
+    "nodeport",
+    "token",
+    "id",
 ];
 const PLACEHOLDERS: [&str; 8] = ["true", "false", "auto", "default", "yes", "no", "on", "off"];
 
 /// The schema that a chart's values suggest.
-pub fn infer(values: &Node, comments: &Comments<'_>, habits: Habits) -> Schema {
-    let infer = Infer { comments, habits };
+pub fn infer(values: &Node, comments: &Comments<'_>, usage: &Usage) -> Schema {
+    let infer = Infer { comments, usage };
     let mut schema = infer.node("", "", values);
     if schema.kind != Kind::Object {
         schema = Schema::open_object();
@@ -56,7 +146,7 @@ pub fn infer(values: &Node, comments: &Comments<'_>, habits: Habits) -> Schema {
 
 struct Infer<'c> {
     comments: &'c Comments<'c>,
-    habits: Habits,
+    usage: &'c Usage,
 }
 
 impl Infer<'_> {
@@ -64,7 +154,11 @@ impl Infer<'_> {
     fn entry(&self, path: &str, key: &str, at: &Node, value: &Node) -> Schema {
         let comment = self.comments.of(path, at.line);
         let mut schema = self.node(path, key, value);
-        if let Some(hinted) = comment.kind.as_deref().and_then(|hint| self.hinted(key, hint, value)) {
+        if let Some(hinted) = comment
+            .kind
+            .as_deref()
+            .and_then(|hint| self.hinted(path, key, hint, value))
+        {
             schema.kind = hinted;
             schema.open = hinted == Kind::Object;
         }
@@ -73,7 +167,7 @@ impl Infer<'_> {
     }
 
     /// The kind that a comment names, where the default leaves it open. Comments err: the default has to be of that kind.
-    fn hinted(&self, key: &str, hint: &str, value: &Node) -> Option<Kind> {
+    fn hinted(&self, path: &str, key: &str, hint: &str, value: &Node) -> Option<Kind> {
         let kind = match hint.to_ascii_lowercase().as_str() {
             "string" | "str" if !contains(key, &FRACTIONS) => Kind::IntOrString,
             "int" | "integer" => Kind::IntOrString,
@@ -91,11 +185,13 @@ impl Infer<'_> {
             Data::Number(_) => false,
         };
         let is_collection = matches!(kind, Kind::Array | Kind::Object);
-        (fits && !(is_collection && self.habits.text_for_all)).then_some(kind)
+        let is_doubtful = self.usage.text_for_all || self.usage.may_be_other(path);
+        (fits && !(is_collection && is_doubtful)).then_some(kind)
     }
 
     fn node(&self, path: &str, key: &str, value: &Node) -> Schema {
         let mut schema = match &value.data {
+            Data::Map(_) | Data::List(_) if self.usage.may_be_other(path) => Schema::default(),
             Data::Map(entries) if entries.is_empty() => match self.is_named(key, &MAPS) {
                 true => Schema::open_object(),
                 false => Schema::default(),
@@ -110,7 +206,7 @@ impl Infer<'_> {
         };
         schema.nullable = true;
         schema.default = match &value.data {
-            Data::Map(entries) if !entries.is_empty() => None,
+            Data::Map(entries) if !entries.is_empty() && schema.kind == Kind::Object => None,
             Data::Null => None,
             _ => Some(to_json(value)),
         };
@@ -119,14 +215,18 @@ impl Infer<'_> {
 
     fn is_named(&self, key: &str, names: &[&str]) -> bool {
         let key = key.to_ascii_lowercase();
-        !self.habits.text_for_all && names.iter().any(|name| key.ends_with(name))
+        !self.usage.text_for_all && names.iter().any(|name| key.ends_with(name))
     }
 
     fn map(&self, path: &str, entries: &[(Node, Node)]) -> Schema {
         let mut schema = Schema::open_object();
         for (at, value) in entries {
             let key = key_text(at);
-            let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+            let path = if path.is_empty() {
+                key.clone()
+            } else {
+                format!("{path}.{key}")
+            };
             let entry = self.entry(&path, &key, at, value);
             schema.properties.insert(key, entry);
         }
@@ -210,7 +310,9 @@ fn begins_as_switch(key: &str) -> bool {
 
 fn ends_as_switch(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
-    ["enabled", "disabled", "create", "created", "enable", "disable"].iter().any(|word| key.ends_with(word))
+    ["enabled", "disabled", "create", "created", "enable", "disable"]
+        .iter()
+        .any(|word| key.ends_with(word))
 }
 
 /// A key as Helm has it: everything is a string.

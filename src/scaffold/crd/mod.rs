@@ -8,6 +8,7 @@ mod infer;
 pub mod overlay;
 mod schema;
 mod structural;
+mod usage;
 pub mod validate;
 mod values;
 

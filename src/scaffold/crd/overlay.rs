@@ -102,11 +102,15 @@ impl Overlay {
     /// # Errors
     /// What is wrong with it, with its place.
     pub fn read(file: &str, text: &str) -> Result<Self, String> {
-        let is_empty = text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
+        let is_empty = text
+            .lines()
+            .all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
         let mut overlay = match is_empty {
             true => Overlay::default(),
             false => serde_yaml::from_str::<Overlay>(text).map_err(|error| {
-                let place = error.location().map(|at| format!("{file}:{}:{}", at.line(), at.column()));
+                let place = error
+                    .location()
+                    .map(|at| format!("{file}:{}:{}", at.line(), at.column()));
                 format!("{}: {error}", place.unwrap_or_else(|| file.to_owned()))
             })?,
         };
@@ -148,7 +152,11 @@ impl Overlay {
                 rules.push(immutable(spec, &path).map_err(at)?);
             }
         }
-        rules.extend(self.validations.iter().map(|rule| json!({"rule": rule.rule, "message": rule.message})));
+        rules.extend(
+            self.validations
+                .iter()
+                .map(|rule| json!({"rule": rule.rule, "message": rule.message})),
+        );
         Ok(rules)
     }
 }
@@ -184,10 +192,17 @@ impl Field {
             ("minItems", self.min_items),
             ("maxItems", self.max_items),
         ];
-        let counts = counts.into_iter().filter_map(|(name, count)| Some((name, Value::from(count?))));
+        let counts = counts
+            .into_iter()
+            .filter_map(|(name, count)| Some((name, Value::from(count?))));
         let bounds = [("minimum", &self.minimum), ("maximum", &self.maximum)];
-        let bounds = bounds.into_iter().filter_map(|(name, bound)| Some((name, bound.clone()?)));
-        let pattern = self.pattern.iter().map(|pattern| ("pattern", Value::from(pattern.as_str())));
+        let bounds = bounds
+            .into_iter()
+            .filter_map(|(name, bound)| Some((name, bound.clone()?)));
+        let pattern = self
+            .pattern
+            .iter()
+            .map(|pattern| ("pattern", Value::from(pattern.as_str())));
         let limits = counts.chain(bounds).chain(pattern);
         node.limits.extend(limits.map(|(name, limit)| (name.to_owned(), limit)));
         Ok(())
@@ -230,8 +245,12 @@ fn lines_of_fields(text: &str) -> BTreeMap<String, usize> {
         Data::Map(entries) => entries.clone(),
         _ => Vec::new(),
     };
-    let root = go_yaml::parse(text.as_bytes()).map(|root| entries(&root.data)).unwrap_or_default();
-    let fields = root.into_iter().find(|(key, _)| key.data == Data::String("fields".into()));
+    let root = go_yaml::parse(text.as_bytes())
+        .map(|root| entries(&root.data))
+        .unwrap_or_default();
+    let fields = root
+        .into_iter()
+        .find(|(key, _)| key.data == Data::String("fields".into()));
     let fields = fields.map(|(_, fields)| entries(&fields.data)).unwrap_or_default();
     fields
         .into_iter()
@@ -271,13 +290,15 @@ fn find<'s>(mut node: &'s mut Schema, path: &[String], may_be_new: bool) -> Resu
                 ..Schema::open_object()
             };
         }
-        let known = node.properties.contains_key(part);
-        if !known && !(may_be_new && node.kind == Kind::Object && part != "[]") {
+        let can_be_made = may_be_new && node.kind == Kind::Object && part != "[]";
+        if !can_be_made && !node.properties.contains_key(part) {
             let keys: Vec<&str> = node.properties.keys().map(String::as_str).collect();
             let hint = suggestion(part, keys.iter().copied());
             let hint = hint.map(|known| format!(": did you mean {known}?")).unwrap_or_default();
             let shown = path[..=depth].join(".");
-            return Err(format!("the chart has no value {shown}{hint} (with a `type` it would be a new one)"));
+            return Err(format!(
+                "the chart has no value {shown}{hint} (with a `type` it would be a new one)"
+            ));
         }
         node = node.properties.entry(part.clone()).or_default();
     }
@@ -309,9 +330,13 @@ fn immutable(spec: &mut Schema, path: &[String]) -> Result<Value, String> {
     if let Some(part) = path.iter().find(|part| !has_cel_name(part)) {
         return Err(format!("`immutable`: CEL has no name for the key {part:?}"));
     }
-    let names: Vec<String> = std::iter::once("spec".to_owned()).chain(path.iter().map(|part| cel_name(part))).collect();
+    let names: Vec<String> = std::iter::once("spec".to_owned())
+        .chain(path.iter().map(|part| cel_name(part)))
+        .collect();
     let has = |root: &str| {
-        let parts: Vec<String> = (1..=names.len()).map(|count| format!("has({root}.{})", names[..count].join("."))).collect();
+        let parts: Vec<String> = (1..=names.len())
+            .map(|count| format!("has({root}.{})", names[..count].join(".")))
+            .collect();
         format!("({})", parts.join(" && "))
     };
     let (new, old, path) = (has("self"), has("oldSelf"), names.join("."));

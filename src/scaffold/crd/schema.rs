@@ -287,7 +287,10 @@ impl Schema {
             Kind::Object => self.write_object(&mut node, partial),
             Kind::Array => {
                 let items = self.items.as_ref().map(|items| items.to_json(false, false));
-                node.insert("items".into(), items.unwrap_or_else(|| Schema::default().to_json(false, false)));
+                node.insert(
+                    "items".into(),
+                    items.unwrap_or_else(|| Schema::default().to_json(false, false)),
+                );
             }
             _ => {}
         }
@@ -426,7 +429,11 @@ fn union_of_arrays(one: Schema, other: Schema) -> Schema {
         (Some(one), Some(other)) => Some(Box::new(one.union(*other))),
         _ => None,
     };
-    let limits = if one.limits == other.limits { one.limits } else { Map::new() };
+    let limits = if one.limits == other.limits {
+        one.limits
+    } else {
+        Map::new()
+    };
     Schema {
         items,
         limits,
@@ -450,7 +457,13 @@ fn union_of_scalars(one: Schema, other: Schema, kind: Kind) -> Schema {
         }
         (Some(values), Some(further)) if only_enums(&one) && only_enums(&other) => {
             let mut values = values.clone();
-            values.extend(further.iter().filter(|value| !values.contains(value)).cloned().collect::<Vec<_>>());
+            values.extend(
+                further
+                    .iter()
+                    .filter(|value| !values.contains(value))
+                    .cloned()
+                    .collect::<Vec<_>>(),
+            );
             joined.enumeration = Some(values);
         }
         _ => joined.all_of = vec![json!({"anyOf": [one.constraints(), other.constraints()]})],
@@ -476,7 +489,9 @@ fn int_or_string(one: Schema, other: Schema) -> Schema {
             }
             (Kind::String, Some(values)) => {
                 let words: Vec<String> = values.iter().filter_map(Value::as_str).map(escaped).collect();
-                joined.limits.insert("pattern".into(), format!("^({})$", words.join("|")).into());
+                joined
+                    .limits
+                    .insert("pattern".into(), format!("^({})$", words.join("|")).into());
             }
             _ => {}
         }

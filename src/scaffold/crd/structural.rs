@@ -84,7 +84,9 @@ impl<'s> Converter<'s> {
         let draft = root.get("$schema").and_then(Value::as_str).unwrap_or_default();
         Converter {
             root,
-            ref_alone: ["draft-04", "draft-06", "draft-07"].iter().any(|old| draft.contains(old)),
+            ref_alone: ["draft-04", "draft-06", "draft-07"]
+                .iter()
+                .any(|old| draft.contains(old)),
             refs: Vec::new(),
             nodes: 0,
             warnings: Vec::new(),
@@ -115,7 +117,9 @@ impl<'s> Converter<'s> {
         };
         self.nodes += 1;
         if self.nodes > MOST_NODES || at.depth > DEEPEST {
-            self.warn(format!("it has more than {MOST_NODES} parts or {DEEPEST} levels: the rest is open"));
+            self.warn(format!(
+                "it has more than {MOST_NODES} parts or {DEEPEST} levels: the rest is open"
+            ));
             return Schema::default();
         }
         let mut node = Schema::default();
@@ -138,7 +142,11 @@ impl<'s> Converter<'s> {
             }
         }
         if keywords.contains_key("if") {
-            let mut branch = |name| keywords.get(name).map_or_else(Schema::default, |part| self.convert(part, at.deeper()));
+            let mut branch = |name| {
+                keywords
+                    .get(name)
+                    .map_or_else(Schema::default, |part| self.convert(part, at.deeper()))
+            };
             let (then, otherwise) = (branch("then"), branch("else"));
             node = node.meet(then.union(otherwise));
         }
@@ -182,11 +190,18 @@ impl<'s> Converter<'s> {
             node = node.union(further);
         }
         let text = |name| keywords.get(name).and_then(Value::as_str).unwrap_or_default().trim();
-        let mut description = if text("description").is_empty() { text("title") } else { text("description") }.to_owned();
+        let mut description = if text("description").is_empty() {
+            text("title")
+        } else {
+            text("description")
+        }
+        .to_owned();
         let format = text("format");
         if !format.is_empty() && node.kind.is_scalar() {
             // Kubernetes knows other formats, and other meanings of some; in late drafts none of them is checked.
-            description = format!("{} Format: {format}.", with_full_stop(&description)).trim().to_owned();
+            description = format!("{} Format: {format}.", with_full_stop(&description))
+                .trim()
+                .to_owned();
         }
         if keywords.get("deprecated") == Some(&Value::Bool(true)) {
             description = format!("Deprecated. {description}").trim().to_owned();
@@ -261,7 +276,10 @@ impl<'s> Converter<'s> {
             && let Some(schema @ Value::Object(said)) = additional
             && !said.is_empty()
         {
-            let of_all = At { default: None, ..at.deeper() };
+            let of_all = At {
+                default: None,
+                ..at.deeper()
+            };
             node.additional = Some(Box::new(self.convert(schema, of_all)));
             node.open = false;
         }
@@ -283,7 +301,11 @@ impl<'s> Converter<'s> {
         if branches.is_empty() {
             return None;
         }
-        let only_required = |branch: &Value| branch.as_object().is_some_and(|it| it.keys().all(|key| key == "required"));
+        let only_required = |branch: &Value| {
+            branch
+                .as_object()
+                .is_some_and(|it| it.keys().all(|key| key == "required"))
+        };
         if branches.iter().all(only_required) {
             if at.partial {
                 return None;
@@ -292,7 +314,10 @@ impl<'s> Converter<'s> {
             node.all_of.push(json!({name: branches}));
             return Some(node);
         }
-        let mut converted: Vec<Schema> = branches.iter().map(|branch| self.convert(branch, at.deeper())).collect();
+        let mut converted: Vec<Schema> = branches
+            .iter()
+            .map(|branch| self.convert(branch, at.deeper()))
+            .collect();
         // Bounds without a type can be kept when it is known.
         if around.kind.is_scalar() {
             let bare = Schema::of(around.kind);
@@ -338,7 +363,13 @@ fn kinds(keywords: &Map<String, Value>, at: At<'_>) -> Vec<Kind> {
         return kinds;
     }
     // Without a type they hold for objects and lists only, but whoever writes them means no other values.
-    let of_objects = ["properties", "patternProperties", "additionalProperties", "required", "dependentRequired"];
+    let of_objects = [
+        "properties",
+        "patternProperties",
+        "additionalProperties",
+        "required",
+        "dependentRequired",
+    ];
     if has(&of_objects) && at.may_be(Value::is_object) {
         return vec![Kind::Object];
     }
@@ -367,7 +398,11 @@ fn enumeration(keywords: &Map<String, Value>, kind: Kind) -> Option<Vec<Value>> 
         Kind::IntOrString => value.is_i64() || value.is_u64() || value.is_string(),
         _ => false,
     };
-    let values: Vec<Value> = listed(keywords)?.into_iter().filter(|value| of_kind(value)).cloned().collect();
+    let values: Vec<Value> = listed(keywords)?
+        .into_iter()
+        .filter(|value| of_kind(value))
+        .cloned()
+        .collect();
     (!values.is_empty()).then_some(values)
 }
 
@@ -396,14 +431,21 @@ fn numeric_limits(node: &mut Schema, keywords: &Map<String, Value>) {
         }
     }
     // Of fractions Kubernetes finds that 0.3 is no multiple of 0.1.
-    if let Some(step) = keywords.get("multipleOf").filter(|step| step.as_u64().is_some_and(|step| step > 0)) {
+    if let Some(step) = keywords
+        .get("multipleOf")
+        .filter(|step| step.as_u64().is_some_and(|step| step > 0))
+    {
         node.limits.insert("multipleOf".into(), step.clone());
     }
 }
 
 fn text_limits(node: &mut Schema, keywords: &Map<String, Value>) {
     copy_limits(&mut node.limits, keywords, &["minLength", "maxLength"]);
-    if let Some(pattern) = keywords.get("pattern").and_then(Value::as_str).filter(|pattern| is_plain(pattern)) {
+    if let Some(pattern) = keywords
+        .get("pattern")
+        .and_then(Value::as_str)
+        .filter(|pattern| is_plain(pattern))
+    {
         node.limits.insert("pattern".into(), pattern.into());
     }
 }
@@ -417,7 +459,16 @@ fn is_plain(pattern: &str) -> bool {
 /// `not`, of values that Kubernetes can tell apart.
 fn refused(not: &Map<String, Value>, kind: Kind) -> Option<Value> {
     let mut schema = Schema::of(kind);
-    let known = ["enum", "const", "pattern", "minLength", "maxLength", "minimum", "maximum", "type"];
+    let known = [
+        "enum",
+        "const",
+        "pattern",
+        "minLength",
+        "maxLength",
+        "minimum",
+        "maximum",
+        "type",
+    ];
     if !kind.is_scalar() || kind == Kind::IntOrString || !not.keys().all(|key| known.contains(&key.as_str())) {
         return None;
     }
@@ -431,7 +482,10 @@ fn refused(not: &Map<String, Value>, kind: Kind) -> Option<Value> {
     }
     numeric_limits(&mut schema, not);
     text_limits(&mut schema, not);
-    let expected = not.keys().filter(|key| !["enum", "const", "type"].contains(&key.as_str())).count();
+    let expected = not
+        .keys()
+        .filter(|key| !["enum", "const", "type"].contains(&key.as_str()))
+        .count();
     validation.extend(std::mem::take(&mut schema.limits));
     let is_whole = validation.len() == expected + usize::from(schema.enumeration.is_some());
     (is_whole && !validation.is_empty()).then(|| json!({"not": validation}))
@@ -468,13 +522,16 @@ pub fn cel_name(key: &str) -> String {
         return format!("__{key}__");
     }
     let key = key.replace("__", "__underscores__");
-    key.replace('.', "__dot__").replace('-', "__dash__").replace('/', "__slash__")
+    key.replace('.', "__dot__")
+        .replace('-', "__dash__")
+        .replace('/', "__slash__")
 }
 
 /// Whether CEL can name a key at all.
 pub fn has_cel_name(key: &str) -> bool {
     let first = key.chars().next().unwrap_or('0');
-    (first.is_ascii_alphabetic() || first == '_') && key.chars().all(|c| c.is_ascii_alphanumeric() || "_.-/".contains(c))
+    (first.is_ascii_alphabetic() || first == '_')
+        && key.chars().all(|c| c.is_ascii_alphanumeric() || "_.-/".contains(c))
 }
 
 fn with_full_stop(text: &str) -> String {

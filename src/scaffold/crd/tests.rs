@@ -9,7 +9,10 @@ use super::*;
 
 fn fixtures() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/crd");
-    let mut cases: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut cases: Vec<PathBuf> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     cases.sort();
     cases
 }
@@ -66,7 +69,10 @@ fn default_values_fit_their_own_definition() {
         spec["owner"] = json!({"name": "a"});
         let schema = &generated.definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
         let problems = validate::problems(schema, &spec, "spec");
-        let others: Vec<&String> = problems.iter().filter(|problem| !problem.contains("would be dropped")).collect();
+        let others: Vec<&String> = problems
+            .iter()
+            .filter(|problem| !problem.contains("would be dropped"))
+            .collect();
         assert!(others.is_empty(), "{}: {others:?}", case.display());
     }
 }
@@ -77,10 +83,19 @@ fn what_is_wrong_with_an_overlay_is_told_with_its_place() {
     for (text, expected) in [
         ("shortName: x", "o.yaml:1:1: "),
         ("fields:\n  size: {minimun: 1}", "o.yaml:2:"),
-        ("fields:\n  size: {minimum: 1}\n  service.tipe: {minLength: 1}", "o.yaml:3: fields.service.tipe: the chart has no value service.tipe: did you mean type?"),
-        ("fields:\n  hosts: {immutable: true}", "o.yaml:2: fields.hosts: `immutable` is for single values"),
+        (
+            "fields:\n  size: {minimum: 1}\n  service.tipe: {minLength: 1}",
+            "o.yaml:3: fields.service.tipe: the chart has no value service.tipe: did you mean type?",
+        ),
+        (
+            "fields:\n  hosts: {immutable: true}",
+            "o.yaml:2: fields.hosts: `immutable` is for single values",
+        ),
         ("fields:\n  hosts[].host: {immutable: true}", "outside of lists"),
-        ("scale: {specReplicasPath: .spec.service}", "scale: .spec.service is no number"),
+        (
+            "scale: {specReplicasPath: .spec.service}",
+            "scale: .spec.service is no number",
+        ),
         ("scale: {specReplicasPath: .spec.sice}", "did you mean size?"),
         ("scale: {specReplicasPath: size}", "size is not below .spec"),
     ] {
@@ -110,34 +125,119 @@ fn differences_are_sorted_into_safe_and_unsafe() {
     let any = json!({"x-kubernetes-preserve-unknown-fields": true});
     for (before, after, breaks, words) in [
         (text.clone(), text.clone(), None, ""),
-        (text.clone(), either.clone(), Some(false), "was string, is int-or-string"),
+        (
+            text.clone(),
+            either.clone(),
+            Some(false),
+            "was string, is int-or-string",
+        ),
         (either.clone(), text.clone(), Some(true), "was int-or-string, is string"),
         (text.clone(), any.clone(), Some(false), "is any"),
         (any.clone(), text.clone(), Some(true), "was any"),
-        (json!({"type": "string", "nullable": true}), text.clone(), Some(true), "null is no longer"),
-        (text.clone(), json!({"type": "string", "nullable": true}), Some(false), "null is accepted"),
-        (text.clone(), json!({"type": "string", "enum": ["a"]}), Some(true), "accepts only \"a\""),
+        (
+            json!({"type": "string", "nullable": true}),
+            text.clone(),
+            Some(true),
+            "null is no longer",
+        ),
+        (
+            text.clone(),
+            json!({"type": "string", "nullable": true}),
+            Some(false),
+            "null is accepted",
+        ),
+        (
+            text.clone(),
+            json!({"type": "string", "enum": ["a"]}),
+            Some(true),
+            "accepts only \"a\"",
+        ),
         (
             json!({"type": "string", "enum": ["a", "b"]}),
             json!({"type": "string", "allOf": [{"enum": ["b", "a"]}]}),
             None,
             "",
         ),
-        (json!({"type": "string", "enum": ["a", "b"]}), json!({"type": "string", "enum": ["a"]}), Some(true), "no longer accepts \"b\""),
-        (json!({"type": "string", "enum": ["a"]}), json!({"type": "string", "enum": ["a", "b"]}), Some(false), "accepts \"b\""),
-        (json!({"type": "integer", "minimum": 1}), json!({"type": "integer", "minimum": 2}), Some(true), "minimum was 1, is 2"),
-        (json!({"type": "integer", "maximum": 1}), json!({"type": "integer", "maximum": 2}), Some(false), "maximum was 1, is 2"),
-        (json!({"type": "integer"}), json!({"type": "integer", "maximum": 2}), Some(true), "maximum was none, is 2"),
-        (json!({"type": "integer", "minimum": 2}), json!({"type": "integer"}), Some(false), "minimum was 2, is none"),
-        (json!({"type": "string", "pattern": "a"}), json!({"type": "string", "pattern": "b"}), Some(true), "pattern is \"b\""),
-        (json!({"type": "string", "default": "a"}), json!({"type": "string", "default": "b"}), Some(true), "the default \"a\" becomes \"b\""),
-        (text.clone(), json!({"type": "string", "default": "b"}), Some(true), "the default \"b\" is new"),
+        (
+            json!({"type": "string", "enum": ["a", "b"]}),
+            json!({"type": "string", "enum": ["a"]}),
+            Some(true),
+            "no longer accepts \"b\"",
+        ),
+        (
+            json!({"type": "string", "enum": ["a"]}),
+            json!({"type": "string", "enum": ["a", "b"]}),
+            Some(false),
+            "accepts \"b\"",
+        ),
+        (
+            json!({"type": "integer", "minimum": 1}),
+            json!({"type": "integer", "minimum": 2}),
+            Some(true),
+            "minimum was 1, is 2",
+        ),
+        (
+            json!({"type": "integer", "maximum": 1}),
+            json!({"type": "integer", "maximum": 2}),
+            Some(false),
+            "maximum was 1, is 2",
+        ),
+        (
+            json!({"type": "integer"}),
+            json!({"type": "integer", "maximum": 2}),
+            Some(true),
+            "maximum was none, is 2",
+        ),
+        (
+            json!({"type": "integer", "minimum": 2}),
+            json!({"type": "integer"}),
+            Some(false),
+            "minimum was 2, is none",
+        ),
+        (
+            json!({"type": "string", "pattern": "a"}),
+            json!({"type": "string", "pattern": "b"}),
+            Some(true),
+            "pattern is \"b\"",
+        ),
+        (
+            json!({"type": "string", "default": "a"}),
+            json!({"type": "string", "default": "b"}),
+            Some(true),
+            "the default \"a\" becomes \"b\"",
+        ),
+        (
+            text.clone(),
+            json!({"type": "string", "default": "b"}),
+            Some(true),
+            "the default \"b\" is new",
+        ),
         (open.clone(), closed.clone(), Some(true), "no longer kept"),
         (closed.clone(), open.clone(), None, ""),
-        (with(&closed, json!({"a": text})), closed.clone(), Some(true), "s.a: is gone"),
-        (with(&open, json!({"a": text})), open.clone(), Some(false), "s.a: is no longer described"),
-        (closed.clone(), with(&closed, json!({"a": text})), Some(false), "s.a: is new"),
-        (open.clone(), with(&open, json!({"a": text})), Some(true), "s.a: is described as string"),
+        (
+            with(&closed, json!({"a": text})),
+            closed.clone(),
+            Some(true),
+            "s.a: is gone",
+        ),
+        (
+            with(&open, json!({"a": text})),
+            open.clone(),
+            Some(false),
+            "s.a: is no longer described",
+        ),
+        (
+            closed.clone(),
+            with(&closed, json!({"a": text})),
+            Some(false),
+            "s.a: is new",
+        ),
+        (
+            open.clone(),
+            with(&open, json!({"a": text})),
+            Some(true),
+            "s.a: is described as string",
+        ),
         (open.clone(), with(&open, json!({"a": any})), Some(false), "s.a: is new"),
         (
             with(&closed, json!({"a": text})),
@@ -161,23 +261,41 @@ fn differences_are_sorted_into_safe_and_unsafe() {
         let definition = |schema: &Value| json!({"spec": {"versions": [{"name": "s", "served": true, "schema": {"openAPIV3Schema": schema}}]}});
         let changes = compare::compare(&definition(&before), &definition(&after));
         let found = changes.first().map(|change| change.breaks);
-        assert_eq!((changes.len(), found), (usize::from(breaks.is_some()), breaks), "{before} {after}: {changes:?}");
-        assert!(changes.first().is_none_or(|change| change.to_string().contains(words)), "{words}: {changes:?}");
+        assert_eq!(
+            (changes.len(), found),
+            (usize::from(breaks.is_some()), breaks),
+            "{before} {after}: {changes:?}"
+        );
+        assert!(
+            changes.first().is_none_or(|change| change.to_string().contains(words)),
+            "{words}: {changes:?}"
+        );
     }
 }
 
 #[test]
 fn versions_and_names_are_compared_as_well() {
     let definition = |scope: &str, versions: &[(&str, bool)]| {
-        let versions = versions.iter().map(|(name, served)| json!({"name": name, "served": served, "subresources": {"status": {}}}));
+        let versions = versions
+            .iter()
+            .map(|(name, served)| json!({"name": name, "served": served, "subresources": {"status": {}}}));
         json!({"spec": {"scope": scope, "versions": versions.collect::<Vec<_>>()}})
     };
     let old = definition("Namespaced", &[("v1", true), ("v2", true)]);
     for (new, words) in [
         (definition("Namespaced", &[("v1", true), ("v2", true)]), [].as_slice()),
-        (definition("Cluster", &[("v1", true), ("v2", true)]), &["unsafe: spec: the scope"]),
-        (definition("Namespaced", &[("v2", true), ("v3", true)]), &["unsafe: v1: this version is gone", "safe: v3: this version is new"]),
-        (definition("Namespaced", &[("v1", false), ("v2", true)]), &["unsafe: v1: this version is no longer served"]),
+        (
+            definition("Cluster", &[("v1", true), ("v2", true)]),
+            &["unsafe: spec: the scope"],
+        ),
+        (
+            definition("Namespaced", &[("v2", true), ("v3", true)]),
+            &["unsafe: v1: this version is gone", "safe: v3: this version is new"],
+        ),
+        (
+            definition("Namespaced", &[("v1", false), ("v2", true)]),
+            &["unsafe: v1: this version is no longer served"],
+        ),
     ] {
         let changes: Vec<String> = compare::compare(&old, &new).iter().map(ToString::to_string).collect();
         assert_eq!(changes.len(), words.len(), "{changes:?}");
@@ -223,11 +341,20 @@ fn objects_are_checked_as_the_api_server_does() {
         (json!({"size": 1, "name": "ab", "one": {"a": "x"}}), ""),
         (json!({"size": 1, "name": "a"}), "s.name: must not be"),
         (json!({"size": 1, "name": "abc"}), "s.name: fits none of"),
-        (json!({"size": 1, "one": {"a": "x", "b": "x"}}), "s.one: doesn't fit exactly one"),
-        (json!({"size": 1, "other": 1}), "s.other: is not listed, and would be dropped"),
+        (
+            json!({"size": 1, "one": {"a": "x", "b": "x"}}),
+            "s.one: doesn't fit exactly one",
+        ),
+        (
+            json!({"size": 1, "other": 1}),
+            "s.other: is not listed, and would be dropped",
+        ),
     ] {
         let found = validate::problems(&schema, &spec, "s");
         assert_eq!(found.len(), usize::from(!expected.is_empty()), "{spec}: {found:?}");
-        assert!(found.iter().all(|problem| problem.starts_with(expected)), "{spec}: {found:?}");
+        assert!(
+            found.iter().all(|problem| problem.starts_with(expected)),
+            "{spec}: {found:?}"
+        );
     }
 }

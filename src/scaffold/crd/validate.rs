@@ -40,7 +40,10 @@ fn check(schema: &Value, value: &Value, path: &str, found: &mut Vec<String>) {
         Value::Object(members) => {
             for (key, member) in members {
                 let path = format!("{path}.{key}");
-                match schema["properties"].get(key).or_else(|| schema.get("additionalProperties")) {
+                match schema["properties"]
+                    .get(key)
+                    .or_else(|| schema.get("additionalProperties"))
+                {
                     Some(schema) => check(schema, member, &path, found),
                     None if is_open(schema) || kind == "any" => {}
                     None => found.push(format!("{path}: is not listed, and would be dropped")),
@@ -70,7 +73,10 @@ fn validations(schema: &Value, value: &Value, path: &str, found: &mut Vec<String
     }
     limits(schema, value, path, found);
     if value.is_object() {
-        let missing = list(&schema["required"]).iter().filter_map(Value::as_str).filter(|key| value.get(key).is_none());
+        let missing = list(&schema["required"])
+            .iter()
+            .filter_map(Value::as_str)
+            .filter(|key| value.get(key).is_none());
         found.extend(missing.map(|key| format!("{path}.{key}: is required")));
     }
     for part in list(&schema["allOf"]) {
@@ -118,7 +124,8 @@ fn limits(schema: &Value, value: &Value, path: &str, found: &mut Vec<String>) {
         }
     }
     if let (Some(pattern), Some(text)) = (schema["pattern"].as_str(), value.as_str())
-        && regexp::compile(&Meter::default(), pattern.as_bytes()).is_ok_and(|pattern| !pattern.is_match(text.as_bytes()))
+        && regexp::compile(&Meter::default(), pattern.as_bytes())
+            .is_ok_and(|pattern| !pattern.is_match(text.as_bytes()))
     {
         found.push(format!("{path}: does not match {pattern}"));
     }

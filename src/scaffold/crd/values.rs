@@ -8,9 +8,10 @@ use helm_template::chart::{self, File, version};
 use serde_json::{Map, Value};
 
 use super::comments::Comments;
-use super::infer::{self, Habits, infer};
+use super::infer::{self, infer};
 use super::schema::{Kind, Schema, like_both};
 use super::structural::{At, Converter};
+use super::usage::Usage;
 
 /// The values of a chart with their text, which the loader of charts doesn't keep.
 pub struct Source {
@@ -47,7 +48,9 @@ impl Source {
         let mut loaded = std::mem::take(&mut chart.dependencies);
         for files in folders(files)? {
             let about = files.iter().find(|file| file.name == "Chart.yaml");
-            let about = about.and_then(|file| go_yaml::to_json(file.data.as_bytes()).ok()).unwrap_or_default();
+            let about = about
+                .and_then(|file| go_yaml::to_json(file.data.as_bytes()).ok())
+                .unwrap_or_default();
             let text = |key: &str| about.get(key).and_then(go_yaml::text).unwrap_or_default();
             let (name, version) = (text("name"), text("version"));
             let is_it = |chart: &Chart| chart.metadata.name == name && chart.metadata.version == version;
@@ -67,7 +70,9 @@ impl Source {
         let mut keyed = Vec::new();
         let mut declared = vec![false; self.subcharts.len()];
         for dependency in &self.chart.metadata.dependencies {
-            let key = [&dependency.alias, &dependency.name].into_iter().find(|name| !name.is_empty());
+            let key = [&dependency.alias, &dependency.name]
+                .into_iter()
+                .find(|name| !name.is_empty());
             let key = key.cloned().unwrap_or_default();
             let is_it = |source: &Source| {
                 let found = &source.chart.metadata;
@@ -87,17 +92,11 @@ impl Source {
         keyed
     }
 
-    /// Whether one of the charts looks at the type of a value before it prints it.
-    fn habits(&self) -> Habits {
-        let tells = ["tplvalues.render", "kindIs \"string\"", "typeIs \"string\"", "kindOf", "typeOf"];
-        let in_file = |file: &File| {
-            let text = file.data.to_text();
-            tells.iter().any(|tell| text.contains(tell))
-        };
-        let own = self.chart.templates.iter().any(in_file);
-        Habits {
-            text_for_all: own || self.subcharts.iter().any(|source| source.habits().text_for_all),
-        }
+    /// How the templates use the chart's own values. A library of a subchart's may print them as well.
+    fn usage(&self) -> Usage {
+        let mut usage = Usage::of(&self.chart.templates);
+        usage.text_for_all |= self.subcharts.iter().any(|source| source.usage().text_for_all);
+        usage
     }
 
     /// What a custom resource of this chart may say. `alone`: nobody else brings values.
@@ -132,7 +131,12 @@ impl Source {
                 let mut converter = Converter::new(&text);
                 let schema = converter.values(At::root(defaults, alone));
                 let name = self.chart.name();
-                warnings.extend(converter.warnings.iter().map(|warning| format!("{name}/values.schema.json: {warning}")));
+                warnings.extend(
+                    converter
+                        .warnings
+                        .iter()
+                        .map(|warning| format!("{name}/values.schema.json: {warning}")),
+                );
                 schema
             }
             None => Schema::open_object(),
@@ -159,7 +163,9 @@ impl Source {
         let parsed = serde_json::from_slice(text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text));
         if let Err(error) = &parsed {
             let (name, line) = (self.chart.name(), error.line());
-            warnings.push(format!("{name}/values.schema.json:{line}: {error}: it is left out of account"));
+            warnings.push(format!(
+                "{name}/values.schema.json:{line}: {error}: it is left out of account"
+            ));
         }
         parsed.ok()
     }
@@ -168,7 +174,7 @@ impl Source {
     fn inferred(&self, warnings: &mut Vec<String>) -> Result<Schema> {
         let name = self.chart.name();
         let parsed = go_yaml::parse(self.values.as_bytes()).with_context(|| format!("{name}/values.yaml"))?;
-        let mut schema = infer(&parsed, &Comments::read(&self.values), self.habits());
+        let mut schema = infer(&parsed, &Comments::read(&self.values), &self.usage());
         let mut missing = Vec::new();
         for (key, source) in self.keyed(&mut missing) {
             let child = source.inferred(warnings)?;
@@ -178,7 +184,9 @@ impl Source {
                 Some(own) => laid_over(own, child),
                 None => child,
             };
-            let description = [&joined.description, &described].into_iter().find(|text| !text.is_empty());
+            let description = [&joined.description, &described]
+                .into_iter()
+                .find(|text| !text.is_empty());
             let description = description.cloned().unwrap_or_default();
             schema.properties.insert(key, Schema { description, ..joined });
         }
@@ -189,7 +197,11 @@ impl Source {
             ));
         }
         // What the charts below read of the values for all of them.
-        let globals = schema.properties.values().filter_map(|child| child.properties.get("global")).cloned();
+        let globals = schema
+            .properties
+            .values()
+            .filter_map(|child| child.properties.get("global"))
+            .cloned();
         let globals: Vec<Schema> = globals.filter(|global| global.kind == Kind::Object).collect();
         if let Some(below) = globals.into_iter().reduce(like_both) {
             let joined = match schema.properties.remove("global") {
@@ -210,7 +222,11 @@ fn laid_over(own: Schema, child: Schema) -> Schema {
         let (description, default) = (own.description.clone(), own.default.clone());
         let child_description = child.description.clone();
         let mut joined = own.union(child);
-        joined.description = if description.is_empty() { child_description } else { description };
+        joined.description = if description.is_empty() {
+            child_description
+        } else {
+            description
+        };
         joined.default = default;
         return joined;
     }
