@@ -1,6 +1,8 @@
 //! `chartwright generate`: files that an operator needs beside its chart.
 
+mod against;
 mod crd;
+mod project;
 
 use std::process::ExitCode;
 

@@ -38,7 +38,7 @@ impl Kind {
         let generated = crd::generate(&source, names, overlay, Surroundings::default())?;
         Ok(Kind {
             chart: chart.display().to_string(),
-            definition: generated.definition,
+            definition: generated.definition(),
             spec: crd::as_spec(&source)?,
             own: crd::own_as_spec(&source)?,
         })
@@ -423,6 +423,32 @@ fn the_definitions_of_a_project_follow_its_watches() -> Result<()> {
     ensure!(
         told == [(Some("v2"), Some(false)), (Some("v1"), Some(true))],
         "{told:?}"
+    );
+    ensure!(run(&["--check"])? == (0, String::new()));
+
+    // Two charts of one version: what either takes is taken.
+    fs::create_dir_all(path("charts/other"))?;
+    fs::write(
+        path("charts/other/Chart.yaml"),
+        "apiVersion: v2\nname: other\nversion: 2.0.0\n",
+    )?;
+    fs::write(path("charts/other/values.yaml"), "size: {a: 1}\nmore: 1\n")?;
+    let other = watch.replace("charts/web", "charts/other");
+    fs::write(
+        path("watches.yaml"),
+        format!("- {watch}v1{}- {other}v1{}", selector("one"), selector("two")),
+    )?;
+    ensure!(run(&[])?.0 == 0);
+    let made: Value = serde_yaml::from_str(&fs::read_to_string(&file)?)?;
+    let schema = &made["spec"]["versions"][1]["schema"]["openAPIV3Schema"];
+    ensure!(
+        schema["description"] == "Web is a release of the chart web 1.0.0 or other 2.0.0.",
+        "{schema}"
+    );
+    let size = &schema["properties"]["spec"]["properties"]["size"];
+    ensure!(
+        size["type"].is_null() && size["x-kubernetes-int-or-string"].is_null(),
+        "{size}"
     );
     ensure!(run(&["--check"])? == (0, String::new()));
     Ok(())

@@ -7,17 +7,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use kube::api::{Api, ApiResource, DynamicObject, ListParams};
-use kube::core::GroupVersionKind;
 use serde_json::Value;
 use similar::{Algorithm, DiffTag, capture_diff_slices, group_diff_ops};
 
-use crate::cli::block_on;
-use crate::cluster::{self, connect::bounded};
-use crate::scaffold::crd::compare::{Change, compare};
-use crate::scaffold::crd::{Generated, Names, Overlay, Scale, Source, Surroundings, definition, generate, validate};
-use crate::watches::sources::ValuesFromField;
-use crate::watches::{self, Watch, names::is_built_in};
+use super::{against, project};
+use crate::scaffold::crd::{Generated, Names, Overlay, Scale, Source, Surroundings, definition, generate};
+use crate::watches;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,8 +26,6 @@ Examples:
   # Is it safe to have it in the place of the one in the cluster?
   chartwright generate crd charts/memcached --group cache.example.com --version v1alpha1 --kind Memcached --against cluster";
 
-/// Where a project has its definitions.
-const BASES: &str = "config/crd/bases";
 /// What `kubectl apply` can remember in an annotation.
 const APPLIED: usize = 256 << 10;
 
@@ -105,17 +98,18 @@ pub struct CrdArgs {
 }
 
 /// A definition, and the file that it belongs into.
-struct Made {
-    generated: Generated,
-    file: Option<PathBuf>,
+pub(super) struct Made {
+    pub definition: Value,
+    pub generated: Generated,
+    pub file: Option<PathBuf>,
     /// What stands there.
-    present: Option<String>,
+    pub present: Option<String>,
 }
 
 pub fn run(args: &CrdArgs) -> Result<ExitCode> {
     let made = match &args.chart {
         Some(chart) => vec![of_chart(args, chart)?],
-        None => of_watches(args)?,
+        None => project::of_watches(&args.watches_file)?,
     };
     let mut is_well = true;
     for made in made {
@@ -123,7 +117,7 @@ pub fn run(args: &CrdArgs) -> Result<ExitCode> {
             eprintln!("warning: {warning}");
         }
         if let Some(against) = &args.against {
-            is_well &= compare_with(args, against, &made)?;
+            is_well &= against::compare_with(args.kubeconfig.as_deref(), against, &made)?;
         }
         is_well &= deliver(args, &made)?;
     }
@@ -132,7 +126,7 @@ pub fn run(args: &CrdArgs) -> Result<ExitCode> {
 
 /// Writes or prints it; false if `--check` finds that it would be another.
 fn deliver(args: &CrdArgs, made: &Made) -> Result<bool> {
-    let text = serde_yaml::to_string(&made.generated.definition)?;
+    let text = serde_yaml::to_string(&made.definition)?;
     if text.len() > APPLIED {
         eprintln!(
             "warning: {} takes {} KiB: apply it with `kubectl apply --server-side`, or `kubectl create`",
@@ -216,12 +210,14 @@ fn of_chart(args: &CrdArgs, chart: &Path) -> Result<Made> {
         columns: Vec::new(),
     };
     let overlay = read_overlay(chart, args.overlay.as_deref())?;
-    let mut generated = generate(&Source::load(chart)?, names, &overlay, Surroundings::default())?;
+    let generated = generate(&Source::load(chart)?, names, &overlay, Surroundings::default())?;
     let present = args.output.as_deref().map(read_present).transpose()?.flatten();
+    let mut definition = generated.definition();
     if let Some((_, old)) = &present {
-        generated.definition = definition::laid_over(generated.definition, old);
+        definition = definition::laid_over(definition, old);
     }
     Ok(Made {
+        definition,
         generated,
         file: args.output.clone(),
         present: present.map(|(text, _)| text),
@@ -234,7 +230,7 @@ fn below_spec(path: &str) -> String {
 }
 
 /// The overlay that is named, or the one beside the chart, if there is one.
-fn read_overlay(chart: &Path, named: Option<&Path>) -> Result<Overlay> {
+pub(super) fn read_overlay(chart: &Path, named: Option<&Path>) -> Result<Overlay> {
     let file = named.map_or_else(|| beside(chart), Path::to_owned);
     if named.is_none() && !file.exists() {
         return Ok(Overlay::default());
@@ -254,7 +250,7 @@ fn beside(chart: &Path) -> PathBuf {
 }
 
 /// The definition in a file, if there is one.
-fn read_present(file: &Path) -> Result<Option<(String, Value)>> {
+pub(super) fn read_present(file: &Path) -> Result<Option<(String, Value)>> {
     if !file.exists() {
         return Ok(None);
     }
@@ -265,247 +261,6 @@ fn read_present(file: &Path) -> Result<Option<(String, Value)>> {
         bail!("{}: is no CustomResourceDefinition", file.display());
     }
     Ok(Some((text, value)))
-}
-
-/// The definitions of a project's watches. Watches of one kind make versions of one definition.
-fn of_watches(args: &CrdArgs) -> Result<Vec<Made>> {
-    let (watches, warnings) = watches::load(&args.watches_file)?;
-    for warning in warnings {
-        eprintln!("warning: {warning}");
-    }
-    let mut all: Vec<Made> = Vec::new();
-    for watch in watches.iter().filter(|watch| !is_built_in(&watch.group)) {
-        let is_same = |names: &Names| names.group == watch.group && names.kind == watch.kind;
-        let earlier = all.iter().position(|made| is_same(&made.generated.names));
-        match earlier {
-            // Two watches of one version, with selectors: what either accepts can't be told; the first counts.
-            Some(at)
-                if versions(&all[at].generated.definition).contains(&watch.version) && is_made(&all[at], watch) =>
-            {
-                eprintln!(
-                    "warning: {}:{}: an earlier watch makes {} {}",
-                    args.watches_file.display(),
-                    watch.line,
-                    watch.kind,
-                    watch.version
-                );
-            }
-            Some(at) => {
-                let further = of_watch(watch, None)?;
-                let made = &mut all[at].generated;
-                made.definition = definition::laid_over(further.definition, &made.definition);
-                made.warnings.extend(further.warnings);
-                made.names.version.clone_from(&watch.version);
-            }
-            None => {
-                let present = find_present(watch)?;
-                let old = present.as_ref().map(|(_, _, old)| old);
-                let generated = of_watch(watch, old)?;
-                let file = present.as_ref().map(|(file, ..)| file.clone());
-                let file = file.unwrap_or_else(|| Path::new(BASES).join(generated.names.file()));
-                all.push(Made {
-                    generated,
-                    file: Some(file),
-                    present: present.map(|(_, text, _)| text),
-                });
-            }
-        }
-    }
-    if all.is_empty() {
-        bail!(
-            "{}: there is no watch of a custom resource",
-            args.watches_file.display()
-        );
-    }
-    Ok(all)
-}
-
-/// Whether it is this run that made the version, not an earlier one.
-fn is_made(made: &Made, watch: &Watch) -> bool {
-    made.generated.names.version == watch.version
-}
-
-fn versions(definition: &Value) -> Vec<String> {
-    let versions = definition["spec"]["versions"].as_array().into_iter().flatten();
-    versions
-        .filter_map(|version| version["name"].as_str().map(str::to_owned))
-        .collect()
-}
-
-fn of_watch(watch: &Watch, old: Option<&Value>) -> Result<Generated> {
-    let mut names = Names {
-        group: watch.group.clone(),
-        version: watch.version.clone(),
-        kind: watch.kind.clone(),
-        ..Names::default()
-    };
-    let overlay = read_overlay(&watch.chart, None)?;
-    // What the file says of the kind stays, unless the overlay says it.
-    overlay.name(&mut names);
-    if let Some(old) = old {
-        definition::keep_names(&mut names, old);
-    }
-    names.columns.clear();
-    let surroundings = Surroundings {
-        has_sources: !watch.values.is_empty()
-            || !watch.values_from.is_empty()
-            || watch.values_from_field.is_some()
-            || !watch.override_values.is_empty(),
-        sources_field: match &watch.values_from_field {
-            Some(ValuesFromField::Spec(path)) => Some(path),
-            _ => None,
-        },
-    };
-    let mut generated = generate(&Source::load(&watch.chart)?, names, &overlay, surroundings)?;
-    if let Some(old) = old {
-        generated.definition = definition::laid_over(generated.definition, old);
-    }
-    Ok(generated)
-}
-
-/// The file in `config/crd/bases` that defines the kind of a watch.
-fn find_present(watch: &Watch) -> Result<Option<(PathBuf, String, Value)>> {
-    let Ok(entries) = std::fs::read_dir(BASES) else {
-        return Ok(None);
-    };
-    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    files.retain(|file| file.extension().is_some_and(|end| end == "yaml" || end == "yml"));
-    files.sort();
-    for file in files {
-        if let Ok(Some((text, value))) = read_present(&file)
-            && value["spec"]["group"] == watch.group.as_str()
-            && value["spec"]["names"]["kind"] == watch.kind.as_str()
-        {
-            return Ok(Some((file, text, value)));
-        }
-    }
-    Ok(None)
-}
-
-/// Tells what is different; false if it isn't safe.
-fn compare_with(args: &CrdArgs, against: &Path, made: &Made) -> Result<bool> {
-    let new = &made.generated.definition;
-    let mut problems = Vec::new();
-    let old = match against.to_str() {
-        Some("cluster") => block_on_value(async {
-            let client = cluster::connect(args.kubeconfig.as_deref()).await?;
-            let old = live_definition(&client, &made.generated.names.crd()).await?;
-            if let Some(old) = &old {
-                problems = live_problems(&client, old, &laid_over_old(made, old)).await?;
-            }
-            Ok(old)
-        })?,
-        _ => match read_present(against)? {
-            Some((_, old)) => Some(old),
-            None => bail!("{}: there is no such file", against.display()),
-        },
-    };
-    let mut out = std::io::stdout().lock();
-    let name = made.generated.names.crd();
-    let Some(old) = old else {
-        writeln!(out, "{name}: the cluster doesn't have it yet")?;
-        return Ok(true);
-    };
-    let new = match made.file {
-        Some(_) => new.clone(),
-        None => laid_over_old(made, &old),
-    };
-    let changes = compare(&old, &new);
-    for change in &changes {
-        writeln!(out, "{change}")?;
-    }
-    for problem in &problems {
-        writeln!(out, "{problem}")?;
-    }
-    let unsafe_changes = changes.iter().filter(|change: &&Change| change.breaks).count();
-    let verdict = match (unsafe_changes, problems.len()) {
-        (0, 0) => "safe".to_owned(),
-        (0, count) => format!("not safe: {count} problems with custom resources that exist"),
-        (count, 0) => format!("not safe: {count} of {} changes", changes.len()),
-        (count, found) => format!(
-            "not safe: {count} of {} changes, and {found} problems with custom resources",
-            changes.len()
-        ),
-    };
-    writeln!(out, "{name}: {verdict}")?;
-    Ok(unsafe_changes == 0 && problems.is_empty())
-}
-
-/// What would stand there if it took the place of another one, whose other versions stay.
-fn laid_over_old(made: &Made, old: &Value) -> Value {
-    match made.file {
-        Some(_) => made.generated.definition.clone(),
-        None => definition::laid_over(made.generated.definition.clone(), old),
-    }
-}
-
-fn block_on_value<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    let mut value = None;
-    block_on(async {
-        value = Some(work.await?);
-        Ok(())
-    })?;
-    value.context("nothing was done")
-}
-
-async fn live_definition(client: &kube::Client, name: &str) -> Result<Option<Value>> {
-    let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
-    let found = bounded(api.get_opt(name))
-        .await
-        .with_context(|| format!("CustomResourceDefinition {name}"))?;
-    Ok(found.map(serde_json::to_value).transpose()?)
-}
-
-/// How many custom resources are read at once.
-const PAGE: u32 = 250;
-
-/// What the new definition has against the custom resources that exist. Each is checked in the version that is made.
-async fn live_problems(client: &kube::Client, old: &Value, new: &Value) -> Result<Vec<String>> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let versions = |definition: &Value| definition["spec"]["versions"].as_array().cloned().unwrap_or_default();
-    let served = versions(old)
-        .into_iter()
-        .find(|version| version["served"] == true && version["storage"] == true);
-    let served = served.or_else(|| versions(old).into_iter().find(|version| version["served"] == true));
-    let Some(served) = served else {
-        return Ok(Vec::new());
-    };
-    let kind = GroupVersionKind::gvk(
-        &text(&old["spec"]["group"]),
-        &text(&served["name"]),
-        &text(&old["spec"]["names"]["kind"]),
-    );
-    let resource = ApiResource::from_gvk_with_plural(&kind, &text(&old["spec"]["names"]["plural"]));
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-    let mut problems = Vec::new();
-    let mut page = ListParams::default().limit(PAGE);
-    loop {
-        let list = bounded(api.list(&page)).await.with_context(|| kind.kind.clone())?;
-        for object in list.items {
-            let (namespace, name) = (object.metadata.namespace.as_deref(), object.metadata.name.as_deref());
-            let place = [namespace, name].into_iter().flatten().collect::<Vec<_>>().join("/");
-            let spec = object
-                .data
-                .get("spec")
-                .cloned()
-                .unwrap_or_else(|| Value::Object(serde_json::Map::new()));
-            for version in versions(new) {
-                let schema = &version["schema"]["openAPIV3Schema"]["properties"]["spec"];
-                let found = validate::problems(schema, &spec, ".spec");
-                let version = text(&version["name"]);
-                problems.extend(
-                    found
-                        .into_iter()
-                        .map(|problem| format!("{} {place} in {version}: {problem}", kind.kind)),
-                );
-            }
-        }
-        match list.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page.continue_token = Some(token),
-            None => return Ok(problems),
-        }
-    }
 }
 
 fn group(text: &str) -> Result<String, String> {

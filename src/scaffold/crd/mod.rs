@@ -23,12 +23,15 @@ pub use overlay::Overlay;
 use schema::Schema;
 pub use values::{Source, as_spec, own_as_spec};
 
-/// A definition that was made.
+/// What a definition is made of.
 pub struct Generated {
-    pub definition: Value,
     pub names: Names,
     /// What could not be told of the chart.
     pub warnings: Vec<String>,
+    spec: Schema,
+    rules: Vec<Value>,
+    /// The charts.
+    about: String,
 }
 
 /// What else is known of the kind, from its watch.
@@ -61,11 +64,12 @@ pub fn generate(
         add_sources_field(&mut spec, field);
     }
     let chart = &source.chart.metadata;
-    let about = format!("{} {}", chart.name, chart.version);
     Ok(Generated {
-        definition: definition::definition(&names, &spec, &rules, &about),
         names,
         warnings: values.warnings,
+        spec,
+        rules,
+        about: format!("{} {}", chart.name, chart.version),
     })
 }
 
@@ -86,4 +90,25 @@ fn add_sources_field(spec: &mut Schema, path: &[String]) {
         description: "Secrets and ConfigMaps with further values.".into(),
         ..Schema::of(schema::Kind::Array)
     };
+}
+
+// === impl Generated ===
+
+impl Generated {
+    /// The CustomResourceDefinition, with this version alone.
+    pub fn definition(&self) -> Value {
+        definition::definition(&self.names, &self.spec, &self.rules, &self.about)
+    }
+
+    /// One version for custom resources of either chart: what one of them accepts is accepted.
+    #[must_use]
+    pub fn or(mut self, other: Generated) -> Self {
+        self.spec = self.spec.union(other.spec);
+        self.rules.retain(|rule| other.rules.contains(rule));
+        if self.about != other.about {
+            self.about = format!("{} or {}", self.about, other.about);
+        }
+        self.warnings.extend(other.warnings);
+        self
+    }
 }

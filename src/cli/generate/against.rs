@@ -1,0 +1,137 @@
+//! Whether a definition can safely take the place of another, and of that in the cluster.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+use kube::api::{Api, ApiResource, DynamicObject, ListParams};
+use kube::core::GroupVersionKind;
+use serde_json::Value;
+
+use super::crd::{Made, read_present};
+use crate::cli::block_on;
+use crate::cluster::{self, connect::bounded};
+use crate::scaffold::crd::compare::{Change, compare};
+use crate::scaffold::crd::{definition, validate};
+
+/// Tells what is different; false if it isn't safe.
+pub(super) fn compare_with(kubeconfig: Option<&Path>, against: &Path, made: &Made) -> Result<bool> {
+    let mut problems = Vec::new();
+    let old = match against.to_str() {
+        Some("cluster") => block_on_value(async {
+            let client = cluster::connect(kubeconfig).await?;
+            let old = live_definition(&client, &made.generated.names.crd()).await?;
+            if let Some(old) = &old {
+                problems = live_problems(&client, old, &laid_over_old(made, old)).await?;
+            }
+            Ok(old)
+        })?,
+        _ => match read_present(against)? {
+            Some((_, old)) => Some(old),
+            None => bail!("{}: there is no such file", against.display()),
+        },
+    };
+    let mut out = std::io::stdout().lock();
+    let name = made.generated.names.crd();
+    let Some(old) = old else {
+        writeln!(out, "{name}: the cluster doesn't have it yet")?;
+        return Ok(true);
+    };
+    let new = laid_over_old(made, &old);
+    let changes = compare(&old, &new);
+    for change in &changes {
+        writeln!(out, "{change}")?;
+    }
+    for problem in &problems {
+        writeln!(out, "{problem}")?;
+    }
+    let unsafe_changes = changes.iter().filter(|change: &&Change| change.breaks).count();
+    let verdict = match (unsafe_changes, problems.len()) {
+        (0, 0) => "safe".to_owned(),
+        (0, count) => format!("not safe: {count} problems with custom resources that exist"),
+        (count, 0) => format!("not safe: {count} of {} changes", changes.len()),
+        (count, found) => format!(
+            "not safe: {count} of {} changes, and {found} problems with custom resources",
+            changes.len()
+        ),
+    };
+    writeln!(out, "{name}: {verdict}")?;
+    Ok(unsafe_changes == 0 && problems.is_empty())
+}
+
+/// What would stand there if it took the place of another one, whose other versions stay.
+fn laid_over_old(made: &Made, old: &Value) -> Value {
+    match made.file {
+        Some(_) => made.definition.clone(),
+        None => definition::laid_over(made.definition.clone(), old),
+    }
+}
+
+fn block_on_value<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let mut value = None;
+    block_on(async {
+        value = Some(work.await?);
+        Ok(())
+    })?;
+    value.context("nothing was done")
+}
+
+async fn live_definition(client: &kube::Client, name: &str) -> Result<Option<Value>> {
+    let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
+    let found = bounded(api.get_opt(name))
+        .await
+        .with_context(|| format!("CustomResourceDefinition {name}"))?;
+    Ok(found.map(serde_json::to_value).transpose()?)
+}
+
+/// How many custom resources are read at once.
+const PAGE: u32 = 250;
+
+/// What the new definition has against the custom resources that exist. Each is checked in the version that is made.
+async fn live_problems(client: &kube::Client, old: &Value, new: &Value) -> Result<Vec<String>> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let versions = |definition: &Value| definition["spec"]["versions"].as_array().cloned().unwrap_or_default();
+    let served = versions(old)
+        .into_iter()
+        .find(|version| version["served"] == true && version["storage"] == true);
+    let served = served.or_else(|| versions(old).into_iter().find(|version| version["served"] == true));
+    let Some(served) = served else {
+        return Ok(Vec::new());
+    };
+    let kind = GroupVersionKind::gvk(
+        &text(&old["spec"]["group"]),
+        &text(&served["name"]),
+        &text(&old["spec"]["names"]["kind"]),
+    );
+    let resource = ApiResource::from_gvk_with_plural(&kind, &text(&old["spec"]["names"]["plural"]));
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let mut problems = Vec::new();
+    let mut page = ListParams::default().limit(PAGE);
+    loop {
+        let list = bounded(api.list(&page)).await.with_context(|| kind.kind.clone())?;
+        for object in list.items {
+            let (namespace, name) = (object.metadata.namespace.as_deref(), object.metadata.name.as_deref());
+            let place = [namespace, name].into_iter().flatten().collect::<Vec<_>>().join("/");
+            let spec = object
+                .data
+                .get("spec")
+                .cloned()
+                .unwrap_or_else(|| Value::Object(serde_json::Map::new()));
+            for version in versions(new) {
+                let schema = &version["schema"]["openAPIV3Schema"]["properties"]["spec"];
+                let found = validate::problems(schema, &spec, ".spec");
+                let version = text(&version["name"]);
+                problems.extend(
+                    found
+                        .into_iter()
+                        .map(|problem| format!("{} {place} in {version}: {problem}", kind.kind)),
+                );
+            }
+        }
+        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page.continue_token = Some(token),
+            None => return Ok(problems),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The definitions of a project: of every watch, where the project has them.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+
+use super::crd::{Made, read_overlay, read_present};
+use crate::scaffold::crd::{Generated, Names, Source, Surroundings, definition, generate};
+use crate::watches::sources::ValuesFromField;
+use crate::watches::{self, Watch, names::is_built_in};
+
+/// Where a project has its definitions.
+const BASES: &str = "config/crd/bases";
+
+/// The definitions of a project's watches. Those of one kind make versions of one definition, those of one version a schema
+/// that takes what either chart takes.
+pub(super) fn of_watches(file: &Path) -> Result<Vec<Made>> {
+    let (watches, warnings) = watches::load(file)?;
+    for warning in warnings {
+        eprintln!("warning: {warning}");
+    }
+    let mut kinds: Vec<Vec<&Watch>> = Vec::new();
+    for watch in watches.iter().filter(|watch| !is_built_in(&watch.group)) {
+        let is_same = |other: &Watch| other.group == watch.group && other.kind == watch.kind;
+        match kinds.iter_mut().find(|kind| is_same(kind[0])) {
+            Some(kind) => kind.push(watch),
+            None => kinds.push(vec![watch]),
+        }
+    }
+    if kinds.is_empty() {
+        bail!("{}: there is no watch of a custom resource", file.display());
+    }
+    kinds.iter().map(|watches| of_kind(watches)).collect()
+}
+
+fn of_kind(watches: &[&Watch]) -> Result<Made> {
+    let present = find_present(watches[0])?;
+    let old = present.as_ref().map(|(_, _, old)| old);
+    let mut versions: Vec<Generated> = Vec::new();
+    for watch in watches {
+        let generated = of_watch(watch, old)?;
+        match versions.iter().position(|made| made.names.version == watch.version) {
+            Some(at) => {
+                let earlier = versions.remove(at);
+                versions.insert(at, earlier.or(generated));
+            }
+            None => versions.push(generated),
+        }
+    }
+    let mut definition = old.cloned();
+    for version in &versions {
+        let new = version.definition();
+        definition = Some(match definition {
+            Some(old) => definition::laid_over(new, &old),
+            None => new,
+        });
+    }
+    let mut versions = versions.into_iter();
+    let (Some(definition), Some(mut generated)) = (definition, versions.next()) else {
+        bail!("there is no watch");
+    };
+    generated.warnings.extend(versions.flat_map(|version| version.warnings));
+    let file = present.as_ref().map(|(file, ..)| file.clone());
+    Ok(Made {
+        file: Some(file.unwrap_or_else(|| Path::new(BASES).join(generated.names.file()))),
+        present: present.map(|(_, text, _)| text),
+        definition,
+        generated,
+    })
+}
+
+/// What the chart of a watch makes of it.
+fn of_watch(watch: &Watch, old: Option<&Value>) -> Result<Generated> {
+    let mut names = Names {
+        group: watch.group.clone(),
+        version: watch.version.clone(),
+        kind: watch.kind.clone(),
+        ..Names::default()
+    };
+    let overlay = read_overlay(&watch.chart, None)?;
+    // What the file says of the kind stays, unless the overlay says it.
+    overlay.name(&mut names);
+    if let Some(old) = old {
+        definition::keep_names(&mut names, old);
+    }
+    names.columns.clear();
+    let surroundings = Surroundings {
+        has_sources: !watch.values.is_empty()
+            || !watch.values_from.is_empty()
+            || watch.values_from_field.is_some()
+            || !watch.override_values.is_empty(),
+        sources_field: match &watch.values_from_field {
+            Some(ValuesFromField::Spec(path)) => Some(path),
+            _ => None,
+        },
+    };
+    generate(&Source::load(&watch.chart)?, names, &overlay, surroundings)
+}
+
+/// The file in `config/crd/bases` that defines the kind of a watch.
+fn find_present(watch: &Watch) -> Result<Option<(PathBuf, String, Value)>> {
+    let Ok(entries) = std::fs::read_dir(BASES) else {
+        return Ok(None);
+    };
+    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    files.retain(|file| file.extension().is_some_and(|end| end == "yaml" || end == "yml"));
+    files.sort();
+    for file in files {
+        if let Ok(Some((text, value))) = read_present(&file)
+            && value["spec"]["group"] == watch.group.as_str()
+            && value["spec"]["names"]["kind"] == watch.kind.as_str()
+        {
+            return Ok(Some((file, text, value)));
+        }
+    }
+    Ok(None)
+}
