@@ -188,7 +188,20 @@ pub fn create(args: &CreateArgs) -> anyhow::Result<()> {
         cluster_scoped: args.cluster,
     };
     let kind = Kind::of(&project, &wanted, &chart.name)?;
-    let crd = crd::open(&kind);
+    let names = crd::Names {
+        group: kind.resource.full_group(),
+        version: kind.resource.version.clone(),
+        kind: kind.resource.kind.clone(),
+        plural: Some(kind.plural.clone()),
+        cluster: args.cluster,
+        ..crd::Names::default()
+    };
+    let source = crd::Source::of(chart.load()?, chart.files.clone())?;
+    let generated = crd::generate(&source, names, &crd::Overlay::default(), crd::Surroundings::default())?;
+    for warning in &generated.warnings {
+        eprintln!("warning: {warning}");
+    }
+    let crd = generated.definition();
     let tree = api::create(&mut project, &kind, &chart, &crd, args.write.force())?;
     args.write.finish(&project, tree, &[])?;
     if args.cluster {

@@ -41,7 +41,11 @@ impl Source {
         Source::of(chart, files)
     }
 
-    fn of(mut chart: Chart, files: Vec<File>) -> Result<Self> {
+    /// The same from the files of a folder, which make this chart.
+    ///
+    /// # Errors
+    /// A subchart that is no chart.
+    pub fn of(mut chart: Chart, files: Vec<File>) -> Result<Self> {
         let text = files.iter().find(|file| file.name == "values.yaml");
         let values = text.map_or_else(String::new, |file| file.data.to_text().into_owned());
         let mut subcharts = Vec::new();
