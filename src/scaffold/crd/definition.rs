@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::schema::{PRESERVE, Schema};
+use crate::scaffold::names;
 
 /// What the kind is called, and how.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,7 +56,7 @@ const PARENT: &str = "applyset.kubernetes.io/is-parent-type";
 
 impl Names {
     pub fn plural(&self) -> String {
-        self.plural.clone().unwrap_or_else(|| plural(&self.kind.to_lowercase()))
+        self.plural.clone().unwrap_or_else(|| names::plural(&self.kind))
     }
 
     /// The object's name.
@@ -324,18 +325,6 @@ fn priority(name: &Value) -> (u8, u32, u32) {
     }
 }
 
-/// The plural of an English word, as kubebuilder would have it for most.
-fn plural(word: &str) -> String {
-    let stem = |by: usize| &word[..word.len() - by];
-    match word {
-        _ if ["s", "x", "z", "ch", "sh"].iter().any(|end| word.ends_with(end)) => format!("{word}es"),
-        _ if word.ends_with('y') && !["ay", "ey", "oy", "uy"].iter().any(|end| word.ends_with(end)) => {
-            format!("{}ies", stem(1))
-        }
-        _ => format!("{word}s"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -348,7 +337,7 @@ mod tests {
             ("proxy", "proxies"),
             ("gateway", "gateways"),
         ] {
-            assert_eq!(plural(word), expected);
+            assert_eq!(names::plural(word), expected);
         }
         let mut versions = ["v1alpha1", "v1", "v2beta1", "v10", "v2beta3", "x"].map(Value::from);
         versions.sort_by_key(|name| std::cmp::Reverse(priority(name)));
