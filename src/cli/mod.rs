@@ -7,6 +7,7 @@ mod generate;
 mod history;
 mod init;
 mod leftovers;
+mod lint;
 mod memory;
 mod plan;
 mod release_finalizers;
@@ -55,6 +56,7 @@ enum Command {
     Rollback(history::RollbackArgs),
     Plan(plan::PlanArgs),
     Leftovers(leftovers::LeftoversArgs),
+    Lint(lint::LintArgs),
     Usage(usage::UsageArgs),
     Template(Box<template::TemplateArgs>),
     Completion(completion::CompletionArgs),
@@ -68,6 +70,7 @@ pub fn main() -> ExitCode {
         Command::Run(args) => return run::run(*args),
         Command::Template(args) => return template::run(&args),
         Command::Generate(args) => return generate::run(&args).unwrap_or_else(|error| fail(&error)),
+        Command::Lint(args) => return lint::run(&args),
         Command::Render(args) => render::run(&args),
         Command::Init(args) => init::run(&args),
         Command::Create(args) => create::create(&args),
@@ -144,12 +147,15 @@ mod tests {
             "create api --helm-chart web --verify",
             "create api --helm-chart web --keyring keys.gpg",
             "create api --helm-chart web --username me",
+            "lint -o xml",
+            "lint --severity info",
         ] {
             assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
         }
         for line in [
             "release-finalizers --kind Memcached -n shop --name=web",
             "release-finalizers --all --deleting --dry-run",
+            "lint charts/x -o sarif --rule a,b --ignore c --severity error",
             "leftovers --delete -n shop --uid=u",
             "history memcacheds.cache.example.com web -n shop -o json",
             "rollback memcached web 3 --wait --timeout 1m",

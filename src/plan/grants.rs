@@ -14,6 +14,8 @@ use super::desired::Member;
 use super::identity::{GroupKind, ObjectId};
 use crate::watches::Allow;
 
+pub use beyond::carries_rights;
+
 /// Where an object lives, seen from the release.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {

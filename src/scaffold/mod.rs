@@ -5,6 +5,7 @@ pub mod api;
 pub mod crd;
 pub mod fetch;
 pub mod layout;
+pub mod lint;
 pub mod names;
 pub mod project;
 pub mod rights;

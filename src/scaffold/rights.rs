@@ -8,10 +8,12 @@ use serde_json::{Map, Value, json};
 use super::api::Kind;
 use super::names::plural;
 use helm_template::chart::Chart;
-use helm_template::render::{Capabilities, Engine, Input, Kept, Release, Rendered};
+use helm_template::render::{Capabilities, Engine, Error, Input, Kept, Release, Rendered};
 
 /// So many values are switched, one at a time.
 const SWITCHES: usize = 300;
+/// A chart is rendered without any API of others, then as if all were there that it asks for, and again while it asks for more.
+const ROUNDS: usize = 4;
 
 /// Verbs on members. `patch` is server-side apply; it needs `create` as well where the object isn't there yet.
 const MEMBER: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
@@ -38,41 +40,17 @@ impl Survey {
     /// so tells nothing.
     pub fn of(chart: &Chart) -> Self {
         let mut survey = Survey::default();
-        let files = chart
-            .files
-            .iter()
-            .filter(|file| file.name.starts_with("ci/") && file.name.ends_with(".yaml"));
-        let given = files.filter_map(|file| go_yaml::to_json(file.data.as_bytes()).ok());
         let plurals = plurals(chart);
-        let own = Value::Object(chart.values.to_json());
-        let switched = switches(&own);
-        let Ok(engine) = Engine::new(chart.clone()) else {
-            return survey;
-        };
-        let given: Vec<Value> = [json!({})].into_iter().chain(given).chain(switched).collect();
-        // What is made only where an API is there: as if all were that anybody asks for.
-        let mut capabilities = Capabilities::default();
-        for values in &given {
-            let rendered = render(&engine, values.clone(), &capabilities);
-            let asked = rendered.map(|rendered| rendered.asked).unwrap_or_default();
-            capabilities
-                .api_versions
-                .extend(asked.into_iter().filter(|asked| asked.contains('/')));
-            capabilities.api_versions.sort_unstable();
-            capabilities.api_versions.dedup();
-        }
-        let without = Capabilities::default();
-        for values in given {
-            for capabilities in [&without, &capabilities] {
-                if let Some(rendered) = render(&engine, values.clone(), capabilities) {
-                    survey.add(&rendered, &plurals);
-                }
+        each_render(chart, Vec::new(), &mut |_, result| {
+            if let Ok(rendered) = result {
+                survey.add(rendered, &plurals);
             }
-        }
+        });
         survey
     }
 
-    fn add(&mut self, rendered: &Rendered, plurals: &BTreeMap<(String, String), String>) {
+    /// Takes in what one render shows; `plurals` are those of the chart's own kinds.
+    pub(super) fn add(&mut self, rendered: &Rendered, plurals: &BTreeMap<(String, String), String>) {
         let resource = |api_version: &str, kind: &str| {
             let group = api_version.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
             let known = plurals.get(&(group.clone(), kind.to_owned())).cloned();
@@ -111,7 +89,46 @@ impl Survey {
     }
 }
 
-fn render(engine: &Engine, values: Value, capabilities: &Capabilities) -> Option<Rendered> {
+/// Renders a chart with its own values, with `more`, with each file in its `ci/`, and with each switch turned, and tells of each
+/// what came of it, with the number of the values: 0 for its own.
+pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut dyn FnMut(usize, Result<&Rendered, &Error>)) {
+    let files = chart
+        .files
+        .iter()
+        .filter(|file| file.name.starts_with("ci/") && file.name.ends_with(".yaml"));
+    let given = files.filter_map(|file| go_yaml::to_json(file.data.as_bytes()).ok());
+    let own = Value::Object(chart.values.to_json());
+    let switched = switches(&own);
+    let engine = match Engine::new(chart.clone()) {
+        Ok(engine) => engine,
+        Err(error) => return tell(0, Err(&error)),
+    };
+    let given: Vec<Value> = [json!({})]
+        .into_iter()
+        .chain(more)
+        .chain(given)
+        .chain(switched)
+        .collect();
+    let mut capabilities = Capabilities::default();
+    for _ in 0..ROUNDS {
+        let known = capabilities.clone();
+        for (at, values) in given.iter().enumerate() {
+            let rendered = render(&engine, values.clone(), &known);
+            let asked = rendered.iter().flat_map(|rendered| &rendered.asked);
+            capabilities
+                .api_versions
+                .extend(asked.filter(|asked| asked.contains('/')).cloned());
+            capabilities.api_versions.sort_unstable();
+            capabilities.api_versions.dedup();
+            tell(at, rendered.as_ref());
+        }
+        if capabilities.api_versions.len() == known.api_versions.len() {
+            break;
+        }
+    }
+}
+
+fn render(engine: &Engine, values: Value, capabilities: &Capabilities) -> Result<Rendered, Error> {
     let kept = Kept::default();
     let input = Input {
         kept: Some(&kept),
@@ -120,10 +137,10 @@ fn render(engine: &Engine, values: Value, capabilities: &Capabilities) -> Option
         skip_schema: true,
         ..Input::new(Release::install("release-name", "default"), values)
     };
-    engine.render_with(&input).ok()
+    engine.render_with(&input)
 }
 
-/// Values with all switches on, and for each of them, with that one turned and what it lies in switched on.
+/// Values for each switch, with that one turned and what it lies in switched on, and with all of them on.
 fn switches(values: &Value) -> Vec<Value> {
     let mut paths = Vec::new();
     find(values, &mut Vec::new(), &mut paths);
@@ -142,7 +159,7 @@ fn switches(values: &Value) -> Vec<Value> {
         put(&mut values, path, !is_on);
         values
     });
-    std::iter::once(all).chain(turned).collect()
+    turned.chain(std::iter::once(all)).collect()
 }
 
 fn put(values: &mut Value, path: &[String], is_on: bool) {
@@ -171,7 +188,7 @@ fn find(value: &Value, path: &mut Vec<String>, found: &mut Vec<(Vec<String>, boo
 }
 
 /// How the chart's own CRDs call their resources.
-fn plurals(chart: &Chart) -> BTreeMap<(String, String), String> {
+pub(super) fn plurals(chart: &Chart) -> BTreeMap<(String, String), String> {
     let mut found = BTreeMap::new();
     let texts = chart
         .crds
@@ -220,16 +237,22 @@ pub fn cluster_role(kinds: &[(Kind, Chart)]) -> anyhow::Result<String> {
 
 /// The rules that these kinds need.
 pub fn rules(kinds: &[(Kind, Chart)]) -> Vec<Value> {
+    let surveys: Vec<(&Kind, Survey)> = kinds.iter().map(|(kind, chart)| (kind, Survey::of(chart))).collect();
+    let kinds: Vec<(&Kind, &Survey)> = surveys.iter().map(|(kind, survey)| (*kind, survey)).collect();
+    rules_of(&kinds)
+}
+
+/// The same, where it is known what their charts make.
+pub(super) fn rules_of(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
     let mut wanted: BTreeMap<(String, String), BTreeSet<&'static str>> = BTreeMap::new();
     let mut want = |group: &str, resource: &str, verbs: &[&'static str]| {
         let known = wanted.entry((group.to_owned(), resource.to_owned())).or_default();
         known.extend(verbs);
     };
-    for (kind, chart) in kinds {
+    for (kind, survey) in kinds {
         let group = kind.resource.full_group();
         want(&group, &kind.plural, &["get", "list", "watch", "patch"]);
         want(&group, &format!("{}/status", kind.plural), &["patch"]);
-        let survey = Survey::of(chart);
         for (group, resource) in &survey.made {
             want(group, resource, &MEMBER);
             // Who makes a role needs what it grants, or this leave.

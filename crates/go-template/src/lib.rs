@@ -7,6 +7,7 @@
 mod arena;
 mod ast;
 mod builtins;
+pub mod commands;
 pub mod compare;
 pub mod entries;
 pub mod error;

@@ -19,7 +19,7 @@ const CALLED: [&str; 3] = [
 ];
 
 /// True if an object hands out rights in whatever namespace it is: RBAC, and what asks for a ServiceAccount's token.
-pub(super) fn carries_rights(group_kind: &GroupKind, object: &Value) -> bool {
+pub fn carries_rights(group_kind: &GroupKind, object: &Value) -> bool {
     RIGHTS.contains(&group_kind.group.as_str()) || is_token(group_kind, object)
 }
 

@@ -1,0 +1,109 @@
+//! `chartwright lint`: what is wrong or doubtful in a project or a chart.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::{Args, ValueEnum};
+
+use crate::scaffold::lint::{self, Linted, Severity, output, rules};
+use crate::watches::suggestion;
+
+const EXAMPLES: &str = "\
+Examples:
+  # The project in this folder: watches.yaml, charts, CRDs, samples and rights
+  chartwright lint
+
+  # A chart, for GitHub's code scanning
+  chartwright lint charts/memcached -o sarif > lint.sarif
+
+  # Only what has to be mended, or all but some rules
+  chartwright lint --severity error
+  chartwright lint --ignore missing-pdb,long-name
+
+Exit codes: 0 nothing found, 1 something found, 2 wrong use. docs/lint.md explains the rules, and the comment
+`# chartwright-lint: ignore=RULE` that ignores one on its line and the next, or at the top of a file in all of it.";
+
+/// Tell what is wrong or doubtful in a project or a chart, without a cluster
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct LintArgs {
+    /// A folder with a watches.yaml or a Chart.yaml, or a watches file
+    #[arg(value_name = "PATH", default_value = ".")]
+    path: PathBuf,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value = "text")]
+    output: Output,
+    /// Only these rules
+    #[arg(long = "rule", value_name = "NAME", value_delimiter = ',')]
+    rules: Vec<String>,
+    /// All but these rules
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    ignore: Vec<String>,
+    /// Only what is as bad as this, or worse
+    #[arg(long, value_enum, default_value = "warning")]
+    severity: Least,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Output {
+    /// for people: place, message, reason and remedy
+    Text,
+    /// a list of objects
+    Json,
+    /// SARIF 2.1.0, for code scanning
+    Sarif,
+    /// workflow commands, which GitHub shows as annotations
+    Github,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Least {
+    Warning,
+    Error,
+}
+
+/// Prints the findings to standard output.
+pub fn run(args: &LintArgs) -> ExitCode {
+    let linted = match find(args) {
+        Ok(linted) => linted,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "Error: {error:#}");
+            return ExitCode::from(2);
+        }
+    };
+    let text = match args.output {
+        Output::Text => output::text(&linted),
+        Output::Json => format!("{:#}\n", output::json(&linted)),
+        Output::Sarif => format!("{:#}\n", output::sarif(&linted)),
+        Output::Github => output::github(&linted),
+    };
+    // Who closed the pipe has seen enough, and is told by the exit code.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    match linted.findings.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+fn find(args: &LintArgs) -> anyhow::Result<Linted> {
+    for name in args.rules.iter().chain(&args.ignore) {
+        if rules::named(name).is_none() {
+            let best = suggestion(name, rules::ALL.iter().map(|rule| rule.name));
+            let hint = best.map(|best| format!(": did you mean {best}?")).unwrap_or_default();
+            bail!("there is no rule {name:?}{hint}");
+        }
+    }
+    let mut linted = lint::lint(&args.path)?;
+    let least = match args.severity {
+        Least::Warning => Severity::Warning,
+        Least::Error => Severity::Error,
+    };
+    linted.findings.retain(|finding| {
+        let is_named = |names: &[String]| names.iter().any(|name| name == finding.rule.name);
+        let is_wanted = args.rules.is_empty() || is_named(&args.rules);
+        is_wanted && !is_named(&args.ignore) && finding.rule.severity >= least
+    });
+    Ok(linted)
+}

@@ -1,0 +1,158 @@
+//! The CustomResourceDefinitions of a project, against its watches and charts.
+
+use std::path::Path;
+
+use go_yaml::Node;
+use serde_json::Value;
+
+use super::examine::Examined;
+use super::watches::Watched;
+use super::yaml::{self, Document};
+use super::{Report, join, rules};
+use crate::watches::names::is_built_in;
+
+const FOLDER: &str = "config/crd/bases";
+const OPEN: &str = "x-kubernetes-preserve-unknown-fields";
+
+/// One definition.
+pub(super) struct Crd {
+    document: Document,
+}
+
+/// All that a project has.
+pub(super) fn read(root: &Path) -> Vec<Crd> {
+    let documents = yaml::read_folder(root, FOLDER).into_iter();
+    let crds = documents.filter(|document| document.value["kind"] == "CustomResourceDefinition");
+    crds.map(|document| Crd { document }).collect()
+}
+
+/// Whether the kind of a watch is served, and has a status.
+pub(super) fn check_watched(file: &str, watched: &Watched<'_>, report: &mut Report) {
+    let watch = watched.watch;
+    if watch.decorator.is_some() || is_built_in(&watch.group) {
+        return;
+    }
+    let Some(crd) = watched.crd else {
+        let message = format!(
+            "there is no CustomResourceDefinition of {} in {FOLDER}",
+            watch.group_kind()
+        );
+        report.add(rules::CRD_MISSING, file, (watch.line, 0), message);
+        return;
+    };
+    let Some(version) = crd.version(&watch.version).filter(|version| version["served"] == true) else {
+        let message = format!(
+            "{} doesn't serve {} in version {}",
+            crd.document.file,
+            watch.group_kind(),
+            watch.version
+        );
+        report.add(rules::CRD_MISSING, file, (watch.line, 0), message);
+        return;
+    };
+    if !crd.is_namespaced() && watch.target_namespace.is_none() {
+        let message = format!(
+            "{} is cluster-scoped, and the watch has no `targetNamespace`: its CRs have no namespace of their own",
+            watch.group_kind()
+        );
+        report.add(rules::CRD_MISSING, file, (watch.line, 0), message);
+    }
+    let status = &version["schema"]["openAPIV3Schema"]["properties"]["status"];
+    let has_fields = status[OPEN] == true || status["properties"]["conditions"].is_object();
+    if version["subresources"]["status"].is_null() || !has_fields {
+        let at = yaml::at(&crd.document.root, &["spec", "versions"]).map_or((1, 0), yaml::place);
+        let message = format!(
+            "{} in version {} has no status subresource with room for conditions",
+            watch.group_kind(),
+            watch.version
+        );
+        report.add(rules::CRD_STATUS, crd.document.file.as_str(), at, message);
+    }
+}
+
+/// Values of the chart that no custom resource can set.
+pub(super) fn check_values(examined: &Examined, watched: &Watched<'_>, report: &mut Report) {
+    let Some(schema) = watched.schema() else { return };
+    let Some((spec, crd)) = schema["properties"].get("spec").zip(watched.crd) else {
+        return;
+    };
+    let file = join(&examined.folder, "values.yaml");
+    for document in yaml::read(&report.root, &file) {
+        let mut found = Vec::new();
+        lacking(spec, &document.root, &mut Vec::new(), &mut found);
+        for (path, at) in found {
+            let is_read = examined
+                .reads
+                .as_ref()
+                .is_none_or(|reads| reads.whole(&path) || reads.part(&path));
+            if is_read && !is_set(watched, &path) {
+                let message = format!("{} has no field spec.{}", crd.document.file, path.join("."));
+                report.add(rules::CRD_LACKS_VALUE, file.as_str(), at, message);
+            }
+        }
+    }
+}
+
+/// Whether the watch itself sets the value, so that no custom resource has to.
+fn is_set(watched: &Watched<'_>, path: &[String]) -> bool {
+    let set = super::watches::values(watched.watch, &Value::Null);
+    let mut at = Some(&set);
+    for name in path {
+        at = at.and_then(|value| value.get(name));
+    }
+    at.is_some()
+}
+
+type Lacking = Vec<(Vec<String>, (usize, usize))>;
+
+fn lacking(schema: &Value, values: &Node, path: &mut Vec<String>, found: &mut Lacking) {
+    let Some(properties) = schema["properties"].as_object() else {
+        return;
+    };
+    for (name, key, value) in yaml::entries(values) {
+        path.push(name.to_owned());
+        match properties.get(name) {
+            Some(property) => lacking(property, value, path, found),
+            None if schema[OPEN] == true || !schema["additionalProperties"].is_null() => {}
+            None => found.push((path.clone(), yaml::place(key))),
+        }
+        path.pop();
+    }
+}
+
+// === impl Crd ===
+
+impl Crd {
+    pub(super) fn is_of(&self, group: &str, kind: &str) -> bool {
+        let spec = &self.document.value["spec"];
+        spec["group"] == group && spec["names"]["kind"] == kind
+    }
+
+    pub(super) fn is_namespaced(&self) -> bool {
+        self.document.value["spec"]["scope"] != "Cluster"
+    }
+
+    pub(super) fn plural(&self) -> &str {
+        let names = &self.document.value["spec"]["names"];
+        names["plural"].as_str().unwrap_or_default()
+    }
+
+    pub(super) fn file(&self) -> &str {
+        &self.document.file
+    }
+
+    fn version(&self, name: &str) -> Option<&Value> {
+        let mut versions = self.document.value["spec"]["versions"].as_array()?.iter();
+        versions.find(|version| version["name"] == name)
+    }
+}
+
+// === impl Watched ===
+
+impl Watched<'_> {
+    /// The schema of the version that is watched.
+    pub(super) fn schema(&self) -> Option<&Value> {
+        let version = self.crd?.version(&self.watch.version)?;
+        version["schema"].get("openAPIV3Schema")
+    }
+}

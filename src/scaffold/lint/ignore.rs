@@ -1,0 +1,86 @@
+//! `# chartwright-lint: ignore=rule,rule`: on the line, on the line before, or at the top of the file for all of it. In templates
+//! `{{/* chartwright-lint: ignore=rule */}}`, in JSON nothing.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::Finding;
+
+const MARK: &str = "chartwright-lint: ignore=";
+
+/// What the comments of one file ignore.
+#[derive(Debug, Default)]
+struct Ignored {
+    everywhere: Vec<String>,
+    /// By the line of the comment, counted from 1.
+    lines: BTreeMap<usize, Vec<String>>,
+}
+
+/// The findings that no comment ignores.
+pub(super) fn without_ignored(root: &Path, findings: Vec<Finding>) -> Vec<Finding> {
+    let mut files: BTreeMap<String, Ignored> = BTreeMap::new();
+    let is_told = |finding: &Finding| {
+        let ignored = files
+            .entry(finding.file.clone())
+            .or_insert_with(|| Ignored::of(&std::fs::read_to_string(root.join(&finding.file)).unwrap_or_default()));
+        !ignored.covers(finding)
+    };
+    let mut is_told = is_told;
+    findings.into_iter().filter(|finding| is_told(finding)).collect()
+}
+
+// === impl Ignored ===
+
+impl Ignored {
+    fn of(text: &str) -> Self {
+        let mut ignored = Ignored::default();
+        let mut is_top = true;
+        for (at, line) in text.lines().enumerate() {
+            let trimmed = line.trim_start();
+            let is_comment = ["#", "{{/*", "{{- /*"].iter().any(|start| trimmed.starts_with(start));
+            is_top &= trimmed.is_empty() || trimmed == "---" || is_comment;
+            let Some((_, list)) = line.split_once(MARK) else {
+                continue;
+            };
+            let list = list.split_whitespace().next().unwrap_or_default();
+            let names = list.split(',').map(str::to_owned).filter(|name| !name.is_empty());
+            match is_top {
+                true => ignored.everywhere.extend(names),
+                false => ignored.lines.entry(at + 1).or_default().extend(names),
+            }
+        }
+        ignored
+    }
+
+    fn covers(&self, finding: &Finding) -> bool {
+        let is_meant = |names: &Vec<String>| names.iter().any(|name| name == finding.rule.name);
+        let near = [finding.line, finding.line.saturating_sub(1)];
+        let mut near = near.iter().filter_map(|line| self.lines.get(line));
+        is_meant(&self.everywhere) || near.any(is_meant)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scaffold::lint::rules;
+
+    #[test]
+    fn comments_reach_their_line_the_next_and_from_the_top_all() {
+        let text = "# Values.\n# chartwright-lint: ignore=long-name\n\na: 1 # chartwright-lint: ignore=unread-value,image-tag\nb: 2\nc: 3\n\
+            {{/* chartwright-lint: ignore=image-tag */}}\nd: 4\n";
+        let ignored = Ignored::of(text);
+        let covers = |rule, line| {
+            ignored.covers(&Finding {
+                file: "values.yaml".to_owned(),
+                line,
+                column: 0,
+                rule,
+                message: String::new(),
+            })
+        };
+        assert!(covers(rules::LONG_NAME, 1) && covers(rules::LONG_NAME, 8));
+        assert!(covers(rules::UNREAD_VALUE, 4) && covers(rules::IMAGE_TAG, 5) && covers(rules::IMAGE_TAG, 8));
+        assert!(!covers(rules::UNREAD_VALUE, 6) && !covers(rules::UNREAD_VALUE, 8) && !covers(rules::WATCHES, 4));
+    }
+}

@@ -1,0 +1,199 @@
+//! The operator's rights in config/rbac, against what its watches and charts need.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use go_yaml::Node;
+use serde_json::Value;
+
+use super::examine::Examined;
+use super::watches::Watched;
+use super::yaml::{self, Document};
+use super::{Report, join, rules};
+use crate::scaffold::api::Kind;
+use crate::scaffold::rights::{Survey, rules_of};
+
+const FOLDER: &str = "config/rbac";
+const LOOKING: [&str; 3] = ["get", "list", "watch"];
+
+/// Verbs by group and resource.
+type Rights = BTreeMap<(String, String), BTreeSet<String>>;
+
+pub(super) fn check(watched: &[Watched<'_>], charts: &[Examined], report: &mut Report) {
+    let documents = listed(report);
+    let bound = bound(&documents);
+    let roles: Vec<&Document> = documents.iter().filter(|document| is_bound(document, &bound)).collect();
+    let is_whole = |document: &&&Document| document.value["kind"] == "ClusterRole";
+    // An operator without a role for the whole cluster has its rights in each of its namespaces, which aren't known here.
+    let Some(first) = roles.iter().find(is_whole) else {
+        return;
+    };
+    // Without every chart, nobody knows what is needed.
+    let charts: Option<Vec<(&Kind, &Survey)>> = watched
+        .iter()
+        .map(|one| {
+            let chart = charts.iter().find(|chart| chart.folder == one.kind.chart)?;
+            Some((&one.kind, &chart.survey))
+        })
+        .collect();
+    let Some(charts) = charts else { return };
+    let wanted = wanted(watched, &charts);
+    check_missing(&wanted, &roles, first, report);
+    let dependencies = watched.iter().any(|one| !one.watch.depends_on.is_empty());
+    for role in roles.iter().filter(is_whole) {
+        check_excess(&wanted, role, dependencies, report);
+    }
+}
+
+/// What lies in the folder and is applied.
+fn listed(report: &Report) -> Vec<Document> {
+    let file = join(FOLDER, "kustomization.yaml");
+    let kustomization = yaml::read(&report.root, &file);
+    let Some(kustomization) = kustomization.first() else {
+        return yaml::read_folder(&report.root, FOLDER);
+    };
+    let names = yaml::items(yaml::at(&kustomization.root, &["resources"])).iter();
+    names
+        .filter_map(yaml::text)
+        .flat_map(|name| yaml::read(&report.root, &join(FOLDER, name)))
+        .collect()
+}
+
+/// Kind and name of the roles that a ServiceAccount is bound to.
+fn bound(documents: &[Document]) -> BTreeSet<(String, String)> {
+    let bindings = documents.iter().filter(|document| {
+        let kind = document.value["kind"].as_str().unwrap_or_default();
+        let subjects = document.value["subjects"].as_array();
+        let mut subjects = subjects.into_iter().flatten();
+        kind.ends_with("RoleBinding") && subjects.any(|subject| subject["kind"] == "ServiceAccount")
+    });
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    bindings
+        .map(|binding| {
+            let role = &binding.value["roleRef"];
+            (text(&role["kind"]), text(&role["name"]))
+        })
+        .collect()
+}
+
+fn is_bound(document: &Document, bound: &BTreeSet<(String, String)>) -> bool {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let value = &document.value;
+    bound.contains(&(text(&value["kind"]), text(&value["metadata"]["name"])))
+}
+
+fn wanted(watched: &[Watched<'_>], charts: &[(&Kind, &Survey)]) -> Rights {
+    let mut wanted = Rights::new();
+    let mut want = |group: &str, resource: &str, verbs: &[&str]| {
+        let known = wanted.entry((group.to_owned(), resource.to_owned())).or_default();
+        known.extend(verbs.iter().map(|verb| (*verb).to_owned()));
+    };
+    for rule in rules_of(charts) {
+        let texts = |field: &str| -> Vec<&str> {
+            let items = rule[field].as_array().into_iter().flatten();
+            items.filter_map(Value::as_str).collect()
+        };
+        let verbs = texts("verbs");
+        for group in texts("apiGroups") {
+            for resource in texts("resources") {
+                want(group, resource, &verbs);
+            }
+        }
+    }
+    for one in watched {
+        let watch = one.watch;
+        for source in &watch.values_from {
+            let resource = format!("{:?}s", source.kind).to_lowercase();
+            want("", &resource, &LOOKING);
+        }
+        if watch.values_from_field.is_some() {
+            want("", "secrets", &LOOKING);
+            want("", "configmaps", &LOOKING);
+        }
+        // Earlier revisions.
+        if watch.on_failure == crate::watches::OnFailure::Rollback {
+            want("", "secrets", &["get", "create", "patch", "delete"]);
+        }
+        if !watch.elect.is_empty() {
+            want("", "pods", &["get", "list", "watch", "patch"]);
+            want("coordination.k8s.io", "leases", &["get", "create", "update", "delete"]);
+            want("apps", "replicasets", &["get"]);
+        }
+    }
+    wanted
+}
+
+/// The rules of a role, with their places.
+fn rules_in(role: &Document) -> impl Iterator<Item = (&Node, Value)> {
+    let rules = yaml::items(yaml::at(&role.root, &["rules"])).iter();
+    let values = role.value["rules"].as_array().cloned().unwrap_or_default();
+    rules.zip(values)
+}
+
+fn has(rule: &Value, field: &str, text: &str) -> bool {
+    let mut items = rule[field].as_array().into_iter().flatten();
+    items.any(|item| item == text || item == "*")
+}
+
+fn check_missing(wanted: &Rights, roles: &[&Document], first: &Document, report: &mut Report) {
+    let rules: Vec<Value> = roles
+        .iter()
+        .flat_map(|role| rules_in(role).map(|(_, rule)| rule))
+        .filter(|rule| rule["resourceNames"].is_null())
+        .collect();
+    for ((group, resource), verbs) in wanted {
+        let is_granted = |verb: &&String| {
+            rules.iter().any(|rule| {
+                has(rule, "apiGroups", group) && has(rule, "resources", resource) && has(rule, "verbs", verb)
+            })
+        };
+        let missing: Vec<&str> = verbs
+            .iter()
+            .filter(|verb| !is_granted(verb))
+            .map(String::as_str)
+            .collect();
+        if !missing.is_empty() {
+            let at = yaml::at(&first.root, &["rules"]).map_or((1, 0), |rules| (rules.line, 0));
+            let message = format!(
+                "no rule lets the operator {} {}",
+                missing.join(", "),
+                shown(group, resource)
+            );
+            report.add(rules::MISSING_RIGHT, first.file.as_str(), at, message);
+        }
+    }
+}
+
+fn shown(group: &str, resource: &str) -> String {
+    match group {
+        "" => resource.to_owned(),
+        group => format!("{resource}.{group}"),
+    }
+}
+
+/// `dependencies`: watches wait for objects of kinds that aren't known here.
+fn check_excess(wanted: &Rights, role: &Document, dependencies: bool, report: &mut Report) {
+    for (node, rule) in rules_in(role) {
+        if rule["resources"].is_null() || !rule["resourceNames"].is_null() {
+            continue;
+        }
+        let groups = yaml::items(yaml::at(node, &["apiGroups"])).iter();
+        for group in groups.filter_map(yaml::text) {
+            for resource in yaml::items(yaml::at(node, &["resources"])) {
+                let name = yaml::text(resource).unwrap_or_default();
+                let needed = wanted.get(&(group.to_owned(), name.to_owned()));
+                let is_needed = |verb: &str| {
+                    needed.is_some_and(|verbs| verbs.contains(verb)) || dependencies && LOOKING.contains(&verb)
+                };
+                let verbs = rule["verbs"].as_array().into_iter().flatten();
+                let excess: Vec<&str> = verbs
+                    .filter_map(Value::as_str)
+                    .filter(|verb| !is_needed(verb))
+                    .collect();
+                if !excess.is_empty() {
+                    let message = format!("nothing needs to {} {}", excess.join(", "), shown(group, name));
+                    report.add(rules::EXCESS_RIGHT, role.file.as_str(), yaml::place(resource), message);
+                }
+            }
+        }
+    }
+}
