@@ -75,9 +75,9 @@ struct ApiArgs {
     #[arg(long, value_name = "CHART")]
     helm_chart: Option<String>,
     #[command(flatten)]
-    source: SourceArgs,
-    #[command(flatten)]
     write: WriteArgs,
+    #[command(flatten)]
+    source: SourceArgs,
 }
 
 /// Where a chart comes from.
