@@ -1,4 +1,4 @@
-//! `# chartwright-lint: ignore=rule,rule`: on the line, on the line before, or at the top of the file for all of it. In templates
+//! `# chartwright-lint: ignore=rule,rule`: on the line, alone on the line before, or at the top of the file for all of it. In templates
 //! `{{/* chartwright-lint: ignore=rule */}}`, in JSON nothing.
 
 use std::collections::BTreeMap;
@@ -12,20 +12,19 @@ const MARK: &str = "chartwright-lint: ignore=";
 #[derive(Debug, Default)]
 struct Ignored {
     everywhere: Vec<String>,
-    /// By the line of the comment, counted from 1.
-    lines: BTreeMap<usize, Vec<String>>,
+    /// By the line of the comment, counted from 1, and whether there is nothing else on it.
+    lines: BTreeMap<usize, (Vec<String>, bool)>,
 }
 
 /// The findings that no comment ignores.
 pub(super) fn without_ignored(root: &Path, findings: Vec<Finding>) -> Vec<Finding> {
     let mut files: BTreeMap<String, Ignored> = BTreeMap::new();
-    let is_told = |finding: &Finding| {
+    let mut is_told = |finding: &Finding| {
         let ignored = files
             .entry(finding.file.clone())
             .or_insert_with(|| Ignored::of(&std::fs::read_to_string(root.join(&finding.file)).unwrap_or_default()));
         !ignored.covers(finding)
     };
-    let mut is_told = is_told;
     findings.into_iter().filter(|finding| is_told(finding)).collect()
 }
 
@@ -46,7 +45,7 @@ impl Ignored {
             let names = list.split(',').map(str::to_owned).filter(|name| !name.is_empty());
             match is_top {
                 true => ignored.everywhere.extend(names),
-                false => ignored.lines.entry(at + 1).or_default().extend(names),
+                false => drop(ignored.lines.insert(at + 1, (names.collect(), is_comment))),
             }
         }
         ignored
@@ -54,9 +53,10 @@ impl Ignored {
 
     fn covers(&self, finding: &Finding) -> bool {
         let is_meant = |names: &Vec<String>| names.iter().any(|name| name == finding.rule.name);
-        let near = [finding.line, finding.line.saturating_sub(1)];
-        let mut near = near.iter().filter_map(|line| self.lines.get(line));
-        is_meant(&self.everywhere) || near.any(is_meant)
+        let on = self.lines.get(&finding.line).map(|(names, _)| names);
+        let before = self.lines.get(&finding.line.saturating_sub(1));
+        let before = before.filter(|(_, is_alone)| *is_alone).map(|(names, _)| names);
+        is_meant(&self.everywhere) || on.into_iter().chain(before).any(is_meant)
     }
 }
 
@@ -80,7 +80,7 @@ mod tests {
             })
         };
         assert!(covers(rules::LONG_NAME, 1) && covers(rules::LONG_NAME, 8));
-        assert!(covers(rules::UNREAD_VALUE, 4) && covers(rules::IMAGE_TAG, 5) && covers(rules::IMAGE_TAG, 8));
-        assert!(!covers(rules::UNREAD_VALUE, 6) && !covers(rules::UNREAD_VALUE, 8) && !covers(rules::WATCHES, 4));
+        assert!(covers(rules::UNREAD_VALUE, 4) && covers(rules::IMAGE_TAG, 4) && covers(rules::IMAGE_TAG, 8));
+        assert!(!covers(rules::UNREAD_VALUE, 5) && !covers(rules::UNREAD_VALUE, 8) && !covers(rules::WATCHES, 4));
     }
 }

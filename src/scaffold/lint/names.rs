@@ -77,7 +77,7 @@ fn each(rendered: &Rendered, tell: &mut dyn FnMut(&str, &Value)) {
 fn limit(kind: &str) -> usize {
     match kind {
         // -<10 digits of the revision>
-        "StatefulSet" | "DaemonSet" => 52,
+        "StatefulSet" => 52,
         // -<11 digits of the time>
         "CronJob" => 52,
         "Service" | "Namespace" | "Job" => 63,

@@ -40,11 +40,12 @@ fn check_pod(examined: &Examined, seen: &Seen, pod: &Value, report: &mut Report)
             format!("{} {}: container {name}", seen.kind(), shown(seen)),
         )
     };
-    for container in containers(pod, "initContainers").chain(containers(pod, "containers")) {
+    let images = ["initContainers", "containers"].into_iter();
+    for (field, container) in images.flat_map(|field| containers(pod, field).map(move |container| (field, container))) {
         let (name, what) = what(container);
         if let Some(problem) = image_problem(container["image"].as_str().unwrap_or_default()) {
             let named = format!("name: {name}");
-            let (file, at) = examined.place(&seen.source, seen.kind(), &["containers:", &named, "image:"]);
+            let (file, at) = examined.place(&seen.source, seen.kind(), &[&format!("{field}:"), &named, "image:"]);
             report.add(rules::IMAGE_TAG, file, at, format!("{what} has {problem}"));
         }
     }

@@ -52,7 +52,7 @@ rules! {
     LOOKUP: "lookup" Error,
         "The release stops with LookupForbidden or Refused: templates may look into the release's own namespace only.",
         "Name the kind or the namespace in `lookups` of the watch, or don't look it up.";
-    NEEDS_ALLOW: "needs-allow" Error,
+    NEEDS_ALLOW: "needs-allow" Warning,
         "What carries rights or reaches beyond the release's namespace is refused unless the chart makes it with its own values.",
         "Name the kind or the namespace in `allow` of the watch, if every author of a CR may have it.";
     SHARED_NAME: "shared-name" Warning,
