@@ -42,7 +42,9 @@ pub(super) fn check(examined: &Examined, report: &mut Report) {
             .objects
             .iter()
             .any(|seen| seen.by_default && seen.group_kind == group_kind && seen.name() == name);
-        if is_cluster_scoped(&group_kind) && is_same && examined.is_own(source) {
+        // A CRD's name is that of its kind.
+        let may_differ = is_cluster_scoped(&group_kind) && group_kind.kind != "CustomResourceDefinition";
+        if may_differ && is_same && examined.is_own(source) {
             let (file, at) = examined.place(source, &group_kind.kind, &[]);
             let message = format!(
                 "{group_kind} {} is called the same in every namespace",
