@@ -3,6 +3,7 @@
 mod against;
 mod crd;
 mod project;
+mod rbac;
 
 use std::process::ExitCode;
 
@@ -11,7 +12,10 @@ use clap::{Args, Subcommand};
 const EXAMPLES: &str = "\
 Examples:
   # The CustomResourceDefinitions of all watches
-  chartwright generate crd";
+  chartwright generate crd
+
+  # What the operator may do
+  chartwright generate rbac -o config/rbac/role.yaml";
 
 /// Make files that an operator needs beside its chart
 #[derive(Args, Debug)]
@@ -24,10 +28,12 @@ pub struct GenerateArgs {
 #[derive(Debug, Subcommand)]
 enum What {
     Crd(Box<crd::CrdArgs>),
+    Rbac(rbac::RbacArgs),
 }
 
 pub fn run(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
     match &args.what {
         What::Crd(args) => crd::run(args),
+        What::Rbac(args) => rbac::run(args),
     }
 }

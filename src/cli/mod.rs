@@ -147,6 +147,7 @@ mod tests {
             "create api --helm-chart web --verify",
             "create api --helm-chart web --keyring keys.gpg",
             "create api --helm-chart web --username me",
+            "generate rbac --check",
             "lint -o xml",
             "lint --severity info",
         ] {

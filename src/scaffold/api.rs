@@ -185,22 +185,32 @@ impl Kind {
                 .into_iter()
                 .find(|known| known.kind == watch.kind && known.full_group() == watch.group);
             let chart = watch.chart.strip_prefix(&project.root).unwrap_or(&watch.chart);
+            let kind = Kind::of_watch(&watch);
             Kind {
-                plural: plural(&watch.kind),
                 chart: chart.display().to_string(),
-                resource: known.unwrap_or(Resource {
-                    api: Api {
-                        crd_version: "v1".to_owned(),
-                        namespaced: true,
-                    },
-                    domain: String::new(),
-                    group: watch.group,
-                    kind: watch.kind,
-                    version: watch.version,
-                }),
+                resource: known.unwrap_or(kind.resource.clone()),
+                ..kind
             }
         });
         Ok(kinds.collect())
+    }
+
+    /// The kind of a watch, with the plural that kinds have.
+    pub fn of_watch(watch: &Watch) -> Self {
+        Kind {
+            plural: plural(&watch.kind),
+            chart: watch.chart.display().to_string(),
+            resource: Resource {
+                api: Api {
+                    crd_version: "v1".to_owned(),
+                    namespaced: true,
+                },
+                domain: String::new(),
+                group: watch.group.clone(),
+                kind: watch.kind.clone(),
+                version: watch.version.clone(),
+            },
+        }
     }
 
     fn group(&self) -> String {

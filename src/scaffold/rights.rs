@@ -3,10 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use anyhow::Context as _;
 use serde_json::{Map, Value, json};
 
 use super::api::Kind;
 use super::names::plural;
+use crate::plan::history::is_watched;
+use crate::watches::Watch;
+use crate::watches::sources::SourceKind;
 use helm_template::chart::Chart;
 use helm_template::render::{Capabilities, Engine, Error, Input, Kept, Release, Rendered};
 
@@ -31,11 +35,44 @@ pub struct Survey {
     keeps: bool,
     /// Jobs or Pods whose end is awaited: their logs are told.
     runs: bool,
+    /// What the watch asks for: group, resource, verbs.
+    asked: Vec<(String, String, Vec<&'static str>)>,
 }
 
 // === impl Survey ===
 
 impl Survey {
+    /// The same with what a watch needs beside its chart.
+    #[must_use]
+    pub fn with(mut self, watch: &Watch) -> Self {
+        let follow = || vec!["get", "list", "watch"];
+        let mut ask = |group: &str, resource: &str, verbs: Vec<&'static str>| {
+            self.asked.push((group.to_owned(), resource.to_owned(), verbs));
+        };
+        let own = watch.values_from_field.is_some();
+        for (kind, resource) in [(SourceKind::Secret, "secrets"), (SourceKind::ConfigMap, "configmaps")] {
+            if own || watch.values_from.iter().any(|source| source.kind == kind) {
+                ask("", resource, follow());
+            }
+        }
+        for need in &watch.depends_on {
+            ask(&need.group, &plural_of(&need.kind), follow());
+        }
+        if !watch.elect.is_empty() {
+            ask("", "pods", vec!["get", "list", "watch", "patch"]);
+            ask("apps", "replicasets", vec!["get"]);
+            ask(
+                "coordination.k8s.io",
+                "leases",
+                vec!["get", "create", "update", "delete"],
+            );
+        }
+        if is_watched(watch.on_failure) {
+            ask("", "secrets", KEEPING.to_vec());
+        }
+        self
+    }
+
     /// Renders a chart with its own values, with each file in its `ci/`, and with each switch turned. What can't be rendered
     /// so tells nothing.
     pub fn of(chart: &Chart) -> Self {
@@ -223,6 +260,82 @@ fn plural_of(kind: &str) -> String {
     }
 }
 
+/// A role, and what is to be known of it.
+pub struct Role {
+    pub object: Value,
+    pub notes: Vec<String>,
+}
+
+/// Resources that lie in no namespace.
+const CLUSTER_SCOPED: [&str; 13] = [
+    "clusterroles",
+    "clusterrolebindings",
+    "namespaces",
+    "nodes",
+    "persistentvolumes",
+    "customresourcedefinitions",
+    "apiservices",
+    "storageclasses",
+    "priorityclasses",
+    "ingressclasses",
+    "runtimeclasses",
+    "validatingwebhookconfigurations",
+    "mutatingwebhookconfigurations",
+];
+
+/// The role of an operator with these watches. `namespaced`: for one namespace, without what lies in none.
+///
+/// # Errors
+/// A chart that can't be read.
+pub fn role(watches: &[Watch], name: &str, namespaced: bool) -> anyhow::Result<Role> {
+    let mut surveys = Vec::new();
+    for watch in watches {
+        let chart = Chart::load(&watch.chart).with_context(|| watch.chart.display().to_string())?;
+        surveys.push((Kind::of_watch(watch), Survey::of(&chart).with(watch)));
+    }
+    let kinds: Vec<(&Kind, &Survey)> = surveys.iter().map(|(kind, survey)| (kind, survey)).collect();
+    let mut rules = rules_of(&kinds);
+    let mut notes = Vec::new();
+    if rules.iter().any(|rule| lists(rule, "verbs", "escalate")) {
+        notes.push(
+            "a chart makes roles, so the operator may `escalate` and `bind`, which is as good as every right: give it the \
+             rights that these roles have instead, and take the two verbs away"
+                .to_owned(),
+        );
+    }
+    if namespaced {
+        for rule in &mut rules {
+            let resources = rule.get_mut("resources").and_then(Value::as_array_mut);
+            if let Some(resources) = resources {
+                resources.retain(|resource| {
+                    let is_left_out = resource.as_str().is_some_and(|name| CLUSTER_SCOPED.contains(&name));
+                    if is_left_out {
+                        let name = resource.as_str().unwrap_or_default();
+                        notes.push(format!("{name} lie in no namespace: they are left out"));
+                    }
+                    !is_left_out
+                });
+            }
+        }
+        rules.retain(|rule| {
+            rule["resources"]
+                .as_array()
+                .is_some_and(|resources| !resources.is_empty())
+        });
+    }
+    let kind = if namespaced { "Role" } else { "ClusterRole" };
+    let object = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "rules": rules,
+    });
+    Ok(Role { object, notes })
+}
+
+fn lists(rule: &Value, field: &str, item: &str) -> bool {
+    rule[field]
+        .as_array()
+        .is_some_and(|items| items.iter().any(|known| known == item))
+}
+
 /// The role of an operator with these kinds, for the whole cluster.
 ///
 /// # Errors
@@ -259,6 +372,9 @@ pub(super) fn rules_of(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
             if group == "rbac.authorization.k8s.io" && ["roles", "clusterroles"].contains(&resource.as_str()) {
                 want(group, resource, &["escalate", "bind"]);
             }
+        }
+        for (group, resource, verbs) in &survey.asked {
+            want(group, resource, verbs);
         }
         for (group, resource) in &survey.looked_up {
             want(group, resource, &["get", "list", "watch"]);
@@ -307,6 +423,51 @@ mod tests {
         for values in expected {
             assert!(found.contains(&values), "{values}: {found:?}");
         }
+    }
+
+    /// Group, resource and verb of each rule.
+    fn rights(role: &Value) -> BTreeSet<(String, String, String)> {
+        let texts = |rule: &Value, field: &str| -> Vec<String> {
+            let items = rule[field].as_array().into_iter().flatten();
+            items.filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        let mut found = BTreeSet::new();
+        for rule in role["rules"].as_array().into_iter().flatten() {
+            for group in texts(rule, "apiGroups") {
+                for resource in texts(rule, "resources") {
+                    found.extend(
+                        texts(rule, "verbs")
+                            .into_iter()
+                            .map(|verb| (group.clone(), resource.clone(), verb)),
+                    );
+                }
+            }
+        }
+        found
+    }
+
+    /// The tests of the operator run with the roles of `config/`, and fail if one of these rights is left out.
+    #[test]
+    fn the_roles_of_this_project_are_those_that_its_charts_need() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read(root.join("watches.yaml")).unwrap();
+        let outside = crate::watches::Outside {
+            folder: root,
+            env: &|_| None,
+        };
+        let (watches, _) = crate::watches::parse("watches.yaml", &text, &outside).unwrap();
+        let generated = rights(&role(&watches, "manager-role", false).unwrap().object);
+        let mut written = BTreeSet::new();
+        for file in ["role.yaml", "charts_role.yaml"] {
+            let text = std::fs::read(root.join("config/rbac").join(file)).unwrap();
+            written.extend(rights(&go_yaml::to_json(&text).unwrap()));
+        }
+        let missing: Vec<_> = written.difference(&generated).collect();
+        let needless: Vec<_> = generated.difference(&written).collect();
+        assert!(
+            missing.is_empty() && needless.is_empty(),
+            "missing {missing:?}, needless {needless:?}"
+        );
     }
 
     #[test]
