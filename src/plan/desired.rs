@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::annotations::READY_WHEN;
 use super::applyset;
 use super::digest::Key;
-use super::gates;
+use super::gates::Gate;
 use super::hooks::Hook;
 use super::identity::{GroupKind, ObjectId};
 use super::ownership::Owner;
@@ -179,7 +179,7 @@ impl Desired {
         let (policy, warnings) = Policy::of(&object);
         let warnings = warnings.into_iter().map(|text| format!("{source}: {id}: {text}"));
         self.warnings.extend(warnings);
-        if let Some(Err(error)) = gates::stated(&object) {
+        if let Some(Err(error)) = Gate::of_object(&object) {
             self.problems.push(format!("{source}: {id}: {READY_WHEN}: {error}"));
             return None;
         }

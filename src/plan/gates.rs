@@ -8,8 +8,9 @@ use super::health::{Health, Status, is_observed};
 use super::identity::{GroupKind, ObjectId};
 use super::members::Live;
 use crate::telemetry::cut;
+use crate::watches::cel::VARIABLES;
 use crate::watches::cel::{Data, Error, Expression};
-use crate::watches::health::{HealthRule, VARIABLES};
+use crate::watches::health::HealthRule;
 
 /// Of an expression in a message, in bytes.
 const SHOWN: usize = 200;
@@ -36,20 +37,13 @@ pub fn is_stated(object: &Value) -> bool {
     annotations.is_some_and(|annotations| annotations.get(READY_WHEN).is_some())
 }
 
-/// The condition that a rendered object states, if it states one.
-pub fn stated(object: &Value) -> Option<Result<Expression, Error>> {
-    let text = object.pointer("/metadata/annotations")?.get(READY_WHEN)?.as_str()?;
-    Some(Expression::compile_for(text, &VARIABLES))
-}
-
 // === impl Gate ===
 
 impl Gate {
     /// The gate of a live object: what its annotation states, else the rule of its kind.
     pub fn of(id: &ObjectId, live: &Live, rules: &[HealthRule]) -> Option<Result<Self, Error>> {
         if let Some(text) = &live.ready_when {
-            let ready = Expression::compile_for(text, &VARIABLES);
-            return Some(ready.map(|ready| Gate { ready, failed: None }));
+            return Some(Gate::stated(text));
         }
         let GroupKind { group, kind } = &id.group_kind;
         let rule = rules.iter().find(|rule| rule.group == *group && rule.kind == *kind)?;
@@ -59,9 +53,15 @@ impl Gate {
         }))
     }
 
-    /// The same of an object that was read whole.
+    /// What an object's annotation states.
     pub fn of_object(object: &Value) -> Option<Result<Self, Error>> {
-        stated(object).map(|ready| ready.map(|ready| Gate { ready, failed: None }))
+        let annotations = object.pointer("/metadata/annotations")?;
+        Some(Gate::stated(annotations.get(READY_WHEN)?.as_str()?))
+    }
+
+    fn stated(text: &str) -> Result<Self, Error> {
+        let (ready, failed) = (Expression::compile_for(text, &VARIABLES)?, None);
+        Ok(Gate { ready, failed })
     }
 
     /// True if it reads this variable.

@@ -362,16 +362,16 @@ pub fn ours(status: &Value) -> Value {
     Value::Object(own.map(|(field, value)| (field.clone(), value.clone())).collect())
 }
 
-/// True if a status says nothing else than another one: of what a template was computed is no news by itself.
+/// True if a new status says nothing else than what there is of ours in another one: of what a template was computed is no news by itself.
 pub fn says_the_same(one: &Value, other: &Value) -> bool {
-    let without = |status: &Value| {
-        let mut status = ours(status);
+    let other = ours(other);
+    let without = |mut status: Value| {
         if let Some(templated) = status.get_mut("templated").and_then(Value::as_object_mut) {
             templated.remove("seen");
         }
         status
     };
-    one == other || without(one) == without(other)
+    *one == other || one.get("templated").is_some() && without(one.clone()) == without(other)
 }
 
 /// The new status, from the report and the one before.

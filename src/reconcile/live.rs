@@ -41,6 +41,8 @@ pub struct WholeMembers {
     versions: HashMap<ObjectId, String>,
     /// Somebody asked for something in this reconcile.
     is_asked: bool,
+    /// The release hears of every change of its members.
+    is_attentive: bool,
 }
 
 /// An object in one of its versions.
@@ -79,11 +81,6 @@ impl WholeMembers {
         }
     }
 
-    /// Nothing has to be read now, and what was read may be asked for again.
-    pub(super) fn keep_on(&mut self) {
-        self.is_asked = true;
-    }
-
     /// How a member is by its own condition, if it has one.
     pub(super) fn health(&self, id: &ObjectId) -> Option<&Health> {
         self.gates.get(id)
@@ -94,7 +91,7 @@ impl WholeMembers {
         self.versions = versions.map(|(id, version)| (id.clone(), version.clone())).collect();
     }
 
-    /// The reconcile is over. True if nobody asked: nothing is kept.
+    /// The reconcile is over. True if nobody asks any more: nothing is kept, and nothing needs to be heard of.
     fn end_look(&mut self) -> bool {
         let is_asked = std::mem::take(&mut self.is_asked);
         let size =
@@ -102,10 +99,11 @@ impl WholeMembers {
         if !is_asked || size > KEPT {
             *self = WholeMembers {
                 gates: std::mem::take(&mut self.gates),
+                is_attentive: self.is_attentive,
                 ..WholeMembers::default()
             };
         }
-        !is_asked
+        !is_asked && std::mem::take(&mut self.is_attentive)
     }
 }
 
@@ -217,9 +215,8 @@ impl Run<'_> {
         members: bool,
         pods: bool,
     ) -> Result<LiveFacts, String> {
-        release.whole.is_asked = true;
         let set = self.written.set(&self.unit.group_kind);
-        self.context.members().attend(&set);
+        self.attend(release, &set);
         if !members && !pods {
             return Ok(LiveFacts::default());
         }
@@ -243,6 +240,13 @@ impl Run<'_> {
             members: Value::Object(members.collect()),
             pods,
         })
+    }
+
+    /// From now on the release, which is asked for something, hears of every change of its members.
+    pub(super) fn attend(&self, release: &mut Release, set: &str) {
+        release.whole.is_asked = true;
+        release.whole.is_attentive = true;
+        self.context.members().attend(set);
     }
 
     /// The reconcile is over: what is remembered of the members is bounded, and nothing where nobody asks.

@@ -207,7 +207,9 @@ impl Run<'_> {
                 let brought = self.bring(release).await.unwrap_or_else(Conclusion::from);
                 if brought.phase != Phase::Suspended {
                     // Rules go by what is about to be told.
-                    self.look_at_status(release, &brought.phase).await;
+                    if !self.unit.watch.remediation.is_empty() {
+                        self.look_at_status(release, &brought.phase).await;
+                    }
                     self.remediate(release, &brought).await;
                     self.run_plans(release, &brought.phase).await;
                     self.elect(release).await;

@@ -119,14 +119,13 @@ impl Run<'_> {
         if is_known {
             release.template.seen = seen;
             // What it reads is followed, and remembered.
-            release.whole.keep_on();
-            self.context.members().attend(&set);
+            self.attend(release, &set);
             return;
         }
         let now = Instant::now();
         if let Some(wait) = release.template.wait(now) {
             release.contests.wait_for(wait);
-            release.whole.keep_on();
+            self.attend(release, &set);
             return;
         }
         // What it prints is told, so that it must be known what is secret.

@@ -12,7 +12,7 @@ use super::project::{Api, Project, Resource};
 use super::rights;
 use super::tree::Tree;
 use crate::watches::{self, Outside, Watch, names};
-use helm_template::chart::{Chart, File};
+use helm_template::chart::{self, Chart, File};
 
 const WATCHES: &str = "watches.yaml";
 /// Where kubebuilder's tools add to a watches.yaml.
@@ -93,7 +93,7 @@ impl ChartFiles {
     /// # Errors
     /// There is no chart in it.
     pub fn of_archive(shown: &str, data: &[u8]) -> anyhow::Result<Self> {
-        let files = Chart::files_of_archive(shown, data)?;
+        let files = chart::unpack_files(Path::new(shown), data)?;
         let chart = Chart::of_files(files.clone()).with_context(|| shown.to_owned())?;
         let name = chart.metadata.name;
         Ok(ChartFiles { name, files })

@@ -13,6 +13,10 @@ use serde_json::Value;
 
 use crate::telemetry::cut;
 
+/// What conditions of members and rules may read: the object that they are of (of a rule, the custom resource), the live members,
+/// and their pods.
+pub const VARIABLES: [&str; 3] = ["self", "members", "pods"];
+
 /// The longest text of an expression, in bytes.
 const LONGEST: usize = 4096;
 /// What an evaluation may cost, in steps: less than a second.

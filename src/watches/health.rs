@@ -2,12 +2,9 @@
 
 use go_yaml::Data;
 
-use super::cel::Expression;
+use super::cel::{Expression, VARIABLES};
 use super::names;
 use super::reader::{Fields, Report};
-
-/// What `readyWhen` and `failedWhen` may read.
-pub const VARIABLES: [&str; 3] = ["self", "members", "pods"];
 
 /// One entry of `health`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,14 +5,12 @@ use std::time::Duration;
 use go_yaml::{Data, Node};
 use serde_json::{Map, Value};
 
-use super::cel::Expression;
+use super::cel::{Expression, VARIABLES};
 use super::health::read_expression;
 use super::names;
 use super::reader::{Fields, Report};
 use super::sources::json;
 
-/// What `when` may read: the custom resource, the live members and their pods.
-const VARIABLES: [&str; 3] = ["self", "members", "pods"];
 /// Times an hour, and the time between two of them, if the rule doesn't say.
 const USUAL_BUDGET: usize = 3;
 const USUAL_COOL_DOWN: Duration = Duration::from_secs(600);

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde_json::Value;
-use similar::{Algorithm, DiffTag, capture_diff_slices, group_diff_ops};
+use similar::TextDiff;
 
 use super::{against, project};
 use crate::scaffold::crd::{Generated, Names, Overlay, Scale, Source, Surroundings, definition, generate};
@@ -161,36 +161,9 @@ fn difference(file: &Path, before: &str, after: &str) -> String {
     if before.is_empty() {
         return format!("new: {}\n", file.display());
     }
-    let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
-    let mut text = format!("--- {0}\n+++ {0}\n", file.display());
-    for group in group_diff_ops(capture_diff_slices(Algorithm::Myers, &old, &new), 3) {
-        let (Some(first), Some(last)) = (group.first(), group.last()) else {
-            continue;
-        };
-        let (was, is) = (
-            first.old_range().start..last.old_range().end,
-            first.new_range().start..last.new_range().end,
-        );
-        text += &format!(
-            "@@ -{},{} +{},{} @@\n",
-            was.start + 1,
-            was.len(),
-            is.start + 1,
-            is.len()
-        );
-        for operation in &group {
-            let mut lines =
-                |sign: char, lines: &[&str]| lines.iter().for_each(|line| text += &format!("{sign}{line}\n"));
-            match operation.tag() {
-                DiffTag::Equal => lines(' ', &old[operation.old_range()]),
-                _ => {
-                    lines('-', &old[operation.old_range()]);
-                    lines('+', &new[operation.new_range()]);
-                }
-            }
-        }
-    }
-    text
+    let file = file.display().to_string();
+    let difference = TextDiff::from_lines(before, after);
+    difference.unified_diff().header(&file, &file).to_string()
 }
 
 fn of_chart(args: &CrdArgs, chart: &Path) -> Result<Made> {

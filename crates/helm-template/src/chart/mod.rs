@@ -187,14 +187,6 @@ impl Chart {
         Ok(Chart { warnings, ..chart })
     }
 
-    /// The files in a `.tgz` archive, named as in the chart's folder; `name` is that of the archive in errors.
-    ///
-    /// # Errors
-    /// A broken archive, paths that leave the chart's folder, and more than a chart may hold.
-    pub fn files_of_archive(name: &str, data: &[u8]) -> Result<Vec<File>, Error> {
-        archive::read(Path::new(name), data, &mut { archive::MAX_UNPACKED })
-    }
-
     /// The chart's name, as `Chart.yaml` gives it.
     pub fn name(&self) -> &str {
         &self.metadata.name
