@@ -302,8 +302,11 @@ impl Run<'_> {
         let version = dependencies::version(&object);
         let condition = need.ready_when.clone();
         let judge = move || depends::unready(&object, condition.as_deref());
-        let why = tokio::task::spawn_blocking(judge).await;
-        Ok((version, why.unwrap_or_else(|_| Some("can't be judged".to_owned()))))
+        let why = context.compute(judge).await;
+        Ok((
+            version,
+            why.unwrap_or_else(|why| Some(format!("can't be judged: {why}"))),
+        ))
     }
 }
 

@@ -326,9 +326,6 @@ impl<'a> Work<'a> {
         revision: i64,
         more: Vec<(&'static str, Value)>,
     ) -> Result<Vec<u8>, String> {
-        let Ok(_permit) = self.context.renders.clone().acquire_owned().await else {
-            return Err("the operator is stopping".to_owned());
-        };
         let (renderer, snapshot, share) = (self.renderer.clone(), self.snapshot.clone(), self.share.clone());
         let (clock, limits) = (self.clock, self.context.budget.limits());
         let (facts, values, name) = (self.facts(revision), self.values.clone(), name.to_owned());
@@ -344,13 +341,8 @@ impl<'a> Work<'a> {
             };
             secrets.during(|| renderer.render_file(&input, &name))
         };
-        match tokio::task::spawn_blocking(job).await {
-            Ok(rendered) => Ok(rendered.map_err(|error| error.to_string())?.unwrap_or_default()),
-            Err(_) => {
-                self.context.metrics.panics.inc();
-                Err("the render stopped unexpectedly: this is a defect of chartwright; see its log".to_owned())
-            }
-        }
+        let rendered = self.context.compute(job).await?;
+        Ok(rendered.map_err(|error| error.to_string())?.unwrap_or_default())
     }
 
     /// `.Release` of a revision.
