@@ -191,8 +191,8 @@ pub fn ran_once(lane: &Lane, release: &str, [first, last]: [&str; 2]) -> Result<
     let (first, last) = (made(first), made(last));
     ensure!(first.len() == 1 && last.len() == 1, "made at {first:?} and {last:?}");
     let member = format!("{release}-main");
-    let is_member =
-        |entry: &&Entry| entry.done.is_some() && entry.call.is_of("configmaps") && entry.call.names(&member);
+    // Also one whose answer nobody was there to hear: it may have been carried out.
+    let is_member = |entry: &&Entry| entry.call.is_of("configmaps") && entry.call.names(&member);
     let touched = writes.iter().position(is_member);
     ensure!(
         touched.is_some_and(|touched| first[0] < touched),
