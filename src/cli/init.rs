@@ -93,7 +93,8 @@ impl WriteArgs {
         }
         let kept = changes.files.iter().filter(|file| file.fate == Fate::Kept).count();
         if kept > 0 {
-            eprintln!("warning: {kept} files were edited by hand and are as they were; --force overwrites them");
+            let files = if kept == 1 { "1 file" } else { &format!("{kept} files") };
+            eprintln!("warning: left as edited by hand: {files}; --force overwrites");
         }
         Ok(())
     }
