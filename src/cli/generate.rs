@@ -1,6 +1,8 @@
 //! `chartwright generate`: files that an operator needs beside its chart.
 
 mod against;
+mod bundle;
+mod catalog;
 mod crd;
 mod project;
 mod rbac;
@@ -15,7 +17,10 @@ Examples:
   chartwright generate crd
 
   # What the operator may do
-  chartwright generate rbac -o config/rbac/role.yaml";
+  chartwright generate rbac -o config/rbac/role.yaml
+
+  # The operator's bundle for OLM
+  chartwright generate bundle --version 0.1.0";
 
 /// Make files that an operator needs beside its chart
 #[derive(Args, Debug)]
@@ -29,11 +34,15 @@ pub struct GenerateArgs {
 enum What {
     Crd(Box<crd::CrdArgs>),
     Rbac(rbac::RbacArgs),
+    Bundle(Box<bundle::BundleArgs>),
+    Catalog(catalog::CatalogArgs),
 }
 
 pub fn run(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
     match &args.what {
         What::Crd(args) => crd::run(args),
         What::Rbac(args) => rbac::run(args),
+        What::Bundle(args) => bundle::run(args),
+        What::Catalog(args) => catalog::run(args),
     }
 }

@@ -2,6 +2,7 @@
 //! is written from data, never pasted together.
 
 pub mod api;
+pub mod bundle;
 pub mod crd;
 pub mod fetch;
 pub mod layout;

@@ -29,6 +29,10 @@ const KEEPING: [&str; 4] = ["get", "create", "patch", "delete"];
 pub struct Survey {
     /// Group and resource of what is made, hooks and steps of plans included.
     made: BTreeSet<(String, String)>,
+    /// `apiVersion` and kind of the same.
+    kinds: BTreeSet<(String, String)>,
+    /// The images of containers, with the chart's own values.
+    images: BTreeSet<String>,
     /// The same of what templates look up.
     looked_up: BTreeSet<(String, String)>,
     /// Random results, hooks of deletions or plans: a Secret keeps them.
@@ -78,12 +82,34 @@ impl Survey {
     pub fn of(chart: &Chart) -> Self {
         let mut survey = Survey::default();
         let plurals = plurals(chart);
-        each_render(chart, Vec::new(), &mut |_, result| {
+        each_render(chart, Vec::new(), &mut |number, result| {
             if let Ok(rendered) = result {
                 survey.add(rendered, &plurals);
+                if number == 0 {
+                    survey.add_images(rendered);
+                }
             }
         });
         survey
+    }
+
+    /// `apiVersion` and kind of what is made.
+    pub fn kinds(&self) -> impl Iterator<Item = &(String, String)> {
+        self.kinds.iter()
+    }
+
+    /// The images that the chart runs with its own values.
+    pub fn images(&self) -> impl Iterator<Item = &String> {
+        self.images.iter()
+    }
+
+    fn add_images(&mut self, rendered: &Rendered) {
+        let hooks = rendered.hooks.iter().map(|hook| &hook.manifest);
+        for manifest in rendered.objects.iter().chain(hooks).chain(&rendered.unknown_hooks) {
+            for object in manifest.objects() {
+                find_images(object, &mut self.images);
+            }
+        }
     }
 
     /// Takes in what one render shows; `plurals` are those of the chart's own kinds.
@@ -113,6 +139,7 @@ impl Survey {
                 }
                 self.runs |= is_hook && ["Job", "Pod"].contains(&kind.as_str());
                 self.made.insert(resource(&api_version, &kind));
+                self.kinds.insert((api_version, kind));
             }
         }
         for key in &rendered.used_lookups {
@@ -123,6 +150,21 @@ impl Survey {
             .iter()
             .any(|hook| hook.events.iter().any(|event| event.name().contains("delete")));
         self.keeps |= deletes || !rendered.unknown_hooks.is_empty() || !rendered.randomness.kept.is_empty();
+    }
+}
+
+/// The images of all containers in an object.
+fn find_images(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            for field in ["containers", "initContainers"] {
+                let containers = fields.get(field).and_then(Value::as_array).into_iter().flatten();
+                found.extend(containers.filter_map(|container| Some(container["image"].as_str()?.to_owned())));
+            }
+            fields.values().for_each(|field| find_images(field, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| find_images(item, found)),
+        _ => {}
     }
 }
 

@@ -86,10 +86,7 @@ impl Tree {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                 Err(error) => return Err(named(&path, error)),
             };
-            let is_ours = |before: &[u8]| {
-                let last = written.get(path.to_string_lossy().as_ref());
-                last.is_some_and(|last| *last == digest(before))
-            };
+            let is_ours = |before: &[u8]| is_as_written(written, &path, before);
             let fate = match &before {
                 None => Fate::Created,
                 Some(before) if *before == after => Fate::Unchanged,
@@ -175,6 +172,12 @@ fn difference(before: &[u8], after: &[u8]) -> String {
     let mut diff = diff.unified_diff();
     let text = diff.context_radius(1).to_string();
     text.lines().fold(String::new(), |all, line| all + "    " + line + "\n")
+}
+
+/// Whether a file is as it was written last: nobody has edited it.
+pub fn is_as_written(written: &Written, path: &Path, content: &[u8]) -> bool {
+    let last = written.get(path.to_string_lossy().as_ref());
+    last.is_some_and(|last| *last == digest(content))
 }
 
 fn digest(content: &[u8]) -> String {

@@ -1,0 +1,192 @@
+//! `chartwright generate bundle`: what OLM installs an operator from.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use clap::{ArgAction, Args};
+
+use crate::scaffold::bundle::{self, Asked, Made, Manifests};
+use crate::scaffold::project::FILE;
+use crate::scaffold::tree::{Changes, Fate, Tree, Written};
+
+const EXAMPLES: &str = "\
+Examples:
+  # The first release, with the image that was pushed
+  chartwright generate bundle --version 0.1.0 --image registry.example.com/shop-operator:0.1.0
+
+  # Another one that takes its place
+  chartwright generate bundle --version 0.2.0 --replaces 0.1.0 --channels candidate,stable
+
+  # In CI: fail if bundle/ is not up to date, or breaks a rule
+  chartwright generate bundle --check
+
+  # Of what kustomize makes, where config/default asks for more than is understood here
+  kubectl kustomize config/default | chartwright generate bundle --version 0.1.0 --input-dir -";
+
+/// Make the bundle that OLM installs the operator from
+///
+/// The ClusterServiceVersion is made from config/default, the definitions and the samples of the kinds, the charts, and what is
+/// written by hand in config/manifests/bases, which is made if it isn't there. Nothing is written that breaks a documented rule
+/// of the format registry+v1.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct BundleArgs {
+    /// The bundle's semantic version [default: that of the bundle that is there]
+    #[arg(short, long, value_name = "VERSION")]
+    version: Option<String>,
+    /// The channels that it belongs to, separated by commas [default: those it is in, or candidate]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    channels: Vec<String>,
+    /// The channel that is offered first
+    #[arg(long, value_name = "NAME")]
+    default_channel: Option<String>,
+    /// The package's name [default: the project's]
+    #[arg(long, value_name = "NAME")]
+    package: Option<String>,
+    /// The operator's image [default: as config/manager says]
+    #[arg(long, value_name = "IMAGE")]
+    image: Option<String>,
+    /// The version, or the name of the bundle, whose place it takes
+    #[arg(long, value_name = "VERSION")]
+    replaces: Option<String>,
+    /// The versions that it can take the place of at once, such as ">=0.1.0 <0.3.0"
+    #[arg(long, value_name = "RANGE")]
+    skip_range: Option<String>,
+    /// Manifests in the place of config/default: a folder, or - for the standard input
+    #[arg(long, value_name = "FOLDER")]
+    input_dir: Option<PathBuf>,
+    /// Where the bundle is written; its Dockerfile is written beside it
+    #[arg(long, value_name = "FOLDER", default_value = "bundle")]
+    output_dir: PathBuf,
+    /// Overwrite annotations.yaml and the Dockerfile, if they are there
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
+        default_value_t = true, default_missing_value = "true")]
+    overwrite: bool,
+    /// Tell only what is wrong
+    #[arg(short, long)]
+    quiet: bool,
+    /// Write nothing; fail if a file would change
+    #[arg(long)]
+    check: bool,
+}
+
+pub fn run(args: &BundleArgs) -> Result<ExitCode> {
+    let asked = args.asked()?;
+    let root = Path::new(".");
+    let made = bundle::generate(root, &asked)?;
+    let folder = args.output_dir.display();
+    for finding in &made.findings {
+        let word = match finding.is_error {
+            true => "error",
+            false => "warning",
+        };
+        eprintln!("{word}: {folder}/{finding}");
+    }
+    if !made.is_valid() {
+        bail!("{} breaks the rules for bundles: nothing was written", made.name);
+    }
+    let parent = args.output_dir.parent().unwrap_or(root);
+    let changes = made.tree(&asked).compare(parent, &Written::new(), true)?;
+    let stale = made.stale(&asked)?;
+    let base = Base::of(root, &made)?;
+    let all = [Some(&changes), base.changes.as_ref(), base.project.as_ref()]
+        .into_iter()
+        .flatten();
+    if !args.quiet || args.check {
+        all.clone().for_each(|changes| print!("{}", changes.told()));
+        stale.iter().for_each(|file| println!("{}: removed", file.display()));
+    }
+    if args.check {
+        let is_same = all
+            .flat_map(|changes| &changes.files)
+            .all(|file| file.fate == Fate::Unchanged);
+        return Ok(match is_same && stale.is_empty() {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        });
+    }
+    changes.write(parent)?;
+    for file in stale {
+        std::fs::remove_file(&file).with_context(|| file.display().to_string())?;
+    }
+    base.write(root)?;
+    if !args.quiet {
+        println!("{} keeps the rules for bundles", made.name);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+// === impl BundleArgs ===
+
+impl BundleArgs {
+    fn asked(&self) -> Result<Asked> {
+        if self.output_dir.file_name().is_none() {
+            bail!("--output-dir {}: name a folder of its own", self.output_dir.display());
+        }
+        let input = match &self.input_dir {
+            Some(folder) if folder.as_os_str() == "-" => {
+                let mut text = String::new();
+                std::io::stdin().read_to_string(&mut text).context("--input-dir -")?;
+                Some(Manifests::Text(text))
+            }
+            Some(folder) => Some(Manifests::Folder(folder.clone())),
+            None => None,
+        };
+        Ok(Asked {
+            version: self.version.clone(),
+            package: self.package.clone(),
+            channels: self.channels.clone(),
+            default_channel: self.default_channel.clone(),
+            image: self.image.clone(),
+            replaces: self.replaces.clone(),
+            skip_range: self.skip_range.clone(),
+            input,
+            output: self.output_dir.clone(),
+            keep_metadata: !self.overwrite,
+        })
+    }
+}
+
+/// What is written by hand, where nobody has yet; PROJECT takes note of it.
+struct Base {
+    changes: Option<Changes>,
+    project: Option<Changes>,
+}
+
+// === impl Base ===
+
+impl Base {
+    fn of(root: &Path, made: &Made) -> Result<Self> {
+        let Some((path, text)) = &made.base else {
+            return Ok(Base {
+                changes: None,
+                project: None,
+            });
+        };
+        let mut tree = Tree::default();
+        tree.merge(path, text.as_bytes());
+        let changes = tree.compare(root, &Written::new(), true)?;
+        let mut project = None;
+        if let Some(known) = &made.project {
+            let mut written = known.written();
+            changes.remember(&mut written);
+            let mut own = Tree::default();
+            own.merge(FILE, known.to_text(&written)?);
+            project = Some(own.compare(root, &written, true)?);
+        }
+        Ok(Base {
+            changes: Some(changes),
+            project,
+        })
+    }
+
+    fn write(&self, root: &Path) -> Result<()> {
+        let all = [&self.changes, &self.project].into_iter().flatten();
+        for changes in all {
+            changes.write(root)?;
+        }
+        Ok(())
+    }
+}
