@@ -266,6 +266,41 @@ delete-resources:
 	  fi; \
 	done
 
+##@ Bundle and catalogue for OLM
+
+# Names and tags of the images that bundle-build and catalog-build build.
+BUNDLE_IMG ?= chartwright-bundle:v$(VERSION)
+CATALOG_IMG ?= chartwright-catalog:v$(VERSION)
+# candidate, fast, stable, or several with commas.
+CHANNELS ?= candidate
+# Such as --replaces 0.0.1.
+BUNDLE_FLAGS ?=
+OPM ?= opm
+OLM := target/olm
+
+.PHONY: bundle
+bundle: check-tools ## Make the operator's bundle in target/olm/bundle, which runs the image IMG.
+	$(CARGO) run $(LOCKED) --quiet -- generate bundle --version $(VERSION) --image $(IMG) --channels $(CHANNELS) \
+	  --output-dir $(OLM)/bundle $(BUNDLE_FLAGS)
+
+.PHONY: bundle-build
+bundle-build: ## Build the bundle's image BUNDLE_IMG.
+	$(CONTAINER_TOOL) build -f $(OLM)/bundle.Dockerfile -t $(BUNDLE_IMG) $(OLM)
+
+.PHONY: catalog
+catalog: check-tools ## Add BUNDLE_IMG, which has to be pushed, to a template, and have opm make target/olm/catalog of it.
+	$(CARGO) run $(LOCKED) --quiet -- generate catalog --bundle-image $(BUNDLE_IMG) --channels $(CHANNELS) \
+	  -o $(OLM)/catalog-template.yaml
+	@mkdir -p $(OLM)/catalog
+	$(OPM) alpha render-template semver -o yaml $(OLM)/catalog-template.yaml > $(OLM)/catalog.tmp
+	@mv $(OLM)/catalog.tmp $(OLM)/catalog/catalog.yaml
+	$(OPM) validate $(OLM)/catalog
+	@[ -e $(OLM)/catalog.Dockerfile ] || $(OPM) generate dockerfile $(OLM)/catalog
+
+.PHONY: catalog-build
+catalog-build: ## Build the catalogue's image CATALOG_IMG.
+	$(CONTAINER_TOOL) build -f $(OLM)/catalog.Dockerfile -t $(CATALOG_IMG) $(OLM)
+
 ##@ Help with the tools
 
 .PHONY: check-tools

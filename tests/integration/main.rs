@@ -8,6 +8,7 @@ mod absence;
 mod asked;
 mod autoscaler;
 mod bounds;
+mod bundle;
 mod changeless;
 mod contest;
 mod cost;

@@ -10,20 +10,20 @@ use crate::look::says;
 use crate::world::{Setup, World};
 
 /// Runs the program in a folder: whether it succeeded, and what it said.
-fn run(folder: &Path, arguments: &[&str]) -> Result<(bool, String)> {
+pub fn run(folder: &Path, arguments: &[&str]) -> Result<(bool, String)> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_chartwright"));
     let output = command.args(arguments).current_dir(folder).output()?;
     let told = [output.stdout, output.stderr].concat();
     Ok((output.status.success(), String::from_utf8_lossy(&told).into_owned()))
 }
 
-fn succeed(folder: &Path, line: &str) -> Result<String> {
+pub fn succeed(folder: &Path, line: &str) -> Result<String> {
     let (done, told) = run(folder, &line.split(' ').collect::<Vec<_>>())?;
     ensure!(done, "{line}: {told}");
     Ok(told)
 }
 
-fn refuse(folder: &Path, line: &str, parts: &[&str]) -> Result<()> {
+pub fn refuse(folder: &Path, line: &str, parts: &[&str]) -> Result<()> {
     let (done, told) = run(folder, &line.split(' ').collect::<Vec<_>>())?;
     ensure!(!done, "{line}: {told}");
     ensure!(!told.contains("panicked"), "{told}");
