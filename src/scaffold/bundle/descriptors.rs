@@ -105,13 +105,12 @@ pub(super) fn title(name: &str) -> String {
         }
         let before = at.checked_sub(1).map(|before| letters[before]);
         let is_start = before.is_none_or(|before| !before.is_alphanumeric());
-        let is_upper = |letter: Option<&char>| letter.is_some_and(|letter| letter.is_uppercase());
-        let ends_capitals = before.is_some_and(char::is_uppercase)
-            && letters.get(at + 1).is_some_and(|next| next.is_lowercase())
-            // The plural of an abbreviation, as in IPs.
-            && !(letters[at + 1] == 's' && !letters.get(at + 2).is_some_and(|next| next.is_lowercase()));
-        let begins_word = before.is_some_and(|before| before.is_lowercase() || before.is_numeric()) || ends_capitals;
-        if is_upper(Some(letter)) && begins_word {
+        let is_lower = |at: usize| letters.get(at).is_some_and(|letter| letter.is_lowercase());
+        // The plural of an abbreviation, as in IPs.
+        let is_plural = letters.get(at + 1) == Some(&'s') && !is_lower(at + 2);
+        let ends_capitals = before.is_some_and(char::is_uppercase) && is_lower(at + 1) && !is_plural;
+        let ends_word = before.is_some_and(|before| before.is_lowercase() || before.is_numeric());
+        if letter.is_uppercase() && (ends_word || ends_capitals) {
             title.push(' ');
         }
         match is_start {

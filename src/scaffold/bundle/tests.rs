@@ -233,6 +233,11 @@ fn this_repository_has_a_bundle() {
     assert_eq!(examples.as_array().unwrap().len(), 4);
 }
 
+/// What is done to a project.
+type Spoil = Box<dyn Fn(&Path)>;
+/// What is done to a ClusterServiceVersion.
+type Break = fn(&mut Value);
+
 #[test]
 fn what_is_wrong_with_a_project_is_one_sentence() {
     let edit = |root: &Path, file: &str, from: &str, to: &str| {
@@ -245,8 +250,8 @@ fn what_is_wrong_with_a_project_is_one_sentence() {
         fs::create_dir_all(root.join(BASE).parent().unwrap()).unwrap();
         fs::write(root.join(BASE), text).unwrap();
     };
-    let mut cases: Vec<(&str, Box<dyn Fn(&Path)>)> = Vec::new();
-    let mut case = |expected, spoil: Box<dyn Fn(&Path)>| cases.push((expected, spoil));
+    let mut cases: Vec<(&str, Spoil)> = Vec::new();
+    let mut case = |expected, spoil: Spoil| cases.push((expected, spoil));
     case(
         "there is no project in",
         Box::new(|root| {
@@ -349,7 +354,7 @@ fn what_is_wrong_with_a_project_is_one_sentence() {
 }
 
 /// What is done to a ClusterServiceVersion, and what is said of it then.
-const OF_CSV: [(&str, fn(&mut Value)); 34] = [
+const OF_CSV: [(&str, Break); 34] = [
     ("`apiVersion` has to be", |csv| csv["apiVersion"] = "v1".into()),
     ("characters, and 63 are the most", |csv| {
         csv["metadata"]["name"] = "x".repeat(64).into()
