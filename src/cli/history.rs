@@ -1,6 +1,6 @@
 //! `chartwright history` and `chartwright rollback`: the revisions of a release, and the way back to one of them.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::block_on;
+use super::stdout::stdout;
 use super::target::{Target, TargetArgs};
 use crate::plan::annotations::ROLLBACK_TO;
 use crate::plan::conditions;
@@ -82,7 +83,7 @@ pub fn history(args: &HistoryArgs) -> anyhow::Result<()> {
     block_on(async {
         let target = args.target.connect().await?;
         let (record, _) = record(&target).await?;
-        let mut out = io::stdout().lock();
+        let mut out = stdout();
         match args.output {
             Output::Table => write!(out, "{}", table(&record))?,
             Output::Json => {

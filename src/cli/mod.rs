@@ -13,6 +13,7 @@ mod plan;
 mod release_finalizers;
 mod render;
 mod run;
+mod stdout;
 mod target;
 pub mod template;
 mod usage;
@@ -23,6 +24,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{CommandFactory, Parser, Subcommand};
+use stdout::stdout;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -81,8 +83,8 @@ pub fn main() -> ExitCode {
         Command::Rollback(args) => history::rollback(&args),
         Command::Leftovers(args) => leftovers::run(&args),
         Command::Usage(args) => usage::run(&args),
-        Command::Completion(args) => completion::run(&args, Cli::command(), &mut io::stdout()).map_err(Into::into),
-        Command::Version(args) => version::run(&args, &mut io::stdout()).map_err(Into::into),
+        Command::Completion(args) => completion::run(&args, Cli::command(), &mut stdout()).map_err(Into::into),
+        Command::Version(args) => version::run(&args, &mut stdout()).map_err(Into::into),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -106,12 +108,9 @@ fn refuse(error: &clap::Error) -> ! {
     })
 }
 
-/// Tells what went wrong. A reader that closed the pipe has seen enough, and is told nothing.
+/// Tells what went wrong. A reader that closed our standard output has seen enough, and is told nothing.
 fn fail(error: &anyhow::Error) -> ExitCode {
-    let closed = error
-        .downcast_ref::<io::Error>()
-        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
-    if closed {
+    if stdout::is_closed(error) {
         return ExitCode::SUCCESS;
     }
     let _ = writeln!(io::stderr(), "Error: {error:#}");

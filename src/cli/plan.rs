@@ -1,6 +1,6 @@
 //! `chartwright plan`: the plans of a release, and a run of one.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::block_on;
 use super::history::{POLL, aligned, parse_timeout};
+use super::stdout::stdout;
 use super::target::{Target, TargetArgs};
 use crate::cluster::pods::last_lines;
 use crate::plan::annotations::{PLAN_PARAMS, RUN_PLAN};
@@ -94,7 +95,7 @@ async fn list(args: &ListArgs) -> anyhow::Result<()> {
         eprintln!("{target} has no plans.");
         return Ok(());
     }
-    write!(io::stdout(), "{}", table(&plans))?;
+    write!(stdout(), "{}", table(&plans))?;
     Ok(())
 }
 

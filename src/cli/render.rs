@@ -13,6 +13,7 @@ use kube::api::{ApiResource, DynamicObject};
 use kube::core::SelectorExt as _;
 use serde_json::Value;
 
+use super::stdout::stdout;
 use crate::cluster::discovery::{Resource, is_cluster_scoped};
 use crate::cluster::{self, Discovery, events::Events};
 use crate::plan::apply::{content, signed};
@@ -77,7 +78,7 @@ pub fn run(args: &RenderArgs) -> anyhow::Result<()> {
         let (prepared, is_keyed) = runtime.block_on(prepare(args, &watches, object))?;
         print(&prepared, is_keyed, &mut out)?;
     }
-    std::io::stdout().write_all(out.as_bytes())?;
+    stdout().write_all(out.as_bytes())?;
     Ok(())
 }
 

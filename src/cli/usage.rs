@@ -1,7 +1,7 @@
 //! `chartwright usage`: what releases requested over time, as the operator has counted it.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::block_on;
 use super::history::aligned;
+use super::stdout::stdout;
 use crate::cluster;
 use crate::plan::usage::{Counters, GIB, Line, Release};
 
@@ -77,7 +78,7 @@ pub fn run(args: &UsageArgs) -> anyhow::Result<()> {
     block_on(async {
         let counters = read(args).await?;
         let sums = sums(&counters, args);
-        let mut out = io::stdout().lock();
+        let mut out = stdout();
         match args.output {
             Output::Table => {
                 eprintln!("Counted from {} to {}", counters.since, counters.sampled);

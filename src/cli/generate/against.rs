@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::crd::{Made, read_present};
 use crate::cli::block_on;
+use crate::cli::stdout::stdout;
 use crate::cluster::{self, connect::bounded};
 use crate::scaffold::crd::compare::{Change, compare};
 use crate::scaffold::crd::{definition, validate};
@@ -31,7 +32,7 @@ pub(super) fn compare_with(kubeconfig: Option<&Path>, against: &Path, made: &Mad
             None => bail!("{}: there is no such file", against.display()),
         },
     };
-    let mut out = std::io::stdout().lock();
+    let mut out = stdout();
     let name = made.generated.names.crd();
     let Some(old) = old else {
         writeln!(out, "{name}: the cluster doesn't have it yet")?;

@@ -11,6 +11,7 @@ use serde_json::Value;
 use similar::TextDiff;
 
 use super::{against, project};
+use crate::cli::stdout::stdout;
 use crate::scaffold::crd::{Generated, Names, Overlay, Scale, Source, Surroundings, definition, generate};
 use crate::watches;
 
@@ -134,7 +135,7 @@ fn deliver(args: &CrdArgs, made: &Made) -> Result<bool> {
             text.len() >> 10
         );
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = stdout();
     let Some(file) = &made.file else {
         if args.against.is_none() {
             out.write_all(text.as_bytes())?;

@@ -1,11 +1,13 @@
 //! `chartwright generate rbac`: the operator's role.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
+use crate::cli::stdout::stdout;
 use crate::scaffold::rights::{self, Role};
 use crate::watches;
 
@@ -59,7 +61,7 @@ pub fn run(args: &RbacArgs) -> Result<ExitCode> {
     }
     let text = serde_yaml::to_string(&object)?;
     let Some(file) = &args.output else {
-        print!("{text}");
+        stdout().write_all(text.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     };
     let shown = file.display();
