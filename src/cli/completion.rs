@@ -34,6 +34,8 @@ pub fn run(args: &CompletionArgs, mut command: clap::Command, out: &mut dyn Writ
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use clap::{CommandFactory, ValueEnum};
 
     use super::*;
@@ -55,6 +57,40 @@ mod tests {
             assert!(script.contains(part), "{shell}: {script}");
             // A broken pipe is an error.
             assert!(run(&args, Cli::command(), &mut [0; 8].as_mut_slice()).is_err());
+        }
+    }
+
+    /// Each shell that is installed reads its script, and finds the commands of `generate`.
+    #[test]
+    fn shells_complete_commands() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, check) in [
+            (
+                "bash",
+                "source \"$SCRIPT\"; COMP_WORDS=(chartwright generate ''); COMP_CWORD=2
+                _chartwright chartwright '' generate; echo \"${COMPREPLY[@]}\"",
+            ),
+            // Its completions work in a terminal only: the script is read, and nothing more.
+            (
+                "zsh",
+                "zsh -n \"$SCRIPT\" && grep -A 4 'generate_commands() {' \"$SCRIPT\"",
+            ),
+            ("fish", "source \"$SCRIPT\"; complete -C 'chartwright generate '"),
+        ] {
+            let shell = Shell::from_str(name, false).unwrap();
+            let (mut script, file) = (Vec::new(), folder.path().join(name));
+            run(&CompletionArgs { shell }, Cli::command(), &mut script).unwrap();
+            std::fs::write(&file, script).unwrap();
+            let output = Command::new(name).args(["-c", check]).env("SCRIPT", &file).output();
+            let Ok(output) = output else {
+                assert!(name != "bash", "bash is needed for so much else");
+                continue;
+            };
+            let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+            assert!(output.status.success(), "{name}: {told}");
+            for word in ["crd", "rbac"] {
+                assert!(told.contains(word), "{name}: {told}");
+            }
         }
     }
 }

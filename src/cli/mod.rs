@@ -8,6 +8,7 @@ mod history;
 mod init;
 mod leftovers;
 mod lint;
+mod man;
 mod memory;
 mod plan;
 mod release_finalizers;
@@ -62,6 +63,7 @@ enum Command {
     Usage(usage::UsageArgs),
     Template(Box<template::TemplateArgs>),
     Completion(completion::CompletionArgs),
+    Man(man::ManArgs),
     Version(version::VersionArgs),
 }
 
@@ -84,6 +86,7 @@ pub fn main() -> ExitCode {
         Command::Leftovers(args) => leftovers::run(&args),
         Command::Usage(args) => usage::run(&args),
         Command::Completion(args) => completion::run(&args, Cli::command(), &mut stdout()).map_err(Into::into),
+        Command::Man(args) => man::run(&args, Cli::command(), &mut stdout()),
         Command::Version(args) => version::run(&args, &mut stdout()).map_err(Into::into),
     };
     match result {
@@ -168,14 +171,52 @@ mod tests {
         }
     }
 
-    #[test]
-    fn every_command_has_help_with_an_example() {
-        for command in Cli::command()
-            .get_subcommands()
-            .filter(|command| command.get_name() != "help")
-        {
-            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(help.contains("Examples:"), "{}", command.get_name());
+    /// The commands of a line as a shell would read it: without comments, variables before them, and redirections.
+    fn commands(line: &str) -> Vec<Vec<String>> {
+        let mut commands = vec![vec![String::new()]];
+        let mut quote = None;
+        for letter in line.chars() {
+            let command = commands.last_mut().unwrap();
+            match (quote, letter) {
+                (Some(open), _) if open == letter => quote = None,
+                (None, '"' | '\'') => quote = Some(letter),
+                (None, '#') => break,
+                (None, '|' | '<' | '>' | '(' | ')') => commands.push(vec![String::new()]),
+                (None, ' ') => command.push(String::new()),
+                _ => command.last_mut().unwrap().push(letter),
+            }
         }
+        let words = |command: Vec<String>| {
+            let is_word = |word: &String| !word.is_empty() && !word.starts_with("WATCH_NAMESPACE=");
+            command.into_iter().filter(is_word).collect()
+        };
+        commands.into_iter().map(words).collect()
+    }
+
+    /// Checks the examples of a command, whose names are `path`, and those of its commands.
+    fn check_examples(command: &clap::Command, path: &[String]) {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let shown = path.join(" ");
+        assert!(help.starts_with("Examples:\n"), "{shown}");
+        let ours: Vec<Vec<String>> = help
+            .lines()
+            .filter(|line| line.starts_with("  "))
+            .flat_map(commands)
+            .filter(|command| command.first().is_some_and(|word| word == "chartwright"))
+            .collect();
+        assert!(ours.iter().any(|words| words.starts_with(path)), "{shown}: {ours:?}");
+        for words in &ours {
+            let parsed = Cli::try_parse_from(words);
+            assert!(parsed.is_ok(), "{shown}: {words:?}: {}", parsed.unwrap_err());
+        }
+        for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
+            check_examples(below, &[path, &[below.get_name().to_owned()]].concat());
+        }
+    }
+
+    #[test]
+    fn every_command_has_examples_that_can_be_typed() {
+        check_examples(&Cli::command(), &["chartwright".to_owned()]);
+        assert!(commands("a 'b c' | d > e")[1] == ["d"]);
     }
 }
