@@ -6,9 +6,15 @@ MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-# Name and tag of the image that image builds and deploy runs.
-IMG ?= chartwright:$(VERSION)
+# The image that operators are made from, and the one with this repository's charts in it, which deploy runs.
+BASE_IMG ?= chartwright:$(VERSION)
+IMG ?= chartwright-charts:$(VERSION)
 CONTAINER_TOOL ?= docker
+PLATFORMS ?= linux/amd64,linux/arm64
+# Bytes that BASE_IMG may take.
+MAX_IMAGE := 20000000
+# Where install-cli installs.
+PREFIX ?= /usr/local
 KUBECTL ?= kubectl
 CARGO ?= cargo
 # What cargo run gets: make run ARGS="--leader-elect=false"
@@ -55,6 +61,12 @@ demo: check-tools control-plane ## Show it on a local control plane until Ctrl-C
 	$(CARGO) build $(LOCKED) --bin chartwright --example demo
 	$(call say,starting the demo (a few seconds))
 	DEMO="$(DEMO)" $(CARGO) run $(LOCKED) --quiet --example demo
+
+.PHONY: cluster
+cluster: check-tools control-plane ## Have a Kubernetes control plane on this machine until Ctrl-C, to try operators on.
+	$(call say,building what starts it (2 minutes the first time$(,) else seconds))
+	$(CARGO) build $(LOCKED) --example demo
+	DEMO=cluster $(CARGO) run $(LOCKED) --quiet --example demo
 
 .PHONY: run
 run: check-tools ## Run the operator against the cluster of KUBECONFIG, with watches.yaml of this folder.
@@ -232,11 +244,62 @@ registry: ## Build the OCI registry that tests fetch charts from (half a minute 
 clean: ## Remove what was built here; the control plane's cache stays.
 	$(CARGO) clean
 
-##@ Image and cluster
+##@ The program and its images
 
+.PHONY: install-cli
+install-cli: release ## Install the program, its manual pages and completions below PREFIX (default /usr/local).
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install target/release/chartwright $(DESTDIR)$(PREFIX)/bin/
+	@$(MAKE) share SHARE=$(DESTDIR)$(PREFIX)/share
+
+# What the program says of itself: make share CLI=target/debug/chartwright SHARE=folder
+CLI ?= target/release/chartwright
+SHARE ?= target/share
+.PHONY: share
+share:
+	install -d $(addprefix $(SHARE)/,man/man1 bash-completion/completions zsh/site-functions fish/vendor_completions.d)
+	$(CLI) man --out $(SHARE)/man/man1
+	$(CLI) completion bash > $(SHARE)/bash-completion/completions/chartwright
+	$(CLI) completion zsh > $(SHARE)/zsh/site-functions/_chartwright
+	$(CLI) completion fish > $(SHARE)/fish/vendor_completions.d/chartwright.fish
+
+COMMIT_ARG = --build-arg CHARTWRIGHT_COMMIT="$$(git rev-parse HEAD 2>/dev/null || echo unknown)"
 .PHONY: image
-image: ## Build the image IMG (default chartwright:VERSION) with CONTAINER_TOOL (default docker).
-	$(CONTAINER_TOOL) build --build-arg CHARTWRIGHT_COMMIT="$$(git rev-parse HEAD 2>/dev/null || echo unknown)" -t $(IMG) .
+image: ## Build BASE_IMG (chartwright:VERSION), which operators are made from, and IMG, with CONTAINER_TOOL (docker).
+	$(CONTAINER_TOOL) build $(COMMIT_ARG) --target base -t $(BASE_IMG) .
+	$(CONTAINER_TOOL) build $(COMMIT_ARG) -t $(IMG) .
+
+.PHONY: image-size
+image-size: ## Fail if BASE_IMG takes more than 20 MB.
+	@size=$$($(CONTAINER_TOOL) image inspect --format '{{.Size}}' $(BASE_IMG)); \
+	echo "$(BASE_IMG): $$size bytes, of at most $(MAX_IMAGE)"; \
+	if [ "$$size" -gt $(MAX_IMAGE) ]; then echo "it is too large" >&2; exit 1; fi
+
+# More than one platform, or the files aren't kept apart.
+HOST_ARCH := $(patsubst aarch64,arm64,$(patsubst x86_64,amd64,$(shell uname -m)))
+.PHONY: dist
+dist: ## Build archives of the program for PLATFORMS, with checksums, into dist/, with CONTAINER_TOOL (docker with buildx).
+	rm -rf dist
+	$(CONTAINER_TOOL) buildx build $(COMMIT_ARG) --target binary --platform $(PLATFORMS) --output dist/bin .
+	@$(MAKE) share CLI=dist/bin/linux_$(HOST_ARCH)/chartwright SHARE=dist/share
+	cd dist; for built in bin/*; do \
+	  name=chartwright-$(VERSION)-$${built#bin/}; mkdir -p $$name/bin; \
+	  cp $$built/chartwright $$name/bin/; cp -r share ../LICENSE $$name/; \
+	  tar -czf $$name.tar.gz --owner=0 --group=0 $$name; rm -r $$name; \
+	done; rm -r bin share; sha256sum *.tar.gz > SHA256SUMS; cat SHA256SUMS
+
+.PHONY: release-notes
+release-notes: ## Print what CHANGELOG.md says of VERSION.
+	@awk -v version="$(VERSION)" '/^## / { on = index($$0, "[" version "]"); next } on { print; said = said $$0 } \
+	  END { if (said == "") { print "CHANGELOG.md says nothing of " version > "/dev/stderr"; exit 1 } }' CHANGELOG.md
+
+# What the release workflow asks first: make release-check TAG=v0.1.0
+.PHONY: release-check
+release-check:
+	@if [ "$(TAG)" != "v$(VERSION)" ]; then echo "the tag is $(TAG), the version in Cargo.toml $(VERSION)" >&2; exit 1; fi
+	@$(MAKE) release-notes > /dev/null
+
+##@ Cluster
 
 .PHONY: install
 install: ## Install the CRDs into the cluster of KUBECONFIG.
@@ -248,7 +311,7 @@ uninstall: delete-resources ## Remove the CRDs, and before that every custom res
 
 .PHONY: deploy
 deploy: ## Deploy CRDs, RBAC and the operator with the image IMG.
-	$(KUBECTL) kustomize config/default | sed 's|image: chartwright:.*|image: $(IMG)|' \
+	$(KUBECTL) kustomize config/default | sed 's|image: chartwright-charts:.*|image: $(IMG)|' \
 	  | $(KUBECTL) apply --server-side --force-conflicts -f -
 
 .PHONY: undeploy

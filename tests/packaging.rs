@@ -1,0 +1,174 @@
+//! What a release is made with, as far as that can be seen without making one: the workflows, the images, the Makefile.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use regex::Regex;
+use serde_yaml::Value;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// Ours, and the one that `chartwright init` writes.
+const WORKFLOWS: [&str; 2] = [
+    ".github/workflows/release.yaml",
+    "src/scaffold/layout/files/github/ci.yaml",
+];
+
+fn read(path: &str) -> String {
+    fs::read_to_string(Path::new(ROOT).join(path)).expect(path)
+}
+
+/// The steps of all jobs.
+fn steps(workflow: &Value) -> Vec<&Value> {
+    let jobs = workflow["jobs"].as_mapping().expect("jobs").values();
+    jobs.flat_map(|job| job["steps"].as_sequence().expect("steps"))
+        .collect()
+}
+
+#[test]
+fn actions_are_pinned() {
+    let pinned = Regex::new(r"^[\w.-]+/[\w./-]+@(v\d+|[0-9a-f]{40})$").expect("a pattern");
+    for path in WORKFLOWS {
+        let workflow: Value = serde_yaml::from_str(&read(path)).expect(path);
+        let mut used = 0;
+        for step in steps(&workflow) {
+            match (step["uses"].as_str(), step["run"].as_str()) {
+                (Some(action), None) => {
+                    assert!(pinned.is_match(action), "{path}: {action}");
+                    used += 1;
+                }
+                (None, Some(_)) => {}
+                _ => panic!("{path}: {step:?}"),
+            }
+        }
+        assert!(used > 0, "{path}");
+    }
+}
+
+#[test]
+fn the_image_is_pushed_with_sbom_and_provenance_for_both_platforms_after_the_tests() {
+    let workflow: Value = serde_yaml::from_str(&read(WORKFLOWS[0])).expect("YAML");
+    assert_eq!(workflow["jobs"]["release"]["needs"], "test");
+    let all = steps(&workflow);
+    let at = |what: &dyn Fn(&Value) -> bool| all.iter().position(|step| what(step)).expect("a step");
+    let runs = |part: &'static str| at(&move |step| step["run"].as_str().is_some_and(|run| run.contains(part)));
+    let push = at(&|step| step["with"]["push"] == true);
+    let with = &all[push]["with"];
+    assert_eq!(
+        (&with["sbom"], &with["provenance"]),
+        (&Value::from(true), &"mode=max".into())
+    );
+    assert_eq!(
+        (&with["platforms"], &with["target"]),
+        (&"linux/amd64,linux/arm64".into(), &"base".into())
+    );
+    assert!(runs(".ci/run") < push && runs("image-size") < push);
+    assert!(push < runs("gh release create"));
+    // What the workflow asks make for is there.
+    let asked = Regex::new(r"\bmake ([a-z-]+)").expect("a pattern");
+    for step in all.iter().filter_map(|step| step["run"].as_str()) {
+        for target in asked.captures_iter(step) {
+            assert!(
+                read("Makefile").contains(&format!("\n{}:", &target[1])),
+                "{}",
+                &target[1]
+            );
+        }
+    }
+}
+
+/// make, without what `make test` tells other makes.
+fn make(arguments: &[&str]) -> (bool, String) {
+    let mut command = Command::new("make");
+    for name in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL"] {
+        command.env_remove(name);
+    }
+    let output = command
+        .args(["--silent"])
+        .args(arguments)
+        .current_dir(ROOT)
+        .output()
+        .expect("make");
+    let told = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&told).into_owned())
+}
+
+#[test]
+fn a_release_has_its_version_and_its_notes() {
+    let (done, told) = make(&["release-notes", "VERSION=Unreleased"]);
+    assert!(done && told.contains("### Added") && !told.contains("## ["), "{told}");
+    let (done, told) = make(&["release-notes", "VERSION=99.0.0"]);
+    assert!(!done && told.contains("says nothing of 99.0.0"), "{told}");
+    let (done, told) = make(&["release-check", "TAG=v99.0.0"]);
+    assert!(!done && told.contains("the tag is v99.0.0"), "{told}");
+}
+
+/// `image-size` with a tool that says so of an image.
+#[test]
+fn an_image_that_is_too_large_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tool = folder.path().join("tool");
+    for (size, is_good) in [("19999999", true), ("20000001", false)] {
+        fs::write(&tool, format!("echo {size}")).expect("a script");
+        let (done, told) = make(&["image-size", &format!("CONTAINER_TOOL=sh {}", tool.display())]);
+        assert_eq!(done, is_good, "{told}");
+        assert!(told.contains(&format!("{size} bytes")), "{told}");
+    }
+}
+
+#[test]
+fn the_program_brings_its_manual_pages_and_completions() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let share = folder.path().join("share");
+    let program = format!("CLI={}", env!("CARGO_BIN_EXE_chartwright"));
+    let (done, told) = make(&["share", &program, &format!("SHARE={}", share.display())]);
+    assert!(done, "{told}");
+    for file in [
+        "man/man1/chartwright.1",
+        "man/man1/chartwright-create-api.1",
+        "bash-completion/completions/chartwright",
+        "zsh/site-functions/_chartwright",
+        "fish/vendor_completions.d/chartwright.fish",
+    ] {
+        let size = fs::metadata(share.join(file)).map(|file| file.len());
+        assert!(size.is_ok_and(|size| size > 1000), "{file}");
+    }
+}
+
+/// The lines of a Dockerfile, comments apart.
+fn instructions(text: &str) -> Vec<&str> {
+    let is_instruction = |line: &&str| !line.is_empty() && !line.starts_with('#');
+    text.lines().filter(is_instruction).collect()
+}
+
+/// The image is what docs/image.md says, and the two lines there are what `init` writes.
+#[test]
+fn the_image_is_as_it_is_documented() {
+    let dockerfile = read("Dockerfile");
+    let (_, base) = dockerfile.split_once("FROM scratch AS base\n").expect("a stage");
+    let base = base.split("\nFROM ").next().expect("its lines");
+    let page = read("docs/image.md");
+    for value in ["/usr/local/bin/chartwright", "/opt/chartwright", "65532:65532"] {
+        assert!(base.contains(value) && page.contains(value), "{value}");
+    }
+    assert!(base.contains(r#"ENTRYPOINT ["/usr/local/bin/chartwright", "run", "--watches-file=./watches.yaml"]"#));
+    let documented = page
+        .split("```dockerfile\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next());
+    let written = read("src/scaffold/layout/files/Dockerfile.hbs")
+        .replace("{{base}}", concat!("chartwright:", env!("CARGO_PKG_VERSION")))
+        .replace("{{charts}}", "charts");
+    assert_eq!(instructions(documented.expect("a block")), instructions(&written));
+    // What a Deployment passes is flags of `run`: the image begins with the command.
+    for path in [
+        "config/manager/manager.yaml",
+        "src/scaffold/layout/files/config/manager/manager.yaml.hbs",
+    ] {
+        assert!(
+            !read(path).contains("- run\n") && read(path).contains("- --leader-elect\n"),
+            "{path}"
+        );
+    }
+}
