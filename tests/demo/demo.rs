@@ -1,5 +1,5 @@
 //! `make demo`: a control plane on this machine, the operator, custom resources, and what comes of them. Stays up until
-//! Ctrl-C; with `DEMO=once` it deletes the custom resources, shows what is left, and ends.
+//! Ctrl-C; with `DEMO=once` it deletes the custom resources, shows what is left, and ends. `DEMO=cluster` is `make cluster`.
 //!
 //! However this program ends, the watchdog of the control plane ends all that was started and removes its files.
 
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use support::{Mark, Requests};
 
 mod cache;
+mod cluster;
 mod database;
 mod playground;
 #[path = "../support/mod.rs"]
@@ -25,8 +26,9 @@ type Costs = Vec<(&'static str, Requests)>;
 fn main() -> Result<()> {
     let once = match std::env::var("DEMO").as_deref() {
         Ok("once") => true,
+        Ok("cluster") => return cluster::stay(),
         Ok("") | Err(_) => false,
-        Ok(other) => bail!("DEMO={other}: it is `once`, or not set"),
+        Ok(other) => bail!("DEMO={other}: it is `once`, `cluster`, or not set"),
     };
     heading("Chartwright: a Helm chart becomes a Kubernetes operator");
     println!("A control plane starts on this machine. Ctrl-C ends the demo at any time; nothing of it stays.");

@@ -185,10 +185,10 @@ impl Drop for Registry {
 }
 
 /// What a server answers for a path: a status, perhaps with headers, and a body.
-type Answer = Box<dyn Fn(&str) -> (String, Vec<u8>) + Send>;
+pub type Answer = Box<dyn Fn(&str) -> (String, Vec<u8>) + Send>;
 
 /// A plain server of HTTP: its address, and what it was asked for.
-fn serve(answer: Answer) -> Result<(String, Arc<Mutex<Vec<String>>>)> {
+pub fn serve(answer: Answer) -> Result<(String, Arc<Mutex<Vec<String>>>)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?.to_string();
     let asked = Arc::new(Mutex::new(Vec::new()));
@@ -209,7 +209,8 @@ fn serve(answer: Answer) -> Result<(String, Arc<Mutex<Vec<String>>>)> {
     Ok((address, asked))
 }
 
-fn path(head: &str) -> &str {
+/// What a request is for, by its head.
+pub fn path(head: &str) -> &str {
     head.split(' ').nth(1).unwrap_or_default()
 }
 

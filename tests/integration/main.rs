@@ -17,6 +17,7 @@ mod crds;
 mod decorate;
 mod deletion;
 mod depends;
+mod docs;
 mod drift;
 mod elect;
 mod failure;

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
 
 use crate::look::says;
 use crate::world::{Setup, World};
@@ -96,6 +97,34 @@ fn what_is_run_again_loses_nothing() -> Result<()> {
         !listed.contains("web_") && listed.contains("shop_viewer_role.yaml"),
         "{listed}"
     );
+    Ok(())
+}
+
+/// What the example of a CI asks the program is fine in a project that was just made.
+#[test]
+fn the_example_of_a_ci_passes() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let folder = dir.path();
+    succeed(folder, "init --domain example.com --name shop-operator")?;
+    succeed(folder, "create api --group shop --kind Web")?;
+    let text = fs::read_to_string(folder.join(".github/workflows/ci.yaml"))?;
+    let workflow: Value = serde_yaml::from_str(&text)?;
+    let steps = workflow["jobs"]["check"]["steps"].as_array().context("steps")?;
+    let program = Path::new(env!("CARGO_BIN_EXE_chartwright"))
+        .parent()
+        .context("a folder")?;
+    let search = format!("{}:{}", program.display(), std::env::var("PATH")?);
+    let asks = |run: &&str| run.contains("chartwright ") && !run.contains("docker");
+    let mut asked = 0;
+    for run in steps.iter().filter_map(|step| step["run"].as_str()).filter(asks) {
+        let mut command = Command::new("bash");
+        command.args(["-e", "-c", run]).env("PATH", &search).current_dir(folder);
+        let output = command.output()?;
+        let told = [output.stdout, output.stderr].concat();
+        ensure!(output.status.success(), "{run}: {}", String::from_utf8_lossy(&told));
+        asked += 1;
+    }
+    ensure!(asked == 4, "{text}");
     Ok(())
 }
 

@@ -1,0 +1,145 @@
+//! README.md, the quickstart and the tutorial do what they say: each block is run or written in its order, in an empty
+//! folder and on a real API server. What isn't run is marked in the page, with the reason. What is not as a page says is in
+//! the table of each test; and `run` listens on no port.
+
+mod blocks;
+mod terminal;
+
+use std::fs;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use flate2::{Compression, write::GzEncoder};
+use serde_json::json;
+
+use crate::fetch::{path, serve};
+use crate::look::says;
+use crate::support::{ControlPlane, Mark, eventually};
+use terminal::Reader;
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// One of their own: other tests count what their operators ask when kinds come.
+fn control_plane() -> &'static ControlPlane {
+    static SHARED: OnceLock<ControlPlane> = OnceLock::new();
+    SHARED.get_or_init(|| match ControlPlane::builder().pods(true).start() {
+        Ok(control_plane) => control_plane,
+        Err(error) => panic!("the control plane for the pages doesn't start: {error:#}"),
+    })
+}
+
+#[test]
+fn the_readme_does_what_it_says() -> Result<()> {
+    let mut reader = Reader::new(control_plane(), "readme")?;
+    reader.follow("README.md")?;
+    eventually("the greeting", SOON, || {
+        let map = reader
+            .kubectl
+            .get("configmap", "first")?
+            .context("it isn't there yet")?;
+        ensure!(map["data"]["greeting"] == "Hello you", "{map}");
+        Ok(Some(()))
+    })
+}
+
+/// A chart repository with a chart of this name, from tests/fixtures/docs: its address.
+fn repository(name: &str, version: &str) -> Result<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/docs")
+        .join(name);
+    let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    archive.append_dir_all(name, folder)?;
+    let archive = archive.into_inner()?.finish()?;
+    let file = format!("{name}-{version}.tgz");
+    let entry = json!({"apiVersion": "v2", "name": name, "version": version, "urls": [&file]});
+    let index = json!({"apiVersion": "v1", "entries": {name: [entry]}}).to_string();
+    let (address, _) = serve(Box::new(move |head| match path(head) {
+        path if path.ends_with("/index.yaml") => ("200 OK".to_owned(), index.clone().into_bytes()),
+        path if path.ends_with(&file) => ("200 OK".to_owned(), archive.clone()),
+        _ => ("404 Not Found".to_owned(), Vec::new()),
+    }))?;
+    Ok(address)
+}
+
+#[test]
+fn the_quickstart_ends_with_a_resource_that_is_ready() -> Result<()> {
+    let address = repository("podinfo", "6.14.1")?;
+    let mut reader = Reader::new(control_plane(), "quickstart")?
+        // No test asks servers of others: a chart of our own stands in, with the values that the page sets.
+        .instead("https://stefanprodan.github.io/podinfo", &format!("http://{address}"));
+    reader.follow("docs/quickstart.md")
+}
+
+#[test]
+fn the_tutorial_ends_with_tickets_that_are_booked_and_cancelled() -> Result<()> {
+    let control_plane = control_plane();
+    let begin: Mark = control_plane.audit().mark()?;
+    let mut reader = Reader::new(control_plane, "tutorial")?;
+    reader.follow("docs/tutorial.md")?;
+    // The ticket was booked by a Job, cancelled by another before its ConfigMap went, and nothing is left of it.
+    let order: Vec<String> = control_plane
+        .audit()
+        .since(begin)?
+        .filter(|request| request.namespace == "tutorial")
+        .writes()
+        .iter()
+        .map(|request| format!("{} {} {}", request.verb, request.resource, request.name))
+        .collect();
+    let at = |what: &str| {
+        let found = order.iter().position(|request| request == what);
+        found.with_context(|| format!("{what:?} isn't in {order:#?}"))
+    };
+    let booked = at("patch jobs holiday-book")?;
+    let cancelled = at("patch jobs holiday-cancel")?;
+    ensure!(
+        booked < cancelled && cancelled < at("delete configmaps holiday")?,
+        "{order:#?}"
+    );
+    ensure!(reader.kubectl.get("configmap", "holiday")?.is_none());
+    Ok(())
+}
+
+/// Every page that is named in a page is there, with the heading that is meant.
+#[test]
+fn links_between_pages_lead_somewhere() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut pages = vec![root.join("README.md"), root.join("CONTRIBUTING.md")];
+    for entry in fs::read_dir(root.join("docs"))? {
+        pages.push(entry?.path());
+    }
+    let link = regex::Regex::new(r"\]\(([^)#: ]*)(?:#([^) ]+))?\)")?;
+    for page in pages {
+        let text = fs::read_to_string(&page)?;
+        for found in link.captures_iter(&text) {
+            let target = match &found[1] {
+                "" => page.clone(),
+                path => page.with_file_name(path),
+            };
+            let shown = format!("{}: {}", page.display(), &found[0]);
+            ensure!(target.exists(), "{shown}");
+            let Some(heading) = found.get(2) else { continue };
+            let anchors: Vec<String> = fs::read_to_string(&target)?.lines().filter_map(anchor).collect();
+            ensure!(
+                anchors.iter().any(|anchor| anchor == heading.as_str()),
+                "{shown}: {anchors:?}"
+            );
+        }
+    }
+    says(
+        &fs::read_to_string(root.join("README.md"))?,
+        &["docs/quickstart.md", "docs/tutorial.md", "docs/image.md"],
+    )
+}
+
+/// What GitHub makes of a heading.
+fn anchor(line: &str) -> Option<String> {
+    let title = line.strip_prefix('#')?.trim_start_matches('#').strip_prefix(' ')?;
+    let kept = title.to_lowercase().replace(' ', "-");
+    Some(
+        kept.chars()
+            .filter(|c| c.is_alphanumeric() || "-_".contains(*c))
+            .collect(),
+    )
+}
