@@ -322,7 +322,7 @@ fn a_definition_is_compared_with_that_of_the_cluster() -> Result<()> {
     let (code, said) = program(control_plane, folder.path(), &against)?;
     let parts = [
         "unsafe: v1.spec.size: maximum was none, is 5",
-        "Thing default/a in v1: .spec.size: maximum is 5",
+        "Thing default/a in v1: .spec.size must be at most 5",
         "not safe",
     ];
     ensure!(

@@ -121,12 +121,12 @@ async fn live_problems(client: &kube::Client, old: &Value, new: &Value) -> Resul
                 .unwrap_or_else(|| Value::Object(serde_json::Map::new()));
             for version in versions(new) {
                 let schema = &version["schema"]["openAPIV3Schema"]["properties"]["spec"];
-                let found = validate::problems(schema, &spec, ".spec");
+                let found = validate::problems(schema, &spec);
                 let version = text(&version["name"]);
                 problems.extend(
                     found
                         .into_iter()
-                        .map(|problem| format!("{} {place} in {version}: {problem}", kind.kind)),
+                        .map(|problem| format!("{} {place} in {version}: {}", kind.kind, problem.told(".spec"))),
                 );
             }
         }

@@ -70,7 +70,8 @@ fn default_values_fit_their_own_definition() {
         spec["owner"] = json!({"name": "a"});
         let schema =
             generated.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"].clone();
-        let problems = validate::problems(&schema, &spec, "spec");
+        let problems = validate::problems(&schema, &spec);
+        let problems: Vec<String> = problems.iter().map(|problem| problem.told("spec")).collect();
         let others: Vec<&String> = problems
             .iter()
             .filter(|problem| !problem.contains("would be dropped"))
@@ -199,32 +200,39 @@ fn objects_are_checked_as_the_api_server_does() {
     for (spec, expected) in [
         (json!({"size": 1}), ""),
         (json!({"size": 1.0, "mode": null, "any": {"a": [null]}}), ""),
-        (json!({}), "s.size: is required"),
-        (json!({"size": 0}), "s.size: minimum is 1"),
-        (json!({"size": 5}), "s.size: maximum is 5"),
-        (json!({"size": "1"}), "s.size: must be integer"),
-        (json!({"size": null}), "s.size: null is not accepted"),
-        (json!({"size": 1, "mode": "c"}), "s.mode: must be one of \"a\", \"b\""),
+        (json!({}), "s.size is missing"),
+        (json!({"size": 0}), "s.size must be at least 1"),
+        (json!({"size": 5}), "s.size must be less than 5"),
+        (json!({"size": "1"}), "s.size must be a whole number"),
+        (json!({"size": null}), "s.size must not be null"),
+        (json!({"size": 1, "mode": "c"}), "s.mode must be one of \"a\", \"b\""),
         (json!({"size": 1, "port": 3}), ""),
-        (json!({"size": 1, "port": "b"}), "s.port: does not match ^a"),
-        (json!({"size": 1, "port": 1.5}), "s.port: must be int-or-string"),
+        (json!({"size": 1, "port": "b"}), "s.port must match ^a"),
+        (
+            json!({"size": 1, "port": 1.5}),
+            "s.port must be a whole number or a string",
+        ),
         (json!({"size": 1, "list": ["abc", "b"]}), ""),
-        (json!({"size": 1, "list": ["abc", "bc"]}), "s.list[1]: fits none of"),
-        (json!({"size": 1, "list": ["a", "b", "c"]}), "s.list: maxItems is 2"),
-        (json!({"size": 1, "map": {"a": 1}}), "s.map.a: must be boolean"),
+        (json!({"size": 1, "list": ["abc", "bc"]}), "s.list[1] fits none of"),
+        (
+            json!({"size": 1, "list": ["a", "b", "c"]}),
+            "s.list must have at most 2 items",
+        ),
+        (json!({"size": 1, "map": {"a": 1}}), "s.map.a must be true or false"),
         (json!({"size": 1, "name": "ab", "one": {"a": "x"}}), ""),
-        (json!({"size": 1, "name": "a"}), "s.name: must not be"),
-        (json!({"size": 1, "name": "abc"}), "s.name: fits none of"),
+        (json!({"size": 1, "name": "a"}), "s.name must not be"),
+        (json!({"size": 1, "name": "abc"}), "s.name fits none of"),
         (
             json!({"size": 1, "one": {"a": "x", "b": "x"}}),
-            "s.one: doesn't fit exactly one",
+            "s.one doesn't fit exactly one",
         ),
         (
             json!({"size": 1, "other": 1}),
-            "s.other: is not listed, and would be dropped",
+            "s.other is unknown to the CRD, and would be dropped",
         ),
     ] {
-        let found = validate::problems(&schema, &spec, "s");
+        let found = validate::problems(&schema, &spec);
+        let found: Vec<String> = found.iter().map(|problem| problem.told("s")).collect();
         assert_eq!(found.len(), usize::from(!expected.is_empty()), "{spec}: {found:?}");
         assert!(
             found.iter().all(|problem| problem.starts_with(expected)),

@@ -1,4 +1,7 @@
-//! Whether objects that exist fit a definition: what it refuses, and what it would drop. Rules in CEL are left to the API server.
+//! Whether objects fit a definition: what it refuses, and what it would drop. Formats are left to the API server, rules in CEL to
+//! [`super::rules`].
+
+use std::fmt::Write as _;
 
 use go_template::Meter;
 use helm_template::gostd::regexp;
@@ -6,56 +9,200 @@ use serde_json::Value;
 
 use super::compare::{is_open, kind, list};
 
-/// What a schema has against a value, with places.
-pub fn problems(schema: &Value, value: &Value, path: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    check(schema, value, path, &mut found);
-    found
+/// What a schema has against a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// From the value on that was checked.
+    pub path: Vec<Step>,
+    pub what: String,
+    pub of: Of,
 }
 
-fn check(schema: &Value, value: &Value, path: &str, found: &mut Vec<String>) {
-    let kind = kind(schema);
-    if value.is_null() {
-        if schema["nullable"] != true && kind != "any" {
-            found.push(format!("{path}: null is not accepted"));
+/// A step into a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    Key(String),
+    Index(usize),
+}
+
+/// What a problem is about, at the end of its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    Value,
+    /// It shouldn't be there.
+    Key,
+    /// It isn't there.
+    Absent,
+}
+
+/// What a schema has against a value.
+pub fn problems(schema: &Value, value: &Value) -> Vec<Problem> {
+    let mut checker = Checker::default();
+    checker.check(schema, value);
+    checker.found
+}
+
+// === impl Problem ===
+
+impl Problem {
+    /// For people; `root` is what the value is called that was checked.
+    pub fn told(&self, root: &str) -> String {
+        let mut text = root.to_owned();
+        for step in &self.path {
+            // Writing to a string does not fail.
+            let _ = match step {
+                Step::Key(key) if text.is_empty() => write!(text, "{key}"),
+                Step::Key(key) => write!(text, ".{key}"),
+                Step::Index(index) => write!(text, "[{index}]"),
+            };
         }
-        return;
+        format!("{text} {}", self.what)
     }
-    let fits = match kind {
-        "boolean" => value.is_boolean(),
-        "integer" => is_whole(value),
-        "number" => value.is_number(),
-        "string" => value.is_string(),
-        "int-or-string" => value.is_string() || is_whole(value),
-        "array" => value.is_array(),
-        "object" => value.is_object(),
-        _ => true,
-    };
-    if !fits {
-        found.push(format!("{path}: must be {kind}"));
-        return;
+}
+
+#[derive(Default)]
+struct Checker {
+    path: Vec<Step>,
+    found: Vec<Problem>,
+}
+
+// === impl Checker ===
+
+impl Checker {
+    fn tell(&mut self, of: Of, what: impl Into<String>) {
+        self.found.push(Problem {
+            path: self.path.clone(),
+            what: what.into(),
+            of,
+        });
     }
-    validations(schema, value, path, found);
-    match value {
-        Value::Object(members) => {
-            for (key, member) in members {
-                let path = format!("{path}.{key}");
-                match schema["properties"]
-                    .get(key)
-                    .or_else(|| schema.get("additionalProperties"))
-                {
-                    Some(schema) => check(schema, member, &path, found),
-                    None if is_open(schema) || kind == "any" => {}
-                    None => found.push(format!("{path}: is not listed, and would be dropped")),
+
+    fn within(&mut self, step: Step, work: impl FnOnce(&mut Self)) {
+        self.path.push(step);
+        work(self);
+        self.path.pop();
+    }
+
+    fn check(&mut self, schema: &Value, value: &Value) {
+        let kind = kind(schema);
+        if value.is_null() {
+            // A default takes its place.
+            if schema["nullable"] != true && kind != "any" && schema.get("default").is_none() {
+                self.tell(Of::Value, "must not be null");
+            }
+            return;
+        }
+        let (fits, wanted) = match kind {
+            "boolean" => (value.is_boolean(), "true or false"),
+            "integer" => (is_whole(value), "a whole number"),
+            "number" => (value.is_number(), "a number"),
+            "string" => (value.is_string(), "a string"),
+            "int-or-string" => (value.is_string() || is_whole(value), "a whole number or a string"),
+            "array" => (value.is_array(), "a list"),
+            "object" => (value.is_object(), "a map"),
+            _ => (true, ""),
+        };
+        if !fits {
+            return self.tell(Of::Value, format!("must be {wanted}"));
+        }
+        self.validations(schema, value);
+        match value {
+            Value::Object(members) => {
+                for (key, member) in members {
+                    let inner = schema["properties"].get(key);
+                    let inner = inner.or_else(|| schema.get("additionalProperties").filter(|inner| inner.is_object()));
+                    let is_open = is_open(schema) || schema["additionalProperties"] == true || kind == "any";
+                    self.within(Step::Key(key.clone()), |checker| match inner {
+                        Some(schema) => checker.check(schema, member),
+                        None if is_open => {}
+                        None => checker.tell(Of::Key, "is unknown to the CRD, and would be dropped"),
+                    });
+                }
+            }
+            Value::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    self.within(Step::Index(index), |checker| checker.check(&schema["items"], item));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// All but the structure: what may stand in combinators as well.
+    fn validations(&mut self, schema: &Value, value: &Value) {
+        if let Some(values) = schema["enum"].as_array()
+            && !values.iter().any(|choice| is_equal(choice, value))
+        {
+            let values: Vec<String> = values.iter().map(Value::to_string).collect();
+            self.tell(Of::Value, format!("must be one of {}", values.join(", ")));
+        }
+        self.limits(schema, value);
+        if value.is_object() {
+            for key in list(&schema["required"]).iter().filter_map(Value::as_str) {
+                let has_default = schema["properties"][key].get("default").is_some();
+                if value.get(key).is_none() && !has_default {
+                    self.within(Step::Key(key.to_owned()), |checker| {
+                        checker.tell(Of::Absent, "is missing")
+                    });
                 }
             }
         }
-        Value::Array(items) => {
-            for (index, item) in items.iter().enumerate() {
-                check(&schema["items"], item, &format!("{path}[{index}]"), found);
+        for part in list(&schema["allOf"]) {
+            self.validations(part, value);
+        }
+        let holds = |branch: &&Value| {
+            let mut checker = Checker::default();
+            checker.validations(branch, value);
+            checker.found.is_empty()
+        };
+        let any_of = &schema["anyOf"];
+        if any_of.is_array() && !list(any_of).iter().any(|branch| holds(&branch)) {
+            self.tell(Of::Value, format!("fits none of {any_of}"));
+        }
+        let one_of = &schema["oneOf"];
+        if one_of.is_array() && list(one_of).iter().filter(holds).count() != 1 {
+            self.tell(Of::Value, format!("doesn't fit exactly one of {one_of}"));
+        }
+        if let Some(not) = schema.get("not").filter(holds) {
+            self.tell(Of::Value, format!("must not be {not}"));
+        }
+    }
+
+    fn limits(&mut self, schema: &Value, value: &Value) {
+        let size = match value {
+            Value::String(text) => Some((text.chars().count(), "Length", " characters")),
+            Value::Array(items) => Some((items.len(), "Items", " items")),
+            Value::Object(members) => Some((members.len(), "Properties", " fields")),
+            _ => None,
+        };
+        let (amount, of, unit) = match (size, value.as_f64()) {
+            (Some((size, of, unit)), _) => (size as f64, of, unit),
+            (None, Some(number)) => (number, "imum", ""),
+            _ => return,
+        };
+        let verb = if unit.is_empty() { "be" } else { "have" };
+        for (name, sign, words) in [("min", 1.0, "at least"), ("max", -1.0, "at most")] {
+            let name = format!("{name}{of}");
+            let Some(limit) = schema[&name].as_f64() else {
+                continue;
+            };
+            let exclusive = schema[format!("exclusive{}{}", name[..1].to_uppercase(), &name[1..])] == true;
+            let distance = (amount - limit) * sign;
+            if distance < 0.0 || (exclusive && distance == 0.0) {
+                let words = match (exclusive, sign > 0.0) {
+                    (true, true) => "more than",
+                    (true, false) => "less than",
+                    (false, _) => words,
+                };
+                self.tell(Of::Value, format!("must {verb} {words} {}{unit}", schema[&name]));
             }
         }
-        _ => {}
+        if let (Some(pattern), Some(text)) = (schema["pattern"].as_str(), value.as_str())
+            && regexp::compile(&Meter::default(), pattern.as_bytes())
+                .is_ok_and(|pattern| !pattern.is_match(text.as_bytes()))
+        {
+            self.tell(Of::Value, format!("must match {pattern}"));
+        }
     }
 }
 
@@ -63,70 +210,6 @@ fn is_whole(value: &Value) -> bool {
     value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|float| float.fract() == 0.0)
 }
 
-/// All but the structure: what may stand in combinators as well.
-fn validations(schema: &Value, value: &Value, path: &str, found: &mut Vec<String>) {
-    if let Some(values) = schema["enum"].as_array()
-        && !values.contains(value)
-    {
-        let values: Vec<String> = values.iter().map(Value::to_string).collect();
-        found.push(format!("{path}: must be one of {}", values.join(", ")));
-    }
-    limits(schema, value, path, found);
-    if value.is_object() {
-        let missing = list(&schema["required"])
-            .iter()
-            .filter_map(Value::as_str)
-            .filter(|key| value.get(key).is_none());
-        found.extend(missing.map(|key| format!("{path}.{key}: is required")));
-    }
-    for part in list(&schema["allOf"]) {
-        validations(part, value, path, found);
-    }
-    let holds = |branch: &&Value| {
-        let mut problems = Vec::new();
-        validations(branch, value, path, &mut problems);
-        problems.is_empty()
-    };
-    let any_of = &schema["anyOf"];
-    if any_of.is_array() && !list(any_of).iter().any(|branch| holds(&branch)) {
-        found.push(format!("{path}: fits none of {any_of}"));
-    }
-    let one_of = &schema["oneOf"];
-    if one_of.is_array() && list(one_of).iter().filter(holds).count() != 1 {
-        found.push(format!("{path}: doesn't fit exactly one of {one_of}"));
-    }
-    if let Some(not) = schema.get("not").filter(holds) {
-        found.push(format!("{path}: must not be {not}"));
-    }
-}
-
-fn limits(schema: &Value, value: &Value, path: &str, found: &mut Vec<String>) {
-    let size = match value {
-        Value::String(text) => Some((text.chars().count(), "Length")),
-        Value::Array(items) => Some((items.len(), "Items")),
-        Value::Object(members) => Some((members.len(), "Properties")),
-        _ => None,
-    };
-    let (amount, of) = match (size, value.as_f64()) {
-        (Some((size, of)), _) => (size as f64, of),
-        (None, Some(number)) => (number, "imum"),
-        _ => return,
-    };
-    for (name, sign) in [("min", 1.0), ("max", -1.0)] {
-        let name = format!("{name}{of}");
-        let Some(limit) = schema[&name].as_f64() else {
-            continue;
-        };
-        let exclusive = schema[format!("exclusive{}{}", name[..1].to_uppercase(), &name[1..])] == true;
-        let distance = (amount - limit) * sign;
-        if distance < 0.0 || (exclusive && distance == 0.0) {
-            found.push(format!("{path}: {name} is {}", schema[&name]));
-        }
-    }
-    if let (Some(pattern), Some(text)) = (schema["pattern"].as_str(), value.as_str())
-        && regexp::compile(&Meter::default(), pattern.as_bytes())
-            .is_ok_and(|pattern| !pattern.is_match(text.as_bytes()))
-    {
-        found.push(format!("{path}: does not match {pattern}"));
-    }
+fn is_equal(choice: &Value, value: &Value) -> bool {
+    choice == value || choice.as_f64().is_some() && choice.as_f64() == value.as_f64()
 }

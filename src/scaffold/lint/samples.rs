@@ -46,7 +46,7 @@ pub(super) fn check(sample: &Sample, watched: &Watched<'_>, chart: Option<&Exami
         return;
     }
     if let (Some(schema), Some(crd)) = (watched.schema(), watched.crd) {
-        for (at, message) in schema::check(schema, root) {
+        for (at, message) in schema::check(schema, root, value) {
             report.add(
                 rules::SAMPLE_REFUSED,
                 file.as_str(),
