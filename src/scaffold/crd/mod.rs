@@ -6,6 +6,7 @@ pub mod compare;
 pub mod definition;
 mod infer;
 pub mod overlay;
+pub mod rules;
 mod schema;
 mod structural;
 mod usage;
