@@ -12,13 +12,11 @@ use super::release::Release;
 use crate::cluster::discovery::Resource;
 use crate::cluster::error::{Cause, Error};
 use crate::cluster::objects::{self, Creation, Deleted, Onto};
-use crate::plan::annotations::{FORCE_AT, PRUNE, UPDATE};
 use crate::plan::apply::{Why, content, signed};
 use crate::plan::desired::Member;
 use crate::plan::identity::ObjectId;
+use crate::plan::immutable::{self, Kept, asks_for_renewal};
 use crate::plan::members::Live;
-use crate::plan::policy::Update;
-use crate::plan::prune::is_protected;
 use crate::plan::status::Reason;
 use crate::plan::{schema_errors, unions};
 use crate::telemetry::metrics::Operation;
@@ -195,10 +193,10 @@ impl Run<'_> {
     /// True if data, or objects of others, would go with an object.
     pub(super) async fn takes_data(&self, resource: &Resource, id: &ObjectId) -> Result<bool, Error> {
         if id.group_kind.kind != "StatefulSet" {
-            return Ok(is_protected(&id.group_kind));
+            return Ok(immutable::takes_data(id, &Value::Null));
         }
         let found = objects::read(&self.context.client, resource, id).await?;
-        Ok(found.is_some_and(|(_, object)| deletes_claims(&object)))
+        Ok(found.is_some_and(|(_, object)| immutable::takes_data(id, &object)))
     }
 
     /// Deletes what is there of a member, if that would help and may be. What becomes of the member if it isn't gone.
@@ -215,19 +213,17 @@ impl Run<'_> {
         if let Creation::Refused(_) = objects::would_be_created(client, resource, id, &member.object).await? {
             return Ok(Some(self.failure(member, error)));
         }
-        let immutable = |advice: String| {
-            let text = format!("{id} ({}): {fields} can't be changed; {advice}", member.source);
-            Ok(Some(MemberOutcome::Failed(Reason::Immutable, text)))
+        let immutable = |kept: Kept| {
+            Ok(Some(MemberOutcome::Failed(
+                Reason::Immutable,
+                kept.told(member, fields),
+            )))
         };
-        if !(order.recreate || live.force || member.policy.update == Update::Recreate) {
-            return immutable(format!(
-                "to have it deleted and made anew, annotate it with {UPDATE}=Recreate, or the custom resource with {FORCE_AT}"
-            ));
+        if !asks_for_renewal(member, live, order.recreate) {
+            return immutable(Kept::NotAsked);
         }
         if self.takes_data(resource, id).await? && !live.prune_allowed {
-            return immutable(format!(
-                "making it anew would take data or other objects with it: to let that happen, annotate it with {PRUNE}=true"
-            ));
+            return immutable(Kept::TakesData);
         }
         // Its status may have moved on since, and a request to delete says what was looked at.
         let deleted = match objects::look(client, resource, id).await? {
@@ -294,11 +290,4 @@ fn fields(causes: &[Cause]) -> String {
         }
     }
     fields.join(", ")
-}
-
-/// True for a StatefulSet whose claims, and the data in them, go with it.
-fn deletes_claims(object: &Value) -> bool {
-    object
-        .pointer("/spec/persistentVolumeClaimRetentionPolicy/whenDeleted")
-        .is_some_and(|policy| policy == "Delete")
 }

@@ -29,6 +29,7 @@ mod gone;
 mod guards;
 mod hook_runs;
 mod hooks;
+mod immutable;
 mod kept;
 mod leader;
 mod lifecycle;

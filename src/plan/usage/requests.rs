@@ -82,12 +82,12 @@ fn whole(thousandths: u128) -> u64 {
 }
 
 fn thousandths(given: &Quantities, name: &str) -> Option<u128> {
-    parse(&given.get(name)?.0)
+    quantity(&given.get(name)?.0)
 }
 
 /// Reads a quantity as Kubernetes writes it, in thousandths, rounded up: `1500m`, `0.5`, `1e3`, `128Mi`. `None`: it is
 /// none, negative, or too large for any cluster.
-fn parse(text: &str) -> Option<u128> {
+pub(in crate::plan) fn quantity(text: &str) -> Option<u128> {
     let text = text.strip_prefix('+').unwrap_or(text);
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -148,7 +148,7 @@ mod tests {
             ("1e2147483647", None),
             ("9e38", None),
         ] {
-            assert_eq!(parse(text), expected, "{text}");
+            assert_eq!(quantity(text), expected, "{text}");
         }
     }
 
