@@ -1,7 +1,6 @@
 //! `chartwright render -f cr.yaml`: what `run` would apply for a custom resource.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,8 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use kube::Client;
-use kube::api::{ApiResource, DynamicObject};
-use kube::core::SelectorExt as _;
+use kube::api::DynamicObject;
 use serde_json::Value;
 
 use super::stdout::stdout;
@@ -111,35 +109,6 @@ fn read(path: &Path) -> anyhow::Result<Vec<Value>> {
     Ok(objects)
 }
 
-/// The watch whose releases an object's custom resource is one of.
-fn find_watch<'a>(
-    watches: &'a [Watch],
-    decorator: Option<&str>,
-    group_kind: &GroupKind,
-    version: &str,
-    labels: &BTreeMap<String, String>,
-) -> anyhow::Result<&'a Watch> {
-    let same_kind: Vec<&Watch> = watches
-        .iter()
-        .filter(|watch| watch.group == group_kind.group && watch.kind == group_kind.kind && watch.version == version)
-        .filter(|watch| decorator.is_none() || watch.decorator.as_deref() == decorator)
-        .collect();
-    match same_kind.iter().find(|watch| watch.selector.matches(labels)) {
-        Some(watch) => Ok(watch),
-        None if same_kind.is_empty() => {
-            let known: Vec<_> = watches
-                .iter()
-                .map(|watch| format!("{}/{} {}", watch.group, watch.version, watch.kind))
-                .collect();
-            bail!(
-                "no watch is for {group_kind} in version {version}; the watches are for: {}",
-                known.join(", ")
-            )
-        }
-        None => bail!("the labels of this {group_kind} match the selector of no watch"),
-    }
-}
-
 /// What is asked, or stands for it.
 struct Cluster {
     client: Client,
@@ -200,20 +169,10 @@ impl Cluster {
 
     fn offline(args: &RenderArgs, group_kind: &GroupKind, version: &str, namespaced: bool) -> anyhow::Result<Self> {
         let client = cluster::connect::nowhere()?;
-        let api = ApiResource::from_gvk(&kube::core::GroupVersionKind {
-            group: group_kind.group.clone(),
-            version: version.to_owned(),
-            kind: group_kind.kind.clone(),
-        });
         Ok(Cluster {
-            discovery: Discovery::offline(client.clone(), Capabilities::default()),
+            discovery: Discovery::offline(client.clone(), Capabilities::default(), []),
             client,
-            resource: Resource {
-                api,
-                namespaced,
-                watchable: true,
-                status: true,
-            },
+            resource: Resource::offline(group_kind, version, namespaced),
             key: None,
             own_namespace: args.namespace.clone(),
         })
@@ -237,7 +196,13 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
     };
     let mut resource = CustomResource::from(object);
     let decorator = args.decorator.as_deref();
-    let watch = find_watch(watches, decorator, &group_kind, &version, &resource.labels)?;
+    let watch = watches::find(
+        watches,
+        decorator,
+        &(&group_kind.group, &version, &group_kind.kind),
+        &resource.labels,
+    )
+    .map_err(anyhow::Error::msg)?;
     resource = resource.decorated_by(watch.decorator.clone());
     let cluster = match cluster {
         Some(cluster) => cluster,
@@ -306,20 +271,7 @@ fn unit(watch: &Watch, group_kind: GroupKind, resource: Resource) -> anyhow::Res
     let (chart, stamp) = helm_template::chart::stamp::load_stable(&watch.chart);
     let chart = chart.with_context(|| format!("chart {}", watch.chart.display()))?;
     let renderer = Arc::new(Engine::new(chart).map_err(|error| anyhow::anyhow!("{error}"))?);
-    Ok(Unit {
-        labels: (
-            Arc::from(group_kind.group.as_str()),
-            Arc::from(group_kind.kind.as_str()),
-        ),
-        watch: watch.clone(),
-        group_kind,
-        resource,
-        reads_release_facts: reconcile::reads_release_facts(renderer.chart()),
-        renderer: Ok(renderer),
-        stamp,
-        siblings: Vec::new(),
-        lossy: Default::default(),
-    })
+    Ok(Unit::alone(watch.clone(), group_kind, resource, renderer, stamp))
 }
 
 /// `is_keyed`: the digests of the members are those of the operator.
@@ -338,18 +290,10 @@ fn print(prepared: &Prepared, is_keyed: bool, out: &mut String) -> anyhow::Resul
         if is_keyed {
             object = Cow::Owned(signed(&object, &member.digest));
         }
-        let (source, text) = (&member.source, yaml::to_string(object.as_ref(), yaml::MAX_DEPTH)?);
-        out.push_str(&format!("---\n# Source: {source}\n{text}"));
+        out.push_str(&member.document(&object, &[])?);
     }
     for hook in &prepared.desired.hooks {
-        let (source, text) = (
-            &hook.member.source,
-            yaml::to_string(content(&hook.member, None).as_ref(), yaml::MAX_DEPTH)?,
-        );
-        out.push_str(&format!(
-            "---\n# Source: {source}\n# Hook: {}\n{text}",
-            hook.events.join(",")
-        ));
+        out.push_str(&hook.member.document(&content(&hook.member, None), &hook.events)?);
     }
     Ok(())
 }

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use kube::api::ApiResource;
-use kube::core::DynamicResourceScope;
 use kube::core::discovery::v2::APIVersionDiscovery;
+use kube::core::{DynamicResourceScope, GroupVersionKind};
 use kube::{Api, Client};
 use tokio::sync::{Mutex, Notify, watch};
 
@@ -115,6 +115,17 @@ impl Resource {
             None => Api::all_with(client.clone(), &self.api),
         }
     }
+
+    /// A kind without an API server that could be asked about it.
+    pub fn offline(group_kind: &GroupKind, version: &str, namespaced: bool) -> Self {
+        let kind = GroupVersionKind::gvk(&group_kind.group, version, &group_kind.kind);
+        Resource {
+            api: ApiResource::from_gvk(&kind),
+            namespaced,
+            watchable: true,
+            status: true,
+        }
+    }
 }
 
 // === impl Reads ===
@@ -198,10 +209,8 @@ impl Snapshot {
 
     /// Whether objects of a kind and version have a namespace; `None` if it is not served.
     pub fn namespaced(&self, group_kind: &GroupKind, version: &str) -> Option<bool> {
-        match self.offline {
-            true => Some(!is_cluster_scoped(group_kind)),
-            false => self.resource(group_kind, version).map(|resource| resource.namespaced),
-        }
+        let known = self.resource(group_kind, version).map(|resource| resource.namespaced);
+        known.or_else(|| self.offline.then(|| !is_cluster_scoped(group_kind)))
     }
 
     /// As [`preferred`](Self::preferred).
@@ -267,14 +276,22 @@ impl Discovery {
         Ok(discovery)
     }
 
-    /// A discovery without an API server: the capabilities given, and the scopes that Kubernetes' own kinds have; any
-    /// other kind counts as namespaced. The client makes no request: nothing is served that one could be made for.
-    pub fn offline(client: Client, capabilities: Capabilities) -> Self {
-        let snapshot = Snapshot {
+    /// A discovery without an API server: the capabilities given, the kinds given, and the scopes that Kubernetes' own
+    /// kinds have; any other kind counts as namespaced. The client makes no requests but for these kinds.
+    pub fn offline(client: Client, capabilities: Capabilities, served: impl IntoIterator<Item = Resource>) -> Self {
+        let mut snapshot = Snapshot {
+            versions: capabilities.api_versions.join(","),
             capabilities,
             offline: true,
             ..Snapshot::default()
         };
+        for resource in served {
+            let group_kind = GroupKind::new(resource.api.group.as_str(), resource.api.kind.as_str());
+            let versions = snapshot.kinds.entry(group_kind).or_default();
+            if versions.iter().all(|known| known.api.version != resource.api.version) {
+                versions.push(resource);
+            }
+        }
         Discovery {
             client,
             snapshot: watch::Sender::new(Arc::new(snapshot)),

@@ -12,6 +12,7 @@ pub mod kept;
 pub mod keys;
 pub mod lookup;
 pub mod objects;
+pub mod offline;
 pub mod path;
 pub mod pods;
 pub mod record;

@@ -3,6 +3,7 @@
 //! A release is an ApplySet whose parent is the custom resource: members carry the set's id as a label, by which anybody
 //! can list them; the parent's annotations say which kinds and namespaces to list.
 
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::identity::GroupKind;
@@ -48,6 +49,26 @@ pub struct Tracking {
 pub fn id(name: &str, namespace: &str, kind: &str, group: &str) -> String {
     let hash = Sha256::digest(format!("{name}.{namespace}.{kind}.{group}"));
     format!("applyset-{}-v1", data_encoding::BASE64URL_NOPAD.encode(&hash))
+}
+
+/// Takes off an object what makes it a member.
+pub fn unmark(object: &mut Value) {
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let marks = [
+        ("labels", &[PART_OF_LABEL, OPERATOR_LABEL][..]),
+        ("annotations", &[TRACKING_ANNOTATION, DIGEST_ANNOTATION]),
+    ];
+    for (field, keys) in marks {
+        let Some(map) = metadata.get_mut(field).and_then(Value::as_object_mut) else {
+            continue;
+        };
+        map.retain(|key, _| !keys.contains(&key.as_str()));
+        if map.is_empty() {
+            metadata.remove(field);
+        }
+    }
 }
 
 /// The value of [`TOOLING_ANNOTATION`]: the name, a slash and `v` with the version of this program.

@@ -18,6 +18,7 @@ use super::ownership::Owner;
 use super::policy::Policy;
 use crate::telemetry::cut;
 use crate::watches::names;
+use go_yaml as yaml;
 
 /// Where in the order of a reconcile an object is applied. A stage opens when the one before is healthy.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -297,6 +298,20 @@ pub fn digest<'m>(key: &Key, members: impl Iterator<Item = &'m Member>) -> Strin
 }
 
 impl Member {
+    /// A YAML document as `chartwright render` prints it: an object of this member, with its template and, of a hook, the events
+    /// at which it runs.
+    ///
+    /// # Errors
+    /// It nests too deep.
+    pub fn document(&self, object: &Value, events: &[String]) -> Result<String, yaml::Error> {
+        let events = match events {
+            [] => String::new(),
+            events => format!("# Hook: {}\n", events.join(",")),
+        };
+        let text = yaml::to_string(object, yaml::MAX_DEPTH)?;
+        Ok(format!("---\n# Source: {}\n{events}{text}", self.source))
+    }
+
     /// As it is kept, to be read like a manifest again.
     pub fn rendered(&self) -> Rendered {
         Rendered {
@@ -362,7 +377,7 @@ fn leave_aggregated_rules(object: &mut Value) {
 
 /// `stringData` is write-only: the API server folds it into `data`, so that our ownership of it would never match what
 /// is live. Folding it here is what the server would do (its keys win).
-fn fold_string_data(object: &mut Value) {
+pub fn fold_string_data(object: &mut Value) {
     let Some(fields) = object.as_object_mut() else { return };
     let Some(mut strings) = fields.get("stringData").and_then(Value::as_object).cloned() else {
         return;

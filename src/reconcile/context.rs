@@ -29,7 +29,7 @@ use crate::telemetry::metrics::{Metrics, ReleaseLabels};
 use crate::watches::Watch;
 use helm_template::chart::Chart;
 use helm_template::chart::stamp::Stamp;
-use helm_template::render::{Engine, LookupKey};
+use helm_template::render::{Engine, LookupKey, Random};
 
 /// Requests for what templates look up that are under way in the process.
 const LOOKUPS_AT_ONCE: usize = 16;
@@ -50,6 +50,10 @@ pub struct Context {
     pub namespaces: Option<BTreeSet<String>>,
     /// Bounds how many renders run at once: they use a core each.
     pub renders: Arc<Semaphore>,
+    /// Where new random results come from. `None`: the operating system.
+    pub random: Option<Arc<dyn Random>>,
+    /// What templates take for the time. `None`: what it is.
+    pub clock: Option<jiff::Timestamp>,
     /// Told when the schemas of a group have changed: the API server may judge its objects otherwise.
     pub schemas: Schemas,
     /// Bounds how many requests for what templates look up are under way: one release may ask for many.
@@ -180,6 +184,8 @@ impl Context {
             own_namespace,
             namespaces: None,
             renders: Arc::new(Semaphore::new(cores)),
+            random: None,
+            clock: None,
             schemas: Schemas::default(),
             lookups: Semaphore::new(LOOKUPS_AT_ONCE),
             budget: Budget::new(None),
@@ -202,6 +208,11 @@ impl Context {
         self.namespaces = namespaces;
         self.budget = Budget::new(memory);
         self
+    }
+
+    /// What templates take for the time.
+    pub(super) fn now(&self) -> jiff::Timestamp {
+        self.clock.unwrap_or_else(jiff::Timestamp::now)
     }
 
     /// The index of live members. Never held across an await.
@@ -463,6 +474,24 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 // === impl Unit ===
 
 impl Unit {
+    /// One for which nothing is known of other watches, nor of custom resources that exist.
+    pub fn alone(watch: Watch, group_kind: GroupKind, resource: Resource, renderer: Arc<Engine>, stamp: Stamp) -> Self {
+        Unit {
+            labels: (
+                Arc::from(group_kind.group.as_str()),
+                Arc::from(group_kind.kind.as_str()),
+            ),
+            watch,
+            group_kind,
+            resource,
+            reads_release_facts: reads_release_facts(renderer.chart()),
+            renderer: Ok(renderer),
+            stamp,
+            siblings: Vec::new(),
+            lossy: Default::default(),
+        }
+    }
+
     /// True if the chart on disk is still the one that was read. Looks at the metadata of its files.
     pub async fn is_chart_unchanged(&self) -> bool {
         let path = self.watch.chart.clone();

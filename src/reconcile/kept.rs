@@ -150,9 +150,9 @@ impl Memory {
     }
 
     /// True if random results are to be drawn anew, or renewed: then the render differs, whatever it looks up.
-    pub(super) fn must_draw(&self, release: &Release) -> bool {
+    pub(super) fn must_draw(&self, release: &Release, now: jiff::Timestamp) -> bool {
         let renewal = release.record.renewal;
-        self.regenerated.is_some() || renewal.is_some_and(|due| due <= jiff::Timestamp::now())
+        self.regenerated.is_some() || renewal.is_some_and(|due| due <= now)
     }
 
     pub(super) fn known(&self) -> Option<Stored> {
@@ -161,6 +161,24 @@ impl Memory {
 
     pub(super) fn keeps(&self) -> bool {
         !self.kept.is_empty() || !self.pins.is_empty()
+    }
+
+    /// When the first certificate is to be renewed.
+    pub(super) fn renewal(&self) -> Option<jiff::Timestamp> {
+        self.renewal
+    }
+
+    /// What is stored after its render was applied, or while members of it are missing: then the former results, too.
+    pub(super) fn written(&self, complete: bool) -> Stored {
+        Stored {
+            kept: match complete {
+                true => self.kept.clone(),
+                false => self.kept.and(&self.stored.kept),
+            },
+            pins: self.pins.clone(),
+            version: None,
+            made_for: self.regenerated.as_ref().or(self.stored.made_for.as_ref()).cloned(),
+        }
     }
 }
 

@@ -30,6 +30,7 @@ mod pods;
 mod preflight;
 mod prune;
 mod record;
+pub mod rehearsal;
 mod release;
 mod remediation;
 mod render;
@@ -322,7 +323,7 @@ impl Run<'_> {
             let objects = prepared.desired.members.iter().map(|member| member.object.to_string());
             format!("{:?} {}", prepared.notes, objects.collect::<String>())
         });
-        self.note_intent(release, prepared, before.is_empty());
+        release.note_intent(prepared, before.is_empty());
         self.note_attempt(release, prepared);
         self.begin_operation(release, prepared, &before).await?;
         let forced = self

@@ -64,13 +64,13 @@ impl Pruned {
     }
 }
 
-// === impl Run ===
+// === impl Release ===
 
-impl Run<'_> {
+impl Release {
     /// Before the first member is applied: keeps in mind what is known of who wants this render. `first`: there was
     /// nothing before.
-    pub(super) fn note_intent(&self, release: &mut Release, prepared: &Prepared, first: bool) {
-        let record = &mut release.record;
+    pub(super) fn note_intent(&mut self, prepared: &Prepared, first: bool) {
+        let record = &mut self.record;
         record.settled = match first && record.revision == 0 && record.settled.is_empty() {
             true => {
                 record.capabilities = prepared.capabilities.clone();
@@ -78,15 +78,42 @@ impl Run<'_> {
             }
             false => intent::noted(&record.settled, &prepared.inputs),
         };
-        release.last_render.answers_changed |= release.last_render.has_other_answers(&prepared.lookups);
+        self.last_render.answers_changed |= self.last_render.has_other_answers(&prepared.lookups);
         // What is rendered again begins anew.
         let members = &prepared.desired.members;
-        release
-            .last_render
+        self.last_render
             .dropped
             .retain(|id, _| !members.iter().any(|member| member.id == *id));
     }
 
+    /// All members of a render are applied.
+    pub(super) fn note_applied(&mut self, prepared: &Prepared) {
+        // What is no longer rendered only waits to be deleted, and doesn't make the next render another one.
+        let desired: HashSet<&ObjectId> = prepared.ids().collect();
+        for entry in &mut self.record.entries {
+            if !desired.contains(&entry.id) {
+                entry.digest.clear();
+            }
+        }
+        self.record.revision = prepared.revision;
+        self.record.upgrading = false;
+        self.record.hooks.hooks.clone_from(&prepared.hooks_digest);
+        self.last_render.inputs.clone_from(&prepared.inputs);
+        self.last_render.capabilities.clone_from(&prepared.capabilities);
+    }
+
+    /// Nothing that went missing is waited for any more.
+    pub(super) fn note_decided(&mut self, prepared: &Prepared) {
+        self.record.settled = prepared.inputs.clone();
+        self.record.capabilities = prepared.capabilities.clone();
+        self.last_render.answers_changed = false;
+        self.last_render.dropped.clear();
+    }
+}
+
+// === impl Run ===
+
+impl Run<'_> {
     /// Deletes orphans. `before` is what the custom resource said before this reconcile: a release that never had
     /// members has no orphans, so the first install needs no synced watches.
     pub(super) async fn prune(
@@ -196,7 +223,8 @@ impl Run<'_> {
         (read.keys().cloned().chain(watched).collect(), read)
     }
 
-    fn intent(&self, release: &Release, prepared: &Prepared, orphans: &[ObjectId], owner: &Owner) -> Intent {
+    /// Who wants these to go that are no longer rendered.
+    pub(super) fn intent(&self, release: &Release, prepared: &Prepared, orphans: &[ObjectId], owner: &Owner) -> Intent {
         // What is on its way out already, and what only bears our labels, is no member that could be lost.
         let is_member = |id: &ObjectId| {
             let members = self.context.members();
@@ -362,18 +390,7 @@ impl Run<'_> {
         changes.installed = release.record.revision == 0;
         changes.upgraded = !changes.installed && prepared.revision > release.record.revision;
         changes.applied += std::mem::take(&mut release.applied_before);
-        // What is no longer rendered only waits to be deleted, and doesn't make the next render another one.
-        let desired: HashSet<&ObjectId> = prepared.ids().collect();
-        for entry in &mut release.record.entries {
-            if !desired.contains(&entry.id) {
-                entry.digest.clear();
-            }
-        }
-        release.record.revision = prepared.revision;
-        release.record.upgrading = false;
-        release.record.hooks.hooks.clone_from(&prepared.hooks_digest);
-        release.last_render.inputs.clone_from(&prepared.inputs);
-        release.last_render.capabilities.clone_from(&prepared.capabilities);
+        release.note_applied(prepared);
         if prepared.rollback.is_some() {
             // What these inputs were rendered to isn't what runs.
             release.last_render.inputs.clear();
@@ -393,10 +410,7 @@ impl Run<'_> {
             former_release.settled = true;
         }
         if !pruned.undecided {
-            release.record.settled = prepared.inputs.clone();
-            release.record.capabilities = prepared.capabilities.clone();
-            release.last_render.answers_changed = false;
-            release.last_render.dropped.clear();
+            release.note_decided(prepared);
         }
         if pruned.held.is_empty() {
             release.record.done_for = Some(prepared.inputs.clone());

@@ -213,8 +213,8 @@ pub(super) async fn prepare_plan(
     release.tried.kept = memory.known();
     let inputs = |asked: &[String]| inputs::digest(&context.key, unit, resource, &work.snapshot, asked);
     let since_settled = inputs(&release.record.capabilities);
-    let earlier =
-        Earlier::of(release, &inputs(&release.last_render.capabilities)).filter(|_| !memory.must_draw(release));
+    let earlier = Earlier::of(release, &inputs(&release.last_render.capabilities))
+        .filter(|_| !memory.must_draw(release, context.now()));
     let share = work.share.clone();
     work.known = Some(&release.tried.answers);
     work.earlier = earlier.as_ref();
@@ -304,7 +304,7 @@ impl<'a> Work<'a> {
             object: resource.decorator.is_some().then(|| resource.as_data(&unit.resource)),
             sources: Answers::new(),
             snapshot: context.discovery.snapshot(),
-            clock: jiff::Timestamp::now(),
+            clock: context.now(),
             known: None,
             earlier: None,
             secrets: release.secrets.clone(),
@@ -521,7 +521,7 @@ impl<'a> Work<'a> {
         let more: Vec<_> = [("Plan", self.plan.clone())].into_iter().chain(object).collect();
         let (secrets, learning) = (self.secrets.clone(), self.secrets.clone());
         let share = self.share.clone();
-        let limits = context.budget.limits();
+        let (limits, random) = (context.budget.limits(), context.random.clone());
         let (identity, key) = (self.identity.clone(), context.key.clone());
         let facts = self.facts(request.revision);
         let job = move || {
@@ -535,6 +535,7 @@ impl<'a> Work<'a> {
                     lookup: Arc::new(request.lookups),
                     clock,
                     kept: Some(&request.kept),
+                    random,
                     limits,
                     guards_secrets: true,
                     read_objects: true,
@@ -671,6 +672,11 @@ fn hooks_digest(desired: &Desired, key: &Key) -> String {
 }
 
 impl Prepared {
+    /// True if it has results of chance, which are kept.
+    pub fn is_random(&self) -> bool {
+        self.memory.keeps()
+    }
+
     /// Has the render of an earlier revision, kept since, in the place of its own.
     pub(super) fn replace(&mut self, desired: Desired, notes: Option<String>, to: i64, revision: i64, key: &Key) {
         self.hooks_digest = hooks_digest(&desired, key);

@@ -22,12 +22,13 @@ pub mod sources;
 
 pub(crate) use reader::suggestion;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::core::Selector;
+use kube::core::{Selector, SelectorExt as _};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
@@ -215,6 +216,44 @@ pub fn parse(file: &str, text: &[u8], outside: &Outside<'_>) -> Result<(Vec<Watc
         ),
     }
     report.finish(watches)
+}
+
+/// The watch that is for an object of this group, version and kind with these labels. `decorator`: only one of that name.
+///
+/// # Errors
+/// There is none; what the watches are for.
+pub fn find<'w>(
+    watches: &'w [Watch],
+    decorator: Option<&str>,
+    &(group, version, kind): &(&str, &str, &str),
+    labels: &BTreeMap<String, String>,
+) -> Result<&'w Watch, String> {
+    let same_kind: Vec<&Watch> = watches
+        .iter()
+        .filter(|watch| watch.group == group && watch.kind == kind && watch.version == version)
+        .filter(|watch| decorator.is_none() || watch.decorator.as_deref() == decorator)
+        .collect();
+    let group_kind = || match group {
+        "" => kind.to_owned(),
+        group => format!("{kind}.{group}"),
+    };
+    match same_kind.iter().find(|watch| watch.selector.matches(labels)) {
+        Some(watch) => Ok(watch),
+        None if same_kind.is_empty() => {
+            let known = watches
+                .iter()
+                .map(|watch| format!("{}/{} {}", watch.group, watch.version, watch.kind));
+            let known = known.collect::<Vec<_>>().join(", ");
+            let group_kind = group_kind();
+            Err(format!(
+                "no watch is for {group_kind} in version {version}; the watches are for: {known}"
+            ))
+        }
+        None => Err(format!(
+            "the labels of this {} match the selector of no watch",
+            group_kind()
+        )),
+    }
 }
 
 /// The line on which a second document begins that says something. operator-sdk reads the first one only.
