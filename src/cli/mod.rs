@@ -18,6 +18,7 @@ mod stdout;
 mod target;
 pub mod template;
 mod usage;
+mod verify;
 pub mod version;
 
 use std::io::{self, Write};
@@ -61,6 +62,7 @@ enum Command {
     Leftovers(leftovers::LeftoversArgs),
     Lint(lint::LintArgs),
     Usage(usage::UsageArgs),
+    Verify(verify::VerifyArgs),
     Template(Box<template::TemplateArgs>),
     Completion(completion::CompletionArgs),
     Man(man::ManArgs),
@@ -75,6 +77,7 @@ pub fn main() -> ExitCode {
         Command::Template(args) => return template::run(&args),
         Command::Generate(args) => return generate::run(&args).unwrap_or_else(|error| fail(&error)),
         Command::Lint(args) => return lint::run(&args),
+        Command::Verify(args) => return verify::run(&args),
         Command::Render(args) => render::run(&args),
         Command::Init(args) => init::run(&args),
         Command::Create(args) => create::create(&args),
@@ -152,6 +155,8 @@ mod tests {
             "generate rbac --check",
             "lint -o xml",
             "lint --severity info",
+            "verify -o xml",
+            "verify -j many",
         ] {
             assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
         }
@@ -160,6 +165,8 @@ mod tests {
             "release-finalizers --all --deleting --dry-run",
             "lint charts/x -o sarif --rule a,b --ignore c --severity error",
             "leftovers --delete -n shop --uid=u",
+            "verify",
+            "verify charts/a charts/b --run up* -j 4 --junit x.xml --update -o junit",
             "history memcacheds.cache.example.com web -n shop -o json",
             "rollback memcached web 3 --wait --timeout 1m",
             "plan run memcached web backup --set a=b --set c= --wait",

@@ -1,5 +1,6 @@
 //! A kind of a project, made from a chart: the chart, the watch, the CustomResourceDefinition, a sample, and roles.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -254,6 +255,17 @@ impl Kind {
         ))
     }
 
+    /// A first case file for a chart that brings none.
+    fn first_case(&self) -> anyhow::Result<String> {
+        let sample = format!("../../config/samples/{}", self.sample_file());
+        let mut case = serde_yaml::Mapping::new();
+        case.insert("name".into(), "the sample".into());
+        case.insert("cr".into(), sample.into());
+        let cases = BTreeMap::from([("cases", [case])]);
+        let about = "# Tests of the chart, which need no cluster: chartwright verify.";
+        Ok(format!("{about}\n{}", serde_yaml::to_string(&cases)?))
+    }
+
     /// A role for people. What `aggregate` names, it adds to a role of the cluster's own.
     fn role(&self, role: &str) -> anyhow::Result<String> {
         let verbs: &[&str] = match role {
@@ -353,6 +365,11 @@ pub fn create(
         for file in &chart.files {
             tree.add(folder.join(&file.name), file.data.as_bytes());
         }
+    }
+    if !chart.files.iter().any(|file| file.name.starts_with("verify/")) {
+        // Beside it: the chart may be somebody else's, and be fetched again.
+        let path = format!("{}.verify/{}.yaml", kind.chart, chart.name);
+        tree.add(path, kind.first_case()?);
     }
     tree.add(
         format!("config/crd/bases/{}", kind.crd_file()),

@@ -80,7 +80,7 @@ const FIXED: [(&str, &str); 9] = [
 ];
 
 /// The chart that a kind gets if there is none.
-pub const CHART: [(&str, &str); 10] = [
+pub const CHART: [(&str, &str); 11] = [
     (".helmignore", include_str!("layout/files/chart/helmignore")),
     ("values.yaml", include_str!("layout/files/chart/values.yaml")),
     (
@@ -88,6 +88,7 @@ pub const CHART: [(&str, &str); 10] = [
         include_str!("layout/files/chart/values.schema.json"),
     ),
     ("status.yaml", include_str!("layout/files/chart/status.yaml")),
+    ("verify/app.yaml", include_str!("layout/files/chart/verify/app.yaml")),
     (
         "templates/_helpers.tpl",
         include_str!("layout/files/chart/templates/_helpers.tpl"),

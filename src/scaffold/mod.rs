@@ -11,3 +11,4 @@ pub mod names;
 pub mod project;
 pub mod rights;
 pub mod tree;
+pub mod verify;

@@ -166,7 +166,7 @@ impl Changes {
 }
 
 /// The lines that differ, with a little around them.
-fn difference(before: &[u8], after: &[u8]) -> String {
+pub(super) fn difference(before: &[u8], after: &[u8]) -> String {
     let (before, after) = (String::from_utf8_lossy(before), String::from_utf8_lossy(after));
     let diff = TextDiff::from_lines(before.as_ref(), after.as_ref());
     let mut diff = diff.unified_diff();

@@ -20,7 +20,8 @@ pub mod remediation;
 pub mod selector;
 pub mod sources;
 
-pub(crate) use reader::suggestion;
+pub(crate) use reader::{Fields, Report as Reading, describe as describe_node, suggestion};
+pub(crate) use sources::json as node_to_json;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

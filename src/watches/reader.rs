@@ -6,20 +6,20 @@ use super::duration;
 use super::finding::{Errors, Finding, Warning};
 
 /// Collects what a file has to be told about.
-pub(super) struct Report<'a> {
+pub(crate) struct Report<'a> {
     file: &'a str,
     errors: Vec<Finding>,
     warnings: Vec<Warning>,
 }
 
 /// The entries of one mapping, each key once and known.
-pub(super) struct Fields<'n> {
+pub(crate) struct Fields<'n> {
     at: &'n Node,
     entries: Vec<(&'n str, &'n Node)>,
 }
 
 /// How a node's content is called in a message.
-pub(super) fn describe(data: &Data) -> String {
+pub(crate) fn describe(data: &Data) -> String {
     match data {
         Data::Null => "nothing".into(),
         Data::Bool(value) => format!("the bool {value}"),
@@ -48,7 +48,7 @@ pub(crate) fn suggestion<'c>(word: &str, candidates: impl IntoIterator<Item = &'
 // === impl Report ===
 
 impl<'a> Report<'a> {
-    pub(super) fn new(file: &'a str) -> Self {
+    pub(crate) fn new(file: &'a str) -> Self {
         Report {
             file,
             errors: Vec::new(),
@@ -56,19 +56,19 @@ impl<'a> Report<'a> {
         }
     }
 
-    pub(super) fn error_at(&mut self, line: usize, column: usize, message: impl Into<String>) {
+    pub(crate) fn error_at(&mut self, line: usize, column: usize, message: impl Into<String>) {
         self.errors.push(self.finding(line, column, message.into()));
     }
 
-    pub(super) fn error(&mut self, at: &Node, message: impl Into<String>) {
+    pub(crate) fn error(&mut self, at: &Node, message: impl Into<String>) {
         self.error_at(at.line, at.column, message);
     }
 
-    pub(super) fn warn_at(&mut self, line: usize, column: usize, message: impl Into<String>) {
+    pub(crate) fn warn_at(&mut self, line: usize, column: usize, message: impl Into<String>) {
         self.warnings.push(self.finding(line, column, message.into()));
     }
 
-    pub(super) fn warn(&mut self, at: &Node, message: impl Into<String>) {
+    pub(crate) fn warn(&mut self, at: &Node, message: impl Into<String>) {
         self.warn_at(at.line, at.column, message);
     }
 
@@ -82,7 +82,7 @@ impl<'a> Report<'a> {
     }
 
     /// The result, or everything that is wrong, by line.
-    pub(super) fn finish<T>(mut self, result: T) -> Result<(T, Vec<Warning>), Errors> {
+    pub(crate) fn finish<T>(mut self, result: T) -> Result<(T, Vec<Warning>), Errors> {
         if self.errors.is_empty() {
             self.warnings.sort_by_key(|warning| (warning.line, warning.column));
             return Ok((result, self.warnings));
@@ -92,12 +92,12 @@ impl<'a> Report<'a> {
     }
 
     /// Reports a wrong type: what was expected and what is there.
-    pub(super) fn mistyped(&mut self, at: &Node, name: &str, expected: &str) {
+    pub(crate) fn mistyped(&mut self, at: &Node, name: &str, expected: &str) {
         self.error(at, format!("`{name}` must be {expected}, not {}", describe(&at.data)));
     }
 
     /// A string; nothing if the field is absent or null, or is of another type, which is reported.
-    pub(super) fn string<'n>(&mut self, fields: &Fields<'n>, name: &str) -> Option<(&'n str, &'n Node)> {
+    pub(crate) fn string<'n>(&mut self, fields: &Fields<'n>, name: &str) -> Option<(&'n str, &'n Node)> {
         let node = fields.get(name)?;
         match &node.data {
             Data::String(text) => Some((text, node)),
@@ -109,7 +109,7 @@ impl<'a> Report<'a> {
     }
 
     /// A list; empty if the field is absent or null, or is of another type, which is reported.
-    pub(super) fn list<'n>(&mut self, fields: &Fields<'n>, name: &str) -> &'n [Node] {
+    pub(crate) fn list<'n>(&mut self, fields: &Fields<'n>, name: &str) -> &'n [Node] {
         let Some(node) = fields.get(name) else { return &[] };
         match &node.data {
             Data::List(items) => items,
@@ -121,7 +121,7 @@ impl<'a> Report<'a> {
     }
 
     /// A list of strings that `check` accepts; its complaint is reported at the item.
-    pub(super) fn strings(
+    pub(crate) fn strings(
         &mut self,
         fields: &Fields<'_>,
         name: &str,
@@ -141,7 +141,7 @@ impl<'a> Report<'a> {
     }
 
     /// A string, which `message` is reported of unless it is valid.
-    pub(super) fn checked(
+    pub(crate) fn checked(
         &mut self,
         fields: &Fields<'_>,
         name: &str,
@@ -158,7 +158,7 @@ impl<'a> Report<'a> {
     }
 
     /// A duration; `zero` says what 0 means.
-    pub(super) fn duration(&mut self, fields: &Fields<'_>, name: &str, zero: &str) -> Option<std::time::Duration> {
+    pub(crate) fn duration(&mut self, fields: &Fields<'_>, name: &str, zero: &str) -> Option<std::time::Duration> {
         let node = fields.get(name)?;
         let text = match &node.data {
             Data::String(text) => text.clone(),
@@ -182,7 +182,7 @@ impl<'a> Report<'a> {
     }
 
     /// A bool; `usual` unless it is said otherwise.
-    pub(super) fn bool(&mut self, fields: &Fields<'_>, name: &str, usual: bool) -> bool {
+    pub(crate) fn bool(&mut self, fields: &Fields<'_>, name: &str, usual: bool) -> bool {
         match fields.get(name).map(|node| (node, &node.data)) {
             Some((_, Data::Bool(value))) => *value,
             Some((node, _)) => {
@@ -194,7 +194,7 @@ impl<'a> Report<'a> {
     }
 
     /// A whole number of at least `least`, which is 0 or 1.
-    pub(super) fn count(&mut self, fields: &Fields<'_>, name: &str, least: usize) -> Option<usize> {
+    pub(crate) fn count(&mut self, fields: &Fields<'_>, name: &str, least: usize) -> Option<usize> {
         let node = fields.get(name)?;
         let count = match &node.data {
             Data::Number(number) => number.as_u64().and_then(|count| usize::try_from(count).ok()),
@@ -209,7 +209,7 @@ impl<'a> Report<'a> {
     }
 
     /// One of several words; the default if there is none, or another, which is reported.
-    pub(super) fn choice<T: Copy + Default, const N: usize>(
+    pub(crate) fn choice<T: Copy + Default, const N: usize>(
         &mut self,
         fields: &Fields<'_>,
         name: &str,
@@ -237,7 +237,7 @@ impl<'a> Report<'a> {
 impl<'n> Fields<'n> {
     /// Opens a mapping whose keys are all in `known`. Keys in `later`, unknown ones and repeated ones are reported;
     /// so is a node that isn't a mapping, for which the answer is `None`. `what` names the mapping in messages.
-    pub(super) fn open(
+    pub(crate) fn open(
         node: &'n Node,
         what: &str,
         known: &[&'static str],
@@ -285,7 +285,7 @@ impl<'n> Fields<'n> {
     }
 
     /// The value of a key; `None` if it is absent or null.
-    pub(super) fn get(&self, name: &str) -> Option<&'n Node> {
+    pub(crate) fn get(&self, name: &str) -> Option<&'n Node> {
         self.entries
             .iter()
             .find(|(key, _)| *key == name)
@@ -293,7 +293,7 @@ impl<'n> Fields<'n> {
     }
 
     /// Where the mapping begins.
-    pub(super) fn at(&self) -> &'n Node {
+    pub(crate) fn at(&self) -> &'n Node {
         self.at
     }
 }

@@ -125,7 +125,7 @@ pub(super) fn read_values(fields: &Fields<'_>, report: &mut Report<'_>) -> Map<S
 }
 
 /// A node as JSON; keys that are there twice are reported.
-pub(super) fn json(node: &Node, report: &mut Report<'_>) -> Value {
+pub(crate) fn json(node: &Node, report: &mut Report<'_>) -> Value {
     match &node.data {
         Data::Null => Value::Null,
         Data::Bool(value) => Value::Bool(*value),

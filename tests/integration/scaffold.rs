@@ -64,6 +64,8 @@ fn a_generated_project_is_taken_as_it_is() -> Result<()> {
     world.run(["apply", "--dry-run=server", "-k", &samples.to_string_lossy()])?;
     let rendered = succeed(&folder, "render -f config/samples/shop_v1alpha1_web.yaml")?;
     says(&rendered, &["kind: Deployment", "readOnlyRootFilesystem: true"])?;
+    let verified = succeed(&folder, "verify charts/web")?;
+    says(&verified, &["4 cases: all passed"])?;
     world.run(["delete", "-k", &folder.join("config/crd").to_string_lossy()])?;
     Ok(())
 }

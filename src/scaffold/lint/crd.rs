@@ -15,12 +15,12 @@ const FOLDER: &str = "config/crd/bases";
 const OPEN: &str = "x-kubernetes-preserve-unknown-fields";
 
 /// One definition.
-pub(super) struct Crd {
+pub(in crate::scaffold) struct Crd {
     document: Document,
 }
 
 /// All that a project has.
-pub(super) fn read(root: &Path) -> Vec<Crd> {
+pub(in crate::scaffold) fn read(root: &Path) -> Vec<Crd> {
     let documents = yaml::read_folder(root, FOLDER).into_iter();
     let crds = documents.filter(|document| document.value["kind"] == "CustomResourceDefinition");
     crds.map(|document| Crd { document }).collect()
@@ -123,12 +123,21 @@ fn lacking(schema: &Value, values: &Node, path: &mut Vec<String>, found: &mut La
 // === impl Crd ===
 
 impl Crd {
-    pub(super) fn is_of(&self, group: &str, kind: &str) -> bool {
+    pub(in crate::scaffold) fn value(&self) -> &Value {
+        &self.document.value
+    }
+
+    /// The schema of a version.
+    pub(in crate::scaffold) fn schema(&self, version: &str) -> Option<&Value> {
+        self.version(version)?["schema"].get("openAPIV3Schema")
+    }
+
+    pub(in crate::scaffold) fn is_of(&self, group: &str, kind: &str) -> bool {
         let spec = &self.document.value["spec"];
         spec["group"] == group && spec["names"]["kind"] == kind
     }
 
-    pub(super) fn is_namespaced(&self) -> bool {
+    pub(in crate::scaffold) fn is_namespaced(&self) -> bool {
         self.document.value["spec"]["scope"] != "Cluster"
     }
 
@@ -137,7 +146,7 @@ impl Crd {
         names["plural"].as_str().unwrap_or_default()
     }
 
-    pub(super) fn file(&self) -> &str {
+    pub(in crate::scaffold) fn file(&self) -> &str {
         &self.document.file
     }
 
@@ -152,7 +161,6 @@ impl Crd {
 impl Watched<'_> {
     /// The schema of the version that is watched.
     pub(super) fn schema(&self) -> Option<&Value> {
-        let version = self.crd?.version(&self.watch.version)?;
-        version["schema"].get("openAPIV3Schema")
+        self.crd?.schema(&self.watch.version)
     }
 }

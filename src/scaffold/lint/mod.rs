@@ -1,7 +1,7 @@
 //! What is wrong or doubtful in a project or a chart, without a cluster: each finding with its place, why it matters and how
 //! to mend it.
 
-mod crd;
+pub(super) mod crd;
 mod examine;
 mod ignore;
 mod names;
