@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 
+use super::generate::read_overlay;
 use super::init::WriteArgs;
+use crate::cli::stdout::tell;
 use crate::scaffold::api::{self, ChartFiles, Kind, Wanted};
 use crate::scaffold::fetch::{self, Asked, http};
 use crate::scaffold::project::Project;
@@ -139,7 +141,7 @@ impl SourceArgs {
         let shown = http::without_password(chart);
         let fetched = fetch::fetch(&asked).with_context(|| format!("--helm-chart {shown}"))?;
         for line in fetched.told {
-            println!("fetched {line}");
+            tell!("fetched {line}");
         }
         Ok(fetched.chart)
     }
@@ -180,12 +182,20 @@ pub fn create(args: &CreateArgs) -> anyhow::Result<()> {
         None if args.kind.is_empty() => bail!("--kind is missing, or --helm-chart with a chart that it is named after"),
         None => ChartFiles::fresh(&names::chart_of_kind(&args.kind))?,
     };
+    // What somebody has written beside the chart before.
+    let overlay = read_overlay(&project.root.join(project.charts()).join(&chart.name), None)?;
+    let mut named = crd::Names {
+        plural: Some(args.plural.clone()).filter(|plural| !plural.is_empty()),
+        cluster: args.cluster,
+        ..crd::Names::default()
+    };
+    overlay.name(&mut named);
     let wanted = Wanted {
         group: args.group.clone(),
         version: args.version.clone(),
         kind: args.kind.clone(),
-        plural: args.plural.clone(),
-        cluster_scoped: args.cluster,
+        plural: named.plural.unwrap_or_default(),
+        cluster_scoped: named.cluster,
     };
     let kind = Kind::of(&project, &wanted, &chart.name)?;
     let names = crd::Names {
@@ -193,21 +203,21 @@ pub fn create(args: &CreateArgs) -> anyhow::Result<()> {
         version: kind.resource.version.clone(),
         kind: kind.resource.kind.clone(),
         plural: Some(kind.plural.clone()),
-        cluster: args.cluster,
+        cluster: named.cluster,
         ..crd::Names::default()
     };
     let source = crd::Source::of(chart.load()?, chart.files.clone())?;
-    let generated = crd::generate(&source, names, &crd::Overlay::default(), crd::Surroundings::default())?;
+    let generated = crd::generate(&source, names, &overlay, crd::Surroundings::default())?;
     for warning in &generated.warnings {
         eprintln!("warning: {warning}");
     }
     let crd = generated.definition();
     let tree = api::create(&mut project, &kind, &chart, &crd, args.write.force())?;
     args.write.finish(&project, tree, &[])?;
-    if args.cluster {
-        println!("watches.yaml: add `targetNamespace` to the watch: a cluster-scoped kind has no namespace of its own");
+    if named.cluster {
+        tell!("watches.yaml: add `targetNamespace` to the watch: a cluster-scoped kind has no namespace of its own");
     }
-    println!("next: make install run, and in another terminal: make samples");
+    tell!("next: make install run, and in another terminal: make samples");
     Ok(())
 }
 
@@ -234,6 +244,6 @@ pub fn delete(args: &DeleteArgs) -> anyhow::Result<()> {
     };
     let (tree, removed) = api::delete(&mut project, kind)?;
     args.write.finish(&project, tree, &removed)?;
-    println!("{} stays: remove it if nothing else uses it", kind.chart);
+    tell!("{} stays: remove it if nothing else uses it", kind.chart);
     Ok(())
 }

@@ -11,6 +11,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
+pub(super) use crd::read_overlay;
+
 const EXAMPLES: &str = "\
 Examples:
   # The CustomResourceDefinitions of all watches

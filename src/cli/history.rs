@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::block_on;
 use super::stdout::stdout;
 use super::target::{Target, TargetArgs};
+use crate::cli::stdout::tell;
 use crate::plan::annotations::ROLLBACK_TO;
 use crate::plan::conditions;
 use crate::plan::history::{History, Revision};
@@ -176,7 +177,7 @@ pub fn rollback(args: &RollbackArgs) -> anyhow::Result<()> {
         let to = goal(&record, args.revision)?;
         let text = format!("{to}@{}", jiff::Timestamp::now());
         target.annotate(&object, &[(ROLLBACK_TO, &text)]).await?;
-        println!("{target} goes back to revision {to} until its spec changes");
+        tell!("{target} goes back to revision {to} until its spec changes");
         match args.wait {
             true => wait(&target, &text, args.timeout).await,
             false => Ok(()),
@@ -214,7 +215,7 @@ async fn wait(target: &Target, text: &str, timeout: Duration) -> anyhow::Result<
         let (reason, message) = ready.map(|ready| (ready.reason, ready.message)).unwrap_or_default();
         let is_handled = status["lastHandledRollbackTo"] == text;
         if is_handled && reason == "RolledBack" {
-            println!("{message}");
+            tell!("{message}");
             return Ok(());
         }
         if is_handled && status["release"]["fallback"].is_null() {

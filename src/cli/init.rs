@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, ensure};
 use clap::Args;
 
+use crate::cli::stdout;
+use crate::cli::stdout::tell;
 use crate::scaffold::api;
 use crate::scaffold::project::{self, FILE, Project};
 use crate::scaffold::tree::{Fate, Tree};
@@ -73,12 +75,12 @@ impl WriteArgs {
         let mut own = Tree::default();
         own.merge(FILE, project.to_text(&written)?);
         let own = own.compare(&project.root, &written, self.force)?;
-        print!("{}", changes.told());
+        stdout::show(format_args!("{}", changes.told()));
         for path in removed {
-            println!("{}: removed", path.display());
+            tell!("{}: removed", path.display());
         }
         if self.dry_run {
-            println!("nothing was written (--dry-run)");
+            tell!("nothing was written (--dry-run)");
             return Ok(());
         }
         changes.write(&project.root)?;
@@ -130,6 +132,6 @@ pub fn run(args: &InitArgs) -> anyhow::Result<()> {
     let tree = api::init(&project, &args.base_image)?;
     std::fs::create_dir_all(root).with_context(|| root.display().to_string())?;
     args.write.finish(&project, tree, &[])?;
-    println!("next: chartwright create api --group GROUP --kind KIND [--helm-chart CHART]");
+    tell!("next: chartwright create api --group GROUP --kind KIND [--helm-chart CHART]");
     Ok(())
 }

@@ -10,6 +10,7 @@ use kube::Client;
 use kube::core::ObjectMeta;
 
 use super::block_on;
+use crate::cli::stdout::tell;
 use crate::cluster::discovery::{Resource, Snapshot};
 use crate::cluster::secrets::UID_LABEL;
 use crate::cluster::{self, Discovery, objects};
@@ -103,9 +104,10 @@ async fn list(args: &LeftoversArgs) -> anyhow::Result<()> {
             false => Ok("left"),
         };
         match outcome {
-            Ok(done) => println!(
+            Ok(done) => tell!(
                 "{}: {done} (of the custom resource with UID {})",
-                found.id, found.owner.uid
+                found.id,
+                found.owner.uid
             ),
             Err(error) => {
                 failures += 1;

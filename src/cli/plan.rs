@@ -13,6 +13,7 @@ use super::block_on;
 use super::history::{POLL, aligned, parse_timeout};
 use super::stdout::stdout;
 use super::target::{Target, TargetArgs};
+use crate::cli::stdout::tell;
 use crate::cluster::pods::last_lines;
 use crate::plan::annotations::{PLAN_PARAMS, RUN_PLAN};
 use crate::plan::hooks::HookRun;
@@ -154,7 +155,7 @@ async fn start(args: &RunArgs) -> anyhow::Result<()> {
     target
         .annotate(&object, &[(PLAN_PARAMS, &params), (RUN_PLAN, &text)])
         .await?;
-    println!("plan {} of {target} is asked for", args.plan);
+    tell!("plan {} of {target} is asked for", args.plan);
     match args.wait {
         true => wait(&target, args, &text, &token).await,
         false => Ok(()),
@@ -211,11 +212,11 @@ async fn end(target: &Target, plan: &Plan, steps: Vec<HookRun>) -> anyhow::Resul
         let lines = last_lines(&target.client, &step.object).await;
         match lines {
             Ok(lines) if lines.is_empty() => {}
-            Ok(lines) => println!("{}: {lines}", step.object.name),
+            Ok(lines) => tell!("{}: {lines}", step.object.name),
             Err(error) => eprintln!("{}: its log can't be read: {error}", step.object.name),
         }
     }
-    println!("plan {} succeeded", plan.name);
+    tell!("plan {} succeeded", plan.name);
     Ok(())
 }
 

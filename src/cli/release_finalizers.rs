@@ -10,6 +10,7 @@ use kube::api::DynamicObject;
 use kube::core::ObjectMeta;
 
 use super::block_on;
+use crate::cli::stdout;
 use crate::cluster::custom_resource::{remove_finalizer, with_finalizer};
 use crate::cluster::discovery::{Resource, Snapshot};
 use crate::cluster::{self, Discovery, objects};
@@ -104,7 +105,7 @@ async fn free(args: &ReleaseFinalizersArgs) -> anyhow::Result<()> {
     let mut failures = 0;
     for found in &found {
         match free_one(args, &client, &snapshot, found).await {
-            Ok(text) => print!("{text}"),
+            Ok(text) => stdout::show(format_args!("{text}")),
             Err(error) => {
                 failures += 1;
                 eprintln!("{}: {error:#}", describe(found));

@@ -15,6 +15,19 @@ pub fn stdout() -> Stdout {
     Stdout(io::stdout())
 }
 
+/// Prints what a command tells beside its work, which goes on where nobody reads that any more.
+pub fn show(text: std::fmt::Arguments<'_>) {
+    let _ = io::stdout().write_fmt(text);
+}
+
+/// A line of that.
+macro_rules! tell {
+    ($($text:tt)*) => {
+        $crate::cli::stdout::show(format_args!("{}\n", format_args!($($text)*)))
+    };
+}
+pub(in crate::cli) use tell;
+
 /// True if a command ended because nobody reads any more what it prints.
 pub fn is_closed(error: &anyhow::Error) -> bool {
     let is_ours = |error: &io::Error| error.get_ref().is_some_and(|inner| inner.is::<Closed>());
@@ -23,7 +36,7 @@ pub fn is_closed(error: &anyhow::Error) -> bool {
         .any(|cause| cause.downcast_ref::<io::Error>().is_some_and(is_ours))
 }
 
-fn tell(error: io::Error) -> io::Error {
+fn marked(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::BrokenPipe => io::Error::new(io::ErrorKind::BrokenPipe, Closed),
         _ => error,
@@ -34,11 +47,11 @@ fn tell(error: io::Error) -> io::Error {
 
 impl Write for Stdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes).map_err(tell)
+        self.0.write(bytes).map_err(marked)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush().map_err(tell)
+        self.0.flush().map_err(marked)
     }
 }
 
@@ -51,10 +64,10 @@ mod tests {
     #[test]
     fn only_the_broken_pipe_of_standard_output_is_no_failure() {
         let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
-        let ours = Err::<(), _>(tell(broken())).context("a page").unwrap_err();
-        assert!(is_closed(&ours) && is_closed(&tell(broken()).into()));
+        let ours = Err::<(), _>(marked(broken())).context("a page").unwrap_err();
+        assert!(is_closed(&ours) && is_closed(&marked(broken()).into()));
         let connection = Err::<(), _>(broken()).context("GET /api").unwrap_err();
         assert!(!is_closed(&connection) && !is_closed(&broken().into()));
-        assert!(!is_closed(&tell(io::Error::other("full")).into()));
+        assert!(!is_closed(&marked(io::Error::other("full")).into()));
     }
 }

@@ -101,7 +101,8 @@ impl Earlier {
                 continue;
             }
             let is_own = match answer.get("items").and_then(Value::as_array) {
-                Some(items) => items.iter().all(|item| self.is_own(item)),
+                // Of an empty list nobody knows whose the last one was.
+                Some(items) => !items.is_empty() && items.iter().all(|item| self.is_own(item)),
                 None => self.is_own(answer),
             };
             if !is_own && self.seen.get(&text) != Some(&version) {
@@ -205,5 +206,10 @@ mod tests {
         assert!(!then.is_own_doing(&answers(&own, &theirs)), "nothing changed");
         assert!(!then.is_own_doing(&answers(&changed, &object("other", "other", "9"))));
         assert!(!then.is_own_doing(&answers(&own, &json!({}))));
+        let list = |items: &[&Value]| Answers::from([(key(""), json!({"metadata": {}, "items": items}))]);
+        let (_, both) = list(&[&own, &theirs]).pop_first().expect("one");
+        let then = earlier(&[("", &both)]);
+        assert!(then.is_own_doing(&list(&[&changed])));
+        assert!(!then.is_own_doing(&list(&[])), "the last of others is gone");
     }
 }

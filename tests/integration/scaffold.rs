@@ -79,8 +79,13 @@ fn what_is_run_again_loses_nothing() -> Result<()> {
     let role = folder.join("config/rbac/role.yaml");
     let edited = fs::read_to_string(&role)? + "# by hand\n";
     fs::write(&role, &edited)?;
+    // What is written beside a chart holds from the beginning.
+    fs::write(folder.join("charts/shop.crd.yaml"), "plural: shopz\nshortNames: [sh]\n")?;
     let told = succeed(folder, "create api --group shop --kind Shop")?;
     says(&told, &["config/rbac/role.yaml: kept", "--force", "# by hand"])?;
+    succeed(folder, "generate crd --check")?;
+    let definition = fs::read_to_string(folder.join("config/crd/bases/shop.example.com_shopz.yaml"))?;
+    says(&definition, &["plural: shopz", "- sh\n"])?;
     ensure!(fs::read_to_string(&role)? == edited);
     let told = succeed(folder, "init")?;
     ensure!(!told.contains("created") && !told.contains("updated"), "{told}");

@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 use clap::{ArgAction, Args};
 
+use crate::cli::stdout;
+use crate::cli::stdout::tell;
 use crate::scaffold::bundle::{self, Asked, Made, Manifests};
 use crate::scaffold::project::FILE;
 use crate::scaffold::tree::{Changes, Fate, Tree, Written};
@@ -95,8 +97,9 @@ pub fn run(args: &BundleArgs) -> Result<ExitCode> {
         .into_iter()
         .flatten();
     if !args.quiet || args.check {
-        all.clone().for_each(|changes| print!("{}", changes.told()));
-        stale.iter().for_each(|file| println!("{}: removed", file.display()));
+        all.clone()
+            .for_each(|changes| stdout::show(format_args!("{}", changes.told())));
+        stale.iter().for_each(|file| tell!("{}: removed", file.display()));
     }
     if args.check {
         let is_same = all
@@ -113,7 +116,7 @@ pub fn run(args: &BundleArgs) -> Result<ExitCode> {
     }
     base.write(root)?;
     if !args.quiet {
-        println!("{} keeps the rules for bundles", made.name);
+        tell!("{} keeps the rules for bundles", made.name);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use clap::Args;
 
+use crate::cli::stdout;
+use crate::cli::stdout::tell;
 use crate::scaffold::bundle::catalog;
 use crate::scaffold::tree::{Tree, Written};
 
@@ -48,14 +50,14 @@ pub fn run(args: &CatalogArgs) -> Result<ExitCode> {
     };
     let template = catalog::with_bundle(&args.output, text.as_deref(), &args.bundle_image, &args.channels)?;
     let Some(template) = template else {
-        println!("{shown}: lists {} already", args.bundle_image);
+        tell!("{shown}: lists {} already", args.bundle_image);
         return Ok(ExitCode::SUCCESS);
     };
     let mut tree = Tree::default();
     tree.merge(&args.output, template);
     let root = PathBuf::from(".");
     let changes = tree.compare(&root, &Written::new(), true)?;
-    print!("{}", changes.told());
+    stdout::show(format_args!("{}", changes.told()));
     changes.write(&root)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -204,7 +204,7 @@ fn below_spec(path: &str) -> String {
 }
 
 /// The overlay that is named, or the one beside the chart, if there is one.
-pub(super) fn read_overlay(chart: &Path, named: Option<&Path>) -> Result<Overlay> {
+pub(in crate::cli) fn read_overlay(chart: &Path, named: Option<&Path>) -> Result<Overlay> {
     let file = named.map_or_else(|| beside(chart), Path::to_owned);
     if named.is_none() && !file.exists() {
         return Ok(Overlay::default());

@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
 use crate::cli::stdout::stdout;
+use crate::cli::stdout::tell;
 use crate::scaffold::rights::{self, Role};
 use crate::watches;
 
@@ -73,14 +74,14 @@ pub fn run(args: &RbacArgs) -> Result<ExitCode> {
     // Comments and the order of fields are whoever's who wrote them.
     let same = go_yaml::to_json(before.as_bytes()).is_ok_and(|before| before == object);
     if same {
-        println!("{shown}: unchanged");
+        tell!("{shown}: unchanged");
         return Ok(ExitCode::SUCCESS);
     }
     if args.check {
-        println!("{shown}: would change");
+        tell!("{shown}: would change");
         return Ok(ExitCode::FAILURE);
     }
     std::fs::write(file, text).with_context(|| shown.to_string())?;
-    println!("{shown}: written");
+    tell!("{shown}: written");
     Ok(ExitCode::SUCCESS)
 }
