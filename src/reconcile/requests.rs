@@ -1,8 +1,8 @@
 //! What people ask for in annotations, what is told once, and who fights over a member.
 
-use super::Run;
 use super::preflight::list;
 use super::release::Release;
+use super::{RECHECK, Run};
 use crate::plan::annotations;
 use crate::plan::desired::Member;
 use crate::plan::identity::ObjectId;
@@ -57,6 +57,8 @@ impl Run<'_> {
                  and the same --leader-election-id, or give them different names (--operator-name)"
             );
             self.warn_once(release, "AnotherOperator", note).await;
+            // It may be the last to write the status, too, and no watch tells of that.
+            release.contests.wait_for(RECHECK);
         }
         format!("written by another operator of the name {name}, or by an earlier run of this one")
     }
