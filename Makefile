@@ -76,13 +76,10 @@ run: check-tools ## Run the operator against the cluster of KUBECONFIG, with wat
 fmt: ## Format the code.
 	$(CARGO) fmt --all
 
-.PHONY: formatted
-formatted: check-tools
+.PHONY: lint
+lint: check-tools ## Check formatting and clippy's advice; a warning is an error.
 	$(call say,formatting (seconds))
 	$(CARGO) fmt --all --check
-
-.PHONY: lint
-lint: formatted ## Check formatting and clippy's advice; a warning is an error.
 	$(call say,clippy (2 minutes the first time$(,) else seconds))
 	$(CARGO) clippy $(LOCKED) --all-targets -- -D warnings
 
@@ -90,7 +87,7 @@ lint: formatted ## Check formatting and clippy's advice; a warning is an error.
 test: check-tools ## Run everything that CI runs: lint, control plane, all tests, cargo deny.
 	@$(MAKE) -j 3 control-plane registry tests-built $(if $(filter off,$(DENY)),,$(CARGO_DENY))
 	$(call say,tests: unit$(,) layering$(,) integration on a real API server$(,) torture (8 minutes on 2 cores))
-	RUST_TEST_THREADS=$(TEST_THREADS) $(WITH_CLIPPY) $(CARGO) test $(LOCKED)
+	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test $(LOCKED)
 	@if [ "$(DENY)" = off ]; then echo "cargo deny: left out (DENY=off)"; else $(MAKE) deny; fi
 
 .PHONY: bench
@@ -109,15 +106,11 @@ bench-render: check-tools ## Measure loading, parsing and rendering beside Helm'
 	fi; \
 	$(CARGO) bench $(LOCKED) --bench render
 
-# clippy-driver is a rustc that gives clippy's advice as well: what is tested is compiled once, not checked first and compiled
-# then. It has its own artifacts, so that a `cargo test` by hand compiles the workspace once more.
-WITH_CLIPPY := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings
-
 # Beside the control plane's build, which leaves a core idle while it links.
 .PHONY: tests-built
-tests-built: formatted
-	$(call say,building the tests$(,) with clippy's advice (6 minutes the first time$(,) else one))
-	$(WITH_CLIPPY) $(CARGO) test $(LOCKED) --no-run --all-targets
+tests-built: lint
+	$(call say,building the tests (5 minutes the first time$(,) else one))
+	$(CARGO) test $(LOCKED) --no-run
 
 # More custom resources, or another operator beside ours: make bench-operator N=10000 PEER="command line"
 .PHONY: bench-operator
