@@ -3,7 +3,7 @@
 //! Two requests (aggregated discovery) answer everything, so the snapshot is replaced as a whole when a CRD or an
 //! APIService changes, and readers hold a consistent one.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -198,6 +198,12 @@ impl Snapshot {
     /// The resource of a kind in the version that the server prefers.
     pub fn preferred(&self, group_kind: &GroupKind) -> Option<&Resource> {
         self.kinds.get(group_kind)?.first()
+    }
+
+    /// What a CustomResourceDefinition would be called of each kind that is served: `<plural>.<group>`.
+    pub fn definitions(&self) -> HashSet<String> {
+        let served = self.kinds.values().filter_map(|versions| Some(&versions.first()?.api));
+        served.map(|api| format!("{}.{}", api.plural, api.group)).collect()
     }
 
     /// Every kind that is served, in the version that the server prefers.

@@ -130,7 +130,14 @@ async fn follow_crds(context: Arc<Context>, told: Arc<Told>) {
         };
         (metadata.name.clone().unwrap_or_default(), state)
     };
-    let publish = |names| drop(context.crds.send_replace(Some(names)));
+    let publish = |names: HashSet<String>| {
+        // One that was created just before the process started is in the first list, and perhaps not in discovery yet.
+        let served = context.discovery.snapshot().definitions();
+        if !names.is_subset(&served) {
+            told.changed.notify_one();
+        }
+        drop(context.crds.send_replace(Some(names)));
+    };
     follow(&context, CRD, watch(api, None, true), state, publish, &told).await;
 }
 
@@ -199,7 +206,7 @@ async fn follow<K>(
                 if (listed || failing) && before.is_none_or(|before| before.schema != state.schema) {
                     context.schemas.changed(group_of(&name));
                 }
-                // The first list is what discovery has read already.
+                // The first list is what discovery has read already, as a rule.
                 listed && before != Some(state)
             }
             News::Deleted(object) => known.remove(&state(object).0).is_some(),

@@ -34,14 +34,6 @@ const SYNC_WAIT: Duration = Duration::from_secs(15);
 const FIRST_LISTS: Duration = Duration::from_secs(2);
 /// Between two attempts to create the chart's CustomResourceDefinitions.
 const CRDS_AGAIN: Duration = Duration::from_secs(30);
-/// A CustomResourceDefinition that was created just before is served a while later; when the first list of its watch has it, no
-/// change of it will tell. Each wait counts from the one before.
-const LOOKS: [Duration; 4] = [
-    Duration::from_millis(500),
-    Duration::from_secs(1),
-    Duration::from_secs(3),
-    Duration::from_secs(10),
-];
 /// Kinds come and go in waves, an installation at a time: so long are changes gathered before releases hear of them.
 const GATHERED: Duration = Duration::from_millis(1500);
 /// After a panic; the same input will likely panic again.
@@ -129,7 +121,6 @@ impl Blueprint {
         let group_kind = self.group_kind();
         let mut served = context.discovery.subscribe();
         let mut told = false;
-        let mut looks = LOOKS.into_iter();
         while !stop.is_cancelled() {
             let snapshot = context.discovery.snapshot();
             let Some(resource) = snapshot.resource(&group_kind, &self.watch.version).cloned() else {
@@ -144,11 +135,9 @@ impl Blueprint {
                 // If it is its group that does not answer, somebody waits for it.
                 let _ = snapshot.has_answered(&group_kind.group);
                 ready();
-                let look = looks.next().unwrap_or(Duration::MAX);
                 tokio::select! {
                     () = stop.cancelled() => return,
                     changed = served.changed() => if changed.is_err() { return },
-                    () = tokio::time::sleep(look) => context.discovery.doubt(),
                 }
                 continue;
             };
