@@ -73,6 +73,16 @@ impl ChartFiles {
         })
     }
 
+    /// Its files, for tests of charts in folders.
+    #[cfg(test)]
+    pub fn write_into(&self, folder: &Path) {
+        for file in &self.files {
+            let path = folder.join(&file.name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, file.data.as_bytes()).unwrap();
+        }
+    }
+
     /// The chart in a folder, or a `.tgz` archive.
     ///
     /// # Errors

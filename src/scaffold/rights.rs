@@ -12,7 +12,7 @@ use crate::plan::history::is_watched;
 use crate::watches::Watch;
 use crate::watches::sources::SourceKind;
 use helm_template::chart::Chart;
-use helm_template::render::{Capabilities, Engine, Error, Input, Kept, Release, Rendered};
+use helm_template::render::{Capabilities, Engine, Error, Input, Kept, Manifest, Release, Rendered};
 
 /// So many values are switched, one at a time.
 const SWITCHES: usize = 300;
@@ -104,8 +104,7 @@ impl Survey {
     }
 
     fn add_images(&mut self, rendered: &Rendered) {
-        let hooks = rendered.hooks.iter().map(|hook| &hook.manifest);
-        for manifest in rendered.objects.iter().chain(hooks).chain(&rendered.unknown_hooks) {
+        for (manifest, _) in manifests(rendered) {
             for object in manifest.objects() {
                 find_images(object, &mut self.images);
             }
@@ -120,17 +119,7 @@ impl Survey {
             let resource = known.unwrap_or_else(|| plural_of(kind));
             (group, resource)
         };
-        let hooks = rendered
-            .hooks
-            .iter()
-            .map(|hook| &hook.manifest)
-            .chain(&rendered.unknown_hooks);
-        for (manifest, is_hook) in rendered
-            .objects
-            .iter()
-            .map(|object| (object, false))
-            .chain(hooks.map(|hook| (hook, true)))
-        {
+        for (manifest, is_hook) in manifests(rendered) {
             for object in manifest.objects() {
                 let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
                 let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -151,6 +140,13 @@ impl Survey {
             .any(|hook| hook.events.iter().any(|event| event.name().contains("delete")));
         self.keeps |= deletes || !rendered.unknown_hooks.is_empty() || !rendered.randomness.kept.is_empty();
     }
+}
+
+/// All that a render makes, and whether it is of a hook.
+fn manifests(rendered: &Rendered) -> impl Iterator<Item = (&Manifest, bool)> {
+    let hooks = rendered.hooks.iter().map(|hook| &hook.manifest);
+    let hooks = hooks.chain(&rendered.unknown_hooks).map(|hook| (hook, true));
+    rendered.objects.iter().map(|object| (object, false)).chain(hooks)
 }
 
 /// The images of all containers in an object.

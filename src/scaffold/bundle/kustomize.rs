@@ -2,10 +2,12 @@
 //! operator-sdk lay out. What else a kustomization asks for is an error, never left out.
 
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 use serde_json::{Map, Value};
+
+use crate::scaffold::tree::normal;
 
 /// Names that a kustomization may have, as kustomize looks for them.
 const FILES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
@@ -109,19 +111,6 @@ fn remedy(folder: &Path) -> String {
         "`kubectl kustomize {} | chartwright generate bundle --input-dir -`",
         folder.display()
     )
-}
-
-/// Without `.` and `..`.
-fn normal(path: &Path) -> PathBuf {
-    let mut normal = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir if normal.file_name().is_some() => drop(normal.pop()),
-            part => normal.push(part),
-        }
-    }
-    normal
 }
 
 /// The objects in a file.

@@ -87,11 +87,7 @@ fn this_repository_is_clean() {
 fn a_fresh_chart_is_clean() {
     let folder = tempfile::tempdir().unwrap();
     let chart = crate::scaffold::api::ChartFiles::fresh("web").unwrap();
-    for file in &chart.files {
-        let path = folder.path().join(&file.name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, file.data.as_bytes()).unwrap();
-    }
+    chart.write_into(folder.path());
     assert_eq!(told(&lint(folder.path()).unwrap()), "");
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
@@ -12,6 +12,7 @@ use crate::cluster::discovery::Resource;
 use crate::plan::identity::GroupKind;
 use crate::scaffold::lint::crd::{self, Crd};
 use crate::scaffold::names::kind_of_chart;
+use crate::scaffold::tree::normal;
 use crate::watches::{self, Outside, Watch};
 use helm_template::chart::Chart;
 use helm_template::chart::stamp::{self, Stamp};
@@ -121,17 +122,9 @@ pub fn find(paths: &[PathBuf]) -> anyhow::Result<Vec<Found>> {
     Ok(found)
 }
 
-/// A path for people: without `.`, and `..` where the folder before it is named.
+/// A path for people.
 pub fn shown(path: &Path) -> String {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir if plain.file_name().is_some() => drop(plain.pop()),
-            part => plain.push(part),
-        }
-    }
-    plain.display().to_string()
+    normal(path).display().to_string()
 }
 
 /// The case files of a chart: in its folder `verify`, and in `<chart>.verify` beside it.

@@ -85,11 +85,7 @@ fn the_charts_of_this_repository_pass() {
 fn a_fresh_chart_passes() {
     let folder = tempfile::tempdir().unwrap();
     let chart = crate::scaffold::api::ChartFiles::fresh("web").unwrap();
-    for file in &chart.files {
-        let path = folder.path().join(&file.name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, file.data.as_bytes()).unwrap();
-    }
+    chart.write_into(folder.path());
     let verified = verified(folder.path()).unwrap();
     assert!(verified.counts().0 > 0 && verified.warnings.is_empty());
     assert_eq!(verified.counts().1, 0, "{}", output::text(&verified));
