@@ -9,6 +9,7 @@
 //!
 //! A step that fails gives the phase that the release is in for it.
 
+mod answers;
 mod apply;
 mod budget;
 mod context;

@@ -1,5 +1,4 @@
-//! Values and chart become members. Renders run on threads of their own, never on the async workers, and answer
-//! `lookup` in rounds: what a render missed is fetched, and it renders again.
+//! Values and chart become members. Renders run on threads of their own, never on the async workers.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -13,8 +12,7 @@ use super::earlier::Earlier;
 use super::kept::Memory;
 use super::release::Release;
 use super::secrets::ChartText;
-use super::sources::Source;
-use super::{Run, inputs, secrets, sources, values};
+use super::{Run, inputs, secrets, values};
 use crate::cluster::discovery::Snapshot;
 use crate::cluster::error::Error;
 use crate::cluster::{lookup, objects};
@@ -32,14 +30,7 @@ use crate::plan::record::Entry;
 use crate::plan::references;
 use crate::plan::status::{Phase, Reason};
 use crate::telemetry::redact::Secrets;
-use helm_template::render::{
-    Engine, Error as RenderError, Input, Kept, LookupKey, Randomness, Release as Facts, Rendered,
-};
-
-/// A chart whose lookups depend on each other may need several rounds; one that never ends is an error.
-const LOOKUP_ROUNDS: usize = 16;
-/// One release looks up no more objects and lists than this.
-const LOOKUPS: usize = 2000;
+use helm_template::render::{Engine, Error as RenderError, Input, Kept, LookupKey, Release as Facts, Rendered};
 
 /// A release, rendered and checked, ready to be applied.
 pub struct Prepared {
@@ -394,117 +385,6 @@ impl<'a> Work<'a> {
             prepared = self.assemble(recorded + 1, settled, answers);
         }
         Ok(prepared)
-    }
-
-    /// Renders until no lookup is missing.
-    pub(super) async fn rounds(
-        &self,
-        revision: i64,
-        kept: &Kept,
-        answers: &mut Answers,
-    ) -> Result<(Rendered, Desired), Phase> {
-        let mut kept = kept.clone();
-        let mut first: Option<Randomness> = None;
-        for _ in 0..LOOKUP_ROUNDS {
-            let request = Request {
-                revision,
-                lookups: answers.clone(),
-                kept: kept.clone(),
-                probe: None,
-            };
-            let (mut rendered, desired) = match self.once(request).await? {
-                Made::Rendered(rendered, desired) => (*rendered, desired),
-                Made::Needs(missing) => {
-                    self.answer(&missing, answers).await?;
-                    continue;
-                }
-            };
-            if let Some(first) = &first {
-                // What an earlier round drew came back as kept; it is new all the same.
-                rendered.randomness.include(first);
-            }
-            if rendered.missing_lookups.is_empty() {
-                return Ok((rendered, desired));
-            }
-            self.answer(&rendered.missing_lookups, answers).await?;
-            kept = rendered.randomness.kept.clone();
-            first = Some(rendered.randomness);
-        }
-        Err(Phase::stalled(
-            Reason::RenderFailed,
-            format!("the chart still looks up new objects after {LOOKUP_ROUNDS} renders"),
-        ))
-    }
-
-    /// What stands in the cluster, if the release may know.
-    async fn answer(&self, missing: &[LookupKey], answers: &mut Answers) -> Result<(), Phase> {
-        if answers.len() + missing.len() > LOOKUPS {
-            let message = format!("the chart looks up more than {LOOKUPS} objects");
-            return Err(Phase::stalled(Reason::RenderFailed, message));
-        }
-        for key in missing {
-            inputs::may_look_up(self.unit, self.resource, &self.identity.namespace, &self.snapshot, key)
-                .map_err(|refused| Phase::stalled(Reason::Refused, refused.to_string()))?;
-        }
-        for (key, answer) in self.fetch(missing, self.known).await? {
-            let answer = match self.earlier {
-                Some(earlier) => earlier.answer(&key, answer),
-                None => answer,
-            };
-            secrets::learn_object(&self.secrets, &self.chart_text(), &answer);
-            answers.insert(key, answer);
-        }
-        Ok(())
-    }
-
-    /// What Secrets and ConfigMaps the values come from, the weakest first. Also if the values are wrong, the answers tell
-    /// what may cure them.
-    async fn read_sources(&mut self, known: &Answers, answers: &mut Answers) -> Result<Vec<(Source, Value)>, Phase> {
-        let sources = sources::sources(self.unit, self.resource)?;
-        let keys: Vec<LookupKey> = sources.iter().map(|source| source.key.clone()).collect();
-        self.sources = self.fetch(&keys, Some(known)).await?.into_iter().collect();
-        answers.clone_from(&self.sources);
-        let found = sources.into_iter().map(|source| {
-            let object = self.sources.get(&source.key).cloned().unwrap_or_default();
-            secrets::learn_source(&self.secrets, &self.chart_text(), &source, &object);
-            (source, object)
-        });
-        Ok(found.collect())
-    }
-
-    /// What stands in the cluster: from memory where a watch shows that it is still so.
-    async fn fetch(&self, keys: &[LookupKey], last: Option<&Answers>) -> Result<Vec<(LookupKey, Value)>, Phase> {
-        let mut found: Vec<(LookupKey, Value)> = Vec::with_capacity(keys.len());
-        let mut unknown: Vec<LookupKey> = Vec::new();
-        for key in keys {
-            match self.known(last, key) {
-                Some(answer) => found.push((key.clone(), answer)),
-                None => unknown.push(key.clone()),
-            }
-        }
-        let context = self.context;
-        let fetched = lookup::fetch_all(&context.client, &self.snapshot, &unknown, &context.lookups).await;
-        let fetched = fetched.map_err(|(key, error)| {
-            let message = format!("lookup of {}: {error}", lookup::describe(&key));
-            match error.is_permanent() {
-                true => Phase::stalled(Reason::LookupFailed, message),
-                false => Phase::failed(Reason::LookupFailed, message),
-            }
-        })?;
-        found.extend(unknown.into_iter().zip(fetched));
-        Ok(found)
-    }
-
-    fn chart_text(&self) -> ChartText<'_> {
-        ChartText::of(Some(self.renderer.chart()))
-    }
-
-    /// What the last attempt found, if its watch shows that it is still so.
-    fn known(&self, last: Option<&Answers>, key: &LookupKey) -> Option<Value> {
-        let known = last?.get(key)?;
-        let target = lookup::dependency(&self.snapshot, key);
-        let now = self.context.dependencies().version(&target)?;
-        (now == dependencies::version(known)).then(|| known.clone())
     }
 
     /// One render, on a thread that may block.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::plan::conditions::Condition;
 use crate::plan::record::Stored;
 use crate::plan::testing::table;
 
