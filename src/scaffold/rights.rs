@@ -24,8 +24,10 @@ const MEMBER: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
 /// Verbs on Secrets that the operator keeps something of a release in.
 const KEEPING: [&str; 4] = ["get", "create", "patch", "delete"];
 
+const RBAC: &str = "rbac.authorization.k8s.io";
+
 /// What renders of a chart show.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
     /// Group and resource of what is made, hooks and steps of plans included.
     made: BTreeSet<(String, String)>,
@@ -33,10 +35,14 @@ pub struct Survey {
     kinds: BTreeSet<(String, String)>,
     /// The images of containers, with the chart's own values.
     images: BTreeSet<String>,
-    /// The same of what templates look up.
+    /// Resource and name of roles that are bound and that the chart doesn't make.
+    bound: BTreeSet<(String, String)>,
+    /// Group and resource of what templates look up.
     looked_up: BTreeSet<(String, String)>,
     /// Random results, hooks of deletions or plans: a Secret keeps them.
     keeps: bool,
+    /// There are CustomResourceDefinitions in `crds/`, which the operator creates.
+    defines: bool,
     /// Jobs or Pods whose end is awaited: their logs are told.
     runs: bool,
     /// What the watch asks for: group, resource, verbs.
@@ -82,6 +88,7 @@ impl Survey {
     pub fn of(chart: &Chart) -> Self {
         let mut survey = Survey::default();
         let plurals = plurals(chart);
+        survey.defines = !plurals.is_empty();
         each_render(chart, Vec::new(), &mut |number, result| {
             if let Ok(rendered) = result {
                 survey.add(rendered, &plurals);
@@ -119,18 +126,35 @@ impl Survey {
             let resource = known.unwrap_or_else(|| plural_of(kind));
             (group, resource)
         };
+        let (mut bound, mut made) = (BTreeSet::new(), BTreeSet::new());
         for (manifest, is_hook) in manifests(rendered) {
             for object in manifest.objects() {
-                let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
-                let (api_version, kind) = (text("apiVersion"), text("kind"));
+                let text = |path: &str| {
+                    object
+                        .pointer(path)
+                        .and_then(Value::as_str)
+                        .unwrap_or_default()
+                        .to_owned()
+                };
+                let (api_version, kind) = (text("/apiVersion"), text("/kind"));
                 if kind.is_empty() || api_version.is_empty() {
                     continue;
+                }
+                if api_version
+                    .strip_prefix(RBAC)
+                    .is_some_and(|version| version.starts_with('/'))
+                {
+                    let role = (text("/roleRef/kind"), text("/roleRef/name"));
+                    bound.extend(kind.ends_with("Binding").then_some(role));
+                    made.insert((kind.clone(), text("/metadata/name")));
                 }
                 self.runs |= is_hook && ["Job", "Pod"].contains(&kind.as_str());
                 self.made.insert(resource(&api_version, &kind));
                 self.kinds.insert((api_version, kind));
             }
         }
+        let others = bound.into_iter().filter(|role| !made.contains(role));
+        self.bound.extend(others.map(|(kind, name)| (plural_of(&kind), name)));
         for key in &rendered.used_lookups {
             self.looked_up.insert(resource(&key.api_version, &key.kind));
         }
@@ -185,10 +209,15 @@ pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut dyn FnMut(
         .chain(switched)
         .collect();
     let mut capabilities = Capabilities::default();
+    // Drawn once: hundreds of RSA keys take minutes.
+    let mut kept = Kept::default();
     for _ in 0..ROUNDS {
         let known = capabilities.clone();
         for (at, values) in given.iter().enumerate() {
-            let rendered = render(&engine, values.clone(), &known);
+            let rendered = render(&engine, values.clone(), &known, &kept);
+            if let Ok(rendered) = &rendered {
+                kept = rendered.randomness.kept.and(&kept);
+            }
             let asked = rendered.iter().flat_map(|rendered| &rendered.asked);
             capabilities
                 .api_versions
@@ -203,10 +232,9 @@ pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut dyn FnMut(
     }
 }
 
-fn render(engine: &Engine, values: Value, capabilities: &Capabilities) -> Result<Rendered, Error> {
-    let kept = Kept::default();
+fn render(engine: &Engine, values: Value, capabilities: &Capabilities, kept: &Kept) -> Result<Rendered, Error> {
     let input = Input {
-        kept: Some(&kept),
+        kept: Some(kept),
         capabilities,
         read_objects: true,
         skip_schema: true,
@@ -407,7 +435,7 @@ pub(super) fn rules_of(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
         for (group, resource) in &survey.made {
             want(group, resource, &MEMBER);
             // Who makes a role needs what it grants, or this leave.
-            if group == "rbac.authorization.k8s.io" && ["roles", "clusterroles"].contains(&resource.as_str()) {
+            if group == RBAC && ["roles", "clusterroles"].contains(&resource.as_str()) {
                 want(group, resource, &["escalate", "bind"]);
             }
         }
@@ -420,6 +448,9 @@ pub(super) fn rules_of(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
         if survey.keeps {
             want("", "secrets", &KEEPING);
         }
+        if survey.defines {
+            want("apiextensions.k8s.io", "customresourcedefinitions", &["create"]);
+        }
         if survey.runs {
             want("", "pods/log", &["get"]);
         }
@@ -431,6 +462,20 @@ pub(super) fn rules_of(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
     // Kinds that come and go.
     want("apiextensions.k8s.io", "customresourcedefinitions", &["list", "watch"]);
     want("apiregistration.k8s.io", "apiservices", &["list", "watch"]);
+    // Who binds a role needs what it grants, or this leave.
+    let mut bound: BTreeMap<&String, BTreeSet<&String>> = BTreeMap::new();
+    for (resource, name) in kinds.iter().flat_map(|(_, survey)| &survey.bound) {
+        let may_bind_all = wanted
+            .get(&(RBAC.to_owned(), resource.clone()))
+            .is_some_and(|verbs| verbs.contains("bind"));
+        if !may_bind_all {
+            bound.entry(resource).or_default().insert(name);
+        }
+    }
+    let bound = bound.into_iter().map(|(resource, names)| {
+        json!({"apiGroups": [RBAC], "resources": [resource], "resourceNames": names, "verbs": ["bind"]})
+    });
+    let bound: Vec<Value> = bound.collect();
     // One rule for what has the same group and verbs.
     let mut rules: BTreeMap<(String, Vec<&str>), Vec<String>> = BTreeMap::new();
     for ((group, resource), verbs) in wanted {
@@ -440,7 +485,7 @@ pub(super) fn rules_of(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
             .push(resource);
     }
     let rule = |((group, verbs), resources): ((String, Vec<&str>), Vec<String>)| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
-    rules.into_iter().map(rule).collect()
+    rules.into_iter().map(rule).chain(bound).collect()
 }
 
 #[cfg(test)]
@@ -461,6 +506,77 @@ mod tests {
         for values in expected {
             assert!(found.contains(&values), "{values}: {found:?}");
         }
+    }
+
+    /// Those of this project.
+    fn watches() -> Vec<Watch> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read(folder.join("watches.yaml")).unwrap();
+        let outside = crate::watches::Outside { folder, env: &|_| None };
+        crate::watches::parse("watches.yaml", &text, &outside).unwrap().0
+    }
+
+    /// A chart with this file.
+    fn chart(file: &str, text: &str) -> Chart {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join(file).parent().unwrap()).unwrap();
+        for (name, text) in [
+            ("Chart.yaml", "{apiVersion: v2, name: shop, version: 0.1.0}"),
+            ("values.yaml", "{a: true, b: false}"),
+            (file, text),
+        ] {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        Chart::load(folder.path()).unwrap()
+    }
+
+    /// As metrics-server and prometheus-adapter do.
+    #[test]
+    fn roles_of_others_may_be_bound_by_name() {
+        let kind = Kind::of_watch(&watches()[0]);
+        let binding = "{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a}, \
+                       roleRef: {kind: Role, name: reader}}";
+        let bind = |rules: &[Value]| -> Vec<Value> {
+            let rules = rules.iter().filter(|rule| lists(rule, "verbs", "bind"));
+            rules
+                .map(|rule| json!([rule["resources"], rule["resourceNames"]]))
+                .collect()
+        };
+        let survey = Survey::of(&chart("templates/a.yaml", binding));
+        let expected = json!([["roles"], ["reader"]]);
+        assert_eq!(bind(&rules_of(&[(&kind, &survey)])), [expected]);
+        let own = "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: reader}}";
+        let survey = Survey::of(&chart("templates/a.yaml", &format!("{binding}\n---\n{own}")));
+        assert_eq!(bind(&rules_of(&[(&kind, &survey)])), [json!([["roles"], null])]);
+    }
+
+    #[test]
+    fn who_brings_definitions_creates_them() {
+        let kind = Kind::of_watch(&watches()[0]);
+        let may = |rules: &[Value]| {
+            let of_definitions = rules
+                .iter()
+                .find(|rule| lists(rule, "resources", "customresourcedefinitions"));
+            of_definitions.is_some_and(|rule| lists(rule, "verbs", "create"))
+        };
+        let definition = "{spec: {group: example.com, names: {kind: Shop, plural: shops}}}";
+        let survey = Survey::of(&chart("crds/shop.yaml", definition));
+        assert!(may(&rules_of(&[(&kind, &survey)])));
+        assert!(!may(&rules_of(&[(&kind, &Survey::default())])));
+    }
+
+    #[test]
+    fn chance_decides_once() {
+        let secret = "{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {key: {{ randAlphaNum 16 }}}}";
+        let chart = chart("templates/a.yaml", secret);
+        let mut drawn = BTreeSet::new();
+        let mut renders = 0;
+        each_render(&chart, Vec::new(), &mut |_, rendered| {
+            renders += 1;
+            let objects = manifests(rendered.unwrap()).flat_map(|(manifest, _)| manifest.objects());
+            drawn.extend(objects.map(|object| object["stringData"]["key"].to_string()));
+        });
+        assert!(renders > 1 && drawn.len() == 1, "{renders} renders: {drawn:?}");
     }
 
     /// Group, resource and verb of each rule.
@@ -487,14 +603,8 @@ mod tests {
     /// The tests of the operator run with the roles of `config/`, and fail if one of these rights is left out.
     #[test]
     fn the_roles_of_this_project_are_those_that_its_charts_need() {
+        let generated = rights(&role(&watches(), "manager-role", false).unwrap().object);
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let text = std::fs::read(root.join("watches.yaml")).unwrap();
-        let outside = crate::watches::Outside {
-            folder: root,
-            env: &|_| None,
-        };
-        let (watches, _) = crate::watches::parse("watches.yaml", &text, &outside).unwrap();
-        let generated = rights(&role(&watches, "manager-role", false).unwrap().object);
         let mut written = BTreeSet::new();
         for file in ["role.yaml", "charts_role.yaml"] {
             let text = std::fs::read(root.join("config/rbac").join(file)).unwrap();

@@ -1,5 +1,6 @@
 //! Findings for people, programs, code scanning (SARIF 2.1.0) and GitHub's workflow commands.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Component, Path, PathBuf};
 
@@ -21,26 +22,30 @@ fn file(root: &Path, finding: &Finding) -> String {
     path.display().to_string()
 }
 
-/// `FILE:LINE:COLUMN: severity: message [rule]`, the reason and the remedy below it, and how many there are.
+/// `FILE:LINE:COLUMN: severity: message [rule]`, and how many there are. Below the first of each rule, the reason and the
+/// remedy.
 pub fn text(linted: &Linted) -> String {
     let mut out = String::new();
+    let mut explained = BTreeSet::new();
     for finding in &linted.findings {
         let column = match finding.column {
             0 => String::new(),
             column => format!(":{column}"),
         };
+        let rule = finding.rule;
         // Writing to a string does not fail.
         let _ = writeln!(
             out,
-            "{}:{}{column}: {}: {} [{}]\n    why: {}\n    fix: {}",
+            "{}:{}{column}: {}: {} [{}]",
             file(&linted.root, finding),
             finding.line,
-            finding.rule.severity.name(),
+            rule.severity.name(),
             finding.message,
-            finding.rule.name,
-            finding.rule.why,
-            finding.rule.fix,
+            rule.name,
         );
+        if explained.insert(rule.name) {
+            let _ = writeln!(out, "    why: {}\n    fix: {}", rule.why, rule.fix);
+        }
     }
     let of = |severity| {
         let findings = linted.findings.iter();

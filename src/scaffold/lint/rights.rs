@@ -13,7 +13,6 @@ use crate::scaffold::api::Kind;
 use crate::scaffold::rights::{Survey, rules_of};
 
 const FOLDER: &str = "config/rbac";
-const LOOKING: [&str; 3] = ["get", "list", "watch"];
 
 /// Verbs by group and resource.
 type Rights = BTreeMap<(String, String), BTreeSet<String>>;
@@ -28,19 +27,18 @@ pub(super) fn check(watched: &[Watched<'_>], charts: &[Examined], report: &mut R
         return;
     };
     // Without every chart, nobody knows what is needed.
-    let charts: Option<Vec<(&Kind, &Survey)>> = watched
+    let charts: Option<Vec<(&Kind, Survey)>> = watched
         .iter()
         .map(|one| {
             let chart = charts.iter().find(|chart| chart.folder == one.kind.chart)?;
-            Some((&one.kind, &chart.survey))
+            Some((&one.kind, chart.survey.clone().with(one.watch)))
         })
         .collect();
     let Some(charts) = charts else { return };
-    let wanted = wanted(watched, &charts);
+    let wanted = wanted(&charts);
     check_missing(&wanted, &roles, first, report);
-    let dependencies = watched.iter().any(|one| !one.watch.depends_on.is_empty());
     for role in roles.iter().filter(is_whole) {
-        check_excess(&wanted, role, dependencies, report);
+        check_excess(&wanted, role, report);
     }
 }
 
@@ -81,42 +79,22 @@ fn is_bound(document: &Document, bound: &BTreeSet<(String, String)>) -> bool {
     bound.contains(&(text(&value["kind"]), text(&value["metadata"]["name"])))
 }
 
-fn wanted(watched: &[Watched<'_>], charts: &[(&Kind, &Survey)]) -> Rights {
+fn wanted(charts: &[(&Kind, Survey)]) -> Rights {
     let mut wanted = Rights::new();
-    let mut want = |group: &str, resource: &str, verbs: &[&str]| {
-        let known = wanted.entry((group.to_owned(), resource.to_owned())).or_default();
-        known.extend(verbs.iter().map(|verb| (*verb).to_owned()));
-    };
-    for rule in rules_of(charts) {
-        let texts = |field: &str| -> Vec<&str> {
+    let charts: Vec<(&Kind, &Survey)> = charts.iter().map(|(kind, survey)| (*kind, survey)).collect();
+    // Those for single names aren't told of, whatever they allow.
+    for rule in rules_of(&charts).iter().filter(|rule| rule["resourceNames"].is_null()) {
+        let texts = |field: &str| -> Vec<String> {
             let items = rule[field].as_array().into_iter().flatten();
-            items.filter_map(Value::as_str).collect()
+            items.filter_map(Value::as_str).map(str::to_owned).collect()
         };
-        let verbs = texts("verbs");
         for group in texts("apiGroups") {
             for resource in texts("resources") {
-                want(group, resource, &verbs);
+                wanted
+                    .entry((group.clone(), resource))
+                    .or_default()
+                    .extend(texts("verbs"));
             }
-        }
-    }
-    for one in watched {
-        let watch = one.watch;
-        for source in &watch.values_from {
-            let resource = format!("{:?}s", source.kind).to_lowercase();
-            want("", &resource, &LOOKING);
-        }
-        if watch.values_from_field.is_some() {
-            want("", "secrets", &LOOKING);
-            want("", "configmaps", &LOOKING);
-        }
-        // Earlier revisions.
-        if watch.on_failure == crate::watches::OnFailure::Rollback {
-            want("", "secrets", &["get", "create", "patch", "delete"]);
-        }
-        if !watch.elect.is_empty() {
-            want("", "pods", &["get", "list", "watch", "patch"]);
-            want("coordination.k8s.io", "leases", &["get", "create", "update", "delete"]);
-            want("apps", "replicasets", &["get"]);
         }
     }
     wanted
@@ -170,8 +148,7 @@ fn shown(group: &str, resource: &str) -> String {
     }
 }
 
-/// `dependencies`: watches wait for objects of kinds that aren't known here.
-fn check_excess(wanted: &Rights, role: &Document, dependencies: bool, report: &mut Report) {
+fn check_excess(wanted: &Rights, role: &Document, report: &mut Report) {
     for (node, rule) in rules_in(role) {
         if rule["resources"].is_null() || !rule["resourceNames"].is_null() {
             continue;
@@ -181,9 +158,7 @@ fn check_excess(wanted: &Rights, role: &Document, dependencies: bool, report: &m
             for resource in yaml::items(yaml::at(node, &["resources"])) {
                 let name = yaml::text(resource).unwrap_or_default();
                 let needed = wanted.get(&(group.to_owned(), name.to_owned()));
-                let is_needed = |verb: &str| {
-                    needed.is_some_and(|verbs| verbs.contains(verb)) || dependencies && LOOKING.contains(&verb)
-                };
+                let is_needed = |verb: &str| needed.is_some_and(|verbs| verbs.contains(verb));
                 let verbs = rule["verbs"].as_array().into_iter().flatten();
                 let excess: Vec<&str> = verbs
                     .filter_map(Value::as_str)
