@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ListParams, LogParams};
+use kube::api::{ApiResource, DynamicObject, ListParams, LogParams};
 use kube::{Api, Client};
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -69,8 +69,7 @@ impl Pods {
         }
         let parameters = ListParams::default().labels(selector).limit(FEW);
         let page = bounded(pods_in(client, namespace).list(&parameters)).await?;
-        let troubles = page.items.into_iter().map(serde_json::to_value);
-        let pods: Vec<Value> = troubles.collect::<std::result::Result<_, _>>().map_err(invalid)?;
+        let pods: Vec<Value> = page.items.iter().map(whole).collect::<Result<_>>()?;
         Ok(pods::most(pods.iter().filter_map(pods::trouble)))
     }
 
@@ -118,9 +117,9 @@ impl List {
         for _ in 0..PAGES {
             let page = bounded(pods_in(client, namespace).list(&parameters)).await?;
             for pod in page.items {
-                let labels = pod.metadata.labels.clone().unwrap_or_default();
-                let pod = serde_json::to_value(pod).map_err(invalid)?;
-                troubles.extend(pods::trouble(&pod).map(|trouble| (labels, trouble)));
+                let trouble = pods::trouble(&whole(&pod)?);
+                let labels = pod.metadata.labels.unwrap_or_default();
+                troubles.extend(trouble.map(|trouble| (labels, trouble)));
             }
             let Some(token) = page.metadata.continue_.filter(|token| !token.is_empty()) else {
                 is_part = false;
@@ -141,8 +140,7 @@ pub async fn all(client: &Client, namespace: &str, selector: &str) -> Result<Vec
     let page = bounded(pods_in(client, namespace).list(&parameters)).await?;
     let pods = page.items.into_iter().map(|mut pod| {
         pod.metadata.managed_fields = None;
-        let name = pod.metadata.name.clone().unwrap_or_default();
-        Ok((name, serde_json::to_value(pod).map_err(invalid)?))
+        Ok((pod.metadata.name.clone().unwrap_or_default(), whole(&pod)?))
     });
     pods.collect()
 }
@@ -171,36 +169,38 @@ pub async fn last_lines(client: &Client, id: &ObjectId) -> Result<String> {
     let Some(pod) = pod else {
         return Ok(String::new());
     };
-    let statuses = pod
-        .status
-        .iter()
-        .flat_map(|status| status.container_statuses.iter().flatten());
-    let failed = statuses.filter(|container| {
-        let state = container.state.as_ref().and_then(|state| state.terminated.as_ref());
-        state.is_some_and(|ended| ended.exit_code != 0)
+    let named = |containers: &str| {
+        pod.data
+            .pointer(containers)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+    };
+    let failed = named("/status/containerStatuses").find(|container| {
+        let code = container.pointer("/state/terminated/exitCode").and_then(Value::as_i64);
+        code.is_some_and(|code| code != 0)
     });
-    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
-    let container = failed
-        .map(|container| &container.name)
-        .chain(containers.map(|container| &container.name))
-        .next();
+    let container = failed.or_else(|| named("/spec/containers").next());
     let parameters = LogParams {
-        container: container.cloned(),
+        container: container
+            .and_then(|container| container["name"].as_str())
+            .map(str::to_owned),
         tail_lines: Some(LINES),
         ..LogParams::default()
     };
     let name = pod.metadata.name.as_deref().unwrap_or_default();
-    let text = bounded(api.logs(name, &parameters)).await?;
+    let logs: Api<Pod> = Api::namespaced(client.clone(), &id.namespace);
+    let text = bounded(logs.logs(name, &parameters)).await?;
     let start = text.len().saturating_sub(LINES_BYTES);
     Ok(text[text.ceil_char_boundary(start)..].trim_end().to_owned())
 }
 
-fn pods_in(client: &Client, namespace: &str) -> Api<Pod> {
-    Api::namespaced(client.clone(), namespace)
+fn pods_in(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    Api::namespaced_with(client.clone(), namespace, &ApiResource::erase::<Pod>(&()))
 }
 
-fn invalid(error: serde_json::Error) -> Error {
-    Error::Invalid(error.to_string())
+fn whole(pod: &DynamicObject) -> Result<Value> {
+    serde_json::to_value(pod).map_err(|error| Error::Invalid(error.to_string()))
 }
 
 #[cfg(test)]

@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
-use kube::api::{Api, ObjectMeta, Patch, PatchParams};
-use kube::core::NamespaceResourceScope;
+use k8s_openapi::api::core::v1;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, ApiResource, ObjectMeta, Patch, PatchParams};
+use kube::core::Object;
 use kube::{Client, Resource};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use super::connect::bounded;
 use super::decoding::MetadataOnly;
@@ -13,11 +16,16 @@ use super::discovery::Snapshot;
 use super::error::Result;
 use super::objects::{FIELD_MANAGER, list};
 use crate::plan::identity::GroupKind;
-use crate::plan::usage::requests;
+use crate::plan::usage::requests::{self, ClaimSpec, PodSpec};
 use crate::plan::usage::sample::{BETWEEN, Consumer, Sample};
 
 /// Where the counters lie in it.
 const FIELD: &str = "usage.json";
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Status {
+    phase: Option<String>,
+}
 
 /// The ConfigMap's name; each operator of a namespace has its own.
 pub fn config_map_name(operator: &str) -> String {
@@ -35,10 +43,14 @@ pub async fn sample(client: &Client, snapshot: &Snapshot, namespaces: Option<&BT
     };
     let mut sample = Sample::default();
     for scope in &scopes {
-        sample
-            .pods
-            .extend(list(api(client, *scope), "", pod).await?.into_iter().flatten());
-        sample.claims.extend(list(api(client, *scope), "", claim).await?);
+        sample.pods.extend(
+            list(api::<v1::Pod, _>(client, *scope), "", pod)
+                .await?
+                .into_iter()
+                .flatten(),
+        );
+        let claims = api::<v1::PersistentVolumeClaim, _>(client, *scope);
+        sample.claims.extend(list(claims, "", claim).await?);
     }
     // After the pods: what made one is older.
     for (group, kind) in BETWEEN {
@@ -58,25 +70,25 @@ pub async fn sample(client: &Client, snapshot: &Snapshot, namespaces: Option<&BT
 }
 
 /// `None`: it has ended, and takes nothing any more.
-fn pod(pod: Pod) -> Option<Consumer> {
+fn pod(pod: Object<PodSpec, Status>) -> Option<Consumer> {
     let phase = pod.status.and_then(|status| status.phase);
     let has_ended = matches!(phase.as_deref(), Some("Succeeded" | "Failed"));
-    let spec = pod.spec.filter(|_| !has_ended)?;
-    Some(Consumer::new(pod.metadata, requests::of_pod(&spec)))
+    (!has_ended).then(|| Consumer::new(pod.metadata, requests::of_pod(&pod.spec)))
 }
 
-fn claim(claim: PersistentVolumeClaim) -> Consumer {
-    let requests = claim.spec.as_ref().map(requests::of_claim);
-    Consumer::new(claim.metadata, requests.unwrap_or_default())
+fn claim(claim: Object<ClaimSpec, Status>) -> Consumer {
+    Consumer::new(claim.metadata, requests::of_claim(&claim.spec))
 }
 
-fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+/// Objects of the kind `K`, of which only the fields of `T` are read.
+fn api<K: Resource<DynamicType = ()>, T>(client: &Client, namespace: Option<&str>) -> Api<Object<T, Status>>
 where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    T: Clone + DeserializeOwned,
 {
+    let resource = ApiResource::erase::<K>(&());
     match namespace {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
     }
 }
 

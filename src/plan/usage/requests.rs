@@ -2,12 +2,40 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Container, PersistentVolumeClaimSpec, PodSpec};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use serde::Deserialize;
 
 use super::{Amounts, Requests};
 
-type Quantities = BTreeMap<String, Quantity>;
+type Quantities = BTreeMap<String, String>;
+
+/// What of a pod's spec says what it requests.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodSpec {
+    #[serde(default)]
+    containers: Vec<Container>,
+    init_containers: Option<Vec<Container>>,
+    resources: Option<Resources>,
+    overhead: Option<Quantities>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Container {
+    restart_policy: Option<String>,
+    resources: Option<Resources>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Resources {
+    requests: Option<Quantities>,
+}
+
+/// The same of a claim's.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct ClaimSpec {
+    resources: Option<Resources>,
+}
 
 /// CPU and memory, in thousandths.
 type Pair = [u128; 2];
@@ -46,7 +74,7 @@ pub fn of_pod(spec: &PodSpec) -> Requests {
 }
 
 /// What a claim requests, whether it is bound or not.
-pub fn of_claim(spec: &PersistentVolumeClaimSpec) -> Requests {
+pub fn of_claim(spec: &ClaimSpec) -> Requests {
     let requests = spec
         .resources
         .as_ref()
@@ -82,7 +110,7 @@ fn whole(thousandths: u128) -> u64 {
 }
 
 fn thousandths(given: &Quantities, name: &str) -> Option<u128> {
-    quantity(&given.get(name)?.0)
+    quantity(given.get(name)?)
 }
 
 /// Reads a quantity as Kubernetes writes it, in thousandths, rounded up: `1500m`, `0.5`, `1e3`, `128Mi`. `None`: it is
@@ -218,7 +246,7 @@ mod tests {
             (json!({"resources": {}}), 0),
             (json!({}), 0),
         ] {
-            let read: PersistentVolumeClaimSpec = serde_json::from_value(spec).unwrap();
+            let read: ClaimSpec = serde_json::from_value(spec).unwrap();
             assert_eq!(of_claim(&read).storage, storage);
         }
     }
