@@ -2,14 +2,13 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::operator::METERED;
 use crate::support::{Kubectl, eventually};
-use crate::world::{SOON, World, member_rule};
+use crate::world::{COLLECTED, SOON, World, member_rule};
 
 /// A ConfigMap that tells what the chart sees of its object.
 const TELLS: &str = r#"
@@ -53,7 +52,9 @@ fn world(name: &str, kind: [&str; 3], decorators: &[Decorator<'_>]) -> Result<Wo
 }
 
 fn await_map(place: &Kubectl, name: &str, is_there: bool) -> Result<Value> {
-    eventually(&format!("{name} is there: {is_there}"), SOON, || {
+    // What goes with its object is left to the garbage collector.
+    let patience = if is_there { SOON } else { COLLECTED };
+    eventually(&format!("{name} is there: {is_there}"), patience, || {
         let found = place.get("configmap", name)?;
         ensure!(found.is_some() == is_there, "{found:?}");
         Ok(Some(found.unwrap_or_default()))
@@ -258,7 +259,7 @@ fn the_garbage_collector_does_what_it_can_and_the_finalizer_is_for_the_rest() ->
     await_map(&world.kubectl, "web-keeps", false)?;
     let kept = await_map(&world.kubectl, "web-kept", true)?;
     ensure!(marks(&kept).is_empty(), "{kept}");
-    eventually("no Secret is left", SOON, || {
+    eventually("no Secret is left", COLLECTED, || {
         let left = world.list("secrets", "chartwright.dev/release-uid")?;
         ensure!(left.is_empty(), "{left:?}");
         Ok(Some(()))
@@ -317,8 +318,7 @@ fn releases_of_ones_own_can_be_decorated() -> Result<()> {
     );
     world.delete("a")?;
     await_map(&world.kubectl, "a-main", false)?;
-    // The collector takes a while to learn of a new kind.
-    world.await_gone_within(Duration::from_secs(90), "configmap", "a-tells")
+    world.await_gone_within(COLLECTED, "configmap", "a-tells")
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::look::{PART_OF, condition, inventory, is_marked, label, text, uid};
 use crate::support::until;
-use crate::world::{SOON, World, objects, served_changed};
+use crate::world::{COLLECTED, SOON, World, objects, served_changed};
 
 #[test]
 fn a_member_with_a_foreign_finalizer_keeps_nothing_but_itself() -> Result<()> {
@@ -112,17 +112,15 @@ fn kubectl_cascade_orphan_leaves_the_members_and_foreground_waits_for_them() -> 
     cascade("b", "--cascade=foreground")?;
     cascade("c", "--cascade=background")?;
     world.await_unready("b", "Uninstalling", &["b-one"])?;
-    // The garbage collector learns of a new kind every 30 s, and takes its finalizers off only then.
-    let minute = Duration::from_secs(75);
     world.await_deleted("c")?;
-    world.await_gone_within(minute, &world.widgets(), "a")?;
+    world.await_gone_within(COLLECTED, &world.widgets(), "a")?;
     for name in ["a-main", "a-one"] {
         let orphan = world.expect("configmap", name)?;
         ensure!(!is_marked(&orphan), "{orphan}");
         ensure!(orphan["metadata"]["deletionTimestamp"].is_null(), "{orphan}");
     }
     // Its own finalizer is long gone when its members are.
-    until("the collector is through with b", minute, || {
+    until("the collector is through with b", COLLECTED, || {
         let widget = world.live("b")?;
         let finalizers = &widget["metadata"]["finalizers"];
         Ok(*finalizers == json!(["chartwright.dev/release"]))

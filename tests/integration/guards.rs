@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::look::{PART_OF, TRACKING, annotation, inventory, label, says, text, uid};
 use crate::support::{eventually, until};
-use crate::world::{SOON, World, crd, objects, served_changed};
+use crate::world::{COLLECTED, SOON, World, crd, objects, served_changed};
 
 const ALLOW: &str = "chartwright.dev/prune";
 
@@ -178,7 +178,7 @@ fn what_controllers_copy_our_labels_to_is_no_candidate() -> Result<()> {
     deletes
         .filter(|request| !ours.contains(&request.resource.as_str()))
         .none()?;
-    until("the collector has taken the copies", SOON, || {
+    until("the collector has taken the copies", COLLECTED, || {
         Ok(world.list("pods,replicasets,endpointslices", &selector)?.is_empty())
     })
 }

@@ -4,7 +4,8 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 
 use crate::look::{OPERATOR, PART_OF, TRACKING, annotation, inventory, is_marked, label, says, text, uid, versions};
-use crate::world::{World, config_map};
+use crate::support::until;
+use crate::world::{COLLECTED, World, config_map};
 
 #[test]
 fn a_release_is_installed_updated_and_deleted() -> Result<()> {
@@ -66,11 +67,9 @@ fn what_is_no_longer_rendered_is_pruned_be_it_one_object_or_a_whole_kind() -> Re
     ensure!(uid(&world.expect("configmap", "a-two")?) == kept);
     world.expect("configmap", "a-three")?;
     // The garbage collector takes what the Deployment made: it was deleted in the background, not orphaned.
-    world
-        .await_object("namespace", &world.name, "holds no pods", |_| {
-            world.list("pods,replicasets", "").is_ok_and(|left| left.is_empty())
-        })
-        .map(drop)
+    until("no pods are left", COLLECTED, || {
+        Ok(world.list("pods,replicasets", "")?.is_empty())
+    })
 }
 
 #[test]

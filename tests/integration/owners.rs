@@ -7,10 +7,7 @@ use serde_json::{Value, json};
 
 use crate::look::{PART_OF, is_marked, label, text, uid};
 use crate::support::until;
-use crate::world::{Setup, World, annotated_map, config_map, member_rule};
-
-/// The garbage collector learns of a new kind every 30 s.
-const COLLECTED: Duration = Duration::from_secs(75);
+use crate::world::{COLLECTED, Setup, World, annotated_map, config_map, member_rule};
 
 /// The UIDs in the owner references of an object.
 fn owners(object: &Value) -> Vec<&str> {

@@ -20,6 +20,9 @@ pub use grants::member_rule;
 /// How long anything that is watched may take. Generous: the machine may be busy with other tests.
 pub const SOON: Duration = Duration::from_secs(30);
 
+/// How long the garbage collector may take: every 30 s it learns which kinds there are, and does nothing else meanwhile.
+pub const COLLECTED: Duration = Duration::from_secs(75);
+
 /// How long a watch may take to put something right. Any timer of the operator takes longer.
 pub const PROMPT: Duration = Duration::from_secs(10);
 
