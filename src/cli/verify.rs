@@ -1,9 +1,8 @@
 //! `chartwright verify`: unit tests for charts.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
@@ -34,9 +33,6 @@ Case files lie in charts/NAME/verify/*.yaml, or in charts/NAME.verify/ beside a 
           StatefulSet: {spec.replicas: 3}
 
 Exit codes: 0 all passed, 1 some failed, 2 wrong use. docs/verify.md explains every key.";
-
-/// So long it takes before somebody wants to know how far it is.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Test charts without a cluster: what is made, and what an edit or another chart changes, prunes, restarts
 #[derive(Args, Clone, Debug)]
@@ -97,20 +93,7 @@ fn work(args: &VerifyArgs) -> anyhow::Result<Verified> {
         only: args.only.clone(),
         at_once: args.jobs,
     };
-    let started = Instant::now();
-    let is_watched = std::io::stderr().is_terminal();
-    let tell = |done: usize, all: usize| {
-        if is_watched && started.elapsed() >= PATIENCE {
-            // The line goes when all is done.
-            let line = if done == all {
-                String::new()
-            } else {
-                format!("{done} of {all} cases")
-            };
-            let _ = write!(std::io::stderr(), "\r{line:<40}\r{line}");
-        }
-    };
-    let verified = verify::verify(&args.paths, &options, &tell)?;
+    let verified = verify::verify(&args.paths, &options)?;
     for warning in &verified.warnings {
         let _ = writeln!(std::io::stderr(), "warning: {warning}");
     }

@@ -8,7 +8,16 @@ pub mod fetch;
 pub mod layout;
 pub mod lint;
 pub mod names;
+mod progress;
 pub mod project;
 pub mod rights;
+pub mod survey;
 pub mod tree;
 pub mod verify;
+
+use serde_json::Value;
+
+/// The text at a JSON pointer; empty where there is none.
+fn text_at<'v>(value: &'v Value, pointer: &str) -> &'v str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}

@@ -1,53 +1,21 @@
-//! What an operator may have to do with a chart: the kinds that it makes, whatever values switch on, and what else a release
-//! needs. From that follow the rules of its role.
+//! The rights that an operator needs for its charts: the rules of its role.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context as _;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::api::Kind;
-use super::names::plural;
+use super::survey::{RBAC, Survey, plural_of};
 use crate::plan::history::is_watched;
 use crate::watches::Watch;
 use crate::watches::sources::SourceKind;
 use helm_template::chart::Chart;
-use helm_template::render::{Capabilities, Engine, Error, Input, Kept, Manifest, Release, Rendered};
-
-/// So many values are switched, one at a time.
-const SWITCHES: usize = 300;
-/// A chart is rendered without any API of others, then as if all were there that it asks for, and again while it asks for more.
-const ROUNDS: usize = 4;
 
 /// Verbs on members. `patch` is server-side apply; it needs `create` as well where the object isn't there yet.
 const MEMBER: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
 /// Verbs on Secrets that the operator keeps something of a release in.
 const KEEPING: [&str; 4] = ["get", "create", "patch", "delete"];
-
-const RBAC: &str = "rbac.authorization.k8s.io";
-
-/// What renders of a chart show.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Survey {
-    /// Group and resource of what is made, hooks and steps of plans included.
-    made: BTreeSet<(String, String)>,
-    /// `apiVersion` and kind of the same.
-    kinds: BTreeSet<(String, String)>,
-    /// The images of containers, with the chart's own values.
-    images: BTreeSet<String>,
-    /// Resource and name of roles that are bound and that the chart doesn't make.
-    bound: BTreeSet<(String, String)>,
-    /// Group and resource of what templates look up.
-    looked_up: BTreeSet<(String, String)>,
-    /// Random results, hooks of deletions or plans: a Secret keeps them.
-    keeps: bool,
-    /// There are CustomResourceDefinitions in `crds/`, which the operator creates.
-    defines: bool,
-    /// Jobs or Pods whose end is awaited: their logs are told.
-    runs: bool,
-    /// What the watch asks for: group, resource, verbs.
-    asked: Vec<(String, String, Vec<&'static str>)>,
-}
 
 // === impl Survey ===
 
@@ -81,248 +49,6 @@ impl Survey {
             ask("", "secrets", KEEPING.to_vec());
         }
         self
-    }
-
-    /// Renders a chart with its own values, with each file in its `ci/`, and with each switch turned. What can't be rendered
-    /// so tells nothing.
-    pub fn of(chart: &Chart) -> Self {
-        let mut survey = Survey::default();
-        let plurals = plurals(chart);
-        survey.defines = !plurals.is_empty();
-        each_render(chart, Vec::new(), &mut |number, result| {
-            if let Ok(rendered) = result {
-                survey.add(rendered, &plurals);
-                if number == 0 {
-                    survey.add_images(rendered);
-                }
-            }
-        });
-        survey
-    }
-
-    /// `apiVersion` and kind of what is made.
-    pub fn kinds(&self) -> impl Iterator<Item = &(String, String)> {
-        self.kinds.iter()
-    }
-
-    /// The images that the chart runs with its own values.
-    pub fn images(&self) -> impl Iterator<Item = &String> {
-        self.images.iter()
-    }
-
-    fn add_images(&mut self, rendered: &Rendered) {
-        for (manifest, _) in manifests(rendered) {
-            for object in manifest.objects() {
-                find_images(object, &mut self.images);
-            }
-        }
-    }
-
-    /// Takes in what one render shows; `plurals` are those of the chart's own kinds.
-    pub(super) fn add(&mut self, rendered: &Rendered, plurals: &BTreeMap<(String, String), String>) {
-        let resource = |api_version: &str, kind: &str| {
-            let group = api_version.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
-            let known = plurals.get(&(group.clone(), kind.to_owned())).cloned();
-            let resource = known.unwrap_or_else(|| plural_of(kind));
-            (group, resource)
-        };
-        let (mut bound, mut made) = (BTreeSet::new(), BTreeSet::new());
-        for (manifest, is_hook) in manifests(rendered) {
-            for object in manifest.objects() {
-                let text = |path: &str| {
-                    object
-                        .pointer(path)
-                        .and_then(Value::as_str)
-                        .unwrap_or_default()
-                        .to_owned()
-                };
-                let (api_version, kind) = (text("/apiVersion"), text("/kind"));
-                if kind.is_empty() || api_version.is_empty() {
-                    continue;
-                }
-                if api_version
-                    .strip_prefix(RBAC)
-                    .is_some_and(|version| version.starts_with('/'))
-                {
-                    let role = (text("/roleRef/kind"), text("/roleRef/name"));
-                    bound.extend(kind.ends_with("Binding").then_some(role));
-                    made.insert((kind.clone(), text("/metadata/name")));
-                }
-                self.runs |= is_hook && ["Job", "Pod"].contains(&kind.as_str());
-                self.made.insert(resource(&api_version, &kind));
-                self.kinds.insert((api_version, kind));
-            }
-        }
-        let others = bound.into_iter().filter(|role| !made.contains(role));
-        self.bound.extend(others.map(|(kind, name)| (plural_of(&kind), name)));
-        for key in &rendered.used_lookups {
-            self.looked_up.insert(resource(&key.api_version, &key.kind));
-        }
-        let deletes = rendered
-            .hooks
-            .iter()
-            .any(|hook| hook.events.iter().any(|event| event.name().contains("delete")));
-        self.keeps |= deletes || !rendered.unknown_hooks.is_empty() || !rendered.randomness.kept.is_empty();
-    }
-}
-
-/// All that a render makes, and whether it is of a hook.
-fn manifests(rendered: &Rendered) -> impl Iterator<Item = (&Manifest, bool)> {
-    let hooks = rendered.hooks.iter().map(|hook| &hook.manifest);
-    let hooks = hooks.chain(&rendered.unknown_hooks).map(|hook| (hook, true));
-    rendered.objects.iter().map(|object| (object, false)).chain(hooks)
-}
-
-/// The images of all containers in an object.
-fn find_images(value: &Value, found: &mut BTreeSet<String>) {
-    match value {
-        Value::Object(fields) => {
-            for field in ["containers", "initContainers"] {
-                let containers = fields.get(field).and_then(Value::as_array).into_iter().flatten();
-                found.extend(containers.filter_map(|container| Some(container["image"].as_str()?.to_owned())));
-            }
-            fields.values().for_each(|field| find_images(field, found));
-        }
-        Value::Array(items) => items.iter().for_each(|item| find_images(item, found)),
-        _ => {}
-    }
-}
-
-/// Renders a chart with its own values, with `more`, with each file in its `ci/`, and with each switch turned, and tells of each
-/// what came of it, with the number of the values: 0 for its own.
-pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut dyn FnMut(usize, Result<&Rendered, &Error>)) {
-    let files = chart
-        .files
-        .iter()
-        .filter(|file| file.name.starts_with("ci/") && file.name.ends_with(".yaml"));
-    let given = files.filter_map(|file| go_yaml::to_json(file.data.as_bytes()).ok());
-    let own = Value::Object(chart.values.to_json());
-    let switched = switches(&own);
-    let engine = match Engine::new(chart.clone()) {
-        Ok(engine) => engine,
-        Err(error) => return tell(0, Err(&error)),
-    };
-    let given: Vec<Value> = [json!({})]
-        .into_iter()
-        .chain(more)
-        .chain(given)
-        .chain(switched)
-        .collect();
-    let mut capabilities = Capabilities::default();
-    // Drawn once: hundreds of RSA keys take minutes.
-    let mut kept = Kept::default();
-    for _ in 0..ROUNDS {
-        let known = capabilities.clone();
-        for (at, values) in given.iter().enumerate() {
-            let rendered = render(&engine, values.clone(), &known, &kept);
-            if let Ok(rendered) = &rendered {
-                kept = rendered.randomness.kept.and(&kept);
-            }
-            let asked = rendered.iter().flat_map(|rendered| &rendered.asked);
-            capabilities
-                .api_versions
-                .extend(asked.filter(|asked| asked.contains('/')).cloned());
-            capabilities.api_versions.sort_unstable();
-            capabilities.api_versions.dedup();
-            tell(at, rendered.as_ref());
-        }
-        if capabilities.api_versions.len() == known.api_versions.len() {
-            break;
-        }
-    }
-}
-
-fn render(engine: &Engine, values: Value, capabilities: &Capabilities, kept: &Kept) -> Result<Rendered, Error> {
-    let input = Input {
-        kept: Some(kept),
-        capabilities,
-        read_objects: true,
-        skip_schema: true,
-        ..Input::new(Release::install("release-name", "default"), values)
-    };
-    engine.render_with(&input)
-}
-
-/// Values for each switch, with that one turned and what it lies in switched on, and with all of them on.
-fn switches(values: &Value) -> Vec<Value> {
-    let mut paths = Vec::new();
-    find(values, &mut Vec::new(), &mut paths);
-    paths.truncate(SWITCHES);
-    let mut all = Value::Object(Map::new());
-    paths.iter().for_each(|(path, _)| put(&mut all, path, true));
-    let turned = paths.iter().map(|(path, is_on)| {
-        let mut values = Value::Object(Map::new());
-        for (other, _) in &paths {
-            let folder = other.split_last().map_or(&[][..], |(_, folder)| folder);
-            let is_around = other.last().is_some_and(|key| key == "enabled") && path.starts_with(folder);
-            if is_around && other != path {
-                put(&mut values, other, true);
-            }
-        }
-        put(&mut values, path, !is_on);
-        values
-    });
-    turned.chain(std::iter::once(all)).collect()
-}
-
-fn put(values: &mut Value, path: &[String], is_on: bool) {
-    let mut at = values;
-    for key in path {
-        if !at.is_object() {
-            *at = Value::Object(Map::new());
-        }
-        at = &mut at[key];
-    }
-    *at = is_on.into();
-}
-
-fn find(value: &Value, path: &mut Vec<String>, found: &mut Vec<(Vec<String>, bool)>) {
-    match value {
-        Value::Bool(is_on) => found.push((path.clone(), *is_on)),
-        Value::Object(fields) => {
-            for (key, field) in fields {
-                path.push(key.clone());
-                find(field, path, found);
-                path.pop();
-            }
-        }
-        _ => {}
-    }
-}
-
-/// How the chart's own CRDs call their resources.
-pub(super) fn plurals(chart: &Chart) -> BTreeMap<(String, String), String> {
-    let mut found = BTreeMap::new();
-    let texts = chart
-        .crds
-        .iter()
-        .filter_map(|file| std::str::from_utf8(file.data.as_bytes()).ok());
-    for document in texts.filter_map(|text| go_yaml::documents(text).ok()).flatten() {
-        let Ok(crd) = go_yaml::to_json(document.as_bytes()) else {
-            continue;
-        };
-        let text = |pointer: &str| {
-            crd.pointer(pointer)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned()
-        };
-        found.insert(
-            (text("/spec/group"), text("/spec/names/kind")),
-            text("/spec/names/plural"),
-        );
-    }
-    for child in &chart.dependencies {
-        found.extend(plurals(child));
-    }
-    found
-}
-
-/// Kinds of Kubernetes' own whose plural is irregular.
-fn plural_of(kind: &str) -> String {
-    match kind {
-        "Endpoints" => "endpoints".to_owned(),
-        kind => plural(kind),
     }
 }
 
@@ -370,30 +96,33 @@ pub fn role(watches: &[Watch], name: &str, namespaced: bool) -> anyhow::Result<R
         );
     }
     if namespaced {
-        for rule in &mut rules {
-            let resources = rule.get_mut("resources").and_then(Value::as_array_mut);
-            if let Some(resources) = resources {
-                resources.retain(|resource| {
-                    let is_left_out = resource.as_str().is_some_and(|name| CLUSTER_SCOPED.contains(&name));
-                    if is_left_out {
-                        let name = resource.as_str().unwrap_or_default();
-                        notes.push(format!("{name} lie in no namespace: they are left out"));
-                    }
-                    !is_left_out
-                });
-            }
-        }
-        rules.retain(|rule| {
-            rule["resources"]
-                .as_array()
-                .is_some_and(|resources| !resources.is_empty())
-        });
+        notes.extend(cut_to_a_namespace(&mut rules));
     }
     let kind = if namespaced { "Role" } else { "ClusterRole" };
     let object = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "rules": rules,
     });
     Ok(Role { object, notes })
+}
+
+/// Takes out what lies in no namespace, and says so.
+fn cut_to_a_namespace(rules: &mut Vec<Value>) -> Vec<String> {
+    let mut notes = Vec::new();
+    for rule in rules.iter_mut() {
+        // Roles of the cluster can be bound within a namespace.
+        if rule.get("resourceNames").is_some() {
+            continue;
+        }
+        if let Some(resources) = rule["resources"].as_array_mut() {
+            resources.retain(|resource| {
+                let left_out = resource.as_str().filter(|name| CLUSTER_SCOPED.contains(name));
+                notes.extend(left_out.map(|name| format!("{name} lie in no namespace: they are left out")));
+                left_out.is_none()
+            });
+        }
+    }
+    rules.retain(|rule| rule["resources"].as_array().is_some_and(|list| !list.is_empty()));
+    notes
 }
 
 fn lists(rule: &Value, field: &str, item: &str) -> bool {
@@ -493,20 +222,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-
-    #[test]
-    fn switches_are_turned_within_what_they_lie_in() {
-        let values = json!({"a": {"enabled": false, "b": {"enabled": false, "c": true}}, "list": [true], "text": "x"});
-        let expected = [
-            json!({"a": {"enabled": true, "b": {"enabled": true, "c": true}}}),
-            json!({"a": {"enabled": true, "b": {"enabled": true}}}),
-            json!({"a": {"enabled": true, "b": {"enabled": true, "c": false}}}),
-        ];
-        let found = switches(&values);
-        for values in expected {
-            assert!(found.contains(&values), "{values}: {found:?}");
-        }
-    }
+    use crate::scaffold::survey::tests::chart;
 
     /// Those of this project.
     fn watches() -> Vec<Watch> {
@@ -514,20 +230,6 @@ mod tests {
         let text = std::fs::read(folder.join("watches.yaml")).unwrap();
         let outside = crate::watches::Outside { folder, env: &|_| None };
         crate::watches::parse("watches.yaml", &text, &outside).unwrap().0
-    }
-
-    /// A chart with this file.
-    fn chart(file: &str, text: &str) -> Chart {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join(file).parent().unwrap()).unwrap();
-        for (name, text) in [
-            ("Chart.yaml", "{apiVersion: v2, name: shop, version: 0.1.0}"),
-            ("values.yaml", "{a: true, b: false}"),
-            (file, text),
-        ] {
-            std::fs::write(folder.path().join(name), text).unwrap();
-        }
-        Chart::load(folder.path()).unwrap()
     }
 
     /// As metrics-server and prometheus-adapter do.
@@ -551,6 +253,22 @@ mod tests {
     }
 
     #[test]
+    fn in_a_namespace_lies_what_does_and_who_binds_a_role_of_the_cluster() {
+        let bind = json!({"resources": ["clusterroles"], "resourceNames": ["view"], "verbs": ["bind"]});
+        let mut rules = vec![
+            json!({"resources": ["nodes", "pods"]}),
+            json!({"resources": ["namespaces"]}),
+            bind.clone(),
+        ];
+        let notes = cut_to_a_namespace(&mut rules);
+        assert_eq!(rules, [json!({"resources": ["pods"]}), bind]);
+        assert!(
+            notes.len() == 2 && notes[0].starts_with("nodes lie in no namespace"),
+            "{notes:?}"
+        );
+    }
+
+    #[test]
     fn who_brings_definitions_creates_them() {
         let kind = Kind::of_watch(&watches()[0]);
         let may = |rules: &[Value]| {
@@ -563,20 +281,6 @@ mod tests {
         let survey = Survey::of(&chart("crds/shop.yaml", definition));
         assert!(may(&rules_of(&[(&kind, &survey)])));
         assert!(!may(&rules_of(&[(&kind, &Survey::default())])));
-    }
-
-    #[test]
-    fn chance_decides_once() {
-        let secret = "{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {key: {{ randAlphaNum 16 }}}}";
-        let chart = chart("templates/a.yaml", secret);
-        let mut drawn = BTreeSet::new();
-        let mut renders = 0;
-        each_render(&chart, Vec::new(), &mut |_, rendered| {
-            renders += 1;
-            let objects = manifests(rendered.unwrap()).flat_map(|(manifest, _)| manifest.objects());
-            drawn.extend(objects.map(|object| object["stringData"]["key"].to_string()));
-        });
-        assert!(renders > 1 && drawn.len() == 1, "{renders} renders: {drawn:?}");
     }
 
     /// Group, resource and verb of each rule.
@@ -616,23 +320,5 @@ mod tests {
             missing.is_empty() && needless.is_empty(),
             "missing {missing:?}, needless {needless:?}"
         );
-    }
-
-    #[test]
-    fn a_chart_shows_what_it_makes() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/memcached");
-        let survey = Survey::of(&Chart::load(folder).unwrap());
-        for (group, resource) in [
-            ("", "configmaps"),
-            ("apps", "statefulsets"),
-            ("networking.k8s.io", "networkpolicies"),
-            ("monitoring.coreos.com", "servicemonitors"),
-        ] {
-            assert!(
-                survey.made.contains(&(group.to_owned(), resource.to_owned())),
-                "{resource}: {survey:?}"
-            );
-        }
-        assert!(!survey.keeps && !survey.runs);
     }
 }

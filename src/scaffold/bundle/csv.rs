@@ -9,6 +9,7 @@ use super::descriptors::{self, title};
 use super::install::{self, Split};
 use super::{Asked, Source, base, kind_of, kustomize, served};
 use crate::plan::identity::GroupKind;
+use crate::scaffold::text_at;
 
 /// Variables of the operator that name images of what it installs, as operator-sdk knows them.
 const RELATED_IMAGE: &str = "RELATED_IMAGE_";
@@ -209,13 +210,7 @@ fn related_images(source: &Source, install: &Value, by_hand: &Value) -> Vec<Valu
 fn files_of(rest: Vec<Value>, findings: &mut Vec<Finding>) -> BTreeMap<String, Value> {
     let mut objects = BTreeMap::new();
     for mut object in rest {
-        let text = |pointer: &str| {
-            object
-                .pointer(pointer)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned()
-        };
+        let text = |pointer: &str| text_at(&object, pointer).to_owned();
         let (kind, name) = (text("/kind"), text("/metadata/name"));
         if !check::KINDS.contains(&kind.as_str()) {
             // OLM is told the namespace by whoever installs.

@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 
 use super::api::project_watches;
 use super::project::Project;
-use super::rights::Survey;
+use super::survey::Survey;
 use super::tree::Tree;
 use crate::plan::identity::GroupKind;
 use crate::watches::names::is_built_in;

@@ -1,8 +1,7 @@
 //! Files by HTTP. The client is that of the Kubernetes library, without a cluster: it brings TLS, and the proxies of
 //! `HTTPS_PROXY` and `NO_PROXY`.
 
-use std::io::{IsTerminal as _, Write as _};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use axum::http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, USER_AGENT};
@@ -14,6 +13,8 @@ use kube::{Client, Config};
 use percent_encoding::percent_decode_str;
 use serde_json::json;
 use url::Url;
+
+use crate::scaffold::progress::Progress;
 
 /// As many requests as one may lead to.
 const MOST_REQUESTS: usize = 10;
@@ -240,7 +241,11 @@ impl Http {
             .and_then(|length| length.to_str().ok()?.parse().ok());
         let too_large = || format!("larger than {} bytes", self.largest);
         ensure!(length.is_none_or(|length: usize| length <= self.largest), too_large());
-        let mut progress = name.and_then(|name| Progress::new(name, length));
+        let mut progress = name.map(|name| (name, Progress::new()));
+        let line = |name: &str, done: usize| {
+            let of = length.map_or(String::new(), |length| format!(" of {}", length.div_ceil(1024)));
+            format!("{name}: {}{of} KiB", done.div_ceil(1024))
+        };
         let mut parts = axum::body::Body::new(body).into_data_stream();
         let mut whole = Vec::new();
         while let Some(part) = self
@@ -250,9 +255,13 @@ impl Http {
         {
             ensure!(whole.len() + part.len() <= self.largest, too_large());
             whole.extend_from_slice(&part);
-            progress.iter_mut().for_each(|progress| progress.tell(whole.len()));
+            if let Some((name, progress)) = &mut progress {
+                progress.tell(|| line(name, whole.len()));
+            }
         }
-        progress.iter_mut().for_each(|progress| progress.end(whole.len()));
+        if let Some((name, progress)) = progress {
+            progress.end(&line(name, whole.len()));
+        }
         Ok(whole)
     }
 }
@@ -261,49 +270,6 @@ impl Http {
 impl std::fmt::Debug for Login {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} at {}", self.username, self.origin)
-    }
-}
-
-/// A line on the terminal that follows a download.
-struct Progress {
-    name: String,
-    length: Option<usize>,
-    told: Instant,
-}
-
-// === impl Progress ===
-
-impl Progress {
-    /// How often the line is written anew.
-    const PERIOD: Duration = Duration::from_millis(100);
-
-    /// None where nobody watches.
-    fn new(name: &str, length: Option<usize>) -> Option<Self> {
-        std::io::stderr().is_terminal().then(|| Progress {
-            name: name.to_owned(),
-            length,
-            told: Instant::now(),
-        })
-    }
-
-    fn tell(&mut self, done: usize) {
-        if self.told.elapsed() >= Self::PERIOD {
-            self.told = Instant::now();
-            self.write(done, "");
-        }
-    }
-
-    fn end(&self, done: usize) {
-        self.write(done, "\n");
-    }
-
-    fn write(&self, done: usize, end: &str) {
-        let of = self
-            .length
-            .map_or(String::new(), |length| format!(" of {}", length.div_ceil(1024)));
-        let line = format!("\r\x1b[K{}: {}{of} KiB{end}", self.name, done.div_ceil(1024));
-        // Nobody reads it any more: nothing is lost.
-        let _ = std::io::stderr().write_all(line.as_bytes());
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::reads::Reads;
 use super::{Report, join, rules};
 use crate::plan::identity::GroupKind;
-use crate::scaffold::rights::{self, Survey};
+use crate::scaffold::survey::{self, Survey};
 use helm_template::chart::Chart;
 use helm_template::render::{Error, HookEvent, LookupKey, Manifest, Rendered};
 
@@ -58,14 +58,14 @@ impl Examined {
                 return None;
             }
         };
-        let plurals = rights::plurals(&chart);
+        let plurals = survey::plurals(&chart);
         let mut survey = Survey::default();
         let mut found = Found::new();
         let mut lookups = Vec::new();
         let mut problem = None;
         let mut renders = false;
         if !chart.is_library() {
-            rights::each_render(&chart, given, &mut |at, result| match result {
+            survey::each_render(&chart, given, &mut |at, result| match result {
                 Ok(rendered) => {
                     renders |= at == 0;
                     survey.add(rendered, &plurals);

@@ -10,7 +10,8 @@ use super::watches::Watched;
 use super::yaml::{self, Document};
 use super::{Report, join, rules};
 use crate::scaffold::api::Kind;
-use crate::scaffold::rights::{Survey, rules_of};
+use crate::scaffold::rights::rules_of;
+use crate::scaffold::survey::Survey;
 
 const FOLDER: &str = "config/rbac";
 

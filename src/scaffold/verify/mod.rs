@@ -28,6 +28,7 @@ pub use expect::Failure;
 use run::{Chart, Done};
 use subject::{Charts, Found, Surroundings, shown};
 
+use super::progress::Progress;
 use super::tree;
 
 /// How it is done.
@@ -74,11 +75,11 @@ struct Work {
     charts: Result<Vec<Chart>, (usize, String)>,
 }
 
-/// Carries out the cases that these paths lead to. `tell`: how many of how many are done.
+/// Carries out the cases that these paths lead to.
 ///
 /// # Errors
 /// There are none.
-pub fn verify(paths: &[PathBuf], options: &Options, tell: &(dyn Fn(usize, usize) + Sync)) -> anyhow::Result<Verified> {
+pub fn verify(paths: &[PathBuf], options: &Options) -> anyhow::Result<Verified> {
     let mut verified = Verified::default();
     let mut loader = Loader::default();
     let mut work: Vec<Work> = Vec::new();
@@ -92,7 +93,7 @@ pub fn verify(paths: &[PathBuf], options: &Options, tell: &(dyn Fn(usize, usize)
     if let (Some(pattern), true, true) = (&options.only, work.is_empty(), verified.reports.is_empty()) {
         bail!("no case has {pattern:?} in its name");
     }
-    let (all, done) = (work.len(), std::sync::atomic::AtomicUsize::new(0));
+    let all = work.len();
     let at_once = match options.at_once {
         0 => std::thread::available_parallelism().map_or(2, usize::from),
         given => given,
@@ -110,9 +111,10 @@ pub fn verify(paths: &[PathBuf], options: &Options, tell: &(dyn Fn(usize, usize)
         });
         let mut running = futures::stream::iter(tasks).buffered(at_once);
         let mut reports = Vec::with_capacity(all);
+        let mut progress = Progress::new();
         while let Some(report) = running.next().await {
             reports.push(report);
-            tell(done.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1, all);
+            progress.tell(|| format!("{} of {all} cases", reports.len()));
         }
         reports
     });

@@ -14,7 +14,7 @@ fn fixtures() -> PathBuf {
 }
 
 fn verified(path: &Path) -> anyhow::Result<Verified> {
-    verify(&[path.to_owned()], &Options::default(), &|_, _| {})
+    verify(&[path.to_owned()], &Options::default())
 }
 
 /// The report as people see it, and the warnings.
@@ -44,7 +44,6 @@ fn each_fixture_has_the_report_that_is_written_beside_it() {
                 root().join("charts/flightticket"),
             ],
             &update,
-            &|_, _| {},
         )
         .unwrap();
     }
@@ -117,7 +116,7 @@ fn wrong_use_is_told() {
         only: Some("no such".to_owned()),
         ..Options::default()
     };
-    let error = verify(&[web], &options, &|_, _| {}).unwrap_err().to_string();
+    let error = verify(&[web], &options).unwrap_err().to_string();
     assert_eq!(error, "no case has \"no such\" in its name");
 }
 
@@ -144,7 +143,7 @@ fn golden_files_are_written_when_asked() {
             update,
             ..Options::default()
         };
-        verify(&[folder.path().to_owned()], &options, &|_, _| {}).unwrap()
+        verify(&[folder.path().to_owned()], &options).unwrap()
     };
     assert_eq!(run(false).counts(), (0, 1));
     let updated = run(true);

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{CATEGORIES, Finding, is_email, is_image, is_link, is_version};
 use crate::plan::identity::GroupKind;
+use crate::scaffold::text_at as text;
 use crate::watches::names::{is_dns_subdomain, is_label_value};
 
 /// How much an operator does for what it installs.
@@ -54,10 +55,6 @@ pub(super) fn check(file: &str, csv: &Value, package: Option<&str>, found: &mut 
     examples(csv, &mut report);
     images(csv, &mut report);
     install(csv, &mut report);
-}
-
-fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 fn items<'v>(value: &'v Value, pointer: &str) -> &'v [Value] {

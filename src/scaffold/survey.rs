@@ -1,0 +1,365 @@
+//! What a chart may make, whatever values switch on: seen by rendering it with many of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::resume_unwind;
+use std::thread::ScopedJoinHandle;
+
+use serde_json::{Map, Value, json};
+
+use super::names::plural;
+use super::progress::Progress;
+use super::text_at;
+use helm_template::chart::Chart;
+use helm_template::render::{Capabilities, Engine, Error, Input, Kept, Manifest, Release, Rendered};
+
+/// So many values are switched, one at a time.
+const SWITCHES: usize = 300;
+/// A chart is rendered without any API of others, then as if all were there that it asks for, and again while it asks for more.
+const ROUNDS: usize = 4;
+
+/// The group of roles and bindings.
+pub(super) const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// What renders of a chart show.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// Group and resource of what is made, hooks and steps of plans included.
+    pub(super) made: BTreeSet<(String, String)>,
+    /// `apiVersion` and kind of the same.
+    kinds: BTreeSet<(String, String)>,
+    /// The images of containers, with the chart's own values.
+    images: BTreeSet<String>,
+    /// Resource and name of roles that are bound and that the chart doesn't make.
+    pub(super) bound: BTreeSet<(String, String)>,
+    /// Group and resource of what templates look up.
+    pub(super) looked_up: BTreeSet<(String, String)>,
+    /// Random results, hooks of deletions or plans: a Secret keeps them.
+    pub(super) keeps: bool,
+    /// There are CustomResourceDefinitions in `crds/`, which the operator creates.
+    pub(super) defines: bool,
+    /// Jobs or Pods whose end is awaited: their logs are told.
+    pub(super) runs: bool,
+    /// What the watch asks for: group, resource, verbs.
+    pub(super) asked: Vec<(String, String, Vec<&'static str>)>,
+}
+
+// === impl Survey ===
+
+impl Survey {
+    /// Renders a chart with its own values, with each file in its `ci/`, and with each switch turned. What can't be rendered
+    /// so tells nothing.
+    pub fn of(chart: &Chart) -> Self {
+        let mut survey = Survey::default();
+        let plurals = plurals(chart);
+        survey.defines = !plurals.is_empty();
+        each_render(chart, Vec::new(), &mut |number, result| {
+            if let Ok(rendered) = result {
+                survey.add(rendered, &plurals);
+                if number == 0 {
+                    survey.add_images(rendered);
+                }
+            }
+        });
+        survey
+    }
+
+    /// `apiVersion` and kind of what is made.
+    pub fn kinds(&self) -> impl Iterator<Item = &(String, String)> {
+        self.kinds.iter()
+    }
+
+    /// The images that the chart runs with its own values.
+    pub fn images(&self) -> impl Iterator<Item = &String> {
+        self.images.iter()
+    }
+
+    fn add_images(&mut self, rendered: &Rendered) {
+        for (manifest, _) in manifests(rendered) {
+            for object in manifest.objects() {
+                find_images(object, &mut self.images);
+            }
+        }
+    }
+
+    /// Takes in what one render shows; `plurals` are those of the chart's own kinds.
+    pub(super) fn add(&mut self, rendered: &Rendered, plurals: &BTreeMap<(String, String), String>) {
+        let resource = |api_version: &str, kind: &str| {
+            let group = api_version.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
+            let known = plurals.get(&(group.clone(), kind.to_owned())).cloned();
+            let resource = known.unwrap_or_else(|| plural_of(kind));
+            (group, resource)
+        };
+        let (mut bound, mut made) = (BTreeSet::new(), BTreeSet::new());
+        for (manifest, is_hook) in manifests(rendered) {
+            for object in manifest.objects() {
+                let text = |pointer: &str| text_at(object, pointer).to_owned();
+                let (api_version, kind) = (text("/apiVersion"), text("/kind"));
+                if kind.is_empty() || api_version.is_empty() {
+                    continue;
+                }
+                let (group, resource) = resource(&api_version, &kind);
+                if group == RBAC {
+                    let role = (text("/roleRef/kind"), text("/roleRef/name"));
+                    bound.extend(kind.ends_with("Binding").then_some(role));
+                    made.insert((kind.clone(), text("/metadata/name")));
+                }
+                self.runs |= is_hook && ["Job", "Pod"].contains(&kind.as_str());
+                self.made.insert((group, resource));
+                self.kinds.insert((api_version, kind));
+            }
+        }
+        let others = bound.into_iter().filter(|role| !made.contains(role));
+        self.bound.extend(others.map(|(kind, name)| (plural_of(&kind), name)));
+        for key in &rendered.used_lookups {
+            self.looked_up.insert(resource(&key.api_version, &key.kind));
+        }
+        let deletes = rendered
+            .hooks
+            .iter()
+            .any(|hook| hook.events.iter().any(|event| event.name().contains("delete")));
+        self.keeps |= deletes || !rendered.unknown_hooks.is_empty() || !rendered.randomness.kept.is_empty();
+    }
+}
+
+/// All that a render makes, and whether it is of a hook.
+fn manifests(rendered: &Rendered) -> impl Iterator<Item = (&Manifest, bool)> {
+    let hooks = rendered.hooks.iter().map(|hook| &hook.manifest);
+    let hooks = hooks.chain(&rendered.unknown_hooks).map(|hook| (hook, true));
+    rendered.objects.iter().map(|object| (object, false)).chain(hooks)
+}
+
+/// The images of all containers in an object.
+fn find_images(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            for field in ["containers", "initContainers"] {
+                let containers = fields.get(field).and_then(Value::as_array).into_iter().flatten();
+                found.extend(containers.filter_map(|container| Some(container["image"].as_str()?.to_owned())));
+            }
+            fields.values().for_each(|field| find_images(field, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| find_images(item, found)),
+        _ => {}
+    }
+}
+
+/// Renders a chart with its own values, with `more`, with each file in its `ci/`, and with each switch turned, and tells of each
+/// what came of it, with the number of the values: 0 for its own.
+pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut dyn FnMut(usize, Result<&Rendered, &Error>)) {
+    let files = chart
+        .files
+        .iter()
+        .filter(|file| file.name.starts_with("ci/") && file.name.ends_with(".yaml"));
+    let given = files.filter_map(|file| go_yaml::to_json(file.data.as_bytes()).ok());
+    let own = Value::Object(chart.values.to_json());
+    let switched = switches(&own);
+    let engine = match Engine::new(chart.clone()) {
+        Ok(engine) => engine,
+        Err(error) => return tell(0, Err(&error)),
+    };
+    let given: Vec<Value> = [json!({})]
+        .into_iter()
+        .chain(more)
+        .chain(given)
+        .chain(switched)
+        .collect();
+    let mut capabilities = Capabilities::default();
+    // Drawn once: hundreds of RSA keys take minutes.
+    let mut kept = Kept::default();
+    let at_once = std::thread::available_parallelism().map_or(2, usize::from);
+    let mut progress = Progress::new();
+    for round in 0..ROUNDS {
+        let known = capabilities.clone();
+        let mut at = 0;
+        while at < given.len() {
+            // The first one alone: it draws what most of the others need, too.
+            let next = given.len().min(at + if at == 0 { 1 } else { at_once });
+            let all = std::thread::scope(|threads| {
+                let render = |values: &Value| render(&engine, values.clone(), &known, &kept);
+                let start = |values| threads.spawn(move || render(values));
+                let started: Vec<_> = given[at..next].iter().map(start).collect();
+                let join = |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+                started.into_iter().map(join).collect::<Vec<_>>()
+            });
+            for (at, rendered) in (at..).zip(&all) {
+                if let Ok(rendered) = rendered {
+                    kept = rendered.randomness.kept.and(&kept);
+                }
+                let asked = rendered.iter().flat_map(|rendered| &rendered.asked);
+                let apis = asked.filter(|asked| asked.contains('/'));
+                capabilities.api_versions.extend(apis.cloned());
+                tell(at, rendered.as_ref());
+            }
+            at = next;
+            progress.tell(|| {
+                format!(
+                    "{}: rendered with {} of {} sets of values",
+                    chart.name(),
+                    at + round * given.len(),
+                    (round + 1) * given.len()
+                )
+            });
+        }
+        capabilities.api_versions.sort_unstable();
+        capabilities.api_versions.dedup();
+        if capabilities.api_versions.len() == known.api_versions.len() {
+            break;
+        }
+    }
+}
+
+fn render(engine: &Engine, values: Value, capabilities: &Capabilities, kept: &Kept) -> Result<Rendered, Error> {
+    let input = Input {
+        kept: Some(kept),
+        capabilities,
+        read_objects: true,
+        skip_schema: true,
+        ..Input::new(Release::install("release-name", "default"), values)
+    };
+    engine.render_with(&input)
+}
+
+/// Values for each switch, with that one turned and what it lies in switched on, and with all of them on.
+fn switches(values: &Value) -> Vec<Value> {
+    let mut paths = Vec::new();
+    find(values, &mut Vec::new(), &mut paths);
+    paths.truncate(SWITCHES);
+    let mut all = Value::Object(Map::new());
+    paths.iter().for_each(|(path, _)| put(&mut all, path, true));
+    let turned = paths.iter().map(|(path, is_on)| {
+        let mut values = Value::Object(Map::new());
+        for (other, _) in &paths {
+            let folder = other.split_last().map_or(&[][..], |(_, folder)| folder);
+            let is_around = other.last().is_some_and(|key| key == "enabled") && path.starts_with(folder);
+            if is_around && other != path {
+                put(&mut values, other, true);
+            }
+        }
+        put(&mut values, path, !is_on);
+        values
+    });
+    turned.chain(std::iter::once(all)).collect()
+}
+
+fn put(values: &mut Value, path: &[String], is_on: bool) {
+    let mut at = values;
+    for key in path {
+        if !at.is_object() {
+            *at = Value::Object(Map::new());
+        }
+        at = &mut at[key];
+    }
+    *at = is_on.into();
+}
+
+fn find(value: &Value, path: &mut Vec<String>, found: &mut Vec<(Vec<String>, bool)>) {
+    match value {
+        Value::Bool(is_on) => found.push((path.clone(), *is_on)),
+        Value::Object(fields) => {
+            for (key, field) in fields {
+                path.push(key.clone());
+                find(field, path, found);
+                path.pop();
+            }
+        }
+        _ => {}
+    }
+}
+
+/// How the chart's own CRDs call their resources.
+pub(super) fn plurals(chart: &Chart) -> BTreeMap<(String, String), String> {
+    let mut found = BTreeMap::new();
+    let texts = chart
+        .crds
+        .iter()
+        .filter_map(|file| std::str::from_utf8(file.data.as_bytes()).ok());
+    for document in texts.filter_map(|text| go_yaml::documents(text).ok()).flatten() {
+        let Ok(crd) = go_yaml::to_json(document.as_bytes()) else {
+            continue;
+        };
+        let text = |pointer: &str| text_at(&crd, pointer).to_owned();
+        found.insert(
+            (text("/spec/group"), text("/spec/names/kind")),
+            text("/spec/names/plural"),
+        );
+    }
+    for child in &chart.dependencies {
+        found.extend(plurals(child));
+    }
+    found
+}
+
+/// Kinds of Kubernetes' own whose plural is irregular.
+pub(super) fn plural_of(kind: &str) -> String {
+    match kind {
+        "Endpoints" => "endpoints".to_owned(),
+        kind => plural(kind),
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// A chart with this file.
+    pub fn chart(file: &str, text: &str) -> Chart {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join(file).parent().unwrap()).unwrap();
+        for (name, text) in [
+            ("Chart.yaml", "{apiVersion: v2, name: shop, version: 0.1.0}"),
+            ("values.yaml", "{a: true, b: false}"),
+            (file, text),
+        ] {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        Chart::load(folder.path()).unwrap()
+    }
+
+    #[test]
+    fn switches_are_turned_within_what_they_lie_in() {
+        let values = json!({"a": {"enabled": false, "b": {"enabled": false, "c": true}}, "list": [true], "text": "x"});
+        let expected = [
+            json!({"a": {"enabled": true, "b": {"enabled": true, "c": true}}}),
+            json!({"a": {"enabled": true, "b": {"enabled": true}}}),
+            json!({"a": {"enabled": true, "b": {"enabled": true, "c": false}}}),
+        ];
+        let found = switches(&values);
+        for values in expected {
+            assert!(found.contains(&values), "{values}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn chance_decides_once() {
+        let secret = "{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {key: {{ randAlphaNum 16 }}}}";
+        let chart = chart("templates/a.yaml", secret);
+        let mut drawn = BTreeSet::new();
+        let mut renders = 0;
+        each_render(&chart, Vec::new(), &mut |_, rendered| {
+            renders += 1;
+            let objects = manifests(rendered.unwrap()).flat_map(|(manifest, _)| manifest.objects());
+            drawn.extend(objects.map(|object| object["stringData"]["key"].to_string()));
+        });
+        assert!(renders > 1 && drawn.len() == 1, "{renders} renders: {drawn:?}");
+    }
+
+    #[test]
+    fn a_chart_shows_what_it_makes() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/memcached");
+        let survey = Survey::of(&Chart::load(folder).unwrap());
+        for (group, resource) in [
+            ("", "configmaps"),
+            ("apps", "statefulsets"),
+            ("networking.k8s.io", "networkpolicies"),
+            ("monitoring.coreos.com", "servicemonitors"),
+        ] {
+            assert!(
+                survey.made.contains(&(group.to_owned(), resource.to_owned())),
+                "{resource}: {survey:?}"
+            );
+        }
+        assert!(!survey.keeps && !survey.runs);
+    }
+}
