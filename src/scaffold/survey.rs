@@ -17,6 +17,9 @@ const SWITCHES: usize = 300;
 /// A chart is rendered without any API of others, then as if all were there that it asks for, and again while it asks for more.
 const ROUNDS: usize = 4;
 
+/// So many renders at a time, on machines with more processors: each of a large chart takes tens of megabytes.
+const AT_ONCE: usize = 8;
+
 /// The group of roles and bindings.
 pub(super) const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -166,7 +169,7 @@ pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut dyn FnMut(
     let mut capabilities = Capabilities::default();
     // Drawn once: hundreds of RSA keys take minutes.
     let mut kept = Kept::default();
-    let at_once = std::thread::available_parallelism().map_or(2, usize::from);
+    let at_once = std::thread::available_parallelism().map_or(2, usize::from).min(AT_ONCE);
     let mut progress = Progress::new();
     for round in 0..ROUNDS {
         let known = capabilities.clone();
@@ -174,14 +177,8 @@ pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut dyn FnMut(
         while at < given.len() {
             // The first one alone: it draws what most of the others need, too.
             let next = given.len().min(at + if at == 0 { 1 } else { at_once });
-            let all = std::thread::scope(|threads| {
-                let render = |values: &Value| render(&engine, values.clone(), &known, &kept);
-                let start = |values| threads.spawn(move || render(values));
-                let started: Vec<_> = given[at..next].iter().map(start).collect();
-                let join = |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
-                started.into_iter().map(join).collect::<Vec<_>>()
-            });
-            for (at, rendered) in (at..).zip(&all) {
+            let results = render_all(&engine, &given[at..next], &known, &kept);
+            for (at, rendered) in (at..).zip(&results) {
                 if let Ok(rendered) = rendered {
                     kept = rendered.randomness.kept.and(&kept);
                 }
@@ -206,6 +203,24 @@ pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut dyn FnMut(
             break;
         }
     }
+}
+
+/// Renders with each of these values, all at the same time.
+fn render_all(
+    engine: &Engine,
+    given: &[Value],
+    capabilities: &Capabilities,
+    kept: &Kept,
+) -> Vec<Result<Rendered, Error>> {
+    std::thread::scope(|threads| {
+        let start = |values: &Value| {
+            let values = values.clone();
+            threads.spawn(move || render(engine, values, capabilities, kept))
+        };
+        let started: Vec<_> = given.iter().map(start).collect();
+        let join = |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        started.into_iter().map(join).collect()
+    })
 }
 
 fn render(engine: &Engine, values: Value, capabilities: &Capabilities, kept: &Kept) -> Result<Rendered, Error> {
