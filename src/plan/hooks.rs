@@ -62,7 +62,7 @@ pub struct Hook {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Progress {
-    /// The last operation, under way unless it is `done`; `None`: no hook ever ran.
+    /// The last operation, under way unless it is `done`; `None`: no hook ever ran, or a deletion was taken back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<Operation>,
     /// The revision that the operation makes or ends.
@@ -402,7 +402,8 @@ impl Progress {
     /// An operation begins, or begins anew with another render: these hooks run at its events, whatever they did before.
     pub fn begin(&mut self, operation: Operation, revision: i64, digest: &str, hooks: &[Hook]) {
         // What runs for one that was begun before has a name of its own.
-        let again = revision < self.revision || self.operation == Some(operation) && self.revision == revision;
+        let is_same = self.operation.is_none_or(|known| known == operation);
+        let again = revision < self.revision || is_same && self.revision == revision;
         self.attempt = if again { self.attempt.saturating_add(1) } else { 1 };
         self.failures = 0;
         self.operation = Some(operation);

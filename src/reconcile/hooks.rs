@@ -82,13 +82,7 @@ impl Run<'_> {
                 Some(_) => Operation::Rollback,
                 None => Operation::Upgrade,
             },
-            // What was begun is not asked for any more.
-            _ if progress.is_open() && progress.revision > revision => {
-                self.stop_hooks(release).await?;
-                release.record.hooks.done = true;
-                return Ok(());
-            }
-            _ => return Ok(()),
+            _ => return self.end_unwanted(release, prepared).await,
         };
         let hooks = &prepared.desired.hooks;
         let members = desired::digest(&self.context.key, prepared.desired.members.iter());
@@ -123,6 +117,22 @@ impl Run<'_> {
         }
         let event = operation.before();
         self.run_hooks(release, &in_order(hooks, event), event, None).await
+    }
+
+    /// What was begun is not asked for any more: an upgrade that was taken back, the deletion of what is decorated again.
+    /// The hooks for the deletion are those of the revision that stays.
+    async fn end_unwanted(&mut self, release: &mut Release, prepared: &Prepared) -> Result<(), Phase> {
+        let progress = &release.record.hooks;
+        let is_deletion = progress.operation == Some(Operation::Delete);
+        if is_deletion || progress.is_open() && progress.revision > release.record.revision {
+            self.stop_hooks(release).await?;
+            let progress = &mut release.record.hooks;
+            progress.done = true;
+            if is_deletion {
+                progress.operation = None;
+            }
+        }
+        self.store_delete_hooks(release, &prepared.desired.hooks).await
     }
 
     /// True if a release that is about to be installed is there already, and its record is lost: its hooks have run. An

@@ -6,6 +6,7 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
+use crate::look::uid;
 use crate::operator::METERED;
 use crate::support::{Kubectl, eventually};
 use crate::world::{COLLECTED, SOON, World, member_rule};
@@ -282,6 +283,67 @@ fn the_garbage_collector_does_what_it_can_and_the_finalizer_is_for_the_rest() ->
     world.run(["delete", "deployment", "api", "--wait=true"])?;
     await_map(&world.kubectl, "api-plain", false)?;
     await_map(&world.kubectl, "api-keeps", false).map(drop)
+}
+
+/// Two Jobs for the deletion, the first of which hangs.
+const LEAVING: &str = r#"
+{{- range $at, $labels := dict "pre-delete" (dict "chartwright.test/fails" "true") "post-delete" dict }}
+---
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{ $.Release.Name }}-{{ $at }}
+  annotations: {helm.sh/hook: {{ $at }}}
+spec:
+  backoffLimit: 0
+  template:
+    metadata: {labels: {{ toJson $labels }}}
+    spec: {restartPolicy: Never, containers: [{name: main, image: example/main}]}
+{{- end }}
+"#;
+
+#[test]
+fn what_is_decorated_again_is_not_taken_leave_of() -> Result<()> {
+    let decorators = [("leaves", "decorate: leaves", [("leaving.yaml", LEAVING)].as_slice())];
+    let world = world("decorate-again", ["apps", "Deployment", "deployments"], &decorators)?;
+    world.grant("jobs", &[member_rule("batch", "jobs")])?;
+    let operator = world.start()?;
+    world.apply(&deployment("web", json!({"decorate": "leaves"})))?;
+    await_map(&world.kubectl, "web-leaves", true)?;
+    world.await_quiet(&operator)?;
+    let label = |value: Value| {
+        world.patch(
+            "deployment",
+            "web",
+            &json!({"metadata": {"labels": {"decorate": value}}}),
+        )
+    };
+    label(Value::Null)?;
+    let first = world.await_there("job", "web-pre-delete")?;
+    label("leaves".into())?;
+    world.await_gone("job", "web-pre-delete")?;
+    world.await_quiet(&operator)?;
+    await_map(&world.kubectl, "web-leaves", true)?;
+    world.absent("job", ["web-post-delete"])?;
+
+    // When it leaves in earnest, all that belongs to that runs.
+    label(Value::Null)?;
+    let second = world.await_there("job", "web-pre-delete")?;
+    ensure!(uid(&first) != uid(&second));
+    world.expect("configmap", "web-leaves")?;
+    eventually("nothing is left of it", SOON, || {
+        let _ = world.end_pods_of("web-pre-delete", "Succeeded");
+        let web = world.expect("deployment", "web")?;
+        ensure!(marks(&web).is_empty(), "{web}");
+        Ok(Some(()))
+    })?;
+    world.absent("configmap", ["web-leaves"])?;
+    ensure!(
+        operator
+            .log()
+            .contains("post-delete hook Job web-post-delete succeeded")
+    );
+    Ok(())
 }
 
 #[test]
