@@ -79,7 +79,8 @@ impl Elections {
 impl Run<'_> {
     /// Sees to it that each workload of the watch's `elect` has its leader, and that none has that the watch dropped.
     pub(super) async fn elect(&mut self, release: &mut Release) {
-        if release.unread || release.record.revision == 0 {
+        // While a release is installed, members of later waves may wait for the leader.
+        if release.unread || release.record.entries.is_empty() {
             return;
         }
         let told = release.elections.told.take();
@@ -105,7 +106,7 @@ impl Run<'_> {
         for (mut elected, seat) in wanted.into_iter().zip(seats) {
             match seat {
                 Some(seat) => self.lead(release, &mut elected, &seat).await,
-                None if elected.name.is_empty() || is_recorded(release, &elected) => {}
+                None if elected.name.is_empty() || is_recorded(release, &elected) || release.record.revision == 0 => {}
                 None => elected.settle(None, "it is no member of this release"),
             }
             all.push(elected);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::look::{annotation, label, says, text, uid};
 use crate::operator::{Launch, METERED, Operator, UNELECTED};
 use crate::support::{eventually, until};
-use crate::world::{PROMPT, SOON, Setup, World, member_rule};
+use crate::world::{HANGS, PROMPT, SOON, Setup, World, member_rule};
 
 const LEADER: &str = "chartwright.dev/leader";
 const LEASE: &str = "chartwright-elect-statefulset-a-db";
@@ -263,6 +263,10 @@ fn what_the_watch_drops_loses_label_and_lease() -> Result<()> {
         Ok(of(LEADER)?.is_empty() && of("role")?.is_empty() && of("part=active")?.len() == 1)
     })
     .with_context(|| world.story("a"))?;
+    until("it is told", SOON, || {
+        let told = elected(&world, "Deployment")?;
+        Ok(told["label"] == "part" && told["pod"].is_string())
+    })?;
     world.await_gone("lease", LEASE)?;
     world.expect("lease", "chartwright-elect-deployment-a-web")?;
     world.write_watches_of(&[("Widget", &chart, &[])])?;
@@ -347,4 +351,19 @@ fn an_entry_that_means_nothing_is_an_error_of_the_file() -> Result<()> {
     let (status, told) = world.chartwright(&["run", "--watches-file", &file.to_string_lossy()])?;
     ensure!(!status.success(), "{told}");
     says(&told, &["watches.yaml:5", "`kind` must be one of StatefulSet"])
+}
+
+#[test]
+fn a_leader_is_elected_while_an_installation_waits_for_its_followers() -> Result<()> {
+    let world = world("elect-waves", DB)?;
+    let later = "{apiVersion: v1, kind: ConfigMap, metadata: {name: later, annotations: {chartwright.dev/wave: '1'}}}";
+    world.write_template("later.yaml", later)?;
+    let _operator = world.start()?;
+    world.apply_widget("a", json!({"labels": {HANGS: "true"}}))?;
+    world.await_there("pod", "a-db-2")?;
+    set_ready(&world, "a-db-0", true)?;
+    await_db(&world, "")?;
+    world.absent("configmap", ["later"])?;
+    ensure!(world.live("a")?["status"]["release"]["revision"] == 0);
+    Ok(())
 }
