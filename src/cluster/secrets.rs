@@ -114,6 +114,25 @@ pub async fn write(
     Ok(written.metadata.resource_version.unwrap_or_default())
 }
 
+/// True if nothing can be made any more where it lies, because its namespace goes.
+pub async fn is_hopeless(client: &Client, place: &Place) -> Result<bool> {
+    let name = format!("{}-probe", place.name);
+    let secret = Secret {
+        metadata: ObjectMeta {
+            name: Some(name.clone()),
+            ..ObjectMeta::default()
+        },
+        ..Secret::default()
+    };
+    let parameters = PatchParams::apply(FIELD_MANAGER).dry_run();
+    let api = secrets(client, &place.namespace);
+    match bounded(api.patch(&name, &parameters, &Patch::Apply(&secret))).await {
+        Ok(_) => Ok(false),
+        Err(Error::Terminating(_)) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
 /// Removes it. True if it was there.
 pub async fn remove(client: &Client, place: &Place) -> Result<bool> {
     let api = secrets(client, &place.namespace);

@@ -12,6 +12,13 @@ impl Key {
         Key(bytes)
     }
 
+    /// Tells it from other keys: 8 hex digits.
+    pub fn id(&self) -> String {
+        let mut id = self.digest(&[b"id"]);
+        id.truncate(8);
+        id
+    }
+
     /// A digest of the parts, each with its length so that no two lists of parts collide: 32 hex digits.
     pub fn digest(&self, parts: &[&[u8]]) -> String {
         data_encoding::HEXLOWER.encode(&self.derive(parts)[..16])

@@ -60,6 +60,9 @@ pub struct Record {
     /// The same with which the members were settled last: all applied, and what went missing pruned. See [`super::intent`].
     pub settled: String,
     pub entries: Vec<Entry>,
+    /// [`super::digest::Key::id`] of the key that the digests are made with; empty if that isn't known.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub key: String,
     /// What the render looked up, as `LookupKey` prints it.
     pub lookups: Vec<String>,
     /// What the settled render asked of `.Capabilities`; that of the inputs is the same one.
@@ -218,6 +221,7 @@ impl Record {
             done_for: text("inputs"),
             settled: text("settled").or_else(|| text("inputs")).unwrap_or_default(),
             entries: rows.filter_map(|row| Entry::deserialize(row).ok()).collect(),
+            key: text("key").unwrap_or_default(),
             lookups: texts("lookups"),
             capabilities: texts("capabilities"),
             renewal: text("renewal").and_then(|time| time.parse().ok()),
@@ -252,6 +256,13 @@ impl Record {
             entry.fingerprint = None;
         }
         self
+    }
+
+    /// Forgets digests that were made with another key: they would tell that all has changed.
+    pub fn forget_digests(&mut self) {
+        self.done_for = None;
+        self.entries.iter_mut().for_each(|entry| entry.digest.clear());
+        self.plans.plans.iter_mut().for_each(|plan| plan.value.clear());
     }
 
     /// `status.inventory`: the first [`STATUS_ENTRIES`] entries.

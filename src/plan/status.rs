@@ -559,6 +559,7 @@ fn release(report: &Report<'_>, previous: &Value) -> Value {
         "revision": record.revision,
         "inputs": record.done_for,
         "settled": settled,
+        "key": (!record.key.is_empty()).then_some(&record.key),
         "renewal": record.renewal,
         "upgrading": record.upgrading.then_some(true),
         "attempt": record.attempt,

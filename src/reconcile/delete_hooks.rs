@@ -7,7 +7,8 @@ use super::sealed::Purpose;
 use super::status::rights;
 use super::superset::{self, Superset};
 use crate::cluster::error::Error;
-use crate::plan::annotations::{self, ON_DELETE};
+use crate::cluster::secrets;
+use crate::plan::annotations::{self, ON_DELETE, SKIP_PLANS};
 use crate::plan::desired::{self, Rendered};
 use crate::plan::hooks::{Hook, Operation, RunPhase, in_order};
 use crate::plan::plans;
@@ -58,7 +59,7 @@ impl Run<'_> {
     /// # Errors
     /// The phase of a release whose hooks aren't over.
     pub(super) async fn run_delete_hooks(&mut self, release: &mut Release, event: &str) -> Result<(), Phase> {
-        let hooks = self.stored_hooks().await?;
+        let hooks = self.stored_hooks(release).await?;
         let ids: Vec<_> = hooks.iter().map(|hook| hook.member.id.clone()).collect();
         let set = self.written.set(&self.unit.group_kind);
         superset::want(self.context, &set, &Superset::of_objects(&ids));
@@ -100,15 +101,32 @@ impl Run<'_> {
     }
 
     /// The hooks as they were stored; none if somebody deleted them.
-    async fn stored_hooks(&self) -> Result<Vec<Hook>, Phase> {
+    ///
+    /// # Errors
+    /// The phase of a release of which they can't be read, or that would lose what a plan was to save.
+    async fn stored_hooks(&self, release: &Release) -> Result<Vec<Hook>, Phase> {
         let found = self.unseal::<Vec<Rendered>>(&STORED, "").await;
         let stored = found.map_err(|error| self.delete_hooks_failed(&error))?;
-        if stored.is_none() {
-            let place = self.sealed_place(&STORED, "");
-            tracing::warn!(resource = %self.written.key, "{place} is lost: the hooks for the deletion are not run");
+        if let Some(stored) = stored {
+            return Ok(stored.into_iter().filter_map(Hook::read).collect());
         }
-        let hooks = stored.unwrap_or_default().into_iter().filter_map(Hook::read);
-        Ok(hooks.collect())
+        let place = self.sealed_place(&STORED, "");
+        let record = &release.record;
+        let plan = record.plans.plans.iter().find(|plan| plan.on_delete);
+        let has_begun = record.hooks.operation == Some(Operation::Delete);
+        if let Some(plan) = plan.filter(|_| !has_begun && !annotations::skips_plans(&self.written.annotations)) {
+            let is_hopeless = secrets::is_hopeless(&self.context.client, &place).await;
+            if !is_hopeless.map_err(|error| self.delete_hooks_failed(&error))? {
+                let message = format!(
+                    "{place} is lost or not ours, and with it the steps of plan {}, without which nothing is deleted: the \
+                     annotation {SKIP_PLANS}: \"true\" lets it go without them",
+                    plan.name
+                );
+                return Err(Phase::failed(Reason::HookFailed, message));
+            }
+        }
+        tracing::warn!(resource = %self.written.key, "{place} is lost: the hooks for the deletion are not run");
+        Ok(Vec::new())
     }
 
     /// Removes what is stored for the deletion of a release that goes.

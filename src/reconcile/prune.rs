@@ -86,8 +86,9 @@ impl Release {
             .retain(|id, _| !members.iter().any(|member| member.id == *id));
     }
 
-    /// All members of a render are applied.
-    pub(super) fn note_applied(&mut self, prepared: &Prepared) {
+    /// All members of a render are applied, and their digests are made with a key of this id.
+    pub(super) fn note_applied(&mut self, prepared: &Prepared, key: String) {
+        self.record.key = key;
         // What is no longer rendered only waits to be deleted, and doesn't make the next render another one.
         let desired: HashSet<&ObjectId> = prepared.ids().collect();
         for entry in &mut self.record.entries {
@@ -390,7 +391,7 @@ impl Run<'_> {
         changes.installed = release.record.revision == 0;
         changes.upgraded = !changes.installed && prepared.revision > release.record.revision;
         changes.applied += std::mem::take(&mut release.applied_before);
-        release.note_applied(prepared);
+        release.note_applied(prepared, self.context.key.id());
         if prepared.rollback.is_some() {
             // What these inputs were rendered to isn't what runs.
             release.last_render.inputs.clear();

@@ -73,6 +73,12 @@ impl Run<'_> {
             release.begin(&self.written, &status, record, saved);
             release.partial = partial;
         }
+        // The operator was installed anew.
+        let has_other_key = !release.record.key.is_empty() && release.record.key != self.context.key.id();
+        if has_other_key && !std::mem::replace(&mut release.rekeyed, true) {
+            release.record.forget_digests();
+            release.partial = true;
+        }
         release.observe(&self.written);
         Ok(())
     }

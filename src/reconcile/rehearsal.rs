@@ -385,7 +385,7 @@ impl Rehearsal {
         let desired: HashSet<&ObjectId> = prepared.ids().chain(prepared.hook_ids()).collect();
         let orphans = orphans(&context.members(), &self.release.record, &desired, owner);
         let is_guarded = run.intent(&self.release, prepared, &orphans, owner) == Intent::Guarded;
-        self.release.note_applied(prepared);
+        self.release.note_applied(prepared, context.key.id());
         if !is_guarded {
             self.release.note_decided(prepared);
         }

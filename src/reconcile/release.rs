@@ -41,6 +41,8 @@ pub struct Release {
     pub saved: Saved,
     /// The record lacks entries or digests that were lost: what it doesn't know is no sign of an upgrade.
     pub partial: bool,
+    /// Digests in the record were made with another key, and are forgotten.
+    pub rekeyed: bool,
     /// The record could not be read: what is stored of it stays as it is.
     pub unread: bool,
     /// It is being taken over from somebody else, whose random results only the live objects know.
