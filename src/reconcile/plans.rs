@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::delete::POLL;
+use super::hooks::TIMEOUT;
 use super::release::Release;
 use super::render::{Answers, Prepared, prepare_plan};
 use super::sealed::Purpose;
@@ -15,6 +16,7 @@ use super::superset::{self, Superset};
 use super::{RECHECK, Run};
 use crate::cluster::error::Error;
 use crate::plan::annotations::{PLAN_PARAMS, RUN_PLAN};
+use crate::plan::conditions;
 use crate::plan::desired::{self, Rendered};
 use crate::plan::hooks::{Hook, in_order};
 use crate::plan::plans::{self, Due};
@@ -37,8 +39,7 @@ enum Look {
 impl Run<'_> {
     /// Takes in what is asked for, and brings plans as far as nothing has to be waited for. `phase`: how the release is.
     pub(super) async fn run_plans(&mut self, release: &mut Release, phase: &Phase) {
-        let record = &release.record;
-        if record.hooks.is_open() || record.upgrading || record.revision == 0 {
+        if self.has_precedence(release, phase) {
             return;
         }
         self.ask_plans(release).await;
@@ -55,11 +56,35 @@ impl Run<'_> {
         }
     }
 
+    /// True while plans wait for the release: for its installation, a hook, an upgrade. One that fails, or that gets on no
+    /// more, keeps no backup from being made: it waits for the plan.
+    fn has_precedence(&self, release: &mut Release, phase: &Phase) -> bool {
+        let record = &release.record;
+        if record.revision == 0 || record.hooks.running().next().is_some() {
+            return true;
+        }
+        let is_upgraded = record.upgrading || record.hooks.is_open();
+        if !is_upgraded || record.plans.plans.is_empty() || !matches!(phase, Phase::Waiting { .. }) {
+            return false;
+        }
+        let conditions = conditions::of(&self.previous(release));
+        let ready = conditions::get(&conditions, "Ready").filter(|ready| ready.status != "True");
+        let unready = ready.map_or(Duration::ZERO, |ready| {
+            Duration::try_from(jiff::Timestamp::now() - ready.last_transition_time).unwrap_or_default()
+        });
+        let left = self.unit.watch.timeout.unwrap_or(TIMEOUT).saturating_sub(unready);
+        if left.is_zero() || release.record.plans.work.running.is_some() {
+            return false;
+        }
+        release.contests.wait_for(left.max(Duration::from_millis(100)));
+        true
+    }
+
     /// An upgrade waits for the plan that runs: the phase meanwhile; `None` if there is nothing to wait for.
     pub(super) async fn await_plan(&mut self, release: &mut Release, prepared: &Prepared) -> Option<Phase> {
         let recorded = release.record.revision;
         let run = release.record.plans.work.running.as_ref()?;
-        if recorded == 0 || prepared.revision <= recorded {
+        if recorded == 0 || prepared.revision <= recorded && !release.record.hooks.is_open() {
             return None;
         }
         let message = format!("plan {} runs: the upgrade begins when it is over", run.plan);

@@ -304,3 +304,89 @@ fn plans_are_part_of_creation_change_and_deletion() -> Result<()> {
     world.await_gone(&world.widgets(), "b")?;
     world.absent("configmap", ["a-main", "b-main"])
 }
+
+#[test]
+fn an_upgrade_that_fails_keeps_no_plan_from_running() -> Result<()> {
+    let world = world("plans-stuck", &[])?;
+    let _operator = world.start()?;
+    let dump = step("dump", "plan-backup", json!({}));
+    world.install("a", json!({"hooks": [dump]}))?;
+    let failing = step("migrate", "pre-upgrade", json!({"pod": {CRASHES: "true"}}));
+    world.edit("a", json!({"color": "red", "hooks": [dump, failing]}))?;
+    world.await_unready("a", "HookFailed", &["a-migrate"])?;
+    ask(&world, "backup@1")?;
+    await_plan(&world, "backup", 1, "Succeeded")?;
+    ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "blue");
+    world.update("a", json!({"hooks": [dump, step("migrate", "pre-upgrade", json!({}))]}))?;
+    ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "red");
+    ensure!(plan(&world, "backup")?["count"] == 1);
+    Ok(())
+}
+
+#[test]
+fn an_upgrade_that_is_taken_back_takes_no_snapshot_from_the_deletion() -> Result<()> {
+    let world = world("plans-reverted", &[])?;
+    let _operator = world.start()?;
+    let mut snapshot = annotated(
+        "snapshot",
+        "plan-snapshot",
+        json!({"chartwright.dev/on-delete": "true"}),
+    );
+    snapshot["pod"] = json!({HANGS: "true"});
+    world.install("a", json!({"hooks": [snapshot]}))?;
+    let failing = step("migrate", "pre-upgrade", json!({"pod": {CRASHES: "true"}}));
+    world.edit("a", json!({"color": "red", "hooks": [failing]}))?;
+    world.await_unready("a", "HookFailed", &["a-migrate"])?;
+    world.update("a", json!({"color": "blue", "hooks": [snapshot]}))?;
+    world.begin_delete("a")?;
+    world.await_there("job", "a-snapshot")?;
+    world.expect("configmap", "a-main")?;
+    eventually("the snapshot is made", SOON, || {
+        let _ = world.end_pods_of("a-snapshot", "Succeeded");
+        let left = world.get(&world.widgets(), "a")?;
+        ensure!(left.is_none(), "{left:?}");
+        Ok(Some(()))
+    })
+}
+
+/// As after `make undeploy deploy`: the operator's namespace goes, and its key with it.
+#[test]
+fn another_key_upgrades_nothing_and_takes_no_snapshot_from_a_deletion() -> Result<()> {
+    let world = world("plans-rekeyed", &[])?;
+    let operator = world.start()?;
+    let on_delete = |name: &str| {
+        let on = json!({"chartwright.dev/on-delete": "true"});
+        annotated(name, &format!("plan-{name}"), on)
+    };
+    let on_change = json!({"chartwright.dev/run-on-change": "color"});
+    let hooks = json!([
+        step("migrate", "pre-upgrade", json!({})),
+        annotated("rotate", "plan-rotate", on_change),
+        on_delete("snapshot"),
+    ]);
+    world.install("a", json!({"hooks": hooks}))?;
+    world.install("b", json!({"hooks": hooks}))?;
+    world.await_quiet(&operator)?;
+    operator.terminate()?;
+    world.kubectl.delete("secret", &format!("{}-hmac-key", world.name))?;
+    // This one goes while there is nobody who could store its hooks anew.
+    world.begin_delete("b")?;
+    let operator = world.start()?;
+    world.await_unready(
+        "b",
+        "HookFailed",
+        &["is lost or not ours", "plan snapshot", "skip-plans"],
+    )?;
+    world.await_quiet(&operator)?;
+    world.expect("configmap", "b-main")?;
+    let widget = world.await_ready("a")?;
+    ensure!(widget["status"]["release"]["revision"] == 1, "{widget}");
+    world.absent("job", ["a-migrate", "a-rotate", "b-snapshot"])?;
+    let _operator = world.restart(operator)?;
+    world.update("a", json!({"color": "red"}))?;
+    await_plan(&world, "rotate", 1, "Succeeded")?;
+
+    world.annotate("b", json!({"chartwright.dev/skip-plans": "true"}))?;
+    world.await_gone(&world.widgets(), "b")?;
+    world.delete("a")
+}
