@@ -75,6 +75,9 @@ impl WriteArgs {
         let mut own = Tree::default();
         own.merge(FILE, project.to_text(&written)?);
         let own = own.compare(&project.root, &written, self.force)?;
+        for warning in &changes.warnings {
+            eprintln!("warning: {warning}");
+        }
         stdout::show(format_args!("{}", changes.told()));
         for path in removed {
             tell!("{}: removed", path.display());

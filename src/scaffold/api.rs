@@ -8,9 +8,11 @@ use anyhow::{Context as _, bail, ensure};
 use serde_json::{Value, json};
 
 use super::layout::{self, CHART};
+use super::lint::crd::{self, Crd};
 use super::names::{kind_of_chart, plural};
 use super::project::{Api, Project, Resource};
 use super::rights;
+use super::survey::Survey;
 use super::tree::Tree;
 use crate::watches::{self, Outside, Watch, names};
 use helm_template::chart::{self, Chart, File};
@@ -190,15 +192,14 @@ impl Kind {
     /// # Errors
     /// What is wrong with watches.yaml.
     pub fn all(project: &Project) -> anyhow::Result<Vec<Self>> {
+        let crds = crd::read(&project.root);
         let kinds = project_watches(project)?.into_iter().map(|watch| {
             let known = project.resources();
             let known = known
                 .into_iter()
                 .find(|known| known.kind == watch.kind && known.full_group() == watch.group);
-            let chart = watch.chart.strip_prefix(&project.root).unwrap_or(&watch.chart);
-            let kind = Kind::of_watch(&watch);
+            let kind = Kind::of_watch(&watch, &project.root, &crds);
             Kind {
-                chart: chart.display().to_string(),
                 resource: known.unwrap_or(kind.resource.clone()),
                 ..kind
             }
@@ -206,15 +207,18 @@ impl Kind {
         Ok(kinds.collect())
     }
 
-    /// The kind of a watch, with the plural that kinds have.
-    pub fn of_watch(watch: &Watch) -> Self {
+    /// The kind of a watch of a project with these definitions.
+    pub(super) fn of_watch(watch: &Watch, root: &Path, crds: &[Crd]) -> Self {
+        let chart = watch.chart.strip_prefix(root).unwrap_or(&watch.chart);
+        let chart: PathBuf = chart.components().filter(|part| part.as_os_str() != ".").collect();
+        let is_cluster_scoped = |crd: &Crd| crd.is_of(&watch.group, &watch.kind) && !crd.is_namespaced();
         Kind {
-            plural: plural(&watch.kind),
-            chart: watch.chart.display().to_string(),
+            plural: crd::plural(crds, &watch.group, &watch.kind),
+            chart: chart.display().to_string(),
             resource: Resource {
                 api: Api {
                     crd_version: "v1".to_owned(),
-                    namespaced: true,
+                    namespaced: !crds.iter().any(is_cluster_scoped),
                 },
                 domain: String::new(),
                 group: watch.group.clone(),
@@ -339,7 +343,7 @@ pub fn init(project: &Project, base: &str) -> anyhow::Result<Tree> {
     if !project.root.join(WATCHES).exists() {
         let text = format!("# Which kinds are made from which chart.\n{MARKER}\n");
         tree.merge(WATCHES, text);
-        tree.add("config/rbac/role.yaml", rights::cluster_role(&[])?);
+        rights::add_role(&mut tree, &[])?;
     }
     Ok(tree)
 }
@@ -405,12 +409,10 @@ pub fn create(
     let roles = ["admin", "editor", "viewer"].map(|role| kind.role_file(role));
     list(project, &mut tree, "config/rbac/kustomization.yaml", &roles)?;
     tree.merge(WATCHES, with_watch(&read(project, WATCHES)?, kind)?);
-    let mut charts = Vec::new();
-    for other in Kind::all(project)? {
-        charts.push((other.clone(), Chart::load(project.root.join(&other.chart))?));
-    }
-    charts.push((kind.clone(), loaded));
-    tree.add("config/rbac/role.yaml", rights::cluster_role(&charts)?);
+    let mut kinds = rights::surveys(&project.root, &watched)?;
+    let survey = Survey::with_values(&loaded, Vec::new(), &crd::read(&project.root));
+    kinds.push((kind.clone(), survey));
+    rights::add_role(&mut tree, &kinds)?;
     Ok(tree)
 }
 
@@ -511,13 +513,12 @@ pub fn delete(project: &mut Project, kind: &Kind) -> anyhow::Result<(Tree, Vec<P
         let lines: Vec<&str> = text.lines().filter(is_other).collect();
         tree.merge(path, lines.join("\n") + "\n");
     }
-    let mut charts = Vec::new();
-    for other in Kind::all(project)? {
-        if other.resource.kind != kind.resource.kind || other.group() != group {
-            charts.push((other.clone(), Chart::load(project.root.join(&other.chart))?));
-        }
-    }
-    tree.add("config/rbac/role.yaml", rights::cluster_role(&charts)?);
+    let others: Vec<Watch> = watched
+        .iter()
+        .filter(|other| other.line != watch.line)
+        .cloned()
+        .collect();
+    rights::add_role(&mut tree, &rights::surveys(&project.root, &others)?)?;
     let files = [
         format!("config/crd/bases/{}", kind.crd_file()),
         format!("config/samples/{}", kind.sample_file()),

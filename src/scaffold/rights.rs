@@ -1,19 +1,28 @@
 //! The rights that an operator needs for its charts: the rules of its role.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use super::api::Kind;
-use super::survey::{RBAC, Survey, plural_of};
+use super::lint::{crd, samples};
+use super::survey::{RBAC, Survey};
+use super::tree::Tree;
 use crate::plan::history::is_watched;
 use crate::watches::Watch;
 use crate::watches::sources::SourceKind;
 use helm_template::chart::Chart;
 
+/// The file of a project with its operator's role, and what the role is called.
+pub const ROLE: &str = "config/rbac/role.yaml";
+pub const ROLE_NAME: &str = "manager-role";
+
 /// Verbs on members. `patch` is server-side apply; it needs `create` as well where the object isn't there yet.
 const MEMBER: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
+/// Verbs on roles that let one make and bind them without having what they grant.
+const LEAVES: [&str; 2] = ["escalate", "bind"];
 /// Verbs on Secrets that the operator keeps something of a release in.
 const KEEPING: [&str; 4] = ["get", "create", "patch", "delete"];
 
@@ -24,8 +33,9 @@ impl Survey {
     #[must_use]
     pub fn with(mut self, watch: &Watch) -> Self {
         let follow = || vec!["get", "list", "watch"];
+        let mut asked = Vec::new();
         let mut ask = |group: &str, resource: &str, verbs: Vec<&'static str>| {
-            self.asked.push((group.to_owned(), resource.to_owned(), verbs));
+            asked.push((group.to_owned(), resource.to_owned(), verbs));
         };
         let own = watch.values_from_field.is_some();
         for (kind, resource) in [(SourceKind::Secret, "secrets"), (SourceKind::ConfigMap, "configmaps")] {
@@ -34,7 +44,8 @@ impl Survey {
             }
         }
         for need in &watch.depends_on {
-            ask(&need.group, &plural_of(&need.kind), follow());
+            let resource = self.resource(&need.group, &need.kind);
+            ask(&need.group, &resource, follow());
         }
         if !watch.elect.is_empty() {
             ask("", "pods", vec!["get", "list", "watch", "patch"]);
@@ -48,6 +59,7 @@ impl Survey {
         if is_watched(watch.on_failure) {
             ask("", "secrets", KEEPING.to_vec());
         }
+        self.asked.extend(asked);
         self
     }
 }
@@ -56,10 +68,12 @@ impl Survey {
 pub struct Role {
     pub object: Value,
     pub notes: Vec<String>,
+    /// Charts of which isn't known what they make, so that the role lacks it.
+    pub warnings: Vec<String>,
 }
 
 /// Resources that lie in no namespace.
-const CLUSTER_SCOPED: [&str; 13] = [
+const CLUSTER_SCOPED: [&str; 14] = [
     "clusterroles",
     "clusterrolebindings",
     "namespaces",
@@ -73,20 +87,36 @@ const CLUSTER_SCOPED: [&str; 13] = [
     "runtimeclasses",
     "validatingwebhookconfigurations",
     "mutatingwebhookconfigurations",
+    "securitycontextconstraints",
 ];
 
-/// The role of an operator with these watches. `namespaced`: for one namespace, without what lies in none.
+/// What each of these watches needs, in a project with definitions and samples.
 ///
 /// # Errors
 /// A chart that can't be read.
-pub fn role(watches: &[Watch], name: &str, namespaced: bool) -> anyhow::Result<Role> {
-    let mut surveys = Vec::new();
-    for watch in watches {
+pub fn surveys(root: &Path, watches: &[Watch]) -> anyhow::Result<Vec<(Kind, Survey)>> {
+    let (crds, samples) = (crd::read(root), samples::read(root));
+    let surveys = watches.iter().map(|watch| {
         let chart = Chart::load(&watch.chart).with_context(|| watch.chart.display().to_string())?;
-        surveys.push((Kind::of_watch(watch), Survey::of(&chart).with(watch)));
-    }
+        let survey = Survey::with_values(&chart, samples::given(&watch.chart, watches, &samples), &crds);
+        Ok((Kind::of_watch(watch, root, &crds), survey.with(watch)))
+    });
+    surveys.collect()
+}
+
+/// The role of an operator that needs this. `namespaced`: for one namespace, without what lies in none.
+pub fn role(surveys: &[(Kind, Survey)], name: &str, namespaced: bool) -> Role {
     let kinds: Vec<(&Kind, &Survey)> = surveys.iter().map(|(kind, survey)| (kind, survey)).collect();
     let mut rules = rules_of(&kinds);
+    let warnings = surveys.iter().filter_map(|(kind, survey)| {
+        let problem = survey.problem.as_ref()?;
+        Some(format!(
+            "{}: the role lacks what it makes, since it can't be rendered: {problem}; add a sample of {} to config/samples that \
+             it can be rendered with, and then run `chartwright generate rbac -o {ROLE}`",
+            kind.chart, kind.resource.kind
+        ))
+    });
+    let warnings = warnings.collect();
     let mut notes = Vec::new();
     if rules.iter().any(|rule| lists(rule, "verbs", "escalate")) {
         notes.push(
@@ -102,7 +132,22 @@ pub fn role(watches: &[Watch], name: &str, namespaced: bool) -> anyhow::Result<R
     let object = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "rules": rules,
     });
-    Ok(Role { object, notes })
+    Role {
+        object,
+        notes,
+        warnings,
+    }
+}
+
+/// The role of a project's operator, among the project's files.
+///
+/// # Errors
+/// None that can be met.
+pub fn add_role(tree: &mut Tree, surveys: &[(Kind, Survey)]) -> anyhow::Result<()> {
+    let role = role(surveys, ROLE_NAME, false);
+    tree.add(ROLE, serde_yaml::to_string(&role.object)?);
+    tree.warn(role.warnings);
+    Ok(())
 }
 
 /// Takes out what lies in no namespace, and says so.
@@ -131,26 +176,53 @@ fn lists(rule: &Value, field: &str, item: &str) -> bool {
         .is_some_and(|items| items.iter().any(|known| known == item))
 }
 
-/// The role of an operator with these kinds, for the whole cluster.
-///
-/// # Errors
-/// None that can be met.
-pub fn cluster_role(kinds: &[(Kind, Chart)]) -> anyhow::Result<String> {
-    let object = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-        "metadata": {"name": "manager-role"}, "rules": rules(kinds),
+/// Verbs by group and resource.
+pub(super) type Rights = BTreeMap<(String, String), BTreeSet<String>>;
+
+/// What rules allow. Those for single names aren't told of, whatever they allow.
+pub(super) fn rights(rules: &[Value]) -> Rights {
+    let texts = |rule: &Value, field: &str| -> Vec<String> {
+        let items = rule[field].as_array().into_iter().flatten();
+        items.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let mut rights = Rights::new();
+    for rule in rules.iter().filter(|rule| rule["resourceNames"].is_null()) {
+        for group in texts(rule, "apiGroups") {
+            for resource in texts(rule, "resources") {
+                let known = rights.entry((group.clone(), resource)).or_default();
+                known.extend(texts(rule, "verbs"));
+            }
+        }
+    }
+    rights
+}
+
+/// What is wanted and no rule allows, a sentence for each resource.
+pub(super) fn missing(wanted: &Rights, rules: &[Value]) -> Vec<String> {
+    let has = |rule: &Value, field: &str, item: &str| lists(rule, field, item) || lists(rule, field, "*");
+    let missing = wanted.iter().filter_map(|((group, resource), verbs)| {
+        let is_granted = |verb: &&String| {
+            rules.iter().filter(|rule| rule["resourceNames"].is_null()).any(|rule| {
+                has(rule, "apiGroups", group) && has(rule, "resources", resource) && has(rule, "verbs", verb)
+            })
+        };
+        let verbs = verbs.iter().filter(|verb| !is_granted(verb));
+        let verbs: Vec<&str> = verbs.map(String::as_str).collect();
+        let resource = shown(group, resource);
+        (!verbs.is_empty()).then(|| format!("no rule lets the operator {} {resource}", verbs.join(", ")))
     });
-    Ok(serde_yaml::to_string(&object)?)
+    missing.collect()
+}
+
+/// A resource as findings name it.
+pub(super) fn shown(group: &str, resource: &str) -> String {
+    match group {
+        "" => resource.to_owned(),
+        group => format!("{resource}.{group}"),
+    }
 }
 
 /// The rules that these kinds need.
-pub fn rules(kinds: &[(Kind, Chart)]) -> Vec<Value> {
-    let surveys: Vec<(&Kind, Survey)> = kinds.iter().map(|(kind, chart)| (kind, Survey::of(chart))).collect();
-    let kinds: Vec<(&Kind, &Survey)> = surveys.iter().map(|(kind, survey)| (*kind, survey)).collect();
-    rules_of(&kinds)
-}
-
-/// The same, where it is known what their charts make.
 pub(super) fn rules_of(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
     let mut wanted: BTreeMap<(String, String), BTreeSet<&'static str>> = BTreeMap::new();
     let mut want = |group: &str, resource: &str, verbs: &[&'static str]| {
@@ -165,7 +237,7 @@ pub(super) fn rules_of(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
             want(group, resource, &MEMBER);
             // Who makes a role needs what it grants, or this leave.
             if group == RBAC && ["roles", "clusterroles"].contains(&resource.as_str()) {
-                want(group, resource, &["escalate", "bind"]);
+                want(group, resource, &LEAVES);
             }
         }
         for (group, resource, verbs) in &survey.asked {
@@ -219,8 +291,6 @@ pub(super) fn rules_of(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::scaffold::survey::tests::chart;
 
@@ -235,7 +305,7 @@ mod tests {
     /// As metrics-server and prometheus-adapter do.
     #[test]
     fn roles_of_others_may_be_bound_by_name() {
-        let kind = Kind::of_watch(&watches()[0]);
+        let kind = Kind::of_watch(&watches()[0], Path::new(""), &[]);
         let binding = "{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a}, \
                        roleRef: {kind: Role, name: reader}}";
         let bind = |rules: &[Value]| -> Vec<Value> {
@@ -270,7 +340,7 @@ mod tests {
 
     #[test]
     fn who_brings_definitions_creates_them() {
-        let kind = Kind::of_watch(&watches()[0]);
+        let kind = Kind::of_watch(&watches()[0], Path::new(""), &[]);
         let may = |rules: &[Value]| {
             let of_definitions = rules
                 .iter()
@@ -283,42 +353,24 @@ mod tests {
         assert!(!may(&rules_of(&[(&kind, &Survey::default())])));
     }
 
-    /// Group, resource and verb of each rule.
-    fn rights(role: &Value) -> BTreeSet<(String, String, String)> {
-        let texts = |rule: &Value, field: &str| -> Vec<String> {
-            let items = rule[field].as_array().into_iter().flatten();
-            items.filter_map(Value::as_str).map(str::to_owned).collect()
-        };
-        let mut found = BTreeSet::new();
-        for rule in role["rules"].as_array().into_iter().flatten() {
-            for group in texts(rule, "apiGroups") {
-                for resource in texts(rule, "resources") {
-                    found.extend(
-                        texts(rule, "verbs")
-                            .into_iter()
-                            .map(|verb| (group.clone(), resource.clone(), verb)),
-                    );
-                }
-            }
-        }
-        found
-    }
-
     /// The tests of the operator run with the roles of `config/`, and fail if one of these rights is left out.
     #[test]
     fn the_roles_of_this_project_are_those_that_its_charts_need() {
-        let generated = rights(&role(&watches(), "manager-role", false).unwrap().object);
+        let rules = |role: &Value| role["rules"].as_array().unwrap().clone();
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let mut written = BTreeSet::new();
+        let made = role(&surveys(root, &watches()).unwrap(), ROLE_NAME, false);
+        assert!(made.warnings.is_empty(), "{:?}", made.warnings);
+        let generated = rules(&made.object);
+        let mut written = Vec::new();
         for file in ["role.yaml", "charts_role.yaml"] {
             let text = std::fs::read(root.join("config/rbac").join(file)).unwrap();
-            written.extend(rights(&go_yaml::to_json(&text).unwrap()));
+            written.extend(rules(&go_yaml::to_json(&text).unwrap()));
         }
-        let missing: Vec<_> = written.difference(&generated).collect();
-        let needless: Vec<_> = generated.difference(&written).collect();
+        let lacking = missing(&rights(&generated), &written);
+        let needless = missing(&rights(&written), &generated);
         assert!(
-            missing.is_empty() && needless.is_empty(),
-            "missing {missing:?}, needless {needless:?}"
+            lacking.is_empty() && needless.is_empty(),
+            "lacking {lacking:?}, needless {needless:?}"
         );
     }
 }

@@ -6,10 +6,12 @@ use std::thread::ScopedJoinHandle;
 
 use serde_json::{Map, Value, json};
 
+use super::lint::crd::Crd;
 use super::names::plural;
 use super::progress::Progress;
 use super::text_at;
 use helm_template::chart::Chart;
+use helm_template::chart::values::merge_maps;
 use helm_template::render::{Capabilities, Engine, Error, Input, Kept, Manifest, Release, Rendered};
 
 /// So many values are switched, one at a time.
@@ -28,6 +30,8 @@ pub(super) const RBAC: &str = "rbac.authorization.k8s.io";
 pub struct Survey {
     /// Group and resource of what is made, hooks and steps of plans included.
     pub(super) made: BTreeSet<(String, String)>,
+    /// The resources of kinds that have definitions, by group and kind.
+    plurals: BTreeMap<(String, String), String>,
     /// `apiVersion` and kind of the same.
     kinds: BTreeSet<(String, String)>,
     /// The images of containers, with the chart's own values.
@@ -44,20 +48,43 @@ pub struct Survey {
     pub(super) runs: bool,
     /// What the watch asks for: group, resource, verbs.
     pub(super) asked: Vec<(String, String, Vec<&'static str>)>,
+    /// Why the chart can't be rendered with any values that somebody wrote. What it makes isn't known then.
+    pub(super) problem: Option<String>,
 }
 
 // === impl Survey ===
 
 impl Survey {
+    /// Of a chart in a project with these definitions, before anything is rendered.
+    pub(super) fn new(chart: &Chart, crds: &[Crd]) -> Self {
+        let mut plurals = plurals(chart);
+        let defines = !plurals.is_empty();
+        plurals.extend(crds.iter().map(|crd| named(crd.value())));
+        Survey {
+            plurals,
+            defines,
+            ..Survey::default()
+        }
+    }
+
+    /// The resource of a kind.
+    pub(super) fn resource(&self, group: &str, kind: &str) -> String {
+        let known = self.plurals.get(&(group.to_owned(), kind.to_owned())).cloned();
+        known.unwrap_or_else(|| plural_of(kind))
+    }
+
     /// Renders a chart with its own values, with each file in its `ci/`, and with each switch turned. What can't be rendered
     /// so tells nothing.
     pub fn of(chart: &Chart) -> Self {
-        let mut survey = Survey::default();
-        let plurals = plurals(chart);
-        survey.defines = !plurals.is_empty();
-        each_render(chart, Vec::new(), &mut |number, result| {
+        Survey::with_values(chart, Vec::new(), &[])
+    }
+
+    /// The same, rendered with these values as well, in a project with these definitions.
+    pub(super) fn with_values(chart: &Chart, values: Vec<Value>, crds: &[Crd]) -> Self {
+        let mut survey = Survey::new(chart, crds);
+        survey.problem = each_render(chart, values, &mut |number, result| {
             if let Ok(rendered) = result {
-                survey.add(rendered, &plurals);
+                survey.add(rendered);
                 if number == 0 {
                     survey.add_images(rendered);
                 }
@@ -84,12 +111,11 @@ impl Survey {
         }
     }
 
-    /// Takes in what one render shows; `plurals` are those of the chart's own kinds.
-    pub(super) fn add(&mut self, rendered: &Rendered, plurals: &BTreeMap<(String, String), String>) {
-        let resource = |api_version: &str, kind: &str| {
+    /// Takes in what one render shows.
+    pub(super) fn add(&mut self, rendered: &Rendered) {
+        let resource = |survey: &Survey, api_version: &str, kind: &str| {
             let group = api_version.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
-            let known = plurals.get(&(group.clone(), kind.to_owned())).cloned();
-            let resource = known.unwrap_or_else(|| plural_of(kind));
+            let resource = survey.resource(&group, kind);
             (group, resource)
         };
         let (mut bound, mut made) = (BTreeSet::new(), BTreeSet::new());
@@ -100,7 +126,7 @@ impl Survey {
                 if kind.is_empty() || api_version.is_empty() {
                     continue;
                 }
-                let (group, resource) = resource(&api_version, &kind);
+                let (group, resource) = resource(self, &api_version, &kind);
                 if group == RBAC {
                     let role = (text("/roleRef/kind"), text("/roleRef/name"));
                     bound.extend(kind.ends_with("Binding").then_some(role));
@@ -114,7 +140,7 @@ impl Survey {
         let others = bound.into_iter().filter(|role| !made.contains(role));
         self.bound.extend(others.map(|(kind, name)| (plural_of(&kind), name)));
         for key in &rendered.used_lookups {
-            self.looked_up.insert(resource(&key.api_version, &key.kind));
+            self.looked_up.insert(resource(self, &key.api_version, &key.kind));
         }
         let deletes = rendered
             .hooks
@@ -147,25 +173,34 @@ fn find_images(value: &Value, found: &mut BTreeSet<String>) {
 }
 
 /// Renders a chart with its own values, with `more`, with each file in its `ci/`, and with each switch turned, and tells of each
-/// what came of it, with the number of the values: 0 for its own.
-pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut dyn FnMut(usize, Result<&Rendered, &Error>)) {
+/// what came of it, with the number of the values: 0 for its own. Switches are turned in the first values that it can be rendered
+/// with.
+///
+/// If there are none, and so it is only known by luck what it makes, returns the error with the last of `more`, or with its own.
+pub(super) fn each_render(
+    chart: &Chart,
+    more: Vec<Value>,
+    tell: &mut dyn FnMut(usize, Result<&Rendered, &Error>),
+) -> Option<String> {
     let files = chart
         .files
         .iter()
         .filter(|file| file.name.starts_with("ci/") && file.name.ends_with(".yaml"));
-    let given = files.filter_map(|file| go_yaml::to_json(file.data.as_bytes()).ok());
-    let own = Value::Object(chart.values.to_json());
-    let switched = switches(&own);
+    let of_ci = files.filter_map(|file| go_yaml::to_json(file.data.as_bytes()).ok());
+    let switched = switches(&Value::Object(chart.values.to_json()));
     let engine = match Engine::new(chart.clone()) {
         Ok(engine) => engine,
-        Err(error) => return tell(0, Err(&error)),
+        Err(error) => {
+            tell(0, Err(&error));
+            return Some(one_line(&error));
+        }
     };
-    let given: Vec<Value> = [json!({})]
-        .into_iter()
-        .chain(more)
-        .chain(given)
-        .chain(switched)
-        .collect();
+    let last = more.len();
+    let mut given: Vec<Value> = [json!({})].into_iter().chain(more).chain(of_ci).collect();
+    let written = given.len();
+    let all = written + switched.len();
+    // The number of the first values that it could be rendered with.
+    let (mut well, mut problem) = (None, None);
     let mut capabilities = Capabilities::default();
     // Drawn once: hundreds of RSA keys take minutes.
     let mut kept = Kept::default();
@@ -179,8 +214,15 @@ pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut dyn FnMut(
             let next = given.len().min(at + if at == 0 { 1 } else { at_once });
             let results = render_all(&engine, &given[at..next], &known, &kept);
             for (at, rendered) in (at..).zip(&results) {
-                if let Ok(rendered) = rendered {
-                    kept = rendered.randomness.kept.and(&kept);
+                match rendered {
+                    Ok(rendered) => {
+                        kept = rendered.randomness.kept.and(&kept);
+                        if at < written {
+                            well.get_or_insert(at);
+                        }
+                    }
+                    Err(error) if at <= last => problem = Some(one_line(error)),
+                    Err(_) => {}
                 }
                 let asked = rendered.iter().flat_map(|rendered| &rendered.asked);
                 let apis = asked.filter(|asked| asked.contains('/'));
@@ -188,12 +230,16 @@ pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut dyn FnMut(
                 tell(at, rendered.as_ref());
             }
             at = next;
+            if given.len() == written && at == written {
+                let base = well.map(|at| given[at].clone());
+                given.extend(switched.iter().map(|values| laid_over(base.as_ref(), values)));
+            }
             progress.tell(|| {
                 format!(
                     "{}: rendered with {} of {} sets of values",
                     chart.name(),
-                    at + round * given.len(),
-                    (round + 1) * given.len()
+                    at + round * all,
+                    (round + 1) * all
                 )
             });
         }
@@ -203,6 +249,22 @@ pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut dyn FnMut(
             break;
         }
     }
+    problem.filter(|_| well.is_none())
+}
+
+/// The text of an error, as a line.
+pub(super) fn one_line(error: &Error) -> String {
+    let text = error.to_string();
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join(" ")
+}
+
+/// Values laid over others.
+fn laid_over(base: Option<&Value>, values: &Value) -> Value {
+    let maps = [base, Some(values)].into_iter().flatten().filter_map(Value::as_object);
+    let mut all = Map::new();
+    maps.for_each(|map| merge_maps(&mut all, map.clone()));
+    Value::Object(all)
 }
 
 /// Renders with each of these values, all at the same time.
@@ -282,7 +344,7 @@ fn find(value: &Value, path: &mut Vec<String>, found: &mut Vec<(Vec<String>, boo
 }
 
 /// How the chart's own CRDs call their resources.
-pub(super) fn plurals(chart: &Chart) -> BTreeMap<(String, String), String> {
+fn plurals(chart: &Chart) -> BTreeMap<(String, String), String> {
     let mut found = BTreeMap::new();
     let texts = chart
         .crds
@@ -292,11 +354,8 @@ pub(super) fn plurals(chart: &Chart) -> BTreeMap<(String, String), String> {
         let Ok(crd) = go_yaml::to_json(document.as_bytes()) else {
             continue;
         };
-        let text = |pointer: &str| text_at(&crd, pointer).to_owned();
-        found.insert(
-            (text("/spec/group"), text("/spec/names/kind")),
-            text("/spec/names/plural"),
-        );
+        let (kind, plural) = named(&crd);
+        found.insert(kind, plural);
     }
     for child in &chart.dependencies {
         found.extend(plurals(child));
@@ -304,10 +363,17 @@ pub(super) fn plurals(chart: &Chart) -> BTreeMap<(String, String), String> {
     found
 }
 
-/// Kinds of Kubernetes' own whose plural is irregular.
+/// Group, kind and plural of a definition.
+fn named(crd: &Value) -> ((String, String), String) {
+    let text = |pointer: &str| text_at(crd, pointer).to_owned();
+    let kind = (text("/spec/group"), text("/spec/names/kind"));
+    (kind, text("/spec/names/plural"))
+}
+
+/// The plural of a kind without a definition: those of Kubernetes and OpenShift may be irregular.
 pub(super) fn plural_of(kind: &str) -> String {
     match kind {
-        "Endpoints" => "endpoints".to_owned(),
+        "Endpoints" | "SecurityContextConstraints" => kind.to_lowercase(),
         kind => plural(kind),
     }
 }
@@ -344,6 +410,38 @@ pub mod tests {
         for values in expected {
             assert!(found.contains(&values), "{values}: {found:?}");
         }
+    }
+
+    #[test]
+    fn charts_that_require_values_are_rendered_with_what_is_given() {
+        let template = "{{ required \"host is needed\" .Values.host }}\n---\n{apiVersion: v1, kind: ConfigMap}\n\
+                        {{- if .Values.b }}\n---\n{apiVersion: v1, kind: Secret}\n{{ end }}";
+        let chart = chart("templates/a.yaml", template);
+        let silent = Survey::of(&chart);
+        assert!(silent.made.is_empty(), "{silent:?}");
+        assert!(
+            silent.problem.as_ref().unwrap().contains("host is needed"),
+            "{silent:?}"
+        );
+        let survey = Survey::with_values(&chart, vec![json!({"host": "# a"})], &[]);
+        let made: Vec<&str> = survey.made.iter().map(|(_, resource)| resource.as_str()).collect();
+        assert_eq!((made, survey.problem), (vec!["configmaps", "secrets"], None));
+    }
+
+    #[test]
+    fn resources_are_called_as_definitions_say() {
+        let folder = tempfile::tempdir().unwrap();
+        let bases = folder.path().join("config/crd/bases");
+        std::fs::create_dir_all(&bases).unwrap();
+        let definition = "{kind: CustomResourceDefinition, spec: {group: a.com, names: {kind: Redis, plural: redis}}}";
+        std::fs::write(bases.join("a.yaml"), definition).unwrap();
+        let made = "{apiVersion: a.com/v1, kind: Redis}\n---\n{apiVersion: b.com/v1, kind: Redis}\n---\n\
+                    {apiVersion: security.openshift.io/v1, kind: SecurityContextConstraints}";
+        let crds = super::super::lint::crd::read(folder.path());
+        let survey = Survey::with_values(&chart("templates/a.yaml", made), Vec::new(), &crds);
+        let made: Vec<&str> = survey.made.iter().map(|(_, resource)| resource.as_str()).collect();
+        assert_eq!(made, ["redis", "redises", "securitycontextconstraints"]);
+        assert!(!survey.defines);
     }
 
     #[test]

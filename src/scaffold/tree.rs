@@ -23,6 +23,8 @@ pub enum Fate {
 #[derive(Debug, Default)]
 pub struct Tree {
     files: BTreeMap<PathBuf, File>,
+    /// What is to be known of them.
+    warnings: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -36,6 +38,7 @@ struct File {
 #[derive(Debug)]
 pub struct Changes {
     pub files: Vec<Change>,
+    pub warnings: Vec<String>,
 }
 
 /// What is to be done with one file.
@@ -65,6 +68,10 @@ impl Tree {
         let content = content.into();
         let is_merged = true;
         self.files.insert(path.into(), File { content, is_merged });
+    }
+
+    pub fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings.extend(warnings);
     }
 
     /// Compares it with what there is. `force`: edits of others don't count.
@@ -100,7 +107,8 @@ impl Tree {
                 after,
             });
         }
-        Ok(Changes { files })
+        let warnings = self.warnings;
+        Ok(Changes { files, warnings })
     }
 }
 

@@ -26,8 +26,9 @@ Examples:
 
 /// Make the operator's role: what it may have to do with the charts of watches.yaml, and no more
 ///
-/// Each chart is rendered with its own values, those in its ci/, and with every switch turned; hooks, plans, lookups and what
-/// the watch asks for are counted. What only other values bring in has to be added by hand.
+/// Each chart is rendered with its own values, those of the watch and of samples in config/samples, those in its ci/, and with
+/// every switch turned; hooks, plans, lookups and what the watch asks for are counted. For what only other values bring in, add
+/// a sample with these.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct RbacArgs {
@@ -38,7 +39,7 @@ pub struct RbacArgs {
     #[arg(long)]
     namespaced: bool,
     /// What the role is called
-    #[arg(long, default_value = "manager-role")]
+    #[arg(long, default_value = rights::ROLE_NAME)]
     name: String,
     /// Write it to this file
     #[arg(short, long, value_name = "FILE")]
@@ -56,7 +57,15 @@ pub fn run(args: &RbacArgs) -> Result<ExitCode> {
     if watches.is_empty() {
         bail!("{}: there is no watch", args.watches_file.display());
     }
-    let Role { object, notes } = rights::role(&watches, &args.name, args.namespaced)?;
+    let root = std::env::current_dir()?;
+    let Role {
+        object,
+        notes,
+        warnings,
+    } = rights::role(&rights::surveys(&root, &watches)?, &args.name, args.namespaced);
+    for warning in warnings {
+        eprintln!("warning: {warning}");
+    }
     for note in notes {
         eprintln!("note: {note}");
     }

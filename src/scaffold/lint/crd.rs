@@ -9,6 +9,7 @@ use super::examine::Examined;
 use super::watches::Watched;
 use super::yaml::{self, Document};
 use super::{Report, join, rules};
+use crate::scaffold::survey::plural_of;
 use crate::watches::names::is_built_in;
 
 const FOLDER: &str = "config/crd/bases";
@@ -24,6 +25,12 @@ pub(in crate::scaffold) fn read(root: &Path) -> Vec<Crd> {
     let documents = yaml::read_folder(root, FOLDER).into_iter();
     let crds = documents.filter(|document| document.value["kind"] == "CustomResourceDefinition");
     crds.map(|document| Crd { document }).collect()
+}
+
+/// The plural of a kind: that of its definition, or the usual one of such a kind.
+pub(in crate::scaffold) fn plural(crds: &[Crd], group: &str, kind: &str) -> String {
+    let crd = crds.iter().find(|crd| crd.is_of(group, kind));
+    crd.map_or_else(|| plural_of(kind), |crd| crd.plural().to_owned())
 }
 
 /// Whether the kind of a watch is served, and has a status.
@@ -141,7 +148,7 @@ impl Crd {
         self.document.value["spec"]["scope"] != "Cluster"
     }
 
-    pub(super) fn plural(&self) -> &str {
+    pub(in crate::scaffold) fn plural(&self) -> &str {
         let names = &self.document.value["spec"]["names"];
         names["plural"].as_str().unwrap_or_default()
     }

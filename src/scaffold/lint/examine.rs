@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::reads::Reads;
-use super::{Report, join, rules};
+use super::{Report, crd, join, rules};
 use crate::plan::identity::GroupKind;
 use crate::scaffold::survey::{self, Survey};
 use helm_template::chart::Chart;
@@ -58,8 +58,7 @@ impl Examined {
                 return None;
             }
         };
-        let plurals = survey::plurals(&chart);
-        let mut survey = Survey::default();
+        let mut survey = Survey::new(&chart, &crd::read(&report.root));
         let mut found = Found::new();
         let mut lookups = Vec::new();
         let mut problem = None;
@@ -68,7 +67,7 @@ impl Examined {
             survey::each_render(&chart, given, &mut |at, result| match result {
                 Ok(rendered) => {
                     renders |= at == 0;
-                    survey.add(rendered, &plurals);
+                    survey.add(rendered);
                     gather(rendered, at == 0, &mut found);
                     for key in &rendered.used_lookups {
                         if !lookups.contains(key) {
@@ -128,12 +127,10 @@ impl Examined {
 /// Where an error is, and what.
 fn described(error: &Error) -> (Option<String>, usize, String) {
     let place = error.place();
-    let text = error.to_string();
-    let first = text.lines().map(str::trim).filter(|line| !line.is_empty());
     (
         place.map(|place| place.file.clone()),
         place.map_or(1, |place| place.line),
-        first.collect::<Vec<_>>().join(" "),
+        survey::one_line(error),
     )
 }
 

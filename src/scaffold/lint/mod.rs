@@ -11,7 +11,7 @@ mod privileges;
 mod reads;
 mod rights;
 pub mod rules;
-mod samples;
+pub(super) mod samples;
 mod schema;
 #[cfg(test)]
 mod tests;

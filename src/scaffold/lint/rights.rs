@@ -1,6 +1,6 @@
 //! The operator's rights in config/rbac, against what its watches and charts need.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use go_yaml::Node;
 use serde_json::Value;
@@ -10,13 +10,10 @@ use super::watches::Watched;
 use super::yaml::{self, Document};
 use super::{Report, join, rules};
 use crate::scaffold::api::Kind;
-use crate::scaffold::rights::rules_of;
+use crate::scaffold::rights::{Rights, missing, rights, rules_of, shown};
 use crate::scaffold::survey::Survey;
 
 const FOLDER: &str = "config/rbac";
-
-/// Verbs by group and resource.
-type Rights = BTreeMap<(String, String), BTreeSet<String>>;
 
 pub(super) fn check(watched: &[Watched<'_>], charts: &[Examined], report: &mut Report) {
     let documents = listed(report);
@@ -81,24 +78,8 @@ fn is_bound(document: &Document, bound: &BTreeSet<(String, String)>) -> bool {
 }
 
 fn wanted(charts: &[(&Kind, Survey)]) -> Rights {
-    let mut wanted = Rights::new();
     let charts: Vec<(&Kind, &Survey)> = charts.iter().map(|(kind, survey)| (*kind, survey)).collect();
-    // Those for single names aren't told of, whatever they allow.
-    for rule in rules_of(&charts).iter().filter(|rule| rule["resourceNames"].is_null()) {
-        let texts = |field: &str| -> Vec<String> {
-            let items = rule[field].as_array().into_iter().flatten();
-            items.filter_map(Value::as_str).map(str::to_owned).collect()
-        };
-        for group in texts("apiGroups") {
-            for resource in texts("resources") {
-                wanted
-                    .entry((group.clone(), resource))
-                    .or_default()
-                    .extend(texts("verbs"));
-            }
-        }
-    }
-    wanted
+    rights(&rules_of(&charts))
 }
 
 /// The rules of a role, with their places.
@@ -108,44 +89,14 @@ fn rules_in(role: &Document) -> impl Iterator<Item = (&Node, Value)> {
     rules.zip(values)
 }
 
-fn has(rule: &Value, field: &str, text: &str) -> bool {
-    let mut items = rule[field].as_array().into_iter().flatten();
-    items.any(|item| item == text || item == "*")
-}
-
 fn check_missing(wanted: &Rights, roles: &[&Document], first: &Document, report: &mut Report) {
-    let rules: Vec<Value> = roles
+    let given: Vec<Value> = roles
         .iter()
         .flat_map(|role| rules_in(role).map(|(_, rule)| rule))
-        .filter(|rule| rule["resourceNames"].is_null())
         .collect();
-    for ((group, resource), verbs) in wanted {
-        let is_granted = |verb: &&String| {
-            rules.iter().any(|rule| {
-                has(rule, "apiGroups", group) && has(rule, "resources", resource) && has(rule, "verbs", verb)
-            })
-        };
-        let missing: Vec<&str> = verbs
-            .iter()
-            .filter(|verb| !is_granted(verb))
-            .map(String::as_str)
-            .collect();
-        if !missing.is_empty() {
-            let at = yaml::at(&first.root, &["rules"]).map_or((1, 0), |rules| (rules.line, 0));
-            let message = format!(
-                "no rule lets the operator {} {}",
-                missing.join(", "),
-                shown(group, resource)
-            );
-            report.add(rules::MISSING_RIGHT, first.file.as_str(), at, message);
-        }
-    }
-}
-
-fn shown(group: &str, resource: &str) -> String {
-    match group {
-        "" => resource.to_owned(),
-        group => format!("{resource}.{group}"),
+    let at = yaml::at(&first.root, &["rules"]).map_or((1, 0), |rules| (rules.line, 0));
+    for message in missing(wanted, &given) {
+        report.add(rules::MISSING_RIGHT, first.file.as_str(), at, message);
     }
 }
 

@@ -2,26 +2,29 @@
 
 use std::path::Path;
 
+use serde_json::{Value, json};
+
 use super::examine::Examined;
 use super::values::{Own, unread};
 use super::watches::{Watched, values};
 use super::yaml::{self, Document};
 use super::{Report, rules, schema};
 use crate::plan::identity::GroupKind;
+use crate::scaffold::survey::one_line;
 use crate::watches::Watch;
 use helm_template::render::{Engine, Input, Kept, Release};
 
 const FOLDER: &str = "config/samples";
 
 /// A custom resource in a file.
-pub(super) struct Sample {
+pub(in crate::scaffold) struct Sample {
     pub(super) document: Document,
     group_kind: GroupKind,
     version: String,
 }
 
 /// All objects in the samples' folder.
-pub(super) fn read(root: &Path) -> Vec<Sample> {
+pub(in crate::scaffold) fn read(root: &Path) -> Vec<Sample> {
     let documents = yaml::read_folder(root, FOLDER).into_iter();
     let samples = documents.filter_map(|document| {
         let (group_kind, version) = GroupKind::of(&document.value)?;
@@ -32,6 +35,19 @@ pub(super) fn read(root: &Path) -> Vec<Sample> {
         })
     });
     samples.collect()
+}
+
+/// The values that a chart is known to be used with: those of each of its watches alone, and with each sample.
+pub(in crate::scaffold) fn given(chart: &Path, watches: &[Watch], samples: &[Sample]) -> Vec<Value> {
+    let of_watch = |watch| {
+        let own = samples.iter().filter(move |sample: &&Sample| sample.is_of(watch));
+        let specs = own.map(|sample| &sample.document.value["spec"]);
+        let specs = [&Value::Null].into_iter().chain(specs);
+        specs.map(move |spec| values(watch, spec))
+    };
+    let given = watches.iter().filter(|watch| watch.chart == chart).flat_map(of_watch);
+    // Without any, a chart is rendered in any case.
+    given.filter(|values| *values != json!({})).collect()
 }
 
 pub(super) fn check(sample: &Sample, watched: &Watched<'_>, chart: Option<&Examined>, report: &mut Report) {
@@ -78,19 +94,14 @@ pub(super) fn check(sample: &Sample, watched: &Watched<'_>, chart: Option<&Exami
     }
 }
 
-fn renders(examined: &Examined, values: serde_json::Value) -> Result<(), String> {
-    let text = |error: helm_template::render::Error| {
-        let text = error.to_string();
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-        lines.collect::<Vec<_>>().join(" ")
-    };
-    let engine = Engine::new(examined.chart.clone()).map_err(text)?;
+fn renders(examined: &Examined, values: Value) -> Result<(), String> {
+    let engine = Engine::new(examined.chart.clone()).map_err(|error| one_line(&error))?;
     let kept = Kept::default();
     let input = Input {
         kept: Some(&kept),
         ..Input::new(Release::install("sample", super::examine::NAMESPACE), values)
     };
-    engine.render_with(&input).map(drop).map_err(text)
+    engine.render_with(&input).map(drop).map_err(|error| one_line(&error))
 }
 
 // === impl Sample ===

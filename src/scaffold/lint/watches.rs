@@ -9,8 +9,6 @@ use super::examine::Examined;
 use super::samples::{self, Sample};
 use super::{Report, check_chart, privileges, rights, rules};
 use crate::scaffold::api::Kind;
-use crate::scaffold::names::plural;
-use crate::scaffold::project::{Api, Resource};
 use crate::watches::{self, Outside, Watch};
 use helm_template::chart::strvals::{self, Mode};
 use helm_template::chart::values::merge_maps;
@@ -43,7 +41,8 @@ pub(super) fn check(file: &str, report: &mut Report) {
         }
         let is_known = charts.iter().any(|chart| chart.folder == one.kind.chart);
         if !is_known && root.join(&one.kind.chart).is_dir() {
-            charts.extend(check_chart(&one.kind.chart, given(one, &watched, &samples), report));
+            let given = samples::given(&one.watch.chart, &watches, &samples);
+            charts.extend(check_chart(&one.kind.chart, given, report));
         }
         let chart = charts.iter().find(|chart| chart.folder == one.kind.chart);
         if let Some(examined) = chart {
@@ -57,16 +56,6 @@ pub(super) fn check(file: &str, report: &mut Report) {
             .for_each(|sample| samples::check(sample, one, chart, report));
     }
     rights::check(&watched, &charts, report);
-}
-
-/// The values of all samples whose releases are made from the same chart.
-fn given(one: &Watched<'_>, watched: &[Watched<'_>], samples: &[Sample]) -> Vec<Value> {
-    let same = watched.iter().filter(|other| other.kind.chart == one.kind.chart);
-    same.flat_map(|other| {
-        let own = samples.iter().filter(|sample| sample.is_of(other.watch));
-        own.map(|sample| values(other.watch, &sample.document.value["spec"]))
-    })
-    .collect()
 }
 
 /// The watches of a file; `None`, and findings, if it is wrong.
@@ -130,26 +119,10 @@ pub(super) fn values(watch: &Watch, spec: &Value) -> Value {
 
 impl<'w> Watched<'w> {
     fn of(watch: &'w Watch, root: &Path, crds: &'w [Crd]) -> Self {
-        let crd = crds.iter().find(|crd| crd.is_of(&watch.group, &watch.kind));
-        let chart = watch.chart.strip_prefix(root).unwrap_or(&watch.chart);
-        let chart: std::path::PathBuf = chart.components().filter(|part| part.as_os_str() != ".").collect();
         Watched {
             watch,
-            kind: Kind {
-                plural: crd.map_or_else(|| plural(&watch.kind), |crd| crd.plural().to_owned()),
-                chart: chart.display().to_string(),
-                resource: Resource {
-                    api: Api {
-                        crd_version: "v1".to_owned(),
-                        namespaced: crd.is_none_or(Crd::is_namespaced),
-                    },
-                    domain: String::new(),
-                    group: watch.group.clone(),
-                    kind: watch.kind.clone(),
-                    version: watch.version.clone(),
-                },
-            },
-            crd,
+            kind: Kind::of_watch(watch, root, crds),
+            crd: crds.iter().find(|crd| crd.is_of(&watch.group, &watch.kind)),
         }
     }
 }
