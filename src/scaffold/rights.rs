@@ -222,6 +222,17 @@ pub(super) fn shown(group: &str, resource: &str) -> String {
     }
 }
 
+/// What a role lacks of one that was made, a sentence for each resource. `escalate` and `bind` don't count: somebody may have
+/// given it what the charts' roles grant instead.
+pub fn lacking(made: &Value, present: &Value) -> Vec<String> {
+    let rules = |role: &Value| role["rules"].as_array().cloned().unwrap_or_default();
+    let mut wanted = rights(&rules(made));
+    for verbs in wanted.values_mut() {
+        verbs.retain(|verb| !LEAVES.contains(&verb.as_str()));
+    }
+    missing(&wanted, &rules(present))
+}
+
 /// The rules that these kinds need.
 pub(super) fn rules_of(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
     let mut wanted: BTreeMap<(String, String), BTreeSet<&'static str>> = BTreeMap::new();
@@ -351,6 +362,25 @@ mod tests {
         let survey = Survey::of(&chart("crds/shop.yaml", definition));
         assert!(may(&rules_of(&[(&kind, &survey)])));
         assert!(!may(&rules_of(&[(&kind, &Survey::default())])));
+    }
+
+    #[test]
+    fn a_role_may_have_more_than_is_needed_but_not_less() {
+        let role = |rules: Value| json!({"rules": rules});
+        let rule =
+            |resource: &str, verbs: &[&str]| json!({"apiGroups": ["apps"], "resources": [resource], "verbs": verbs});
+        let made = role(json!([
+            rule("deployments", &["get", "list"]),
+            rule("roles", &["get", "bind", "escalate"])
+        ]));
+        let by_hand = role(json!([rule("*", &["get"]), rule("deployments", &["list", "watch"])]));
+        assert_eq!(lacking(&made, &by_hand), [""; 0]);
+        let mut named = rule("deployments", &["*"]);
+        named["resourceNames"] = json!(["a"]);
+        assert_eq!(
+            lacking(&made, &role(json!([named, rule("roles", &["*"])]))),
+            ["no rule lets the operator get, list deployments.apps"]
+        );
     }
 
     /// The tests of the operator run with the roles of `config/`, and fail if one of these rights is left out.

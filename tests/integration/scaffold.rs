@@ -107,6 +107,81 @@ fn what_is_run_again_loses_nothing() -> Result<()> {
     Ok(())
 }
 
+/// The role has what watches and samples bring in, under the plural of the definition, whoever of the commands writes it.
+#[test]
+fn the_role_is_made_in_one_way() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let folder = dir.path();
+    succeed(folder, "init --domain example.com --name shop-operator")?;
+    let chart = folder.join("chart");
+    fs::create_dir_all(chart.join("templates"))?;
+    fs::write(chart.join("Chart.yaml"), "{apiVersion: v2, name: shop, version: 0.1.0}")?;
+    fs::write(chart.join("values.yaml"), "{host: null, kind: Deployment, mode: small}")?;
+    let template = "apiVersion: apps/v1\nkind: {{ .Values.kind }}\nmetadata:\n  name: {{ required \"host is needed\" .Values.host }}\n\
+                    {{- if eq .Values.mode \"full\" }}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n{{ end }}";
+    fs::write(chart.join("templates/a.yaml"), template)?;
+    let is_unknown = [
+        "warning: charts/shop: ",
+        "the role lacks what it makes",
+        "host is needed",
+    ];
+    let told = succeed(
+        folder,
+        "create api --group shop --kind Redis --plural redis --helm-chart ./chart",
+    )?;
+    says(&told, &is_unknown)?;
+    let generate = "generate rbac -o config/rbac/role.yaml";
+    let told = succeed(folder, generate)?;
+    says(&told, &is_unknown)?;
+    says(&told, &["role.yaml: unchanged"])?;
+
+    let sample = folder.join("config/samples/shop_v1alpha1_redis.yaml");
+    let text = fs::read_to_string(&sample)?;
+    fs::write(&sample, text.replace("spec: {}", "spec: {host: a}"))?;
+    let watches = folder.join("watches.yaml");
+    let more = "  values: {kind: DaemonSet}\n  overrideValues: {mode: full}\n  valuesFrom: [{kind: Secret, name: a, targetPath: b}]\n  \
+                onFailure: rollback\n# +kube";
+    fs::write(&watches, fs::read_to_string(&watches)?.replace("# +kube", more))?;
+    let lacking = ["create", "daemonsets.apps", "configmaps", "secrets"];
+    refuse(folder, &format!("{generate} --check"), &lacking)?;
+    let told = succeed(folder, generate)?;
+    ensure!(
+        told.contains("role.yaml: written") && !told.contains("warning"),
+        "{told}"
+    );
+    let role = || fs::read_to_string(folder.join("config/rbac/role.yaml"));
+    let parts = ["daemonsets", "configmaps", "secrets", "- redis\n", "- redis/status"];
+    says(&role()?, &parts)?;
+    let (_, told) = run(folder, &["lint"])?;
+    ensure!(
+        !told.contains("missing-right") && !told.contains("excess-right"),
+        "{told}"
+    );
+
+    // It is known to be as it was made.
+    let told = succeed(folder, "create api --group shop --kind Web")?;
+    says(&told, &["config/rbac/role.yaml: updated"])?;
+    says(&role()?, &parts)?;
+    says(&role()?, &["- webs\n"])?;
+    succeed(folder, &format!("{generate} --check"))?;
+    let by_hand = role()? + "- apiGroups: [batch]\n  resources: [jobs]\n  verbs: [get]\n";
+    fs::write(folder.join("config/rbac/role.yaml"), by_hand)?;
+    succeed(folder, &format!("{generate} --check"))?;
+    let told = succeed(folder, "delete api --group shop --kind Redis --force")?;
+    says(
+        &told,
+        &["bases/shop.example.com_redis.yaml: removed", "role.yaml: updated"],
+    )?;
+    ensure!(!folder.join("config/crd/bases/shop.example.com_redis.yaml").exists());
+    ensure!(
+        !role()?.contains("redis") && !role()?.contains("secrets"),
+        "{}",
+        role()?
+    );
+    succeed(folder, &format!("{generate} --check"))?;
+    Ok(())
+}
+
 /// What the example of a CI asks the program is fine in a project that was just made.
 #[test]
 fn the_example_of_a_ci_passes() -> Result<()> {

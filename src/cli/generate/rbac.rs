@@ -1,15 +1,18 @@
 //! `chartwright generate rbac`: the operator's role.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use serde_json::Value;
 
 use crate::cli::stdout::stdout;
 use crate::cli::stdout::tell;
+use crate::scaffold::project::{self, Project};
 use crate::scaffold::rights::{self, Role};
+use crate::scaffold::tree::Tree;
 use crate::watches;
 
 const EXAMPLES: &str = "\
@@ -17,7 +20,7 @@ Examples:
   # What the operator needs for the charts of watches.yaml
   chartwright generate rbac
 
-  # Into a project, and for CI: fail if it would change
+  # Into a project, and for CI: fail if it lacks a right
   chartwright generate rbac -o config/rbac/role.yaml
   chartwright generate rbac -o config/rbac/role.yaml --check
 
@@ -44,7 +47,7 @@ pub struct RbacArgs {
     /// Write it to this file
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write nothing, and fail if the file would change
+    /// Write nothing, and fail if the file lacks a right; it may have others
     #[arg(long, requires = "output")]
     check: bool,
 }
@@ -80,17 +83,54 @@ pub fn run(args: &RbacArgs) -> Result<ExitCode> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(error).with_context(|| shown.to_string()),
     };
-    // Comments and the order of fields are whoever's who wrote them.
-    let same = go_yaml::to_json(before.as_bytes()).is_ok_and(|before| before == object);
-    if same {
-        tell!("{shown}: unchanged");
-        return Ok(ExitCode::SUCCESS);
-    }
+    let present = go_yaml::to_json(before.as_bytes()).unwrap_or_default();
     if args.check {
-        tell!("{shown}: would change");
-        return Ok(ExitCode::FAILURE);
+        return Ok(check(file, &object, &present));
     }
-    std::fs::write(file, text).with_context(|| shown.to_string())?;
-    tell!("{shown}: written");
+    // Comments and the order of fields are whoever's who wrote them.
+    let same = present == object;
+    if !same {
+        std::fs::write(file, &text).with_context(|| shown.to_string())?;
+    }
+    if (!same || before == text) && !args.namespaced && args.name == rights::ROLE_NAME {
+        remember(file, text)?;
+    }
+    tell!("{shown}: {}", if same { "unchanged" } else { "written" });
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether the role in a file has all the rights of the one that would be written, and tells which it lacks.
+fn check(file: &Path, made: &Value, present: &Value) -> ExitCode {
+    let shown = file.display();
+    if present["kind"] != made["kind"] {
+        tell!("{shown}: is no {}", made["kind"].as_str().unwrap_or_default());
+        return ExitCode::FAILURE;
+    }
+    let lacking = rights::lacking(made, present);
+    for sentence in &lacking {
+        tell!("{shown}: {sentence}");
+    }
+    if !lacking.is_empty() {
+        return ExitCode::FAILURE;
+    }
+    tell!("{shown}: lacks nothing");
+    ExitCode::SUCCESS
+}
+
+/// Lets a project know that its role is as it was made: or `create api` would take it for edited by hand, and leave it.
+fn remember(file: &Path, text: String) -> Result<()> {
+    let root = file.ancestors().nth(3).filter(|_| file.ends_with(rights::ROLE));
+    let Some(root) = root else { return Ok(()) };
+    let Some(project) = Project::find(root)? else {
+        return Ok(());
+    };
+    let mut tree = Tree::default();
+    tree.add(rights::ROLE, text);
+    let mut written = project.written();
+    tree.compare(root, &written, true)?.remember(&mut written);
+    if written != project.written() {
+        let path = root.join(project::FILE);
+        std::fs::write(&path, project.to_text(&written)?).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
 }
