@@ -19,7 +19,7 @@ use super::error::{Error, Result};
 use super::path::segment;
 use crate::plan::identity::{GroupKind, ObjectId};
 use crate::plan::members::Live;
-use crate::plan::{annotations, applyset, fingerprint, health, references};
+use crate::plan::{annotations, applyset, fingerprint, health, immutable, references};
 
 /// The field manager of members. Frozen for ever: another name would orphan every field that this one owns.
 pub const FIELD_MANAGER: &str = "chartwright";
@@ -62,6 +62,7 @@ pub fn live(metadata: &ObjectMeta) -> Live {
         force: annotation(annotations::FORCE).is_some_and(|value| value.trim() == "true"),
         scaled_by: fingerprint::scaled_by(managed_fields),
         finished: false,
+        takes_data: false,
         fingerprint: fingerprint::fingerprint(
             managed_fields,
             FIELD_MANAGER,
@@ -181,10 +182,13 @@ pub async fn read(client: &Client, resource: &Resource, id: &ObjectId) -> Result
     let Some(object) = bounded(api.get_opt(&segment(&id.name))).await? else {
         return Ok(None);
     };
-    let live = live(&object.metadata);
     let value = object
         .value()
         .map_err(|error| Error::Invalid(format!("{id} {error}")))?;
+    let live = Live {
+        takes_data: immutable::takes_data(id, &value),
+        ..live(&object.metadata)
+    };
     Ok(Some((live, value)))
 }
 

@@ -39,6 +39,8 @@ pub struct Live {
     pub scaled_by: Option<String>,
     /// A Job that is complete, and that its TTL will remove.
     pub finished: bool,
+    /// Data, or objects of others, go with it. Known only of an object that was read whole.
+    pub takes_data: bool,
     /// Hash of our own managedFields entry; `None` if we own nothing of it.
     pub fingerprint: Option<u64>,
     /// Has a deletionTimestamp.

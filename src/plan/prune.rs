@@ -56,7 +56,7 @@ pub enum Verdict {
     Stay,
     /// Ours and already going.
     Going,
-    /// Ours, but protected: deleting its kind loses data or other people's objects. Held until it is allowed.
+    /// Ours, but protected: deleting it loses data or other people's objects. Held until it is allowed.
     Hold,
     /// Not ours: leave it, and forget it.
     Leave(Ownership),
@@ -111,7 +111,7 @@ pub fn orphans(members: &Members, record: &Record, desired: &HashSet<&ObjectId>,
     found.into_iter().chain(ordered).collect()
 }
 
-/// The verdict on a candidate, from its metadata.
+/// The verdict on a candidate, from its metadata, and whether data goes with it.
 pub fn verdict(id: &ObjectId, live: &Live, owner: &Owner, purpose: Purpose) -> Verdict {
     match ownership(id, live, owner) {
         Ownership::Ours => {}
@@ -140,7 +140,7 @@ pub fn verdict(id: &ObjectId, live: &Live, owner: &Owner, purpose: Purpose) -> V
         Purpose::Rollback => true,
         _ => false,
     };
-    if is_held && is_protected(&id.group_kind) {
+    if is_held && (is_protected(&id.group_kind) || live.takes_data) {
         return Verdict::Hold;
     }
     Verdict::Delete

@@ -156,9 +156,16 @@ impl Run<'_> {
         let client = &self.context.client;
         let kind = &id.group_kind.kind;
         let failed = |error: &dyn std::fmt::Display| Disposed::Failed(format!("{id}: {error}"));
+        // Whether claims go with it, neither its metadata nor its watch tells.
+        let is_read_whole = matches!(purpose, Purpose::Prune | Purpose::Rollback) && kind == "StatefulSet";
         let mut candidate = candidate;
         for _ in 0..TRIES {
             let (live, was_read) = match candidate {
+                _ if is_read_whole => match objects::read(client, resource, id).await {
+                    Ok(Some((live, _))) => (live, true),
+                    Ok(None) => return Disposed::Absent,
+                    Err(error) => return failed(&error),
+                },
                 Candidate::Read(live) => (live, true),
                 Candidate::Watched(live) => (live, false),
                 Candidate::Unknown => match objects::look(client, resource, id).await {

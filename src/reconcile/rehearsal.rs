@@ -392,7 +392,11 @@ impl Rehearsal {
         let (mut pruned, mut kept) = (Vec::new(), Vec::new());
         for id in orphans {
             let Some(made) = self.live.get(&id) else { continue };
-            let stays = match verdict(&id, &live(&made.object), owner, Purpose::Prune) {
+            let known = Live {
+                takes_data: immutable::takes_data(&id, &made.object),
+                ..live(&made.object)
+            };
+            let stays = match verdict(&id, &known, owner, Purpose::Prune) {
                 Verdict::Delete if !is_guarded => {
                     pruned.push(id.clone());
                     false

@@ -73,6 +73,47 @@ fn namespaces_crds_and_claims_are_pruned_only_with_leave() -> Result<()> {
     Ok(())
 }
 
+/// A StatefulSet of one pod with a claim of its own.
+fn database(name: &str, when_deleted: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name},
+        "spec": {
+            "serviceName": name, "selector": {"matchLabels": {"app": name}},
+            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": when_deleted},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "main", "image": "example/main"}]},
+            },
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim("data")["spec"]}],
+        },
+    })
+}
+
+#[test]
+fn a_statefulset_whose_claims_go_with_it_is_pruned_only_with_leave() -> Result<()> {
+    let world = World::new("guard-claims")?.granted("apps", "statefulsets")?;
+    let operator = world.start()?;
+    let databases = json!({"extraDeploy": [database("takes", "Delete"), database("leaves", "Retain")]});
+    world.apply_widget("a", databases)?;
+    world.await_condition("a", "Deployed", "True")?;
+    for name in ["data-takes-0", "data-leaves-0"] {
+        world.await_there("persistentvolumeclaim", name)?;
+    }
+    world.edit("a", json!({"extraDeploy": []}))?;
+    let held = world.await_condition("a", "PruneHeld", "True")?;
+    says(text(&held["message"]), &["StatefulSet.apps guard-claims/takes", ALLOW])?;
+    world.await_gone("statefulset", "leaves")?;
+    let _operator = world.replace_and_settle(operator)?;
+    for (kind, name) in [("statefulset", "takes"), ("persistentvolumeclaim", "data-takes-0")] {
+        let data = world.expect(kind, name)?;
+        ensure!(data["metadata"]["deletionTimestamp"].is_null(), "{data}");
+    }
+    allow(&world, "statefulset", "takes")?;
+    world.await_gone("statefulset", "takes")?;
+    world.expect("persistentvolumeclaim", "data-leaves-0")?;
+    world.await_released("a").map(drop)
+}
+
 #[test]
 fn a_hold_ends_when_the_object_is_rendered_again_and_deletion_does_not_ask() -> Result<()> {
     let world = World::new("guard-again")?.granted("", "persistentvolumeclaims")?;

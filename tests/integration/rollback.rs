@@ -12,7 +12,7 @@ use crate::world::{CRASHES, HANGS, SOON, World, staged_chart};
 const ROLLBACK: &str = "onFailure: rollback";
 
 fn world(name: &str, keys: &[&str]) -> Result<World> {
-    World::staged(name, keys, &[("", "persistentvolumeclaims")])
+    World::staged(name, keys, &[("", "persistentvolumeclaims"), ("apps", "statefulsets")])
 }
 
 fn job(name: &str, at: &str) -> Value {
@@ -133,8 +133,10 @@ fn an_upgrade_that_does_not_become_healthy_goes_back_and_leaves_data() -> Result
     )?;
     ensure!(color(&world)? == "blue");
     world.await_gone("deployment", "a-web")?;
-    let claim = world.expect("persistentvolumeclaim", "a-data")?;
-    ensure!(claim["metadata"]["deletionTimestamp"].is_null(), "{claim}");
+    for kind in ["persistentvolumeclaim", "statefulset"] {
+        let data = world.expect(kind, "a-data")?;
+        ensure!(data["metadata"]["deletionTimestamp"].is_null(), "{data}");
+    }
     world.await_quiet(&operator)?;
 
     // The same once more, as somebody asks for it: nothing has changed.
@@ -143,6 +145,7 @@ fn an_upgrade_that_does_not_become_healthy_goes_back_and_leaves_data() -> Result
     world.await_stalled("a", "RolledBack", &["revision 4, of generation 2"])?;
     world.update("a", json!({"deployment": null, "claim": null}))?;
     ensure!(color(&world)? == "red");
+    world.await_gone("statefulset", "a-data")?;
     world.await_gone("persistentvolumeclaim", "a-data")
 }
 
