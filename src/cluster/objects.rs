@@ -19,7 +19,7 @@ use super::error::{Error, Result};
 use super::path::segment;
 use crate::plan::identity::{GroupKind, ObjectId};
 use crate::plan::members::Live;
-use crate::plan::{annotations, applyset, fingerprint, health, immutable, references};
+use crate::plan::{annotations, applyset, fingerprint, health, hooks, immutable, references};
 
 /// The field manager of members. Frozen for ever: another name would orphan every field that this one owns.
 pub const FIELD_MANAGER: &str = "chartwright";
@@ -230,10 +230,30 @@ pub async fn apply(
     };
     match bounded(api.patch(&segment(&id.name), &parameters, &Patch::Apply(object))).await {
         Ok(answer) => Ok(live_with_health(id, &answer)),
-        // Who applies to the successor of an object wants to change its UID, in the API server's eyes.
-        Err(Error::Unprocessable { causes, .. }) if causes.iter().any(|cause| cause.field == "metadata.uid") => {
-            Err(Error::Conflict(format!("another {id} is there by now")))
-        }
+        Err(error) if is_of_successor(&error) => Err(Error::Conflict(format!("another {id} is there by now"))),
+        Err(error) => Err(error),
+    }
+}
+
+/// Who writes to the successor of an object wants to change its UID, in the API server's eyes.
+fn is_of_successor(error: &Error) -> bool {
+    match error {
+        Error::Unprocessable { causes, .. } => causes.iter().any(|cause| cause.field == "metadata.uid"),
+        _ => false,
+    }
+}
+
+/// Has the TTL controller remove a Job so many seconds after its end. False if that Job is gone.
+pub async fn set_ttl(client: &Client, resource: &Resource, id: &ObjectId, uid: &str, seconds: u32) -> Result<bool> {
+    let api = resource.api_in::<MetadataOnly>(client, namespace(id));
+    let patch = json!({"metadata": {"uid": uid}, "spec": {(hooks::TTL): seconds}});
+    let parameters = PatchParams {
+        field_manager: Some(FIELD_MANAGER.into()),
+        ..PatchParams::default()
+    };
+    match bounded(api.patch(&segment(&id.name), &parameters, &Patch::Merge(&patch))).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_not_found() || is_of_successor(&error) => Ok(false),
         Err(error) => Err(error),
     }
 }

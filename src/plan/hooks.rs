@@ -26,7 +26,10 @@ use crate::watches::duration;
 const MESSAGE_BYTES: usize = 512;
 
 /// Why a hook failed that somebody interfered with.
-pub const DELETED: &str = "its object was deleted before it ended";
+pub const DELETED: &str = "its object was deleted before it was seen to end";
+
+/// Of a Job: how many seconds it stays once it has ended.
+pub const TTL: &str = "ttlSecondsAfterFinished";
 
 /// What happens to a release, with hooks before and after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,9 +112,12 @@ pub struct HookRun {
     pub ended: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Its delete policy is carried out.
+    /// Its object was deleted, by its delete policy or since it isn't wanted any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deleted: bool,
+    /// The TTL that its Job is to get once it is written down how the run ended; `None`: none, or it has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -283,10 +289,12 @@ impl Hook {
         self.runs_at(Operation::Delete.before()) || self.runs_at(Operation::Delete.after())
     }
 
-    /// True if a run that was seen, and whose object is gone, may be over: something removes it when it has ended.
-    pub fn may_vanish(&self) -> bool {
-        let ttl = self.member.object.pointer("/spec/ttlSecondsAfterFinished");
-        ttl.is_some_and(Value::is_number)
+    /// The TTL of its Job. What is none is for the API server to refuse.
+    pub fn ttl(&self) -> Option<u32> {
+        let GroupKind { group, kind } = &self.member.id.group_kind;
+        let ttl = &self.member.object["spec"][TTL];
+        let is_job = (group.as_str(), kind.as_str()) == ("batch", "Job");
+        ttl.as_u64().filter(|_| is_job)?.try_into().ok()
     }
 }
 
@@ -484,6 +492,7 @@ impl HookRun {
             ended: None,
             message: String::new(),
             deleted: false,
+            ttl: None,
         }
     }
 
@@ -494,6 +503,13 @@ impl HookRun {
             message: crate::telemetry::cut(message, MESSAGE_BYTES),
             ..self
         }
+    }
+
+    /// The TTL that its Job lacks, now that the run has ended.
+    pub fn ttl_due(&self) -> Option<u32> {
+        let was_made = !self.uid.is_empty();
+        self.ttl
+            .filter(|_| was_made && !self.deleted && self.phase != RunPhase::Running)
     }
 
     /// How much of its time is left.
@@ -544,6 +560,34 @@ mod tests {
             let (hook, problems) = Hook::of(member);
             assert_eq!(problems.is_empty(), is_valid, "{key}={value}: {problems:?}");
             assert_eq!(hook.timeout.is_some() || hook.after_healthy, is_valid, "{key}={value}");
+        }
+    }
+
+    #[test]
+    fn a_ttl_is_due_once_a_run_has_ended() {
+        for (kind, ttl, expected) in [
+            ("Job.batch", json!(0), Some(0)),
+            ("Job.batch", json!(-1), None),
+            ("Job.batch", json!("9"), None),
+            ("RayJob.ray.io", json!(9), None),
+        ] {
+            let mut member = member(&id(kind, "a"));
+            member.object = json!({"spec": {TTL: ttl}});
+            assert_eq!(Hook::of(member).0.ttl(), expected, "{kind} {ttl}");
+        }
+        let run = HookRun {
+            ttl: Some(9),
+            uid: "u".into(),
+            ..HookRun::begins("pre-upgrade", &id("Job.batch", "a"), "run".into())
+        };
+        assert_eq!(run.ttl_due(), None);
+        for phase in [RunPhase::Succeeded, RunPhase::Failed, RunPhase::GivenUp] {
+            let ended = run.clone().ends(phase, "");
+            assert_eq!(ended.ttl_due(), Some(9), "{phase:?}");
+            let uid = String::new();
+            assert_eq!(HookRun { uid, ..ended.clone() }.ttl_due(), None);
+            let deleted = true;
+            assert_eq!(HookRun { deleted, ..ended }.ttl_due(), None);
         }
     }
 

@@ -290,6 +290,7 @@ impl Run<'_> {
         let id = &hook.member.id;
         let what = describe(&run.event, id);
         let left = run.time_left(self.timeout(hook));
+        run.ttl = hook.ttl();
         match self.look_after(release, hook, &mut run).await? {
             State::Succeeded => {
                 let lines = match hook.tells_log {
@@ -337,9 +338,11 @@ impl Run<'_> {
         let message = message + &self.last_lines(release, hook).await;
         let progress = release.record.progress_mut(&run.event);
         progress.failures = progress.failures.saturating_add(1);
-        release.record.note(run.ends(RunPhase::Failed, &message));
+        let run = run.ends(RunPhase::Failed, &message);
+        release.record.note(run.clone());
         if hook.deleted_on_failure {
             self.clear(&hook.member.id).await?;
+            release.record.note(HookRun { deleted: true, ..run });
         }
         Err(failed(format!("{what} failed: {message}")))
     }
@@ -372,11 +375,8 @@ impl Run<'_> {
                     (_, state) => Ok(state),
                 }
             }
-            // It was there.
-            Found::Nothing | Found::Other(..) if !run.uid.is_empty() => Ok(match hook.may_vanish() {
-                true => State::Succeeded,
-                false => State::Failed(hooks::DELETED.into()),
-            }),
+            // It was there, and nobody saw it succeed. No TTL of ours took it away.
+            Found::Nothing | Found::Other(..) if !run.uid.is_empty() => Ok(State::Failed(hooks::DELETED.into())),
             Found::Nothing => self.make(resource, hook, run, Onto::Nothing).await,
             Found::Other(live, object) => {
                 let owner = self.written.owner(&self.unit.group_kind);
@@ -401,11 +401,16 @@ impl Run<'_> {
         }
     }
 
-    /// Applies the object of a hook.
+    /// Applies the object of a hook: without its TTL, for until it is written down how it ended, it alone tells that.
     async fn make(&self, resource: &Resource, hook: &Hook, run: &mut HookRun, onto: Onto<'_>) -> Result<State, Phase> {
         let id = &hook.member.id;
         let mut object = content(&hook.member, None).into_owned();
         object["metadata"]["annotations"][HOOK_RUN] = run.run.as_str().into();
+        if run.ttl.is_some()
+            && let Some(spec) = object["spec"].as_object_mut()
+        {
+            spec.remove(hooks::TTL);
+        }
         match objects::apply(&self.context.client, resource, id, &object, onto).await {
             Ok(live) => {
                 self.context
@@ -506,7 +511,7 @@ impl Run<'_> {
                 ));
             }
             let ended = run.ends(RunPhase::Failed, "stopped: something else is asked for since");
-            release.record.hooks.note(ended);
+            release.record.hooks.note(HookRun { deleted: true, ..ended });
         }
         Ok(())
     }

@@ -1,8 +1,10 @@
-//! What people ask for in annotations, what is told once, and who fights over a member.
+//! What people ask for in annotations, what is told once, who fights over a member, and what becomes of Jobs that ended.
 
 use super::preflight::list;
 use super::release::Release;
 use super::{RECHECK, Run};
+use crate::cluster::error::Error;
+use crate::cluster::objects;
 use crate::plan::annotations;
 use crate::plan::desired::Member;
 use crate::plan::identity::ObjectId;
@@ -34,6 +36,43 @@ impl Run<'_> {
                 entry.finished = is_gone || members.is_finished(&entry.id, &entry.uid);
             }
         }
+    }
+
+    /// Lets the TTL controller remove the Jobs of runs that have ended, as their hooks ask for. To be called when that is
+    /// written down: what is gone tells nothing any more. A crash before the next status does it once more, to no effect.
+    /// False if one is to be tried again.
+    pub(super) async fn set_ttls(&self, release: &mut Release) -> bool {
+        if annotations::is_suspended(&self.written.annotations) {
+            return true;
+        }
+        let record = &mut release.record;
+        let runs = record.hooks.runs.iter_mut().chain(&mut record.plans.work.steps.runs);
+        let mut all = true;
+        for run in runs {
+            let Some(ttl) = run.ttl_due() else { continue };
+            match self.set_ttl(&run.object, &run.uid, ttl).await {
+                Err(error) if error.may_pass() || matches!(error, Error::Conflict(_)) => {
+                    tracing::debug!(object = %run.object, %error, "its TTL can't be set yet");
+                    all = false;
+                    continue;
+                }
+                Err(error) => tracing::warn!(object = %run.object, %error, "its TTL can't be set: it stays"),
+                Ok(()) => {}
+            }
+            run.ttl = None;
+        }
+        all
+    }
+
+    async fn set_ttl(&self, id: &ObjectId, uid: &str, ttl: u32) -> Result<(), Error> {
+        let snapshot = self.context.discovery.snapshot();
+        let Some(resource) = snapshot.preferred(&id.group_kind) else {
+            return Ok(());
+        };
+        if objects::set_ttl(&self.context.client, resource, id, uid, ttl).await? {
+            self.context.metrics.wrote(&id.group_kind.kind, Operation::Apply);
+        }
+        Ok(())
     }
 
     /// Takes note of a correction, and tells when it has become a contest.

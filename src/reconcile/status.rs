@@ -50,8 +50,10 @@ impl Run<'_> {
         {
             release.record.handled.set(Request::Reconcile, &token);
         }
+        let saved = self.save_record(release).await;
+        let is_saved = saved.is_ok();
         // What failed before says more than that nothing can be noted of it.
-        if let Err(unsaved) = self.save_record(release).await
+        if let Err(unsaved) = saved
             && conclusion.phase.is_well()
         {
             conclusion.phase = unsaved;
@@ -97,6 +99,9 @@ impl Run<'_> {
         } else if self.drop_secrets(release).await {
             next = self.status(release, &conclusion);
             self.write_status(release, &conclusion, &next).await;
+        }
+        if is_saved && written && !self.missing && !self.set_ttls(release).await {
+            again = Some(again.map_or(RECHECK, |again| again.min(RECHECK)));
         }
         self.announce(release, &conclusion, &next).await;
         Outcome {

@@ -34,6 +34,29 @@ fn await_run(world: &World, hook: &str, event: &str, phase: &str) -> Result<Valu
     })
 }
 
+/// The Job with which a hook is tried after this run.
+fn await_new_job(world: &World, name: &str, former: &Value) -> Result<Value> {
+    eventually("it is tried with a new Job", SOON, || {
+        let job = world.get("job", name)?;
+        Ok(job.filter(|job| former["uid"] != uid(job).as_str()))
+    })
+}
+
+/// Has the pod of this very Job end, once there is one.
+fn end_pod_of(world: &World, job: &Value, phase: &str) -> Result<()> {
+    let selector = format!("batch.kubernetes.io/controller-uid={}", uid(job));
+    let pod = eventually("it has a pod", SOON, || {
+        let mut pods = world.list("pods", &selector)?;
+        // From then on nothing but this test says how it is.
+        pods.retain(|pod| pod["status"]["containerStatuses"].is_array());
+        Ok(pods.pop())
+    })?;
+    let name = text(&pod["metadata"]["name"]);
+    world
+        .kubectl
+        .patch_status("pod", name, &json!({"status": {"phase": phase}}))
+}
+
 fn job(world: &World, name: &str) -> Result<Value> {
     world.expect("job", name)
 }
@@ -113,16 +136,12 @@ fn a_failed_hook_leaves_the_members_and_is_tried_again() -> Result<()> {
     let failing = with(hook("migrate", "pre-upgrade"), "pod", json!({CRASHES: "true"}));
     world.edit("a", json!({"color": "red", "hooks": [failing]}))?;
     let run = await_run(&world, "a-migrate", "pre-upgrade", "Failed")?;
-    let first = run["uid"].clone();
     let widget = world.live("a")?;
     let ready = condition(&widget, "Ready");
     ensure!(ready["reason"] == "HookFailed", "{ready}");
     says(text(&ready["message"]), &["pre-upgrade hook Job a-migrate", "backoff"])?;
     world.await_event("a", "HookFailed", &["a-migrate"])?;
-    let again = eventually("it is tried with a new Job", SOON, || {
-        let job = world.get("job", "a-migrate")?;
-        Ok(job.filter(|job| first != uid(job).as_str()))
-    })?;
+    let again = await_new_job(&world, "a-migrate", &run)?;
     let again = annotation(&again, HOOK_RUN);
     ensure!(again != run["run"].as_str(), "{again:?}");
     ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "blue");
@@ -176,6 +195,48 @@ fn a_crash_continues_with_what_runs() -> Result<()> {
     world.await_ready("a")?;
     ensure!(running["uid"] == uid(&job(&world, "a-slow")?).as_str(), "it ran twice");
     job(&world, "a-after").map(drop)
+}
+
+#[test]
+fn a_ttl_removes_what_is_known_to_have_ended_and_nothing_else_is_success() -> Result<()> {
+    let world = world("hooks-ttl", &[])?;
+    let operator = world.start()?;
+    let short = |hook: Value| with(hook, "ttl", 1.into());
+    let first = short(hook("first", "pre-install"));
+    world.install("a", json!({"hooks": [first]}))?;
+    world.await_gone("job", "a-first")?;
+    world.await_quiet(&operator)?;
+    let done = await_run(&world, "a-first", "pre-install", "Succeeded")?;
+    ensure!(done["ttl"].is_null(), "{done}");
+
+    // It fails while nobody looks, and for longer than its TTL.
+    let migrate = with(short(hook("migrate", "pre-upgrade")), "pod", json!({HANGS: "true"}));
+    world.edit("a", json!({"color": "red", "hooks": [first, migrate]}))?;
+    let run = await_run(&world, "a-migrate", "pre-upgrade", "Running")?;
+    operator.kill()?;
+    end_pod_of(&world, &job(&world, "a-migrate")?, "Failed")?;
+    world.kubectl.wait("Failed", "job", "a-migrate", SOON)?;
+    std::thread::sleep(Duration::from_secs(3));
+    job(&world, "a-migrate")?;
+    let _operator = world.start()?;
+    await_new_job(&world, "a-migrate", &run)?;
+    world.await_event("a", "HookFailed", &["a-migrate", "backoff"])?;
+
+    // Somebody deletes it while it runs.
+    let run = await_run(&world, "a-migrate", "pre-upgrade", "Running")?;
+    world.kubectl.delete("job", "a-migrate")?;
+    world.await_event("a", "HookFailed", &["a-migrate", "was deleted before"])?;
+    ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "blue");
+
+    // It is tried until it succeeds, and then goes; what had succeeded doesn't run again.
+    let last = await_new_job(&world, "a-migrate", &run)?;
+    end_pod_of(&world, &last, "Succeeded")?;
+    let widget = world.await_ready("a")?;
+    world.await_color("a-main", "red")?;
+    world.await_gone("job", "a-migrate")?;
+    let mut runs = widget["status"]["hooks"]["runs"].as_array().into_iter().flatten();
+    ensure!(runs.any(|run| run["run"] == done["run"]), "{widget}");
+    world.absent("job", ["a-first"])
 }
 
 #[test]

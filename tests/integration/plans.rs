@@ -64,7 +64,7 @@ fn a_plan_runs_once_each_time_that_somebody_asks() -> Result<()> {
             json!({"kind": "ConfigMap", "annotations": weight("2")})
         ),
         annotated("dump", "plan-backup", weight("1")),
-        step("check", "test", json!({"pod": {CRASHES: "true"}})),
+        step("check", "test", json!({"pod": {CRASHES: "true"}, "ttl": 1})),
     ]);
     let ready = world.install("a", json!({"hooks": hooks}))?;
     world.absent("job", ["a-dump", "a-check"])?;
@@ -98,6 +98,7 @@ fn a_plan_runs_once_each_time_that_somebody_asks() -> Result<()> {
     says(&said, &["plan test failed: Job a-check"])?;
     let failed = world.await_condition("a", "PlanFailed", "True")?;
     says(text(&failed["message"]), &["plan test failed", "a-check"])?;
+    world.await_gone("job", "a-check")?;
     world.await_ready("a")?;
     let (status, said) = run(&["run", &kind, "a", "restore"])?;
     ensure!(!status.success());

@@ -102,6 +102,25 @@ fn is_conflict(result: &Result<Live, Error>) -> bool {
     matches!(result, Err(Error::Conflict(_)))
 }
 
+#[test]
+fn a_ttl_means_the_job_that_ended() -> Result<()> {
+    let world = World::new("requests-ttl")?;
+    let runtime = Runtime::new()?;
+    let (client, snapshot) = connect(&world, &runtime)?;
+    let id = ObjectId::new(GroupKind::new("batch", "Job"), &world.name, "a");
+    let resource = snapshot.preferred(&id.group_kind).context("Job is served")?;
+    let set = |uid: &str| runtime.block_on(objects::set_ttl(&client, resource, &id, uid, 900));
+    ensure!(!set("nobody")?, "it came into being");
+    world.run(["create", "job", "a", "--image=example/main"])?;
+    ensure!(!set("8d1b9a1c-0000-4000-8000-000000000000")?, "its successor was taken");
+    let job = world.expect("job", "a")?;
+    ensure!(job["spec"]["ttlSecondsAfterFinished"].is_null(), "{job}");
+    ensure!(set(&uid(&job))? && set(&uid(&job))?);
+    world
+        .await_field("job", "a", "/spec/ttlSecondsAfterFinished", 900)
+        .map(drop)
+}
+
 /// What controllers do to a new object is none of our business here: its labels and what we add to them are.
 fn labels(object: Option<&Value>) -> Value {
     object.map_or(Value::Null, |object| object["metadata"]["labels"].clone())
