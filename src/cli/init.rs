@@ -7,9 +7,11 @@ use clap::Args;
 
 use crate::cli::stdout;
 use crate::cli::stdout::tell;
-use crate::scaffold::api;
 use crate::scaffold::project::{self, FILE, Project};
 use crate::scaffold::tree::{Fate, Tree};
+use crate::scaffold::{api, layout};
+
+const BASE_IMAGE: &str = concat!("chartwright:", env!("CARGO_PKG_VERSION"));
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,9 +34,9 @@ pub struct InitArgs {
     /// What the operator is called in the cluster; by default as the folder
     #[arg(long, visible_alias = "project-name")]
     name: Option<String>,
-    /// The image that the operator's is made from
-    #[arg(long, value_name = "IMAGE", default_value = concat!("chartwright:", env!("CARGO_PKG_VERSION")))]
-    base_image: String,
+    /// The image that the operator's is made from [default: that of the Dockerfile that is there, or chartwright of this version]
+    #[arg(long, value_name = "IMAGE")]
+    base_image: Option<String>,
     #[command(flatten)]
     write: WriteArgs,
 }
@@ -132,7 +134,11 @@ pub fn run(args: &InitArgs) -> anyhow::Result<()> {
             Project::new(root, &name, domain)
         }
     };
-    let tree = api::init(&project, &args.base_image)?;
+    let base = match &args.base_image {
+        Some(image) => image.clone(),
+        None => layout::base_image(&project)?.unwrap_or_else(|| BASE_IMAGE.to_owned()),
+    };
+    let tree = api::init(&project, &base)?;
     std::fs::create_dir_all(root).with_context(|| root.display().to_string())?;
     args.write.finish(&project, tree, &[])?;
     tell!("next: chartwright create api --group GROUP --kind KIND [--helm-chart CHART]");

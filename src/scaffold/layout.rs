@@ -1,15 +1,20 @@
 //! The files of a project, as operator-sdk lays it out: what `init` writes, and the lists that name what belongs to kinds.
 
+use std::fs;
+use std::io;
+
 use handlebars::{Handlebars, no_escape};
 use serde_json::json;
 
 use super::project::Project;
 use super::tree::Tree;
 
+const DOCKERFILE: &str = "Dockerfile";
+
 /// Files of which only names differ between projects: handlebars.
 const TEMPLATES: [(&str, &str); 11] = [
     ("Makefile", include_str!("layout/files/Makefile.hbs")),
-    ("Dockerfile", include_str!("layout/files/Dockerfile.hbs")),
+    (DOCKERFILE, include_str!("layout/files/Dockerfile.hbs")),
     ("README.md", include_str!("layout/files/README.md.hbs")),
     (
         "config/default/kustomization.yaml",
@@ -143,6 +148,29 @@ pub fn files(project: &Project, base: &str) -> anyhow::Result<Tree> {
         tree.add(path, text);
     }
     Ok(tree)
+}
+
+/// The image that the Dockerfile of `init` was made with. Another program's Dockerfile, which PROJECT doesn't list, has one of
+/// its own, in which there is no program of ours.
+///
+/// # Errors
+/// The file can't be read.
+pub fn base_image(project: &Project) -> io::Result<Option<String>> {
+    if !project.written().contains_key(DOCKERFILE) {
+        return Ok(None);
+    }
+    let text = match fs::read_to_string(project.root.join(DOCKERFILE)) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(io::Error::new(error.kind(), format!("{DOCKERFILE}: {error}"))),
+    };
+    // The last one makes the image, where somebody has put stages before it.
+    let last = text.lines().rev().find_map(|line| {
+        let mut words = line.split_whitespace();
+        let is_from = words.next().is_some_and(|word| word.eq_ignore_ascii_case("from"));
+        words.find(|word| is_from && !word.starts_with("--"))
+    });
+    Ok(last.filter(|image| !image.contains('$')).map(str::to_owned))
 }
 
 /// A kustomization that lists these resources.

@@ -89,6 +89,12 @@ fn what_is_run_again_loses_nothing() -> Result<()> {
     ensure!(fs::read_to_string(&role)? == edited);
     let told = succeed(folder, "init")?;
     ensure!(!told.contains("created") && !told.contains("updated"), "{told}");
+    succeed(folder, "init --base-image registry.example.com/cw:9")?;
+    succeed(folder, "init")?;
+    says(
+        &fs::read_to_string(folder.join("Dockerfile"))?,
+        &["FROM registry.example.com/cw:9\n"],
+    )?;
     let told = succeed(folder, "delete api --group shop --kind Web --dry-run")?;
     says(&told, &["watches.yaml: updated", "nothing was written"])?;
     succeed(folder, "delete api --group shop.example.com --kind Web --force")?;
