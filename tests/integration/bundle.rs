@@ -203,6 +203,25 @@ fn a_bundle_is_made_again_without_losses() -> Result<()> {
         told.trim().starts_with("warning: bundle/") && told.lines().count() == 1,
         "{told}"
     );
+    // What was asked for once is asked for by the check, too, and not of another version.
+    let image = "--image registry.example.com/bundled:9";
+    succeed(
+        folder,
+        &format!("generate bundle {image} --replaces 0.0.9 --skip-range <0.1.0"),
+    )?;
+    succeed(folder, "generate bundle --check")?;
+    let csv = yaml(&folder.join(CSV))?;
+    ensure!(csv["spec"]["replaces"] == "bundled.v0.0.9", "{csv}");
+    let (done, told) = run(folder, &["generate", "bundle", "--version", "0.2.0", "--check"])?;
+    ensure!(!done, "{told}");
+    says(
+        &told,
+        &[
+            "-  replaces: bundled.v0.0.9",
+            "-    olm.skipRange",
+            "+                image: bundled:0.0.1",
+        ],
+    )?;
     // Another kind: the base is still ours, and follows.
     succeed(folder, "create api --group bundled --kind Shop")?;
     let told = succeed(folder, "generate bundle")?;

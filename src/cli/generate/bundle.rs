@@ -47,7 +47,7 @@ pub struct BundleArgs {
     /// The package's name [default: the project's]
     #[arg(long, value_name = "NAME")]
     package: Option<String>,
-    /// The operator's image [default: as config/manager says]
+    /// The operator's image [default: that of the bundle that is there, if it is of this version, or as config/manager says]
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
     /// The version, or the name of the bundle, whose place it takes

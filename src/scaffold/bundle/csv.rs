@@ -13,7 +13,7 @@ use crate::scaffold::text_at;
 
 /// Variables of the operator that name images of what it installs, as operator-sdk knows them.
 const RELATED_IMAGE: &str = "RELATED_IMAGE_";
-const SKIP_RANGE: &str = "olm.skipRange";
+pub(super) const SKIP_RANGE: &str = "olm.skipRange";
 
 /// Makes the ClusterServiceVersion, and the other manifests by the names of their files.
 ///
@@ -88,7 +88,7 @@ fn containers(install: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// The operator's image: that of the first container, which is called manager where there are others.
-fn operator_image(install: &Value) -> Option<String> {
+pub(super) fn operator_image(install: &Value) -> Option<String> {
     let manager = containers(install).find(|container| container["name"] == "manager");
     let manager = manager.or_else(|| containers(install).next())?;
     manager["image"].as_str().map(str::to_owned)

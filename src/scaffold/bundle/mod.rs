@@ -112,6 +112,7 @@ pub fn generate(root: &Path, asked: &Asked) -> anyhow::Result<Made> {
     let (base, fresh) = read_base(root, project.as_ref(), &source)?;
     let present = Present::read(&asked.output)?;
     let version = wanted_version(asked, &present, &base)?;
+    let asked = &present.completed(asked, &base, &version);
     let mut findings = Vec::new();
     let (csv, mut objects) = csv::make(&source, &base, &version, asked, &mut findings)?;
     let name = csv["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -364,6 +365,9 @@ fn read_base(
 #[derive(Debug, Default)]
 struct Present {
     version: Option<String>,
+    image: Option<String>,
+    replaces: Option<String>,
+    skip_range: Option<String>,
     /// The text of annotations.yaml, and what it says.
     annotations: Option<String>,
     labels: Map<String, Value>,
@@ -386,9 +390,33 @@ impl Present {
             }
             let text = fs::read(output.join("manifests").join(file))?;
             let csv = go_yaml::to_json(&text).unwrap_or_default();
-            present.version = csv["spec"]["version"].as_str().map(str::to_owned);
+            let text = |value: &Value| value.as_str().map(str::to_owned);
+            present.version = text(&csv["spec"]["version"]);
+            present.image = csv::operator_image(&csv["spec"]["install"]);
+            present.replaces = text(&csv["spec"]["replaces"]);
+            present.skip_range = text(&csv["metadata"]["annotations"][csv::SKIP_RANGE]);
         }
         Ok(present)
+    }
+
+    /// With what was asked for when this bundle was made, if it is of the same version: another one has another image and other
+    /// predecessors. What is written by hand goes before, and so does an image in manifests that are given.
+    fn completed(&self, asked: &Asked, base: &Value, version: &str) -> Asked {
+        let mut all = asked.clone();
+        if self.version.as_deref() == Some(version) {
+            let known =
+                |asked: &mut Option<String>, known: &Option<String>| *asked = asked.take().or_else(|| known.clone());
+            if asked.input.is_none() {
+                known(&mut all.image, &self.image);
+            }
+            if base["spec"]["replaces"].is_null() {
+                known(&mut all.replaces, &self.replaces);
+            }
+            if base["metadata"]["annotations"][csv::SKIP_RANGE].is_null() {
+                known(&mut all.skip_range, &self.skip_range);
+            }
+        }
+        all
     }
 
     fn label(&self, name: &str) -> Option<&str> {
