@@ -1,15 +1,17 @@
 //! `chartwright create api` and `delete api`: a kind of a project.
 
 use std::io::Read as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use clap::{Args, Subcommand};
 
 use super::generate::read_overlay;
 use super::init::WriteArgs;
 use crate::cli::stdout::tell;
-use crate::scaffold::api::{self, ChartFiles, Kind, Wanted};
+use crate::scaffold::api::{self, Kind, Wanted};
+use crate::scaffold::chart::ChartFiles;
+use crate::scaffold::crd::definition;
 use crate::scaffold::fetch::{self, Asked, http};
 use crate::scaffold::project::Project;
 use crate::scaffold::{crd, names};
@@ -53,8 +55,9 @@ enum Create {
 
 /// Add a kind: its chart, watch, CustomResourceDefinition, sample and roles
 ///
-/// It may be run again with --force. The chart is copied into the project and yours from then on. What it depends on and has
-/// no copy of in its charts/ is fetched, in the versions of its lock.
+/// The chart is copied into the project and yours from then on. What it depends on and has no copy of in its charts/ is fetched,
+/// in the versions of its lock. It may be run again: it updates what it made, and leaves alone what was edited by hand; another
+/// chart takes the place of the one that is there with --force.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 struct ApiArgs {
@@ -73,7 +76,8 @@ struct ApiArgs {
     /// The kind belongs to no namespace; the watch then needs a targetNamespace
     #[arg(long)]
     cluster: bool,
-    /// A chart: a folder, a .tgz archive, its URL, oci://..., or a name in a repository; a fresh one if it is left out
+    /// A chart: a folder, a .tgz archive, its URL, oci://..., or a name in a repository; the project's own, or a fresh one, if it is
+    /// left out
     #[arg(long, value_name = "CHART")]
     helm_chart: Option<String>,
     #[command(flatten)]
@@ -170,6 +174,9 @@ struct DeleteApiArgs {
     /// The kind
     #[arg(long)]
     kind: String,
+    /// The version, if several are watched
+    #[arg(long)]
+    version: Option<String>,
     #[command(flatten)]
     write: WriteArgs,
 }
@@ -182,68 +189,148 @@ pub fn create(args: &CreateArgs) -> anyhow::Result<()> {
         None if args.kind.is_empty() => bail!("--kind is missing, or --helm-chart with a chart that it is named after"),
         None => ChartFiles::fresh(&names::chart_of_kind(&args.kind))?,
     };
+    let placed = chart.into_place(&project, args.helm_chart.is_some(), args.write.force())?;
+    let chart = &placed.chart;
     // What somebody has written beside the chart before.
-    let overlay = read_overlay(&project.root.join(project.charts()).join(&chart.name), None)?;
+    let overlay = read_overlay(&project.root.join(&placed.folder), None)?;
     let mut named = crd::Names {
         plural: Some(args.plural.clone()).filter(|plural| !plural.is_empty()),
         cluster: args.cluster,
         ..crd::Names::default()
     };
     overlay.name(&mut named);
+    // The overlay has a say again when the definition is made.
+    named.columns.clear();
     let wanted = Wanted {
         group: args.group.clone(),
         version: args.version.clone(),
         kind: args.kind.clone(),
-        plural: named.plural.unwrap_or_default(),
+        plural: named.plural.clone().unwrap_or_default(),
         cluster_scoped: named.cluster,
     };
-    let kind = Kind::of(&project, &wanted, &chart.name)?;
+    let mut kind = Kind::of(&project, &wanted, &chart.name)?;
+    let group = kind.resource.full_group();
+    let present = definition::find(&project.root, &group, &kind.resource.kind);
+    if let Some(present) = &present {
+        definition::keep_names(&mut named, &present.object);
+        let plural = definition::plural(&present.object).unwrap_or_default();
+        ensure!(
+            named.plural.as_deref() == Some(plural),
+            "{}/{}: {} is called {plural} already: remove the file to have another plural",
+            definition::BASES,
+            present.name,
+            kind.resource.kind
+        );
+        kind.plural = plural.to_owned();
+        kind.resource.api.namespaced = !named.cluster;
+    }
     let names = crd::Names {
-        group: kind.resource.full_group(),
+        group,
         version: kind.resource.version.clone(),
         kind: kind.resource.kind.clone(),
         plural: Some(kind.plural.clone()),
-        cluster: named.cluster,
-        ..crd::Names::default()
+        ..named
     };
+    let is_cluster_scoped = names.cluster;
+    let watch = api::watch_of(&project, &kind)?;
+    let surroundings = watch.as_ref().map(crd::Surroundings::of).unwrap_or_default();
     let source = crd::Source::of(chart.load()?, chart.files.clone())?;
-    let generated = crd::generate(&source, names, &overlay, crd::Surroundings::default())?;
+    let generated = crd::generate(&source, names, &overlay, surroundings)?;
     for warning in &generated.warnings {
         eprintln!("warning: {warning}");
     }
-    let crd = generated.definition();
-    let tree = api::create(&mut project, &kind, &chart, &crd, args.write.force())?;
-    args.write.finish(&project, tree, &[])?;
-    if named.cluster {
+    let mut crd = generated.definition();
+    if let Some(present) = &present {
+        crd = definition::laid_over(crd, &present.object);
+    }
+    let tree = api::create(&mut project, &kind, &placed, &crd)?;
+    let sample = kind.sample_path();
+    args.write.finish(&project, tree, &placed.removed)?;
+    let unset = definition::required(&crd, &kind.resource.version);
+    let unset = unset_in(&project.root.join(&sample), unset);
+    if !unset.is_empty() {
+        eprintln!(
+            "warning: {sample} is refused as long as it doesn't set {}",
+            unset.join(", ")
+        );
+    }
+    if is_cluster_scoped && watch.is_none() {
         tell!("watches.yaml: add `targetNamespace` to the watch: a cluster-scoped kind has no namespace of its own");
     }
     tell!("next: make install run, and in another terminal: make samples");
     Ok(())
 }
 
+/// Those of the paths below `spec` that a custom resource doesn't set; all if there is none yet.
+fn unset_in(file: &Path, mut paths: Vec<String>) -> Vec<String> {
+    let text = std::fs::read(file).unwrap_or_default();
+    let object = go_yaml::to_json(&text).unwrap_or_default();
+    let is_unset = |path: &String| {
+        path.split('.')
+            .fold(&object["spec"], |value, key| &value[key])
+            .is_null()
+    };
+    paths.retain(is_unset);
+    paths
+}
+
 pub fn delete(args: &DeleteArgs) -> anyhow::Result<()> {
     let Delete::Api(args) = &args.what;
     let mut project = Project::open(args.write.root())?;
     let kinds = Kind::all(&project)?;
-    let is_meant = |kind: &&Kind| {
+    let is_meant = |kind: &Kind| {
         let group = kind.resource.full_group();
+        let is_version = args
+            .version
+            .as_ref()
+            .is_none_or(|version| *version == kind.resource.version);
         kind.resource.kind == args.kind
+            && is_version
             && (group == args.group || group == format!("{}.{}", args.group, project.domain()))
     };
-    let Some(kind) = kinds.iter().find(is_meant) else {
+    let meant: Vec<usize> = (0..kinds.len()).filter(|at| is_meant(&kinds[*at])).collect();
+    let Some(at) = meant.first().copied() else {
         let known: Vec<String> = kinds
             .iter()
-            .map(|kind| format!("{}.{}", kind.resource.kind, kind.resource.full_group()))
+            .map(|kind| {
+                let resource = &kind.resource;
+                format!("{}.{} {}", resource.kind, resource.full_group(), resource.version)
+            })
             .collect();
+        let version = args.version.as_ref().map(|version| format!(" in version {version}"));
         bail!(
-            "the project has no kind {} in the group {}; it has: {}",
+            "the project has no kind {} in the group {}{}; it has: {}",
             args.kind,
             args.group,
+            version.unwrap_or_default(),
             known.join(", ")
         );
     };
-    let (tree, removed) = api::delete(&mut project, kind)?;
+    let kind = &kinds[at];
+    if meant.len() > 1 {
+        let versions = meant.iter().map(|at| kinds[*at].resource.version.as_str());
+        let versions: Vec<&str> = versions.collect();
+        let remedy = match &args.version {
+            None => "--version says which one is taken out",
+            Some(_) => "take one out of watches.yaml by hand",
+        };
+        bail!(
+            "{}.{} is watched {} times, in {}: {remedy}",
+            args.kind,
+            kind.resource.full_group(),
+            versions.len(),
+            versions.join(", ")
+        );
+    }
+    let (tree, removed) = api::delete(&mut project, &kinds, at)?;
     args.write.finish(&project, tree, &removed)?;
     tell!("{} stays: remove it if nothing else uses it", kind.chart);
+    if kinds
+        .iter()
+        .enumerate()
+        .any(|(other, left)| other != at && left.is_kind_of(kind))
+    {
+        tell!("definition and roles stay, for {} has another watch", args.kind);
+    }
     Ok(())
 }

@@ -8,7 +8,7 @@ use clap::Args;
 use crate::cli::stdout;
 use crate::cli::stdout::tell;
 use crate::scaffold::project::{self, FILE, Project};
-use crate::scaffold::tree::{Fate, Tree};
+use crate::scaffold::tree::{Fate, Tree, is_as_written};
 use crate::scaffold::{api, layout};
 
 const BASE_IMAGE: &str = concat!("chartwright:", env!("CARGO_PKG_VERSION"));
@@ -66,14 +66,22 @@ impl WriteArgs {
         self.force
     }
 
-    /// Writes the files of a project and PROJECT itself, and tells of each. What is removed are files of ours.
+    /// Writes the files of a project and PROJECT itself, and tells of each. What is removed are files of ours: those that were
+    /// edited by hand stay, too.
     pub fn finish(&self, project: &Project, tree: Tree, removed: &[PathBuf]) -> anyhow::Result<()> {
         let mut written = project.written();
         let changes = tree.compare(&project.root, &written, self.force)?;
-        changes.remember(&mut written);
+        let (mut due, mut edited) = (Vec::new(), Vec::new());
         for path in removed {
+            match std::fs::read(project.root.join(path)) {
+                Ok(content) if self.force || is_as_written(&written, path, &content) => due.push(path),
+                Ok(_) => edited.push(path),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error).with_context(|| path.display().to_string()),
+            }
             written.remove(path.to_string_lossy().as_ref());
         }
+        changes.remember(&mut written);
         let mut own = Tree::default();
         own.merge(FILE, project.to_text(&written)?);
         let own = own.compare(&project.root, &written, self.force)?;
@@ -81,8 +89,14 @@ impl WriteArgs {
             eprintln!("warning: {warning}");
         }
         stdout::show(format_args!("{}", changes.told()));
-        for path in removed {
+        for path in &due {
             tell!("{}: removed", path.display());
+        }
+        for path in &edited {
+            tell!(
+                "{}: kept, for it was edited by hand (--force removes it)",
+                path.display()
+            );
         }
         if self.dry_run {
             tell!("nothing was written (--dry-run)");
@@ -90,15 +104,17 @@ impl WriteArgs {
         }
         changes.write(&project.root)?;
         own.write(&project.root)?;
-        for path in removed {
-            match std::fs::remove_file(project.root.join(path)) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(error).with_context(|| path.display().to_string());
-                }
-                _ => {}
-            }
+        for path in due {
+            std::fs::remove_file(project.root.join(path)).with_context(|| path.display().to_string())?;
+            // Folders that have nothing in them any more.
+            let mut folders = path.ancestors().skip(1).filter(|folder| *folder != Path::new(""));
+            while folders
+                .next()
+                .is_some_and(|folder| std::fs::remove_dir(project.root.join(folder)).is_ok())
+            {}
         }
         let kept = changes.files.iter().filter(|file| file.fate == Fate::Kept).count();
+        let kept = kept + edited.len();
         if kept > 0 {
             let files = if kept == 1 { "1 file" } else { &format!("{kept} files") };
             eprintln!("warning: left as edited by hand: {files}; --force overwrites");

@@ -7,19 +7,21 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail, ensure};
 use serde_json::{Value, json};
 
-use super::layout::{self, CHART};
+use super::chart::Placed;
+use super::crd::definition;
+use super::layout;
 use super::lint::crd::{self, Crd};
+use super::lists::{self, MARKER};
 use super::names::{kind_of_chart, plural};
 use super::project::{Api, Project, Resource};
 use super::rights;
 use super::survey::Survey;
 use super::tree::Tree;
 use crate::watches::{self, Outside, Watch, names};
-use helm_template::chart::{self, Chart, File};
+use helm_template::chart::Chart;
 
 const WATCHES: &str = "watches.yaml";
-/// Where kubebuilder's tools add to a watches.yaml.
-const MARKER: &str = "# +kubebuilder:scaffold:watch";
+const ROLES: [&str; 3] = ["admin", "editor", "viewer"];
 
 /// What a kind is to be.
 #[derive(Clone, Debug, Default)]
@@ -35,13 +37,6 @@ pub struct Wanted {
     pub cluster_scoped: bool,
 }
 
-/// The files of a chart, as they lie in its folder.
-#[derive(Debug)]
-pub struct ChartFiles {
-    pub name: String,
-    pub files: Vec<File>,
-}
-
 /// One kind, with all its names.
 #[derive(Clone, Debug)]
 pub struct Kind {
@@ -49,96 +44,6 @@ pub struct Kind {
     pub plural: String,
     /// The chart's folder within the project.
     pub chart: String,
-}
-
-// === impl ChartFiles ===
-
-impl ChartFiles {
-    /// A chart of a kind that has none yet.
-    ///
-    /// # Errors
-    /// None that can be met.
-    pub fn fresh(name: &str) -> anyhow::Result<Self> {
-        let about = json!({
-            "apiVersion": "v2", "name": name, "type": "application", "version": "0.1.0", "appVersion": "1.27",
-            "description": format!("What a {name} is made of"),
-        });
-        let file = |name: &str, text: &str| File {
-            name: name.to_owned(),
-            data: text.into(),
-        };
-        let about = file("Chart.yaml", &serde_yaml::to_string(&about)?);
-        let files = CHART.iter().map(|(name, text)| file(name, text));
-        Ok(ChartFiles {
-            name: name.to_owned(),
-            files: [about].into_iter().chain(files).collect(),
-        })
-    }
-
-    /// Its files, for tests of charts in folders.
-    #[cfg(test)]
-    pub fn write_into(&self, folder: &Path) {
-        for file in &self.files {
-            let path = folder.join(&file.name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, file.data.as_bytes()).unwrap();
-        }
-    }
-
-    /// The chart in a folder, or a `.tgz` archive.
-    ///
-    /// # Errors
-    /// There is no chart, or it can't be read.
-    pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let shown = path.display().to_string();
-        if !path.is_dir() {
-            let data = fs::read(path).with_context(|| shown.clone())?;
-            return ChartFiles::of_archive(&shown, &data);
-        }
-        let name = Chart::load(path)?.metadata.name;
-        let mut files = Vec::new();
-        collect(path, path, &mut files)?;
-        Ok(ChartFiles { name, files })
-    }
-
-    /// The chart in an archive, which errors call so.
-    ///
-    /// # Errors
-    /// There is no chart in it.
-    pub fn of_archive(shown: &str, data: &[u8]) -> anyhow::Result<Self> {
-        let files = chart::unpack_files(Path::new(shown), data)?;
-        let chart = Chart::of_files(files.clone()).with_context(|| shown.to_owned())?;
-        let name = chart.metadata.name;
-        Ok(ChartFiles { name, files })
-    }
-
-    /// The chart that these files make.
-    ///
-    /// # Errors
-    /// They make none.
-    pub fn load(&self) -> anyhow::Result<Chart> {
-        Ok(Chart::of_files(self.files.clone())?)
-    }
-}
-
-/// All files but those of a version control: what a .helmignore names may be of use to those who work on the chart.
-fn collect(root: &Path, folder: &Path, files: &mut Vec<File>) -> anyhow::Result<()> {
-    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
-        let path = entry?.path();
-        if path.is_dir() {
-            if path.ends_with(".git") {
-                continue;
-            }
-            collect(root, &path, files)?;
-            continue;
-        }
-        let data = fs::read(&path).with_context(|| path.display().to_string())?;
-        files.push(File {
-            name: path.strip_prefix(root)?.to_string_lossy().into_owned(),
-            data: data.into(),
-        });
-    }
-    Ok(())
 }
 
 // === impl Kind ===
@@ -199,6 +104,11 @@ impl Kind {
                 .into_iter()
                 .find(|known| known.kind == watch.kind && known.full_group() == watch.group);
             let kind = Kind::of_watch(&watch, &project.root, &crds);
+            // PROJECT may list one version of several.
+            let known = known.map(|known| Resource {
+                version: watch.version.clone(),
+                ..known
+            });
             Kind {
                 resource: known.unwrap_or(kind.resource.clone()),
                 ..kind
@@ -236,24 +146,54 @@ impl Kind {
         self.resource.kind.to_lowercase()
     }
 
+    /// Whether another one is of the same kind, perhaps in another version.
+    pub fn is_kind_of(&self, other: &Kind) -> bool {
+        self.resource.kind == other.resource.kind && self.group() == other.group()
+    }
+
     /// `config/crd/bases/<this>`
-    pub fn crd_file(&self) -> String {
-        format!("{}_{}.yaml", self.group(), self.plural)
+    fn crd_file(&self, project: &Project) -> String {
+        let found = definition::find(&project.root, &self.group(), &self.resource.kind);
+        found.map_or_else(|| format!("{}_{}.yaml", self.group(), self.plural), |found| found.name)
+    }
+
+    /// The group as names of files have it.
+    fn short_group(&self) -> String {
+        match self.resource.domain.is_empty() {
+            true => self.group(),
+            false => self.resource.group.clone(),
+        }
     }
 
     fn sample_file(&self) -> String {
-        let first = match self.resource.domain.is_empty() {
-            true => self.group(),
-            false => self.resource.group.clone(),
+        format!("{}_{}_{}.yaml", self.short_group(), self.resource.version, self.lower())
+    }
+
+    /// Within the project.
+    pub fn sample_path(&self) -> String {
+        format!("config/samples/{}", self.sample_file())
+    }
+
+    /// What its roles are called: after the kind, and where another group has roles of a kind of that name, after both.
+    fn role_prefix(&self, project: &Project) -> String {
+        let kind = self.lower();
+        let with_group = format!("{}-{kind}", self.short_group().replace('.', "-"));
+        let path = |prefix: &str| {
+            let file = role_file(prefix, "viewer");
+            project.root.join("config/rbac").join(file)
         };
-        format!("{first}_{}_{}.yaml", self.resource.version, self.lower())
+        let is_others = || {
+            let role = go_yaml::to_json(&fs::read(path(&kind)).ok()?).ok()?;
+            let groups = role["rules"][0]["apiGroups"].as_array()?;
+            Some(!groups.iter().any(|group| *group == self.group().as_str()))
+        };
+        match path(&with_group).exists() || is_others().unwrap_or_default() {
+            true => with_group,
+            false => kind,
+        }
     }
 
-    fn role_file(&self, role: &str) -> String {
-        format!("{}_{role}_role.yaml", self.lower())
-    }
-
-    fn sample(&self, chart: &Chart) -> anyhow::Result<String> {
+    fn sample(&self, chart: &Chart, required: &[String]) -> anyhow::Result<String> {
         let sample = json!({
             "apiVersion": format!("{}/{}", self.group(), self.resource.version),
             "kind": self.resource.kind,
@@ -261,12 +201,15 @@ impl Kind {
         });
         let values = chart.values.to_json();
         let keys: Vec<&str> = values.keys().map(String::as_str).collect();
-        Ok(format!(
-            "{}# Every value of the chart may stand here; {}/values.yaml lists them:\n# {}\nspec: {{}}\n",
-            serde_yaml::to_string(&sample)?,
-            self.chart,
-            keys.join(", ")
-        ))
+        let mut about = String::from("# Every value of the chart may stand here");
+        about += &match keys.is_empty() {
+            true => ".\n".to_owned(),
+            false => format!("; {}/values.yaml lists them:\n# {}\n", self.chart, keys.join(", ")),
+        };
+        if !required.is_empty() {
+            about += &format!("# These have to: {}\n", required.join(", "));
+        }
+        Ok(format!("{}{about}spec: {{}}\n", serde_yaml::to_string(&sample)?))
     }
 
     /// A first case file for a chart that brings none.
@@ -281,7 +224,7 @@ impl Kind {
     }
 
     /// A role for people. What `aggregate` names, it adds to a role of the cluster's own.
-    fn role(&self, role: &str) -> anyhow::Result<String> {
+    fn role(&self, prefix: &str, role: &str) -> anyhow::Result<String> {
         let verbs: &[&str] = match role {
             "admin" => &["*"],
             "editor" => &["create", "delete", "get", "list", "patch", "update", "watch"],
@@ -297,13 +240,18 @@ impl Kind {
         let object = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
             "metadata": {
-                "name": format!("{}-{role}-role", self.lower()),
+                "name": format!("{prefix}-{role}-role"),
                 "labels": {format!("rbac.authorization.k8s.io/aggregate-to-{to}"): "true"},
             },
             "rules": [rule(self.plural.clone(), verbs), rule(format!("{}/status", self.plural), &["get"])],
         });
         Ok(serde_yaml::to_string(&object)?)
     }
+}
+
+/// `config/rbac/<this>`
+fn role_file(prefix: &str, role: &str) -> String {
+    format!("{}_{role}_role.yaml", prefix.replace('-', "_"))
 }
 
 /// The watches of a project; none if there is no file yet.
@@ -348,72 +296,108 @@ pub fn init(project: &Project, base: &str) -> anyhow::Result<Tree> {
     Ok(tree)
 }
 
-/// Adds a kind to a project: all that is to be written.
+/// The watch that makes a kind; `None` if there is none yet.
 ///
 /// # Errors
-/// It is there already, or something of the project can't be read.
-pub fn create(
-    project: &mut Project,
-    kind: &Kind,
-    chart: &ChartFiles,
-    crd: &Value,
-    force: bool,
-) -> anyhow::Result<Tree> {
-    let watched = project_watches(project)?;
-    let group = kind.group();
-    if let Some(watch) = watched
-        .iter()
-        .find(|watch| watch.kind == kind.resource.kind && watch.group == group)
-    {
+/// The kind is watched otherwise than would be written here.
+pub fn watch_of(project: &Project, kind: &Kind) -> anyhow::Result<Option<Watch>> {
+    let is_meant =
+        |watch: &Watch| watch.kind == kind.resource.kind && watch.group == kind.group() && watch.decorator.is_none();
+    let mut watches = project_watches(project)?;
+    watches.retain(is_meant);
+    let Some(first) = watches.first() else { return Ok(None) };
+    let (line, version, shown) = (first.line, first.version.clone(), first.group_kind());
+    watches.retain(|watch| watch.version == kind.resource.version);
+    ensure!(
+        watches.len() < 2,
+        "{WATCHES}:{line}: {shown} has several watches: change them by hand; `chartwright generate` updates what belongs to them"
+    );
+    let Some(watch) = watches.pop() else {
         bail!(
-            "{WATCHES}:{}: {} is watched already: `chartwright delete api` takes it out",
-            watch.line,
-            watch.group_kind()
+            "{WATCHES}:{line}: {shown} is watched already, in version {version}: `chartwright delete api` takes it out, and another \
+             watch beside it, by hand, takes a selector in both"
+        );
+    };
+    let chart = watch.chart.strip_prefix(&project.root).unwrap_or(&watch.chart);
+    ensure!(
+        watch.chart == project.root.join(&kind.chart),
+        "{WATCHES}:{line}: {shown} is watched already, and made from {}: change `chart` there, or take it out with `chartwright \
+         delete api`",
+        chart.display()
+    );
+    Ok(Some(watch))
+}
+
+/// Adds a kind to a project, or updates what belongs to it: all that is to be written.
+///
+/// # Errors
+/// Something of the project stands in the way, or can't be read.
+pub fn create(project: &mut Project, kind: &Kind, placed: &Placed, crd: &Value) -> anyhow::Result<Tree> {
+    let is_watched = watch_of(project, kind)?.is_some();
+    let mut resources = project.resources().into_iter();
+    let is_listed = match is_watched {
+        true => resources.any(|known| known.kind == kind.resource.kind && known.full_group() == kind.group()),
+        false => resources.any(|known| known == kind.resource),
+    };
+    if !is_listed {
+        project.add(&kind.resource)?;
+    }
+    let mut tree = Tree::default();
+    for file in &placed.written {
+        tree.add(placed.folder.join(&file.name), file.data.as_bytes());
+    }
+    let chart = &placed.chart;
+    // Beside it: the chart may be somebody else's, and be fetched again. Other kinds of the chart may have it already.
+    let case = format!("{}.verify/{}.yaml", kind.chart, chart.name);
+    let has_case = chart.files.iter().any(|file| file.name.starts_with("verify/"));
+    if !has_case && !project.root.join(&case).exists() {
+        tree.add(case, kind.first_case()?);
+    }
+    let crd_file = kind.crd_file(project);
+    tree.add(format!("config/crd/bases/{crd_file}"), serde_yaml::to_string(crd)?);
+    let loaded = chart.load()?;
+    let required = definition::required(crd, &kind.resource.version);
+    tree.add(kind.sample_path(), kind.sample(&loaded, &required)?);
+    let prefix = kind.role_prefix(project);
+    for role in ROLES {
+        tree.add(
+            format!("config/rbac/{}", role_file(&prefix, role)),
+            kind.role(&prefix, role)?,
         );
     }
-    project.add(&kind.resource)?;
-    let mut tree = Tree::default();
-    let folder = PathBuf::from(&kind.chart);
-    let is_in_place = project.root.join(&folder).join("Chart.yaml").exists();
-    if !is_in_place || force {
-        for file in &chart.files {
-            tree.add(folder.join(&file.name), file.data.as_bytes());
-        }
+    for (path, items) in listed(kind, &crd_file, &prefix) {
+        let text = read(project, path)?;
+        let text = match text.is_empty() {
+            true => layout::kustomization(&items)?,
+            false => lists::with_resources(path, &text, &items)?,
+        };
+        tree.merge(path, text);
     }
-    if !chart.files.iter().any(|file| file.name.starts_with("verify/")) {
-        // Beside it: the chart may be somebody else's, and be fetched again.
-        let path = format!("{}.verify/{}.yaml", kind.chart, chart.name);
-        tree.add(path, kind.first_case()?);
+    if !is_watched {
+        let Resource {
+            version, kind: name, ..
+        } = &kind.resource;
+        let entry = json!({"group": kind.group(), "version": version, "kind": name, "chart": kind.chart});
+        tree.merge(WATCHES, lists::with_watch(WATCHES, &read(project, WATCHES)?, entry)?);
     }
-    tree.add(
-        format!("config/crd/bases/{}", kind.crd_file()),
-        serde_yaml::to_string(crd)?,
-    );
-    let loaded = chart.load()?;
-    tree.add(format!("config/samples/{}", kind.sample_file()), kind.sample(&loaded)?);
-    for role in ["admin", "editor", "viewer"] {
-        tree.add(format!("config/rbac/{}", kind.role_file(role)), kind.role(role)?);
+    let placed = (project.root.join(&kind.chart), loaded);
+    let mut kinds = rights::surveys(&project.root, &project_watches(project)?, Some(&placed))?;
+    if !is_watched {
+        let survey = Survey::with_values(&placed.1, Vec::new(), &crd::read(&project.root));
+        kinds.push((kind.clone(), survey));
     }
-    list(
-        project,
-        &mut tree,
-        "config/crd/kustomization.yaml",
-        &[format!("bases/{}", kind.crd_file())],
-    )?;
-    list(
-        project,
-        &mut tree,
-        "config/samples/kustomization.yaml",
-        &[kind.sample_file()],
-    )?;
-    let roles = ["admin", "editor", "viewer"].map(|role| kind.role_file(role));
-    list(project, &mut tree, "config/rbac/kustomization.yaml", &roles)?;
-    tree.merge(WATCHES, with_watch(&read(project, WATCHES)?, kind)?);
-    let mut kinds = rights::surveys(&project.root, &watched)?;
-    let survey = Survey::with_values(&loaded, Vec::new(), &crd::read(&project.root));
-    kinds.push((kind.clone(), survey));
     rights::add_role(&mut tree, &kinds)?;
     Ok(tree)
+}
+
+/// What kustomizations list of a kind.
+fn listed(kind: &Kind, crd_file: &str, prefix: &str) -> [(&'static str, Vec<String>); 3] {
+    let roles = ROLES.iter().map(|role| role_file(prefix, role));
+    [
+        ("config/crd/kustomization.yaml", vec![format!("bases/{crd_file}")]),
+        ("config/samples/kustomization.yaml", vec![kind.sample_file()]),
+        ("config/rbac/kustomization.yaml", roles.collect()),
+    ]
 }
 
 /// The text of a file of the project; empty if there is none.
@@ -425,117 +409,33 @@ fn read(project: &Project, path: &str) -> anyhow::Result<String> {
     }
 }
 
-fn list(project: &Project, tree: &mut Tree, path: &str, items: &[String]) -> anyhow::Result<()> {
-    let text = read(project, path)?;
-    let text = match text.is_empty() {
-        true => layout::kustomization(items)?,
-        false => items.iter().fold(text, |text, item| with_item(&text, item)),
-    };
-    tree.merge(path, text);
-    Ok(())
-}
-
-/// A kustomization that lists a resource more, with all that somebody wrote into it.
-fn with_item(text: &str, item: &str) -> String {
-    let is_item = |line: &str| {
-        line.trim_start()
-            .strip_prefix("- ")
-            .is_some_and(|rest| rest.trim() == item)
-    };
-    if text.lines().any(is_item) {
-        return text.to_owned();
-    }
-    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    let Some(start) = lines.iter().position(|line| line.starts_with("resources:")) else {
-        return format!("{}\nresources:\n- {item}\n", text.trim_end());
-    };
-    // `[]`, if it was empty.
-    lines[start] = "resources:".to_owned();
-    let belongs = |line: &&String| line.trim_start().starts_with(['-', '#']);
-    let count = lines[start + 1..].iter().take_while(belongs).count();
-    let within = &lines[start + 1..start + 1 + count];
-    let last = within.iter().rposition(|line| line.trim_start().starts_with("- "));
-    let indent = last.map_or(0, |last| within[last].len() - within[last].trim_start().len());
-    let place = start + 1 + last.map_or(0, |last| last + 1);
-    lines.insert(place, format!("{}- {item}", " ".repeat(indent)));
-    lines.join("\n") + "\n"
-}
-
-/// The text of a watches.yaml with one watch more.
-fn with_watch(text: &str, kind: &Kind) -> anyhow::Result<String> {
-    let Resource {
-        version, kind: name, ..
-    } = &kind.resource;
-    let entry = json!([{"group": kind.group(), "version": version, "kind": name, "chart": kind.chart}]);
-    let entry = serde_yaml::to_string(&entry)?;
-    let text = match text.trim() {
-        "" | "[]" => String::new(),
-        _ => text.trim_end().to_owned() + "\n",
-    };
-    Ok(match text.split_once(MARKER) {
-        Some((before, after)) => format!("{before}{entry}{MARKER}{after}"),
-        None => text + &entry,
-    })
-}
-
-/// Takes a kind out of a project: its watch and what is listed of it. Its chart and its files stay where they are used
-/// otherwise; the caller removes those that are returned.
+/// Takes one of a project's kinds out: its watch and what is listed of it. Its chart and its files stay where they are used
+/// otherwise; the caller removes those that are returned. What belongs to all watches of a kind stays as long as there is one.
 ///
 /// # Errors
-/// There is no such kind.
-pub fn delete(project: &mut Project, kind: &Kind) -> anyhow::Result<(Tree, Vec<PathBuf>)> {
-    let group = kind.group();
-    let watched = project_watches(project)?;
-    let watch = watched
-        .iter()
-        .find(|watch| watch.kind == kind.resource.kind && watch.group == group);
-    let Some(watch) = watch else {
-        bail!("{WATCHES} has no kind {} in the group {group}", kind.resource.kind);
-    };
-    project.remove(&group, &kind.resource.kind);
+/// A list can't be edited.
+pub fn delete(project: &mut Project, kinds: &[Kind], at: usize) -> anyhow::Result<(Tree, Vec<PathBuf>)> {
+    let kind = kinds.get(at).context("a kind that isn't there")?;
+    let mut others = kinds.iter().enumerate().filter(|(other, _)| *other != at);
+    let left = others.find_map(|(_, other)| kind.is_kind_of(other).then_some(other));
     let mut tree = Tree::default();
-    tree.merge(WATCHES, without_watch(&read(project, WATCHES)?, watch.line)?);
-    let roles = ["admin", "editor", "viewer"].map(|role| kind.role_file(role));
-    for (path, items) in [
-        (
-            "config/crd/kustomization.yaml",
-            vec![format!("bases/{}", kind.crd_file())],
-        ),
-        ("config/samples/kustomization.yaml", vec![kind.sample_file()]),
-        ("config/rbac/kustomization.yaml", roles.to_vec()),
-    ] {
+    tree.merge(WATCHES, lists::without_watch(WATCHES, &read(project, WATCHES)?, at)?);
+    let (crd_file, prefix) = (kind.crd_file(project), kind.role_prefix(project));
+    let mut removed = Vec::new();
+    for (path, items) in listed(kind, &crd_file, &prefix) {
+        if left.is_some() && !path.starts_with("config/samples/") {
+            continue;
+        }
         let text = read(project, path)?;
-        let is_other = |line: &&str| {
-            !items
-                .iter()
-                .any(|item| line.trim_start().strip_prefix("- ") == Some(item))
-        };
-        let lines: Vec<&str> = text.lines().filter(is_other).collect();
-        tree.merge(path, lines.join("\n") + "\n");
+        if !text.is_empty() {
+            tree.merge(path, lists::without_resources(path, &text, &items)?);
+        }
+        let folder = Path::new(path).parent().unwrap_or(Path::new(""));
+        removed.extend(items.iter().map(|item| folder.join(item)));
     }
-    let others: Vec<Watch> = watched
-        .iter()
-        .filter(|other| other.line != watch.line)
-        .cloned()
-        .collect();
-    rights::add_role(&mut tree, &rights::surveys(&project.root, &others)?)?;
-    let files = [
-        format!("config/crd/bases/{}", kind.crd_file()),
-        format!("config/samples/{}", kind.sample_file()),
-    ];
-    let roles = roles.map(|role| format!("config/rbac/{role}"));
-    Ok((tree, files.into_iter().chain(roles).map(PathBuf::from).collect()))
-}
-
-/// A watches.yaml without the entry that begins on a line.
-fn without_watch(text: &str, line: usize) -> anyhow::Result<String> {
-    let lines: Vec<&str> = text.lines().collect();
-    let start = line
-        .checked_sub(1)
-        .filter(|start| *start < lines.len())
-        .context("an entry that isn't there")?;
-    let begins = |line: &&str| line.starts_with("- ") || line.starts_with("-\t") || line.starts_with(MARKER);
-    let length = 1 + lines[start + 1..].iter().take_while(|line| !begins(line)).count();
-    let rest = lines[..start].iter().chain(&lines[start + length..]);
-    Ok(rest.map(|line| format!("{line}\n")).collect())
+    project.remove(&kind.resource, left.map(|left| &left.resource))?;
+    let mut watched = project_watches(project)?;
+    watched.remove(at);
+    rights::add_role(&mut tree, &rights::surveys(&project.root, &watched, None)?)?;
+    Ok((tree, removed))
 }

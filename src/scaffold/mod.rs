@@ -3,10 +3,12 @@
 
 pub mod api;
 pub mod bundle;
+pub mod chart;
 pub mod crd;
 pub mod fetch;
 pub mod layout;
 pub mod lint;
+mod lists;
 pub mod names;
 mod progress;
 pub mod project;

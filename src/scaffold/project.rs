@@ -152,17 +152,22 @@ impl Project {
         Ok(())
     }
 
-    /// Forgets a kind. False if there is none such.
-    pub fn remove(&mut self, group: &str, kind: &str) -> bool {
-        let Some(list) = self.file.get_mut("resources").and_then(Value::as_sequence_mut) else {
-            return false;
-        };
-        let before = list.len();
-        list.retain(|item| {
-            let resource = serde_yaml::from_value::<Resource>(item.clone());
-            !resource.is_ok_and(|resource| resource.kind == kind && resource.full_group() == group)
-        });
-        list.len() < before
+    /// Forgets a kind, or, if another version of it is left, this version.
+    ///
+    /// # Errors
+    /// As with [`Project::add`].
+    pub fn remove(&mut self, gone: &Resource, left: Option<&Resource>) -> anyhow::Result<()> {
+        let is_kind = |resource: &Resource| resource.kind == gone.kind && resource.full_group() == gone.full_group();
+        let is_gone = |resource: &Resource| is_kind(resource) && (left.is_none() || resource.version == gone.version);
+        if let Some(list) = self.file.get_mut("resources").and_then(Value::as_sequence_mut) {
+            list.retain(|item| {
+                !serde_yaml::from_value::<Resource>(item.clone()).is_ok_and(|resource| is_gone(&resource))
+            });
+        }
+        match left {
+            Some(left) if !self.resources().iter().any(is_kind) => self.add(left),
+            _ => Ok(()),
+        }
     }
 
     /// What was written into the project, and how it was.
@@ -277,7 +282,14 @@ mod tests {
         fs::write(folder.path().join(FILE), text).unwrap();
         let mut again = Project::open(folder.path()).unwrap();
         assert_eq!(again.written().len(), 1);
-        assert!(again.remove("db.example.com", "Sample") && !again.remove("db.example.com", "Sample"));
+        let other = Resource {
+            version: "v1".into(),
+            ..resource("db", "Sample")
+        };
+        again.remove(&resource("db", "Sample"), Some(&other)).unwrap();
+        assert_eq!(again.resources()[1], other);
+        again.remove(&other, None).unwrap();
+        assert_eq!(again.resources(), [resource("cache", "Memcached")]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The rights that an operator needs for its charts: the rules of its role.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
@@ -90,14 +90,18 @@ const CLUSTER_SCOPED: [&str; 14] = [
     "securitycontextconstraints",
 ];
 
-/// What each of these watches needs, in a project with definitions and samples.
+/// What each of these watches needs, in a project with definitions and samples. `new`: a chart that isn't there yet, and
+/// where it will be.
 ///
 /// # Errors
 /// A chart that can't be read.
-pub fn surveys(root: &Path, watches: &[Watch]) -> anyhow::Result<Vec<(Kind, Survey)>> {
+pub fn surveys(root: &Path, watches: &[Watch], new: Option<&(PathBuf, Chart)>) -> anyhow::Result<Vec<(Kind, Survey)>> {
     let (crds, samples) = (crd::read(root), samples::read(root));
     let surveys = watches.iter().map(|watch| {
-        let chart = Chart::load(&watch.chart).with_context(|| watch.chart.display().to_string())?;
+        let chart = match new.filter(|(path, _)| *path == watch.chart) {
+            Some((_, chart)) => chart.clone(),
+            None => Chart::load(&watch.chart).with_context(|| watch.chart.display().to_string())?,
+        };
         let survey = Survey::with_values(&chart, samples::given(&watch.chart, watches, &samples), &crds);
         Ok((Kind::of_watch(watch, root, &crds), survey.with(watch)))
     });
@@ -388,7 +392,7 @@ mod tests {
     fn the_roles_of_this_project_are_those_that_its_charts_need() {
         let rules = |role: &Value| role["rules"].as_array().unwrap().clone();
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let made = role(&surveys(root, &watches()).unwrap(), ROLE_NAME, false);
+        let made = role(&surveys(root, &watches(), None).unwrap(), ROLE_NAME, false);
         assert!(made.warnings.is_empty(), "{:?}", made.warnings);
         let generated = rules(&made.object);
         let mut written = Vec::new();

@@ -478,6 +478,20 @@ fn dependencies_are_fetched() -> Result<()> {
     says(&lock, &["version: 0.2.0", "version: 0.3.0", "digest: sha256:"])?;
     let (done, told) = project.run("template x charts/web", "")?;
     ensure!(done, "{told}");
+    // Of a chart that is in the project already, too.
+    fs::remove_file(made.join("charts/common-0.2.0.tgz"))?;
+    fs::remove_file(made.join("Chart.lock"))?;
+    fs::write(made.join("NOTES.md"), "mine")?;
+    project.take(
+        "charts/web --plain-http",
+        "",
+        &["common-0.2.0.tgz: created", "charts/web/Chart.lock: created"],
+    )?;
+    ensure!(made.join("charts/common-0.2.0.tgz").exists());
+    says(
+        &fs::read_to_string(made.join("Chart.lock"))?,
+        &["version: 0.2.0", "version: 0.3.0"],
+    )?;
 
     // Versions are those of the lock, which holds for these dependencies only.
     fs::write(chart.join("Chart.lock"), &lock)?;

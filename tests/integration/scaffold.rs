@@ -188,6 +188,233 @@ fn the_role_is_made_in_one_way() -> Result<()> {
     Ok(())
 }
 
+/// A chart of one template, in a folder beside the project.
+fn chart(folder: &Path, name: &str, version: &str, files: &[(&str, &str)]) -> Result<()> {
+    let about = format!("apiVersion: v2\nname: {name}\nversion: {version}\n");
+    let template = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}\n";
+    for (file, text) in [("Chart.yaml", about.as_str()), ("templates/a.yaml", template)]
+        .iter()
+        .chain(files)
+    {
+        let path = folder.join(file);
+        fs::create_dir_all(path.parent().context("a folder")?)?;
+        fs::write(path, text)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_chart_gives_way_to_another_one_if_asked_to() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let folder = dir.path().join("shop");
+    fs::create_dir(&folder)?;
+    let read = |file: &str| fs::read_to_string(folder.join(file));
+    let values = ("values.yaml", "size: 1\n");
+    chart(
+        &dir.path().join("v1"),
+        "web",
+        "1.0.0",
+        &[values, ("templates/deep/old.yaml", "")],
+    )?;
+    chart(
+        &dir.path().join("v2"),
+        "web",
+        "2.0.0",
+        &[("values.yaml", "color: red\n")],
+    )?;
+    succeed(&folder, "init --domain example.com")?;
+    let again = "create api --group shop --kind Web --helm-chart ../v1";
+    succeed(&folder, again)?;
+    let told = succeed(&folder, again)?;
+    ensure!(told.lines().count() == 1 && told.starts_with("next: "), "{told}");
+    // What is edited by hand stays, and counts.
+    fs::write(folder.join("charts/web/values.yaml"), "size: 1\nmine: true\n")?;
+    fs::remove_file(folder.join("charts/web/templates/a.yaml"))?;
+    let told = succeed(&folder, again)?;
+    says(
+        &told,
+        &[
+            "charts/web/values.yaml: kept",
+            "-mine: true",
+            "charts/web/templates/a.yaml: created",
+            "_webs.yaml: updated",
+            "# mine, size",
+        ],
+    )?;
+    let project = read("PROJECT")?;
+    let other = "create api --group shop --kind Web --helm-chart ../v2";
+    refuse(
+        &folder,
+        other,
+        &[
+            "charts/web has web 1.0.0 and not web 2.0.0; --force replaces the folder",
+            "which Web.shop.example.com is made from",
+            "2 files are written and 1 removed",
+        ],
+    )?;
+    fs::write(dir.path().join("v1/templates/a.yaml"), "")?;
+    let second = "create api --group other --kind Other --helm-chart ../v1";
+    refuse(
+        &folder,
+        second,
+        &["charts/web has another web 1.0.0: templates/a.yaml differs"],
+    )?;
+    ensure!(read("PROJECT")? == project);
+    let told = succeed(&folder, &format!("{other} --force"))?;
+    says(
+        &told,
+        &[
+            "charts/web/templates/deep/old.yaml: removed",
+            "charts/web/Chart.yaml: updated",
+        ],
+    )?;
+    ensure!(read("charts/web/values.yaml")? == "color: red\n" && !folder.join("charts/web/templates/deep").exists());
+    ensure!(!read("PROJECT")?.contains("old.yaml"));
+    let definition = read("config/crd/bases/shop.example.com_webs.yaml")?;
+    ensure!(
+        definition.contains("color:") && !definition.contains("mine:"),
+        "{definition}"
+    );
+    // The kind may go, and its chart stays what it is.
+    succeed(&folder, "delete api --group shop --kind Web")?;
+    refuse(&folder, again, &["charts/web has web 2.0.0 and not web 1.0.0"])?;
+    // A chart that isn't named is the one that is there.
+    succeed(&folder, "create api --group shop --kind Web --force")?;
+    ensure!(read("charts/web/values.yaml")? == "color: red\n");
+    Ok(())
+}
+
+#[test]
+fn what_a_chart_requires_is_told() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let folder = dir.path().join("shop");
+    fs::create_dir(&folder)?;
+    let schema = r#"{"type": "object", "required": ["host", "db"], "properties": {"host": {"type": "string"},
+        "db": {"type": "object", "required": ["password"], "properties": {"password": {"type": "string"}}}}}"#;
+    chart(
+        &dir.path().join("web"),
+        "web",
+        "1.0.0",
+        &[("values.schema.json", schema)],
+    )?;
+    succeed(&folder, "init --domain example.com")?;
+    let line = "create api --group shop --kind Web --helm-chart ../web";
+    let told = succeed(&folder, line)?;
+    let sample = "config/samples/shop_v1alpha1_web.yaml";
+    let warning = format!("warning: {sample} is refused as long as it doesn't set ");
+    says(&told, &[&format!("{warning}db.password, host\n")])?;
+    let text = fs::read_to_string(folder.join(sample))?;
+    ensure!(
+        text.ends_with("# Every value of the chart may stand here.\n# These have to: db.password, host\nspec: {}\n"),
+        "{text}"
+    );
+    fs::write(folder.join(sample), text.replace("{}", "{host: a}"))?;
+    let told = succeed(&folder, line)?;
+    says(&told, &[&format!("{warning}db.password\n")])
+}
+
+#[test]
+fn lists_of_others_are_edited_with_care() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let folder = dir.path();
+    let read = |file: &str| fs::read_to_string(folder.join(file));
+    let write = |file: &str, text: &str| fs::write(folder.join(file), text);
+    succeed(folder, "init --domain example.com --name shop-operator")?;
+    write("config/samples/kustomization.yaml", "resources: [mine.yaml] # mine\n")?;
+    write(
+        "config/samples/mine.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
+    )?;
+    succeed(folder, "create api --group shop --kind Web")?;
+    let samples = "resources: [mine.yaml, shop_v1alpha1_web.yaml] # mine\n";
+    ensure!(read("config/samples/kustomization.yaml")? == samples);
+    // Indented, as many write it.
+    let indented: String = read("watches.yaml")?
+        .lines()
+        .map(|line| format!("  {line}\n"))
+        .collect();
+    write("watches.yaml", &indented)?;
+    succeed(folder, "create api --group shop --kind Shop")?;
+    let watches = read("watches.yaml")?;
+    let list: Value = serde_yaml::from_str(&watches)?;
+    ensure!(list.as_array().is_some_and(|list| list.len() == 2), "{watches}");
+    let (head, last) = watches.rsplit_once("  - ").context("two watches")?;
+    write("watches.yaml", &format!("{head}  # of shops\n  - {last}"))?;
+    // A sample that somebody worked on stays.
+    let sample = "config/samples/shop_v1alpha1_web.yaml";
+    write(sample, &read(sample)?.replace("{}", "{replicaCount: 3}"))?;
+    let told = succeed(folder, "delete api --group shop --kind Web")?;
+    says(&told, &[&format!("{sample}: kept"), "1 file; --force"])?;
+    ensure!(read(sample)?.contains("replicaCount: 3"));
+    let watches = read("watches.yaml")?;
+    ensure!(!watches.contains("Web"), "{watches}");
+    says(&watches, &["  # of shops\n", "kind: Shop"])?;
+    ensure!(read("config/samples/kustomization.yaml")?.starts_with("resources: [mine.yaml, shop_v1alpha1_shop.yaml]"));
+    // What can't be edited is told, and nothing is written.
+    let rbac = "resources: [role.yaml,\n  mine.yaml]\n";
+    write("config/rbac/kustomization.yaml", rbac)?;
+    let project = read("PROJECT")?;
+    refuse(
+        folder,
+        "create api --group shop --kind Third",
+        &[
+            "config/rbac/kustomization.yaml: ",
+            "by hand, and run it again:\n- third_admin_role.yaml",
+        ],
+    )?;
+    ensure!(read("PROJECT")? == project && read("watches.yaml")? == watches && !folder.join("charts/third").exists());
+    Ok(())
+}
+
+#[test]
+fn a_kind_keeps_what_its_other_watches_need() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let folder = dir.path();
+    let read = |file: &str| fs::read_to_string(folder.join(file));
+    succeed(folder, "init --domain example.com --name shop-operator")?;
+    succeed(folder, "create api --group shop --kind Web")?;
+    let first = read("watches.yaml")?;
+    let selected = |version: &str| {
+        let entry: Vec<&str> = first.lines().filter(|line| !line.starts_with('#')).collect();
+        let entry = entry.join("\n").replace("v1alpha1", version);
+        format!("{entry}\n  selector: {{matchLabels: {{version: {version}}}}}\n")
+    };
+    fs::write(folder.join("watches.yaml"), selected("v1alpha1") + &selected("v1"))?;
+    succeed(folder, "generate crd")?;
+    refuse(
+        folder,
+        "delete api --group shop --kind Web",
+        &["is watched 2 times, in v1alpha1, v1: --version"],
+    )?;
+    refuse(
+        folder,
+        "delete api --group shop --kind Web --version v2",
+        &["has no kind Web in the group shop in version v2"],
+    )?;
+    let told = succeed(folder, "delete api --group shop --kind Web --version v1alpha1")?;
+    says(
+        &told,
+        &[
+            "Web has another watch",
+            "config/samples/shop_v1alpha1_web.yaml: removed",
+        ],
+    )?;
+    ensure!(read("watches.yaml")? == selected("v1"), "{}", read("watches.yaml")?);
+    ensure!(folder.join("config/crd/bases/shop.example.com_webs.yaml").exists());
+    says(&read("config/rbac/kustomization.yaml")?, &["web_viewer_role.yaml"])?;
+    says(&read("PROJECT")?, &["kind: Web\n  version: v1\n"])?;
+    // Another group may have a kind of that name.
+    let ours = read("config/rbac/web_admin_role.yaml")?;
+    succeed(folder, "create api --group cache --kind Web")?;
+    ensure!(read("config/rbac/web_admin_role.yaml")? == ours);
+    let theirs = read("config/rbac/cache_web_admin_role.yaml")?;
+    says(&theirs, &["name: cache-web-admin-role", "cache.example.com"])?;
+    let told = succeed(folder, "delete api --group cache --kind Web")?;
+    says(&told, &["config/rbac/cache_web_admin_role.yaml: removed"])?;
+    ensure!(read("config/rbac/web_admin_role.yaml")? == ours);
+    Ok(())
+}
+
 /// What the example of a CI asks the program is fine in a project that was just made.
 #[test]
 fn the_example_of_a_ci_passes() -> Result<()> {
@@ -242,8 +469,8 @@ fn wrong_input_is_one_clear_sentence() -> Result<()> {
     succeed(folder, "create api --group shop --kind Web")?;
     refuse(
         folder,
-        "create api --group shop --kind Web",
-        &["watches.yaml:", "is watched already"],
+        "create api --group shop --kind Web --version v2",
+        &["watches.yaml:", "is watched already, in version v1alpha1", "delete api"],
     )?;
     refuse(folder, "create api --group shop --kind web", &["can't be a kind"])?;
     refuse(

@@ -1,17 +1,13 @@
 //! The definitions of a project: of every watch, where the project has them.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-use super::crd::{Made, read_overlay, read_present};
+use super::crd::{Made, read_overlay};
 use crate::scaffold::crd::{Generated, Names, Source, Surroundings, definition, generate};
-use crate::watches::sources::ValuesFromField;
 use crate::watches::{self, Watch, names::is_built_in};
-
-/// Where a project has its definitions.
-const BASES: &str = "config/crd/bases";
 
 /// The definitions of a project's watches. Those of one kind make versions of one definition, those of one version a schema
 /// that takes what either chart takes.
@@ -35,8 +31,8 @@ pub(super) fn of_watches(file: &Path) -> Result<Vec<Made>> {
 }
 
 fn of_kind(watches: &[&Watch]) -> Result<Made> {
-    let present = find_present(watches[0])?;
-    let old = present.as_ref().map(|(_, _, old)| old);
+    let present = definition::find(Path::new(""), &watches[0].group, &watches[0].kind);
+    let old = present.as_ref().map(|found| &found.object);
     let mut versions: Vec<Generated> = Vec::new();
     for watch in watches {
         let generated = of_watch(watch, old)?;
@@ -61,10 +57,10 @@ fn of_kind(watches: &[&Watch]) -> Result<Made> {
         bail!("there is no watch");
     };
     generated.warnings.extend(versions.flat_map(|version| version.warnings));
-    let file = present.as_ref().map(|(file, ..)| file.clone());
+    let name = present.as_ref().map(|found| found.name.clone());
     Ok(Made {
-        file: Some(file.unwrap_or_else(|| Path::new(BASES).join(generated.names.file()))),
-        present: present.map(|(_, text, _)| text),
+        file: Some(Path::new(definition::BASES).join(name.unwrap_or_else(|| generated.names.file()))),
+        present: present.map(|found| found.text),
         definition,
         generated,
     })
@@ -85,34 +81,5 @@ fn of_watch(watch: &Watch, old: Option<&Value>) -> Result<Generated> {
         definition::keep_names(&mut names, old);
     }
     names.columns.clear();
-    let surroundings = Surroundings {
-        has_sources: !watch.values.is_empty()
-            || !watch.values_from.is_empty()
-            || watch.values_from_field.is_some()
-            || !watch.override_values.is_empty(),
-        sources_field: match &watch.values_from_field {
-            Some(ValuesFromField::Spec(path)) => Some(path),
-            _ => None,
-        },
-    };
-    generate(&Source::load(&watch.chart)?, names, &overlay, surroundings)
-}
-
-/// The file in `config/crd/bases` that defines the kind of a watch.
-fn find_present(watch: &Watch) -> Result<Option<(PathBuf, String, Value)>> {
-    let Ok(entries) = std::fs::read_dir(BASES) else {
-        return Ok(None);
-    };
-    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    files.retain(|file| file.extension().is_some_and(|end| end == "yaml" || end == "yml"));
-    files.sort();
-    for file in files {
-        if let Ok(Some((text, value))) = read_present(&file)
-            && value["spec"]["group"] == watch.group.as_str()
-            && value["spec"]["names"]["kind"] == watch.kind.as_str()
-        {
-            return Ok(Some((file, text, value)));
-        }
-    }
-    Ok(None)
+    generate(&Source::load(&watch.chart)?, names, &overlay, Surroundings::of(watch))
 }

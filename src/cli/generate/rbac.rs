@@ -65,7 +65,7 @@ pub fn run(args: &RbacArgs) -> Result<ExitCode> {
         object,
         notes,
         warnings,
-    } = rights::role(&rights::surveys(&root, &watches)?, &args.name, args.namespaced);
+    } = rights::role(&rights::surveys(&root, &watches, None)?, &args.name, args.namespaced);
     for warning in warnings {
         eprintln!("warning: {warning}");
     }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::*;
-use crate::scaffold::api::{self, ChartFiles, Wanted};
+use crate::scaffold::api::{self, Wanted};
+use crate::scaffold::chart::ChartFiles;
 use crate::scaffold::crd;
 use crate::scaffold::project::FILE;
 use crate::scaffold::tree::{Tree, Written};
@@ -45,7 +46,8 @@ fn project() -> tempfile::TempDir {
     };
     let source = crd::Source::of(chart.load().unwrap(), chart.files.clone()).unwrap();
     let generated = crd::generate(&source, names, &crd::Overlay::default(), crd::Surroundings::default()).unwrap();
-    write(api::create(&mut project, &kind, &chart, &generated.definition(), false).unwrap());
+    let placed = chart.into_place(&project, true, false).unwrap();
+    write(api::create(&mut project, &kind, &placed, &generated.definition()).unwrap());
     fs::write(root.join(FILE), project.to_text(&written).unwrap()).unwrap();
     folder
 }

@@ -1,5 +1,8 @@
 //! A CustomResourceDefinition around the schema of a chart's values.
 
+use std::fs;
+use std::path::Path;
+
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -49,6 +52,8 @@ fn text() -> String {
     "string".to_owned()
 }
 
+/// Where a project has its definitions.
+pub const BASES: &str = "config/crd/bases";
 /// The label by which ApplySet tools find kinds whose objects are parents.
 const PARENT: &str = "applyset.kubernetes.io/is-parent-type";
 
@@ -254,6 +259,69 @@ fn conditions() -> Value {
     })
 }
 
+/// A definition in a project.
+pub struct Found {
+    /// The file's name in [`BASES`].
+    pub name: String,
+    pub text: String,
+    pub object: Value,
+}
+
+/// The file in [`BASES`] that defines a kind.
+pub fn find(root: &Path, group: &str, kind: &str) -> Option<Found> {
+    let entries = fs::read_dir(root.join(BASES)).ok()?;
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| name.ends_with(".yaml") || name.ends_with(".yml"))
+        .collect();
+    names.sort();
+    names.into_iter().find_map(|name| {
+        let text = fs::read_to_string(root.join(BASES).join(&name)).ok()?;
+        let object = go_yaml::to_json(text.as_bytes()).ok()?;
+        let is_meant = object["kind"] == "CustomResourceDefinition"
+            && object["spec"]["group"] == group
+            && object["spec"]["names"]["kind"] == kind;
+        is_meant.then_some(Found { name, text, object })
+    })
+}
+
+/// What a definition calls its objects.
+pub fn plural(definition: &Value) -> Option<&str> {
+    definition["spec"]["names"]["plural"].as_str()
+}
+
+/// The paths below `spec` that have to be set in a version.
+pub fn required(definition: &Value, version: &str) -> Vec<String> {
+    fn collect(schema: &Value, path: &str, found: &mut Vec<String>) {
+        for name in schema["required"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+        {
+            let path = match path {
+                "" => name.to_owned(),
+                path => format!("{path}.{name}"),
+            };
+            let before = found.len();
+            collect(&schema["properties"][name], &path, found);
+            if found.len() == before {
+                found.push(path);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    let versions = definition["spec"]["versions"].as_array().into_iter().flatten();
+    for known in versions.filter(|known| known["name"] == version) {
+        collect(
+            &known["schema"]["openAPIV3Schema"]["properties"]["spec"],
+            "",
+            &mut found,
+        );
+    }
+    found
+}
+
 /// Lays a new definition over the one that is there: what that one has beside it stays, its other versions too.
 pub fn laid_over(mut new: Value, old: &Value) -> Value {
     for field in ["labels", "annotations"] {
@@ -297,8 +365,7 @@ pub fn keep_names(names: &mut Names, old: &Value) {
         let words = old["spec"]["names"][field].as_array().into_iter().flatten();
         words.filter_map(|word| word.as_str().map(str::to_owned)).collect()
     };
-    let plural = old["spec"]["names"]["plural"].as_str();
-    names.plural = names.plural.take().or_else(|| plural.map(str::to_owned));
+    names.plural = names.plural.take().or_else(|| plural(old).map(str::to_owned));
     if names.short_names.is_empty() {
         names.short_names = words("shortNames");
     }

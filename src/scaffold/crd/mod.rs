@@ -19,6 +19,8 @@ mod tests;
 use anyhow::{Result, anyhow};
 use serde_json::Value;
 
+use crate::watches::Watch;
+use crate::watches::sources::ValuesFromField;
 pub use definition::{Names, Scale};
 pub use overlay::Overlay;
 use schema::Schema;
@@ -42,6 +44,23 @@ pub struct Surroundings<'a> {
     pub has_sources: bool,
     /// The field below `spec` that lists sources of values.
     pub sources_field: Option<&'a [String]>,
+}
+
+// === impl Surroundings ===
+
+impl<'a> Surroundings<'a> {
+    pub fn of(watch: &'a Watch) -> Self {
+        Surroundings {
+            has_sources: !watch.values.is_empty()
+                || !watch.values_from.is_empty()
+                || watch.values_from_field.is_some()
+                || !watch.override_values.is_empty(),
+            sources_field: match &watch.values_from_field {
+                Some(ValuesFromField::Spec(path)) => Some(path),
+                _ => None,
+            },
+        }
+    }
 }
 
 /// Makes the definition for a chart.

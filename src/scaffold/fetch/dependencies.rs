@@ -9,7 +9,7 @@ use flate2::write::GzEncoder;
 
 use super::lock::{Lock, Locked};
 use super::{Net, http, oci, repository};
-use crate::scaffold::api::ChartFiles;
+use crate::scaffold::chart::ChartFiles;
 use helm_template::chart::ignore::Rules;
 use helm_template::chart::{Chart, Dependency, File, version};
 

@@ -157,7 +157,7 @@ fn hash(value: &impl Serialize) -> anyhow::Result<String> {
 mod tests {
     use super::*;
 
-    use crate::scaffold::api::ChartFiles;
+    use crate::scaffold::chart::ChartFiles;
 
     /// What the real Helm has locked.
     #[test]

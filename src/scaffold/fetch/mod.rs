@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 
 use self::http::{Http, Login, origin};
 use self::repository::Known;
-use super::api::ChartFiles;
+use super::chart::ChartFiles;
 use helm_template::chart::version;
 
 /// What chart is asked for.

@@ -86,7 +86,7 @@ fn this_repository_is_clean() {
 #[test]
 fn a_fresh_chart_is_clean() {
     let folder = tempfile::tempdir().unwrap();
-    let chart = crate::scaffold::api::ChartFiles::fresh("web").unwrap();
+    let chart = crate::scaffold::chart::ChartFiles::fresh("web").unwrap();
     chart.write_into(folder.path());
     assert_eq!(told(&lint(folder.path()).unwrap()), "");
 }

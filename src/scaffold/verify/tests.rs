@@ -83,7 +83,7 @@ fn the_charts_of_this_repository_pass() {
 #[test]
 fn a_fresh_chart_passes() {
     let folder = tempfile::tempdir().unwrap();
-    let chart = crate::scaffold::api::ChartFiles::fresh("web").unwrap();
+    let chart = crate::scaffold::chart::ChartFiles::fresh("web").unwrap();
     chart.write_into(folder.path());
     let verified = verified(folder.path()).unwrap();
     assert!(verified.counts().0 > 0 && verified.warnings.is_empty());

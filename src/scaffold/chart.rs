@@ -1,0 +1,211 @@
+//! The chart of a kind: its files, and what becomes of the folder in the project that they belong into.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow};
+use serde_json::json;
+
+use super::api::project_watches;
+use super::layout::CHART;
+use super::project::Project;
+use super::tree::is_as_written;
+use helm_template::chart::{self, Chart, File};
+
+/// The files of a chart, as they lie in its folder.
+#[derive(Debug)]
+pub struct ChartFiles {
+    pub name: String,
+    pub files: Vec<File>,
+}
+
+/// A chart, and what its folder in the project lacks.
+#[derive(Debug)]
+pub struct Placed {
+    /// As it lies there when all is written.
+    pub chart: ChartFiles,
+    /// The folder, within the project.
+    pub folder: PathBuf,
+    pub written: Vec<File>,
+    /// Files of the project that the chart doesn't have.
+    pub removed: Vec<PathBuf>,
+}
+
+// === impl ChartFiles ===
+
+impl ChartFiles {
+    /// A chart of a kind that has none yet.
+    ///
+    /// # Errors
+    /// None that can be met.
+    pub fn fresh(name: &str) -> anyhow::Result<Self> {
+        let about = json!({
+            "apiVersion": "v2", "name": name, "type": "application", "version": "0.1.0", "appVersion": "1.27",
+            "description": format!("What a {name} is made of"),
+        });
+        let file = |name: &str, text: &str| File {
+            name: name.to_owned(),
+            data: text.into(),
+        };
+        let about = file("Chart.yaml", &serde_yaml::to_string(&about)?);
+        let files = CHART.iter().map(|(name, text)| file(name, text));
+        Ok(ChartFiles {
+            name: name.to_owned(),
+            files: [about].into_iter().chain(files).collect(),
+        })
+    }
+
+    /// Its files, for tests of charts in folders.
+    #[cfg(test)]
+    pub fn write_into(&self, folder: &Path) {
+        for file in &self.files {
+            let path = folder.join(&file.name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, file.data.as_bytes()).unwrap();
+        }
+    }
+
+    /// The chart in a folder, or a `.tgz` archive.
+    ///
+    /// # Errors
+    /// There is no chart, or it can't be read.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let shown = path.display().to_string();
+        if !path.is_dir() {
+            let data = fs::read(path).with_context(|| shown.clone())?;
+            return ChartFiles::of_archive(&shown, &data);
+        }
+        let name = Chart::load(path)?.metadata.name;
+        let mut files = Vec::new();
+        collect(path, path, &mut files)?;
+        Ok(ChartFiles { name, files })
+    }
+
+    /// The chart in an archive, which errors call so.
+    ///
+    /// # Errors
+    /// There is no chart in it.
+    pub fn of_archive(shown: &str, data: &[u8]) -> anyhow::Result<Self> {
+        let files = chart::unpack_files(Path::new(shown), data)?;
+        let chart = Chart::of_files(files.clone()).with_context(|| shown.to_owned())?;
+        let name = chart.metadata.name;
+        Ok(ChartFiles { name, files })
+    }
+
+    /// The chart that these files make.
+    ///
+    /// # Errors
+    /// They make none.
+    pub fn load(&self) -> anyhow::Result<Chart> {
+        Ok(Chart::of_files(self.files.clone())?)
+    }
+
+    /// What becomes of its folder in the project. Without `force`, what lies there stays: only what it lacks is written. A chart
+    /// that isn't `given` is for who has none there.
+    ///
+    /// # Errors
+    /// Another chart lies there.
+    pub fn into_place(self, project: &Project, is_given: bool, force: bool) -> anyhow::Result<Placed> {
+        let folder = Path::new(project.charts()).join(&self.name);
+        let place = project.root.join(&folder);
+        let placed = |chart: ChartFiles, written, removed| Placed {
+            chart,
+            folder: folder.clone(),
+            written,
+            removed,
+        };
+        if !place.join("Chart.yaml").exists() {
+            let written = self.files.clone();
+            return Ok(placed(self, written, Vec::new()));
+        }
+        let mut present = Vec::new();
+        collect(&place, &place, &mut present)?;
+        let mut chart = ChartFiles {
+            name: self.name.clone(),
+            files: present,
+        };
+        if !is_given {
+            return Ok(placed(chart, Vec::new(), Vec::new()));
+        }
+        let known: BTreeMap<&str, &File> = chart.files.iter().map(|file| (file.name.as_str(), file)).collect();
+        let is_there = |file: &&File| {
+            known
+                .get(file.name.as_str())
+                .is_some_and(|known| known.data == file.data)
+        };
+        let due: Vec<File> = self.files.iter().filter(|file| !is_there(file)).cloned().collect();
+        let record = project.written();
+        let is_gone = |file: &&File| !self.files.iter().any(|own| own.name == file.name);
+        let gone: Vec<&File> = chart.files.iter().filter(is_gone).collect();
+        let path_of = |file: &File| folder.join(&file.name);
+        if force {
+            let removed = gone.into_iter().map(path_of).collect();
+            return Ok(placed(self, due, removed));
+        }
+        // What was written last is known: if it is the same, what differs was edited by hand, or added.
+        let is_other = |file: &&File| {
+            known.contains_key(file.name.as_str()) && !is_as_written(&record, &path_of(file), file.data.as_bytes())
+        };
+        let was_ours = |file: &&&File| record.contains_key(path_of(file).to_string_lossy().as_ref());
+        let other = due.iter().find(is_other).or(gone.iter().find(was_ours).copied());
+        if let Some(other) = other {
+            return Err(self.refused(project, &folder, other, due.len(), gone.len()));
+        }
+        let lacks = due
+            .iter()
+            .filter(|file| !known.contains_key(file.name.as_str()))
+            .cloned();
+        let lacks: Vec<File> = lacks.collect();
+        chart.files.extend(lacks);
+        Ok(placed(chart, due, Vec::new()))
+    }
+
+    /// Why a chart doesn't go to the place of another one, and what would happen.
+    fn refused(&self, project: &Project, folder: &Path, file: &File, due: usize, gone: usize) -> anyhow::Error {
+        let place = project.root.join(folder);
+        let named = |chart: anyhow::Result<Chart>| match chart {
+            Ok(chart) => format!("{} {}", chart.metadata.name, chart.metadata.version),
+            Err(_) => "a chart that can't be read".to_owned(),
+        };
+        let (there, here) = (named(Chart::load(&place).map_err(Into::into)), named(self.load()));
+        let shown = folder.display();
+        let found = match there == here {
+            true => format!("{shown} has another {here}: {} differs", file.name),
+            false => format!("{shown} has {there} and not {here}"),
+        };
+        let watches = project_watches(project).unwrap_or_default();
+        let kinds: Vec<String> = watches
+            .iter()
+            .filter(|watch| watch.chart == place)
+            .map(|watch| watch.group_kind())
+            .collect();
+        let kinds = match kinds.is_empty() {
+            true => String::new(),
+            false => format!(", which {} is made from", kinds.join(", ")),
+        };
+        anyhow!(
+            "{found}; --force replaces the folder{kinds}, and what was edited by hand: {due} files are written and {gone} removed"
+        )
+    }
+}
+
+/// All files but those of a version control: what a .helmignore names may be of use to those who work on the chart.
+fn collect(root: &Path, folder: &Path, files: &mut Vec<File>) -> anyhow::Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.is_dir() {
+            if path.ends_with(".git") {
+                continue;
+            }
+            collect(root, &path, files)?;
+            continue;
+        }
+        let data = fs::read(&path).with_context(|| path.display().to_string())?;
+        files.push(File {
+            name: path.strip_prefix(root)?.to_string_lossy().into_owned(),
+            data: data.into(),
+        });
+    }
+    Ok(())
+}
