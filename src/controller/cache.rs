@@ -22,6 +22,9 @@ pub struct Cache {
 struct Ends {
     /// Releases that are worked on: their memory is elsewhere.
     running: HashSet<Key>,
+    /// Of whose release nothing is left, with the UID: our finalizer is off, though their watches may tell for a moment
+    /// that it is on.
+    let_go: HashMap<Key, String>,
     deleted: HashMap<Key, Vec<Deleted>>,
 }
 
@@ -117,6 +120,9 @@ impl Cache {
         let mut ends = lock(&self.ends);
         let before = lock(&self.resources).remove(key)?;
         let release = lock(&self.releases).remove(key);
+        if ends.let_go.remove(key).is_some_and(|uid| uid == before.uid) {
+            return Some((before, false));
+        }
         let told = told.filter(|told| told.uid == before.uid);
         let deleted = Deleted {
             before: before.clone(),
@@ -143,6 +149,7 @@ impl Cache {
 
     /// A custom resource is no longer ours. Returns what was known of it.
     pub fn remove(&self, key: &Key) -> Option<Arc<CustomResource>> {
+        lock(&self.ends).let_go.remove(key);
         lock(&self.releases).remove(key);
         lock(&self.resources).remove(key)
     }
@@ -160,6 +167,7 @@ impl Cache {
     pub fn take_release(&self, key: &Key) -> Release {
         let mut ends = lock(&self.ends);
         ends.running.insert(key.clone());
+        ends.let_go.remove(key);
         lock(&self.releases)
             .remove(key)
             .map(|release| *release)
@@ -198,12 +206,13 @@ impl Cache {
                     }
                 }
             }
+            (None, _) if lock(&self.resources).get(key).is_none_or(|known| known.uid != uid) => {}
             (None, Some(release)) => {
-                if lock(&self.resources).get(key).is_some_and(|known| known.uid == uid) {
-                    lock(&self.releases).insert(key.clone(), Box::new(release));
-                }
+                lock(&self.releases).insert(key.clone(), Box::new(release));
             }
-            (None, None) => {}
+            (None, None) => {
+                ends.let_go.insert(key.clone(), uid.to_owned());
+            }
         }
     }
 }
@@ -349,6 +358,15 @@ mod tests {
         assert!(cache.note_deletion(&key, Some(deleted("u", 3, &[OURS]))).unwrap().1);
         cache.put_release(&key, "u", None, None);
         assert!(cache.take_deleted(&key).is_empty());
+
+        // Somebody wrote to it just before, and its watch is slow to tell.
+        let cache = Cache::default();
+        cache.observe(held("u", 1));
+        drop(cache.take_release(&key));
+        cache.put_release(&key, "u", None, None);
+        cache.observe(deleted("u", 3, &[OURS]));
+        assert!(!cache.note_deletion(&key, Some(deleted("u", 4, &[]))).unwrap().1);
+        assert!(cache.take_deleted(&key).is_empty() && lock(&cache.ends).let_go.is_empty());
 
         // Nothing was ever made for it.
         let cache = Cache::default();
