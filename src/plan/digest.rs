@@ -5,18 +5,25 @@ use sha2::Sha256;
 
 /// The operator's HMAC key; 32 random bytes that one Secret in the operator's namespace holds.
 #[derive(Clone)]
-pub struct Key([u8; 32]);
+pub struct Key {
+    bytes: [u8; 32],
+    id: String,
+}
 
 impl Key {
     pub fn new(bytes: [u8; 32]) -> Self {
-        Key(bytes)
+        let mut key = Key {
+            bytes,
+            id: String::new(),
+        };
+        key.id = key.digest(&[b"id"]);
+        key.id.truncate(8);
+        key
     }
 
     /// Tells it from other keys: 8 hex digits.
-    pub fn id(&self) -> String {
-        let mut id = self.digest(&[b"id"]);
-        id.truncate(8);
-        id
+    pub fn id(&self) -> &str {
+        &self.id
     }
 
     /// A digest of the parts, each with its length so that no two lists of parts collide: 32 hex digits.
@@ -28,7 +35,7 @@ impl Key {
     pub fn derive(&self, parts: &[&[u8]]) -> [u8; 32] {
         // HMAC pads a key to the hash's block of 64 bytes (RFC 2104).
         let mut block = [0; 64];
-        block[..32].copy_from_slice(&self.0);
+        block[..32].copy_from_slice(&self.bytes);
         let mut mac = Hmac::<Sha256>::new(&block.into());
         for part in parts {
             mac.update(&(part.len() as u64).to_be_bytes());

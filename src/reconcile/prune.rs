@@ -87,8 +87,8 @@ impl Release {
     }
 
     /// All members of a render are applied, and their digests are made with a key of this id.
-    pub(super) fn note_applied(&mut self, prepared: &Prepared, key: String) {
-        self.record.key = key;
+    pub(super) fn note_applied(&mut self, prepared: &Prepared, key: &str) {
+        key.clone_into(&mut self.record.key);
         // What is no longer rendered only waits to be deleted, and doesn't make the next render another one.
         let desired: HashSet<&ObjectId> = prepared.ids().collect();
         for entry in &mut self.record.entries {
