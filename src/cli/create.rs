@@ -325,11 +325,7 @@ pub fn delete(args: &DeleteArgs) -> anyhow::Result<()> {
     let (tree, removed) = api::delete(&mut project, &kinds, at)?;
     args.write.finish(&project, tree, &removed)?;
     tell!("{} stays: remove it if nothing else uses it", kind.chart);
-    if kinds
-        .iter()
-        .enumerate()
-        .any(|(other, left)| other != at && left.is_kind_of(kind))
-    {
+    if api::another_watch(&kinds, at).is_some() {
         tell!("definition and roles stay, for {} has another watch", args.kind);
     }
     Ok(())

@@ -147,7 +147,7 @@ impl Kind {
     }
 
     /// Whether another one is of the same kind, perhaps in another version.
-    pub fn is_kind_of(&self, other: &Kind) -> bool {
+    fn is_kind_of(&self, other: &Kind) -> bool {
         self.resource.kind == other.resource.kind && self.group() == other.group()
     }
 
@@ -409,6 +409,13 @@ fn read(project: &Project, path: &str) -> anyhow::Result<String> {
     }
 }
 
+/// What another watch of the same kind makes.
+pub fn another_watch(kinds: &[Kind], at: usize) -> Option<&Kind> {
+    let (before, rest) = kinds.split_at_checked(at)?;
+    let (kind, after) = rest.split_first()?;
+    before.iter().chain(after).find(|other| other.is_kind_of(kind))
+}
+
 /// Takes one of a project's kinds out: its watch and what is listed of it. Its chart and its files stay where they are used
 /// otherwise; the caller removes those that are returned. What belongs to all watches of a kind stays as long as there is one.
 ///
@@ -416,8 +423,7 @@ fn read(project: &Project, path: &str) -> anyhow::Result<String> {
 /// A list can't be edited.
 pub fn delete(project: &mut Project, kinds: &[Kind], at: usize) -> anyhow::Result<(Tree, Vec<PathBuf>)> {
     let kind = kinds.get(at).context("a kind that isn't there")?;
-    let mut others = kinds.iter().enumerate().filter(|(other, _)| *other != at);
-    let left = others.find_map(|(_, other)| kind.is_kind_of(other).then_some(other));
+    let left = another_watch(kinds, at);
     let mut tree = Tree::default();
     tree.merge(WATCHES, lists::without_watch(WATCHES, &read(project, WATCHES)?, at)?);
     let (crd_file, prefix) = (kind.crd_file(project), kind.role_prefix(project));

@@ -9,10 +9,10 @@ use super::examine::Examined;
 use super::watches::Watched;
 use super::yaml::{self, Document};
 use super::{Report, join, rules};
+use crate::scaffold::crd::definition::BASES;
 use crate::scaffold::survey::plural_of;
 use crate::watches::names::is_built_in;
 
-const FOLDER: &str = "config/crd/bases";
 const OPEN: &str = "x-kubernetes-preserve-unknown-fields";
 
 /// One definition.
@@ -22,7 +22,7 @@ pub(in crate::scaffold) struct Crd {
 
 /// All that a project has.
 pub(in crate::scaffold) fn read(root: &Path) -> Vec<Crd> {
-    let documents = yaml::read_folder(root, FOLDER).into_iter();
+    let documents = yaml::read_folder(root, BASES).into_iter();
     let crds = documents.filter(|document| document.value["kind"] == "CustomResourceDefinition");
     crds.map(|document| Crd { document }).collect()
 }
@@ -41,7 +41,7 @@ pub(super) fn check_watched(file: &str, watched: &Watched<'_>, report: &mut Repo
     }
     let Some(crd) = watched.crd else {
         let message = format!(
-            "there is no CustomResourceDefinition of {} in {FOLDER}",
+            "there is no CustomResourceDefinition of {} in {BASES}",
             watch.group_kind()
         );
         report.add(rules::CRD_MISSING, file, (watch.line, 0), message);
