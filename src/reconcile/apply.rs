@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::Run;
 use super::health::trouble;
 use super::kept;
+use super::live::judged;
 use super::preflight::list;
 use super::release::Release;
 use super::render::Prepared;
@@ -318,6 +319,7 @@ impl Run<'_> {
             // The record has none of them meanwhile.
             release
                 .whole
+                .get_or_insert_default()
                 .learn_versions(members.iter().map(|member| (&member.id, &member.version)));
         }
         release.record.done_for = None;
@@ -406,7 +408,7 @@ impl Run<'_> {
         let members = self.context.members();
         let troubles: Vec<String> = awaited
             .iter()
-            .filter_map(|id| trouble(id, &members, release.whole.health(id)))
+            .filter_map(|id| trouble(id, &members, judged(release, id)))
             .map(|(_, message)| message)
             .collect();
         (!troubles.is_empty()).then(|| list(troubles))

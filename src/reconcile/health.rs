@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use jiff::{Timestamp, Unit};
 
 use super::Run;
+use super::live::judged;
 use super::preflight::list;
 use super::release::{Release, split};
 use crate::cluster::lookup;
@@ -55,7 +56,7 @@ impl Run<'_> {
         let troubles: Vec<(Reason, String)> = {
             let members = self.context.members();
             let explained = |id: &ObjectId| {
-                let (reason, text) = trouble(id, &members, release.whole.health(id))?;
+                let (reason, text) = trouble(id, &members, judged(release, id))?;
                 match release.pod_troubles.of(id) {
                     Some(why) => Some((reason, format!("{text}: {why}"))),
                     None => Some((reason, text)),

@@ -81,11 +81,6 @@ impl WholeMembers {
         }
     }
 
-    /// How a member is by its own condition, if it has one.
-    pub(super) fn health(&self, id: &ObjectId) -> Option<&Health> {
-        self.gates.get(id)
-    }
-
     /// The chart has these objects in these API versions.
     pub(super) fn learn_versions<'v>(&mut self, versions: impl Iterator<Item = (&'v ObjectId, &'v String)>) {
         self.versions = versions.map(|(id, version)| (id.clone(), version.clone())).collect();
@@ -127,7 +122,9 @@ fn in_progress(message: String) -> Health {
 impl Run<'_> {
     /// Judges those of these members that have a condition of their own.
     pub(super) async fn judge(&self, release: &mut Release, ids: &[ObjectId]) {
-        release.whole.gates.clear();
+        if let Some(whole) = &mut release.whole {
+            whole.gates.clear();
+        }
         let gates: Vec<(ObjectId, Result<Gate, cel::Error>)> = {
             let members = self.context.members();
             let rules = &self.unit.watch.health;
@@ -148,12 +145,14 @@ impl Run<'_> {
         if reads_pods && judged.iter().any(|(_, health)| health.status != Status::Current) {
             self.await_pods(release);
         }
-        release.whole.gates = judged.into_iter().collect();
+        release.whole.get_or_insert_default().gates = judged.into_iter().collect();
     }
 
     /// Pods are looked at again soon: what they say changes without their workloads.
     pub(super) fn await_pods(&self, release: &mut Release) {
-        release.whole.forget_pods();
+        if let Some(whole) = &mut release.whole {
+            whole.forget_pods();
+        }
         release.contests.wait_for(RECHECK);
     }
 
@@ -244,14 +243,15 @@ impl Run<'_> {
 
     /// From now on the release, which is asked for something, hears of every change of its members.
     pub(super) fn attend(&self, release: &mut Release, set: &str) {
-        release.whole.is_asked = true;
-        release.whole.is_attentive = true;
+        let whole = release.whole.get_or_insert_default();
+        whole.is_asked = true;
+        whole.is_attentive = true;
         self.context.members().attend(set);
     }
 
     /// The reconcile is over: what is remembered of the members is bounded, and nothing where nobody asks.
     pub(super) fn end_look(&self, release: &mut Release) {
-        if release.whole.end_look() {
+        if release.whole.as_mut().is_some_and(|whole| whole.end_look()) {
             let set = self.written.set(&self.unit.group_kind);
             self.context.members().ignore(&set);
         }
@@ -283,7 +283,7 @@ impl Run<'_> {
     /// # Errors
     /// One that can't be read.
     async fn read_all(&self, release: &mut Release, ids: &[ObjectId]) -> Result<Vec<(ObjectId, Arc<Value>)>, String> {
-        release.whole.is_asked = true;
+        release.whole.get_or_insert_default().is_asked = true;
         let unknown = ids.iter().filter(|id| self.known(release, id).is_none());
         let unknown: Vec<(ObjectId, Option<String>)> =
             unknown.map(|id| (id.clone(), version_of(release, id))).collect();
@@ -292,10 +292,11 @@ impl Run<'_> {
             (id, read)
         });
         let read: Vec<_> = stream::iter(requests).buffered(AT_ONCE).collect().await;
+        let whole = release.whole.get_or_insert_default();
         for (id, read) in read {
             match read {
-                Ok(Some(found)) => drop(release.whole.known.insert(id, found)),
-                Ok(None) => drop(release.whole.known.remove(&id)),
+                Ok(Some(found)) => drop(whole.known.insert(id, found)),
+                Ok(None) => drop(whole.known.remove(&id)),
                 Err(error) => {
                     release.contests.wait_for(RECHECK);
                     return Err(format!("{id} can't be read: {error}"));
@@ -303,7 +304,7 @@ impl Run<'_> {
             }
         }
         let wanted: HashSet<&ObjectId> = ids.iter().collect();
-        let known = release.whole.known.iter().filter(|(id, _)| wanted.contains(id));
+        let known = whole.known.iter().filter(|(id, _)| wanted.contains(id));
         let mut found: Vec<_> = known.map(|(id, known)| (id.clone(), known.object.clone())).collect();
         found.sort_by(|(one, _), (other, _)| one.cmp(other));
         Ok(found)
@@ -320,7 +321,7 @@ impl Run<'_> {
 
     /// What was read of an object, if the watch shows that it is still so.
     fn known(&self, release: &Release, id: &ObjectId) -> Option<Arc<Value>> {
-        let known = release.whole.known.get(id)?;
+        let known = release.whole.as_ref()?.known.get(id)?;
         let members = self.context.members();
         (members.get(id)?.resource_version == known.version).then(|| known.object.clone())
     }
@@ -358,7 +359,8 @@ impl Run<'_> {
             .collect();
         let ids: Vec<ObjectId> = workloads.iter().map(|(id, _)| (*id).clone()).collect();
         let versions = self.versions(&ids);
-        if let Some(known) = release.whole.pods.as_ref().filter(|known| known.versions == versions) {
+        let known = release.whole.as_ref().and_then(|whole| whole.pods.as_ref());
+        if let Some(known) = known.filter(|known| known.versions == versions) {
             let left = PODS_PERIOD.saturating_sub(known.read.elapsed());
             if !known.is_stale || !left.is_zero() {
                 if known.is_stale {
@@ -386,14 +388,19 @@ impl Run<'_> {
             is_stale: false,
         };
         let list = pods.list.clone();
-        release.whole.pods = Some(pods);
+        release.whole.get_or_insert_default().pods = Some(pods);
         Ok(list)
     }
 }
 
+/// How a member is by its own condition, if it has one.
+pub(super) fn judged<'r>(release: &'r Release, id: &ObjectId) -> Option<&'r Health> {
+    release.whole.as_ref()?.gates.get(id)
+}
+
 /// The API version in which the chart has an object.
 fn version_of(release: &Release, id: &ObjectId) -> Option<String> {
-    let rendered = release.whole.versions.get(id).cloned();
+    let rendered = release.whole.as_ref().and_then(|whole| whole.versions.get(id).cloned());
     rendered.or_else(|| release.record.entry(id).map(|entry| entry.version.clone()))
 }
 

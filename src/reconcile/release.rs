@@ -63,10 +63,10 @@ pub struct Release {
     pub(super) steps: Option<Vec<Hook>>,
     /// Why its workloads aren't well.
     pub(super) pod_troubles: PodTroubles,
-    /// Its members as far as they are known whole.
-    pub(super) whole: WholeMembers,
+    /// Its members as far as they are known whole; `None`: nobody asked for them. Few charts do, as with templates.
+    pub(super) whole: Option<Box<WholeMembers>>,
     /// What the chart's status template made.
-    pub(super) template: StatusTemplate,
+    pub(super) template: Option<Box<StatusTemplate>>,
     /// Who leads its workloads.
     pub(super) elections: Elections,
     /// What stands for the objects that its author was last permitted to make; empty before.

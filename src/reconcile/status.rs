@@ -151,6 +151,7 @@ impl Run<'_> {
             .as_ref()
             .and_then(|fallback| record.history.get(fallback.to?));
         let chart = earlier.map(Revision::chart).or_else(|| self.chart());
+        let template = release.template.as_deref();
         let report = Report {
             generation: self.generation,
             release_name: &self.written.key.name,
@@ -165,8 +166,8 @@ impl Run<'_> {
                 namespace: &prepared.identity.namespace,
                 notes: prepared.notes.as_deref(),
             }),
-            computed: release.template.told(),
-            status_invalid: release.template.invalid.as_deref(),
+            computed: template.and_then(|template| template.told()),
+            status_invalid: template.and_then(|template| template.invalid.as_deref()),
             elected: release.elections.told.as_deref(),
             contested: release.contests.message(),
             // Who is only waited for is no failure: counting would write a status at each look.
@@ -195,7 +196,8 @@ impl Run<'_> {
         let mut next = next;
         if let Err(error) = &written
             && is_about_status(error)
-            && release.template.refuse(&error.to_string())
+            && let Some(template) = &mut release.template
+            && template.refuse(&error.to_string())
         {
             without = self.status(release, conclusion);
             next = &without;

@@ -110,20 +110,20 @@ impl Run<'_> {
         };
         let seen = self.status_inputs(release, &ids, phase.is_ready());
         let stored = Templated::of(&self.written.status()).seen;
-        let retries = release
-            .template
+        let template = release.template.get_or_insert_default();
+        let retries = template
             .refused
             .as_ref()
             .is_some_and(|(_, _, since)| since.elapsed() >= REFUSED_FOR);
-        let is_known = release.template.seen == seen && !retries || release.template.seen.is_empty() && stored == seen;
+        let is_known = template.seen == seen && !retries || template.seen.is_empty() && stored == seen;
         if is_known {
-            release.template.seen = seen;
+            template.seen = seen;
             // What it reads is followed, and remembered.
             self.attend(release, &set);
             return;
         }
         let now = Instant::now();
-        if let Some(wait) = release.template.wait(now) {
+        if let Some(wait) = template.wait(now) {
             release.contests.wait_for(wait);
             self.attend(release, &set);
             return;
@@ -132,7 +132,7 @@ impl Run<'_> {
         if !self.knows_secrets(release).await {
             return;
         }
-        release.template.recent.push_back(now);
+        release.template.get_or_insert_default().recent.push_back(now);
         let made = match self.compute_status(release, name, members, pods).await {
             Ok(mut computed) => {
                 computed.redact(&release.secrets);
@@ -145,9 +145,10 @@ impl Run<'_> {
                 return;
             }
         };
-        release.template.seen = seen;
-        release.template.learn(made, phase.is_ready());
-        if release.template.invalid.is_some() {
+        let template = release.template.get_or_insert_default();
+        template.seen = seen;
+        template.learn(made, phase.is_ready());
+        if template.invalid.is_some() {
             release.contests.wait_for(REFUSED_FOR);
         }
     }
@@ -172,10 +173,15 @@ impl Run<'_> {
         }
         let is_asked_for = name != STATUS_TEMPLATE;
         let missing = || format!("the chart has no file {name}, which `statusTemplate` names");
-        release.template.invalid = is_asked_for.then(missing);
         // What an earlier chart printed goes.
         let was_there = Templated::of(&self.written.status()) != Templated::default();
-        release.template.computed = (was_there && !is_asked_for).then(Computed::default);
+        release.template = (is_asked_for || was_there).then(|| {
+            Box::new(StatusTemplate {
+                invalid: is_asked_for.then(missing),
+                computed: (!is_asked_for).then(Computed::default),
+                ..StatusTemplate::default()
+            })
+        });
         None
     }
 
