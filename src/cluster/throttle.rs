@@ -19,8 +19,9 @@ tokio::task_local! {
 }
 
 /// Carries out a piece of work that may ask, in the end, [`asked_to_wait`].
-pub async fn noticing<T>(work: impl Future<Output = T>) -> T {
-    ASKED.scope(Cell::new(None), work).await
+// An `async fn` would hold the work twice: as its argument, and as what it waits for.
+pub fn noticing<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
+    ASKED.scope(Cell::new(None), work)
 }
 
 /// How long the API server asked this piece of work to stay away: the longest time, if it did so more than once.

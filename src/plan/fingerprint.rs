@@ -5,6 +5,7 @@
 //! our set tells drift for every kind of object, from its metadata alone.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -19,16 +20,15 @@ use super::managed_fields::{applied, fields, foreign};
 /// that changed something, does as much for what has no such annotation yet, though not within one second.
 pub fn fingerprint(managed_fields: &[ManagedFieldsEntry], manager: &str, digest: Option<&str>) -> Option<u64> {
     let entry = applied(managed_fields, manager)?;
-    let mut hash = Sha256::new();
-    update(&mut hash, fields(entry).unwrap_or(&Value::Null));
+    let mut text = serde_json::to_vec(&Canonical(fields(entry).unwrap_or(&Value::Null))).ok()?;
     if let Some(time) = &entry.time {
-        hash.update(format!("@{}", time.0.as_second()));
+        text.extend(format!("@{}", time.0.as_second()).bytes());
     }
     if let Some(digest) = digest {
-        hash.update(format!("#{digest}"));
+        text.extend(format!("#{digest}").bytes());
     }
-    let bytes = hash.finalize();
-    bytes.first_chunk::<8>().map(|first| u64::from_be_bytes(*first))
+    let hash = Sha256::digest(text);
+    hash.first_chunk::<8>().map(|first| u64::from_be_bytes(*first))
 }
 
 /// The other managers that wrote the object itself or its `scale`, each once, the latest writer first.
@@ -57,35 +57,21 @@ pub fn scaled_by(managed_fields: &[ManagedFieldsEntry]) -> Option<String> {
     managers.map(|entry| entry.manager.clone().unwrap_or_default()).next()
 }
 
-/// Feeds canonical JSON to the hash: keys sorted, no blanks. serde_json's own order depends on a feature flag that any
-/// crate of the tree could switch.
-fn update(hash: &mut Sha256, value: &Value) {
-    match value {
-        Value::Object(map) => {
-            let mut keys: Vec<&String> = map.keys().collect();
-            keys.sort_unstable();
-            hash.update(b"{");
-            for (index, key) in keys.into_iter().enumerate() {
-                if index > 0 {
-                    hash.update(b",");
-                }
-                hash.update(Value::from(key.as_str()).to_string());
-                hash.update(b":");
-                update(hash, &map[key]);
+/// Canonical JSON: keys sorted, no blanks. serde_json's own order depends on a feature flag that any crate of the tree
+/// could switch.
+struct Canonical<'v>(&'v Value);
+
+impl Serialize for Canonical<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Object(map) => {
+                let mut entries: Vec<(&String, &Value)> = map.iter().collect();
+                entries.sort_unstable_by_key(|(key, _)| *key);
+                serializer.collect_map(entries.into_iter().map(|(key, value)| (key, Canonical(value))))
             }
-            hash.update(b"}");
+            Value::Array(items) => serializer.collect_seq(items.iter().map(Canonical)),
+            plain => plain.serialize(serializer),
         }
-        Value::Array(items) => {
-            hash.update(b"[");
-            for (index, item) in items.iter().enumerate() {
-                if index > 0 {
-                    hash.update(b",");
-                }
-                update(hash, item);
-            }
-            hash.update(b"]");
-        }
-        other => hash.update(other.to_string()),
     }
 }
 

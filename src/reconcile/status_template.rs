@@ -174,7 +174,8 @@ impl Run<'_> {
         let is_asked_for = name != STATUS_TEMPLATE;
         let missing = || format!("the chart has no file {name}, which `statusTemplate` names");
         // What an earlier chart printed goes.
-        let was_there = Templated::of(&self.written.status()) != Templated::default();
+        let was_there =
+            self.written.may_tell("templated") && Templated::of(&self.written.status()) != Templated::default();
         release.template = (is_asked_for || was_there).then(|| {
             Box::new(StatusTemplate {
                 invalid: is_asked_for.then(missing),

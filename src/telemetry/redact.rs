@@ -171,9 +171,9 @@ impl Secrets {
         CURRENT.sync_scope(self.clone(), work)
     }
 
-    /// Cleans what a future emits.
-    pub async fn scope<T>(self: &Arc<Self>, future: impl Future<Output = T>) -> T {
-        CURRENT.scope(self.clone(), Box::pin(future)).await
+    /// Cleans what a future emits, which lies on the heap from here on. No `async fn`, which would hold all of it as well.
+    pub fn scope<F: Future>(self: &Arc<Self>, future: F) -> impl Future<Output = F::Output> + use<F> {
+        CURRENT.scope(self.clone(), Box::pin(future))
     }
 }
 
