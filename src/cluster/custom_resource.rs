@@ -99,7 +99,7 @@ pub async fn apply_status(client: &Client, target: &Target, status: &Value) -> R
         "status": status,
     });
     let parameters = PatchParams::apply(STATUS_MANAGER).force();
-    write_status(client, target, patch, &parameters, Patch::Apply).await
+    write_status(client, target, patch, &parameters, |patch| Patch::Apply(patch)).await
 }
 
 /// Writes a status to the custom resource that it is about, and not to another one of its name that came meanwhile: a
@@ -110,14 +110,14 @@ async fn write_status(
     target: &Target,
     mut patch: Value,
     parameters: &PatchParams,
-    form: fn(Value) -> Patch<Value>,
+    form: fn(&Value) -> Patch<&Value>,
 ) -> Result<Whole> {
     let api = target.api::<Whole>(client);
     let metadata = target.api::<MetadataOnly>(client);
     let mut version = target.version.to_string();
     for tries in 1..=TRIES {
         patch["metadata"]["resourceVersion"] = version.as_str().into();
-        let answer = bounded(api.patch_status(&target.name, parameters, &form(patch.clone()))).await;
+        let answer = bounded(api.patch_status(&target.name, parameters, &form(&patch))).await;
         if tries == TRIES || !matches!(answer, Err(Error::Conflict(_))) {
             return answer;
         }
@@ -149,7 +149,7 @@ pub async fn merge_status(client: &Client, target: &Target, status: &Value, fiel
         field_manager: Some(STATUS_MANAGER.to_owned()),
         ..PatchParams::default()
     };
-    write_status(client, target, patch, &parameters, Patch::Merge).await
+    write_status(client, target, patch, &parameters, |patch| Patch::Merge(patch)).await
 }
 
 /// True if the custom resource is there: not only one of its name.

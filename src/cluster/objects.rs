@@ -211,11 +211,10 @@ pub async fn apply(
     client: &Client,
     resource: &Resource,
     id: &ObjectId,
-    object: &Value,
+    mut object: Value,
     onto: Onto<'_>,
 ) -> Result<Live> {
     let api = resource.api_in::<Whole>(client, namespace(id));
-    let mut object = object.clone();
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
     let metadata = metadata.ok_or_else(|| Error::Invalid(format!("{id}: no metadata")))?;
     let (field, value) = match onto {

@@ -411,7 +411,7 @@ impl Run<'_> {
         {
             spec.remove(hooks::TTL);
         }
-        match objects::apply(&self.context.client, resource, id, &object, onto).await {
+        match objects::apply(&self.context.client, resource, id, object, onto).await {
             Ok(live) => {
                 self.context
                     .metrics

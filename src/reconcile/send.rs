@@ -50,7 +50,8 @@ impl Run<'_> {
         let live = live.filter(|_| order.force);
         let onto = live.map_or(Onto::Nothing, |live| Onto::Object(&live.uid));
         let sent = content(member, live);
-        let mut answer = self.send_content(release, resource, member, sent.clone(), onto).await;
+        let borrowed = Cow::Borrowed(sent.as_ref());
+        let mut answer = self.send_content(release, resource, member, borrowed, onto).await;
         if let (Err(Error::Unprocessable { causes, .. }), Some(live)) = (&answer, live)
             && self.claim_excluded(resource, member, live, causes).await?
         {
@@ -156,7 +157,7 @@ impl Run<'_> {
     async fn write(&self, resource: &Resource, member: &Member, object: &Value, onto: Onto<'_>) -> Result<Live, Error> {
         let object = signed(object, &member.digest);
         self.context.members().begin_request(&member.id);
-        let answer = objects::apply(&self.context.client, resource, &member.id, &object, onto).await;
+        let answer = objects::apply(&self.context.client, resource, &member.id, object, onto).await;
         self.context.members().end_request(&member.id, answer.as_ref().ok());
         if answer.is_ok() {
             self.context.metrics.wrote(&member.id.group_kind.kind, Operation::Apply);
