@@ -193,7 +193,7 @@ fn capabilities(args: &TemplateArgs) -> Result<Capabilities, String> {
         capabilities.kube_version =
             KubeVersion::parse(version).map_err(|e| format!("invalid kube version '{version}': {e}"))?;
     }
-    capabilities.api_versions.extend(args::filled(&args.api_versions));
+    Arc::make_mut(&mut capabilities.api_versions).extend(args::filled(&args.api_versions));
     Ok(capabilities)
 }
 

@@ -243,8 +243,11 @@ fn cut_off(text: &str, levels: usize) -> serde_json::Result<Value> {
     }
 }
 
-/// [`shallow`], compact.
+/// [`shallow`] as text.
 pub fn shallow_bytes(text: &str) -> Option<Vec<u8>> {
+    if nesting(text.as_bytes()) <= LEVELS {
+        return Some(text.as_bytes().to_vec());
+    }
     serde_json::to_vec(&shallow(text).ok()?).ok()
 }
 

@@ -377,7 +377,7 @@ impl Discovery {
         }
         snapshot.capabilities = Capabilities {
             kube_version: KubeVersion::of_server(&version.git_version, &version.major, &version.minor),
-            api_versions: api_versions.into_iter().collect(),
+            api_versions: Arc::new(api_versions.into_iter().collect()),
         };
         let version = &snapshot.capabilities.kube_version.version;
         snapshot.versions = digest(snapshot.capabilities.api_versions.iter());

@@ -75,7 +75,7 @@ impl Run<'_> {
         }
         let facts = self.live_facts(release, members, pods).await?;
         let mut this = self.written.as_data(&self.unit.resource);
-        this["status"] = self.status(release, conclusion);
+        this["status"] = self.status(release, conclusion).status;
         let conditions: Vec<Expression> = rules.iter().map(|rule| rule.when.clone()).collect();
         let judge = move || {
             let (this, facts) = (Data::of(&this), facts.into_facts());

@@ -41,6 +41,13 @@ impl From<Phase> for Conclusion {
     }
 }
 
+/// A status that is to be written.
+pub(super) struct Next {
+    pub status: Value,
+    /// It says something else than the one that is there.
+    is_news: bool,
+}
+
 impl Run<'_> {
     /// Writes the status if it says something new, and decides when to look again.
     pub(super) async fn report(&mut self, release: &mut Release, conclusion: impl Into<Conclusion>) -> Outcome {
@@ -103,7 +110,7 @@ impl Run<'_> {
         if is_saved && written && !self.missing && !self.set_ttls(release).await {
             again = Some(again.map_or(RECHECK, |again| again.min(RECHECK)));
         }
-        self.announce(release, &conclusion, &next).await;
+        self.announce(release, &conclusion, &next.status).await;
         Outcome {
             again,
             put_off: asked_to_wait().is_some(),
@@ -144,7 +151,7 @@ impl Run<'_> {
         release.told.status.clone().unwrap_or_else(|| self.written.status())
     }
 
-    pub(super) fn status(&self, release: &Release, conclusion: &Conclusion) -> Value {
+    pub(super) fn status(&self, release: &Release, conclusion: &Conclusion) -> Next {
         let record = &release.record;
         let earlier = record
             .fallback
@@ -178,14 +185,20 @@ impl Run<'_> {
             secrets: &release.secrets,
             now: jiff::Timestamp::now(),
         };
-        status::status(&report, &self.previous(release))
+        let previous = self.previous(release);
+        let status = status::status(&report, &previous);
+        Next {
+            is_news: !status::says_the_same(&status, &previous),
+            status,
+        }
     }
 
     /// Writes the status if it says something new. False if it must be tried again.
-    async fn write_status(&mut self, release: &mut Release, conclusion: &Conclusion, next: &Value) -> bool {
-        if status::says_the_same(next, &self.previous(release)) {
+    async fn write_status(&mut self, release: &mut Release, conclusion: &Conclusion, next: &Next) -> bool {
+        if !next.is_news {
             return true;
         }
+        let mut next = &next.status;
         if !self.unit.resource.status {
             // Everything is lost.
             self.compare(release, next, &Value::Null);
@@ -193,13 +206,12 @@ impl Run<'_> {
         }
         let mut written = self.send_status(release, next).await;
         let without;
-        let mut next = next;
         if let Err(error) = &written
             && is_about_status(error)
             && let Some(template) = &mut release.template
             && template.refuse(&error.to_string())
         {
-            without = self.status(release, conclusion);
+            without = self.status(release, conclusion).status;
             next = &without;
             written = self.send_status(release, next).await;
         }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::thread::ScopedJoinHandle;
 
 use serde_json::{Map, Value, json};
@@ -226,7 +227,7 @@ pub(super) fn each_render(
                 }
                 let asked = rendered.iter().flat_map(|rendered| &rendered.asked);
                 let apis = asked.filter(|asked| asked.contains('/'));
-                capabilities.api_versions.extend(apis.cloned());
+                Arc::make_mut(&mut capabilities.api_versions).extend(apis.cloned());
                 tell(at, rendered.as_ref());
             }
             at = next;
@@ -243,8 +244,9 @@ pub(super) fn each_render(
                 )
             });
         }
-        capabilities.api_versions.sort_unstable();
-        capabilities.api_versions.dedup();
+        let served = Arc::make_mut(&mut capabilities.api_versions);
+        served.sort_unstable();
+        served.dedup();
         if capabilities.api_versions.len() == known.api_versions.len() {
             break;
         }

@@ -1,6 +1,7 @@
 //! Reads a case file: strictly, with lines, and all that is wrong at once.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use go_yaml::{Data, Node};
 use serde_json::{Map, Value};
@@ -226,7 +227,7 @@ impl Reader<'_> {
             "" => Err("an API version is empty".to_owned()),
             _ => Ok(()),
         });
-        capabilities.api_versions.extend(more);
+        Arc::make_mut(&mut capabilities.api_versions).extend(more);
         Some(capabilities)
     }
 

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use go_template::quote::quote_go;
 use go_template::{Field, List, Named, Object, Param, Str, Value};
@@ -50,7 +51,7 @@ const DEFAULT_API_VERSIONS: [&str; 57] = [
 pub struct Capabilities {
     pub kube_version: KubeVersion,
     /// `group/version` and, of a live cluster, `group/version/Kind` too.
-    pub api_versions: Vec<String>,
+    pub api_versions: Arc<Vec<String>>,
 }
 
 /// A Kubernetes version, as the server words it and reduced to its numbers.
@@ -76,7 +77,7 @@ impl Default for Capabilities {
                 major: "1".to_owned(),
                 minor: "37".to_owned(),
             },
-            api_versions: DEFAULT_API_VERSIONS.iter().map(|text| (*text).to_owned()).collect(),
+            api_versions: Arc::new(DEFAULT_API_VERSIONS.iter().map(|text| (*text).to_owned()).collect()),
         }
     }
 }
