@@ -243,12 +243,12 @@ fn cut_off(text: &str, levels: usize) -> serde_json::Result<Value> {
     }
 }
 
-/// [`shallow`] as text.
-pub fn shallow_bytes(text: &str) -> Option<Vec<u8>> {
+/// [`shallow`] as text: as it was sent, where it doesn't nest deeper.
+pub fn shallow_bytes(text: &str) -> Option<Cow<'_, [u8]>> {
     if nesting(text.as_bytes()) <= LEVELS {
-        return Some(text.as_bytes().to_vec());
+        return Some(Cow::Borrowed(text.as_bytes()));
     }
-    serde_json::to_vec(&shallow(text).ok()?).ok()
+    serde_json::to_vec(&shallow(text).ok()?).ok().map(Cow::Owned)
 }
 
 /// How many levels of arrays and objects JSON has.

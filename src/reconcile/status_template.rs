@@ -109,13 +109,16 @@ impl Run<'_> {
             false => Vec::new(),
         };
         let seen = self.status_inputs(release, &ids, phase.is_ready());
-        let stored = Templated::of(&self.written.status()).seen;
         let template = release.template.get_or_insert_default();
         let retries = template
             .refused
             .as_ref()
             .is_some_and(|(_, _, since)| since.elapsed() >= REFUSED_FOR);
-        let is_known = template.seen == seen && !retries || template.seen.is_empty() && stored == seen;
+        let is_known = match template.seen.is_empty() {
+            // An earlier process evaluated it.
+            true => Templated::of(&self.written.status()).seen == seen,
+            false => template.seen == seen && !retries,
+        };
         if is_known {
             template.seen = seen;
             // What it reads is followed, and remembered.
