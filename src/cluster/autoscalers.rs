@@ -1,9 +1,9 @@
 //! The HorizontalPodAutoscalers of a namespace: asked for while replicas are given up to one that may be gone.
 
+use api_objects::Whole;
 use kube::Client;
 use serde_json::Value;
 
-use super::decoding::Whole;
 use super::discovery::Snapshot;
 use super::error::Result;
 use super::objects::list_whole;

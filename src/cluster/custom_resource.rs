@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use api_objects::{CustomObject, MetadataOnly};
 use kube::Client;
 use kube::api::{Api, ApiResource, ListParams, Patch, PatchParams};
 use kube::core::{DynamicResourceScope, ObjectMeta};
 use serde_json::{Value, json};
 
 use super::connect::bounded;
-use super::decoding::{MetadataOnly, Whole};
 use super::discovery::Resource;
 use super::error::{Error, Result};
 use super::objects::list_metadata;
@@ -62,8 +62,13 @@ fn applyset_manager(decorator: Option<&str>) -> String {
 
 /// Applies finalizer, label and annotations: all that there are of ours. The UID in the patch keeps a deleted custom
 /// resource deleted.
-pub async fn apply_metadata(client: &Client, target: &Target, marks: &Marks, decorator: Option<&str>) -> Result<Whole> {
-    let api = target.api::<Whole>(client);
+pub async fn apply_metadata(
+    client: &Client,
+    target: &Target,
+    marks: &Marks,
+    decorator: Option<&str>,
+) -> Result<CustomObject> {
+    let api = target.api::<CustomObject>(client);
     let mut metadata = json!({"name": target.name, "namespace": target.namespace, "uid": target.uid});
     if let Some(finalizer) = &marks.finalizer {
         metadata["finalizers"] = json!([finalizer]);
@@ -83,15 +88,15 @@ pub async fn apply_metadata(client: &Client, target: &Target, marks: &Marks, dec
 }
 
 /// Takes annotations off, whoever wrote them.
-pub async fn erase_annotations(client: &Client, target: &Target, keys: &[String]) -> Result<Whole> {
+pub async fn erase_annotations(client: &Client, target: &Target, keys: &[String]) -> Result<CustomObject> {
     let annotations: BTreeMap<&String, Value> = keys.iter().map(|key| (key, Value::Null)).collect();
     let patch = json!({"metadata": {"uid": target.uid, "annotations": annotations}});
-    let api = target.api::<Whole>(client);
+    let api = target.api::<CustomObject>(client);
     bounded(api.patch(&target.name, &PatchParams::default(), &Patch::Merge(&patch))).await
 }
 
 /// Applies the status: all of it that is ours.
-pub async fn apply_status(client: &Client, target: &Target, status: &Value) -> Result<Whole> {
+pub async fn apply_status(client: &Client, target: &Target, status: &Value) -> Result<CustomObject> {
     let patch = json!({
         "apiVersion": target.resource.api.api_version,
         "kind": target.resource.api.kind,
@@ -111,8 +116,8 @@ async fn write_status(
     mut patch: Value,
     parameters: &PatchParams,
     form: fn(&Value) -> Patch<&Value>,
-) -> Result<Whole> {
-    let api = target.api::<Whole>(client);
+) -> Result<CustomObject> {
+    let api = target.api::<CustomObject>(client);
     let metadata = target.api::<MetadataOnly>(client);
     let mut version = target.version.to_string();
     for tries in 1..=TRIES {
@@ -140,7 +145,7 @@ pub async fn with_finalizer(client: &Client, resource: &Resource, namespace: Opt
 
 /// Merges the status, for a schema that doesn't have all of our fields: the API server refuses to apply such a status,
 /// and merges what it knows of it. `fields`: those that are ours, so that absent ones go.
-pub async fn merge_status(client: &Client, target: &Target, status: &Value, fields: &[&str]) -> Result<Whole> {
+pub async fn merge_status(client: &Client, target: &Target, status: &Value, fields: &[&str]) -> Result<CustomObject> {
     let mut merged: serde_json::Map<String, Value> =
         fields.iter().map(|field| ((*field).to_owned(), Value::Null)).collect();
     merged.extend(status.as_object().cloned().unwrap_or_default());

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use api_objects::Whole;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference};
@@ -11,7 +12,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::connect::bounded;
-use super::decoding::Whole;
 use super::discovery::Resource;
 use super::error::{Error, Result};
 use super::path::segment;
@@ -248,7 +248,7 @@ fn is_ready(object: &Whole) -> bool {
         kind: String,
         status: String,
     }
-    let status = object.spec_and_status().1.map(serde_json::from_str::<Status>);
+    let status = object.status().map(serde_json::from_str::<Status>);
     let Some(Ok(status)) = status else { return false };
     let mut conditions = status.conditions.iter();
     conditions.any(|condition| condition.kind == "Ready" && condition.status == "True")

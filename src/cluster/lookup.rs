@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use api_objects::Whole;
 use futures::{StreamExt, TryStreamExt};
 use kube::Client;
 use kube::api::ListParams;
@@ -9,7 +10,6 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::connect::bounded;
-use super::decoding::Whole;
 use super::discovery::{Resource, Snapshot};
 use super::error::{Error, Result};
 use super::objects::list_whole;

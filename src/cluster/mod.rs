@@ -3,7 +3,6 @@
 pub mod autoscalers;
 pub mod connect;
 pub mod custom_resource;
-pub mod decoding;
 pub mod discovery;
 pub mod elect;
 pub mod error;

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use api_objects::{MetadataOnly, Whole};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::Client;
 use kube::api::{
@@ -13,7 +14,6 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::connect::bounded;
-use super::decoding::{MetadataOnly, Whole};
 use super::discovery::Resource;
 use super::error::{Error, Result};
 use super::path::segment;
@@ -83,10 +83,9 @@ pub fn live(metadata: &ObjectMeta) -> Live {
 pub fn live_with_health(id: &ObjectId, object: &Whole) -> Live {
     let mut live = live(&object.metadata);
     if health::has_health(&id.group_kind.group, &id.group_kind.kind) {
-        let mut value = object.outline();
-        if let Some(fields) = value.as_object_mut() {
-            fields.insert("metadata".into(), health_metadata(&object.metadata));
-        }
+        let mut fields = object.outline_without_metadata();
+        fields.insert("metadata".into(), health_metadata(&object.metadata));
+        let value = Value::Object(fields);
         let health = health::health(&id.group_kind, &value, jiff::Timestamp::now());
         if health.status != health::Status::Current {
             live.pods = health::pods::selector(&id.group_kind, &value).map(String::into_boxed_str);

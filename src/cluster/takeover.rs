@@ -1,5 +1,6 @@
 //! Requests that only a takeover needs: metadata with everything in it, patches of it, and Helm's release Secrets.
 
+use api_objects::MetadataOnly;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::api::{Api, DeleteParams, PartialObjectMeta, Patch, PatchParams, Preconditions};
@@ -7,7 +8,6 @@ use kube::core::ObjectMeta;
 use serde_json::Value;
 
 use super::connect::bounded;
-use super::decoding::MetadataOnly;
 use super::discovery::Resource;
 use super::error::{Error, Result};
 pub use super::objects::metadata;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use api_objects::MetadataOnly;
 use k8s_openapi::api::core::v1;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ApiResource, ObjectMeta, Patch, PatchParams};
@@ -11,7 +12,6 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::connect::bounded;
-use super::decoding::MetadataOnly;
 use super::discovery::Snapshot;
 use super::error::Result;
 use super::objects::{FIELD_MANAGER, list};

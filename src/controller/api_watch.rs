@@ -6,12 +6,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use api_objects::{MetadataOnly, Whole};
 use futures::{FutureExt, Stream, StreamExt};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::watching::{News, watch};
-use crate::cluster::decoding::{MetadataOnly, Whole};
 use crate::plan::identity::GroupKind;
 use crate::reconcile::{Context, lock};
 

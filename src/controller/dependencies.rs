@@ -4,12 +4,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use api_objects::{MetadataOnly, Whole};
 use futures::{Stream, StreamExt};
 use kube::core::ObjectMeta;
 
 use super::scopes::{Purpose, fail};
 use super::watching::{News, watch};
-use crate::cluster::decoding::{MetadataOnly, Whole};
 use crate::cluster::discovery::Resource;
 use crate::cluster::elect;
 use crate::plan::elect::Pod;

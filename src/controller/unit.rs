@@ -7,6 +7,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api_objects::CustomObject;
 use futures::{FutureExt, StreamExt};
 use kube::core::Selector;
 use tokio::task::JoinSet;
@@ -16,7 +17,6 @@ use super::cache::Cache;
 use super::crds;
 use super::queue::Queue;
 use super::watching::{News, watch};
-use crate::cluster::decoding::Whole;
 use crate::cluster::discovery::Resource;
 use crate::plan::deletion::End;
 use crate::plan::identity::GroupKind;
@@ -306,7 +306,7 @@ impl Serving {
         let api = self
             .unit
             .resource
-            .api_in::<Whole>(&self.context.client, namespace.as_deref());
+            .api_in::<CustomObject>(&self.context.client, namespace.as_deref());
         let mut stream = std::pin::pin!(watch(api, None, false));
         let mut seen = HashSet::new();
         let mut listed = Some(listed);

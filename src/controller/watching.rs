@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::pin::Pin;
 use std::time::Duration;
 
+use api_objects::Readable;
 use futures::{Stream, StreamExt};
 use kube::api::ApiResource;
 use kube::core::{DynamicResourceScope, ObjectMeta, Status};
@@ -14,7 +15,6 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use crate::cluster;
-use crate::cluster::decoding::Readable;
 use crate::cluster::throttle::spread;
 use crate::telemetry::test_limit;
 
@@ -318,8 +318,8 @@ fn text(error: &watcher::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::decoding::Whole;
     use crate::cluster::testing::widgets;
+    use api_objects::Whole;
 
     #[test]
     fn pauses_double_up_to_a_minute() {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use api_objects::{CustomObject, Unreadable};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::DynamicObject;
@@ -11,7 +12,6 @@ use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 
 use crate::cluster::custom_resource::Target;
-use crate::cluster::decoding::{self, Unreadable, Whole};
 use crate::cluster::discovery::Resource;
 use crate::plan::annotations;
 use crate::plan::applyset::{self, FINALIZER};
@@ -87,17 +87,9 @@ impl From<DynamicObject> for CustomResource {
     }
 }
 
-impl From<Whole> for CustomResource {
-    fn from(object: Whole) -> Self {
-        let (spec, status) = object.spec_and_status();
-        // The same bytes whoever wrote them, as far as serde_json reads them by itself.
-        let spec = spec.map(|text| match serde_json::from_str::<Value>(text) {
-            Ok(value) => serde_json::to_vec(&value).map_or_else(|_| text.as_bytes().into(), Arc::from),
-            Err(_) => text.as_bytes().into(),
-        });
-        // Of what others wrote there, nothing is read.
-        let status = status.and_then(decoding::shallow_bytes).map(Arc::from);
-        CustomResource::new(object.metadata, spec, status)
+impl From<CustomObject> for CustomResource {
+    fn from(object: CustomObject) -> Self {
+        CustomResource::new(object.metadata, object.spec, object.status)
     }
 }
 
@@ -154,7 +146,7 @@ impl CustomResource {
     /// # Errors
     /// If it nests too deep.
     pub fn spec(&self) -> Result<Value, Unreadable> {
-        Ok(match decoding::deep(self.spec_bytes())? {
+        Ok(match api_objects::deep(self.spec_bytes())? {
             Value::Null => json!({}),
             value => value,
         })
@@ -172,9 +164,9 @@ impl CustomResource {
 
     /// The status, read anew each time.
     pub fn status(&self) -> Value {
-        self.status
-            .as_deref()
-            .and_then(|bytes| serde_json::from_slice(bytes).ok())
+        let bytes = self.status.as_deref();
+        bytes
+            .and_then(|bytes| api_objects::deep(bytes).ok())
             .unwrap_or_default()
     }
 

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use api_objects::CustomObject;
 use serde_json::Value;
 
 use super::record::Refused;
@@ -10,7 +11,6 @@ use super::release::{Release, jitter};
 use super::render::Prepared;
 use super::{Outcome, RECHECK, RECHECK_UNSEEN, Run};
 use crate::cluster::custom_resource as writes;
-use crate::cluster::decoding::Whole;
 use crate::cluster::error::Error;
 use crate::cluster::throttle::asked_to_wait;
 use crate::plan::annotations;
@@ -247,7 +247,7 @@ impl Run<'_> {
         }
     }
 
-    async fn send_status(&self, release: &Release, next: &Value) -> Result<Whole, Error> {
+    async fn send_status(&self, release: &Release, next: &Value) -> Result<CustomObject, Error> {
         let target = self.written.target(&self.unit.resource);
         let client = &self.context.client;
         // Another release may find out while this one's request is under way.

@@ -1,11 +1,11 @@
 //! Values and names of a release: what the custom resource says, with the watch's word above it.
 
+use api_objects::Unreadable;
 use serde_json::{Map, Value};
 
 use super::context::Unit;
 use super::custom_resource::CustomResource;
 use super::sources::{self, Source};
-use crate::cluster::decoding::Unreadable;
 use crate::plan::grants;
 use crate::plan::status::{Phase, Reason};
 use crate::watches::names::is_dns_label;

@@ -1,16 +1,18 @@
-//! Objects as the API server sends them, however deep they nest. It takes 10,000 levels, serde_json 128: with kube's own
-//! types, one object that nests deeper, or its `managedFields`, makes a whole list or watch unreadable. Here everything
-//! but the metadata stays text until somebody asks for it, and what can't be read is told of each object by itself.
+#![doc = include_str!("../README.md")]
+//!
+//! Every answer and all news of a watch go through here, so the release compiles this crate for speed. What works is not
+//! generic: generic functions are compiled like the crate that calls them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource;
-use kube::api::ApiResource;
-use kube::core::{DynamicResourceScope, ObjectMeta};
+use kube::core::{ApiResource, DynamicResourceScope, ObjectMeta};
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use go_yaml::MAX_DEPTH;
 use helm_template::render::on_large_stack;
@@ -23,6 +25,18 @@ const LEVELS: usize = 120;
 pub struct Whole {
     pub metadata: ObjectMeta,
     text: Box<RawValue>,
+    problem: Option<String>,
+}
+
+/// A custom resource, or what else has a spec and a status, without what is noted of its managers.
+#[derive(Clone, Debug)]
+pub struct CustomObject {
+    /// What names it, its versions, times, labels, annotations and finalizers.
+    pub metadata: ObjectMeta,
+    /// As JSON: the same bytes whoever wrote it, as far as serde_json reads it by itself.
+    pub spec: Option<Arc<[u8]>>,
+    /// As JSON. What nests deeper than anybody looks is null.
+    pub status: Option<Arc<[u8]>>,
     problem: Option<String>,
 }
 
@@ -64,19 +78,14 @@ impl Whole {
         shallow(self.text.get()).unwrap_or_default()
     }
 
-    /// Spec and status as they were sent.
-    pub fn spec_and_status(&self) -> (Option<&str>, Option<&str>) {
-        #[derive(Deserialize)]
-        struct Fields<'a> {
-            #[serde(borrow)]
-            spec: Option<&'a RawValue>,
-            #[serde(borrow)]
-            status: Option<&'a RawValue>,
-        }
-        match serde_json::from_str::<Fields<'_>>(self.text.get()) {
-            Ok(fields) => (fields.spec.map(RawValue::get), fields.status.map(RawValue::get)),
-            Err(_) => (None, None),
-        }
+    /// The status as it was sent.
+    pub fn status(&self) -> Option<&str> {
+        spec_and_status(self.text.get()).1.map(RawValue::get)
+    }
+
+    /// [`Whole::outline`] without the metadata.
+    pub fn outline_without_metadata(&self) -> Map<String, Value> {
+        body(self.text.get()).unwrap_or_default()
     }
 }
 
@@ -89,6 +98,77 @@ impl<'de> Deserialize<'de> for Whole {
             text,
             problem,
         })
+    }
+}
+
+// === impl CustomObject ===
+
+impl CustomObject {
+    fn of(object: &str) -> Self {
+        #[derive(Deserialize)]
+        struct Fields<'a> {
+            #[serde(default)]
+            metadata: Named,
+            #[serde(borrow)]
+            spec: Option<&'a RawValue>,
+            #[serde(borrow)]
+            status: Option<&'a RawValue>,
+        }
+        let (metadata, problem, spec, status) = match serde_json::from_str::<Fields<'_>>(object) {
+            Ok(fields) => (fields.metadata.into(), None, fields.spec, fields.status),
+            Err(_) => {
+                let (metadata, problem) = metadata(object);
+                let (spec, status) = spec_and_status(object);
+                (metadata, problem, spec, status)
+            }
+        };
+        CustomObject {
+            metadata,
+            spec: spec.map(|text| canonical(text.get())),
+            status: status.and_then(|text| shallow_bytes(text.get())).map(Arc::from),
+            problem,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for CustomObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        Ok(CustomObject::of(text.get()))
+    }
+}
+
+/// The metadata that a [`CustomObject`] has.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Named {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    generation: Option<i64>,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    finalizers: Option<Vec<String>>,
+}
+
+impl From<Named> for ObjectMeta {
+    fn from(named: Named) -> Self {
+        ObjectMeta {
+            name: named.name,
+            namespace: named.namespace,
+            uid: named.uid,
+            resource_version: named.resource_version,
+            generation: named.generation,
+            creation_timestamp: named.creation_timestamp,
+            deletion_timestamp: named.deletion_timestamp,
+            labels: named.labels,
+            annotations: named.annotations,
+            finalizers: named.finalizers,
+            ..ObjectMeta::default()
+        }
     }
 }
 
@@ -150,6 +230,7 @@ macro_rules! resource {
 }
 
 resource!(Whole, false);
+resource!(CustomObject, false);
 resource!(MetadataOnly, true);
 
 /// The metadata of an object, or what is wrong with it and as much as names it.
@@ -186,6 +267,18 @@ fn metadata(object: &str) -> (ObjectMeta, Option<String>) {
         ..ObjectMeta::default()
     };
     (named, Some(format!("metadata: {error}")))
+}
+
+fn spec_and_status(object: &str) -> (Option<&RawValue>, Option<&RawValue>) {
+    #[derive(Default, Deserialize)]
+    struct Fields<'a> {
+        #[serde(borrow)]
+        spec: Option<&'a RawValue>,
+        #[serde(borrow)]
+        status: Option<&'a RawValue>,
+    }
+    let Fields { spec, status } = serde_json::from_str(object).unwrap_or_default();
+    (spec, status)
 }
 
 /// Reads JSON that may nest up to [`MAX_DEPTH`] levels.
@@ -243,8 +336,25 @@ fn cut_off(text: &str, levels: usize) -> serde_json::Result<Value> {
     }
 }
 
+/// All fields of an object but its metadata, as [`shallow`] reads them.
+fn body(object: &str) -> serde_json::Result<Map<String, Value>> {
+    let mut fields = serde_json::from_str::<BTreeMap<String, &RawValue>>(object)?;
+    fields.remove("metadata");
+    let read = |(name, text): (String, &RawValue)| Ok((name, cut_off(text.get(), LEVELS - 1)?));
+    fields.into_iter().map(read).collect()
+}
+
+/// The same JSON for the same data, as far as serde_json reads it by itself; what nests deeper stays as it was sent.
+fn canonical(text: &str) -> Arc<[u8]> {
+    let value = serde_json::from_str::<Value>(text);
+    match value.and_then(|value| serde_json::to_vec(&value)) {
+        Ok(bytes) => bytes.into(),
+        Err(_) => text.as_bytes().into(),
+    }
+}
+
 /// [`shallow`] as text: as it was sent, where it doesn't nest deeper.
-pub fn shallow_bytes(text: &str) -> Option<Cow<'_, [u8]>> {
+fn shallow_bytes(text: &str) -> Option<Cow<'_, [u8]>> {
     if nesting(text.as_bytes()) <= LEVELS {
         return Some(Cow::Borrowed(text.as_bytes()));
     }
@@ -305,8 +415,11 @@ mod tests {
             assert_eq!(whole.outline()["status"]["observedGeneration"], 3, "{levels}");
             let slim: MetadataOnly = serde_json::from_str(&text(levels)).unwrap();
             assert_eq!((slim.metadata, slim.problem), (whole.metadata.clone(), None));
-            let spec = whole.spec_and_status().0.unwrap();
-            assert_eq!(nesting(spec.as_bytes()), levels);
+            let custom: CustomObject = serde_json::from_str(&text(levels)).unwrap();
+            assert_eq!(custom.problem, None, "{levels}");
+            assert_eq!(custom.metadata.uid, whole.metadata.uid, "{levels}");
+            assert_eq!(nesting(&custom.spec.unwrap()), levels);
+            assert!(custom.status.unwrap().starts_with(br#"{""#));
             match whole.value() {
                 Ok(value) => {
                     let path = "/a".repeat(levels);
@@ -331,6 +444,9 @@ mod tests {
                 (object.metadata.uid.as_deref(), object.problem().is_some()),
                 (Some("u"), problem)
             );
+            let custom: CustomObject = serde_json::from_str(text).unwrap();
+            assert_eq!(custom.metadata, object.metadata);
+            assert_eq!((custom.spec.is_some(), custom.problem), (!problem, object.problem));
         }
         let none: MetadataOnly = serde_json::from_str("{}").unwrap();
         assert_eq!(none.problem(), None);
