@@ -1,6 +1,5 @@
 //! `chartwright render -f cr.yaml`: what `run` would apply for a custom resource.
 
-use std::borrow::Cow;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use serde_json::Value;
 use super::stdout::stdout;
 use crate::cluster::discovery::{Resource, is_cluster_scoped};
 use crate::cluster::{self, Discovery, events::Events};
-use crate::plan::apply::{content, signed};
+use crate::plan::apply::{content, sign};
 use crate::plan::digest::Key;
 use crate::plan::identity::GroupKind;
 use crate::plan::status::Phase;
@@ -288,7 +287,7 @@ fn print(prepared: &Prepared, is_keyed: bool, out: &mut String) -> anyhow::Resul
     for member in &prepared.desired.members {
         let mut object = content(member, None);
         if is_keyed {
-            object = Cow::Owned(signed(&object, &member.digest));
+            sign(&mut object, &member.digest);
         }
         out.push_str(&member.document(&object, &[])?);
     }

@@ -210,7 +210,7 @@ pub async fn apply(
     client: &Client,
     resource: &Resource,
     id: &ObjectId,
-    mut object: Value,
+    object: &mut Value,
     onto: Onto<'_>,
 ) -> Result<Live> {
     let api = resource.api_in::<Whole>(client, namespace(id));
@@ -226,7 +226,7 @@ pub async fn apply(
         field_validation: Some(ValidationDirective::Strict),
         ..PatchParams::apply(FIELD_MANAGER)
     };
-    match bounded(api.patch(&segment(&id.name), &parameters, &Patch::Apply(object))).await {
+    match bounded(api.patch(&segment(&id.name), &parameters, &Patch::Apply(&*object))).await {
         Ok(answer) => Ok(live_with_health(id, &answer)),
         Err(error) if is_of_successor(&error) => Err(Error::Conflict(format!("another {id} is there by now"))),
         Err(error) => Err(error),

@@ -1,7 +1,5 @@
 //! What to do with each member: nothing, a look, an apply, or a refusal.
 
-use std::borrow::Cow;
-
 use serde_json::{Map, Value};
 
 use super::applyset::DIGEST_ANNOTATION;
@@ -105,25 +103,20 @@ pub fn step(member: &Member, entry: Option<&Entry>, seen: Seen<'_>, owner: &Owne
 }
 
 /// What is sent for a member: all of it with its owner reference, but for what is given up to an autoscaler.
-pub fn content<'m>(member: &'m Member, live: Option<&Live>) -> Cow<'m, Value> {
-    let scaled = live.is_some_and(|live| live.scaled_by.is_some()) && member.object.pointer("/spec/replicas").is_some();
-    let owner = references::wanted(member, live);
-    if !scaled && owner.is_none() {
-        return Cow::Borrowed(&member.object);
-    }
+pub fn content(member: &Member, live: Option<&Live>) -> Value {
     let mut object = member.object.clone();
-    if let Some(owner) = owner {
+    if let Some(owner) = references::wanted(member, live) {
         references::insert(&mut object, owner);
     }
+    let scaled = live.is_some_and(|live| live.scaled_by.is_some());
     if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut).filter(|_| scaled) {
         spec.remove("replicas");
     }
-    Cow::Owned(object)
+    object
 }
 
-/// The object as it is written: with the digest that tells it from what another operator of our name writes.
-pub fn signed(object: &Value, digest: &str) -> Value {
-    let mut object = object.clone();
+/// Puts the digest on an object that tells it from what another operator of our name writes.
+pub fn sign(object: &mut Value, digest: &str) {
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
     let annotations = metadata.map(|metadata| {
         metadata
@@ -133,7 +126,6 @@ pub fn signed(object: &Value, digest: &str) -> Value {
     if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
         annotations.insert(DIGEST_ANNOTATION.into(), digest.into());
     }
-    object
 }
 
 /// True if a recorded member is live just as it was left: nothing to render, nothing to send.
@@ -211,9 +203,9 @@ mod tests {
         let deployment = but(&member(&config()), |member| member.object = object.clone());
         let live = live(&config());
         let scaled = but(&live, |live| live.scaled_by = Some("kube-controller-manager".into()));
-        assert_eq!(*content(&deployment, Some(&scaled)), json!({"spec": {"paused": false}}));
+        assert_eq!(content(&deployment, Some(&scaled)), json!({"spec": {"paused": false}}));
         for live in [Some(&live), None] {
-            assert_eq!(*content(&deployment, live), object);
+            assert_eq!(content(&deployment, live), object);
         }
     }
 

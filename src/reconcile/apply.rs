@@ -18,7 +18,7 @@ use crate::cluster::error::Error;
 use crate::cluster::objects;
 use crate::cluster::throttle::asked_to_wait;
 use crate::plan::annotations;
-use crate::plan::apply::{Seen, Step, Why, content, signed, step};
+use crate::plan::apply::{Seen, Step, Why, content, sign, step};
 use crate::plan::applyset;
 use crate::plan::decorate;
 use crate::plan::desired::Member;
@@ -274,7 +274,7 @@ impl Run<'_> {
             annotations.insert(annotations::TAKEOVER.to_owned(), former.name().to_owned());
         }
         let labels = match &self.written.decorator {
-            None => BTreeMap::from([(applyset::ID_LABEL.to_owned(), self.written.set(&self.unit.group_kind))]),
+            None => BTreeMap::from([(applyset::ID_LABEL.to_owned(), self.owner.set.clone())]),
             Some(_) => BTreeMap::from([(decorate::LABEL.to_owned(), "true".to_owned())]),
         };
         let is = &self.written;
@@ -306,7 +306,7 @@ impl Run<'_> {
         let decorator = self.written.decorator.as_deref();
         let object = apply_metadata(&self.context.client, &target, marks, decorator).await?;
         self.context.metrics.wrote("CustomResource", Operation::Metadata);
-        self.written = self.unit.take_in(object);
+        self.learn_written(object);
         Ok(())
     }
 
@@ -500,7 +500,8 @@ impl Run<'_> {
                 scaled_by: None,
                 ..seen.clone()
             };
-            let object = signed(&content(member, Some(&unscaled)), &member.digest);
+            let mut object = content(member, Some(&unscaled));
+            sign(&mut object, &member.digest);
             decision.drifted = drifted_fields(&object, &managed, objects::FIELD_MANAGER);
             decision.is_twin = decision.drifted.is_empty() && seen.fingerprint.is_some();
             let given_up = |field: &DriftedField| seen.scaled_by.is_some() && field.field == "spec.replicas";

@@ -170,12 +170,6 @@ impl CustomResource {
             .unwrap_or_default()
     }
 
-    /// False if its status has no such field, at a glance.
-    pub fn may_tell(&self, field: &str) -> bool {
-        let status = self.status.as_deref();
-        status.is_some_and(|bytes| memchr::memmem::find(bytes, field.as_bytes()).is_some())
-    }
-
     /// How often it was tried in vain to bring about what it asks for now, as its status counts it.
     pub fn failures(&self, status: &Value) -> u32 {
         let failures = status.get("failures").and_then(Value::as_u64).unwrap_or_default();

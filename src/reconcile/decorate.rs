@@ -71,7 +71,7 @@ impl Run<'_> {
         let target = self.written.target(&self.unit.resource);
         if !keys.is_empty() {
             let object = erase_annotations(&self.context.client, &target, &keys).await?;
-            self.written = self.unit.take_in(object);
+            self.learn_written(object);
         }
         let finalizer = self.written.finalizer();
         remove_finalizer(&self.context.client, &target, &self.written.finalizers, &finalizer).await

@@ -50,8 +50,7 @@ impl Run<'_> {
         match self.uninstall(release, false).await {
             Ok(Gone::All(note)) => self.let_go(release, note).await,
             Ok(Gone::Going(going)) => {
-                let set = self.written.set(&self.unit.group_kind);
-                superset::want(self.context, &set, &Superset::of_record(&release.record));
+                superset::want(self.context, &self.owner.set, &Superset::of_record(&release.record));
                 let message = format!("waiting until all members are gone: {}", list(going));
                 let waiting = Phase::waiting(Reason::Uninstalling, message);
                 Outcome {
@@ -200,16 +199,15 @@ impl Run<'_> {
         listed: bool,
         spares_hooks: bool,
     ) -> Result<Removed, Error> {
-        let owner = self.written.owner(&self.unit.group_kind);
         let purpose = match policy {
             DeletionPolicy::Orphan => Purpose::Orphan,
             DeletionPolicy::Delete | DeletionPolicy::WaitForTermination => Purpose::Delete,
         };
-        let mut found = self.find_members(release, &owner, listed).await?;
+        let mut found = self.find_members(release, &self.owner, listed).await?;
         found.retain(|(_, candidate)| !(spares_hooks && candidate.is_of_hook()));
         let wave = |(_, candidate): &(ObjectId, Candidate)| candidate.wave();
         let turns = sequence::removal(found, |(id, _)| id, wave, &release.record, policy);
-        let removed = self.remove(turns, &owner, purpose).await;
+        let removed = self.remove(turns, &self.owner, purpose).await;
         let settled: HashSet<&ObjectId> = removed.left.iter().chain(&removed.held).collect();
         release.record.entries.retain(|entry| !settled.contains(&entry.id));
         Ok(removed)
@@ -217,10 +215,9 @@ impl Run<'_> {
 
     /// Cuts the members off the custom resource: they stay as they are, and the garbage collector must not take them.
     async fn disown_members(&self, release: &Release, listed: bool) -> Result<Removed, Error> {
-        let owner = self.written.owner(&self.unit.group_kind);
-        let found = self.find_members(release, &owner, listed).await?;
+        let found = self.find_members(release, &self.owner, listed).await?;
         Ok(self
-            .remove(vec![Turn::Members(found)], &owner, Purpose::Suspended)
+            .remove(vec![Turn::Members(found)], &self.owner, Purpose::Suspended)
             .await)
     }
 }

@@ -61,8 +61,7 @@ impl Run<'_> {
     pub(super) async fn run_delete_hooks(&mut self, release: &mut Release, event: &str) -> Result<(), Phase> {
         let hooks = self.stored_hooks(release).await?;
         let ids: Vec<_> = hooks.iter().map(|hook| hook.member.id.clone()).collect();
-        let set = self.written.set(&self.unit.group_kind);
-        superset::want(self.context, &set, &Superset::of_objects(&ids));
+        superset::want(self.context, &self.owner.set, &Superset::of_objects(&ids));
         let stored = release.record.hooks.stored.clone();
         if release.record.hooks.operation != Some(Operation::Delete) {
             self.stop_hooks(release).await?;

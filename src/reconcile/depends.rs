@@ -238,8 +238,7 @@ impl Run<'_> {
     }
 
     fn follow(&self, targets: BTreeSet<Dependency>) {
-        let set = self.written.set(&self.unit.group_kind);
-        self.context.follow_awaited(&set, targets);
+        self.context.follow_awaited(&self.owner.set, targets);
     }
 
     /// The phase of a release while something that it depends on is not ready.

@@ -95,10 +95,12 @@ impl Run<'_> {
     /// `former`: what was told so far, `all`: what is to be told.
     async fn elect_all(&self, release: &mut Release, former: &[Elected], all: &mut Vec<Elected>) {
         let wanted = self.wanted(former);
-        let set = self.written.set(&self.unit.group_kind);
-        let seats: Vec<Option<Seat>> = wanted.iter().map(|elected| self.seat(&set, elected)).collect();
+        let seats: Vec<Option<Seat>> = wanted
+            .iter()
+            .map(|elected| self.seat(&self.owner.set, elected))
+            .collect();
         let workloads = seats.iter().flatten().map(Seat::workload).collect();
-        self.context.follow_pods(&set, workloads);
+        self.context.follow_pods(&self.owner.set, workloads);
         let is_wanted = |former: &Elected| wanted.iter().any(|one| one.key() == former.key());
         for former in former.iter().filter(|former| !is_wanted(former)) {
             all.extend(self.retire(release, former, &wanted).await);

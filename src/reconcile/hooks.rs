@@ -379,12 +379,11 @@ impl Run<'_> {
             Found::Nothing | Found::Other(..) if !run.uid.is_empty() => Ok(State::Failed(hooks::DELETED.into())),
             Found::Nothing => self.make(resource, hook, run, Onto::Nothing).await,
             Found::Other(live, object) => {
-                let owner = self.written.owner(&self.unit.group_kind);
                 let is_left_behind = release.record.hooks.taken_over
                     && live.tracking.is_none()
                     && live.controller.is_none()
                     && object["metadata"]["annotations"].get(HOOK_ANNOTATION).is_some();
-                match ownership(&member.id, &live, &owner) {
+                match ownership(&member.id, &live, &self.owner) {
                     Ownership::Ours => {}
                     _ if is_left_behind => {}
                     other => return Ok(State::Failed(format!("{} is left untouched: {other}", member.id))),
@@ -404,14 +403,14 @@ impl Run<'_> {
     /// Applies the object of a hook: without its TTL, for until it is written down how it ended, it alone tells that.
     async fn make(&self, resource: &Resource, hook: &Hook, run: &mut HookRun, onto: Onto<'_>) -> Result<State, Phase> {
         let id = &hook.member.id;
-        let mut object = content(&hook.member, None).into_owned();
+        let mut object = content(&hook.member, None);
         object["metadata"]["annotations"][HOOK_RUN] = run.run.as_str().into();
         if run.ttl.is_some()
             && let Some(spec) = object["spec"].as_object_mut()
         {
             spec.remove(hooks::TTL);
         }
-        match objects::apply(&self.context.client, resource, id, object, onto).await {
+        match objects::apply(&self.context.client, resource, id, &mut object, onto).await {
             Ok(live) => {
                 self.context
                     .metrics
@@ -445,7 +444,7 @@ impl Run<'_> {
         let Some((live, object)) = found else {
             return Ok(Found::Nothing);
         };
-        let is_ours = ownership(id, &live, &self.written.owner(&self.unit.group_kind)) == Ownership::Ours;
+        let is_ours = ownership(id, &live, &self.owner) == Ownership::Ours;
         let is_run = object["metadata"]["annotations"][HOOK_RUN] == run;
         Ok(match is_ours && is_run {
             true => Found::Run(object),
@@ -485,7 +484,7 @@ impl Run<'_> {
         let Some(live) = found.map_err(|error| failed(&error))? else {
             return Ok(true);
         };
-        match verdict(id, &live, &self.written.owner(&self.unit.group_kind), Purpose::Prune) {
+        match verdict(id, &live, &self.owner, Purpose::Prune) {
             Verdict::Delete | Verdict::Going => {
                 let deleted = self.delete_hook(resource, id, &live).await;
                 deleted.map_err(|error| failed(&error))

@@ -111,12 +111,11 @@ impl Run<'_> {
                 let _ = snapshot.has_answered(group);
             }
         }
-        let owner = self.written.owner(&self.unit.group_kind);
         let members = self.context.members();
         record
             .entries
             .iter()
-            .all(|entry| is_as_recorded(entry, members.get(&entry.id), &owner))
+            .all(|entry| is_as_recorded(entry, members.get(&entry.id), &self.owner))
     }
     /// True if everything that the release looked up is as it was. What is not watched (yet) may have changed.
     fn has_current_lookups(&self, release: &Release) -> bool {

@@ -214,12 +214,11 @@ impl Run<'_> {
         members: bool,
         pods: bool,
     ) -> Result<LiveFacts, String> {
-        let set = self.written.set(&self.unit.group_kind);
-        self.attend(release, &set);
+        self.attend(release);
         if !members && !pods {
             return Ok(LiveFacts::default());
         }
-        let mut found = self.read_all(release, &self.own_members(&set)).await?;
+        let mut found = self.read_all(release, &self.own_members()).await?;
         let pods = match pods {
             true => Value::clone(&*self.pods_of(release, &found).await?),
             false => Value::Null,
@@ -242,29 +241,27 @@ impl Run<'_> {
     }
 
     /// From now on the release, which is asked for something, hears of every change of its members.
-    pub(super) fn attend(&self, release: &mut Release, set: &str) {
+    pub(super) fn attend(&self, release: &mut Release) {
         let whole = release.whole.get_or_insert_default();
         whole.is_asked = true;
         whole.is_attentive = true;
-        self.context.members().attend(set);
+        self.context.members().attend(&self.owner.set);
     }
 
     /// The reconcile is over: what is remembered of the members is bounded, and nothing where nobody asks.
     pub(super) fn end_look(&self, release: &mut Release) {
         if release.whole.as_mut().is_some_and(|whole| whole.end_look()) {
-            let set = self.written.set(&self.unit.group_kind);
-            self.context.members().ignore(&set);
+            self.context.members().ignore(&self.owner.set);
         }
     }
 
     /// What the watches show of the release's own objects; those that hooks made are among them.
-    pub(super) fn own_members(&self, set: &str) -> Vec<ObjectId> {
-        let owner = self.written.owner(&self.unit.group_kind);
+    pub(super) fn own_members(&self) -> Vec<ObjectId> {
         let members = self.context.members();
-        let ids = members.of_set(set).into_iter();
+        let ids = members.of_set(&self.owner.set).into_iter();
         let is_own = |id: &ObjectId| {
             let found = members.get(id).and_then(|live| owner_of(id, live));
-            found.is_some_and(|found| found.uid == owner.uid)
+            found.is_some_and(|found| found.uid == self.owner.uid)
         };
         ids.filter(is_own).take(MEMBERS).collect()
     }

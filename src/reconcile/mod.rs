@@ -50,7 +50,11 @@ mod takeover;
 mod values;
 mod vanished;
 
+use std::sync::OnceLock;
 use std::time::Duration;
+
+use api_objects::CustomObject;
+use serde_json::Value;
 
 pub(crate) use context::lock;
 pub use context::{Context, Unit, reads_release_facts};
@@ -65,6 +69,7 @@ pub use vanished::{is_gone, tell_freed, uninstall};
 use crate::cluster::error::Error;
 use crate::cluster::throttle;
 use crate::plan::annotations;
+use crate::plan::ownership::Owner;
 use crate::plan::request::Request;
 use crate::plan::status::{Changes, Phase, Reason};
 use crate::telemetry::metrics::ReconcileResult;
@@ -156,6 +161,10 @@ struct Run<'a> {
     context: &'a Context,
     unit: &'a Unit,
     written: CustomResource,
+    /// Its status, once somebody asked for it.
+    status_of_written: OnceLock<Value>,
+    /// What its members name as their owner.
+    owner: Owner,
     /// The generation that this reconcile is about; that of `written` may be newer.
     generation: i64,
     /// Nothing was ever applied for it: what says so, and comes before the first member, wasn't there.
@@ -178,6 +187,8 @@ impl<'a> Run<'a> {
             context,
             unit,
             written: resource.clone(),
+            status_of_written: OnceLock::new(),
+            owner: resource.owner(&unit.group_kind),
             generation: resource.generation,
             is_first: !resource.is_claimed(),
             holds: true,
@@ -190,6 +201,17 @@ impl<'a> Run<'a> {
 }
 
 impl Run<'_> {
+    /// Takes in what a write of ours answered.
+    fn learn_written(&mut self, object: CustomObject) {
+        self.written = self.unit.take_in(object);
+        self.status_of_written = OnceLock::new();
+    }
+
+    /// What the status of the custom resource says.
+    fn written_status(&self) -> &Value {
+        self.status_of_written.get_or_init(|| self.written.status())
+    }
+
     async fn reconcile(&mut self, release: &mut Release) -> Outcome {
         let recalled = self.recall(release).await;
         if recalled.is_ok()

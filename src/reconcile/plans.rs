@@ -67,7 +67,7 @@ impl Run<'_> {
         if !is_upgraded || record.plans.plans.is_empty() || !matches!(phase, Phase::Waiting { .. }) {
             return false;
         }
-        let conditions = conditions::of(&self.previous(release));
+        let conditions = conditions::of(self.previous(release));
         let ready = conditions::get(&conditions, "Ready").filter(|ready| ready.status != "True");
         let unready = ready.map_or(Duration::ZERO, |ready| {
             Duration::try_from(jiff::Timestamp::now() - ready.last_transition_time).unwrap_or_default()
@@ -189,9 +189,8 @@ impl Run<'_> {
     }
 
     fn watch_steps(&self, steps: &[Hook]) {
-        let set = self.written.set(&self.unit.group_kind);
         let places = Superset::of_objects(steps.iter().map(|hook| &hook.member.id));
-        superset::want(self.context, &set, &places);
+        superset::want(self.context, &self.owner.set, &places);
     }
 
     fn unstored(&self, error: &Error) -> String {

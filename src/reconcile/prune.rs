@@ -300,7 +300,6 @@ impl Run<'_> {
         knowledge: &mut Knowledge,
     ) -> BTreeMap<ObjectId, Live> {
         let snapshot = self.context.discovery.snapshot();
-        let set = self.written.set(&self.unit.group_kind);
         let unwatched: BTreeSet<Scope> = {
             let members = self.context.members();
             let known: HashSet<_> = watched.places(&snapshot).collect();
@@ -315,7 +314,13 @@ impl Run<'_> {
             let Some(resource) = snapshot.preferred(&scope.group_kind) else {
                 continue;
             };
-            let listed = objects::list_set(&self.context.client, resource, scope.namespace.as_deref(), &set).await;
+            let listed = objects::list_set(
+                &self.context.client,
+                resource,
+                scope.namespace.as_deref(),
+                &self.owner.set,
+            )
+            .await;
             match listed {
                 Ok(listed) if listed.is_empty() => {}
                 Ok(listed) => {
@@ -323,7 +328,7 @@ impl Run<'_> {
                         (ObjectId::new(scope.group_kind.clone(), namespace, name), live)
                     });
                     found.extend(ids);
-                    self.context.want(&set, [scope]);
+                    self.context.want(&self.owner.set, [scope]);
                 }
                 Err(error) => {
                     tracing::debug!(kind = %scope.group_kind, %error, "members could not be looked for");

@@ -68,9 +68,9 @@ impl Run<'_> {
     pub(super) async fn recall(&self, release: &mut Release) -> Result<(), Phase> {
         if release.is_new(&self.written) {
             release.unread = true;
-            let status = self.written.status();
-            let (record, saved, partial) = self.stored(&status).await?;
-            release.begin(&self.written, &status, record, saved);
+            let status = self.written_status();
+            let (record, saved, partial) = self.stored(status).await?;
+            release.begin(&self.written, status, record, saved);
             release.partial = partial;
         }
         // The operator was installed anew.

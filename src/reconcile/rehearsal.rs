@@ -341,7 +341,7 @@ impl Rehearsal {
     /// Applies a member, to what is live of it or as a new object.
     fn write(&mut self, member: &Member, onto: Option<&Live>) {
         self.written += 1;
-        let mut object = content(member, onto).into_owned();
+        let mut object = content(member, onto);
         let uid = onto.map_or_else(|| format!("made-{}", self.written), |live| live.uid.clone());
         object["metadata"]["uid"] = uid.into();
         object["metadata"]["resourceVersion"] = self.written.to_string().into();

@@ -193,10 +193,9 @@ impl Run<'_> {
             return Done::Held(message);
         }
         // It may have taken a while to come here.
-        let set = self.written.set(&self.unit.group_kind);
         let trigger = self.written.trigger();
         let is_over = self.written.deleting || annotations::is_suspended(&self.written.annotations);
-        if is_over || self.context.is_outdated(&set, &self.written, trigger) {
+        if is_over || self.context.is_outdated(&self.owner.set, &self.written, trigger) {
             return Done::Held("the custom resource has changed meanwhile".to_owned());
         }
         match self.delete_to_make_anew(&id).await {
@@ -266,9 +265,8 @@ impl Run<'_> {
         let looked = objects::look(&self.context.client, resource, id).await;
         let deleted = match looked.map_err(|error| format!("{id}: {error}"))? {
             Some(seen) if seen.uid == live.uid => {
-                let owner = self.written.owner(&self.unit.group_kind);
                 // What stands in a status is no proof: the object itself is asked whose it is.
-                match verdict(id, &seen, &owner, Purpose::Prune) {
+                match verdict(id, &seen, &self.owner, Purpose::Prune) {
                     prune::Verdict::Delete => objects::delete(&self.context.client, resource, id, &seen).await,
                     prune::Verdict::Leave(whose) => return Err(format!("{id}: {whose}")),
                     _ => return Err(format!("{id} is to stay, or somebody else decides about it")),

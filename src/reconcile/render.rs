@@ -124,8 +124,7 @@ impl Run<'_> {
         let mut answers = Answers::new();
         let prepared = prepare(self.context, self.unit, &self.written, release, &mut answers).await;
         // Also of what could not be rendered: what it asked for may come.
-        let set = self.written.set(&self.unit.group_kind);
-        self.context.follow_lookups(&set, answers.keys());
+        self.context.follow_lookups(&self.owner.set, answers.keys());
         if prepared.is_err() {
             self.learn_recorded(release).await?;
         }

@@ -29,7 +29,7 @@ impl Run<'_> {
     /// Jobs that were complete when they were last seen may go.
     pub(super) fn note_finished_jobs(&self, release: &mut Release) {
         let mut members = self.context.members();
-        let gone = members.take_finished(&self.written.set(&self.unit.group_kind));
+        let gone = members.take_finished(&self.owner.set);
         for entry in &mut release.record.entries {
             if entry.id.group_kind.kind == "Job" && !entry.finished {
                 let is_gone = gone.get(&entry.id).is_some_and(|uid| *uid == entry.uid);
@@ -105,15 +105,14 @@ impl Run<'_> {
     /// Tells of what an earlier custom resource of this name left behind and the chart doesn't render: it is never
     /// pruned, and nobody else looks after it.
     pub(super) async fn tell_leftovers(&self, release: &mut Release) {
-        let owner = self.written.owner(&self.unit.group_kind);
         let leftovers: Vec<ObjectId> = {
             let members = self.context.members();
             let is_left = |id: &ObjectId| {
                 let live = members.get(id).filter(|live| !live.deleting);
-                live.is_some_and(|live| ownership(id, live, &owner) == Ownership::Predecessor)
+                live.is_some_and(|live| ownership(id, live, &self.owner) == Ownership::Predecessor)
                     && release.record.entry(id).is_none()
             };
-            members.of_set(&owner.set).into_iter().filter(is_left).collect()
+            members.of_set(&self.owner.set).into_iter().filter(is_left).collect()
         };
         if leftovers.is_empty() {
             return;

@@ -1,8 +1,6 @@
 //! One member is sent: with what is given up to others, without what the API server can't take, and, where a field
 //! can't be changed and its policy allows it, deleted and made anew.
 
-use std::borrow::Cow;
-
 use serde_json::Value;
 
 use super::Run;
@@ -12,7 +10,7 @@ use super::release::Release;
 use crate::cluster::discovery::Resource;
 use crate::cluster::error::{Cause, Error};
 use crate::cluster::objects::{self, Creation, Deleted, Onto};
-use crate::plan::apply::{Why, content, signed};
+use crate::plan::apply::{Why, content, sign};
 use crate::plan::desired::Member;
 use crate::plan::identity::ObjectId;
 use crate::plan::immutable::{self, Kept, asks_for_renewal};
@@ -50,11 +48,11 @@ impl Run<'_> {
         let live = live.filter(|_| order.force);
         let onto = live.map_or(Onto::Nothing, |live| Onto::Object(&live.uid));
         let sent = content(member, live);
-        let borrowed = Cow::Borrowed(sent.as_ref());
-        let mut answer = self.send_content(release, resource, member, borrowed, onto).await;
+        let mut answer = self.send_content(release, resource, member, sent, onto).await;
         if let (Err(Error::Unprocessable { causes, .. }), Some(live)) = (&answer, live)
             && self.claim_excluded(resource, member, live, causes).await?
         {
+            let sent = content(member, Some(live));
             answer = self.send_content(release, resource, member, sent, onto).await;
         }
         match answer {
@@ -89,17 +87,17 @@ impl Run<'_> {
         release: &mut Release,
         resource: &Resource,
         member: &Member,
-        mut object: Cow<'_, Value>,
+        mut object: Value,
         onto: Onto<'_>,
     ) -> Result<Live, Error> {
         for _ in 1..ROUNDS {
-            let error = match self.write(resource, member, &object, onto).await {
+            let error = match self.write(resource, member, &mut object, onto).await {
                 Err(error @ Error::Invalid(_)) => error,
                 Err(Error::Unprocessable { message, causes }) => {
                     let Some(fixed) = schema_errors::without_nulls(&object, &pairs(&causes)) else {
                         return Err(Error::Unprocessable { message, causes });
                     };
-                    object = Cow::Owned(fixed);
+                    object = fixed;
                     continue;
                 }
                 answer => return answer,
@@ -114,9 +112,9 @@ impl Run<'_> {
                 list(left_out)
             );
             self.warn_once(release, "DuplicateKeys", note).await;
-            object = Cow::Owned(fixed);
+            object = fixed;
         }
-        self.write(resource, member, &object, onto).await
+        self.write(resource, member, &mut object, onto).await
     }
 
     /// Takes over what excludes a rendered field and belongs to nobody, so that the next apply of the render removes it.
@@ -139,11 +137,11 @@ impl Run<'_> {
                 return Ok(false);
             }
         };
-        let claim = found
+        let mut claim = found
             .as_ref()
             .and_then(|(_, object)| unions::claim(object, objects::FIELD_MANAGER, &member.object, &refused));
-        let Some(claim) = claim else { return Ok(false) };
-        match self.write(resource, member, &claim, Onto::Object(&live.uid)).await {
+        let Some(claim) = &mut claim else { return Ok(false) };
+        match self.write(resource, member, claim, Onto::Object(&live.uid)).await {
             Ok(_) => Ok(true),
             Err(error @ Error::Conflict(_)) => Err(error),
             Err(error) => {
@@ -154,8 +152,14 @@ impl Run<'_> {
     }
 
     /// One apply. What it wrote is known at once; the watch that tells it again changes nothing.
-    async fn write(&self, resource: &Resource, member: &Member, object: &Value, onto: Onto<'_>) -> Result<Live, Error> {
-        let object = signed(object, &member.digest);
+    async fn write(
+        &self,
+        resource: &Resource,
+        member: &Member,
+        object: &mut Value,
+        onto: Onto<'_>,
+    ) -> Result<Live, Error> {
+        sign(object, &member.digest);
         self.context.members().begin_request(&member.id);
         let answer = objects::apply(&self.context.client, resource, &member.id, object, onto).await;
         self.context.members().end_request(&member.id, answer.as_ref().ok());

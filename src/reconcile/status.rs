@@ -147,8 +147,8 @@ impl Run<'_> {
     }
 
     /// What the status says where it keeps all of it.
-    pub(super) fn previous(&self, release: &Release) -> Value {
-        release.told.status.clone().unwrap_or_else(|| self.written.status())
+    pub(super) fn previous<'r>(&'r self, release: &'r Release) -> &'r Value {
+        release.told.status.as_ref().unwrap_or_else(|| self.written_status())
     }
 
     pub(super) fn status(&self, release: &Release, conclusion: &Conclusion) -> Next {
@@ -186,9 +186,9 @@ impl Run<'_> {
             now: jiff::Timestamp::now(),
         };
         let previous = self.previous(release);
-        let status = status::status(&report, &previous);
+        let status = status::status(&report, previous);
         Next {
-            is_news: !status::says_the_same(&status, &previous),
+            is_news: !status::says_the_same(&status, previous),
             status,
         }
     }
@@ -219,12 +219,11 @@ impl Run<'_> {
             Ok(object) => {
                 release.backoff.unwritten = 0;
                 self.context.metrics.wrote("CustomResource", Operation::Status);
-                self.written = self.unit.take_in(object);
+                self.learn_written(object);
                 if release.refused == Refused::Everything {
                     release.refused = Refused::Details;
                 }
-                let read = self.written.status();
-                self.compare(release, next, &read);
+                self.compare(release, next, self.written_status());
                 // A status that turned out to lose the record.
                 self.save_record(release).await.is_ok()
             }
@@ -258,7 +257,7 @@ impl Run<'_> {
                 return written;
             }
         }
-        let templated = Templated::of(&self.previous(release)).fields;
+        let templated = Templated::of(self.previous(release)).fields;
         let templated = templated.iter().map(String::as_str);
         let fields: Vec<&str> = status::FIELDS.into_iter().chain(templated).collect();
         let written = writes::merge_status(client, &target, next, &fields).await;

@@ -103,9 +103,8 @@ impl Run<'_> {
         let Ok(renderer) = &self.unit.renderer else { return };
         let reads = |word: &str| mentions(renderer.chart(), word);
         let (members, pods) = (reads("Members"), reads("Pods"));
-        let set = self.written.set(&self.unit.group_kind);
         let ids = match members || pods {
-            true => self.own_members(&set),
+            true => self.own_members(),
             false => Vec::new(),
         };
         let seen = self.status_inputs(release, &ids, phase.is_ready());
@@ -116,19 +115,19 @@ impl Run<'_> {
             .is_some_and(|(_, _, since)| since.elapsed() >= REFUSED_FOR);
         let is_known = match template.seen.is_empty() {
             // An earlier process evaluated it.
-            true => Templated::of(&self.written.status()).seen == seen,
+            true => Templated::of(self.written_status()).seen == seen,
             false => template.seen == seen && !retries,
         };
         if is_known {
             template.seen = seen;
             // What it reads is followed, and remembered.
-            self.attend(release, &set);
+            self.attend(release);
             return;
         }
         let now = Instant::now();
         if let Some(wait) = template.wait(now) {
             release.contests.wait_for(wait);
-            self.attend(release, &set);
+            self.attend(release);
             return;
         }
         // What it prints is told, so that it must be known what is secret.
@@ -177,8 +176,7 @@ impl Run<'_> {
         let is_asked_for = name != STATUS_TEMPLATE;
         let missing = || format!("the chart has no file {name}, which `statusTemplate` names");
         // What an earlier chart printed goes.
-        let was_there =
-            self.written.may_tell("templated") && Templated::of(&self.written.status()) != Templated::default();
+        let was_there = Templated::of(self.written_status()) != Templated::default();
         release.template = (is_asked_for || was_there).then(|| {
             Box::new(StatusTemplate {
                 invalid: is_asked_for.then(missing),

@@ -128,7 +128,7 @@ impl Run<'_> {
         let superset = Superset::of_record(&release.record);
         let now = Instant::now();
         let until = *release.awaits.get_or_insert_with(|| {
-            want(self.context, &self.written.set(&self.unit.group_kind), &superset);
+            want(self.context, &self.owner.set, &superset);
             now + SYNC_WAIT
         });
         let snapshot = self.context.discovery.snapshot();
@@ -139,10 +139,9 @@ impl Run<'_> {
                 .all(|(kind, namespace)| members.is_settled(kind, namespace))
         };
         let lookups_settled = {
-            let set = self.written.set(&self.unit.group_kind);
             let index = self.context.dependencies();
             let is_settled = |target| !index.is_unsettled(target) || snapshot.preferred(&target.group_kind).is_none();
-            index.of_set(&set).all(is_settled)
+            index.of_set(&self.owner.set).all(is_settled)
         };
         if now < until && !(members_settled && lookups_settled) {
             return Some(until - now);
@@ -153,8 +152,7 @@ impl Run<'_> {
 
     /// From now on, only the watches that show the members of a superset are needed.
     pub(super) fn want_only(&self, superset: &Superset) {
-        let set = self.written.set(&self.unit.group_kind);
-        self.context.want_only(&set, scopes(self.context, superset));
+        self.context.want_only(&self.owner.set, scopes(self.context, superset));
     }
 }
 

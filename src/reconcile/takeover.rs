@@ -148,7 +148,7 @@ impl Run<'_> {
         } = stored;
         releases.sort_by_key(|release| (release.is_deployed(), release.version));
         if releases.is_empty() {
-            let status = self.written.status();
+            let status = self.written_status();
             let manifest = status[takeover::DEPLOYED_RELEASE]["manifest"].as_str();
             let manifest = manifest.filter(|manifest| !manifest.is_empty());
             releases.extend(manifest.map(StoredRelease::of_manifest));
@@ -272,7 +272,7 @@ impl Run<'_> {
         if let Some(former) = takeover::marker(&self.written.annotations) {
             return Some(former);
         }
-        let has_manifest = || self.written.status().get(takeover::DEPLOYED_RELEASE).is_some();
+        let has_manifest = || self.written_status().get(takeover::DEPLOYED_RELEASE).is_some();
         if takeover::is_held(&self.written.finalizers) || !self.written.has_finalizer() && has_manifest() {
             return Some(Former::OperatorSdk);
         }
@@ -318,7 +318,7 @@ impl Run<'_> {
             source: "the former release".into(),
         });
         let identity = Identity {
-            owner: self.written.owner(&self.unit.group_kind),
+            owner: self.owner.clone(),
             operator: self.context.operator.clone(),
             namespace: namespace.to_owned(),
         };
@@ -377,7 +377,6 @@ impl Run<'_> {
             return Ok(None);
         };
         let client = &self.context.client;
-        let owner = self.written.owner(&self.unit.group_kind);
         let claimant = claimant(self.unit, &self.written, &self.written.key.namespace);
         let mut result = Ok(None);
         for _ in 0..ATTEMPTS {
@@ -385,13 +384,13 @@ impl Run<'_> {
                 return Ok(None);
             };
             let uid = metadata.uid.clone().unwrap_or_default();
-            match ownership(id, &crate::cluster::objects::live(&metadata), &owner) {
+            match ownership(id, &crate::cluster::objects::live(&metadata), &self.owner) {
                 Ownership::Ours => return Ok(Some(uid)),
                 Ownership::Foreign | Ownership::Inherited
                     if takeover::claim(&metadata, &claimant) == Claim::Inherited => {}
                 _ => return Ok(None),
             }
-            let patch = takeover::marks(&metadata, id, &owner, &self.context.operator);
+            let patch = takeover::marks(&metadata, id, &self.owner, &self.context.operator);
             match self.rewrite(resource, id, &patch).await {
                 Ok(is_there) => return Ok(is_there.then_some(uid)),
                 Err(error @ Error::Conflict(_)) => result = Err(error),
@@ -514,7 +513,7 @@ impl Run<'_> {
             requests::rewrite(client, resource, &key.namespace, &key.name, &patch).await?;
             self.context.metrics.wrote("CustomResource", Operation::Metadata);
             // What we don't apply goes, now that it is ours.
-            let ours = status::ours(&self.written.status());
+            let ours = status::ours(self.written_status());
             writes::apply_status(client, &self.written.target(resource), &ours).await?;
             self.context.metrics.wrote("CustomResource", Operation::Status);
         }

@@ -152,7 +152,7 @@ fn an_apply_is_for_what_was_seen_whatever_the_kind() -> Result<()> {
         let resource = snapshot.resource(&id.group_kind, version);
         let resource = resource.with_context(|| format!("{named} is served"))?;
         let apply =
-            |object: &Value, onto| runtime.block_on(objects::apply(&client, resource, &id, object.clone(), onto));
+            |object: &Value, onto| runtime.block_on(objects::apply(&client, resource, &id, &mut object.clone(), onto));
         let get = || world.get(&id.group_kind.to_string(), &id.name);
 
         let gone = apply(&changed, Onto::Object("nobody"));
