@@ -310,6 +310,8 @@ impl Run<'_> {
         if let Some(text) = self.requested(release, Request::Force) {
             release.record.handled.set(Request::Force, &text);
         }
+        let GroupKind { group, kind } = &self.unit.group_kind;
+        self.context.metrics.upgrade_failed(group, kind);
         self.warn("UpgradeFailed", &note).await;
         self.write_down(release, Phase::waiting(Reason::RollingBack, note))
             .await?;

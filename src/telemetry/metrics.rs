@@ -35,6 +35,8 @@ pub struct Metrics {
     unreadable_objects: Family<Labels<1>, Counter>,
     refused_writes: Family<Labels<1>, Counter>,
     elections: Family<Labels<2>, Counter>,
+    plan_runs: Family<Labels<4>, Counter>,
+    failed_upgrades: Family<Labels<2>, Counter>,
     watches_failing: Family<Labels<1>, Gauge>,
     release_ready: Family<ReleaseLabels, Gauge>,
     queue_depth: Family<Labels<2>, Gauge>,
@@ -163,6 +165,12 @@ impl Metrics {
                 "Writes on custom resources that the API server refuses for what they are: their size or the schema",
             ),
             elections: add(r, "elections", "Pods that were made the leader of a workload (`elect`)"),
+            plan_runs: add(r, "plan_runs", "Runs of plans that ended, by how they did"),
+            failed_upgrades: add(
+                r,
+                "failed_upgrades",
+                "Upgrades that were given up: rolled back, or left and not tried again (`onFailure`)",
+            ),
             watches_failing: add(r, "watches_failing", "Watches that do not work at present"),
             watches: add(r, "watches", "Watches on the API server"),
             queue_depth: add(r, "queue_depth", "Releases that wait for a worker"),
@@ -247,6 +255,19 @@ impl Metrics {
     /// Counts a pod that was made leader in a release of this kind.
     pub fn elected(&self, group: &str, kind: &str) {
         self.elections.get_or_create(&group_and_kind(group, kind)).inc();
+    }
+
+    /// Counts a run of a plan that ended. `succeeded`: false if a step failed, or it was stopped.
+    pub fn plan_ended(&self, group: &str, kind: &str, plan: &str, succeeded: bool) {
+        let result = if succeeded { "success" } else { "error" };
+        let [group, kind] = group_and_kind(group, kind);
+        let labels = [group, kind, ("plan", plan.to_owned()), ("result", result.to_owned())];
+        self.plan_runs.get_or_create(&labels).inc();
+    }
+
+    /// Counts an upgrade of a release of this kind that is given up.
+    pub fn upgrade_failed(&self, group: &str, kind: &str) {
+        self.failed_upgrades.get_or_create(&group_and_kind(group, kind)).inc();
     }
 
     /// Says how many watches of this kind do not work.
@@ -398,6 +419,9 @@ mod tests {
         metrics.pruned.inc_by(2);
         metrics.corrected_drift("ConfigMap");
         metrics.elected("example.com", "Shop");
+        metrics.plan_ended("example.com", "Shop", "backup", true);
+        metrics.plan_ended("example.com", "Shop", "backup", false);
+        metrics.upgrade_failed("example.com", "Shop");
         metrics.watch_failed("a\"b\nc");
         metrics.set_watches_failing("Secret", 2);
         metrics.set_watches_failing("ConfigMap", 1);
@@ -419,6 +443,9 @@ chartwright_writes_total{kind="Service",operation="apply"} 1
 chartwright_pruned_total 2
 chartwright_drift_corrected_total{kind="ConfigMap"} 1
 chartwright_elections_total{group="example.com",kind="Shop"} 1
+chartwright_plan_runs_total{group="example.com",kind="Shop",plan="backup",result="success"} 1
+chartwright_plan_runs_total{group="example.com",kind="Shop",plan="backup",result="error"} 1
+chartwright_failed_upgrades_total{group="example.com",kind="Shop"} 1
 chartwright_watch_failures_total{kind="a\"b\nc"} 1
 chartwright_watches_failing{kind="Secret"} 2
 chartwright_watches 5

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::look::{condition, says, text, uid};
+use crate::operator::METERED;
 use crate::support::eventually;
 use crate::world::{CRASHES, HANGS, SOON, World};
 
@@ -55,7 +56,7 @@ fn ask(world: &World, text: &str) -> Result<()> {
 #[test]
 fn a_plan_runs_once_each_time_that_somebody_asks() -> Result<()> {
     let world = world("plans-asked", &[])?;
-    let mut operator = world.start()?;
+    let mut operator = world.launch(&METERED)?;
     let weight = |weight: &str| json!({"helm.sh/hook-weight": weight});
     let hooks = json!([
         step(
@@ -75,6 +76,12 @@ fn a_plan_runs_once_each_time_that_somebody_asks() -> Result<()> {
     let first = world.expect("job", "a-dump")?;
     ensure!(world.expect("configmap", "a-mark")?["data"]["label"] == "none");
     world.await_event("a", "PlanSucceeded", &["plan backup succeeded"])?;
+    let labels = format!(
+        "group=\"{}\",kind=\"Widget\",plan=\"backup\",result=\"success\"",
+        world.group()
+    );
+    let runs = operator.metric(&format!("chartwright_plan_runs_total{{{labels}}}"))?;
+    ensure!(runs == 1.0, "{}", operator.metrics()?);
     // The release was well all the time.
     let since = |widget: &Value| condition(widget, "Ready")["lastTransitionTime"].clone();
     ensure!(since(&world.live("a")?) == since(&ready));

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::look::{condition, says, text, uid, versions};
+use crate::operator::METERED;
 use crate::support::eventually;
 use crate::world::{CRASHES, HANGS, SOON, World, staged_chart};
 
@@ -55,7 +56,7 @@ fn renders(world: &World) -> Result<Vec<Value>> {
 #[test]
 fn an_upgrade_whose_hook_fails_goes_back_to_what_was_healthy() -> Result<()> {
     let world = world("rollback-hook", &[ROLLBACK, "retries: 1"])?;
-    let operator = world.start()?;
+    let operator = world.launch(&METERED)?;
     let around = [job("undo", "pre-rollback"), job("undone", "post-rollback")];
     world.install("a", json!({"hooks": around}))?;
     ensure!(world.get("job", "a-undo")?.is_none());
@@ -77,6 +78,11 @@ fn an_upgrade_whose_hook_fails_goes_back_to_what_was_healthy() -> Result<()> {
     )?;
     world.await_event("a", "UpgradeFailed", &["a-migrate", "going back to revision 1"])?;
     world.await_event("a", "RolledBack", &["runs as revision 3"])?;
+    let series = format!(
+        "chartwright_failed_upgrades_total{{group=\"{}\",kind=\"Widget\"}}",
+        world.group()
+    );
+    ensure!(operator.metric(&series)? == 1.0, "{}", operator.metrics()?);
     for name in ["a-undo", "a-undone"] {
         world.expect("job", name)?;
     }
