@@ -26,6 +26,7 @@ mod hooks;
 mod inputs;
 mod kept;
 mod live;
+mod member_outcome;
 mod plans;
 mod pods;
 mod preflight;

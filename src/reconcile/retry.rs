@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Run;
-use super::apply::MemberOutcome;
 use super::kept::Stored;
+use super::member_outcome::MemberOutcome;
 use super::release::Release;
 use super::render::Answers;
 use crate::plan::desired::Member;

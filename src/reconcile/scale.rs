@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::Run;
-use super::apply::MemberOutcome;
+use super::member_outcome::MemberOutcome;
 use super::release::Release;
 use super::render::Prepared;
 use super::send::Order;

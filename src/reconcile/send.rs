@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::Run;
-use super::apply::MemberOutcome;
+use super::member_outcome::MemberOutcome;
 use super::preflight::list;
 use super::release::Release;
 use crate::cluster::discovery::Resource;
