@@ -49,7 +49,7 @@ pub struct MetadataOnly {
 
 /// An object that may be unlike what is expected of one.
 pub trait Readable {
-    /// What is wrong with it; then the metadata is just what names it.
+    /// What is wrong with it; then the metadata is just what names it, and nothing else counts.
     fn problem(&self) -> Option<&str>;
 }
 
@@ -80,7 +80,13 @@ impl Whole {
 
     /// The status as it was sent.
     pub fn status(&self) -> Option<&str> {
-        spec_and_status(self.text.get()).1.map(RawValue::get)
+        #[derive(Deserialize)]
+        struct Fields<'a> {
+            #[serde(borrow)]
+            status: Option<&'a RawValue>,
+        }
+        let fields = serde_json::from_str::<Fields<'_>>(self.text.get()).ok()?;
+        fields.status.map(RawValue::get)
     }
 
     /// [`Whole::outline`] without the metadata.
@@ -114,19 +120,22 @@ impl CustomObject {
             #[serde(borrow)]
             status: Option<&'a RawValue>,
         }
-        let (metadata, problem, spec, status) = match serde_json::from_str::<Fields<'_>>(object) {
-            Ok(fields) => (fields.metadata.into(), None, fields.spec, fields.status),
-            Err(_) => {
+        match serde_json::from_str::<Fields<'_>>(object) {
+            Ok(fields) => CustomObject {
+                metadata: fields.metadata.into(),
+                spec: fields.spec.map(|text| canonical(text.get())),
+                status: fields.status.and_then(|text| shallow_bytes(text.get())).map(Arc::from),
+                problem: None,
+            },
+            Err(error) => {
                 let (metadata, problem) = metadata(object);
-                let (spec, status) = spec_and_status(object);
-                (metadata, problem, spec, status)
+                CustomObject {
+                    metadata,
+                    spec: None,
+                    status: None,
+                    problem: problem.or_else(|| Some(error.to_string())),
+                }
             }
-        };
-        CustomObject {
-            metadata,
-            spec: spec.map(|text| canonical(text.get())),
-            status: status.and_then(|text| shallow_bytes(text.get())).map(Arc::from),
-            problem,
         }
     }
 }
@@ -267,18 +276,6 @@ fn metadata(object: &str) -> (ObjectMeta, Option<String>) {
         ..ObjectMeta::default()
     };
     (named, Some(format!("metadata: {error}")))
-}
-
-fn spec_and_status(object: &str) -> (Option<&RawValue>, Option<&RawValue>) {
-    #[derive(Default, Deserialize)]
-    struct Fields<'a> {
-        #[serde(borrow)]
-        spec: Option<&'a RawValue>,
-        #[serde(borrow)]
-        status: Option<&'a RawValue>,
-    }
-    let Fields { spec, status } = serde_json::from_str(object).unwrap_or_default();
-    (spec, status)
 }
 
 /// Reads JSON that may nest up to [`MAX_DEPTH`] levels.
