@@ -19,7 +19,6 @@ use crate::plan::annotations;
 use crate::plan::deletion::policy;
 use crate::plan::hooks;
 use crate::plan::identity::{GroupKind, ObjectId};
-use crate::plan::ownership::Owner;
 use crate::plan::prune::Purpose;
 use crate::plan::sequence::{self, Turn};
 use crate::plan::status::{Phase, Reason};
@@ -148,7 +147,6 @@ impl Run<'_> {
     pub(super) async fn find_members(
         &self,
         release: &Release,
-        owner: &Owner,
         listed: bool,
     ) -> Result<Vec<(ObjectId, Candidate)>, Error> {
         let discovery = &self.context.discovery;
@@ -167,7 +165,7 @@ impl Run<'_> {
         let unwatched: Vec<(&GroupKind, &str)> = {
             let members = self.context.members();
             let recorded = release.record.entries.iter().map(|entry| entry.id.clone());
-            let known = members.known(members.of_set(&owner.set).into_iter().chain(recorded));
+            let known = members.known(members.of_set(&self.owner.set).into_iter().chain(recorded));
             found.extend(known.into_iter().map(|(id, live)| (id, Candidate::Watched(live))));
             let places = superset.places(&snapshot);
             places
@@ -180,7 +178,7 @@ impl Run<'_> {
                 continue;
             };
             for (namespace, name, live) in
-                objects::list_set(&self.context.client, resource, namespace, &owner.set).await?
+                objects::list_set(&self.context.client, resource, namespace, &self.owner.set).await?
             {
                 found.insert(ObjectId::new(kind.clone(), namespace, name), Candidate::Read(live));
             }
@@ -203,11 +201,11 @@ impl Run<'_> {
             DeletionPolicy::Orphan => Purpose::Orphan,
             DeletionPolicy::Delete | DeletionPolicy::WaitForTermination => Purpose::Delete,
         };
-        let mut found = self.find_members(release, &self.owner, listed).await?;
+        let mut found = self.find_members(release, listed).await?;
         found.retain(|(_, candidate)| !(spares_hooks && candidate.is_of_hook()));
         let wave = |(_, candidate): &(ObjectId, Candidate)| candidate.wave();
         let turns = sequence::removal(found, |(id, _)| id, wave, &release.record, policy);
-        let removed = self.remove(turns, &self.owner, purpose).await;
+        let removed = self.remove(turns, purpose).await;
         let settled: HashSet<&ObjectId> = removed.left.iter().chain(&removed.held).collect();
         release.record.entries.retain(|entry| !settled.contains(&entry.id));
         Ok(removed)
@@ -215,10 +213,8 @@ impl Run<'_> {
 
     /// Cuts the members off the custom resource: they stay as they are, and the garbage collector must not take them.
     async fn disown_members(&self, release: &Release, listed: bool) -> Result<Removed, Error> {
-        let found = self.find_members(release, &self.owner, listed).await?;
-        Ok(self
-            .remove(vec![Turn::Members(found)], &self.owner, Purpose::Suspended)
-            .await)
+        let found = self.find_members(release, listed).await?;
+        Ok(self.remove(vec![Turn::Members(found)], Purpose::Suspended).await)
     }
 }
 

@@ -7,7 +7,6 @@ use crate::cluster::discovery::Resource;
 use crate::cluster::objects::{self, Deleted};
 use crate::plan::identity::ObjectId;
 use crate::plan::members::Live;
-use crate::plan::ownership::Owner;
 use crate::plan::prune::{Purpose, Verdict, verdict};
 use crate::plan::sequence::Turn;
 use crate::telemetry::metrics::Operation;
@@ -95,12 +94,7 @@ const AT_ONCE: usize = 8;
 impl Run<'_> {
     /// Carries out a removal, as far as nothing has to be waited for. A deletion goes no further than the turn in which
     /// something failed; a prune no further than the next wait.
-    pub(super) async fn remove(
-        &self,
-        turns: Vec<Turn<(ObjectId, Candidate)>>,
-        owner: &Owner,
-        purpose: Purpose,
-    ) -> Removed {
+    pub(super) async fn remove(&self, turns: Vec<Turn<(ObjectId, Candidate)>>, purpose: Purpose) -> Removed {
         let mut removed = Removed::default();
         // How much there was of what is open, and of failures, before the last turn.
         let (mut open, mut failures) = (0, 0);
@@ -108,7 +102,7 @@ impl Run<'_> {
             match turn {
                 Turn::Members(items) => {
                     (open, failures) = (removed.open.len(), removed.failures.len());
-                    for (id, disposed) in self.dispose_all(items, owner, purpose).await {
+                    for (id, disposed) in self.dispose_all(items, purpose).await {
                         removed.note(id, disposed);
                     }
                     if !matches!(purpose, Purpose::Prune | Purpose::Rollback) && !removed.failures.is_empty() {
@@ -126,16 +120,11 @@ impl Run<'_> {
     }
 
     /// Answers in the order of the candidates.
-    async fn dispose_all(
-        &self,
-        candidates: Vec<(ObjectId, Candidate)>,
-        owner: &Owner,
-        purpose: Purpose,
-    ) -> Vec<(ObjectId, Disposed)> {
+    async fn dispose_all(&self, candidates: Vec<(ObjectId, Candidate)>, purpose: Purpose) -> Vec<(ObjectId, Disposed)> {
         let snapshot = &self.context.discovery.snapshot();
         let all = candidates.into_iter().map(|(id, candidate)| async move {
             let disposed = match snapshot.served(&id.group_kind) {
-                Ok(Some(resource)) => self.dispose(resource, &id, candidate, owner, purpose).await,
+                Ok(Some(resource)) => self.dispose(resource, &id, candidate, purpose).await,
                 // Its kind is gone, and all objects with it.
                 Ok(None) => Disposed::Absent,
                 Err(unknown) => Disposed::Failed(format!("{id}: {unknown}")),
@@ -145,14 +134,7 @@ impl Run<'_> {
         futures::stream::iter(all).buffered(AT_ONCE).collect().await
     }
 
-    async fn dispose(
-        &self,
-        resource: &Resource,
-        id: &ObjectId,
-        candidate: Candidate,
-        owner: &Owner,
-        purpose: Purpose,
-    ) -> Disposed {
+    async fn dispose(&self, resource: &Resource, id: &ObjectId, candidate: Candidate, purpose: Purpose) -> Disposed {
         let client = &self.context.client;
         let kind = &id.group_kind.kind;
         let failed = |error: &dyn std::fmt::Display| Disposed::Failed(format!("{id}: {error}"));
@@ -175,7 +157,7 @@ impl Run<'_> {
                 },
             };
             candidate = Candidate::Unknown;
-            let (request, operation, done) = match verdict(id, &live, owner, purpose) {
+            let (request, operation, done) = match verdict(id, &live, &self.owner, purpose) {
                 Verdict::Delete => {
                     let request = objects::delete(client, resource, id, &live).await;
                     (request, Operation::Delete, Disposed::Deleted)

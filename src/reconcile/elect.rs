@@ -95,10 +95,7 @@ impl Run<'_> {
     /// `former`: what was told so far, `all`: what is to be told.
     async fn elect_all(&self, release: &mut Release, former: &[Elected], all: &mut Vec<Elected>) {
         let wanted = self.wanted(former);
-        let seats: Vec<Option<Seat>> = wanted
-            .iter()
-            .map(|elected| self.seat(&self.owner.set, elected))
-            .collect();
+        let seats: Vec<Option<Seat>> = wanted.iter().map(|elected| self.seat(elected)).collect();
         let workloads = seats.iter().flatten().map(Seat::workload).collect();
         self.context.follow_pods(&self.owner.set, workloads);
         let is_wanted = |former: &Elected| wanted.iter().any(|one| one.key() == former.key());
@@ -137,10 +134,10 @@ impl Run<'_> {
     }
 
     /// The member that is the workload, if it is there.
-    fn seat(&self, set: &str, elected: &Elected) -> Option<Seat> {
+    fn seat(&self, elected: &Elected) -> Option<Seat> {
         let kind = GroupKind::new("apps", &elected.kind);
         let members = self.context.members();
-        members.of_set(set).into_iter().find_map(|id| {
+        members.of_set(&self.owner.set).into_iter().find_map(|id| {
             let live = members
                 .get(&id)
                 .filter(|_| id.group_kind == kind && id.name == elected.name)?;

@@ -91,7 +91,7 @@ impl Run<'_> {
             .key
             .digest(&[members.as_bytes(), prepared.hooks_digest.as_bytes()]);
         if !progress.is_of(operation, prepared.revision, &digest) {
-            let was_there = self.was_there(release, prepared, before).await?;
+            let was_there = self.was_there(release, before).await?;
             self.stop_hooks(release).await?;
             self.store_delete_hooks(release, hooks).await?;
             release.record.done_for = None;
@@ -137,17 +137,17 @@ impl Run<'_> {
 
     /// True if a release that is about to be installed is there already, and its record is lost: its hooks have run. An
     /// installation that failed lists what it made.
-    async fn was_there(&self, release: &Release, prepared: &Prepared, before: &Superset) -> Result<bool, Phase> {
+    async fn was_there(&self, release: &Release, before: &Superset) -> Result<bool, Phase> {
         let record = &release.record;
         let has_record = record.revision > 0 || record.hooks.operation.is_some() || !record.entries.is_empty();
         if has_record || before.is_empty() {
             return Ok(false);
         }
-        let found = self.find_members(release, &prepared.identity.owner, true).await;
+        let found = self.find_members(release, true).await;
         let found = found.map_err(|error| failed(format!("whether the release is there already: {error}")))?;
         let is_member = |(id, candidate): &(ObjectId, Candidate)| match candidate {
             Candidate::Read(live) | Candidate::Watched(live) => {
-                !live.is_of_hook && ownership(id, live, &prepared.identity.owner) == Ownership::Ours
+                !live.is_of_hook && ownership(id, live, &self.owner) == Ownership::Ours
             }
             Candidate::Unknown => false,
         };

@@ -19,7 +19,6 @@ use crate::plan::annotations;
 use crate::plan::identity::ObjectId;
 use crate::plan::intent::{self, HOLD, Intent};
 use crate::plan::members::{Live, Scope};
-use crate::plan::ownership::Owner;
 use crate::plan::prune::{Knowledge, Purpose, Verdict, orphans, verdict};
 use crate::plan::record::Entry;
 use crate::plan::sequence;
@@ -140,8 +139,7 @@ impl Run<'_> {
             pruned.gap = Some(format!("nothing is pruned until everything is known ({gap})"));
             return pruned;
         }
-        let owner = &prepared.identity.owner;
-        let orphans = match self.intent(release, prepared, &orphans, owner) {
+        let orphans = match self.intent(release, prepared, &orphans) {
             Intent::Guarded => {
                 pruned.undecided = true;
                 pruned.held.push(format!(
@@ -152,7 +150,7 @@ impl Run<'_> {
                 ));
                 return pruned;
             }
-            intent => self.hold(release, orphans, intent, owner, &mut pruned),
+            intent => self.hold(release, orphans, intent, &mut pruned),
         };
         let candidates = {
             let members = self.context.members();
@@ -171,7 +169,7 @@ impl Run<'_> {
             Some(_) => Purpose::Rollback,
             None => Purpose::Prune,
         };
-        pruned.note(self.remove(turns, owner, purpose).await);
+        pruned.note(self.remove(turns, purpose).await);
         self.context.metrics.pruned.inc_by(pruned.gone.len() as u64);
         pruned
     }
@@ -217,7 +215,7 @@ impl Run<'_> {
                 .places(&snapshot)
                 .filter(|place| recorded.contains(place) && !members.is_synced(place.0, place.1));
             knowledge.unsynced.extend(unsynced.map(|(kind, _)| kind.to_string()));
-            orphans(&members, &release.record, &desired, &prepared.identity.owner)
+            orphans(&members, &release.record, &desired, &self.owner)
         };
         knowledge.unsynced.dedup();
         read.retain(|id, _| !watched.contains(id));
@@ -225,11 +223,13 @@ impl Run<'_> {
     }
 
     /// Who wants these to go that are no longer rendered.
-    pub(super) fn intent(&self, release: &Release, prepared: &Prepared, orphans: &[ObjectId], owner: &Owner) -> Intent {
+    pub(super) fn intent(&self, release: &Release, prepared: &Prepared, orphans: &[ObjectId]) -> Intent {
         // What is on its way out already, and what only bears our labels, is no member that could be lost.
         let is_member = |id: &ObjectId| {
             let members = self.context.members();
-            let verdict = members.get(id).map(|live| verdict(id, live, owner, Purpose::Prune));
+            let verdict = members
+                .get(id)
+                .map(|live| verdict(id, live, &self.owner, Purpose::Prune));
             matches!(verdict, None | Some(Verdict::Delete | Verdict::Release | Verdict::Hold))
         };
         if annotations::is_prune_allowed(&self.written.annotations) || !orphans.iter().any(is_member) {
@@ -246,7 +246,6 @@ impl Run<'_> {
         release: &mut Release,
         orphans: Vec<ObjectId>,
         intent: Intent,
-        owner: &Owner,
         pruned: &mut Pruned,
     ) -> Vec<ObjectId> {
         let now = Instant::now();
@@ -260,7 +259,7 @@ impl Run<'_> {
         let may_wait = |id: &ObjectId| {
             let members = self.context.members();
             let live = members.get(id).filter(|live| !live.prune_allowed);
-            let verdict = live.map(|live| verdict(id, live, owner, Purpose::Prune));
+            let verdict = live.map(|live| verdict(id, live, &self.owner, Purpose::Prune));
             recorded.contains(id) && matches!(verdict, Some(Verdict::Delete | Verdict::Release))
         };
         let mut going = Vec::with_capacity(orphans.len());
@@ -300,6 +299,7 @@ impl Run<'_> {
         knowledge: &mut Knowledge,
     ) -> BTreeMap<ObjectId, Live> {
         let snapshot = self.context.discovery.snapshot();
+        let set = &self.owner.set;
         let unwatched: BTreeSet<Scope> = {
             let members = self.context.members();
             let known: HashSet<_> = watched.places(&snapshot).collect();
@@ -314,13 +314,7 @@ impl Run<'_> {
             let Some(resource) = snapshot.preferred(&scope.group_kind) else {
                 continue;
             };
-            let listed = objects::list_set(
-                &self.context.client,
-                resource,
-                scope.namespace.as_deref(),
-                &self.owner.set,
-            )
-            .await;
+            let listed = objects::list_set(&self.context.client, resource, scope.namespace.as_deref(), set).await;
             match listed {
                 Ok(listed) if listed.is_empty() => {}
                 Ok(listed) => {
@@ -328,7 +322,7 @@ impl Run<'_> {
                         (ObjectId::new(scope.group_kind.clone(), namespace, name), live)
                     });
                     found.extend(ids);
-                    self.context.want(&self.owner.set, [scope]);
+                    self.context.want(set, [scope]);
                 }
                 Err(error) => {
                     tracing::debug!(kind = %scope.group_kind, %error, "members could not be looked for");

@@ -384,7 +384,7 @@ impl Rehearsal {
         let owner = &prepared.identity.owner;
         let desired: HashSet<&ObjectId> = prepared.ids().chain(prepared.hook_ids()).collect();
         let orphans = orphans(&context.members(), &self.release.record, &desired, owner);
-        let is_guarded = run.intent(&self.release, prepared, &orphans, owner) == Intent::Guarded;
+        let is_guarded = run.intent(&self.release, prepared, &orphans) == Intent::Guarded;
         self.release.note_applied(prepared, context.key.id());
         if !is_guarded {
             self.release.note_decided(prepared);

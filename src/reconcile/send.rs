@@ -46,14 +46,11 @@ impl Run<'_> {
         order: Order,
     ) -> Result<MemberOutcome, Error> {
         let live = live.filter(|_| order.force);
-        let onto = live.map_or(Onto::Nothing, |live| Onto::Object(&live.uid));
-        let sent = content(member, live);
-        let mut answer = self.send_content(release, resource, member, sent, onto).await;
+        let mut answer = self.send_content(release, resource, member, live).await;
         if let (Err(Error::Unprocessable { causes, .. }), Some(live)) = (&answer, live)
             && self.claim_excluded(resource, member, live, causes).await?
         {
-            let sent = content(member, Some(live));
-            answer = self.send_content(release, resource, member, sent, onto).await;
+            answer = self.send_content(release, resource, member, Some(live)).await;
         }
         match answer {
             Ok(live) => {
@@ -81,15 +78,17 @@ impl Run<'_> {
         }
     }
 
-    /// Applies an object, the last of equal list items if there are several, and without nulls that its schema refuses.
+    /// Applies what is sent of a member to what is live of it, or as a new object: the last of equal list items if there
+    /// are several, and without nulls that its schema refuses.
     async fn send_content(
         &self,
         release: &mut Release,
         resource: &Resource,
         member: &Member,
-        mut object: Value,
-        onto: Onto<'_>,
+        live: Option<&Live>,
     ) -> Result<Live, Error> {
+        let onto = live.map_or(Onto::Nothing, |live| Onto::Object(&live.uid));
+        let mut object = content(member, live);
         for _ in 1..ROUNDS {
             let error = match self.write(resource, member, &mut object, onto).await {
                 Err(error @ Error::Invalid(_)) => error,
@@ -188,8 +187,7 @@ impl Run<'_> {
             Ok(Some(outcome)) => return Ok(outcome),
             Err(error) => return Ok(self.failure(member, &error)),
         }
-        let sent = content(member, None);
-        match self.send_content(release, resource, member, sent, Onto::Nothing).await {
+        match self.send_content(release, resource, member, None).await {
             Ok(live) => Ok(MemberOutcome::Recreated(Box::new(live), fields)),
             Err(error) => self.unless_overtaken(member, error),
         }
