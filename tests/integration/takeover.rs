@@ -255,8 +255,9 @@ fn what_helm_installed_is_refused_by_name_and_adopted_when_the_watch_says_so() -
         world.await_ready(name)?;
         members_are_ours(&world, &former)?;
         ensure!(pods(&world)? == before, "pods were restarted");
-        ensure!(former.secrets(&world)? == 0);
+        // Helm's Secret goes after the status is written, and this is told after that.
         world.await_event(name, "TakenOver", &["from Helm"])?;
+        ensure!(former.secrets(&world)? == 0);
         world.update(name, json!({"dropped": false}))?;
         let config = world.expect("configmap", &format!("{name}-config"))?;
         ensure!(config["data"] == json!({"color": "red"}), "{config}");
