@@ -54,7 +54,12 @@ pub async fn serve(faults: Arc<Faults>) -> anyhow::Result<u16> {
             let faults = faults.clone();
             let service = service_fn(move |request| {
                 let faults = faults.clone();
-                async move { faults.answer(Call::read(request).await?).await }
+                async move {
+                    let call = Call::read(request).await?;
+                    // A task of its own: the connection of a client that is killed takes along what it waits for, and
+                    // what the API server carries out meanwhile is to be in the log.
+                    tokio::spawn(faults.answer(call)).await?
+                }
             });
             let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
             // An error is what a fault or a killed client makes of a connection.
