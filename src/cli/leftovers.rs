@@ -11,7 +11,7 @@ use kube::core::ObjectMeta;
 
 use super::block_on;
 use crate::cli::stdout::tell;
-use crate::cluster::discovery::{Resource, Snapshot};
+use crate::cluster::discovery::Resource;
 use crate::cluster::secrets::UID_LABEL;
 use crate::cluster::{self, Discovery, objects};
 use crate::plan::applyset::{ID_LABEL, OPERATOR_LABEL};
@@ -76,17 +76,18 @@ pub fn run(args: &LeftoversArgs) -> anyhow::Result<()> {
 
 async fn list(args: &LeftoversArgs) -> anyhow::Result<()> {
     let client = cluster::connect(args.kubeconfig.as_deref()).await?;
-    let snapshot = Discovery::new(client.clone()).await?.snapshot();
+    let discovery = Discovery::new(client.clone()).await?;
+    let snapshot = discovery.snapshot();
     let mut unseen: Vec<String> = snapshot
         .failed
         .iter()
         .map(|group| format!("API group {group}"))
         .collect();
-    let found = candidates(args, &client, &snapshot, &mut unseen).await?;
+    let found = candidates(args, &client, &discovery, &mut unseen).await?;
     // After them: a custom resource is older than what was made for it.
     let owners = match found.is_empty() {
         true => HashSet::new(),
-        false => owners(&client, &snapshot).await?,
+        false => owners(&client, &discovery).await?,
     };
     let mut left: Vec<Leftover> = found
         .into_iter()
@@ -134,15 +135,17 @@ async fn list(args: &LeftoversArgs) -> anyhow::Result<()> {
 async fn candidates(
     args: &LeftoversArgs,
     client: &Client,
-    snapshot: &Snapshot,
+    discovery: &Discovery,
     unseen: &mut Vec<String>,
 ) -> anyhow::Result<Vec<Leftover>> {
+    let snapshot = discovery.snapshot();
     let members = format!("{OPERATOR_LABEL}={}", args.operator_name);
     let secret = GroupKind::new("", "Secret");
     let mut kinds: Vec<_> = snapshot.kinds().filter(|(_, resource)| resource.watchable).collect();
     kinds.sort_by_key(|(group_kind, _)| *group_kind);
     let mut found = Vec::new();
-    for (group_kind, resource) in kinds {
+    for kind in kinds {
+        let (group_kind, resource) = kind;
         let namespace = args.namespace.as_deref();
         if namespace.is_some() && !resource.namespaced {
             continue;
@@ -152,12 +155,11 @@ async fn candidates(
             searches.push((UID_LABEL, true));
         }
         for (labels, is_kept) in searches {
-            match objects::list_metadata(client, resource, namespace, labels).await {
+            match objects::list_if_served(client, discovery, kind, namespace, labels).await {
                 Ok(listed) => {
                     let all = listed.iter();
                     found.extend(all.filter_map(|metadata| Leftover::of(group_kind, resource, metadata, is_kept)));
                 }
-                Err(error) if error.is_not_found() => {}
                 Err(error) => unseen.push(format!("{group_kind}: {error}")),
             }
         }
@@ -192,20 +194,20 @@ impl Leftover {
 
 /// The UIDs of all that may be a custom resource of ours: all objects of kinds that aren't Kubernetes' own, and of those
 /// what carries the label of an ApplySet's parent, or is decorated.
-async fn owners(client: &Client, snapshot: &Snapshot) -> anyhow::Result<HashSet<String>> {
-    let mut uids = HashSet::new();
+async fn owners(client: &Client, discovery: &Discovery) -> anyhow::Result<HashSet<String>> {
+    let (mut uids, snapshot) = (HashSet::new(), discovery.snapshot());
     if !snapshot.is_complete() {
         bail!("which custom resources are there can't be told: not all API groups answer");
     }
-    for (group_kind, resource) in snapshot.kinds().filter(|(_, resource)| resource.watchable) {
+    for kind in snapshot.kinds().filter(|(_, resource)| resource.watchable) {
+        let group_kind = kind.0;
         let searches: &[&str] = match is_built_in(&group_kind.group) {
             true => &[ID_LABEL, decorate::LABEL],
             false => &[""],
         };
         for labels in searches {
-            match objects::list_metadata(client, resource, None, labels).await {
+            match objects::list_if_served(client, discovery, kind, None, labels).await {
                 Ok(listed) => uids.extend(listed.into_iter().filter_map(|metadata| metadata.uid)),
-                Err(error) if error.is_not_found() => {}
                 Err(error) => bail!("which {group_kind} are there can't be told: {error}"),
             }
         }

@@ -96,15 +96,15 @@ pub fn run(args: &ReleaseFinalizersArgs) -> anyhow::Result<()> {
 
 async fn free(args: &ReleaseFinalizersArgs) -> anyhow::Result<()> {
     let client = cluster::connect(args.kubeconfig.as_deref()).await?;
-    let snapshot = Discovery::new(client.clone()).await?.snapshot();
-    let found = find(args, &client, &snapshot).await?;
+    let discovery = Discovery::new(client.clone()).await?;
+    let found = find(args, &client, &discovery).await?;
     if found.is_empty() {
         eprintln!("No custom resource with the finalizer {FINALIZER} is selected.");
         return Ok(());
     }
     let mut failures = 0;
     for found in &found {
-        match free_one(args, &client, &snapshot, found).await {
+        match free_one(args, &client, &discovery.snapshot(), found).await {
             Ok(text) => stdout::show(format_args!("{text}")),
             Err(error) => {
                 failures += 1;
@@ -123,15 +123,16 @@ async fn free(args: &ReleaseFinalizersArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn find(args: &ReleaseFinalizersArgs, client: &Client, snapshot: &Snapshot) -> anyhow::Result<Vec<Found>> {
-    let selection = &args.selection;
+async fn find(args: &ReleaseFinalizersArgs, client: &Client, discovery: &Discovery) -> anyhow::Result<Vec<Found>> {
+    let (selection, snapshot) = (&args.selection, discovery.snapshot());
     let mut found = Vec::new();
-    for (group_kind, resource) in kinds(selection, snapshot)? {
+    for kind in kinds(selection, &snapshot)? {
+        let (group_kind, resource) = kind;
         let namespace = selection.namespace.as_deref();
         if namespace.is_some() && !resource.namespaced {
             continue;
         }
-        let listed = with_finalizer(client, resource, namespace)
+        let listed = with_finalizer(client, discovery, kind, namespace)
             .await
             .with_context(|| format!("{group_kind}"))?;
         let customs = listed.into_iter().flat_map(held);

@@ -9,11 +9,12 @@ use kube::core::{DynamicResourceScope, ObjectMeta};
 use serde_json::{Value, json};
 
 use super::connect::bounded;
-use super::discovery::Resource;
+use super::discovery::{Discovery, Resource};
 use super::error::{Error, Result};
-use super::objects::list_metadata;
+use super::objects::list_if_served;
 use crate::plan::applyset::FINALIZER;
 use crate::plan::decorate;
+use crate::plan::identity::GroupKind;
 use crate::plan::takeover::is_former_finalizer;
 
 /// Owns the finalizer, the ApplySet label and the ApplySet annotations. Frozen for ever.
@@ -136,8 +137,16 @@ async fn write_status(
 }
 
 /// The metadata of the objects that carry our finalizer, or that of a decorator, in one namespace or (`None`) everywhere.
-pub async fn with_finalizer(client: &Client, resource: &Resource, namespace: Option<&str>) -> Result<Vec<ObjectMeta>> {
-    let mut found = list_metadata(client, resource, namespace, "").await?;
+///
+/// # Errors
+/// As [`list_if_served`].
+pub async fn with_finalizer(
+    client: &Client,
+    discovery: &Discovery,
+    kind: (&GroupKind, &Resource),
+    namespace: Option<&str>,
+) -> Result<Vec<ObjectMeta>> {
+    let mut found = list_if_served(client, discovery, kind, namespace, "").await?;
     let is_ours = |name: &String| name == FINALIZER || decorate::of_finalizer(name).is_some();
     found.retain(|metadata| metadata.finalizers.iter().flatten().any(is_ours));
     Ok(found)

@@ -1,6 +1,7 @@
-//! Requests on members: look, apply, list, delete. Each is one bounded request; nothing here decides.
+//! Requests on members: look, apply, list, delete. Each is bounded; nothing here decides.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use api_objects::{MetadataOnly, Whole};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
@@ -14,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::connect::bounded;
-use super::discovery::Resource;
+use super::discovery::{Discovery, Resource};
 use super::error::{Error, Result};
 use super::path::segment;
 use crate::plan::identity::{GroupKind, ObjectId};
@@ -26,6 +27,9 @@ pub const FIELD_MANAGER: &str = "chartwright";
 
 /// Objects read in one request; a larger list comes in pages.
 const PAGE: u32 = 500;
+/// So often, and after so long, discovery is asked about a kind that isn't served though it tells of it.
+const LOOKS_AT_DISCOVERY: usize = 5;
+const DISCOVERY_LAGS: Duration = Duration::from_secs(1);
 /// A version that no object has: etcd counts from 1, and 1 is the store before anything was written to it.
 pub const NO_VERSION: &str = "1";
 
@@ -330,6 +334,33 @@ pub async fn list_metadata(
     list(api, labels, |object| object.metadata).await
 }
 
+/// As [`list_metadata`], and nothing of a kind that isn't served any more: while all kinds are looked at, the
+/// CustomResourceDefinition of one may go. What discovery tells lags behind a moment.
+///
+/// # Errors
+/// Also if a kind isn't served that discovery still tells of: what lies there is there all the same.
+pub async fn list_if_served(
+    client: &Client,
+    discovery: &Discovery,
+    (group_kind, resource): (&GroupKind, &Resource),
+    namespace: Option<&str>,
+    labels: &str,
+) -> Result<Vec<ObjectMeta>> {
+    let mut tries = 0;
+    loop {
+        match list_metadata(client, resource, namespace, labels).await {
+            Err(Error::NotServed(_)) if tries < LOOKS_AT_DISCOVERY => {}
+            listed => return listed,
+        }
+        tokio::time::sleep(DISCOVERY_LAGS).await;
+        discovery.refresh().await?;
+        if discovery.snapshot().is_gone(group_kind) {
+            return Ok(Vec::new());
+        }
+        tries += 1;
+    }
+}
+
 /// What a request to delete came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deleted {
@@ -431,4 +462,55 @@ async fn patch_seen(
         ..PatchParams::default()
     };
     Deleted::of(bounded(api.patch(&segment(&id.name), &parameters, &Patch::Merge(&patch))).await)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::super::testing::{client, served, widgets};
+    use super::*;
+
+    /// Lists widgets that aren't served the first `refused` times, and of which discovery tells in `groups` from its
+    /// second reading on.
+    async fn listed(refused: usize, groups: &'static [&'static str]) -> Result<usize> {
+        let (lists, readings) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let client = client(move |asked| match asked.path.as_str() {
+            "/apis" if readings.fetch_add(1, Ordering::SeqCst) > 0 => Some((200, served("/apis", groups))),
+            "/apis/a.test/v1/widgets" if lists.fetch_add(1, Ordering::SeqCst) < refused => {
+                let message = "the server could not find the requested resource";
+                Some((
+                    404,
+                    json!({"kind": "Status", "metadata": {}, "code": 404, "message": message}),
+                ))
+            }
+            "/apis/a.test/v1/widgets" => {
+                let (kind, version) = ("PartialObjectMetadataList", "meta.k8s.io/v1");
+                let items = [json!({"metadata": {"name": "a"}})];
+                Some((
+                    200,
+                    json!({"kind": kind, "apiVersion": version, "metadata": {}, "items": items}),
+                ))
+            }
+            _ => None,
+        });
+        let discovery = Discovery::new(client.clone()).await?;
+        let kind = (&GroupKind::new("a.test", "Widget"), &widgets());
+        let found = list_if_served(&client, &discovery, kind, None, "").await?;
+        Ok(found.len())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_a_kind_that_goes_meanwhile_there_is_nothing() {
+        assert_eq!(listed(0, &["a.test"]).await.unwrap(), 1);
+        assert_eq!(listed(100, &["b.test"]).await.unwrap(), 0, "it is gone");
+        assert_eq!(listed(2, &["a.test"]).await.unwrap(), 1, "only for a moment");
+        let untold = listed(100, &["a.test"]).await;
+        assert!(matches!(untold, Err(Error::NotServed(_))), "{untold:?}");
+        let untold = listed(100, &["a.test!"]).await;
+        assert!(
+            matches!(untold, Err(Error::NotServed(_))),
+            "its group doesn't answer: {untold:?}"
+        );
+    }
 }
