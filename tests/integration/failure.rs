@@ -16,6 +16,7 @@ fn a_template_error_after_a_good_release_changes_nothing_until_the_next_edit() -
     let good = world.install("a", json!({"extra": ["one", "two"]}))?;
     let before = versions(&world.labelled("configmaps")?);
     ensure!(before.len() == 3);
+    world.await_quiet(&operator)?;
 
     let start = world.mark()?;
     world.edit("a", json!({"extra": [], "color": "red", "fail": "no more widgets"}))?;
