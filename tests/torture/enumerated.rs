@@ -117,6 +117,10 @@ async fn case(work: Work, fault: Fault, position: usize, times: usize) -> Result
     let watched = !matches!(work, Drift | OtherChart);
     let hit = settle(&history, watched).await?;
     if work == Collision {
+        // What is refused for good comes before a collision in the status, and is tried again on request only.
+        if matches!(fault, Fault::Status(413 | 422)) {
+            history.request("a").await?;
+        }
         // A retry may wait six minutes.
         let told = history.until(400, |history| {
             let stalled = history.condition("a", "Stalled");

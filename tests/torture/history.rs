@@ -214,6 +214,7 @@ impl History {
             return Ok(());
         };
         self.careful(number, &running.faults)?;
+        let told = Instant::now();
         match killed {
             true => {
                 running.faults.kill();
@@ -223,14 +224,14 @@ impl History {
         }
         let ended = tokio::time::timeout(60 * SECOND, running.task).await;
         ensure!(ended.is_ok(), "the operator does not stop");
-        self.delete_leftovers();
+        self.delete_leftovers(told);
         Ok(())
     }
 
     /// As an admin does with `chartwright leftovers --delete`: what is left of a custom resource that went in spite of its
-    /// finalizer, in the moment in which the operator ended. No operator knows whether that one was suspended.
-    fn delete_leftovers(&mut self) {
-        let moment = Instant::now() - 2 * SECOND;
+    /// finalizer, in the moment in which the operator was told to end. No operator knows whether that one was suspended.
+    fn delete_leftovers(&mut self, told: Instant) {
+        let moment = told - 2 * SECOND;
         let mut store = self.model.store();
         let there: BTreeSet<String> = store.objects.values().map(|object| uid(object)).collect();
         let deleted = std::mem::take(&mut self.deleted).into_iter();
@@ -338,6 +339,15 @@ impl History {
             "chartwright.dev/plan-params": json!({"outcome": outcome}).to_string(),
         });
         let patch = json!({"metadata": {"annotations": annotations}});
+        self.ask("MERGE", &Place::of(name).path(), "user", patch)
+            .await
+            .map(drop)
+    }
+
+    /// Somebody has a release looked at anew: what was refused is sent once more.
+    pub async fn request(&self, name: &str) -> Result<()> {
+        let when = self.model.store().version.to_string();
+        let patch = json!({"metadata": {"annotations": {"chartwright.dev/requested-at": when}}});
         self.ask("MERGE", &Place::of(name).path(), "user", patch)
             .await
             .map(drop)

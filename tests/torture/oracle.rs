@@ -67,9 +67,7 @@ impl History {
                 self.run_plan(&name, "ends").await?;
             }
             if self.refused {
-                let patch = json!({"metadata": {"annotations": {"chartwright.dev/requested-at": "the end"}}});
-                let path = Place::of(&name).path();
-                self.ask("MERGE", &path, "user", patch).await?;
+                self.request(&name).await?;
             }
         }
         let foreign: Vec<String> = self.foreign.keys().cloned().collect();
@@ -189,8 +187,12 @@ impl History {
         Ok(())
     }
 
-    /// What is there of hooks and plans belongs to a release that has some.
+    /// What is there of hooks and plans belongs to a release that has some. Of two operators one may write a status that
+    /// doesn't tell of the Job which the other has begun.
     fn hooks_are_as_wanted(&self) -> Result<()> {
+        if self.had_twin {
+            return Ok(());
+        }
         let has_hooks = |key: &Key| {
             let mut releases = self
                 .wanted

@@ -173,7 +173,14 @@ fn histories_that_once_failed_do_not_fail_again() -> Result<()> {
     with_part["part"] = true.into();
     let histories = [
         // The operator ends in the moment in which a custom resource goes in spite of its finalizer.
-        vec![Step::Edit(1, with_class), Step::Delete(1), Step::Restart(false)],
+        vec![Step::Edit(1, with_class.clone()), Step::Delete(1), Step::Restart(false)],
+        // The same, and the operator waits for an answer until then.
+        vec![
+            Step::Fault(Fault::Slow, 14, 2, false),
+            Step::Edit(1, with_class),
+            Step::Delete(1),
+            Step::Restart(false),
+        ],
         // A version goes, and with it the watch that shows a member which the next edit drops.
         vec![
             Step::Edit(0, spec(&[])),
