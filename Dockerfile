@@ -1,9 +1,9 @@
-# syntax=docker/dockerfile:1
 # The SBOM lists what Cargo.lock does: of the binary alone a scanner learns nothing.
 ARG BUILDKIT_SBOM_SCAN_CONTEXT=true
 
 # Runs on the machine's own architecture and compiles for the image's, which is many times faster than emulating that.
-FROM --platform=$BUILDPLATFORM rust:1.95-bookworm AS build
+# The digest is that of the image for all architectures. A newer one: docker buildx imagetools inspect rust:1.95-bookworm
+FROM --platform=$BUILDPLATFORM rust:1.95-bookworm@sha256:6258907abe69656e41cd992e0b705cdcfabcbbe3db374f92ed2d47121282d4a1 AS build
 # amd64 or arm64; the machine's own where the tool says nothing.
 ARG TARGETARCH
 WORKDIR /src

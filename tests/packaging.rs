@@ -26,23 +26,124 @@ fn steps(workflow: &Value) -> Vec<&Value> {
         .collect()
 }
 
+/// A tag or a branch can be moved to other code; a commit can't. Its release stands in a comment, for people and Dependabot.
 #[test]
-fn actions_are_pinned() {
-    let pinned = Regex::new(r"^[\w.-]+/[\w./-]+@(v\d+|[0-9a-f]{40})$").expect("a pattern");
+fn each_action_is_pinned_to_a_commit() {
+    let pinned = Regex::new(r"^[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$").expect("a pattern");
+    for path in WORKFLOWS {
+        let text = read(path);
+        let lines = text.lines().filter_map(|line| line.split_once("uses:"));
+        let used: Vec<&str> = lines.map(|(_, action)| action.trim()).collect();
+        for action in &used {
+            assert!(pinned.is_match(action), "{path}: {action}");
+        }
+        let workflow: Value = serde_yaml::from_str(&text).expect(path);
+        let actions = steps(&workflow).into_iter().filter(|step| !step["uses"].is_null());
+        assert_eq!(actions.count(), used.len(), "{path}");
+        assert!(!used.is_empty(), "{path}");
+    }
+}
+
+/// Without `permissions:` a job gets what the repository's settings give, which may be a token that writes.
+#[test]
+fn each_workflow_names_its_permissions_and_keeps_no_token_in_the_checkout() {
     for path in WORKFLOWS {
         let workflow: Value = serde_yaml::from_str(&read(path)).expect(path);
-        let mut used = 0;
+        assert_eq!(workflow["permissions"], read_only(), "{path}");
         for step in steps(&workflow) {
-            match (step["uses"].as_str(), step["run"].as_str()) {
-                (Some(action), None) => {
-                    assert!(pinned.is_match(action), "{path}: {action}");
-                    used += 1;
-                }
-                (None, Some(_)) => {}
-                _ => panic!("{path}: {step:?}"),
+            if step["uses"]
+                .as_str()
+                .is_some_and(|action| action.starts_with("actions/checkout@"))
+            {
+                assert_eq!(step["with"]["persist-credentials"], false, "{path}");
             }
         }
-        assert!(used > 0, "{path}");
+    }
+}
+
+fn read_only() -> Value {
+    serde_yaml::from_str("contents: read").expect("YAML")
+}
+
+/// What the image is built from: nothing, a stage of the same file, or an image by its digest. A frontend that a `syntax` line
+/// names is downloaded, too.
+#[test]
+fn images_to_build_from_are_pinned_to_a_digest() {
+    let dockerfile = read("Dockerfile");
+    let pinned = Regex::new(r"^[\w./:-]+@sha256:[0-9a-f]{64}$").expect("a pattern");
+    let mut stages = vec!["scratch".to_owned()];
+    for line in dockerfile.lines() {
+        let syntax = line.strip_prefix("# syntax=");
+        assert!(syntax.is_none_or(|image| pinned.is_match(image)), "{line}");
+        let Some(from) = line.strip_prefix("FROM ") else {
+            continue;
+        };
+        let mut words = from.split(' ').filter(|word| !word.starts_with("--"));
+        let image = words.next().expect("an image");
+        assert!(
+            stages.iter().any(|stage| stage == image) || pinned.is_match(image),
+            "{line}"
+        );
+        if let (Some("AS"), Some(stage)) = (words.next(), words.next()) {
+            stages.push(stage.to_owned());
+        }
+    }
+    assert!(stages.len() >= 3, "{stages:?}");
+    // A newer compiler needs another digest.
+    let cargo = read("Cargo.toml");
+    let (_, version) = cargo.split_once("rust-version = \"").expect("a version");
+    let version = version.split('"').next().expect("its end");
+    assert!(
+        dockerfile.contains(&format!(" rust:{version}-bookworm@sha256:")),
+        "{version}"
+    );
+}
+
+/// `make pin-base` of a scaffolded project, with a tool that answers as `docker buildx imagetools inspect` does.
+#[test]
+fn a_project_can_pin_its_base_image() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let project = folder.path().join("shop");
+    let program = env!("CARGO_BIN_EXE_chartwright");
+    let run = |command: &mut Command| {
+        let output = command.output().expect("a program");
+        let printed = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&printed).into_owned())
+    };
+    let mut init = Command::new(program);
+    init.args([
+        "init",
+        "--domain",
+        "example.com",
+        "--name",
+        "shop",
+        "--base-image",
+        "example.com/base:1",
+    ]);
+    let (is_done, printed) = run(init.arg("--project").arg(&project));
+    assert!(is_done, "{printed}");
+    let tool = folder.path().join("tool");
+    let digest = format!("sha256:{}", "0a".repeat(32));
+    for (answer, is_good) in [
+        (format!("Digest:    {digest}"), true),
+        ("no such tag".to_owned(), false),
+    ] {
+        let script =
+            format!("test \"$3 $4\" = 'inspect example.com/base:1' && echo 'Name: x\n{answer}\n\nManifests:'\n");
+        fs::write(&tool, script).expect("a script");
+        let mut make = Command::new("make");
+        for name in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL"] {
+            make.env_remove(name);
+        }
+        make.current_dir(&project).args(["--silent", "pin-base"]);
+        make.arg(format!("CHARTWRIGHT={program}"));
+        let (is_done, printed) = run(make.arg(format!("CONTAINER_TOOL=sh {}", tool.display())));
+        assert_eq!(is_done, is_good, "{printed}");
+        let dockerfile = fs::read_to_string(project.join("Dockerfile")).expect("a Dockerfile");
+        assert!(
+            dockerfile.contains(&format!("FROM example.com/base:1@{digest}\n")),
+            "{dockerfile}\n{printed}"
+        );
     }
 }
 
