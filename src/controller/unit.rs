@@ -470,6 +470,10 @@ impl Serving {
         }
         let release = (!outcome.finished).then_some(release);
         self.cache.put_release(key, &resource.uid, release, written);
+        if self.cache.get(key).is_none() {
+            // The work may have counted something under it after its watch said that it is gone.
+            self.unregister(&resource);
+        }
         (outcome.again.into_iter().chain(again).min(), outcome.put_off)
     }
 

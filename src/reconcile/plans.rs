@@ -19,7 +19,6 @@ use crate::plan::annotations::{PLAN_PARAMS, RUN_PLAN};
 use crate::plan::conditions;
 use crate::plan::desired::{self, Rendered};
 use crate::plan::hooks::{Hook, in_order};
-use crate::plan::identity::GroupKind;
 use crate::plan::plans::{self, Due};
 use crate::plan::request::Request;
 use crate::plan::status::{Phase, Reason};
@@ -268,10 +267,8 @@ impl Run<'_> {
         release.steps = None;
         let failed = failed.map(|why| release.secrets.redact(&why).into_owned());
         release.record.plans.finish(failed.as_deref(), jiff::Timestamp::now());
-        let GroupKind { group, kind } = &self.unit.group_kind;
-        self.context
-            .metrics
-            .plan_ended(group, kind, &run.plan, failed.is_none());
+        let labels = self.unit.metric_labels(&self.written.key);
+        self.context.metrics.plan_ended(&labels, &run.plan, failed.is_none());
         match failed {
             Some(why) => {
                 self.warn("PlanFailed", &format!("plan {} failed: {why}", run.plan))

@@ -1,5 +1,7 @@
 //! What is counted and timed, under typed names, and the text that Prometheus scrapes.
 
+mod series;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
@@ -11,6 +13,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry, Unit};
+
+use self::series::{BoundedFamily, PlanRuns, value};
 
 /// Reconciles take milliseconds when nothing is to be done and seconds when hooks of the API server are slow.
 const RECONCILE_BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
@@ -29,16 +33,16 @@ pub struct Metrics {
     registry: Registry,
     reconcile: Family<Labels<3>, Counter>,
     reconcile_duration: Family<Labels<2>, Histogram, fn() -> Histogram>,
-    writes: Family<Labels<2>, Counter>,
-    drift_corrected: Family<Labels<1>, Counter>,
-    watch_failures: Family<Labels<1>, Counter>,
-    unreadable_objects: Family<Labels<1>, Counter>,
+    writes: BoundedFamily<Labels<2>, Counter>,
+    drift_corrected: BoundedFamily<Labels<1>, Counter>,
+    watch_failures: BoundedFamily<Labels<1>, Counter>,
+    unreadable_objects: BoundedFamily<Labels<1>, Counter>,
     refused_writes: Family<Labels<1>, Counter>,
     elections: Family<Labels<2>, Counter>,
-    plan_runs: Family<Labels<4>, Counter>,
+    plan_runs: PlanRuns,
     failed_upgrades: Family<Labels<2>, Counter>,
-    watches_failing: Family<Labels<1>, Gauge>,
-    release_ready: Family<ReleaseLabels, Gauge>,
+    watches_failing: BoundedFamily<Labels<1>, Gauge>,
+    release_ready: BoundedFamily<ReleaseLabels, Gauge>,
     queue_depth: Family<Labels<2>, Gauge>,
     chart: Family<Labels<2>, Gauge>,
     /// CPU, memory and storage.
@@ -146,15 +150,15 @@ impl Metrics {
                 "Time that renders of a chart took",
                 Histogram::new(RENDER_BUCKETS),
             ),
-            writes: add(r, "writes", "Writes sent to the API server by kind and operation"),
+            writes: bounded(r, "writes", "Writes sent to the API server by kind and operation"),
             pruned: add(r, "pruned", "Members deleted because their chart no longer has them"),
-            drift_corrected: add(
+            drift_corrected: bounded(
                 r,
                 "drift_corrected",
                 "Members put right after somebody changed or deleted them",
             ),
-            watch_failures: add(r, "watch_failures", "Watches that broke or were refused"),
-            unreadable_objects: add(
+            watch_failures: bounded(r, "watch_failures", "Watches that broke or were refused"),
+            unreadable_objects: bounded(
                 r,
                 "unreadable_objects",
                 "Objects that a list or watch showed and that were left out, since they can't be read",
@@ -165,16 +169,16 @@ impl Metrics {
                 "Writes on custom resources that the API server refuses for what they are: their size or the schema",
             ),
             elections: add(r, "elections", "Pods that were made the leader of a workload (`elect`)"),
-            plan_runs: add(r, "plan_runs", "Runs of plans that ended, by how they did"),
+            plan_runs: PlanRuns::default().register(r, "plan_runs", "Runs of plans that ended, by how they did"),
             failed_upgrades: add(
                 r,
                 "failed_upgrades",
                 "Upgrades that were given up: rolled back, or left and not tried again (`onFailure`)",
             ),
-            watches_failing: add(r, "watches_failing", "Watches that do not work at present"),
+            watches_failing: bounded(r, "watches_failing", "Watches that do not work at present"),
             watches: add(r, "watches", "Watches on the API server"),
             queue_depth: add(r, "queue_depth", "Releases that wait for a worker"),
-            release_ready: add(
+            release_ready: bounded(
                 r,
                 "release_ready",
                 "1 if the release of this CR is Ready, 0 if it is not",
@@ -228,23 +232,24 @@ impl Metrics {
 
     /// Counts a write of an object of this kind.
     pub fn wrote(&self, kind: &str, operation: Operation) {
-        let labels = [("kind", kind.to_owned()), ("operation", lower_case(operation))];
-        self.writes.get_or_create(&labels).inc();
+        let [kind] = kind_alone(kind);
+        let labels = [kind, ("operation", lower_case(operation))];
+        self.writes.with(&labels, |count| _ = count.inc());
     }
 
     /// Counts a member of this kind that was put right.
     pub fn corrected_drift(&self, kind: &str) {
-        self.drift_corrected.get_or_create(&kind_alone(kind)).inc();
+        self.drift_corrected.with(&kind_alone(kind), |count| _ = count.inc());
     }
 
     /// Counts a watch of this kind that broke or was refused.
     pub fn watch_failed(&self, kind: &str) {
-        self.watch_failures.get_or_create(&kind_alone(kind)).inc();
+        self.watch_failures.with(&kind_alone(kind), |count| _ = count.inc());
     }
 
     /// Counts an object of this kind that can't be read.
     pub fn unreadable(&self, kind: &str) {
-        self.unreadable_objects.get_or_create(&kind_alone(kind)).inc();
+        self.unreadable_objects.with(&kind_alone(kind), |count| _ = count.inc());
     }
 
     /// Counts a write on a custom resource of this kind that is refused for what it is.
@@ -257,12 +262,10 @@ impl Metrics {
         self.elections.get_or_create(&group_and_kind(group, kind)).inc();
     }
 
-    /// Counts a run of a plan that ended. `succeeded`: false if a step failed, or it was stopped.
-    pub fn plan_ended(&self, group: &str, kind: &str, plan: &str, succeeded: bool) {
-        let result = if succeeded { "success" } else { "error" };
-        let [group, kind] = group_and_kind(group, kind);
-        let labels = [group, kind, ("plan", plan.to_owned()), ("result", result.to_owned())];
-        self.plan_runs.get_or_create(&labels).inc();
+    /// Counts a run of a plan that ended. `succeeded`: false if a step failed, or it was stopped. The series is there until
+    /// the last release that had such a run is forgotten.
+    pub fn plan_ended(&self, release: &ReleaseLabels, plan: &str, succeeded: bool) {
+        self.plan_runs.count(release, plan, succeeded);
     }
 
     /// Counts an upgrade of a release of this kind that is given up.
@@ -276,13 +279,14 @@ impl Metrics {
         if count == 0 {
             self.watches_failing.remove(&labels);
         } else {
-            self.watches_failing.get_or_create(&labels).set(saturated(count));
+            self.watches_failing
+                .with(&labels, |failing| _ = failing.set(saturated(count)));
         }
     }
 
     /// Says whether a release is ready.
     pub fn set_release_ready(&self, release: &ReleaseLabels, ready: bool) {
-        self.release_ready.get_or_create(release).set(ready.into());
+        self.release_ready.with(release, |gauge| _ = gauge.set(ready.into()));
     }
 
     /// Says how many releases of a kind wait for a worker.
@@ -308,6 +312,7 @@ impl Metrics {
     /// Drops a release's series: its CR is gone.
     pub fn forget_release(&self, release: &ReleaseLabels) {
         self.release_ready.remove(release);
+        self.plan_runs.forget(release);
     }
 
     /// All of it in the OpenMetrics text format, whose media type is [`super::server::OPENMETRICS`].
@@ -342,6 +347,16 @@ fn add<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &
     let metric = M::default();
     registry.register(name, help, metric.clone());
     metric
+}
+
+/// The same for a family whose labels an author of custom resources can choose.
+fn bounded<S, M>(registry: &mut Registry, name: &str, help: &str) -> BoundedFamily<S, M>
+where
+    S: series::Bounded + EncodeLabelSet + std::fmt::Debug + Send + Sync + 'static,
+    M: Default,
+    Family<S, M>: Metric,
+{
+    BoundedFamily::new().register(registry, name, help)
 }
 
 /// The same for one that counts bytes.
@@ -384,7 +399,7 @@ impl Drop for ReconcileTimer<'_> {
 }
 
 fn kind_alone(kind: &str) -> Labels<1> {
-    [("kind", kind.to_owned())]
+    [("kind", value(kind).into_owned())]
 }
 
 fn group_and_kind(group: &str, kind: &str) -> Labels<2> {
@@ -408,6 +423,104 @@ mod tests {
             .map(str::to_owned)
     }
 
+    fn release(group: &str, kind: &str, name: &str) -> ReleaseLabels {
+        ReleaseLabels {
+            group: group.into(),
+            kind: kind.into(),
+            namespace: "ns".to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    /// Series of a metric, by the beginning of its name.
+    fn series(metrics: &Metrics, start: &str) -> Vec<String> {
+        let text = metrics.encode().unwrap();
+        let lines = text.lines().filter(|line| line.starts_with(start));
+        lines.map(|line| line.rsplit_once(' ').unwrap().0.to_owned()).collect()
+    }
+
+    #[test]
+    fn plans_of_a_hostile_author_have_bounded_series_that_go_with_his_custom_resources() {
+        let metrics = Metrics::new();
+        let [hostile, sibling, late] = ["hostile", "sibling", "late"].map(|name| release("g", "K", name));
+        let plans = || series(&metrics, "chartwright_plan_runs");
+        let of =
+            |plan: &str| format!(r#"chartwright_plan_runs_total{{group="g",kind="K",plan="{plan}",result="success"}}"#);
+        metrics.plan_ended(&sibling, "backup", true);
+        for number in 0..5000 {
+            let long = "x".repeat(number);
+            metrics.plan_ended(&hostile, &format!("plan-{number}-{long}"), number % 2 == 0);
+            metrics.plan_ended(&hostile, "backup", true);
+        }
+        assert!(plans().len() <= 2 * series::MAX_PLANS + 4, "{}", plans().len());
+        assert!(plans().iter().all(|series| series.len() < 400), "{:?}", plans());
+        assert!(plans().contains(&of("other")));
+        // Others still have theirs.
+        metrics.plan_ended(&late, "restore", true);
+        assert!(plans().contains(&of("restore")) && plans().contains(&of("backup")));
+        metrics.forget_release(&hostile);
+        let mut left = plans();
+        left.sort();
+        assert_eq!(left, [of("backup"), of("restore")]);
+        metrics.forget_release(&sibling);
+        metrics.forget_release(&late);
+        metrics.forget_release(&late);
+        assert_eq!(plans(), [""; 0]);
+
+        // As many custom resources as they like.
+        for number in 0..2000 {
+            let release = release("g", "K", &number.to_string());
+            metrics.plan_ended(&release, &format!("plan-{number}"), true);
+            metrics.plan_ended(&release, &format!("plan-{number}"), false);
+        }
+        assert!(plans().len() <= series::MAX_SERIES + 2, "{}", plans().len());
+        for number in 0..2000 {
+            metrics.forget_release(&release("g", "K", &number.to_string()));
+        }
+        assert_eq!(plans(), [""; 0]);
+    }
+
+    #[test]
+    fn every_family_by_kinds_or_releases_has_a_bound() {
+        let metrics = Metrics::new();
+        for number in 0..2 * series::MAX_SERIES {
+            let kind = format!("Kind{number}");
+            metrics.wrote(&kind, Operation::Apply);
+            metrics.corrected_drift(&kind);
+            metrics.watch_failed(&kind);
+            metrics.unreadable(&kind);
+            metrics.set_watches_failing(&kind, 1);
+        }
+        let metered = [
+            "writes",
+            "drift_corrected",
+            "watch_failures",
+            "unreadable_objects",
+            "watches_failing",
+        ];
+        for name in metered {
+            let series = series(&metrics, &format!("chartwright_{name}"));
+            assert_eq!(series.len(), series::MAX_SERIES + 1, "{name}");
+            assert!(series.iter().any(|series| series.contains(r#"kind="other""#)), "{name}");
+        }
+        for number in 0..series::MAX_RELEASES + 10 {
+            metrics.set_release_ready(&release("g", "K", &number.to_string()), true);
+        }
+        let ready = || series(&metrics, "chartwright_release_ready").len();
+        assert_eq!(ready(), series::MAX_RELEASES);
+        metrics.forget_release(&release("g", "K", "0"));
+        metrics.set_release_ready(&release("g", "K", "late"), true);
+        assert_eq!(ready(), series::MAX_RELEASES);
+    }
+
+    #[test]
+    fn long_values_differ_as_what_they_stand_for_does() {
+        let [one, two] = ["1", "2"].map(|end| "ü".repeat(300) + end);
+        let [one, two] = [value(&one), value(&two)];
+        assert!(one != two && one.len() <= series::MAX_VALUE && two.len() <= series::MAX_VALUE);
+        assert_eq!(value("backup"), "backup");
+    }
+
     #[test]
     fn every_metric_has_its_published_name() {
         let metrics = Metrics::new();
@@ -419,8 +532,8 @@ mod tests {
         metrics.pruned.inc_by(2);
         metrics.corrected_drift("ConfigMap");
         metrics.elected("example.com", "Shop");
-        metrics.plan_ended("example.com", "Shop", "backup", true);
-        metrics.plan_ended("example.com", "Shop", "backup", false);
+        metrics.plan_ended(&release("example.com", "Shop", "a"), "backup", true);
+        metrics.plan_ended(&release("example.com", "Shop", "a"), "backup", false);
         metrics.upgrade_failed("example.com", "Shop");
         metrics.watch_failed("a\"b\nc");
         metrics.set_watches_failing("Secret", 2);
@@ -473,12 +586,7 @@ chartwright_leader 1"#;
     #[test]
     fn a_releases_series_goes_with_its_cr() {
         let metrics = Metrics::new();
-        let release = |name: &str| ReleaseLabels {
-            group: "g".into(),
-            kind: "K".into(),
-            namespace: "ns".to_owned(),
-            name: name.to_owned(),
-        };
+        let release = |name: &str| release("g", "K", name);
         metrics.set_release_ready(&release("a"), true);
         metrics.set_release_ready(&release("b"), true);
         metrics.set_release_ready(&release("b"), false);
