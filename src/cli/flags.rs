@@ -95,11 +95,11 @@ pub struct RunArgs {
           value_parser = metrics_address)]
     pub metrics_bind_address: BindAddress,
 
-    /// Metrics over HTTPS: not supported yet
+    /// There is no HTTPS in this version: /metrics is plain HTTP on 127.0.0.1 only
     #[arg(long, help_heading = "Servers")]
     metrics_secure: bool,
 
-    /// Metrics for those only whom the API server lets: not supported yet
+    /// The API server is not asked in this version: /metrics is plain HTTP on 127.0.0.1 only
     #[arg(long, help_heading = "Servers")]
     metrics_require_rbac: bool,
 
@@ -137,19 +137,8 @@ impl RunArgs {
     /// Checks what takes more than one flag to judge.
     ///
     /// # Errors
-    /// A flag that is unsupported, or can't be used as a name.
+    /// A flag that can't be used as a name.
     pub fn check(&self) -> Result<(), String> {
-        for (flag, is_set) in [
-            ("metrics-secure", self.metrics_secure),
-            ("metrics-require-rbac", self.metrics_require_rbac),
-        ] {
-            if is_set {
-                return Err(format!(
-                    "--{flag} is not supported yet: metrics are plain HTTP; leave the flag out, and guard the port with \
-                     a NetworkPolicy, or switch it off with --metrics-bind-address=0"
-                ));
-            }
-        }
         match self.lease() {
             Some((id, _)) if object_name("coordination.k8s.io", id).is_err() => Err(format!(
                 "--leader-election-id {id:?} (by default the operator's name) can't be a Lease's name: use lower-case \
@@ -157,6 +146,33 @@ impl RunArgs {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Where /metrics is served, and a warning if that is not where the flags say.
+    ///
+    /// operator-sdk's scaffolds have the flags for HTTPS with authorization. An operator that does not start for them helps
+    /// no one, and one that serves the same without protection would open what was closed.
+    pub fn metrics_server(&self) -> (BindAddress, Option<String>) {
+        let wanted = &self.metrics_bind_address;
+        let BindAddress::At { port, .. } = *wanted else {
+            return (wanted.clone(), None);
+        };
+        if !self.metrics_secure && !self.metrics_require_rbac {
+            return (wanted.clone(), None);
+        }
+        let served = match wanted.is_loopback() {
+            true => wanted.clone(),
+            false => BindAddress::At {
+                host: "127.0.0.1".to_owned(),
+                port,
+            },
+        };
+        let warning = format!(
+            "this version has no HTTPS for --metrics-secure and --metrics-require-rbac: /metrics is plain HTTP on {served}, \
+             which only the containers of this pod reach; to scrape it from elsewhere, leave the two flags out and guard the \
+             port with a NetworkPolicy"
+        );
+        (served, Some(warning))
     }
 
     /// Name and namespace of the Lease to hold while working: the operator's namespace, where it is `None`. `None`: this

@@ -12,7 +12,7 @@ use super::memory;
 use crate::telemetry::logging;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::probes::Health;
-use crate::telemetry::server::{Servers, metrics_router, probes_router};
+use crate::telemetry::server::{Servers, metrics_site, probes_site};
 use crate::{cluster, controller, watches};
 
 /// Wrong use of the command line.
@@ -47,16 +47,16 @@ fn start(args: RunArgs) -> anyhow::Result<()> {
     }
     let metrics = Arc::new(Metrics::new());
     let health = Health::default();
-    let mut servers = Servers::new().context("async runtime")?;
-    servers.serve(
-        "--metrics-bind-address",
-        &args.metrics_bind_address,
-        metrics_router(metrics.clone()),
-    )?;
+    let mut servers = Servers::default();
+    let (address, warning) = args.metrics_server();
+    if let Some(warning) = warning {
+        tracing::warn!("{warning}");
+    }
+    servers.serve("--metrics-bind-address", &address, metrics_site(metrics.clone()))?;
     servers.serve(
         "--health-probe-bind-address",
         &args.health_probe_bind_address,
-        probes_router(health.clone()),
+        probes_site(health.clone()),
     )?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         // Values that nest a thousand levels are dropped deep within a reconcile. What isn't used takes no memory.

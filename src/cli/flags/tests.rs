@@ -43,6 +43,52 @@ fn defaults() {
 }
 
 #[test]
+fn what_asks_for_https_gets_plain_metrics_on_loopback_only() {
+    for (flags, expected, warns) in [
+        ("", ":8080", false),
+        ("--metrics-secure=false --metrics-require-rbac=false", ":8080", false),
+        // As operator-sdk's config/default/manager_metrics_patch.yaml has it.
+        (
+            "--metrics-bind-address=:8443 --metrics-secure --metrics-require-rbac",
+            "127.0.0.1:8443",
+            true,
+        ),
+        ("--metrics-secure", "127.0.0.1:8080", true),
+        ("--metrics-require-rbac=true", "127.0.0.1:8080", true),
+        (
+            "--metrics-secure --metrics-bind-address=10.0.0.1:9",
+            "127.0.0.1:9",
+            true,
+        ),
+        ("--metrics-secure --metrics-bind-address=[::]:9", "127.0.0.1:9", true),
+        ("--metrics-secure --metrics-bind-address=[::1]:9", "[::1]:9", true),
+        (
+            "--metrics-secure --metrics-bind-address=127.8.0.1:9",
+            "127.8.0.1:9",
+            true,
+        ),
+        (
+            "--metrics-secure --metrics-bind-address=localhost:9",
+            "127.0.0.1:9",
+            true,
+        ),
+        ("--metrics-secure --metrics-bind-address=0", "0", false),
+    ] {
+        let args = parse(flags).unwrap();
+        assert_eq!(args.check(), Ok(()), "{flags}");
+        let (served, warning) = args.metrics_server();
+        assert_eq!(served.to_string(), expected, "{flags}");
+        assert_eq!(warning.is_some(), warns, "{flags}");
+        if let Some(warning) = warning {
+            assert!(
+                warning.contains(expected) && warning.contains("NetworkPolicy"),
+                "{warning}"
+            );
+        }
+    }
+}
+
+#[test]
 fn every_flag_of_helm_operator_is_read() {
     let args = parse(
         "--watches-file=/opt/helm/watches.yaml --reconcile-period=1m30s --max-concurrent-reconciles 4 \
@@ -132,14 +178,6 @@ fn mistakes_are_told() {
         ("--max-concurrent-reconciles=many", "invalid"),
         ("--zap-log-level=loud", "debug, info, warn, error"),
         ("--zap-stacktrace-level=loud", "panic"),
-        (
-            "--metrics-secure",
-            "--metrics-secure is not supported yet: metrics are plain HTTP;",
-        ),
-        (
-            "--metrics-require-rbac=true",
-            "--metrics-require-rbac is not supported yet",
-        ),
         ("--leader-elect --operator-name=My_Op", "Lease's name"),
         ("--operator-name=-x", "label's value"),
         ("--operator-name=x-", "label's value"),

@@ -1,0 +1,102 @@
+//! One listening socket, and what its clients may cost: time, memory and connections have bounds.
+//!
+//! Every pod of the cluster may reach these ports unless a NetworkPolicy is in the way. A connection is for one request, whose
+//! head has to come within 5 s and in 16 KiB. When there are as many connections as there may be, a new one takes the place
+//! of the oldest one from the address that has the most: who floods a port pushes itself out, and a probe from elsewhere is
+//! answered.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// How long a client may take to send the head of its request.
+pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a connection may take from its beginning to the end of the answer.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Bytes that a connection may buffer: the head of a request has to fit.
+pub(super) const HEAD_BYTES: usize = 16 << 10;
+
+/// How long open connections may take to end once the server is told to stop.
+pub(super) const DRAIN: Duration = Duration::from_secs(2);
+
+/// Before the next connection is accepted after one could not be, such as for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Connections that are open, the oldest first.
+#[derive(Default)]
+struct Open(VecDeque<(IpAddr, AbortHandle)>);
+
+/// Answers until `stop`, on at most so many connections at a time.
+pub(super) async fn serve(listener: TcpListener, router: Router, most: usize, stop: CancellationToken) {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(HEAD_BYTES)
+        // Nothing is idle then. Probes and scrapes come many seconds apart.
+        .keep_alive(false);
+    let mut tasks = JoinSet::new();
+    let mut open = Open::default();
+    loop {
+        let accepted = tokio::select! {
+            () = stop.cancelled() => break,
+            Some(_) = tasks.join_next() => continue,
+            accepted = listener.accept() => accepted,
+        };
+        let Ok((stream, peer)) = accepted else {
+            sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        open.make_room(most);
+        let task = tasks.spawn(answer(http.clone(), stream, router.clone()));
+        open.0.push_back((peer.ip().to_canonical(), task));
+        // Whoever has sent its request already is answered before the next one can take its place.
+        tokio::task::yield_now().await;
+    }
+    drop(listener);
+    let _ = timeout(DRAIN, async { while tasks.join_next().await.is_some() {} }).await;
+}
+
+/// One request and its answer.
+async fn answer(http: http1::Builder, stream: TcpStream, router: Router) {
+    let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    // A client that misbehaves is of no interest.
+    let _ = timeout(CONNECTION_TIMEOUT, connection).await;
+}
+
+// === impl Open ===
+
+impl Open {
+    /// Ends connections until there are fewer than `most`.
+    fn make_room(&mut self, most: usize) {
+        self.0.retain(|(_, task)| !task.is_finished());
+        while self.0.len() >= most {
+            let Some((_, task)) = self.busiest().and_then(|busiest| self.0.remove(busiest)) else {
+                return;
+            };
+            task.abort();
+        }
+    }
+
+    /// The oldest connection of the address that has the most.
+    fn busiest(&self) -> Option<usize> {
+        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+        for (address, _) in &self.0 {
+            *counts.entry(*address).or_default() += 1;
+        }
+        let most = counts.values().copied().max()?;
+        self.0
+            .iter()
+            .position(|(address, _)| counts.get(address) == Some(&most))
+    }
+}
