@@ -8,9 +8,10 @@ mod beyond;
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::desired::Member;
+use super::desired::{Member, Rendered};
 use super::identity::{GroupKind, ObjectId};
 use crate::watches::Allow;
 
@@ -29,8 +30,34 @@ pub enum Reach {
 
 /// What the chart renders by itself for this very release, with nobody's values but the operator's: a name that is there
 /// is a function of the release's name, and a rule that is there is the chart's.
+///
+/// Hooks of different events may have one name: then there are several objects of it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Baseline(BTreeMap<ObjectId, Value>);
+pub struct Baseline(BTreeMap<ObjectId, Vec<Value>>);
+
+/// How much of an object the chart creates by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Own {
+    #[default]
+    Nothing,
+    /// An object of the same name, with less in it.
+    Place,
+    /// All of it.
+    Object,
+}
+
+/// An object that is stored to be created later, with what is needed to check it then without the chart.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StoredObject {
+    #[serde(flatten)]
+    pub rendered: Rendered,
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub own: Own,
+    /// Digest of the chart and its default values that `own` is about; empty where that is nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub defaults: String,
+}
 
 /// A refusal, worded for the condition that reports it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,8 +99,12 @@ pub enum Why {
     NotThere,
     #[error("the chart does not render with its default values, so that nothing is known to be its own")]
     NoDefault,
-    #[error("what the chart creates by default has no such `{0}`")]
+    #[error("it differs from what the chart creates by default in `{0}`")]
     Beyond(String),
+    #[error("the chart did not create it by default when it was stored")]
+    Stored,
+    #[error("the chart or its default values have changed since it was stored")]
+    Changed,
 }
 
 /// How deep releases may make custom resources of their own kind, unless the watch says otherwise.
@@ -126,11 +157,46 @@ fn allows_namespace(allow: &Allow, namespace: &str) -> bool {
 impl Baseline {
     /// Of these members and hooks of the default render.
     pub fn of(members: impl IntoIterator<Item = Member>) -> Self {
-        Baseline(members.into_iter().map(|member| (member.id, member.object)).collect())
+        let mut objects: BTreeMap<ObjectId, Vec<Value>> = BTreeMap::new();
+        for member in members {
+            objects.entry(member.id).or_default().push(member.object);
+        }
+        Baseline(objects)
+    }
+
+    /// How much of an object is in it.
+    pub fn own(&self, id: &ObjectId, object: &Value, release_namespace: &str) -> Own {
+        match self.lacks(id, object, &reach(id, release_namespace)) {
+            None => Own::Object,
+            Some(Why::Beyond(_)) => Own::Place,
+            Some(_) => Own::Nothing,
+        }
+    }
+
+    /// What an object has beyond it; `None` if there is nothing.
+    fn lacks(&self, id: &ObjectId, object: &Value, reach: &Reach) -> Option<Why> {
+        let Some(defaults) = self.0.get(id) else {
+            return Some(Why::NotThere);
+        };
+        let mut parts = defaults
+            .iter()
+            .map(|default| beyond::beyond(&id.group_kind, reach, default, object));
+        let first = parts.next()??;
+        match parts.any(|part| part.is_none()) {
+            true => None,
+            false => Some(Why::Beyond(first)),
+        }
     }
 }
 
+fn is_nothing(own: &Own) -> bool {
+    *own == Own::Nothing
+}
+
 /// Checks one object of a namespaced custom resource. `baseline`: `None` if the chart doesn't render by itself.
+///
+/// # Errors
+/// What the watch has to allow for it.
 pub fn may_create(
     id: &ObjectId,
     object: &Value,
@@ -139,19 +205,47 @@ pub fn may_create(
     allow: &Allow,
 ) -> Result<(), Refused> {
     let reach = reach(id, release_namespace);
-    let by_kind = reach == Reach::Cluster || beyond::carries_rights(&id.group_kind, object);
-    if reach == Reach::Own && !by_kind {
+    check(id, object, &reach, allow, || match baseline {
+        None => Some(Why::NoDefault),
+        Some(baseline) => baseline.lacks(id, object, &reach),
+    })
+}
+
+/// Checks an object that was stored when other rules may have held, without the chart. `defaults`: digest of the present
+/// chart and its default values; `None` if there is no chart that could be read, which takes nothing back.
+///
+/// # Errors
+/// What the watch has to allow for it.
+pub fn may_use(
+    id: &ObjectId,
+    stored: &StoredObject,
+    release_namespace: &str,
+    defaults: Option<&str>,
+    allow: &Allow,
+) -> Result<(), Refused> {
+    let is_of_now = defaults.is_none_or(|now| now == stored.defaults);
+    let reach = reach(id, release_namespace);
+    check(id, &stored.rendered.object, &reach, allow, || match stored.own {
+        Own::Nothing => Some(Why::Stored),
+        _ if !is_of_now => Some(Why::Changed),
+        Own::Place => Some(Why::Beyond("content".to_owned())),
+        Own::Object => None,
+    })
+}
+
+/// `lacks`: what the object has beyond what the chart creates by itself.
+fn check(
+    id: &ObjectId,
+    object: &Value,
+    reach: &Reach,
+    allow: &Allow,
+    lacks: impl FnOnce() -> Option<Why>,
+) -> Result<(), Refused> {
+    let by_kind = *reach == Reach::Cluster || beyond::carries_rights(&id.group_kind, object);
+    if *reach == Reach::Own && !by_kind {
         return Ok(());
     }
-    let default = baseline.map(|Baseline(objects)| objects.get(id));
-    let why = match default {
-        None => Why::NoDefault,
-        Some(None) => Why::NotThere,
-        Some(Some(default)) => match beyond::beyond(id, default, object) {
-            None => return Ok(()),
-            Some(part) => Why::Beyond(part),
-        },
-    };
+    let Some(why) = lacks() else { return Ok(()) };
     if by_kind && !allows_object(allow, id) {
         return Err(Refused::Kind {
             id: Box::new(id.clone()),
@@ -162,10 +256,10 @@ pub fn may_create(
     // What the kind allows to be different may be where the chart has it.
     let is_there = by_kind && matches!(why, Why::Beyond(_));
     match reach {
-        Reach::Other(namespace) if !is_there && !allows_namespace(allow, &namespace) => Err(Refused::Namespace {
+        Reach::Other(namespace) if !is_there && !allows_namespace(allow, namespace) => Err(Refused::Namespace {
             id: Box::new(id.clone()),
             why,
-            allow: namespace,
+            allow: namespace.clone(),
         }),
         _ => Ok(()),
     }
@@ -232,7 +326,7 @@ mod tests {
         let default = table::<(String, String, Value)>("grants", "default").into_iter();
         let baseline = Baseline(
             default
-                .map(|(kind, place, object)| (id(&kind, &place), object))
+                .map(|(kind, place, object)| (id(&kind, &place), vec![object]))
                 .collect(),
         );
         type Row = (String, String, Value, Allow, Option<String>);
@@ -254,6 +348,46 @@ mod tests {
                 .unwrap_err()
                 .to_string()
                 .contains("does not render with its default values")
+        );
+    }
+
+    #[test]
+    fn what_was_stored_is_checked_by_the_rules_of_now() {
+        type Row = (String, String, Own, String, Option<String>, Allow, Option<String>);
+        for (kind, place, own, defaults, now, allow, refusal) in table::<Row>("grants", "may_use") {
+            let stored = StoredObject {
+                rendered: Rendered {
+                    object: Value::Null,
+                    source: String::new(),
+                },
+                own,
+                defaults,
+            };
+            let found = may_use(&id(&kind, &place), &stored, "shop", now.as_deref(), &allow);
+            let shown = found.err().map(|refused| refused.to_string());
+            let fits = shown
+                .as_deref()
+                .unwrap_or_default()
+                .contains(refusal.as_deref().unwrap_or_default());
+            assert!(
+                shown.is_some() == refusal.is_some() && fits,
+                "{kind} {place} {own:?} {now:?} {allow:?}: {shown:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn hooks_of_one_name_are_each_the_charts_own() {
+        let id = id("ClusterRoleBinding.rbac.authorization.k8s.io", "/x");
+        let hook = |event: &str| serde_json::json!({"metadata": {"annotations": {"helm.sh/hook": event}}});
+        let baseline = Baseline(BTreeMap::from([(
+            id.clone(),
+            vec![hook("pre-install"), hook("post-delete")],
+        )]));
+        let own = |event: &str| baseline.own(&id, &hook(event), "shop");
+        assert_eq!(
+            ["pre-install", "post-delete", "pre-delete"].map(own),
+            [Own::Object, Own::Object, Own::Place]
         );
     }
 

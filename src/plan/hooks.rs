@@ -59,6 +59,8 @@ pub struct Hook {
     pub timeout: Option<Duration>,
     /// `chartwright.dev/after: healthy`: after an operation, it waits for the members' health.
     pub after_healthy: bool,
+    /// It was stored, and the present rules don't permit it: why.
+    pub refused: Option<String>,
 }
 
 /// How far the hooks of a release have come: `status.hooks`.
@@ -118,6 +120,9 @@ pub struct HookRun {
     /// The TTL that its Job is to get once it is written down how the run ended; `None`: none, or it has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<u32>,
+    /// Since when Kubernetes owes the removal of what an earlier run left: its time stands still.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_since: Option<Timestamp>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,7 +157,23 @@ pub enum State {
     Failed(String),
     /// It can't run any more: its namespace goes.
     Hopeless(String),
+    /// It isn't created: the present rules don't permit it.
+    Refused(String),
+    /// Its object isn't created before what an earlier run left is gone.
+    AwaitsRemoval(Removal),
 }
+
+/// What keeps an object that is being deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removal {
+    /// Kubernetes finishes it, if late: its garbage collector does nothing while it learns which kinds there are, as after a
+    /// restart of the API server.
+    pub is_owed: bool,
+    pub message: String,
+}
+
+/// While Kubernetes owes a removal, the time of a hook stands still; in a deletion for no longer than this.
+pub const LONGEST_REMOVAL: Duration = Duration::from_secs(600);
 
 // === impl Operation ===
 
@@ -241,6 +262,7 @@ impl Hook {
             tells_log: logs.iter().any(|policy| policy == "hook-succeeded"),
             timeout,
             after_healthy,
+            refused: None,
             member,
         };
         (hook, problems)
@@ -352,6 +374,34 @@ pub fn state(mut object: Value) -> State {
         State::Running(_) if deleting => State::Failed(DELETED.to_owned()),
         state => state,
     }
+}
+
+/// What keeps an object of an earlier run that is being deleted.
+pub fn removal(id: &ObjectId, object: &Value) -> Removal {
+    let finalizers = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+    let others: Vec<&str> = finalizers
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .filter(|finalizer| !is_of_kubernetes(finalizer))
+        .collect();
+    let what = format!("waiting until {id}, which an earlier run left, is gone");
+    Removal {
+        is_owed: others.is_empty(),
+        message: match others.is_empty() {
+            true => format!("{what}: Kubernetes' garbage collector deletes what it owns first"),
+            false => format!("{what}: it is kept by the finalizers {}", others.join(", ")),
+        },
+    }
+}
+
+/// True of the finalizers of Kubernetes' own controllers.
+fn is_of_kubernetes(finalizer: &str) -> bool {
+    let domain = finalizer.split_once('/').map(|(domain, _)| domain);
+    domain.is_none_or(|domain| {
+        let mut own = ["kubernetes.io", "k8s.io"].into_iter();
+        own.any(|own| domain == own || domain.strip_suffix(own).is_some_and(|above| above.ends_with('.')))
+    })
 }
 
 /// The hooks of an event in the order in which they run: by weight, then kind (in install order, in which they come), then
@@ -493,6 +543,7 @@ impl HookRun {
             message: String::new(),
             deleted: false,
             ttl: None,
+            waiting_since: None,
         }
     }
 
@@ -501,6 +552,7 @@ impl HookRun {
             phase,
             ended: Some(whole(Timestamp::now())),
             message: crate::telemetry::cut(message, MESSAGE_BYTES),
+            waiting_since: None,
             ..self
         }
     }
@@ -513,9 +565,34 @@ impl HookRun {
     }
 
     /// How much of its time is left.
-    pub fn time_left(&self, timeout: Duration) -> Duration {
-        let elapsed = Duration::try_from(Timestamp::now() - self.started).unwrap_or_default();
+    pub fn time_left(&self, timeout: Duration, now: Timestamp) -> Duration {
+        let until = self.waiting_since.unwrap_or(now);
+        let elapsed = Duration::try_from(until - self.started).unwrap_or_default();
         timeout.saturating_sub(elapsed)
+    }
+
+    /// What an earlier run left is not gone. False if that is the failure of this run. `is_bounded`: something waits for it
+    /// that must come to an end.
+    pub fn awaits(&mut self, removal: &Removal, is_bounded: bool, now: Timestamp) -> bool {
+        if !removal.is_owed {
+            self.resume(now);
+            return false;
+        }
+        let since = *self.waiting_since.get_or_insert(now);
+        let waited = Duration::try_from(now - since).unwrap_or_default();
+        let goes_on = !is_bounded || waited < LONGEST_REMOVAL;
+        if !goes_on {
+            // All of it counts.
+            self.waiting_since = None;
+        }
+        goes_on
+    }
+
+    /// It waits for no removal any more: its time goes on.
+    pub fn resume(&mut self, now: Timestamp) {
+        let Some(since) = self.waiting_since.take() else { return };
+        let waited = Duration::try_from(now - since).unwrap_or_default();
+        self.started = whole(self.started.saturating_add(waited).unwrap_or(self.started));
     }
 }
 

@@ -9,8 +9,10 @@ use super::superset::{self, Superset};
 use crate::cluster::error::Error;
 use crate::cluster::secrets;
 use crate::plan::annotations::{self, ON_DELETE, SKIP_PLANS};
-use crate::plan::desired::{self, Rendered};
+use crate::plan::desired;
+use crate::plan::grants::{Own, StoredObject};
 use crate::plan::hooks::{Hook, Operation, RunPhase, in_order};
+use crate::plan::identity::ObjectId;
 use crate::plan::plans;
 use crate::plan::status::{Phase, Reason};
 
@@ -39,14 +41,21 @@ impl Run<'_> {
         let plans = plans::marked(hooks, ON_DELETE);
         let of_deletion = |hook: &&Hook| hook.is_of_deletion() || hook.is_step_of(&plans);
         let hooks: Vec<&Hook> = hooks.iter().filter(of_deletion).collect();
-        let digest = desired::digest(&self.context.key, hooks.iter().map(|hook| &hook.member));
+        let mut digest = desired::digest(&self.context.key, hooks.iter().map(|hook| &hook.member));
+        let stored = self.to_store(release, &hooks);
+        for object in stored.iter().filter(|object| object.own != Own::Nothing) {
+            // What permits it is stored with it: another chart has to be noted.
+            digest = self
+                .context
+                .key
+                .digest(&[digest.as_bytes(), object.defaults.as_bytes()]);
+        }
         if digest == release.record.hooks.stored {
             return Ok(());
         }
         if hooks.is_empty() {
             self.forget_delete_hooks(release).await?;
         } else {
-            let stored: Vec<Rendered> = hooks.iter().map(|hook| hook.member.rendered()).collect();
             let written = self.seal(&STORED, "", &stored).await;
             written.map_err(|error| self.delete_hooks_failed(&error))?;
         }
@@ -73,8 +82,9 @@ impl Run<'_> {
             self.run_marked_plans(release, &hooks, ON_DELETE).await?;
         }
         self.run_hooks(release, &in_order(&hooks, event), event, None).await?;
+        let is_refused = |id: &ObjectId| hooks.iter().any(|hook| hook.member.id == *id && hook.refused.is_some());
         for run in release.record.hooks.runs.clone() {
-            if run.phase == RunPhase::GivenUp && run.event == event {
+            if run.phase == RunPhase::GivenUp && run.event == event && !is_refused(&run.object) {
                 let note = format!(
                     "the {} hook {} {} failed for as long as it may take: the deletion goes on without it. {}",
                     run.event, run.object.group_kind.kind, run.object.name, run.message
@@ -99,15 +109,17 @@ impl Run<'_> {
         stored.await.inspect_err(|_| release.record.hooks.done = false)
     }
 
-    /// The hooks as they were stored; none if somebody deleted them.
+    /// The hooks as they were stored, checked again; none if somebody deleted them.
     ///
     /// # Errors
     /// The phase of a release of which they can't be read, or that would lose what a plan was to save.
     async fn stored_hooks(&self, release: &Release) -> Result<Vec<Hook>, Phase> {
-        let found = self.unseal::<Vec<Rendered>>(&STORED, "").await;
+        let found = self.unseal::<Vec<StoredObject>>(&STORED, "").await;
         let stored = found.map_err(|error| self.delete_hooks_failed(&error))?;
         if let Some(stored) = stored {
-            return Ok(stored.into_iter().filter_map(Hook::read).collect());
+            let hooks = self.check_stored(stored);
+            self.learn(release, hooks.iter().map(|hook| &hook.member));
+            return Ok(hooks);
         }
         let place = self.sealed_place(&STORED, "");
         let record = &release.record;

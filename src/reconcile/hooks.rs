@@ -20,7 +20,7 @@ use crate::plan::apply::content;
 use crate::plan::desired;
 use crate::plan::gates::{Gate, is_stated};
 use crate::plan::health::Status;
-use crate::plan::hooks::{self, Hook, HookRun, Next, Operation, RunPhase, State, in_order};
+use crate::plan::hooks::{self, Hook, HookRun, Next, Operation, Removal, RunPhase, State, in_order};
 use crate::plan::identity::ObjectId;
 use crate::plan::members::Live;
 use crate::plan::ownership::{Ownership, ownership};
@@ -247,7 +247,7 @@ impl Run<'_> {
         let progress = release.record.progress_mut(event);
         // What a plan was to save would be lost: it is tried until it succeeds, each time anew.
         let is_bounded = progress.operation == Some(Operation::Delete) && plans::plan_of(event).is_none();
-        let left = run.time_left(self.timeout(hook));
+        let left = run.time_left(self.timeout(hook), jiff::Timestamp::now());
         if is_bounded && left.is_zero() {
             progress.note(HookRun {
                 phase: RunPhase::GivenUp,
@@ -289,9 +289,27 @@ impl Run<'_> {
     async fn advance(&mut self, release: &mut Release, hook: &Hook, mut run: HookRun) -> Result<(), Phase> {
         let id = &hook.member.id;
         let what = describe(&run.event, id);
-        let left = run.time_left(self.timeout(hook));
         run.ttl = hook.ttl();
-        match self.look_after(release, hook, &mut run).await? {
+        let is_of_deletion = release.record.hooks.operation == Some(Operation::Delete);
+        // What a plan was to save would be lost without it.
+        let is_bounded = is_of_deletion && plans::plan_of(&run.event).is_none();
+        let state = self.look_after(release, hook, &mut run).await?;
+        let now = jiff::Timestamp::now();
+        let state = match state {
+            State::AwaitsRemoval(removal) if run.awaits(&removal, is_bounded, now) => {
+                release.contests.wait_for(POLL);
+                release.record.note(run);
+                let message = format!("{what}: {}", removal.message);
+                return Err(Phase::waiting(Reason::HookRunning, message));
+            }
+            State::AwaitsRemoval(removal) => State::Running(removal.message),
+            state => {
+                run.resume(now);
+                state
+            }
+        };
+        let left = run.time_left(self.timeout(hook), now);
+        match state {
             State::Succeeded => {
                 let lines = match hook.tells_log {
                     true => self.last_lines(release, hook).await,
@@ -319,11 +337,20 @@ impl Run<'_> {
                 let message = format!("it did not end within {:?}: {message}", self.timeout(hook));
                 self.fail(release, hook, run, &what, message).await
             }
-            State::Hopeless(message) if release.record.hooks.operation == Some(Operation::Delete) => {
+            State::Hopeless(message) if is_of_deletion => {
                 release.record.note(run.ends(RunPhase::GivenUp, &message));
                 Ok(())
             }
-            State::Failed(message) | State::Hopeless(message) => self.fail(release, hook, run, &what, message).await,
+            State::Refused(why) if is_bounded => {
+                let note = format!("{what} is not run: the deletion goes on without it. {why}");
+                self.warn_once(release, "HookRefused", note).await;
+                release.record.note(run.ends(RunPhase::GivenUp, &why));
+                Ok(())
+            }
+            State::AwaitsRemoval(Removal { message, .. })
+            | State::Failed(message)
+            | State::Hopeless(message)
+            | State::Refused(message) => self.fail(release, hook, run, &what, message).await,
         }
     }
 
@@ -377,6 +404,9 @@ impl Run<'_> {
             }
             // It was there, and nobody saw it succeed. No TTL of ours took it away.
             Found::Nothing | Found::Other(..) if !run.uid.is_empty() => Ok(State::Failed(hooks::DELETED.into())),
+            Found::Nothing | Found::Other(..) if hook.refused.is_some() => {
+                Ok(State::Refused(hook.refused.clone().unwrap_or_default()))
+            }
             Found::Nothing => self.make(resource, hook, run, Onto::Nothing).await,
             Found::Other(live, object) => {
                 let is_left_behind = release.record.hooks.taken_over
@@ -393,7 +423,7 @@ impl Run<'_> {
                 }
                 match self.delete_hook(resource, &member.id, &live).await {
                     Ok(true) => self.make(resource, hook, run, Onto::Nothing).await,
-                    Ok(false) => Ok(State::Running("waiting until what an earlier run left is gone".into())),
+                    Ok(false) => Ok(State::AwaitsRemoval(hooks::removal(&member.id, &object))),
                     Err(error) => self.state_of(&member.id, error),
                 }
             }

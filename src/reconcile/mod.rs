@@ -46,6 +46,7 @@ mod send;
 mod sources;
 mod status;
 mod status_template;
+mod stored;
 mod superset;
 mod takeover;
 mod values;

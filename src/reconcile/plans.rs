@@ -17,7 +17,8 @@ use super::{RECHECK, Run};
 use crate::cluster::error::Error;
 use crate::plan::annotations::{PLAN_PARAMS, RUN_PLAN};
 use crate::plan::conditions;
-use crate::plan::desired::{self, Rendered};
+use crate::plan::desired;
+use crate::plan::grants::StoredObject;
 use crate::plan::hooks::{Hook, in_order};
 use crate::plan::plans::{self, Due};
 use crate::plan::request::Request;
@@ -175,15 +176,15 @@ impl Run<'_> {
         let digest = desired::digest(&self.context.key, steps.iter().map(|hook| &hook.member));
         release.record.plans.identify(&self.context.key, &digest);
         let ids: Vec<_> = steps.iter().map(|hook| hook.member.id.clone()).collect();
-        let rendered: Vec<Rendered> = steps.iter().map(|hook| hook.member.rendered()).collect();
-        let sealed = self.seal(&STEPS, "", &rendered).await;
+        let stored = self.to_store(release, &steps);
+        let sealed = self.seal(&STEPS, "", &stored).await;
         sealed.map_err(|error| Phase::failed(Reason::Record, self.unstored(&error)))?;
         let superset = Superset::of_resource(&self.written)
             .union(Superset::of_record(&release.record))
             .union(Superset::of_objects(&ids));
         let written = self.write_superset(&superset, self.keeps()).await;
         written.map_err(|error| self.unclaimed(&error))?;
-        let steps: Vec<Hook> = rendered.into_iter().filter_map(Hook::read).collect();
+        let steps = self.check_stored(stored);
         self.watch_steps(&steps);
         Ok(steps)
     }
@@ -210,9 +211,10 @@ impl Run<'_> {
             return Look::Over;
         };
         if release.steps.is_none() {
-            match self.unseal::<Vec<Rendered>>(&STEPS, "").await {
+            match self.unseal::<Vec<StoredObject>>(&STEPS, "").await {
                 Ok(Some(stored)) => {
-                    let steps: Vec<Hook> = stored.into_iter().filter_map(Hook::read).collect();
+                    // The watch may permit less than it did when the run began.
+                    let steps = self.check_stored(stored);
                     // Those that were not begun are in no record.
                     self.watch_steps(&steps);
                     self.learn(release, steps.iter().map(|step| &step.member));

@@ -1,5 +1,6 @@
 //! Everything that forbids a release is found here, before its first write.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
@@ -8,11 +9,21 @@ use super::release::Release;
 use super::render::{Answers, Prepared, Work, no_plan};
 use super::{Run, values};
 use crate::plan::desired::Member;
-use crate::plan::grants::{self, Baseline};
+use crate::plan::grants::{self, Baseline, Own};
+use crate::plan::identity::ObjectId;
 use crate::plan::status::{Phase, Reason};
 
 /// Problems listed in one condition; a chart that goes wrong often goes wrong everywhere.
 const SHOWN: usize = 5;
+
+/// What the author of a custom resource was permitted to create.
+#[derive(Debug, Default)]
+pub(super) struct Permit {
+    /// Stands for the objects, the chart and the watch; empty before.
+    digest: String,
+    /// How much of those that carry rights or reach, and that `allow` doesn't name, the chart creates by default.
+    pub(super) own: BTreeMap<ObjectId, Own>,
+}
 
 impl Run<'_> {
     pub(super) async fn preflight(
@@ -39,10 +50,11 @@ impl Run<'_> {
             .filter(|member| refused(member, None).is_some())
             .collect();
         if suspicious.is_empty() {
+            release.permit = Permit::default();
             return Ok(());
         }
-        let permit = self.permit(&suspicious);
-        if release.permit == permit {
+        let digest = self.permit(&suspicious);
+        if release.permit.digest == digest {
             return Ok(());
         }
         let baseline = self.baseline(prepared, answers).await?;
@@ -52,7 +64,15 @@ impl Run<'_> {
             .collect();
         match refused.is_empty() {
             true => {
-                release.permit = permit;
+                let mut own: BTreeMap<ObjectId, Own> = BTreeMap::new();
+                for member in suspicious {
+                    let (id, baseline) = (&member.id, baseline.as_ref());
+                    let namespace = &prepared.identity.namespace;
+                    let found = baseline.map(|baseline| baseline.own(id, &member.object, namespace));
+                    let known = own.entry(id.clone()).or_insert(Own::Object);
+                    *known = found.unwrap_or_default().min(*known);
+                }
+                release.permit = Permit { digest, own };
                 Ok(())
             }
             false => Err(Phase::stalled(Reason::Refused, list(refused))),

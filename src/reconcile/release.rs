@@ -14,6 +14,7 @@ use super::depends::Verdicts;
 use super::elect::Elections;
 use super::live::WholeMembers;
 use super::pods::PodTroubles;
+use super::preflight::Permit;
 use super::record::{Refused, Saved};
 use super::retry::Tried;
 use super::status_template::StatusTemplate;
@@ -69,8 +70,8 @@ pub struct Release {
     pub(super) template: Option<Box<StatusTemplate>>,
     /// Who leads its workloads.
     pub(super) elections: Elections,
-    /// What stands for the objects that its author was last permitted to make; empty before.
-    pub(super) permit: String,
+    /// What its author was last permitted to create.
+    pub(super) permit: Permit,
     /// Members that were applied since the last complete apply, in reconciles that had to wait for something.
     pub applied_before: usize,
     /// The record that was read was of a release of which nothing was left to be done.

@@ -346,6 +346,13 @@ impl Watch {
         }
         data_encoding::HEXLOWER.encode(&Sha256::digest(text.as_bytes()))
     }
+
+    /// The same of what the entry adds to the chart's default values.
+    pub fn defaults_digest(&self) -> String {
+        let overrides: Vec<_> = self.override_values.iter().map(|o| (&o.key, &o.value)).collect();
+        let text = format!("{:?}", (&self.values, overrides, &self.target_namespace));
+        data_encoding::HEXLOWER.encode(&Sha256::digest(text.as_bytes()))
+    }
 }
 
 fn lists(allow: &Allow) -> (&[String], &[String]) {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::look::{HOOK_RUN, annotation, condition, says, text, uid};
 use crate::operator::Operator;
 use crate::support::eventually;
-use crate::world::{CRASHES, HANGS, SOON, World};
+use crate::world::{COLLECTED, CRASHES, HANGS, SOON, World};
 
 fn world(name: &str, keys: &[&str]) -> Result<World> {
     World::staged(name, keys, &[])
@@ -309,6 +309,42 @@ fn the_last_lines_of_a_log_are_told_without_what_is_secret() -> Result<()> {
     ] {
         ensure!(!text.contains("Logged-secret"), "{text}");
     }
+    Ok(())
+}
+
+#[test]
+fn a_hook_has_not_failed_while_kubernetes_owes_the_end_of_its_last_job() -> Result<()> {
+    let world = world("hooks-owed", &["timeout: 2s", "onFailure: stall"])?;
+    let _operator = world.start()?;
+    world.install("a", json!({"hooks": [hook("first", "pre-install,pre-upgrade")]}))?;
+    let first = job(&world, "a-first")?;
+    let pods = world.list("pods", &format!("batch.kubernetes.io/controller-uid={}", uid(&first)))?;
+    let pod = text(&pods.first().context("it had a pod")?["metadata"]["name"]);
+    // The garbage collector waits for the pod, as it does for nothing while it reads discovery.
+    world.hold("pod", pod)?;
+    world.edit("a", json!({"color": "red"}))?;
+    let parts = [
+        "pre-upgrade hook Job a-first: waiting until",
+        "a-first, which an earlier run left",
+        "garbage collector",
+    ];
+    world.await_unready("a", "HookRunning", &parts)?;
+    std::thread::sleep(Duration::from_secs(4));
+    world.await_unready("a", "HookRunning", &parts)?;
+    let told = format!("{:?}", world.events("a")?);
+    ensure!(
+        !told.contains("HookFailed") && !told.contains("UpgradeFailed"),
+        "{told}"
+    );
+    ensure!(uid(&job(&world, "a-first")?) == uid(&first));
+    world.let_go("pod", pod)?;
+    eventually("the upgrade is over", COLLECTED, || {
+        let ready = condition(&world.live("a")?, "Ready");
+        ensure!(ready["status"] == "True", "{ready}");
+        Ok(Some(()))
+    })?;
+    world.await_color("a-main", "red")?;
+    ensure!(uid(&job(&world, "a-first")?) != uid(&first));
     Ok(())
 }
 

@@ -56,6 +56,7 @@ mod schema;
 mod scope;
 mod sources;
 mod status_template;
+mod stored;
 mod systems;
 mod takeover;
 mod takeover_many;

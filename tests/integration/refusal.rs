@@ -102,6 +102,8 @@ fn rights_that_the_chart_gives_by_itself_are_no_leave_for_others() -> Result<()>
     world.install("a", json!({}))?;
     let binding = world.expect("clusterrolebinding", "fail-rights-a")?;
     ensure!(binding["roleRef"]["name"] == "view", "{binding}");
+    let common = json!({"annotations": {"example.com/team": "blue"}, "labels": {"team": "blue"}});
+    world.install("common", json!({"commonMetadata": common}))?;
 
     let cases = objects("rights")?;
     for case in &cases {

@@ -41,6 +41,66 @@ fn annotations_make_a_hook() {
 }
 
 #[test]
+fn a_run_that_waits_for_the_garbage_collector_loses_no_time() {
+    let job = id("Job.batch", "a");
+    let removal = |finalizers: Value| super::removal(&job, &json!({"metadata": {"finalizers": finalizers}}));
+    for (finalizers, is_owed, part) in [
+        (
+            Value::Null,
+            true,
+            "Job.batch shop/a, which an earlier run left, is gone: Kubernetes' garbage collector",
+        ),
+        (json!(["foregroundDeletion"]), true, "garbage collector"),
+        (
+            json!(["batch.kubernetes.io/job-tracking", "kubernetes.io/x"]),
+            true,
+            "garbage collector",
+        ),
+        (
+            json!(["foregroundDeletion", "example.com/stay"]),
+            false,
+            "kept by the finalizers example.com/stay",
+        ),
+        (json!(["notkubernetes.io/x"]), false, "notkubernetes.io/x"),
+    ] {
+        let found = removal(finalizers.clone());
+        assert!(
+            found.is_owed == is_owed && found.message.contains(part),
+            "{finalizers}: {found:?}"
+        );
+    }
+
+    let at = |second: i64| Timestamp::from_second(second).unwrap();
+    let timeout = Duration::from_secs(10);
+    let run = HookRun {
+        started: at(100),
+        ..HookRun::begins("pre-delete", &job, "run".into())
+    };
+    let (owed, kept) = (removal(Value::Null), removal(json!(["example.com/stay"])));
+    let mut waiting = run.clone();
+    assert!(waiting.awaits(&owed, true, at(104)) && waiting.awaits(&owed, true, at(300)));
+    assert_eq!(waiting.time_left(timeout, at(300)), Duration::from_secs(6));
+    waiting.resume(at(304));
+    assert_eq!(
+        (waiting.started, waiting.time_left(timeout, at(305))),
+        (at(300), Duration::from_secs(5))
+    );
+    // A deletion doesn't wait for ever, an installation does.
+    let late = at(100 + LONGEST_REMOVAL.as_secs() as i64);
+    let [mut bounded, mut unbounded] = [run.clone(), run.clone()];
+    assert!(bounded.awaits(&owed, true, at(100)) && !bounded.awaits(&owed, true, late));
+    assert!(unbounded.awaits(&owed, false, at(100)) && unbounded.awaits(&owed, false, late));
+    assert_eq!(
+        bounded.ends(RunPhase::Failed, "").time_left(timeout, late),
+        Duration::ZERO
+    );
+    // What another controller keeps counts.
+    let mut kept_run = run;
+    assert!(!kept_run.awaits(&kept, false, at(104)));
+    assert_eq!(kept_run.time_left(timeout, at(109)), Duration::from_secs(1));
+}
+
+#[test]
 fn a_ttl_is_due_once_a_run_has_ended() {
     for (kind, ttl, expected) in [
         ("Job.batch", json!(0), Some(0)),
