@@ -14,7 +14,7 @@ use super::history::{POLL, aligned, parse_timeout};
 use super::stdout::stdout;
 use super::target::{Target, TargetArgs};
 use crate::cli::stdout::tell;
-use crate::cluster::pods::last_lines;
+use crate::cluster::pods::{last_lines, tail};
 use crate::plan::annotations::{PLAN_PARAMS, RUN_PLAN};
 use crate::plan::hooks::HookRun;
 use crate::plan::plans::{self, FAILED, Plan, SUCCEEDED};
@@ -209,9 +209,9 @@ async fn wait(target: &Target, args: &RunArgs, text: &str, token: &str) -> anyho
 async fn end(target: &Target, plan: &Plan, steps: Vec<HookRun>) -> anyhow::Result<()> {
     ensure!(plan.phase == SUCCEEDED, "plan {} failed: {}", plan.name, plan.message);
     for step in steps {
-        let lines = last_lines(&target.client, &step.object).await;
-        match lines {
-            Ok(lines) if lines.is_empty() => {}
+        let lines = last_lines(&target.client, &step.object, &step.uid).await;
+        match lines.as_deref().map(tail) {
+            Ok("") => {}
             Ok(lines) => tell!("{}: {lines}", step.object.name),
             Err(error) => eprintln!("{}: its log can't be read: {error}", step.object.name),
         }

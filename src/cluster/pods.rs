@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::connect::bounded;
 use super::error::{Error, Result};
-use crate::plan::health::pods;
+use crate::plan::health::pods::{self, Controller};
 use crate::plan::identity::ObjectId;
 
 /// Pods of one workload that are looked at: enough to see what ails them.
@@ -41,9 +41,9 @@ struct Seen {
     list: Option<Arc<List>>,
 }
 
-/// The pods of a namespace that have a trouble, by their labels.
+/// The pods of a namespace that have a trouble, by their labels and controllers.
 struct List {
-    troubles: Vec<(BTreeMap<String, String>, String)>,
+    troubles: Vec<(BTreeMap<String, String>, Controller, String)>,
     /// There may be others.
     is_part: bool,
 }
@@ -51,18 +51,19 @@ struct List {
 // === impl Pods ===
 
 impl Pods {
-    /// What most of the pods say that a label selector finds in a namespace, and that aren't well.
+    /// What most of the pods of a workload say that aren't well. `uid`: its own; `selector`: of its pods.
     ///
     /// # Errors
     /// They can't be listed.
-    pub async fn why(&self, client: &Client, namespace: &str, selector: &str) -> Result<Option<String>> {
+    pub async fn why(&self, client: &Client, id: &ObjectId, uid: &str, selector: &str) -> Result<Option<String>> {
+        let namespace = id.namespace.as_str();
         let list = self.seen(namespace).lock().await.list(client, namespace).await?;
         if let Some(list) = list {
             let ours = list
                 .troubles
                 .iter()
-                .filter(|(labels, _)| pods::selects(selector, labels));
-            let why = pods::most(ours.map(|(_, trouble)| trouble.clone()));
+                .filter(|(labels, controller, _)| controller.is_below(id, uid) && pods::selects(selector, labels));
+            let why = pods::most(ours.map(|(.., trouble)| trouble.clone()));
             if why.is_some() || !list.is_part {
                 return Ok(why);
             }
@@ -70,7 +71,8 @@ impl Pods {
         let parameters = ListParams::default().labels(selector).limit(FEW);
         let page = bounded(pods_in(client, namespace).list(&parameters)).await?;
         let pods: Vec<Value> = page.items.iter().map(whole).collect::<Result<_>>()?;
-        Ok(pods::most(pods.iter().filter_map(pods::trouble)))
+        let is_own = |pod: &&Value| Controller::of(pod).is_some_and(|controller| controller.is_below(id, uid));
+        Ok(pods::most(pods.iter().filter(is_own).filter_map(pods::trouble)))
     }
 
     fn seen(&self, namespace: &str) -> Arc<Mutex<Seen>> {
@@ -117,9 +119,10 @@ impl List {
         for _ in 0..PAGES {
             let page = bounded(pods_in(client, namespace).list(&parameters)).await?;
             for pod in page.items {
-                let trouble = pods::trouble(&whole(&pod)?);
+                let whole = whole(&pod)?;
+                let found = Controller::of(&whole).zip(pods::trouble(&whole));
                 let labels = pod.metadata.labels.unwrap_or_default();
-                troubles.extend(trouble.map(|trouble| (labels, trouble)));
+                troubles.extend(found.map(|(controller, trouble)| (labels, controller, trouble)));
             }
             let Some(token) = page.metadata.continue_.filter(|token| !token.is_empty()) else {
                 is_part = false;
@@ -148,20 +151,30 @@ pub async fn all(client: &Client, namespace: &str, selector: &str) -> Result<Vec
 /// Lines of a log that are shown, and bytes of them.
 const LINES: i64 = 10;
 const LINES_BYTES: usize = 1000;
+/// Bytes of a log that are read: a line may be of any length.
+const READ_BYTES: i64 = 256 << 10;
 
-/// What a Job's last pod, or a Pod, wrote last: of the container that failed, or else of the first.
+/// What a Job's last pod, or a Pod, wrote last: of the container that failed, or else of the first. `uid`: that of the Job or
+/// the Pod, without which nothing is read: pods of others may have its name in a label, or have taken its name.
+///
+/// It may hold secrets; [`tail`] cuts it.
 ///
 /// # Errors
 /// The pods can't be listed, or the log can't be read.
-pub async fn last_lines(client: &Client, id: &ObjectId) -> Result<String> {
+pub async fn last_lines(client: &Client, id: &ObjectId, uid: &str) -> Result<String> {
     let api = pods_in(client, &id.namespace);
     let pod = match id.group_kind.kind.as_str() {
-        "Pod" => bounded(api.get_opt(&id.name)).await?,
+        _ if uid.is_empty() => None,
+        "Pod" => pod_of_uid(&api, &id.name, uid).await?,
         _ => {
             let parameters = ListParams::default()
-                .labels(&format!("batch.kubernetes.io/job-name={}", id.name))
+                .labels(&format!("batch.kubernetes.io/controller-uid={uid}"))
                 .limit(FEW);
-            let pods = bounded(api.list(&parameters)).await?.items;
+            let mut pods = bounded(api.list(&parameters)).await?.items;
+            pods.retain(|pod| {
+                let mut owners = pod.metadata.owner_references.iter().flatten();
+                owners.any(|owner| owner.controller == Some(true) && owner.uid == uid)
+            });
             pods.into_iter()
                 .max_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0))
         }
@@ -186,13 +199,39 @@ pub async fn last_lines(client: &Client, id: &ObjectId) -> Result<String> {
             .and_then(|container| container["name"].as_str())
             .map(str::to_owned),
         tail_lines: Some(LINES),
+        limit_bytes: Some(READ_BYTES),
         ..LogParams::default()
     };
-    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let [name, uid] = [&pod.metadata.name, &pod.metadata.uid].map(|text| text.as_deref().unwrap_or_default());
     let logs: Api<Pod> = Api::namespaced(client.clone(), &id.namespace);
     let text = bounded(logs.logs(name, &parameters)).await?;
+    // A log is read by name: what is still there was there meanwhile.
+    match pod_of_uid(&api, name, uid).await? {
+        Some(_) => Ok(whole_lines(text)),
+        None => Ok(String::new()),
+    }
+}
+
+/// The pod of this name, if it is the one of this UID. Listed: the right to do that is needed anyway.
+async fn pod_of_uid(api: &Api<DynamicObject>, name: &str, uid: &str) -> Result<Option<DynamicObject>> {
+    let parameters = ListParams::default().fields(&format!("metadata.name={name}"));
+    let pods = bounded(api.list(&parameters)).await?.items.into_iter();
+    Ok(pods.into_iter().find(|pod| pod.metadata.uid.as_deref() == Some(uid)))
+}
+
+/// Without the end of a log that was too long to be read: half of a secret would not be recognised.
+fn whole_lines(mut text: String) -> String {
+    if text.len() as i64 >= READ_BYTES {
+        text.truncate(text.rfind('\n').unwrap_or_default());
+    }
+    text
+}
+
+/// The end of a log, as far as it is shown.
+pub fn tail(text: &str) -> &str {
+    let text = text.trim_end();
     let start = text.len().saturating_sub(LINES_BYTES);
-    Ok(text[text.ceil_char_boundary(start)..].trim_end().to_owned())
+    &text[text.ceil_char_boundary(start)..]
 }
 
 fn pods_in(client: &Client, namespace: &str) -> Api<DynamicObject> {
@@ -211,6 +250,91 @@ mod tests {
 
     use super::super::testing::client;
     use super::*;
+    use crate::plan::identity::GroupKind;
+
+    fn workload() -> ObjectId {
+        ObjectId::new(GroupKind::new("apps", "StatefulSet"), "shop", "a")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pods_of_others_are_not_looked_at() {
+        let (client, _) = namespace(10);
+        let pods = Pods::default();
+        for number in 0..5 {
+            let why = pods.why(&client, &workload(), "other", &format!("app={number}")).await;
+            assert_eq!(
+                why.unwrap(),
+                None,
+                "whether they are listed by workload or by namespace"
+            );
+        }
+    }
+
+    /// Answers with the pods of two Jobs, a log, and a pod `p` that is another one when it is read again.
+    fn logging(requests: &Arc<Lock<Vec<String>>>) -> Client {
+        let log = requests.clone();
+        client(move |request| {
+            log.lock().unwrap().push(format!("{}?{}", request.path, request.query));
+            let pod = |name: &str, uid: &str, job: &str| {
+                json!({"kind": "Pod", "apiVersion": "v1", "spec": {"containers": [{"name": "main"}]}, "metadata": {
+                    "name": name, "uid": uid, "creationTimestamp": "2026-01-01T00:00:00Z",
+                    "ownerReferences": [{"kind": "Job", "name": "a", "uid": job, "controller": true, "apiVersion": "batch/v1"}],
+                }})
+            };
+            let is_of_p = |request: &&String| request.contains("metadata.name%3Dp");
+            let reads = log.lock().unwrap().iter().filter(is_of_p).count();
+            if request.path.ends_with("/log") {
+                return Some((200, "a line".into()));
+            }
+            let items = match reads {
+                0 => vec![pod("theirs", "u1", "other"), pod("ours", "u2", "job")],
+                1 => vec![pod("p", "u3", "")],
+                _ => vec![pod("p", "u4", "")],
+            };
+            let list = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items});
+            Some((200, list))
+        })
+    }
+
+    #[tokio::test]
+    async fn a_log_is_that_of_a_pod_that_is_known_by_its_uid() {
+        let lines = async |kind: &str, name: &str, uid: &str| {
+            let requests = Arc::default();
+            let client = logging(&requests);
+            let id = ObjectId::new(GroupKind::parse(kind), "shop", name);
+            let lines = last_lines(&client, &id, uid).await.unwrap();
+            let requests = std::mem::take(&mut *requests.lock().unwrap());
+            (lines.trim_matches('"').to_owned(), requests.join(" "))
+        };
+        let (text, requests) = lines("Job.batch", "a", "job").await;
+        assert!(
+            text == "a line" && requests.contains("/pods/ours/log?"),
+            "{text:?} {requests}"
+        );
+        let (text, requests) = lines("Job.batch", "a", "neither").await;
+        assert!(text.is_empty() && !requests.contains("/log?"), "{requests}");
+        assert_eq!(
+            lines("Job.batch", "a", "").await,
+            Default::default(),
+            "it was never made"
+        );
+        let (text, requests) = lines("Pod", "p", "u4").await;
+        assert!(text.is_empty() && !requests.contains("/log?"), "{requests}");
+        let (text, requests) = lines("Pod", "p", "u3").await;
+        assert!(
+            text.is_empty() && requests.contains("/log?"),
+            "it was replaced meanwhile: {requests}"
+        );
+    }
+
+    #[test]
+    fn half_a_line_of_a_log_is_left_out() {
+        assert_eq!(whole_lines("a\nb".into()), "a\nb");
+        let long = "x".repeat(READ_BYTES as usize - 2);
+        assert_eq!(whole_lines(format!("a\n{long}")), "a");
+        assert_eq!(whole_lines(format!("aa{long}")), "");
+        assert_eq!(tail(&format!("{}\n", "é".repeat(LINES_BYTES))).len(), LINES_BYTES);
+    }
 
     /// A namespace of so many pods, one for each workload; and the requests for them.
     fn namespace(count: usize) -> (Client, Arc<Lock<Vec<String>>>) {
@@ -229,7 +353,10 @@ mod tests {
             log.lock().unwrap().push(query.clone());
             let pod = |number: usize| {
                 json!({
-                    "metadata": {"name": format!("p{number}"), "labels": {"app": number.to_string()}},
+                    "metadata": {
+                        "name": format!("p{number}"), "labels": {"app": number.to_string()},
+                        "ownerReferences": [{"kind": "StatefulSet", "name": "", "uid": number.to_string(), "controller": true, "apiVersion": "apps/v1"}],
+                    },
                     "status": {"containerStatuses": [{
                         "name": "app", "ready": false, "image": "", "imageID": "", "restartCount": 0,
                         "state": {"waiting": {"reason": format!("Why{number}")}},
@@ -261,7 +388,8 @@ mod tests {
             let asked = numbers.map(|number| {
                 let (pods, client) = (&pods, &client);
                 async move {
-                    let why = pods.why(client, "shop", &format!("app={number}")).await;
+                    let (uid, selector) = (number.to_string(), format!("app={number}"));
+                    let why = pods.why(client, &workload(), &uid, &selector).await;
                     assert_eq!(why.unwrap(), Some(format!("Why{number}")));
                 }
             });
@@ -282,7 +410,8 @@ mod tests {
         let (client, requests) = namespace(most + 10);
         let pods = Pods::default();
         for number in [0, 1, 2, 3, 4, most - 1, most, most + 1] {
-            let why = pods.why(&client, "shop", &format!("app={number}")).await;
+            let (uid, selector) = (number.to_string(), format!("app={number}"));
+            let why = pods.why(&client, &workload(), &uid, &selector).await;
             assert_eq!(why.unwrap(), Some(format!("Why{number}")));
         }
         assert_eq!(requests.lock().unwrap().len(), ONE_BY_ONE + PAGES + 2);

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::conditions::{self, cut};
 use super::dependencies::Dependency;
 use super::identity::GroupKind;
+use super::shown;
 use crate::watches::cel::{Data, Expression};
 
 /// What is quoted of another object's words.
@@ -26,9 +27,16 @@ pub fn unready(object: &Value, ready_when: Option<&str>) -> Option<String> {
     let Some(text) = ready_when else {
         return without_condition(object);
     };
-    let held = Expression::compile(text).and_then(|expression| expression.holds(&[("self", &Data::of(object))]));
+    let secret = GroupKind::of(object).filter(|(kind, _)| *kind == GroupKind::new("", "Secret"));
+    let shown = secret.as_ref().map(|(kind, _)| {
+        let mut shown = object.clone();
+        shown::hide_values(kind, &mut shown);
+        shown
+    });
+    let data = Data::of(shown.as_ref().unwrap_or(object));
+    let held = Expression::compile(text).and_then(|expression| expression.holds(&[("self", &data)]));
     // An error may quote what it looked at.
-    let is_secret = GroupKind::of(object).is_some_and(|(kind, _)| kind == GroupKind::new("", "Secret"));
+    let is_secret = secret.is_some();
     match held {
         Ok(true) => None,
         Ok(false) => Some(format!("is not ready: {:?} is false", cut(text.trim(), SHOWN))),

@@ -40,6 +40,7 @@ pub mod rollout;
 pub mod scale;
 pub mod schema_errors;
 pub mod sequence;
+pub mod shown;
 pub mod status;
 pub mod status_template;
 pub mod takeover;

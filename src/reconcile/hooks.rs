@@ -14,7 +14,6 @@ use super::superset::Superset;
 use crate::cluster::discovery::Resource;
 use crate::cluster::error::Error;
 use crate::cluster::objects::{self, Deleted, Onto};
-use crate::cluster::pods::last_lines;
 use crate::plan::annotations::{HOOK_RUN, ON_CREATE};
 use crate::plan::apply::content;
 use crate::plan::desired;
@@ -312,7 +311,7 @@ impl Run<'_> {
         match state {
             State::Succeeded => {
                 let lines = match hook.tells_log {
-                    true => self.last_lines(release, hook).await,
+                    true => self.last_lines(release, hook, &run).await,
                     false => String::new(),
                 };
                 let note = format!("{what} succeeded{lines}");
@@ -362,7 +361,7 @@ impl Run<'_> {
         what: &str,
         message: String,
     ) -> Result<(), Phase> {
-        let message = message + &self.last_lines(release, hook).await;
+        let message = message + &self.last_lines(release, hook, &run).await;
         let progress = release.record.progress_mut(&run.event);
         progress.failures = progress.failures.saturating_add(1);
         let run = run.ends(RunPhase::Failed, &message);
@@ -398,7 +397,9 @@ impl Run<'_> {
                     false => State::Succeeded,
                 };
                 match (gated, state) {
-                    (Some((gate, object)), State::Succeeded) => Ok(self.pass_gate(release, gate, object).await),
+                    (Some((gate, object)), State::Succeeded) => {
+                        Ok(self.pass_gate(release, gate, &member.id, object).await)
+                    }
                     (_, state) => Ok(state),
                 }
             }
@@ -570,36 +571,20 @@ impl Run<'_> {
     }
 
     /// Whether what a hook waits for besides its end has come.
-    async fn pass_gate(&self, release: &mut Release, gate: Result<Gate, cel::Error>, object: Value) -> State {
+    async fn pass_gate(
+        &self,
+        release: &mut Release,
+        gate: Result<Gate, cel::Error>,
+        id: &ObjectId,
+        object: Value,
+    ) -> State {
         let health = match gate {
-            Ok(gate) => self.judge_object(release, gate, object).await,
+            Ok(gate) => self.judge_object(release, gate, id, object).await,
             Err(error) => return State::Failed(error.to_string()),
         };
         match health.status {
             Status::Current => State::Succeeded,
             _ => State::Running(health.message),
-        }
-    }
-
-    /// Before anybody hears of a log, it is known what is secret. After a start that takes a render, which a deletion
-    /// never makes.
-    pub(super) async fn knows_secrets(&self, release: &mut Release) -> bool {
-        release.knows_secrets || !self.written.deleting && Box::pin(self.prepare(release)).await.is_ok()
-    }
-
-    /// What the pods of a hook wrote last, as a part of a sentence; empty if there is nothing to be had.
-    async fn last_lines(&self, release: &mut Release, hook: &Hook) -> String {
-        if !hook.is_awaited() || !self.knows_secrets(release).await {
-            return String::new();
-        }
-        let lines = last_lines(&self.context.client, &hook.member.id).await;
-        match lines {
-            Ok(lines) if lines.is_empty() => String::new(),
-            Ok(lines) => format!("; its log ends with:\n{lines}"),
-            Err(error) => {
-                tracing::debug!(object = %hook.member.id, %error, "its log can't be read");
-                String::new()
-            }
         }
     }
 }

@@ -14,10 +14,11 @@ use super::{RECHECK, Run};
 use crate::cluster::error::Error;
 use crate::cluster::{objects, pods};
 use crate::plan::gates::{Facts, Gate};
-use crate::plan::health::pods::selector;
+use crate::plan::health::pods::{is_of_workload, selector};
 use crate::plan::health::{Health, Status};
-use crate::plan::identity::{GroupKind, ObjectId};
-use crate::plan::ownership::owner_of;
+use crate::plan::identity::ObjectId;
+use crate::plan::ownership::{Ownership, owner_of, ownership};
+use crate::plan::shown;
 use crate::watches::cel::{self, Data};
 
 /// Objects of one release that are read at the same time.
@@ -188,7 +189,14 @@ impl Run<'_> {
     }
 
     /// How an object that a hook made is by its condition.
-    pub(super) async fn judge_object(&self, release: &mut Release, gate: Gate, object: Value) -> Health {
+    pub(super) async fn judge_object(
+        &self,
+        release: &mut Release,
+        gate: Gate,
+        id: &ObjectId,
+        mut object: Value,
+    ) -> Health {
+        shown::hide(&id.group_kind, &mut object);
         let (members, pods) = (gate.reads("members"), gate.reads("pods"));
         let judged = match self.live_facts(release, members, pods).await {
             Ok(facts) => {
@@ -333,13 +341,11 @@ impl Run<'_> {
         let Some((live, mut object)) = objects::read(&self.context.client, resource, id).await? else {
             return Ok(None);
         };
-        let is_secret = id.group_kind == GroupKind::new("", "Secret");
-        if let Some(fields) = object.as_object_mut() {
-            fields.retain(|field, _| !is_secret || !["data", "stringData"].contains(&field.as_str()));
+        // Another object may have taken its name since its watch showed it, or a status may name it.
+        if ownership(id, &live, &self.owner) != Ownership::Ours {
+            return Ok(None);
         }
-        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.remove("managedFields");
-        }
+        shown::hide(&id.group_kind, &mut object);
         Ok(Some(Known {
             version: live.resource_version,
             size: object.to_string().len(),
@@ -347,14 +353,14 @@ impl Run<'_> {
         }))
     }
 
-    /// The pods of the workloads among these objects, by name. They are read anew when one of those has changed.
+    /// The pods that the workloads among these objects control, by name. They are read anew when one of those has changed.
     async fn pods_of(&self, release: &mut Release, found: &[(ObjectId, Arc<Value>)]) -> Result<Arc<Value>, String> {
-        let workloads: Vec<(&ObjectId, String)> = found
+        let workloads: Vec<(&ObjectId, &Arc<Value>, String)> = found
             .iter()
-            .filter_map(|(id, object)| Some((id, selector(&id.group_kind, object)?)))
+            .filter_map(|(id, object)| Some((id, object, selector(&id.group_kind, object)?)))
             .take(WORKLOADS)
             .collect();
-        let ids: Vec<ObjectId> = workloads.iter().map(|(id, _)| (*id).clone()).collect();
+        let ids: Vec<ObjectId> = workloads.iter().map(|(id, ..)| (*id).clone()).collect();
         let versions = self.versions(&ids);
         let known = release.whole.as_ref().and_then(|whole| whole.pods.as_ref());
         if let Some(known) = known.filter(|known| known.versions == versions) {
@@ -367,9 +373,13 @@ impl Run<'_> {
             }
         }
         let mut all: BTreeMap<String, Value> = BTreeMap::new();
-        for (id, selector) in &workloads {
+        for (id, workload, selector) in &workloads {
             match pods::all(&self.context.client, &id.namespace, selector).await {
-                Ok(pods) => all.extend(pods.into_iter().map(|(name, pod)| (name, seen_of_pod(pod)))),
+                Ok(pods) => {
+                    // Its selector may find those of others.
+                    let own = pods.into_iter().filter(|(_, pod)| is_of_workload(pod, id, workload));
+                    all.extend(own.map(|(name, pod)| (name, seen_of_pod(pod))));
+                }
                 Err(error) => {
                     release.contests.wait_for(RECHECK);
                     return Err(format!("the pods of {id} can't be read: {error}"));

@@ -22,6 +22,7 @@ mod dispose;
 mod earlier;
 mod elect;
 mod health;
+mod hook_logs;
 mod hooks;
 mod inputs;
 mod kept;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::Run;
 use super::release::Release;
 use crate::plan::identity::ObjectId;
+use crate::plan::ownership::{Ownership, ownership};
 
 /// A workload that has been started gets this long before anybody asks why it isn't well.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -89,17 +90,23 @@ impl PodTroubles {
 impl Run<'_> {
     /// Looks at the pods of the workloads among the members that aren't well, where that is due.
     pub(super) async fn look_at_pods(&self, release: &mut Release, ids: &[ObjectId]) {
-        let troubled: HashMap<ObjectId, Box<str>> = {
+        let troubled: HashMap<ObjectId, (String, Box<str>)> = {
             let members = self.context.members();
-            ids.iter()
-                .filter_map(|id| Some((id.clone(), members.get(id)?.pods.clone()?)))
-                .collect()
+            // What a status names may be anybody's.
+            let own = |id: &ObjectId| {
+                let live = members.get(id)?;
+                let is_own = ownership(id, live, &self.owner) == Ownership::Ours;
+                Some((live.uid.clone(), live.pods.clone().filter(|_| is_own)?))
+            };
+            ids.iter().filter_map(|id| Some((id.clone(), own(id)?))).collect()
         };
         let order: Vec<ObjectId> = ids.iter().filter(|id| troubled.contains_key(*id)).cloned().collect();
         for id in release.pod_troubles.due(&order, Instant::now()) {
-            let Some(selector) = troubled.get(&id) else { continue };
+            let Some((uid, selector)) = troubled.get(&id) else {
+                continue;
+            };
             let pods = &self.context.pods;
-            let text = match pods.why(&self.context.client, &id.namespace, selector).await {
+            let text = match pods.why(&self.context.client, &id, uid, selector).await {
                 Ok(why) => why,
                 // The status of the workload says that it isn't well; a right to read pods is no duty.
                 Err(error) => {

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use crate::look::{says, text};
-use crate::world::{World, annotated_map, config_map};
+use crate::world::{SOON, World, annotated_map, config_map};
 
 const READY_WHEN: &str = "chartwright.dev/ready-when";
 
@@ -58,6 +58,66 @@ fn a_condition_may_be_about_other_members_and_pods() -> Result<()> {
     open(&world, "a-main", "open")?;
     world.await_ready("a")?;
     world.expect("configmap", "a-later").map(drop)
+}
+
+#[test]
+fn no_condition_sees_what_a_secret_holds() -> Result<()> {
+    let world = World::new("gates-secret")?
+        .granted("", "secrets")?
+        .watch_key("timeout: 2s");
+    let _operator = world.start()?;
+    let secret = |name: &str, annotations: Value| {
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "stringData": {"pin": "1234"},
+            "metadata": {"name": format!("{{{{ .Release.Name }}}}-{name}"), "annotations": annotations},
+        })
+    };
+    let sees = "self.data.pin == 'MTIzNA=='";
+    let hook = secret("hook", json!({"helm.sh/hook": "pre-install", READY_WHEN: sees}));
+    world.apply_widget("a", json!({"extraDeploy": [hook]}))?;
+    world.await_unready(
+        "a",
+        "HookFailed",
+        &["Secret a-hook", "did not end within 2s", "there is no data"],
+    )?;
+    let member = secret("member", json!({READY_WHEN: sees}));
+    world.apply_widget("b", json!({"extraDeploy": [member]}))?;
+    world.await_unready("b", "Progressing", &["Secret b-member", "there is no data"])?;
+    let others = gated("members.Secret['c-member'].data.pin == 'MTIzNA=='");
+    let spec = json!({"extraDeploy": [secret("member", json!({})), others[0], others[1]]});
+    world.apply_widget("c", spec)?;
+    world
+        .await_unready("c", "Progressing", &["ConfigMap c-gate", "there is no data"])
+        .map(drop)
+}
+
+#[test]
+fn conditions_see_no_pods_of_others_whoever_selects_them() -> Result<()> {
+    let world = World::new("gates-pods")?;
+    let _operator = world.start()?;
+    let deployment = |name: &str| {
+        let labels = json!({"app": "theirs"});
+        let containers = json!([{"name": "main", "image": "example/main"}]);
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+            "spec": {"selector": {"matchLabels": labels}, "template": {
+                "metadata": {"labels": labels}, "spec": {"containers": containers},
+            }},
+        })
+    };
+    world.apply(&deployment("theirs"))?;
+    world.kubectl.wait("Available", "deployment", "theirs", SOON)?;
+    let gate = gated(
+        "pods.exists(p, p.metadata.name.startsWith('ours')) && pods.exists(p, p.metadata.name.startsWith('theirs'))",
+    );
+    world.apply_widget("a", json!({"extraDeploy": [deployment("ours"), gate[0]]}))?;
+    world.kubectl.wait("Available", "deployment", "ours", SOON)?;
+    sleep(Duration::from_secs(3));
+    world.await_unready("a", "Progressing", &["a-gate", "waits for"])?;
+    let gate =
+        gated("pods.exists(p, p.metadata.name.startsWith('ours')) && pods.all(p, p.metadata.name.startsWith('ours'))");
+    world.edit("a", json!({"extraDeploy": [deployment("ours"), gate[0]]}))?;
+    world.await_ready("a").map(drop)
 }
 
 #[test]

@@ -313,6 +313,38 @@ fn the_last_lines_of_a_log_are_told_without_what_is_secret() -> Result<()> {
 }
 
 #[test]
+fn nothing_is_told_of_what_has_the_name_of_a_hook() -> Result<()> {
+    let world = World::new("hooks-foreign")?
+        .granted("batch", "jobs")?
+        .granted("", "pods")?;
+    let logs = json!({"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]});
+    world.grant("logs", &[logs])?;
+    let containers = json!([{"name": "main", "image": "example/main"}]);
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "theirs"},
+        "spec": {"containers": containers, "restartPolicy": "Never"},
+    });
+    let template = json!({"metadata": {"labels": {CRASHES: "true"}}, "spec": pod["spec"]});
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "theirs"},
+        "spec": {"backoffLimit": 0, "template": template},
+    });
+    let _operator = world.start()?;
+    for (name, mut object) in [("a", pod), ("b", job)] {
+        world.apply(&object)?;
+        if name == "b" {
+            world.kubectl.wait("Failed", "job", "theirs", SOON)?;
+        }
+        object["metadata"]["annotations"] = json!({"helm.sh/hook": "pre-install"});
+        world.apply_widget(name, json!({"extraDeploy": [object]}))?;
+        let ready = world.await_unready(name, "HookFailed", &["theirs is left untouched", "exists already"])?;
+        let told = format!("{ready}{:?}{}", world.events(name)?, world.live(name)?["status"]);
+        ensure!(!told.contains("its log") && !told.contains("signed in"), "{told}");
+    }
+    Ok(())
+}
+
+#[test]
 fn a_hook_has_not_failed_while_kubernetes_owes_the_end_of_its_last_job() -> Result<()> {
     let world = world("hooks-owed", &["timeout: 2s", "onFailure: stall"])?;
     let _operator = world.start()?;

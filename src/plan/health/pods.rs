@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{conditions, text};
-use crate::plan::identity::GroupKind;
+use crate::plan::identity::{GroupKind, ObjectId};
 
 /// The longest message of a container or a condition that is repeated, in characters.
 const LONGEST: usize = 160;
@@ -77,6 +77,63 @@ pub fn selects(selector: &str, labels: &BTreeMap<String, String>) -> bool {
             (None, None) => labels.contains_key(part),
         }
     })
+}
+
+/// The label by which a Deployment tells the pods of its ReplicaSets apart.
+const TEMPLATE_HASH: &str = "pod-template-hash";
+
+/// The controller of a pod, and the label that names its ReplicaSet's template.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Controller {
+    kind: String,
+    name: String,
+    uid: String,
+    template_hash: String,
+}
+
+// === impl Controller ===
+
+impl Controller {
+    /// Of a pod; `None` if it has none.
+    pub fn of(pod: &Value) -> Option<Self> {
+        let owners = pod.pointer("/metadata/ownerReferences")?.as_array()?;
+        let controller = owners.iter().find(|owner| owner["controller"] == true)?;
+        let field = |name: &str| controller[name].as_str().unwrap_or_default().to_owned();
+        let hash = pod
+            .pointer("/metadata/labels")
+            .and_then(|labels| labels.get(TEMPLATE_HASH)?.as_str());
+        Some(Controller {
+            kind: field("kind"),
+            name: field("name"),
+            uid: field("uid"),
+            template_hash: hash.unwrap_or_default().to_owned(),
+        })
+    }
+
+    /// True if the pod is one of a workload, or of a ReplicaSet of it: that is named after the Deployment and the pods'
+    /// template, so that no right to read ReplicaSets is needed. A selector proves nothing: it may find the pods of others.
+    pub fn is_below(&self, id: &ObjectId, uid: &str) -> bool {
+        match id.group_kind.kind.as_str() {
+            "Deployment" => {
+                let hash = self.template_hash.as_str();
+                let name = self.name.strip_suffix(hash).and_then(|name| name.strip_suffix('-'));
+                self.kind == "ReplicaSet" && !hash.is_empty() && name == Some(id.name.as_str())
+            }
+            _ => !uid.is_empty() && self.uid == uid,
+        }
+    }
+}
+
+/// True if a pod is one of a live workload, and not of one that had its name before.
+pub fn is_of_workload(pod: &Value, id: &ObjectId, workload: &Value) -> bool {
+    let uid = text(workload, "/metadata/uid").unwrap_or_default();
+    let created = |object| {
+        text(object, "/metadata/creationTimestamp")
+            .unwrap_or_default()
+            .to_owned()
+    };
+    // The API server writes all times in the same form.
+    Controller::of(pod).is_some_and(|controller| controller.is_below(id, uid)) && created(pod) >= created(workload)
 }
 
 /// What keeps pods from being ready, as most of those that aren't say; `None` if none of them says anything.
@@ -196,6 +253,36 @@ mod tests {
             None,
             "only workloads have pods"
         );
+    }
+
+    #[test]
+    fn a_pod_is_that_of_its_controller_whoever_selects_it() {
+        let pod = |kind: &str, name: &str, uid: &str, hash: &str| {
+            json!({"metadata": {
+                "creationTimestamp": "2026-01-01T00:00:05Z", "labels": {"app": "x", TEMPLATE_HASH: hash},
+                "ownerReferences": [{"kind": "X", "name": "x", "uid": "w"},
+                    {"kind": kind, "name": name, "uid": uid, "controller": true}],
+            }})
+        };
+        let since = |second: u8| {
+            let created = format!("2026-01-01T00:00:0{second}Z");
+            json!({"metadata": {"uid": "w", "creationTimestamp": created}})
+        };
+        let id = |kind: &str| ObjectId::new(GroupKind::new("apps", kind), "shop", "web");
+        for (kind, pod, expected) in [
+            ("StatefulSet", pod("StatefulSet", "web", "w", ""), true),
+            ("StatefulSet", pod("StatefulSet", "web", "v", ""), false),
+            ("StatefulSet", json!({"metadata": {"labels": {"app": "x"}}}), false),
+            ("Deployment", pod("ReplicaSet", "web-5d4c", "r", "5d4c"), true),
+            ("Deployment", pod("ReplicaSet", "web-db-5d4c", "r", "5d4c"), false),
+            ("Deployment", pod("ReplicaSet", "db-5d4c", "r", "5d4c"), false),
+            ("Deployment", pod("ReplicaSet", "web-5d4c", "r", ""), false),
+            ("Deployment", pod("ReplicaSet", "web-", "r", ""), false),
+            ("Deployment", pod("Job", "web-5d4c", "r", "5d4c"), false),
+        ] {
+            assert_eq!(is_of_workload(&pod, &id(kind), &since(0)), expected, "{kind} {pod}");
+            assert!(!is_of_workload(&pod, &id(kind), &since(9)), "of a former {kind} {pod}");
+        }
     }
 
     #[test]
