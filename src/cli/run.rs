@@ -78,12 +78,15 @@ async fn operate(
     health: Health,
 ) -> anyhow::Result<()> {
     let stop = stop_on_signal()?;
-    let client = cluster::connect_without_retries(args.kubeconfig.as_deref()).await?;
+    let config = cluster::config_without_retries(args.kubeconfig.as_deref()).await?;
+    let client = cluster::client(config.clone())?;
     let given = args.namespace.as_deref().filter(|namespace| !namespace.is_empty());
     let own_namespace = given.unwrap_or(client.default_namespace()).to_owned();
-    let lease = args
-        .lease()
-        .map(|(id, namespace)| (id.to_owned(), namespace.unwrap_or(&own_namespace).to_owned()));
+    let lease = args.lease().map(|(id, namespace)| controller::LeaseOptions {
+        name: id.to_owned(),
+        namespace: namespace.unwrap_or(&own_namespace).to_owned(),
+        connect: Box::new(|| cluster::client(config)),
+    });
     let memory = args.memory_limit.or_else(memory::of_container);
     let operator = controller::Options {
         watches,

@@ -12,6 +12,7 @@ use kube::{Client, Config};
 use tokio::sync::Semaphore;
 
 use super::error::{Error, Result};
+use super::fence::{Fence, Gate};
 use super::silence::{self, Audible};
 use super::throttle;
 use crate::telemetry::chain;
@@ -31,15 +32,15 @@ pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
     client(config(kubeconfig).await?)
 }
 
-/// As [`connect`], for who has other work than to wait: what the API server answers with 429, 503 or 504 is told at once
-/// instead of being tried again, for up to half a minute, within the request.
+/// The configuration of [`connect`] for clients that do not retry by themselves: an answer of 429, 503 or 504 is returned
+/// immediately. kube's own retries take up to half a minute within the request.
 ///
 /// # Errors
 /// As [`connect`].
-pub async fn connect_without_retries(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
+pub async fn config_without_retries(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
     let mut config = config(kubeconfig).await?;
     config.default_retry = false;
-    client(config)
+    Ok(config)
 }
 
 /// The client of a configuration.
@@ -110,18 +111,33 @@ fn unquoted<E: std::error::Error + Send + Sync + 'static>(error: E) -> anyhow::E
 /// and no more, are under way, until their answers are read ([`REQUESTS`]).
 #[must_use]
 pub fn answering(client: Client) -> Client {
+    bounding(client, None)
+}
+
+/// As [`answering`], and no write leaves while the fence is closed.
+#[must_use]
+pub fn fenced(client: Client, fence: Arc<Fence>) -> Client {
+    bounding(client, Some(Arc::new(Gate::new(fence))))
+}
+
+fn bounding(client: Client, gate: Option<Arc<Gate>>) -> Client {
     let namespace = client.default_namespace().to_owned();
     let silence = silence::longest_silence();
     let requests = Arc::new(Semaphore::new(REQUESTS));
     let service = tower::service_fn(move |request| {
         let client = client.clone();
         let requests = requests.clone();
+        let gate = gate.clone();
         async move {
             let limit = silence::is_watch(&request).then_some(silence);
             let permit = match limit.is_some() || is_lease(&request) {
                 true => None,
                 // It is never closed.
                 false => requests.acquire_owned().await.ok(),
+            };
+            let request = match gate {
+                Some(gate) => gate.admit(request).await?,
+                None => request,
             };
             let answer = async { throttle::told(client.send(request).await?).await };
             match tokio::time::timeout(REQUEST_TIMEOUT, answer).await {

@@ -42,6 +42,9 @@ pub enum Error {
     Terminating(String),
     #[error("the API server did not answer within {0:?}")]
     TimedOut(Duration),
+    /// Not sent: another replica may lead already.
+    #[error("nothing is written: the Lease of leader election was not renewed in time")]
+    NotLeading,
     /// Everything else: connection errors, 5xx.
     #[error("{0}")]
     Unavailable(String),
@@ -72,7 +75,7 @@ impl Error {
     pub fn may_pass(&self) -> bool {
         matches!(
             self,
-            Error::TimedOut(_) | Error::Unavailable(_) | Error::Throttled { .. }
+            Error::TimedOut(_) | Error::NotLeading | Error::Unavailable(_) | Error::Throttled { .. }
         )
     }
 

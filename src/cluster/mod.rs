@@ -7,6 +7,7 @@ pub mod discovery;
 pub mod elect;
 pub mod error;
 pub mod events;
+pub mod fence;
 pub mod kept;
 pub mod keys;
 pub mod lookup;
@@ -23,6 +24,6 @@ pub(crate) mod testing;
 pub mod throttle;
 pub mod usage;
 
-pub use connect::{answering, connect, connect_without_retries};
+pub use connect::{answering, client, config_without_retries, connect, fenced};
 pub use discovery::{Discovery, Resource, Snapshot};
 pub use error::{Error, Result};

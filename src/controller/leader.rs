@@ -6,14 +6,19 @@
 //! resourceVersion that was read, so of two candidates one loses with a conflict.
 //!
 //! Where we are stricter than client-go: a leader counts its renew deadline from when it *sent* the last renewal that
-//! succeeded, so that it stops before anybody can have waited out the Lease, however slow the answers are; and it stops
-//! at once when it reads that somebody else has the Lease, or had it since.
+//! succeeded, so that it stops before another candidate can have waited out the Lease, however slow the answers are; it stops
+//! immediately when it reads that another candidate has the Lease, or had it since; and a [`Fence`] holds its writes back
+//! from the deadline on, however late this code notices the loss.
 //!
-//! [`election`] decides, [`LeaderElection::run`] does the talking.
+//! An operator that may read the Lease but not write it works as the only replica, as long as no other candidate holds the
+//! Lease. So roles that were made for another operator are enough for one replica.
+//!
+//! [`election`] decides, [`LeaderElection::run`] sends the requests, and [`thread`] runs it where no work can delay it.
 
 pub mod election;
 #[cfg(test)]
 mod tests;
+pub mod thread;
 
 use std::io;
 use std::sync::Arc;
@@ -28,13 +33,15 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::election::Timing;
 use self::election::{Election, Failure};
+use crate::cluster::fence::Fence;
 use crate::telemetry::chain;
 use crate::telemetry::metrics::Metrics;
 
 /// A candidate. [`LeaderElection::run`] does the rest.
 #[derive(Clone)]
 pub struct LeaderElection {
-    /// May `get`, `create` and `update` leases in `namespace`; no more is needed.
+    /// May `get`, `create` and `update` leases in `namespace`; no more is needed. With `get` alone it can lead without the
+    /// Lease.
     pub client: kube::Client,
     /// Namespace of the Lease.
     pub namespace: String,
@@ -46,6 +53,8 @@ pub struct LeaderElection {
     pub timing: Timing,
     /// Where `chartwright_leader` is set.
     pub metrics: Arc<Metrics>,
+    /// Open while this candidate leads, for the client that the work uses. `client` must not be behind it.
+    pub fence: Arc<Fence>,
 }
 
 /// How a candidacy ended.
@@ -98,6 +107,7 @@ impl LeaderElection {
             identity: identity()?,
             timing: Timing::default(),
             metrics,
+            fence: Arc::default(),
         })
     }
 
@@ -105,23 +115,25 @@ impl LeaderElection {
     ///
     /// `lead` gets a token that is cancelled on `stop` and when leadership is lost. The Lease is renewed until `lead`
     /// has ended, so it should end soon after its token: on `stop` the bound is its own; on a loss it is what is left
-    /// of the Lease, and nothing where somebody else has it; then `lead` is dropped. Failures of the API (no connection,
-    /// no permission) are logged and tried again.
+    /// of the Lease, and nothing where another candidate has it; then `lead` is dropped. The fence is closed before. Failures
+    /// of the API (no connection, no permission) are logged and tried again.
     pub async fn run<F, Fut, T>(self, stop: CancellationToken, lead: F) -> Ended<T>
     where
         F: FnOnce(CancellationToken) -> Fut,
         Fut: Future<Output = T>,
     {
         let timing = self.timing;
-        let metrics = self.metrics.clone();
+        let leading = Leading {
+            metrics: self.metrics.clone(),
+            fence: self.fence.clone(),
+        };
         let mut lock = Lock::new(self);
         tracing::info!(lease = %lock.describe(), identity = lock.candidate.identity, "waiting to lead");
         if !lock.acquire(&stop).await {
             return Ended::NeverLed;
         }
         tracing::info!(lease = %lock.describe(), "leading");
-        metrics.leader.set(1);
-        let leading = Leading(&metrics);
+        leading.metrics.leader.set(1);
 
         // A task of its own, so that work which keeps this one busy doesn't cost the Lease; in a set, which aborts it
         // should `lead` panic.
@@ -146,8 +158,8 @@ impl LeaderElection {
             }
             renewed = renewal.join_next() => joined(renewed),
         };
-        token.cancel();
         drop(leading);
+        token.cancel();
         let (reason, is_taken) = match renewed {
             Err(lost) => lost,
             // Only we tell it to end, and we didn't.
@@ -162,12 +174,16 @@ impl LeaderElection {
     }
 }
 
-/// Sets `chartwright_leader` back to 0, whichever way leadership ends.
-struct Leading<'a>(&'a Metrics);
+/// Closes the fence and sets `chartwright_leader` back to 0, whichever way leadership ends.
+struct Leading {
+    metrics: Arc<Metrics>,
+    fence: Arc<Fence>,
+}
 
-impl Drop for Leading<'_> {
+impl Drop for Leading {
     fn drop(&mut self) {
-        self.0.leader.set(0);
+        self.fence.close();
+        self.metrics.leader.set(0);
     }
 }
 
@@ -191,8 +207,10 @@ struct Lock {
     election: Election,
     /// As last read or written: its resourceVersion guards the next write.
     lease: Option<Lease>,
-    /// When the last write that succeeded was sent: nobody can have seen it earlier.
+    /// When the last write that succeeded was sent: no other candidate can have seen it earlier.
     sent: Instant,
+    /// Since when the Lease is free, and forbidden to be written.
+    unwritable: Option<Instant>,
     /// A write is under way, or was broken off and may have arrived.
     in_doubt: bool,
     /// What was last said about why we don't lead, so that it is said once.
@@ -211,6 +229,7 @@ impl Lock {
             election,
             lease: None,
             sent: Instant::now(),
+            unwritable: None,
             in_doubt: false,
             said: String::new(),
         }
@@ -231,7 +250,12 @@ impl Lock {
                         self.said.clear();
                         return true;
                     }
-                    Err(failure) => self.say(&failure),
+                    Err(failure) => {
+                        self.say(&failure);
+                        if self.may_do_without(&failure) {
+                            return true;
+                        }
+                    }
                 },
             }
             let mut random = [0; 1];
@@ -252,6 +276,14 @@ impl Lock {
     /// Renews until it is told to end, or the Lease is lost.
     async fn renew(mut self, told: CancellationToken) -> Renewal {
         let timing = self.candidate.timing;
+        if self.unwritable.is_some()
+            && let Err(ended) = self.do_without(&told).await
+        {
+            return ended;
+        }
+        if told.is_cancelled() {
+            return Ok(Box::new(self));
+        }
         loop {
             let deadline = self.sent + timing.renew_deadline;
             tokio::select! {
@@ -280,6 +312,65 @@ impl Lock {
                 Err(_) => self.say(&self.no_answer()),
             }
         }
+    }
+
+    /// True once the Lease was free, and forbidden to be written, for as long as a Lease lasts. An API server that starts
+    /// forbids what it has not read the roles for.
+    fn may_do_without(&mut self, failure: &Failure) -> bool {
+        if !matches!(failure, Failure::Unwritable(_)) {
+            self.unwritable = None;
+            return false;
+        }
+        let since = *self.unwritable.get_or_insert_with(Instant::now);
+        if since.elapsed() < self.candidate.timing.lease {
+            return false;
+        }
+        tracing::warn!(
+            lease = %self.describe(),
+            "working without the Lease, as the only replica: it may not be written, and no other process holds it; run one \
+             replica, or grant the rights"
+        );
+        self.extend_fence(Instant::now());
+        true
+    }
+
+    /// Works without the Lease until it can be had (`Ok`), it is told to end, or another candidate has it.
+    async fn do_without(&mut self, told: &CancellationToken) -> Result<(), Renewal> {
+        loop {
+            tokio::select! {
+                () = sleep(self.candidate.timing.retry) => {}
+                () = told.cancelled() => return Ok(()),
+            }
+            let read = Instant::now();
+            let acquired = tokio::select! {
+                acquired = self.try_acquire() => acquired,
+                () = told.cancelled() => return Ok(()),
+            };
+            let another = self
+                .election
+                .holder()
+                .filter(|holder| *holder != self.candidate.identity);
+            match (acquired, another) {
+                (Ok(()), _) => {
+                    tracing::info!(lease = %self.describe(), "leading, now with the Lease");
+                    self.said.clear();
+                    return Ok(());
+                }
+                (Err(Failure::Unwritable(_)), _) => self.extend_fence(read),
+                (Err(Failure::Held), Some(holder)) => {
+                    return Err(Err((
+                        format!("lease {} is held by {holder} now", self.describe()),
+                        true,
+                    )));
+                }
+                // Without answers there are no writes either: the fence closes by itself.
+                (Err(failure), _) => self.say(&failure),
+            }
+        }
+    }
+
+    fn extend_fence(&self, sent: Instant) {
+        self.candidate.fence.extend(sent + self.candidate.timing.renew_deadline);
     }
 
     async fn try_acquire(&mut self) -> Result<(), Failure> {
@@ -311,6 +402,8 @@ impl Lock {
         let sent = Instant::now();
         self.send(&spec).await?;
         self.sent = sent;
+        self.unwritable = None;
+        self.extend_fence(sent);
         self.election.wrote(spec, Instant::now());
         Ok(())
     }
@@ -327,7 +420,7 @@ impl Lock {
             Ok(false) => {}
             Err(failure) => {
                 let why = match failure {
-                    Failure::Call(why) => why,
+                    Failure::Call(why) | Failure::Unwritable(why) => why,
                     Failure::Held | Failure::Lost => "it changed meanwhile".to_owned(),
                 };
                 tracing::warn!(lease = %self.describe(), "can't give leadership back, it will expire: {why}");
@@ -381,10 +474,16 @@ impl Lock {
     fn failure(&self, verb: &str, error: kube::Error) -> Failure {
         match error {
             kube::Error::Api(status) if status.is_conflict() || status.is_already_exists() => Failure::Held,
-            kube::Error::Api(status) if status.is_forbidden() => Failure::Call(format!(
-                "{}; leader election needs get, create and update on leases (coordination.k8s.io) in namespace {}",
-                status.message, self.candidate.namespace
-            )),
+            kube::Error::Api(status) if status.is_forbidden() => {
+                let why = format!(
+                    "{}; leader election needs get, create and update on leases (coordination.k8s.io) in namespace {}",
+                    status.message, self.candidate.namespace
+                );
+                match verb {
+                    "get" => Failure::Call(why),
+                    _ => Failure::Unwritable(why),
+                }
+            }
             kube::Error::Api(status) => Failure::Call(format!("can't {verb} it: {}", status.message)),
             error => Failure::Call(format!("can't {verb} it: {}", chain(&error))),
         }
@@ -393,7 +492,7 @@ impl Lock {
     /// Says why we don't lead, or can't renew, when that is news.
     fn say(&mut self, failure: &Failure) {
         let news = match failure {
-            Failure::Call(why) => why.clone(),
+            Failure::Call(why) | Failure::Unwritable(why) => why.clone(),
             Failure::Held | Failure::Lost => match self.election.holder() {
                 Some(holder) if holder != self.candidate.identity => format!("held by {holder}"),
                 // Somebody was faster; the next read tells who.
@@ -404,7 +503,9 @@ impl Lock {
             return;
         }
         match failure {
-            Failure::Call(_) => tracing::warn!(lease = %self.describe(), "lease trouble: {news}"),
+            Failure::Call(_) | Failure::Unwritable(_) => {
+                tracing::warn!(lease = %self.describe(), "lease trouble: {news}")
+            }
             Failure::Held | Failure::Lost => tracing::info!(lease = %self.describe(), "not leading: {news}"),
         }
         self.said = news;

@@ -10,10 +10,10 @@ use anyhow::Context as _;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::leader::{Ended, LeaderElection};
+use super::leader::{self, Ended, LeaderElection};
 use super::unit::Blueprint;
 use super::{api_watch, scopes, usage};
-use crate::cluster::{self, Discovery, events::Events};
+use crate::cluster::{self, Discovery, events::Events, fence::Fence};
 use crate::plan::digest::Key;
 use crate::reconcile::{Context, list};
 use crate::telemetry::metrics::Metrics;
@@ -31,8 +31,8 @@ pub struct Options {
     pub operator: String,
     /// Where its own Secret and Lease are.
     pub own_namespace: String,
-    /// Name of the Lease and its namespace; `None`: no leader election.
-    pub lease: Option<(String, String)>,
+    /// `None`: no leader election.
+    pub lease: Option<LeaseOptions>,
     pub reconcile_period: Duration,
     /// Reconciles at a time, for each watch that says nothing else.
     pub concurrency: usize,
@@ -44,11 +44,22 @@ pub struct Options {
     pub shutdown_timeout: Duration,
 }
 
+/// Where replicas elect the one that works.
+pub struct LeaseOptions {
+    pub name: String,
+    pub namespace: String,
+    /// Makes a client for the election alone, in the runtime in which it is called.
+    pub connect: Box<dyn FnOnce() -> anyhow::Result<kube::Client> + Send + Sync>,
+}
+
 /// What the program takes by itself, in bytes.
 const PROGRAM: u64 = 30 << 20;
 
 /// The API server may be starting, or this pod's network: it is asked again for this long before giving up.
 const CONNECT_WAIT: Duration = Duration::from_secs(60);
+
+/// Before it is seen again whether the operator may have its key.
+const RIGHTS_WAIT: Duration = Duration::from_secs(5);
 
 /// Runs the operator. Returns when `stop` is cancelled and everything has ended.
 ///
@@ -56,27 +67,39 @@ const CONNECT_WAIT: Duration = Duration::from_secs(60);
 /// If the API server does not answer, the operator's own Secret can't be had, or leadership is lost.
 pub async fn run(
     client: kube::Client,
-    options: Options,
+    mut options: Options,
     metrics: Arc<Metrics>,
     health: Health,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
-    let client = cluster::answering(client);
     let blueprints = blueprints(&options);
     tell_sizes(&options, &blueprints, &metrics);
-    let Some((lease, namespace)) = options.lease.clone() else {
+    let Some(lease) = options.lease.take() else {
         metrics.leader.set(1);
-        return lead(client, options, blueprints, metrics, health, stop).await;
+        return lead(cluster::answering(client), options, blueprints, metrics, health, stop).await;
     };
-    let election = LeaderElection::new(client.clone(), namespace, lease, metrics.clone())?;
+    let fence = Arc::new(Fence::default());
+    let client = cluster::fenced(client, fence.clone());
+    let of_election = metrics.clone();
+    let candidate = move || {
+        let client = cluster::answering((lease.connect)()?);
+        let candidate = LeaderElection::new(client, lease.namespace, lease.name, of_election)?;
+        Ok(LeaderElection { fence, ..candidate })
+    };
     // A replica that waits for leadership is as ready as it can be.
     health.set_ready();
     let work = |token| lead(client, options, blueprints, metrics, health, token);
-    match election.run(stop, work).await {
+    match leader::thread::run(candidate, stop, work, end_process).await? {
         Ended::NeverLed => Ok(()),
         Ended::Finished(result) => result,
         Ended::Lost(reason) => anyhow::bail!("leadership lost: {reason}"),
     }
+}
+
+/// Ends a process that does not end by itself. Another replica may lead already.
+fn end_process(reason: &str) {
+    tracing::error!("leadership lost, and the operator is too busy to stop: the process ends now: {reason}");
+    std::process::exit(1);
 }
 
 /// Loads every chart once. A chart that can't be read keeps its releases `Stalled`, and everything else running.
@@ -146,7 +169,7 @@ async fn lead(
 ) -> anyhow::Result<()> {
     health.set_waiting("the API server");
     let (discovery, key) = tokio::select! {
-        started = start(&client, &options) => started?,
+        started = start(&client, &options, &health) => started?,
         () = stop.cancelled() => return Ok(()),
     };
     let events = Events::new(client.clone(), &options.operator, std::env::var("HOSTNAME").ok());
@@ -203,18 +226,40 @@ async fn lead(
 }
 
 /// What the leader needs before anything else.
-async fn start(client: &kube::Client, options: &Options) -> anyhow::Result<(Discovery, Key)> {
+async fn start(client: &kube::Client, options: &Options, health: &Health) -> anyhow::Result<(Discovery, Key)> {
     let Options {
         own_namespace,
         operator,
         ..
     } = options;
     let discovery = retrying("the API server's discovery", || Discovery::new(client.clone())).await?;
-    let key = retrying("the operator's Secret", || {
-        cluster::keys::load_or_create(client.clone(), own_namespace, operator)
-    });
-    let secret = || format!("Secret {own_namespace}/{}", cluster::keys::secret_name(operator));
-    Ok((discovery, key.await.with_context(secret)?))
+    let secret = format!("Secret {own_namespace}/{}", cluster::keys::secret_name(operator));
+    let mut said = String::new();
+    loop {
+        let key = retrying("the operator's Secret", || {
+            cluster::keys::load_or_create(client.clone(), own_namespace, operator)
+        });
+        let error = match key.await {
+            Ok(key) => return Ok((discovery, key)),
+            Err(error) if !is_forbidden(&error) => return Err(error.context(secret)),
+            Err(error) => format!("{error:#}"),
+        };
+        // Without a key that stays, stored hooks could not be told from forged ones, and each start would apply everything.
+        health.set_waiting("the rights to its key, which the log names");
+        if error != said {
+            tracing::error!(
+                error,
+                "no release is worked on before the operator may `get` {secret} and `create` secrets in its own namespace, for \
+                 the key of its digests and signatures: `chartwright generate rbac --own` writes the role"
+            );
+            said = error;
+        }
+        tokio::time::sleep(RIGHTS_WAIT).await;
+    }
+}
+
+fn is_forbidden(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(cluster::Error::Forbidden(_)))
 }
 
 /// Waits until the units have ended and their Events are written, within so long.

@@ -15,4 +15,4 @@ mod unit;
 mod usage;
 mod watching;
 
-pub use manager::{Options, run};
+pub use manager::{LeaseOptions, Options, run};

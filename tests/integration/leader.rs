@@ -13,8 +13,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::look::says;
+use crate::operator::{ELECTED, Launch};
 use crate::support::{ControlPlane, Kubectl, Request, until};
-use crate::world::SOON;
+use crate::world::{SOON, World};
 
 /// Short, so that a test needn't wait for fifteen seconds.
 const TIMING: Timing = Timing {
@@ -168,5 +169,38 @@ fn a_lease_of_somebody_else_is_taken_over_only_when_it_stops_changing() -> Resul
     ensure!(lease["metadata"]["labels"]["team"] == "blue");
     a.stop.cancel();
     ensure!(place.end(a)? == Ended::Finished(()));
+    Ok(())
+}
+
+/// A process that stands still for longer than its Lease lasts is starved of all that it needs: no thread of it runs.
+#[test]
+fn a_leader_that_stood_still_writes_nothing_when_it_goes_on() -> Result<()> {
+    let world = World::new("leader-still")?;
+    let replica = |replica: usize| world.launch(&Launch { replica, ..ELECTED });
+    let mut first = replica(1)?;
+    world.install("a", json!({"color": "blue", "extra": ["one"]}))?;
+    let second = replica(2)?;
+    second.await_log("not leading: held by")?;
+    first.signal("STOP")?;
+    // It hears of these when it goes on.
+    for number in 0..5 {
+        world.apply_widget(&format!("b{number}"), json!({"color": "red"}))?;
+    }
+    world.edit("a", json!({"color": "green", "extra": []}))?;
+    let works = || Ok(world.get("configmap", "b4-main")?.is_some());
+    until("the other replica works", Duration::from_secs(45), works)?;
+    world.await_color("a-main", "green")?;
+    world.await_gone("configmap", "a-one")?;
+    // More work for whoever still believes that it leads.
+    world.paint("a-main", "pink")?;
+    world.await_color("a-main", "green")?;
+
+    let start = world.mark()?;
+    first.signal("CONT")?;
+    ensure!(first.wait()?.code() == Some(1), "{}", first.log());
+    says(&first.log(), &["leadership lost"])?;
+    let writes = world.requests(&first, start)?.writes();
+    ensure!(writes.is_empty(), "{writes}");
+    ensure!(world.get("configmap", "a-one")?.is_none());
     Ok(())
 }

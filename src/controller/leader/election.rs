@@ -24,6 +24,8 @@ pub enum Failure {
     Held,
     /// We led, and somebody else had it since.
     Lost,
+    /// The Lease is free for us, and the API server forbids to write it.
+    Unwritable(String),
     /// The API server refused, or didn't answer.
     Call(String),
 }
