@@ -15,7 +15,8 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use tokio::sync::{mpsc, oneshot};
 
 use super::connect::bounded;
-use super::error::Error;
+use super::core_events::CoreRecorder;
+use super::error::{Error, Result};
 use crate::telemetry::{cut, redact};
 
 /// Event notes may have 1 kB; the API server refuses longer ones.
@@ -58,6 +59,9 @@ struct Writer {
     client: Client,
     reporter: Reporter,
     told: Mutex<Told>,
+    core: CoreRecorder,
+    /// The core API took the last Event, where `events.k8s.io` is forbidden.
+    prefers_core: AtomicBool,
     /// That they are forbidden was told.
     forbidden: AtomicBool,
     /// There will be no better time.
@@ -87,6 +91,8 @@ impl Events {
             instance,
         };
         let writer = Writer {
+            core: CoreRecorder::new(client.clone(), reporter.clone(), WINDOW),
+            prefers_core: AtomicBool::new(false),
             client,
             reporter,
             told: Mutex::new(Told {
@@ -187,7 +193,7 @@ impl Writer {
         recorder
     }
 
-    async fn write_and_pause(&self, message: Arc<Message>) {
+    async fn write_and_pause(self: &Arc<Self>, message: Arc<Message>) {
         let begun = tokio::time::Instant::now();
         self.write(message).await;
         if !self.hurries.load(Ordering::Relaxed) {
@@ -196,9 +202,9 @@ impl Writer {
         }
     }
 
-    async fn write(&self, message: Arc<Message>) {
+    async fn write(self: &Arc<Self>, message: Arc<Message>) {
         let recorder = self.recorder(&message);
-        let Err(error) = bounded(recorder.publish(&message.event, &message.about)).await else {
+        let Err(error) = self.publish(&recorder, &message).await else {
             self.forbidden.store(false, Ordering::Relaxed);
             return;
         };
@@ -211,14 +217,48 @@ impl Writer {
         }
         tracing::debug!(reason = message.event.reason, %error, "event was not recorded");
         if let Some(wait) = error.retry_after() {
+            let writer = self.clone();
             // Nobody waits for an event.
             tokio::spawn(async move {
                 tokio::time::sleep(wait.clamp(SHORTEST_WAIT, WINDOW)).await;
-                if let Err(error) = bounded(recorder.publish(&message.event, &message.about)).await {
+                if let Err(error) = writer.publish(&recorder, &message).await {
                     let reason = &message.event.reason;
                     tracing::debug!(reason, %error, "event was not recorded the second time either");
                 }
             });
+        }
+    }
+
+    /// Writes an Event through the API that took the last one, and through the other one where that is forbidden: a role of
+    /// operator-sdk names `events` of the core group only.
+    async fn publish(&self, recorder: &Recorder, message: &Message) -> Result<()> {
+        let (event, about) = (&message.event, &message.about);
+        let through_core = || bounded(self.core.publish(message.key(), event, about));
+        let through_events = || bounded(recorder.publish(event, about));
+        let core_first = self.prefers_core.load(Ordering::Relaxed);
+        let first = match core_first {
+            true => through_core().await,
+            false => through_events().await,
+        };
+        let Err(error @ Error::Forbidden(_)) = first else {
+            return first;
+        };
+        let second = match core_first {
+            true => through_events().await,
+            false => through_core().await,
+        };
+        match second {
+            Err(Error::Forbidden(_)) => Err(error),
+            Ok(()) => {
+                self.prefers_core.store(!core_first, Ordering::Relaxed);
+                if !core_first {
+                    tracing::info!(
+                        "Events are written through the core API, since those of events.k8s.io are forbidden"
+                    );
+                }
+                Ok(())
+            }
+            failed => failed,
         }
     }
 }
@@ -332,5 +372,44 @@ mod tests {
         assert!(begun.elapsed() > Duration::ZERO && begun.elapsed() <= Duration::from_secs(2));
         events.flush().await;
         assert_eq!(asked.lock().unwrap().len(), MAX_WAITING + 2, "none is lost");
+    }
+
+    #[tokio::test]
+    async fn an_old_role_gets_events_of_the_core_api() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = asked.clone();
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let log = log.clone();
+            async move {
+                let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
+                let body = request.into_body().collect_bytes().await.unwrap_or_default();
+                let event: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+                let forbidden = path.starts_with("/apis/events.k8s.io/") || method == "PATCH";
+                let text = |field: &str| event[field].as_str().unwrap_or_default().to_owned();
+                let api = path.split('/').nth(1).unwrap_or_default();
+                log.lock()
+                    .unwrap()
+                    .push(format!("{method} {api} {}{}", text("note"), text("message")));
+                let refused = serde_json::json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403,
+                    "reason": "Forbidden", "message": "no"});
+                let (code, answer) = match forbidden {
+                    true => (403, refused.to_string().into_bytes()),
+                    false => (201, body.to_vec()),
+                };
+                let answer = http::Response::builder().status(code).body(Body::from(answer));
+                Ok::<_, Infallible>(answer.unwrap())
+            }
+        });
+        let events = Events::new(Client::new(service, "shop"), "test", None);
+        let about = ObjectReference {
+            name: Some("ü".repeat(200)),
+            ..ObjectReference::default()
+        };
+        for note in ["one", "two", "two"] {
+            events.warning(&about, "Failed", "Reconcile", note).await;
+        }
+        let asked = asked.lock().unwrap();
+        // The last one is a repetition, which this role may not count.
+        assert_eq!(*asked, ["POST apis one", "POST api one", "POST api two", "PATCH api "]);
     }
 }

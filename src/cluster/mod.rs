@@ -2,6 +2,7 @@
 
 pub mod autoscalers;
 pub mod connect;
+mod core_events;
 pub mod custom_resource;
 pub mod discovery;
 pub mod elect;

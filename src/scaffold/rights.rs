@@ -10,6 +10,7 @@ use super::api::Kind;
 use super::lint::{crd, samples};
 use super::survey::{RBAC, Survey};
 use super::tree::Tree;
+use crate::cluster::keys::secret_name;
 use crate::plan::history::is_watched;
 use crate::watches::Watch;
 use crate::watches::sources::SourceKind;
@@ -203,19 +204,60 @@ pub(super) fn rights(rules: &[Value]) -> Rights {
 
 /// What is wanted and no rule allows, a sentence for each resource.
 pub(super) fn missing(wanted: &Rights, rules: &[Value]) -> Vec<String> {
-    let has = |rule: &Value, field: &str, item: &str| lists(rule, field, item) || lists(rule, field, "*");
+    let whole: Vec<&Value> = rules.iter().filter(|rule| rule["resourceNames"].is_null()).collect();
     let missing = wanted.iter().filter_map(|((group, resource), verbs)| {
-        let is_granted = |verb: &&String| {
-            rules.iter().filter(|rule| rule["resourceNames"].is_null()).any(|rule| {
-                has(rule, "apiGroups", group) && has(rule, "resources", resource) && has(rule, "verbs", verb)
-            })
-        };
+        let is_granted = |verb: &&String| whole.iter().any(|rule| grants(rule, group, resource, verb));
         let verbs = verbs.iter().filter(|verb| !is_granted(verb));
         let verbs: Vec<&str> = verbs.map(String::as_str).collect();
         let resource = shown(group, resource);
         (!verbs.is_empty()).then(|| format!("no rule lets the operator {} {resource}", verbs.join(", ")))
     });
     missing.collect()
+}
+
+/// True if a rule gives a verb, for some objects at least.
+pub(super) fn grants(rule: &Value, group: &str, resource: &str, verb: &str) -> bool {
+    let has = |field: &str, item: &str| lists(rule, field, item) || lists(rule, field, "*");
+    has("apiGroups", group) && has("resources", resource) && has("verbs", verb)
+}
+
+/// True if rules let an operator have its key: `create` Secrets, which can't be limited to a name, and `get` one.
+pub fn may_have_key(rules: &[Value]) -> bool {
+    let is_whole = |rule: &&Value| rule["resourceNames"].is_null();
+    rules
+        .iter()
+        .filter(is_whole)
+        .any(|rule| grants(rule, "", "secrets", "create"))
+        && rules.iter().any(|rule| grants(rule, "", "secrets", "get"))
+}
+
+/// The Role that an operator needs in its own namespace whatever its charts are, for its key and its Lease, and the binding
+/// to the ServiceAccount of a scaffolded project.
+pub fn own_role(operator: &str, lease: &str) -> [Value; 2] {
+    let rule = |group: &str, resource: &str, verbs: &[&str], name: Option<&str>| {
+        let mut rule = json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
+        if let Some(name) = name {
+            rule["resourceNames"] = json!([name]);
+        }
+        rule
+    };
+    let (leases, key) = ("coordination.k8s.io", secret_name(operator));
+    let metadata = |name: &str| json!({"name": name, "namespace": "system"});
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata("own-role"),
+        "rules": [
+            rule("", "secrets", &["create"], None),
+            rule("", "secrets", &["get"], Some(&key)),
+            rule(leases, "leases", &["create"], None),
+            rule(leases, "leases", &["get", "update"], Some(lease)),
+        ],
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": metadata("own-rolebinding"),
+        "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": "own-role"},
+        "subjects": [{"kind": "ServiceAccount", "name": "controller-manager", "namespace": "system"}],
+    });
+    [role, binding]
 }
 
 /// A resource as findings name it.
@@ -385,6 +427,19 @@ mod tests {
             lacking(&made, &role(json!([named, rule("roles", &["*"])]))),
             ["no rule lets the operator get, list deployments.apps"]
         );
+    }
+
+    #[test]
+    fn the_role_for_the_own_namespace_is_that_of_this_project() {
+        let [own, _] = own_role("chartwright", "chartwright");
+        let mut written = Vec::new();
+        for file in ["hmac_key_role.yaml", "leader_election_role.yaml"] {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/rbac").join(file);
+            let role = go_yaml::to_json(&std::fs::read(path).unwrap()).unwrap();
+            written.extend(role["rules"].as_array().unwrap().clone());
+        }
+        assert_eq!(own["rules"].as_array().unwrap(), &written);
+        assert!(may_have_key(&written) && !may_have_key(&written[1..]) && !may_have_key(&written[..1]));
     }
 
     /// The tests of the operator run with the roles of `config/`, and fail if one of these rights is left out.

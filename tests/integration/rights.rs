@@ -88,6 +88,60 @@ fn without_the_right_to_leases_nobody_leads_and_whoever_loses_one_ends() -> Resu
     says(&operator.log(), &[told])
 }
 
+/// As projects of operator-sdk have it: Events of the core group, and a Lease that may be looked at.
+#[test]
+fn an_old_role_is_enough_for_the_only_replica() -> Result<()> {
+    let world = without("rights-old", &["events", "leases"])?;
+    let look = rule("coordination.k8s.io", "leases", &["get"]);
+    world.grant("old", &[rule("", "events", &["create"]), look])?;
+    let start = world.mark()?;
+    let mut operator = world.launch(&ELECTED)?;
+    world.apply_widget("a", json!({}))?;
+    operator.await_log("leader election needs get, create and update on leases")?;
+    operator.await_log("working without the Lease, as the only replica")?;
+    world.await_ready("a")?;
+    world.await_event("a", "InstallSuccessful", &[])?;
+    operator.await_log("Events are written through the core API")?;
+    for color in ["red", "green"] {
+        world.update("a", json!({"color": color}))?;
+    }
+    world.await_event("a", "UpgradeSuccessful", &[])?;
+    let asked = world.all_requests(&operator, start)?.resource("events");
+    let groups: BTreeSet<(String, u16)> = asked.iter().map(|one| (one.group.clone(), one.status)).collect();
+    ensure!(groups.contains(&(String::new(), 201)), "{groups:?}");
+    let refused = asked
+        .iter()
+        .filter(|one| one.status == 403 && one.group == "events.k8s.io");
+    ensure!(refused.count() == 1, "asked again and again");
+
+    // Another process that may write it has the Lease: this one ends.
+    let held = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "widgets"},
+        "spec": {"holderIdentity": "another", "leaseDurationSeconds": 15, "leaseTransitions": 0}});
+    world.kubectl.apply(&held.to_string())?;
+    ensure!(operator.wait()?.code() == Some(1), "{}", operator.log());
+    says(&operator.log(), &["lease rights-old/widgets is held by another now"])
+}
+
+#[test]
+fn an_operator_waits_for_the_right_to_its_key_and_goes_on_by_itself() -> Result<()> {
+    let world = without("rights-key", &["secrets"])?;
+    let mut operator = world.start()?;
+    world.apply_widget("a", json!({}))?;
+    operator.await_log("before the operator may `get` Secret rights-key/rights-key-hmac-key")?;
+    std::thread::sleep(Duration::from_secs(7));
+    let told = operator.log().matches("no release is worked on").count();
+    ensure!(
+        told == 1 && operator.is_running(),
+        "{told} times in\n{}",
+        operator.log()
+    );
+    ensure!(world.labelled("configmaps")?.is_empty());
+    let mut key = rule("", "secrets", &["get"]);
+    key["resourceNames"] = json!(["rights-key-hmac-key"]);
+    world.grant("key", &[rule("", "secrets", &["create"]), key])?;
+    world.await_ready("a").map(drop)
+}
+
 #[test]
 fn a_kind_of_members_without_rights_is_named_and_nothing_is_pruned_until_they_are_given() -> Result<()> {
     let world = without("rights-member", &["configmaps"])?.granted("", "secrets")?;

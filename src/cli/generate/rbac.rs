@@ -24,6 +24,9 @@ Examples:
   chartwright generate rbac -o config/rbac/role.yaml
   chartwright generate rbac -o config/rbac/role.yaml --check
 
+  # What the operator needs in its own namespace: its key and its Lease
+  chartwright generate rbac --own -o config/rbac/own_role.yaml
+
   # For each namespace of WATCH_NAMESPACE
   chartwright generate rbac --namespaced | kubectl apply -n shop -f -";
 
@@ -41,6 +44,15 @@ pub struct RbacArgs {
     /// A Role for one namespace, without what lies in none
     #[arg(long)]
     namespaced: bool,
+    /// The Role for the operator's own namespace instead, with its binding: for the Secret with its key, and its Lease
+    #[arg(long, conflicts_with_all = ["namespaced", "name", "check"])]
+    own: bool,
+    /// With --own: the operator's name, as for `run`
+    #[arg(long, value_name = "NAME", requires = "own", default_value = "chartwright")]
+    operator_name: String,
+    /// With --own: the name of the Lease [default: the operator's name]
+    #[arg(long, value_name = "NAME", requires = "own")]
+    leader_election_id: Option<String>,
     /// What the role is called
     #[arg(long, default_value = rights::ROLE_NAME)]
     name: String,
@@ -53,6 +65,9 @@ pub struct RbacArgs {
 }
 
 pub fn run(args: &RbacArgs) -> Result<ExitCode> {
+    if args.own {
+        return write_own(args);
+    }
     let (watches, warnings) = watches::load(&args.watches_file)?;
     for warning in warnings {
         eprintln!("warning: {warning}");
@@ -71,6 +86,12 @@ pub fn run(args: &RbacArgs) -> Result<ExitCode> {
     }
     for note in notes {
         eprintln!("note: {note}");
+    }
+    let rules = object["rules"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if !rights::may_have_key(rules) && !has_key_role(&root) {
+        eprintln!(
+            "note: in its own namespace the operator needs rights on its key and its Lease: `chartwright generate rbac --own`"
+        );
     }
     let text = serde_yaml::to_string(&object)?;
     let Some(file) = &args.output else {
@@ -97,6 +118,31 @@ pub fn run(args: &RbacArgs) -> Result<ExitCode> {
     }
     tell!("{shown}: {}", if same { "unchanged" } else { "written" });
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the role for the operator's own namespace.
+fn write_own(args: &RbacArgs) -> Result<ExitCode> {
+    let lease = args.leader_election_id.as_ref().unwrap_or(&args.operator_name);
+    let objects = rights::own_role(&args.operator_name, lease);
+    let documents: Vec<String> = objects.iter().map(serde_yaml::to_string).collect::<Result<_, _>>()?;
+    let text = documents.join("---\n");
+    let Some(file) = &args.output else {
+        stdout().write_all(text.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    std::fs::write(file, text).with_context(|| file.display().to_string())?;
+    tell!("{}: written", file.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// True if a file of config/rbac names the Secret with the key of an operator.
+fn has_key_role(root: &Path) -> bool {
+    let files = std::fs::read_dir(root.join("config/rbac"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut texts = files.map(|file| std::fs::read_to_string(file.path()).unwrap_or_default());
+    texts.any(|text| text.contains("-hmac-key"))
 }
 
 /// Whether the role in a file has all the rights of the one that would be written, and tells which it lacks.

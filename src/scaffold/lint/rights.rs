@@ -10,7 +10,7 @@ use super::watches::Watched;
 use super::yaml::{self, Document};
 use super::{Report, join, rules};
 use crate::scaffold::api::Kind;
-use crate::scaffold::rights::{Rights, missing, rights, rules_of, shown};
+use crate::scaffold::rights::{Rights, grants, may_have_key, missing, rights, rules_of, shown};
 use crate::scaffold::survey::Survey;
 
 const FOLDER: &str = "config/rbac";
@@ -33,11 +33,51 @@ pub(super) fn check(watched: &[Watched<'_>], charts: &[Examined], report: &mut R
         })
         .collect();
     let Some(charts) = charts else { return };
-    let wanted = wanted(&charts);
-    check_missing(&wanted, &roles, first, report);
+    let rules = |roles: &[&Document]| -> Vec<Value> {
+        roles
+            .iter()
+            .flat_map(|role| rules_in(role).map(|(_, rule)| rule))
+            .collect()
+    };
+    let given = rules(&roles);
+    let in_namespaces: Vec<&Document> = roles.iter().filter(|role| !is_whole(role)).copied().collect();
+    let has_key_role = may_have_key(&rules(&in_namespaces));
+    let (needed, usable) = with_own(wanted(&charts), &given, has_key_role, takes_over(report));
+    check_missing(&needed, &given, first, report);
     for role in roles.iter().filter(is_whole) {
-        check_excess(&wanted, role, report);
+        check_excess(&usable, role, report);
     }
+}
+
+/// True for a project of operator-sdk: its releases are taken over, and their Secrets read and deleted.
+fn takes_over(report: &Report) -> bool {
+    let project = std::fs::read_to_string(report.root.join("PROJECT")).unwrap_or_default();
+    project.contains("helm.sdk.operatorframework.io")
+}
+
+/// What the operator needs with what it needs itself, and what it can make use of. Old roles are not made for it: Events of
+/// the core group are as good as those of `events.k8s.io`, and the key may lie where all Secrets are open.
+fn with_own(mut needed: Rights, given: &[Value], has_key_role: bool, takes_over: bool) -> (Rights, Rights) {
+    let may = |group: &str, resource: &str, verb: &str| given.iter().any(|rule| grants(rule, group, resource, verb));
+    let mut usable = needed.clone();
+    let mut use_in_core = |resource: &str, verbs: &[&str]| {
+        let known = usable.entry((String::new(), resource.to_owned())).or_default();
+        known.extend(verbs.iter().map(|verb| (*verb).to_owned()));
+    };
+    if may("", "events", "create") && !may("events.k8s.io", "events", "create") {
+        needed.remove(&("events.k8s.io".to_owned(), "events".to_owned()));
+        use_in_core("events", &["create", "patch"]);
+    }
+    if !has_key_role {
+        use_in_core("secrets", &["get", "create"]);
+    }
+    if takes_over {
+        use_in_core(
+            "secrets",
+            &["get", "list", "watch", "create", "update", "patch", "delete", "*"],
+        );
+    }
+    (needed, usable)
 }
 
 /// What lies in the folder and is applied.
@@ -89,13 +129,17 @@ fn rules_in(role: &Document) -> impl Iterator<Item = (&Node, Value)> {
     rules.zip(values)
 }
 
-fn check_missing(wanted: &Rights, roles: &[&Document], first: &Document, report: &mut Report) {
-    let given: Vec<Value> = roles
-        .iter()
-        .flat_map(|role| rules_in(role).map(|(_, rule)| rule))
-        .collect();
+fn check_missing(wanted: &Rights, given: &[Value], first: &Document, report: &mut Report) {
     let at = yaml::at(&first.root, &["rules"]).map_or((1, 0), |rules| (rules.line, 0));
-    for message in missing(wanted, &given) {
+    let mut messages = missing(wanted, given);
+    if !may_have_key(given) {
+        messages.push(
+            "no rule lets the operator create and get the Secret with its own key: it waits for that, and works on no release; \
+             `chartwright generate rbac --own` writes the role"
+                .to_owned(),
+        );
+    }
+    for message in messages {
         report.add(rules::MISSING_RIGHT, first.file.as_str(), at, message);
     }
 }
@@ -121,6 +165,49 @@ fn check_excess(wanted: &Rights, role: &Document, report: &mut Report) {
                     report.add(rules::EXCESS_RIGHT, role.file.as_str(), yaml::place(resource), message);
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn roles_that_were_made_for_helm_operator_are_used_as_they_are() {
+        let rule = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
+        let new = rule("events.k8s.io", "events", &["create", "patch"]);
+        let old = rule("", "events", &["create"]);
+        let all_secrets = rule("", "secrets", &["*"]);
+        let wanted = rights(std::slice::from_ref(&new));
+        let is_lacking = |given: &[Value]| {
+            let (needed, _) = with_own(wanted.clone(), given, true, false);
+            !missing(&needed, given).is_empty()
+        };
+        assert!(is_lacking(&[]) && !is_lacking(&[new]) && !is_lacking(std::slice::from_ref(&old)));
+        let uses = |resource: &str, verb: &str, has_key_role: bool, takes_over: bool| {
+            let given = [old.clone(), all_secrets.clone()];
+            let (_, usable) = with_own(wanted.clone(), &given, has_key_role, takes_over);
+            let verbs = usable.get(&(String::new(), resource.to_owned()));
+            verbs.is_some_and(|verbs| verbs.contains(verb))
+        };
+        assert!(uses("events", "create", true, false));
+        for (verb, has_key_role, takes_over, expected) in [
+            ("get", true, false, false),
+            ("get", false, false, true),
+            ("create", false, false, true),
+            ("delete", false, false, false),
+            ("*", false, false, false),
+            ("delete", true, true, true),
+            ("*", true, true, true),
+        ] {
+            assert_eq!(
+                uses("secrets", verb, has_key_role, takes_over),
+                expected,
+                "{verb} {has_key_role} {takes_over}"
+            );
         }
     }
 }
