@@ -111,10 +111,10 @@ impl History {
         self.0.iter_mut().find(|listed| listed.revision == revision)
     }
 
-    /// The number of the next revision, after one that is recorded.
+    /// The number of the next revision, after one that is recorded. A status that another client wrote may have the highest one.
     pub fn next(&self, recorded: i64) -> i64 {
         let last = self.0.last().map(|last| last.revision).unwrap_or_default();
-        last.max(recorded) + 1
+        last.max(recorded).saturating_add(1)
     }
 
     /// All of a revision is applied, for the first time or again.

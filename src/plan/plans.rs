@@ -270,7 +270,8 @@ impl Plan {
     }
 
     fn begins(&mut self, token: &str, started: Timestamp) {
-        self.count += 1;
+        // A status that another client wrote has any number.
+        self.count = self.count.saturating_add(1);
         RUNNING.clone_into(&mut self.phase);
         (self.started, self.ended) = (Some(started), None);
         token.clone_into(&mut self.token);
@@ -506,7 +507,7 @@ impl Plans {
     pub fn take_back(&mut self) {
         let Some(run) = self.work.running.take() else { return };
         if let Some(plan) = self.get_mut(&run.plan) {
-            plan.count -= 1;
+            plan.count = plan.count.saturating_sub(1);
             plan.phase = plan.runs.first().map(|past| past.phase.clone()).unwrap_or_default();
         }
         self.work.queue.insert(0, Run { started: None, ..run });

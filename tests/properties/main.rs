@@ -64,7 +64,103 @@ macro_rules! tests {
     ($($name:ident)*) => { $(#[test] fn $name() { run(stringify!($name)); })* };
 }
 
-tests! { template render yaml_read merge strvals archive regexes globs versions }
+tests! {
+    template render yaml_read merge strvals archive regexes globs versions
+    release marks cron cel oci index
+}
+
+/// Texts that a status is read for, and such that are none.
+static TEXTS: [&str; 13] = [
+    "",
+    "é",
+    "\0",
+    "../..",
+    "Succeeded",
+    "Running",
+    "pre-install",
+    "plan-backup",
+    "* * * * *",
+    "0 0 30 2 *",
+    "9999-12-30T22:00:00Z",
+    "-009999-01-02T01:59:59Z",
+    "2026-01-02T11:59:59.999999999Z",
+];
+
+/// What a hostile client puts in the place of a field.
+fn leaf() -> impl Strategy<Value = Value> {
+    let number = prop::sample::select(vec![i64::MIN, -1, 0, 1, i64::from(u32::MAX), i64::MAX]);
+    prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        number.prop_map(Value::from),
+        Just(Value::from(u64::MAX)),
+        Just(Value::from(1e300)),
+        prop::sample::select(TEXTS.as_slice()).prop_map(Value::from),
+        (1..3000_usize).prop_map(|count| Value::from("x".repeat(count))),
+        Just(Value::Array(Vec::new())),
+        Just(serde_json::json!({})),
+        Just(serde_json::json!([null, 5, {}, "text"])),
+    ]
+}
+
+/// The values within a value, itself included.
+fn count(value: &Value) -> usize {
+    let inner: usize = match value {
+        Value::Array(items) => items.iter().map(count).sum(),
+        Value::Object(fields) => fields.values().map(count).sum(),
+        _ => 0,
+    };
+    inner + 1
+}
+
+/// Replaces the value at a position among those within a value.
+fn replace(value: &mut Value, at: &mut usize, new: &Value) -> bool {
+    if *at == 0 {
+        value.clone_from(new);
+        return true;
+    }
+    *at -= 1;
+    match value {
+        Value::Array(items) => items.iter_mut().any(|item| replace(item, at, new)),
+        Value::Object(fields) => fields.values_mut().any(|field| replace(field, at, new)),
+        _ => false,
+    }
+}
+
+/// The seeds of a target that are JSON, with some of their values replaced.
+fn altered(name: &str) -> impl Strategy<Value = Vec<u8>> {
+    let seeds = seeds::all().remove(name).expect("seeds");
+    let seeds: Vec<Value> = seeds
+        .iter()
+        .filter_map(|seed| serde_json::from_slice(seed).ok())
+        .collect();
+    let changes = prop::collection::vec((any::<prop::sample::Index>(), leaf()), 0..6);
+    (prop::sample::select(seeds), changes).prop_map(|(mut value, changes)| {
+        for (place, new) in changes {
+            let mut at = place.index(count(&value));
+            replace(&mut value, &mut at, &new);
+        }
+        value.to_string().into_bytes()
+    })
+}
+
+#[test]
+fn record() {
+    check(
+        "record",
+        targets::record,
+        prop_oneof![4 => altered("record"), 1 => input()],
+    );
+}
+
+#[test]
+fn status() {
+    check(
+        "status",
+        targets::status,
+        prop_oneof![9 => altered("status"), 1 => input()],
+    );
+}
 
 /// JSON of any shape, for the writer.
 #[test]

@@ -1,9 +1,10 @@
-//! What the fuzz targets start from: the inputs of `tests/fixtures`, in the form that each target reads.
+//! What the fuzz targets start from: the inputs of `tests/fixtures`, in the form that each target reads, and those of `own.jsonl`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 /// Inputs by target.
@@ -12,9 +13,28 @@ pub type Seeds = BTreeMap<&'static str, BTreeSet<Vec<u8>>>;
 /// libFuzzer slows down with its inputs' length, and larger fixtures say nothing new.
 const LONGEST: usize = 4096;
 
+/// A line of `own.jsonl`.
+#[derive(Deserialize)]
+struct Own {
+    target: String,
+    /// The parts of the input.
+    #[serde(rename = "in")]
+    parts: Vec<String>,
+}
+
+/// Inputs of targets that no fixture is made for.
+fn own(seeds: &mut Seeds) {
+    for line in include_str!("own.jsonl").lines() {
+        let own: Own = serde_json::from_str(line).expect("a target and its input");
+        let parts: Vec<&[u8]> = own.parts.iter().map(String::as_bytes).collect();
+        add(seeds, own.target.leak(), &parts);
+    }
+}
+
 /// The inputs of all fixtures.
 pub fn all() -> Seeds {
     let mut seeds = Seeds::new();
+    own(&mut seeds);
     for path in files(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures"))) {
         let text = fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         match path.extension().and_then(|extension| extension.to_str()) {

@@ -3,6 +3,11 @@
 
 use std::sync::Arc;
 
+use chartwright::plan::record::{Record, secret};
+use chartwright::plan::takeover::{StoredRelease, objects};
+use chartwright::plan::{annotations, applyset, conditions, status as statuses};
+use chartwright::scaffold::fetch::{oci as registry, repository};
+use chartwright::watches::cel::{Data, Expression, VARIABLES};
 use go_template::Set;
 use go_template::meter::Meter;
 use go_yaml as yaml;
@@ -28,6 +33,14 @@ pub const ALL: &[Target] = &[
     ("regexes", regexes),
     ("globs", globs),
     ("versions", versions),
+    ("record", record),
+    ("status", status),
+    ("release", release),
+    ("marks", marks),
+    ("cron", cron),
+    ("cel", cel),
+    ("oci", oci),
+    ("index", index),
 ];
 
 /// The input in two parts, split at its first zero byte.
@@ -213,5 +226,187 @@ pub fn versions(data: &[u8]) {
     }
     if let Ok(other) = semver::Version::parse(&constraint) {
         assert_eq!(version.compare(&other), other.compare(&version).reverse());
+    }
+}
+
+/// A UID of a custom resource.
+const UID: &str = "u";
+
+/// The Secret of a record: any bytes, and any bytes packed. What is believed can be stored again, and reads back as the same.
+pub fn record(data: &[u8]) {
+    for stored in [data, &secret::pack(data)] {
+        if let secret::Found::Record { record, generation, .. } = secret::Found::read(stored, UID) {
+            is_stored_and_read_back(&record, generation);
+        }
+    }
+}
+
+fn is_stored_and_read_back(record: &Record, generation: i64) {
+    let packed = secret::Packed::of(record, UID, generation);
+    match secret::Found::read(&packed.bytes(), UID) {
+        secret::Found::Record {
+            record: read,
+            generation: stored_for,
+            ..
+        } => {
+            assert_eq!((*read, stored_for), (record.clone(), generation));
+        }
+        other => panic!("{record:?} was stored, and read back as {other:?}"),
+    }
+}
+
+/// A status that any client wrote, in everything that reads one, and in what counts on with its numbers and times.
+pub fn status(data: &[u8]) {
+    let Ok(status) = serde_json::from_slice::<Value>(data) else {
+        return;
+    };
+    let _ = conditions::of(&status);
+    let _ = conditions::recorded_generation(&status);
+    let _ = statuses::condition_events(&status);
+    assert!(statuses::says_the_same(&statuses::ours(&status), &status));
+    let stored = Record::from_status(&status);
+    assert_eq!(stored, Record::from_status(&status));
+    let mut record = stored.into_record();
+    let json = serde_json::to_value(&record).unwrap_or_default();
+    assert_eq!(serde_json::from_value::<Record>(json).ok().as_ref(), Some(&record));
+    is_stored_and_read_back(&record, 1);
+
+    let _ = record.is_complete();
+    let next = record.history.next(record.revision);
+    assert!(next >= record.revision, "{next} follows {}", record.revision);
+    let _ = record.history.surplus(record.revision, None);
+    record.history.deployed(next, 1, None, NOON);
+    for run in &record.hooks.runs {
+        let _ = (run.ttl_due(), run.time_left(std::time::Duration::from_secs(60), NOON));
+    }
+    let _ = record.hooks.name("pre-install");
+    let plans = &mut record.plans;
+    let _ = (plans.tick(NOON), plans.next(), plans.troubles());
+    plans.request("backup", Some("{}"));
+    if plans.start(NOON).is_some() {
+        plans.take_back();
+    }
+    plans.start(NOON);
+    plans.finish(Some("it failed"), NOON);
+}
+
+/// The time at which things happen.
+const NOON: jiff::Timestamp = jiff::Timestamp::constant(1_767_355_200, 0);
+
+/// What Helm stored of a release: any bytes, the manifest in them, and the same in the form of a Secret.
+pub fn release(data: &[u8]) {
+    const MOST: u64 = 1 << 20;
+    let _ = StoredRelease::decode(data, MOST);
+    let packed = data_encoding::BASE64.encode(&gzip(data));
+    let text = String::from_utf8_lossy(data);
+    let read = StoredRelease::decode(packed.as_bytes(), MOST).unwrap_or_else(|_| StoredRelease::of_manifest(&text));
+    let _ = (read.has_objects(), read.is_deployed());
+    let _ = objects(&read.manifest, MOST);
+}
+
+/// Labels, annotations and names of others: a tracking id and an annotation's list read back as they are written.
+pub fn marks(data: &[u8]) {
+    let (key, value) = halves(data);
+    if let Some(id) = applyset::parse_tracking_id(&value) {
+        let written = applyset::tracking_id(&id.owner_uid, &id.group_kind, &id.namespace, &id.name);
+        assert_eq!(
+            applyset::parse_tracking_id(&written),
+            Some(id),
+            "{value:?} is written as {written:?}"
+        );
+    }
+    let list = applyset::parse_list(&value);
+    let mut sorted = list.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    assert_eq!(applyset::parse_list(&applyset::format_list(&list)), sorted);
+    let known = [
+        annotations::SUSPEND,
+        annotations::RECONCILE_PERIOD,
+        annotations::ROLLBACK_TO,
+        key.as_str(),
+    ];
+    let all = known.map(|key| (key.to_owned(), value.clone())).into_iter().collect();
+    let _ = (
+        annotations::problems(&all),
+        annotations::is_suspended(&all),
+        annotations::reconcile_period(&all),
+    );
+    let _ = annotations::rollback_to(&value);
+}
+
+/// A schedule, a time zone and the time of its last run, as a status has them: what is due is not in the future, and what is next is not
+/// in the past.
+pub fn cron(data: &[u8]) {
+    let (schedule, rest) = halves(data);
+    let (zone, last) = halves(rest.as_bytes());
+    let plan = json!({"name": "p", "schedule": schedule, "timeZone": zone, "scheduled": last});
+    let without_time = json!({"name": "p", "schedule": schedule, "timeZone": zone});
+    for plan in [plan, without_time] {
+        let mut plans = Record::from_status(&json!({"plans": [plan]})).into_record().plans;
+        let due = plans.tick(NOON);
+        assert!(due.len() <= 1, "{due:?}");
+        assert!(plans.next().is_none_or(|next| next > NOON), "{:?}", plans.next());
+        assert_eq!(plans.tick(NOON), [], "what was due is due again");
+    }
+}
+
+/// A condition in CEL over an object: it compiles to the same twice, and has one answer.
+pub fn cel(data: &[u8]) {
+    let (text, object) = halves(data);
+    let Ok(expression) = Expression::compile_for(&text, &VARIABLES) else {
+        return;
+    };
+    assert_eq!(
+        Expression::compile(expression.text()).map(|again| again.text().to_owned()),
+        Ok(expression.text().to_owned())
+    );
+    let object = values::read(object.as_bytes(), yaml::MAX_DEPTH).map_or(Value::Null, Value::Object);
+    let this = Data::of(&object);
+    let pods = Data::of(&json!([{"metadata": {"name": "a-0"}}, object]));
+    let variables = [("self", &this), ("members", &this), ("pods", &pods)];
+    assert_eq!(expression.holds(&variables), expression.holds(&variables));
+}
+
+/// References to charts in registries: what is one is written as it is read, and names no other host or path.
+pub fn oci(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    if let Ok(reference) = registry::Reference::parse(&text) {
+        let written = reference.to_string();
+        assert_eq!(
+            registry::Reference::parse(&written).ok(),
+            Some(reference.clone()),
+            "{written}"
+        );
+        let url = url::Url::parse(&format!(
+            "https://{}/v2/{}/tags/list",
+            reference.registry, reference.repository
+        ));
+        if let Ok(url) = url {
+            assert!(url.username().is_empty() && url.password().is_none(), "{url}");
+            assert_eq!(url.path(), format!("/v2/{}/tags/list", reference.repository));
+        }
+    }
+}
+
+/// The index of a chart repository: a chart's address never takes a password to another host.
+pub fn index(data: &[u8]) {
+    let (index, wanted) = halves(data);
+    for name in ["web", "c"] {
+        let Ok(entry) = repository::find(index.as_bytes(), name, &wanted) else {
+            continue;
+        };
+        assert!(!entry.url.is_empty());
+        let Ok(joined) = repository::join("https://me:secret@charts.example.com/stable?token=secret", &entry.url)
+        else {
+            continue;
+        };
+        let url = url::Url::parse(&joined).expect("an address");
+        let is_at_home =
+            url.host_str() == Some("charts.example.com") && url.scheme() == "https" && url.port().is_none();
+        assert!(
+            is_at_home || !joined.contains("secret") || entry.url.contains("secret"),
+            "{joined}"
+        );
     }
 }
