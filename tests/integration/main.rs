@@ -40,6 +40,7 @@ mod needs;
 mod operator;
 mod owners;
 mod plans;
+mod policies;
 mod prune;
 mod record;
 mod redaction;
