@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::look::{condition, inventory, is_ready, says, text, uid};
 use crate::operator::{ELECTED, IMPATIENT, Launch};
-use crate::support::{eventually, until};
+use crate::support::{Requests, eventually, until};
 use crate::world::{SOON, Setup, World, crd, member_rule};
 
 fn without(name: &str, resources: &[&str]) -> Result<World> {
@@ -240,6 +240,7 @@ const ROLES: [&str; 3] = [
     "rbac/hmac_key_role.yaml",
 ];
 const MEMBER_VERBS: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
+const CUSTOM_RESOURCE_VERBS: [&str; 4] = ["get", "list", "watch", "patch"];
 
 fn memcached() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/memcached")
@@ -342,6 +343,16 @@ fn every_right_of_the_project_is_used_and_none_is_missing() -> Result<()> {
     ensure!(operator.terminate()?.success());
 
     let asked = world.control_plane.audit().requests()?.by_user(&user);
+    let mut left = Vec::new();
+    for role in ROLES {
+        left.extend(unused(role, &world.project_rules(role)?, &asked));
+    }
+    ensure!(left.is_empty(), "{left:#?}");
+    Ok(())
+}
+
+/// The rights of a role that none of these requests needed.
+pub fn unused(role: &str, rules: &[Value], asked: &Requests) -> Vec<String> {
     let is_used = |group: &str, resource: &str, verb: &str, names: &[String]| {
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
         asked.iter().any(|request| {
@@ -352,35 +363,90 @@ fn every_right_of_the_project_is_used_and_none_is_missing() -> Result<()> {
         })
     };
     let mut unused = Vec::new();
-    for role in ROLES {
-        for rule in world.project_rules(role)? {
-            let [groups, resources, verbs, names] =
-                ["apiGroups", "resources", "verbs", "resourceNames"].map(|field| texts(&rule[field]));
-            let of_members = verbs == MEMBER_VERBS;
-            for (group, resource) in groups
-                .iter()
-                .flat_map(|group| resources.iter().map(move |one| (group, one)))
-            {
-                for verb in &verbs {
-                    let is_used = match (verb.as_str(), resource.as_str()) {
-                        // What an apply needs beside patch where nothing is there yet: one request, of the verb patch.
-                        ("create", _) if of_members => is_used(group, resource, "patch", &[]),
-                        // One look at each member, or a list where there are many: it depends on who is first.
-                        ("get", _) if of_members => is_used("", "configmaps", "get", &[]),
-                        // A write that is refused asks why, and a takeover reads what is there.
-                        ("get", "widgets") => true,
-                        // forcing_leaves_replicas_while_it_cannot_be_seen_who_sets_them
-                        ("list", "horizontalpodautoscalers") => true,
-                        _ => is_used(group, resource, verb, &names),
-                    };
-                    if !is_used {
-                        unused.push(format!("{role}: {verb} {resource} of {group:?}"));
-                    }
+    for rule in rules {
+        let [groups, resources, verbs, names] =
+            ["apiGroups", "resources", "verbs", "resourceNames"].map(|field| texts(&rule[field]));
+        let of_members = verbs == MEMBER_VERBS;
+        for (group, resource) in groups
+            .iter()
+            .flat_map(|group| resources.iter().map(move |one| (group, one)))
+        {
+            for verb in &verbs {
+                let is_used = match (verb.as_str(), resource.as_str()) {
+                    // What an apply needs beside patch where nothing is there yet: one request, of the verb patch.
+                    ("create", _) if of_members => is_used(group, resource, "patch", &[]),
+                    // One look at each member, or a list where there are many: it depends on who is first.
+                    ("get", _) if of_members => is_used("", "configmaps", "get", &[]),
+                    // A write that is refused asks why, and a takeover reads what is there.
+                    ("get", _) if verbs == CUSTOM_RESOURCE_VERBS => true,
+                    // forcing_leaves_replicas_while_it_cannot_be_seen_who_sets_them
+                    ("list", "horizontalpodautoscalers") => true,
+                    _ => is_used(group, resource, verb, &names),
+                };
+                if !is_used {
+                    unused.push(format!("{role}: {verb} {resource} of {group:?}"));
                 }
             }
         }
     }
-    ensure!(unused.is_empty(), "{unused:#?}");
+    unused
+}
+
+/// Leases can be limited to the names of workloads, but for their creation.
+#[test]
+fn every_right_of_elections_is_used_and_they_work_with_named_leases() -> Result<()> {
+    const ROLE: &str = "rbac/elect_role.yaml";
+    const DB: &str = "elect: [{kind: StatefulSet, name: '{{ .metadata.name }}-db'}]";
+    let world = World::new("rights-elect")?.use_chart("elected")?.watch_key(
+        "elect: [{kind: StatefulSet, name: '{{ .metadata.name }}-db'}, {kind: Deployment, name: '{{ .metadata.name }}-web'}]",
+    );
+    let mut rules = world.project_rules(ROLE)?;
+    let mut named = 0;
+    for rule in &mut rules {
+        if rule["resources"] == json!(["leases"]) && rule["verbs"] != json!(["create"]) {
+            rule["resourceNames"] = json!([
+                "chartwright-elect-statefulset-a-db",
+                "chartwright-elect-deployment-a-web"
+            ]);
+            named += 1;
+        }
+    }
+    ensure!(named == 1, "{rules:?}");
+    world.grant("elect", &rules)?;
+    let operator = world.start()?;
+    world.install("a", json!({"web": "1"}))?;
+    let leaders = || {
+        let widget = world.live("a")?;
+        let all = widget["status"]["elected"].as_array().cloned().unwrap_or_default();
+        let pods = all
+            .iter()
+            .map(|one| text(&one["pod"]).to_owned())
+            .filter(|pod| !pod.is_empty());
+        Ok::<Vec<String>, anyhow::Error>(pods.collect())
+    };
+    until("both have a leader", SOON, || Ok(leaders()?.len() == 2))?;
+    let first = leaders()?;
+    for pod in &first {
+        world.kubectl.delete("pod", pod)?;
+    }
+    until("both have another", SOON, || {
+        let second = leaders()?;
+        Ok(second.len() == 2
+            && world.live("a")?["status"]["elected"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .all(|one| one["transitions"] == 1))
+    })?;
+    world.write_watches_of(&[("Widget", &world.chart(), &[DB])])?;
+    let operator = world.restart(operator)?;
+    world.await_gone("lease", "chartwright-elect-deployment-a-web")?;
+    world.delete("a")?;
+    world.await_gone("lease", "chartwright-elect-statefulset-a-db")?;
+    ensure!(!operator.log().contains("forbidden"), "{}", operator.log());
+    let asked = world.control_plane.audit().requests()?.by_user(&operator.user);
+    let left = unused(ROLE, &world.project_rules(ROLE)?, &asked);
+    ensure!(left.is_empty(), "{left:#?}");
     Ok(())
 }
 
@@ -394,6 +460,7 @@ fn the_rules_for_one_namespace_are_those_for_the_cluster_but_for_what_lies_in_no
     };
     let rest: Vec<Value> = whole.into_iter().filter(|rule| !lies_in_none(rule)).collect();
     ensure!(world.project_rules("namespaced/role.yaml")? == rest);
+    ensure!(world.project_rules("namespaced/elect_role.yaml")? == world.project_rules("rbac/elect_role.yaml")?);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/namespaced");
     let dry = ["apply", "--dry-run=server", "-k", &folder.display().to_string()];
     let told = world.kubectl.run(dry)?;
