@@ -273,3 +273,50 @@ fn the_image_is_as_it_is_documented() {
         );
     }
 }
+
+/// The sources below a folder.
+fn sources(folder: &Path, text: &mut String) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            sources(&path, text);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            *text += &fs::read_to_string(&path).expect("a source");
+        }
+    }
+}
+
+/// Each row of an attack names a test or a fuzz target that exists.
+#[test]
+fn the_threat_model_names_tests_that_exist() {
+    let mut text = String::new();
+    for folder in ["src", "crates", "tests"] {
+        sources(&Path::new(ROOT).join(folder), &mut text);
+    }
+    let page = read("docs/threat-model.md");
+    let (_, inputs) = page.split_once("\n## Inputs\n").expect("a section");
+    let (inputs, _) = inputs.split_once("\n## ").expect("its end");
+    let name = Regex::new("`([a-z0-9_.]+)`").expect("a pattern");
+    let mut rows = 0;
+    for line in inputs
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.ends_with("| test |"))
+    {
+        let proof = line.trim_end_matches([' ', '|']).rsplit(" | ").next().expect("a cell");
+        let names: Vec<&str> = name
+            .captures_iter(proof)
+            .filter_map(|found| found.get(1))
+            .map(|found| found.as_str())
+            .collect();
+        assert!(!names.is_empty(), "{line}");
+        for name in names {
+            let is_test =
+                text.contains(&format!("#[test]\nfn {name}(")) || text.contains(&format!("#[test]\n    fn {name}("));
+            let is_target = text.contains(&format!("(\"{name}\", {name}),"));
+            let is_file = name.ends_with(".rs") && Path::new(ROOT).join("tests/torture").join(name).exists();
+            assert!(is_test || is_target || is_file, "{name} of {line}");
+        }
+        rows += 1;
+    }
+    assert!(rows > 15, "{rows}");
+}
