@@ -6,7 +6,7 @@
 
 mod beyond;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -63,14 +63,15 @@ pub struct StoredObject {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     #[error(
-        "{id} is refused: it carries rights or reach, and {why}. To permit it, add {allow:?} to `allow.kinds` of the watch"
+        "{0} is refused: it carries rights or reach, and {1}. To permit it, add {kind:?} to `allow.kinds` of the watch, or \
+         {name:?} for this object alone", kind = .0.group_kind.to_string(), name = named(.0)
     )]
-    Kind { id: Box<ObjectId>, why: Why, allow: String },
+    Kind(Box<ObjectId>, Why),
     #[error(
-        "{id} is refused: it lies outside the release's namespace, and {why}. To permit it, add {allow:?} to \
-         `allow.namespaces` of the watch"
+        "{0} is refused: it lies outside the release's namespace, and {1}. To permit it, add {namespace:?} to \
+         `allow.namespaces` of the watch", namespace = .0.namespace
     )]
-    Namespace { id: Box<ObjectId>, why: Why, allow: String },
+    Namespace(Box<ObjectId>, Why),
     #[error(
         "targetNamespace {template:?} gives {namespace:?}, which is another namespace than the custom resource's: whoever \
          may create one chooses it. To permit it, add {namespace:?} to `allow.namespaces` of the watch"
@@ -247,21 +248,64 @@ fn check(
     }
     let Some(why) = lacks() else { return Ok(()) };
     if by_kind && !allows_object(allow, id) {
-        return Err(Refused::Kind {
-            id: Box::new(id.clone()),
-            why,
-            allow: named(id),
-        });
+        return Err(Refused::Kind(Box::new(id.clone()), why));
     }
     // What the kind allows to be different may be where the chart has it.
     let is_there = by_kind && matches!(why, Why::Beyond(_));
     match reach {
-        Reach::Other(namespace) if !is_there && !allows_namespace(allow, namespace) => Err(Refused::Namespace {
-            id: Box::new(id.clone()),
-            why,
-            allow: namespace.clone(),
-        }),
+        Reach::Other(namespace) if !is_there && !allows_namespace(allow, namespace) => {
+            Err(Refused::Namespace(Box::new(id.clone()), why))
+        }
         _ => Ok(()),
+    }
+}
+
+/// Words the refusals of a release's objects, each with its template. Several end with the one `allow` that permits them
+/// all, by kind: names of objects contain that of the custom resource as a rule, and would permit this one only.
+pub fn refusal(refused: &[(&str, Refused)]) -> Option<String> {
+    let [_, _, ..] = refused else {
+        return refused.first().map(|(source, refused)| format!("{source}: {refused}"));
+    };
+    let (mut kinds, mut namespaces) = (BTreeSet::new(), BTreeSet::new());
+    let objects: Vec<String> = refused
+        .iter()
+        .map(|(source, refused)| match refused {
+            Refused::Kind(id, why) => {
+                kinds.insert(id.group_kind.to_string());
+                format!("{source}: {id} carries rights or reach, and {why}")
+            }
+            Refused::Namespace(id, why) => {
+                namespaces.insert(id.namespace.clone());
+                format!("{source}: {id} lies outside the release's namespace, and {why}")
+            }
+            other => format!("{source}: {other}"),
+        })
+        .collect();
+    let entry = |key: &str, names: BTreeSet<String>| {
+        let names: Vec<String> = names.into_iter().collect();
+        (!names.is_empty()).then(|| format!("{key}: [{}]", names.join(", ")))
+    };
+    let entries: Vec<String> = [entry("kinds", kinds), entry("namespaces", namespaces)]
+        .into_iter()
+        .flatten()
+        .collect();
+    Some(format!(
+        "{} objects are refused. To permit them, set `allow: {{{}}}` in the watch. {}",
+        refused.len(),
+        entries.join(", "),
+        listed(&objects)
+    ))
+}
+
+/// Objects named in one refusal; the `allow` in it is for all of them.
+const SHOWN: usize = 10;
+
+fn listed(objects: &[String]) -> String {
+    let (shown, rest) = objects.split_at(objects.len().min(SHOWN));
+    let text = shown.join("; ");
+    match rest.len() {
+        0 => text,
+        more => format!("{text}; and {more} more"),
     }
 }
 
@@ -319,6 +363,46 @@ mod tests {
     fn id(kind: &str, place: &str) -> ObjectId {
         let (namespace, name) = place.split_once('/').unwrap();
         ObjectId::new(GroupKind::parse(kind), namespace, name)
+    }
+
+    #[test]
+    fn several_refusals_end_with_one_allow_by_kind() {
+        let refuse = |kind: &str, place: &str| {
+            let found = may_create(
+                &id(kind, place),
+                &Value::Null,
+                "shop",
+                Some(&Baseline::default()),
+                &Allow::default(),
+            );
+            found.unwrap_err()
+        };
+        let role = ("a.yaml", refuse("ClusterRole.rbac.authorization.k8s.io", "/web-reader"));
+        let binding = (
+            "b.yaml",
+            refuse("ClusterRoleBinding.rbac.authorization.k8s.io", "/web-reader"),
+        );
+        let secret = ("c.yaml", refuse("Secret", "other/web"));
+        assert_eq!(refusal(&[]), None);
+        assert_eq!(
+            refusal(std::slice::from_ref(&role)).unwrap(),
+            "a.yaml: ClusterRole.rbac.authorization.k8s.io web-reader is refused: it carries rights or reach, and the chart \
+             does not create it by default. To permit it, add \"ClusterRole.rbac.authorization.k8s.io\" to `allow.kinds` of \
+             the watch, or \"ClusterRole.rbac.authorization.k8s.io/web-reader\" for this object alone"
+        );
+        assert_eq!(
+            refusal(&[role, binding, secret]).unwrap(),
+            "3 objects are refused. To permit them, set `allow: {kinds: [ClusterRole.rbac.authorization.k8s.io, \
+             ClusterRoleBinding.rbac.authorization.k8s.io], namespaces: [other]}` in the watch. a.yaml: \
+             ClusterRole.rbac.authorization.k8s.io web-reader carries rights or reach, and the chart does not create it by \
+             default; b.yaml: ClusterRoleBinding.rbac.authorization.k8s.io web-reader carries rights or reach, and the chart \
+             does not create it by default; c.yaml: Secret other/web lies outside the release's namespace, and the chart \
+             does not create it by default"
+        );
+        let many: Vec<_> = (0..12)
+            .map(|number| ("a.yaml", refuse("Namespace", &format!("/n{number}"))))
+            .collect();
+        assert!(refusal(&many).unwrap().ends_with("; and 2 more"));
     }
 
     #[test]

@@ -58,12 +58,12 @@ impl Run<'_> {
             return Ok(());
         }
         let baseline = self.baseline(prepared, answers).await?;
-        let refused: Vec<String> = suspicious
+        let refused: Vec<_> = suspicious
             .iter()
-            .filter_map(|member| Some(format!("{}: {}", member.source, refused(member, baseline.as_ref())?)))
+            .filter_map(|member| Some((member.source.as_str(), refused(member, baseline.as_ref())?)))
             .collect();
-        match refused.is_empty() {
-            true => {
+        match grants::refusal(&refused) {
+            None => {
                 let mut own: BTreeMap<ObjectId, Own> = BTreeMap::new();
                 for member in suspicious {
                     let (id, baseline) = (&member.id, baseline.as_ref());
@@ -75,7 +75,7 @@ impl Run<'_> {
                 release.permit = Permit { digest, own };
                 Ok(())
             }
-            false => Err(Phase::stalled(Reason::Refused, list(refused))),
+            Some(message) => Err(Phase::stalled(Reason::Refused, message)),
         }
     }
 
