@@ -189,6 +189,7 @@ async fn follow<K>(
     let mut known: HashMap<String, State> = HashMap::new();
     let mut seen = HashSet::new();
     let (mut listed, mut failing) = (false, false);
+    let mut last_error = String::new();
     while let Some(news) = stream.next().await {
         let changed = match &news {
             News::ListStarts => {
@@ -219,7 +220,11 @@ async fn follow<K>(
             }
             News::Failed { error, .. } => {
                 context.metrics.watch_failed(kind);
-                tracing::warn!(kind, %error, "watch failed: new kinds are noticed late");
+                // An operator without the right to watch is refused again and again.
+                if *error != last_error {
+                    tracing::warn!(kind, %error, "watch failed: discovery is read every {POLL:?} meanwhile");
+                    last_error.clone_from(error);
+                }
                 false
             }
         };
@@ -233,6 +238,9 @@ async fn follow<K>(
         let turned = if failing { works } else { fails };
         if turned {
             failing = fails;
+            if works {
+                last_error.clear();
+            }
             told.turned(kind, fails);
         }
         // There may have been changes that nobody saw.
