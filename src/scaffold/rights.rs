@@ -23,7 +23,7 @@ pub const ROLE_NAME: &str = "manager-role";
 /// Verbs on members. `patch` is server-side apply; it needs `create` as well where the object isn't there yet.
 const MEMBER: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
 /// Verbs on roles that let one make and bind them without having what they grant.
-const LEAVES: [&str; 2] = ["escalate", "bind"];
+pub(super) const LEAVES: [&str; 2] = ["escalate", "bind"];
 /// Verbs on Secrets that the operator keeps something of a release in.
 const KEEPING: [&str; 4] = ["get", "create", "patch", "delete"];
 
@@ -204,15 +204,32 @@ pub(super) fn rights(rules: &[Value]) -> Rights {
 
 /// What is wanted and no rule allows, a sentence for each resource.
 pub(super) fn missing(wanted: &Rights, rules: &[Value]) -> Vec<String> {
+    let denied = denied(wanted, rules).into_iter();
+    denied
+        .map(|((group, resource), verbs)| no_rule(&group, &resource, verbs.iter().map(String::as_str)))
+        .collect()
+}
+
+/// A sentence about a resource and verbs that no rule allows.
+pub(super) fn no_rule<'v>(group: &str, resource: &str, verbs: impl Iterator<Item = &'v str>) -> String {
+    let verbs: Vec<&str> = verbs.collect();
+    format!(
+        "no rule lets the operator {} {}",
+        verbs.join(", "),
+        shown(group, resource)
+    )
+}
+
+/// What is wanted and no rule allows.
+pub(super) fn denied(wanted: &Rights, rules: &[Value]) -> Rights {
     let whole: Vec<&Value> = rules.iter().filter(|rule| rule["resourceNames"].is_null()).collect();
-    let missing = wanted.iter().filter_map(|((group, resource), verbs)| {
+    let denied = wanted.iter().filter_map(|((group, resource), verbs)| {
         let is_granted = |verb: &&String| whole.iter().any(|rule| grants(rule, group, resource, verb));
         let verbs = verbs.iter().filter(|verb| !is_granted(verb));
-        let verbs: Vec<&str> = verbs.map(String::as_str).collect();
-        let resource = shown(group, resource);
-        (!verbs.is_empty()).then(|| format!("no rule lets the operator {} {resource}", verbs.join(", ")))
+        let verbs: BTreeSet<String> = verbs.cloned().collect();
+        (!verbs.is_empty()).then(|| ((group.clone(), resource.clone()), verbs))
     });
-    missing.collect()
+    denied.collect()
 }
 
 /// True if a rule gives a verb, for some objects at least.

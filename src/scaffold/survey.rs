@@ -5,6 +5,7 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread::ScopedJoinHandle;
 
+use go_template::commands::{self, Word};
 use serde_json::{Map, Value, json};
 
 use super::lint::crd::Crd;
@@ -41,6 +42,8 @@ pub struct Survey {
     pub(super) bound: BTreeSet<(String, String)>,
     /// Group and resource of what templates look up.
     pub(super) looked_up: BTreeSet<(String, String)>,
+    /// Those of them that templates list.
+    pub(super) listed: BTreeSet<(String, String)>,
     /// Random results, hooks of deletions or plans: a Secret keeps them.
     pub(super) keeps: bool,
     /// There are CustomResourceDefinitions in `crds/`, which the operator creates.
@@ -141,7 +144,9 @@ impl Survey {
         let others = bound.into_iter().filter(|role| !made.contains(role));
         self.bound.extend(others.map(|(kind, name)| (plural_of(&kind), name)));
         for key in &rendered.used_lookups {
-            self.looked_up.insert(resource(self, &key.api_version, &key.kind));
+            let looked_up = resource(self, &key.api_version, &key.kind);
+            self.listed.extend(key.name.is_empty().then(|| looked_up.clone()));
+            self.looked_up.insert(looked_up);
         }
         let deletes = rendered
             .hooks
@@ -207,6 +212,7 @@ pub(super) fn each_render(
     let mut kept = Kept::default();
     let at_once = std::thread::available_parallelism().map_or(2, usize::from).min(AT_ONCE);
     let mut progress = Progress::new();
+    let mut failed = false;
     for round in 0..ROUNDS {
         let known = capabilities.clone();
         let mut at = 0;
@@ -225,6 +231,7 @@ pub(super) fn each_render(
                     Err(error) if at <= last => problem = Some(one_line(error)),
                     Err(_) => {}
                 }
+                failed |= rendered.is_err();
                 let asked = rendered.iter().flat_map(|rendered| &rendered.asked);
                 let apis = asked.filter(|asked| asked.contains('/'));
                 Arc::make_mut(&mut capabilities.api_versions).extend(apis.cloned());
@@ -245,6 +252,10 @@ pub(super) fn each_render(
             });
         }
         let served = Arc::make_mut(&mut capabilities.api_versions);
+        // A render that fails does not report what it asked for.
+        if round == 0 && failed {
+            served.extend(apis_named(chart));
+        }
         served.sort_unstable();
         served.dedup();
         if capabilities.api_versions.len() == known.api_versions.len() {
@@ -252,6 +263,21 @@ pub(super) fn each_render(
         }
     }
     problem.filter(|_| well.is_none())
+}
+
+/// The APIs that the templates of a chart and its subcharts name in `.Capabilities.APIVersions.Has "NAME"`.
+pub(super) fn apis_named(chart: &Chart) -> Vec<String> {
+    let is_question = |path: &[String]| path.ends_with(&["APIVersions".to_owned(), "Has".to_owned()]);
+    let commands = chart
+        .templates
+        .iter()
+        .filter_map(|file| commands::commands(&file.name, &file.data).ok())
+        .flatten();
+    let own = commands.filter_map(|command| match command.words.as_slice() {
+        [Word::Path(path), Word::Text(name), ..] if is_question(path) && name.contains('/') => Some(name.clone()),
+        _ => None,
+    });
+    own.chain(chart.dependencies.iter().flat_map(apis_named)).collect()
 }
 
 /// The text of an error, as a line.

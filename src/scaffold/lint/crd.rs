@@ -20,9 +20,15 @@ pub(in crate::scaffold) struct Crd {
     document: Document,
 }
 
+/// Where old projects of operator-sdk have definitions and samples.
+pub(super) const OLD_FOLDER: &str = "deploy/crds";
+/// Not served since Kubernetes 1.22.
+const OLD_VERSION: &str = "apiextensions.k8s.io/v1beta1";
+
 /// All that a project has.
 pub(in crate::scaffold) fn read(root: &Path) -> Vec<Crd> {
-    let documents = yaml::read_folder(root, BASES).into_iter();
+    let folders = [BASES, OLD_FOLDER].into_iter();
+    let documents = folders.flat_map(|folder| yaml::read_folder(root, folder));
     let crds = documents.filter(|document| document.value["kind"] == "CustomResourceDefinition");
     crds.map(|document| Crd { document }).collect()
 }
@@ -41,12 +47,18 @@ pub(super) fn check_watched(file: &str, watched: &Watched<'_>, report: &mut Repo
     }
     let Some(crd) = watched.crd else {
         let message = format!(
-            "there is no CustomResourceDefinition of {} in {BASES}",
+            "there is no CustomResourceDefinition of {} in {BASES} or {OLD_FOLDER}",
             watch.group_kind()
         );
         report.add(rules::CRD_MISSING, file, (watch.line, 0), message);
         return;
     };
+    if crd.document.value["apiVersion"] == OLD_VERSION {
+        let message = format!("no API server from Kubernetes 1.22 on takes a definition of {OLD_VERSION}");
+        let at = yaml::at(&crd.document.root, &["apiVersion"]).map_or((1, 0), yaml::place);
+        report.add(rules::CRD_MISSING, crd.document.file.as_str(), at, message);
+        return;
+    }
     let Some(version) = crd.version(&watch.version).filter(|version| version["served"] == true) else {
         let message = format!(
             "{} doesn't serve {} in version {}",

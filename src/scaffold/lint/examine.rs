@@ -1,6 +1,6 @@
 //! A chart, and what its renders show with every switch turned.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -20,6 +20,8 @@ pub(super) struct Examined {
     /// Relative to what is looked at; empty if that is the chart.
     pub(super) folder: String,
     pub(super) survey: Survey,
+    /// Group and resource of what the chart makes with its own values or with those of the project's watches and samples.
+    pub(super) usual: BTreeSet<(String, String)>,
     /// Each once, as it was in the first render that had it.
     pub(super) objects: Vec<Seen>,
     pub(super) lookups: Vec<LookupKey>,
@@ -63,11 +65,17 @@ impl Examined {
         let mut lookups = Vec::new();
         let mut problem = None;
         let mut renders = false;
+        // Those after these turn a switch, or are of ci/.
+        let last_usual = given.len();
+        let mut usual = BTreeSet::new();
         if !chart.is_library() {
             survey::each_render(&chart, given, &mut |at, result| match result {
                 Ok(rendered) => {
                     renders |= at == 0;
                     survey.add(rendered);
+                    if at <= last_usual {
+                        usual.extend(kinds(rendered));
+                    }
                     gather(rendered, at == 0, &mut found);
                     for key in &rendered.used_lookups {
                         if !lookups.contains(key) {
@@ -79,7 +87,11 @@ impl Examined {
                 Err(_) => {}
             });
         }
+        let usual = usual
+            .iter()
+            .map(|kind| (kind.group.clone(), survey.resource(&kind.group, &kind.kind)));
         let examined = Examined {
+            usual: usual.collect(),
             chart,
             folder: folder.to_owned(),
             survey,
@@ -132,6 +144,17 @@ fn described(error: &Error) -> (Option<String>, usize, String) {
         place.map_or(1, |place| place.line),
         survey::one_line(error),
     )
+}
+
+/// The kinds of all that a render makes, hooks included.
+fn kinds(rendered: &Rendered) -> impl Iterator<Item = GroupKind> {
+    let hooks = rendered.hooks.iter().map(|hook| &hook.manifest);
+    let manifests = rendered.objects.iter().chain(hooks).chain(&rendered.unknown_hooks);
+    manifests.flat_map(|manifest| {
+        let objects = manifest.objects().into_iter();
+        let kinds = objects.filter_map(|object| Some(GroupKind::of(object)?.0));
+        kinds.collect::<Vec<_>>()
+    })
 }
 
 fn gather(rendered: &Rendered, by_default: bool, found: &mut Found) {

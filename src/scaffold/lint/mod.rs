@@ -5,6 +5,7 @@ pub(super) mod crd;
 mod examine;
 mod ignore;
 mod names;
+mod needs;
 mod objects;
 pub mod output;
 mod privileges;

@@ -1,4 +1,4 @@
-//! The operator's rights in config/rbac, against what its watches and charts need.
+//! The operator's rights in config/rbac (or deploy/), against what its watches and charts need.
 
 use std::collections::BTreeSet;
 
@@ -6,16 +6,19 @@ use go_yaml::Node;
 use serde_json::Value;
 
 use super::examine::Examined;
+use super::needs::Needs;
 use super::watches::Watched;
 use super::yaml::{self, Document};
 use super::{Report, join, rules};
 use crate::scaffold::api::Kind;
-use crate::scaffold::rights::{Rights, grants, may_have_key, missing, rights, rules_of, shown};
+use crate::scaffold::rights::{denied, may_have_key, no_rule};
 use crate::scaffold::survey::Survey;
 
 const FOLDER: &str = "config/rbac";
+/// Where projects of old versions of operator-sdk have the roles.
+const OLD_FOLDER: &str = "deploy";
 
-pub(super) fn check(watched: &[Watched<'_>], charts: &[Examined], report: &mut Report) {
+pub(super) fn check(watched: &[Watched<'_>], examined: &[Examined], report: &mut Report) {
     let documents = listed(report);
     let bound = bound(&documents);
     let roles: Vec<&Document> = documents.iter().filter(|document| is_bound(document, &bound)).collect();
@@ -28,7 +31,7 @@ pub(super) fn check(watched: &[Watched<'_>], charts: &[Examined], report: &mut R
     let charts: Option<Vec<(&Kind, Survey)>> = watched
         .iter()
         .map(|one| {
-            let chart = charts.iter().find(|chart| chart.folder == one.kind.chart)?;
+            let chart = examined.iter().find(|chart| chart.folder == one.kind.chart)?;
             Some((&one.kind, chart.survey.clone().with(one.watch)))
         })
         .collect();
@@ -42,42 +45,22 @@ pub(super) fn check(watched: &[Watched<'_>], charts: &[Examined], report: &mut R
     let given = rules(&roles);
     let in_namespaces: Vec<&Document> = roles.iter().filter(|role| !is_whole(role)).copied().collect();
     let has_key_role = may_have_key(&rules(&in_namespaces));
-    let (needed, usable) = with_own(wanted(&charts), &given, has_key_role, takes_over(report));
-    check_missing(&needed, &given, first, report);
+    let needs = Needs::of(&charts, examined).with_own(&given, has_key_role, takes_over(report));
+    check_missing(&needs, &given, first, report);
     for role in roles.iter().filter(is_whole) {
-        check_excess(&usable, role, report);
+        check_excess(&needs, role, report);
     }
 }
 
 /// True for a project of operator-sdk: its releases are taken over, and their Secrets read and deleted.
 fn takes_over(report: &Report) -> bool {
     let project = std::fs::read_to_string(report.root.join("PROJECT")).unwrap_or_default();
-    project.contains("helm.sdk.operatorframework.io")
+    project.contains("helm.sdk.operatorframework.io") || is_old(report)
 }
 
-/// What the operator needs with what it needs itself, and what it can make use of. Old roles are not made for it: Events of
-/// the core group are as good as those of `events.k8s.io`, and the key may lie where all Secrets are open.
-fn with_own(mut needed: Rights, given: &[Value], has_key_role: bool, takes_over: bool) -> (Rights, Rights) {
-    let may = |group: &str, resource: &str, verb: &str| given.iter().any(|rule| grants(rule, group, resource, verb));
-    let mut usable = needed.clone();
-    let mut use_in_core = |resource: &str, verbs: &[&str]| {
-        let known = usable.entry((String::new(), resource.to_owned())).or_default();
-        known.extend(verbs.iter().map(|verb| (*verb).to_owned()));
-    };
-    if may("", "events", "create") && !may("events.k8s.io", "events", "create") {
-        needed.remove(&("events.k8s.io".to_owned(), "events".to_owned()));
-        use_in_core("events", &["create", "patch"]);
-    }
-    if !has_key_role {
-        use_in_core("secrets", &["get", "create"]);
-    }
-    if takes_over {
-        use_in_core(
-            "secrets",
-            &["get", "list", "watch", "create", "update", "patch", "delete", "*"],
-        );
-    }
-    (needed, usable)
+/// True where the roles lie as versions of operator-sdk before 1.0 have them.
+fn is_old(report: &Report) -> bool {
+    !report.root.join(FOLDER).is_dir()
 }
 
 /// What lies in the folder and is applied.
@@ -85,7 +68,8 @@ fn listed(report: &Report) -> Vec<Document> {
     let file = join(FOLDER, "kustomization.yaml");
     let kustomization = yaml::read(&report.root, &file);
     let Some(kustomization) = kustomization.first() else {
-        return yaml::read_folder(&report.root, FOLDER);
+        let folder = if is_old(report) { OLD_FOLDER } else { FOLDER };
+        return yaml::read_folder(&report.root, folder);
     };
     let names = yaml::items(yaml::at(&kustomization.root, &["resources"])).iter();
     names
@@ -117,11 +101,6 @@ fn is_bound(document: &Document, bound: &BTreeSet<(String, String)>) -> bool {
     bound.contains(&(text(&value["kind"]), text(&value["metadata"]["name"])))
 }
 
-fn wanted(charts: &[(&Kind, Survey)]) -> Rights {
-    let charts: Vec<(&Kind, &Survey)> = charts.iter().map(|(kind, survey)| (*kind, survey)).collect();
-    rights(&rules_of(&charts))
-}
-
 /// The rules of a role, with their places.
 fn rules_in(role: &Document) -> impl Iterator<Item = (&Node, Value)> {
     let rules = yaml::items(yaml::at(&role.root, &["rules"])).iter();
@@ -129,22 +108,29 @@ fn rules_in(role: &Document) -> impl Iterator<Item = (&Node, Value)> {
     rules.zip(values)
 }
 
-fn check_missing(wanted: &Rights, given: &[Value], first: &Document, report: &mut Report) {
+fn check_missing(needs: &Needs, given: &[Value], first: &Document, report: &mut Report) {
     let at = yaml::at(&first.root, &["rules"]).map_or((1, 0), |rules| (rules.line, 0));
-    let mut messages = missing(wanted, given);
-    if !may_have_key(given) {
-        messages.push(
-            "no rule lets the operator create and get the Secret with its own key: it waits for that, and works on no release; \
-             `chartwright generate rbac --own` writes the role"
-                .to_owned(),
-        );
+    for ((group, resource), verbs) in denied(&needs.needed, given) {
+        let optional = needs.optional(&group, &resource);
+        let is_optional = |verb: &&str| optional.as_ref().is_some_and(|optional| optional.verbs.contains(verb));
+        let (lost, required): (Vec<&str>, Vec<&str>) = verbs.iter().map(String::as_str).partition(is_optional);
+        if !required.is_empty() {
+            let message = no_rule(&group, &resource, required.into_iter());
+            report.add(rules::MISSING_RIGHT, first.file.as_str(), at, message);
+        }
+        if let (Some(optional), false) = (&optional, lost.is_empty()) {
+            let message = format!("{}: {}", no_rule(&group, &resource, lost.into_iter()), optional.loss);
+            report.add(rules::OPTIONAL_RIGHT, first.file.as_str(), at, message);
+        }
     }
-    for message in messages {
+    if !may_have_key(given) {
+        let message = "no rule lets the operator create and get the Secret with its own key: it waits for that, and works on no \
+                       release; `chartwright generate rbac --own` writes the role";
         report.add(rules::MISSING_RIGHT, first.file.as_str(), at, message);
     }
 }
 
-fn check_excess(wanted: &Rights, role: &Document, report: &mut Report) {
+fn check_excess(needs: &Needs, role: &Document, report: &mut Report) {
     for (node, rule) in rules_in(role) {
         if rule["resources"].is_null() || !rule["resourceNames"].is_null() {
             continue;
@@ -153,61 +139,12 @@ fn check_excess(wanted: &Rights, role: &Document, report: &mut Report) {
         for group in groups.filter_map(yaml::text) {
             for resource in yaml::items(yaml::at(node, &["resources"])) {
                 let name = yaml::text(resource).unwrap_or_default();
-                let needed = wanted.get(&(group.to_owned(), name.to_owned()));
-                let is_needed = |verb: &str| needed.is_some_and(|verbs| verbs.contains(verb));
                 let verbs = rule["verbs"].as_array().into_iter().flatten();
-                let excess: Vec<&str> = verbs
-                    .filter_map(Value::as_str)
-                    .filter(|verb| !is_needed(verb))
-                    .collect();
-                if !excess.is_empty() {
-                    let message = format!("nothing needs to {} {}", excess.join(", "), shown(group, name));
+                let verbs: Vec<&str> = verbs.filter_map(Value::as_str).collect();
+                if let Some(message) = needs.excess(group, name, &verbs) {
                     report.add(rules::EXCESS_RIGHT, role.file.as_str(), yaml::place(resource), message);
                 }
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn roles_that_were_made_for_helm_operator_are_used_as_they_are() {
-        let rule = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
-        let new = rule("events.k8s.io", "events", &["create", "patch"]);
-        let old = rule("", "events", &["create"]);
-        let all_secrets = rule("", "secrets", &["*"]);
-        let wanted = rights(std::slice::from_ref(&new));
-        let is_lacking = |given: &[Value]| {
-            let (needed, _) = with_own(wanted.clone(), given, true, false);
-            !missing(&needed, given).is_empty()
-        };
-        assert!(is_lacking(&[]) && !is_lacking(&[new]) && !is_lacking(std::slice::from_ref(&old)));
-        let uses = |resource: &str, verb: &str, has_key_role: bool, takes_over: bool| {
-            let given = [old.clone(), all_secrets.clone()];
-            let (_, usable) = with_own(wanted.clone(), &given, has_key_role, takes_over);
-            let verbs = usable.get(&(String::new(), resource.to_owned()));
-            verbs.is_some_and(|verbs| verbs.contains(verb))
-        };
-        assert!(uses("events", "create", true, false));
-        for (verb, has_key_role, takes_over, expected) in [
-            ("get", true, false, false),
-            ("get", false, false, true),
-            ("create", false, false, true),
-            ("delete", false, false, false),
-            ("*", false, false, false),
-            ("delete", true, true, true),
-            ("*", true, true, true),
-        ] {
-            assert_eq!(
-                uses("secrets", verb, has_key_role, takes_over),
-                expected,
-                "{verb} {has_key_role} {takes_over}"
-            );
         }
     }
 }

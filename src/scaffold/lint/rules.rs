@@ -98,8 +98,11 @@ rules! {
         "The sample sets what the chart never reads.",
         "Take it out of the sample, or correct its name.";
     MISSING_RIGHT: "missing-right" Error,
-        "The release stops with Forbidden as soon as the chart makes such an object.",
-        "Add the rule to the role; `chartwright create api` writes a role that fits.";
+        "A release that needs the right is not Ready: its condition has the reason Forbidden or WatchFailed.",
+        "Add the rule to the role; `chartwright generate rbac` writes a role that fits.";
+    OPTIONAL_RIGHT: "optional-right" Warning,
+        "The operator works without this right. The message says what it does not do then.",
+        "Add the rule to the role, or ignore the finding where you can do without.";
     EXCESS_RIGHT: "excess-right" Warning,
         "What the operator may do and doesn't need is there for whoever gets hold of its token.",
         "Take it out of the role.";

@@ -1,6 +1,7 @@
 //! The samples of a project, against CRD and chart.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -10,9 +11,9 @@ use super::watches::{Watched, values};
 use super::yaml::{self, Document};
 use super::{Report, rules, schema};
 use crate::plan::identity::GroupKind;
-use crate::scaffold::survey::one_line;
+use crate::scaffold::survey::{apis_named, one_line};
 use crate::watches::Watch;
-use helm_template::render::{Engine, Input, Kept, Release};
+use helm_template::render::{Capabilities, Engine, Input, Kept, Release};
 
 const FOLDER: &str = "config/samples";
 
@@ -23,9 +24,10 @@ pub(in crate::scaffold) struct Sample {
     version: String,
 }
 
-/// All objects in the samples' folder.
+/// All objects in the samples' folder, or beside the definitions of an old project.
 pub(in crate::scaffold) fn read(root: &Path) -> Vec<Sample> {
-    let documents = yaml::read_folder(root, FOLDER).into_iter();
+    let folders = [FOLDER, super::crd::OLD_FOLDER].into_iter();
+    let documents = folders.flat_map(|folder| yaml::read_folder(root, folder));
     let samples = documents.filter_map(|document| {
         let (group_kind, version) = GroupKind::of(&document.value)?;
         Some(Sample {
@@ -88,20 +90,31 @@ pub(super) fn check(sample: &Sample, watched: &Watched<'_>, chart: Option<&Exami
     if has_unknown || watched.watch.values_from_field.is_some() {
         return;
     }
-    if let Err(message) = renders(examined, values(watched.watch, &value["spec"])) {
+    let name = value["metadata"]["name"].as_str().unwrap_or("sample");
+    if let Err(message) = renders(examined, name, values(watched.watch, &value["spec"])) {
         let at = spec.map_or((root.line, 0), yaml::place);
         report.add(rules::SAMPLE_FAILS, file.as_str(), at, message);
     }
 }
 
-fn renders(examined: &Examined, values: Value) -> Result<(), String> {
+/// Whether the chart renders with these values, without APIs of others or with those that its templates name.
+fn renders(examined: &Examined, name: &str, values: Value) -> Result<(), String> {
     let engine = Engine::new(examined.chart.clone()).map_err(|error| one_line(&error))?;
     let kept = Kept::default();
-    let input = Input {
-        kept: Some(&kept),
-        ..Input::new(Release::install("sample", super::examine::NAMESPACE), values)
+    let mut capabilities = Capabilities::default();
+    let render = |capabilities: &Capabilities| {
+        let input = Input {
+            kept: Some(&kept),
+            capabilities,
+            ..Input::new(Release::install(name, super::examine::NAMESPACE), values.clone())
+        };
+        engine.render_with(&input).map(drop)
     };
-    engine.render_with(&input).map(drop).map_err(|error| one_line(&error))
+    let Err(error) = render(&capabilities) else {
+        return Ok(());
+    };
+    Arc::make_mut(&mut capabilities.api_versions).extend(apis_named(&examined.chart));
+    render(&capabilities).map_err(|_| one_line(&error))
 }
 
 // === impl Sample ===
