@@ -54,7 +54,7 @@ pub struct RunArgs {
     pub max_concurrent_reconciles: usize,
 
     /// Memory that the process may take, such as 512Mi; 0 is no limit. Renders get a share of it each, and wait for it
-    /// [default: the container's limit]
+    /// [default: the container's limit, else half of the machine's free memory up to 1Gi]
     #[arg(long, value_name = "BYTES", env = "MEMORY_LIMIT", hide_env_values = true, default_value = "",
           hide_default_value = true, value_parser = memory::parse)]
     pub memory_limit: MemoryLimit,

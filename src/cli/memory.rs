@@ -2,6 +2,10 @@
 
 use std::path::Path;
 
+/// The bounds of what a process without a limit may take, in bytes.
+const LEAST: u64 = 128 << 20;
+const MOST: u64 = 1 << 30;
+
 /// Where control groups are.
 const GROUPS: &str = "/sys/fs/cgroup";
 
@@ -38,6 +42,18 @@ pub(super) fn of_container() -> Option<u64> {
     of_group(&|path| std::fs::read_to_string(path).ok())
 }
 
+/// What a process without a limit takes of a machine at most: half of the memory that is available when it starts, and no
+/// more than is enough for hundreds of large charts. `None`: the machine does not tell.
+pub(super) fn of_machine() -> Option<u64> {
+    available(&std::fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+fn available(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some((kib.saturating_mul(1024) / 2).clamp(LEAST, MOST))
+}
+
 /// The least limit of the process's control group and those around it; in a container the innermost is all there is.
 /// Version 2 of control groups alone, which Kubernetes needs since 1.35.
 fn of_group(read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
@@ -67,6 +83,20 @@ mod tests {
         }
         for text in ["Mi", "1.5Gi", "-1", "512mi", "99999999999Ti", "99999999999999999999"] {
             assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn without_a_limit_half_of_what_is_available_counts() {
+        for (available, want) in [
+            ("MemAvailable:    1000000 kB", Some(512_000_000)),
+            ("MemAvailable:   64000000 kB", Some(1 << 30)),
+            ("MemAvailable:       1000 kB", Some(128 << 20)),
+            ("MemAvailable: much", None),
+            ("", None),
+        ] {
+            let text = format!("MemTotal:       16000000 kB\nMemFree:          200000 kB\n{available}\n");
+            assert_eq!(super::available(&text), want, "{available}");
         }
     }
 

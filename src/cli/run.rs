@@ -87,7 +87,10 @@ async fn operate(
         namespace: namespace.unwrap_or(&own_namespace).to_owned(),
         connect: Box::new(|| cluster::client(config)),
     });
-    let memory = args.memory_limit.or_else(memory::of_container);
+    let memory = args
+        .memory_limit
+        .or_else(memory::of_container)
+        .or_else(memory::of_machine);
     let operator = controller::Options {
         watches,
         namespaces: args.watch_namespace,

@@ -326,7 +326,7 @@ fn name_and_chart(args: &TemplateArgs) -> Result<(String, String), String> {
         ([_, _], Some(_)) => Err("cannot set --name-template and also specify a name".to_owned()),
         ([name, chart], None) => Ok((name.clone(), chart.clone())),
         ([chart], Some(template)) => {
-            let name = render_text("name-template", template, &serde_json::Value::Null)?;
+            let name = render_text("name-template", template, &serde_json::Value::Null, Limits::default())?;
             Ok((name, chart.clone()))
         }
         ([chart], None) => Ok((DEFAULT_NAME.to_owned(), chart.clone())),

@@ -80,7 +80,12 @@ pub struct Desired {
     pub problems: Vec<String>,
     /// What has no effect, though it keeps nothing from being applied.
     pub warnings: Vec<String>,
+    /// The length of the conditions that its objects state, in bytes.
+    conditions: usize,
 }
+
+/// So long may the conditions be that the objects of a release state, in bytes together: they are evaluated often.
+const LONGEST_CONDITIONS: usize = 128 << 10;
 
 /// An object of a kind that the API server does not know (yet).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,6 +163,21 @@ pub fn desired(rendered: Vec<Rendered>, identity: &Identity, namespaced: &IsName
 }
 
 impl Desired {
+    /// Whether an object may state its condition, if it has one.
+    fn check_condition(&mut self, object: &Value) -> Result<(), String> {
+        let annotations = object.pointer("/metadata/annotations");
+        let Some(text) = annotations.and_then(|annotations| annotations.get(READY_WHEN)?.as_str()) else {
+            return Ok(());
+        };
+        self.conditions += text.len();
+        if self.conditions > LONGEST_CONDITIONS {
+            return Err(format!(
+                "the conditions of the objects of a release are over the limit of {LONGEST_CONDITIONS} bytes together"
+            ));
+        }
+        Gate::of_object(object).map_or(Ok(()), |gate| gate.map(drop).map_err(|error| error.to_string()))
+    }
+
     /// Makes a member of a manifest; takes note of why that can't be.
     fn read(
         &mut self,
@@ -180,8 +200,8 @@ impl Desired {
         let (policy, warnings) = Policy::of(&object);
         let warnings = warnings.into_iter().map(|text| format!("{source}: {id}: {text}"));
         self.warnings.extend(warnings);
-        if let Some(Err(error)) = Gate::of_object(&object) {
-            self.problems.push(format!("{source}: {id}: {READY_WHEN}: {error}"));
+        if let Err(why) = self.check_condition(&object) {
+            self.problems.push(format!("{source}: {id}: {READY_WHEN}: {why}"));
             return None;
         }
         if let Err(field) = prepare(&mut object, &id, identity) {

@@ -22,6 +22,15 @@ pub struct Gate {
     failed: Option<Expression>,
 }
 
+/// What states when a live object is well.
+#[derive(Clone, Debug)]
+pub enum Condition {
+    /// Its annotation.
+    Stated(Box<str>),
+    /// The rule of its kind.
+    Rule(Gate),
+}
+
 /// What a condition may read beside the object that it is of.
 #[derive(Clone, Debug)]
 pub struct Facts {
@@ -39,20 +48,41 @@ pub fn is_stated(object: &Value) -> bool {
 
 // === impl Gate ===
 
-impl Gate {
-    /// The gate of a live object: what its annotation states, else the rule of its kind.
-    pub fn of(id: &ObjectId, live: &Live, rules: &[HealthRule]) -> Option<Result<Self, Error>> {
+impl Condition {
+    /// That of a live object: what its annotation states, else the rule of its kind.
+    pub fn of(id: &ObjectId, live: &Live, rules: &[HealthRule]) -> Option<Self> {
         if let Some(text) = &live.ready_when {
-            return Some(Gate::stated(text));
+            return Some(Condition::Stated(text.clone()));
         }
         let GroupKind { group, kind } = &id.group_kind;
         let rule = rules.iter().find(|rule| rule.group == *group && rule.kind == *kind)?;
-        Some(Ok(Gate {
+        Some(Condition::Rule(Gate {
             ready: rule.ready_when.clone(),
             failed: rule.failed_when.clone(),
         }))
     }
 
+    /// Whether [`Condition::gate`] takes no time.
+    pub fn is_compiled(&self) -> bool {
+        match self {
+            Condition::Stated(text) => Expression::is_compiled(text),
+            Condition::Rule(_) => true,
+        }
+    }
+
+    /// Compiles it, which may take some milliseconds.
+    ///
+    /// # Errors
+    /// What its annotation states is no condition.
+    pub fn gate(self) -> Result<Gate, Error> {
+        match self {
+            Condition::Stated(text) => Gate::stated(&text),
+            Condition::Rule(gate) => Ok(gate),
+        }
+    }
+}
+
+impl Gate {
     /// What an object's annotation states.
     pub fn of_object(object: &Value) -> Option<Result<Self, Error>> {
         let annotations = object.pointer("/metadata/annotations")?;
@@ -113,7 +143,10 @@ mod tests {
 
     #[test]
     fn a_condition_takes_the_place_of_what_is_known_of_a_kind() {
-        let gate = |text: &str| Gate::of(&id("StatefulSet.apps", "db"), &live(Some(text)), &[]).unwrap();
+        let gate = |text: &str| {
+            let condition = Condition::of(&id("StatefulSet.apps", "db"), &live(Some(text)), &[]);
+            condition.unwrap().gate()
+        };
         let object = json!({
             "metadata": {"name": "db", "generation": 2},
             "spec": {"replicas": 3}, "status": {"observedGeneration": 2, "readyReplicas": 2},
@@ -166,7 +199,7 @@ mod tests {
             ready_when: compile("self.status.state == 'up'"),
             failed_when: Some(compile("self.status.state == 'broken'")),
         }];
-        let of = |kind: &str| Gate::of(&id(kind, "x"), &live(None), &rules);
+        let of = |kind: &str| Condition::of(&id(kind, "x"), &live(None), &rules).map(Condition::gate);
         assert!(of("Database").is_none() && of("ConfigMap").is_none());
         let gate = of("Database.db.example.com").unwrap().unwrap();
         for (state, status) in [

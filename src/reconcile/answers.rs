@@ -1,8 +1,11 @@
 //! What a render looks up: fetched in rounds, from memory where a watch shows that nothing changed since.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::inputs;
+use super::pool::off_worker;
 use super::render::{Answers, Made, Request, Work};
 use super::secrets::{self, ChartText};
 use super::sources::{self, Source};
@@ -30,7 +33,7 @@ impl Work<'_> {
         for _ in 0..LOOKUP_ROUNDS {
             let request = Request {
                 revision,
-                lookups: answers.clone(),
+                lookups: Arc::new(answers.clone()),
                 kept: kept.clone(),
                 probe: None,
             };
@@ -90,12 +93,13 @@ impl Work<'_> {
         let keys: Vec<LookupKey> = sources.iter().map(|source| source.key.clone()).collect();
         self.sources = self.fetch(&keys, Some(known)).await?.into_iter().collect();
         answers.clone_from(&self.sources);
+        let mut room = sources::LARGEST;
         let found = sources.into_iter().map(|source| {
             let object = self.sources.get(&source.key).cloned().unwrap_or_default();
-            secrets::learn_source(&self.secrets, &self.chart_text(), &source, &object);
+            secrets::learn_source(&self.secrets, &self.chart_text(), &source, &object, &mut room);
             (source, object)
         });
-        Ok(found.collect())
+        Ok(off_worker(|| found.collect()))
     }
 
     /// What stands in the cluster: from memory where a watch shows that it is still so.

@@ -1,44 +1,53 @@
 //! How the memory of the process is shared out to renders: what one may take is put aside before it begins, and given
-//! back but for what it made. Who would take more than there is waits.
+//! back but for what it made. A render that would take more than there is waits.
+//!
+//! A render has a small share at first, which is more than public charts need. One that does not fit gets a whole share,
+//! and is done again in the long lane of the [pool](super::pool). Neither kind of share ever takes all there is from the
+//! other.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore};
 
 use super::context::lock;
+use super::pool::Lane;
 use helm_template::render::Limits;
 
 /// What part of the process's memory renders, and what they made, may take together. The rest is the program's, the charts',
 /// the caches' and what requests take.
 const RENDERS: u64 = 2;
-/// What part of it one render may take: two run at a time however little there is.
+/// What part of it one render may take.
 const ONE: u64 = 4;
-/// The most that one render may take, if there is memory without end: 15 times what the largest public charts take.
-const MOST: u64 = 256 << 20;
+/// The most that one render may take, however much memory there is: 7 times what the largest public charts take.
+const MOST: u64 = 128 << 20;
+/// What it has at first: nearly twice what the largest public charts take. The same of processor time.
+const FIRST: u64 = 32 << 20;
+const FIRST_TIME: Duration = Duration::from_secs(1);
 
 /// The memory for renders.
 pub struct Budget {
     /// The limit of the process, in bytes. `None`: there is none.
     limit: Option<u64>,
-    /// What a render puts aside.
-    share: u64,
     taken: Mutex<Taken>,
-    /// Told when something was given back.
+    /// Notified when something was given back.
     freed: Notify,
-    /// Those who wait for their first share, in their order.
-    turn: Semaphore,
+    /// Those that wait for a first share in each lane, in their order.
+    turns: [Semaphore; 2],
 }
 
+/// By lane.
 #[derive(Default)]
 struct Taken {
-    bytes: u64,
-    /// How many shares.
-    shares: u64,
+    bytes: [u64; 2],
+    /// How many whole shares.
+    shares: [u64; 2],
 }
 
 /// What is put aside for a release. It is given back when this is dropped.
 pub struct Share {
     budget: Arc<Budget>,
+    lane: Lane,
     bytes: u64,
     is_whole: bool,
 }
@@ -50,24 +59,39 @@ impl Budget {
     pub fn new(limit: Option<u64>) -> Arc<Self> {
         Arc::new(Budget {
             limit,
-            share: limit.map_or(MOST, |limit| (limit / ONE).clamp(1, MOST)),
             taken: Mutex::default(),
             freed: Notify::new(),
-            turn: Semaphore::new(1),
+            turns: [Semaphore::new(1), Semaphore::new(1)],
         })
     }
 
-    /// What one render may take.
-    pub fn limits(&self) -> Limits {
-        Limits::within(self.share)
+    /// What a render in a lane puts aside.
+    fn size(&self, lane: Lane) -> u64 {
+        let whole = self.limit.map_or(MOST, |limit| (limit / ONE).clamp(1, MOST));
+        match lane {
+            Lane::Short => whole.min(FIRST),
+            Lane::Long => whole,
+        }
+    }
+
+    /// What one render may take in a lane.
+    pub fn limits(&self, lane: Lane) -> Limits {
+        let limits = Limits::within(self.size(lane));
+        match lane {
+            Lane::Short => Limits {
+                time: limits.time.min(FIRST_TIME),
+                ..limits
+            },
+            Lane::Long => limits,
+        }
     }
 
     /// Why a render was not given more.
     pub fn why(&self) -> String {
         match self.limit {
             Some(limit) => format!(
-                "; the operator may take {} MiB (--memory-limit, else the container's limit), a render a quarter of it and \
-                 at most {} MiB",
+                "; the operator may take {} MiB (--memory-limit, else the container's limit, else what the machine has), \
+                 a render a quarter of it and at most {} MiB",
                 limit >> 20,
                 MOST >> 20,
             ),
@@ -76,24 +100,32 @@ impl Budget {
     }
 
     /// Waits until there is a share, for a release that has none.
-    pub async fn share(self: &Arc<Self>) -> Share {
+    pub async fn share(self: &Arc<Self>, lane: Lane) -> Share {
         // It is never closed.
-        let _turn = self.turn.acquire().await;
-        self.wait(|taken| self.fits(taken)).await
+        let _turn = self.turns[lane as usize].acquire().await;
+        self.wait(lane, |taken| self.fits(lane, taken)).await
     }
 
     /// Waits for a share for a release that holds what it rendered. If all that is left is held by such, one of them gets a
     /// share all the same: else each would wait for the others.
-    pub async fn another(self: &Arc<Self>) -> Share {
-        self.wait(|taken| self.fits(taken) || taken.shares == 0).await
+    pub async fn another(self: &Arc<Self>, lane: Lane) -> Share {
+        let is_alone = |taken: &Taken| taken.shares[lane as usize] == 0;
+        self.wait(lane, |taken| self.fits(lane, taken) || is_alone(taken)).await
     }
 
-    fn fits(&self, taken: &Taken) -> bool {
-        self.limit
-            .is_none_or(|limit| taken.bytes + self.share <= limit / RENDERS)
+    /// Whether there is a share, and one is left for the other lane.
+    fn fits(&self, lane: Lane, taken: &Taken) -> bool {
+        let Some(limit) = self.limit else { return true };
+        let (own, size) = (taken.bytes[lane as usize], self.size(lane));
+        let others = match lane {
+            Lane::Short => Lane::Long,
+            Lane::Long => Lane::Short,
+        };
+        let others = taken.bytes[others as usize].max(self.size(others));
+        own + size + others <= limit / RENDERS
     }
 
-    async fn wait(self: &Arc<Self>, fits: impl Fn(&Taken) -> bool) -> Share {
+    async fn wait(self: &Arc<Self>, lane: Lane, fits: impl Fn(&Taken) -> bool) -> Share {
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
@@ -102,11 +134,13 @@ impl Budget {
             {
                 let mut taken = lock(&self.taken);
                 if fits(&taken) {
-                    taken.bytes += self.share;
-                    taken.shares += 1;
+                    let bytes = self.size(lane);
+                    taken.bytes[lane as usize] += bytes;
+                    taken.shares[lane as usize] += 1;
                     return Share {
                         budget: self.clone(),
-                        bytes: self.share,
+                        lane,
+                        bytes,
                         is_whole: true,
                     };
                 }
@@ -126,10 +160,15 @@ impl Share {
         self.bytes = kept;
     }
 
+    pub fn lane(&self) -> Lane {
+        self.lane
+    }
+
     fn give_back(&mut self, bytes: u64) {
+        let lane = self.lane as usize;
         let mut taken = lock(&self.budget.taken);
-        taken.bytes = taken.bytes.saturating_sub(bytes);
-        taken.shares = taken.shares.saturating_sub(u64::from(self.is_whole));
+        taken.bytes[lane] = taken.bytes[lane].saturating_sub(bytes);
+        taken.shares[lane] = taken.shares[lane].saturating_sub(u64::from(self.is_whole));
         drop(taken);
         self.is_whole = false;
         self.budget.freed.notify_waiters();
@@ -154,36 +193,60 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_would_take_more_than_there_is_waits() {
-        let budget = Budget::new(Some(400 << 20));
-        assert_eq!(budget.limits().memory, 100 << 20);
-        let mut one = budget.share().await;
-        let two = budget.share().await;
-        let third = budget.clone();
-        let third = tokio::spawn(async move { third.share().await });
-        assert!(waits(budget.share()).await);
-        drop(two);
-        let mut third = third.await.unwrap();
+        // 600 MiB are for renders, 128 for one in the long lane, and 32 for one in the short lane.
+        let budget = Budget::new(Some(1200 << 20));
+        assert_eq!(budget.limits(Lane::Long).memory, 128 << 20);
+        let mut long: Vec<Share> = Vec::new();
+        for _ in 0..4 {
+            long.push(budget.share(Lane::Long).await);
+        }
+        let fifth = budget.clone();
+        let fifth = tokio::spawn(async move { fifth.share(Lane::Long).await });
+        assert!(waits(budget.share(Lane::Long)).await);
+        // However many there are, and however long they take: there is one for what is short.
+        assert!(!waits(budget.share(Lane::Short)).await);
+        drop(long.pop());
+        let fifth = fifth.await.unwrap();
         // What was rendered stays counted.
-        one.keep(60 << 20);
-        third.keep(60 << 20);
-        assert!(waits(budget.share()).await, "80 MiB are left");
-        // One of those who hold something goes on, one at a time.
-        let again = budget.another().await;
-        assert!(waits(budget.another()).await);
-        drop(again);
-        third.keep(20 << 20);
-        assert!(!waits(budget.share()).await);
-        drop((one, third));
+        for share in &mut long {
+            share.keep(120 << 20);
+        }
+        assert!(waits(budget.share(Lane::Long)).await, "80 MiB are left");
+        drop(fifth);
+        // One of those that hold something goes on, one at a time.
+        let again = budget.another(Lane::Long).await;
+        assert!(!waits(budget.share(Lane::Short)).await);
+        long.iter_mut().for_each(|share| share.keep(0));
+        drop((long, again));
         let taken = lock(&budget.taken);
-        assert_eq!((taken.bytes, taken.shares), (0, 0));
+        assert_eq!((taken.bytes, taken.shares), ([0, 0], [0, 0]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn short_work_leaves_a_share_for_long_work() {
+        for limit in [64 << 20, 128 << 20, 512 << 20, 4 << 30] {
+            let budget = Budget::new(Some(limit));
+            let mut short = Vec::new();
+            while let Ok(share) = tokio::time::timeout(Duration::from_secs(1), budget.share(Lane::Short)).await {
+                short.push(share);
+            }
+            assert!(!short.is_empty(), "{limit}");
+            let long = budget.share(Lane::Long).await;
+            let taken = lock(&budget.taken).bytes.iter().sum::<u64>();
+            assert!(taken <= limit / RENDERS, "{limit}");
+            // If all is held, one goes on.
+            short.iter_mut().for_each(|share| share.keep(budget.size(Lane::Short)));
+            drop(budget.another(Lane::Short).await);
+            drop(long);
+        }
     }
 
     #[tokio::test(start_paused = true)]
     async fn without_a_limit_nobody_waits() {
         let budget = Budget::new(None);
-        let shares = futures::future::join_all((0..1000).map(|_| budget.share()));
+        let shares = futures::future::join_all((0..1000).map(|_| budget.share(Lane::Long)));
         assert!(!waits(shares).await);
-        assert_eq!((budget.limits().memory, budget.why().as_str()), (MOST, ""));
+        assert_eq!((budget.limits(Lane::Long).memory, budget.why().as_str()), (MOST, ""));
     }
 
     #[test]
@@ -194,7 +257,10 @@ mod tests {
         let limits = manager.split_once("limits:").unwrap().1;
         let limit = limits.split_once("memory: ").unwrap().1.lines().next().unwrap();
         let limit = limit.strip_suffix("Mi").unwrap().parse::<u64>().unwrap() << 20;
-        let limits = Budget::new(Some(limit)).limits();
+        let budget = Budget::new(Some(limit));
+        let limits = budget.limits(Lane::Long);
         assert!(limits.memory >= 7 * memory && limits.output >= 8 * output, "{limits:?}");
+        let limits = budget.limits(Lane::Short);
+        assert!(limits.memory >= memory && limits.output >= output, "{limits:?}");
     }
 }

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::budget::Budget;
 use super::custom_resource::{CustomResource, Key as ResourceKey};
 use super::depends::{self, Need};
+use super::pool::{Deadline, Lost, Pool};
 use super::record::Lossy;
 use crate::cluster::discovery::{Discovery, Resource, Snapshot};
 use crate::cluster::elect::pod_kind;
@@ -48,8 +49,8 @@ pub struct Context {
     pub own_namespace: String,
     /// The namespaces that this operator looks at; `None`: all.
     pub namespaces: Option<BTreeSet<String>>,
-    /// Bounds how many renders run at once: they use a core each.
-    pub renders: Arc<Semaphore>,
+    /// Where renders and conditions are evaluated.
+    pub(super) pool: Arc<Pool>,
     /// Where new random results come from. `None`: the operating system.
     pub random: Option<Arc<dyn Random>>,
     /// What templates take for the time. `None`: what it is.
@@ -183,7 +184,7 @@ impl Context {
             operator,
             own_namespace,
             namespaces: None,
-            renders: Arc::new(Semaphore::new(cores)),
+            pool: Arc::new(Pool::new(cores)),
             random: None,
             clock: None,
             schemas: Schemas::default(),
@@ -434,18 +435,23 @@ impl Context {
         }
     }
 
-    /// Does work that takes a processor for a while, where renders are done: the workers have other things to do.
+    /// Evaluates conditions of a release within their budget: `work` is to stop when its deadline is over.
     ///
     /// # Errors
-    /// It stopped unexpectedly, or the operator is stopping.
-    pub async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
-        let Ok(_permit) = self.renders.clone().acquire_owned().await else {
-            return Err("the operator is stopping".to_owned());
-        };
-        tokio::task::spawn_blocking(work).await.map_err(|_| {
+    /// The operator is stopping, the work panicked, or nothing is left of the budget.
+    pub(super) async fn evaluate<T: Send + 'static>(
+        &self,
+        set: &str,
+        work: impl FnOnce(Deadline) -> T + Send + 'static,
+    ) -> Result<T, Lost> {
+        self.count_panics(self.pool.evaluate(set, work).await)
+    }
+
+    pub(super) fn count_panics<T>(&self, done: Result<T, Lost>) -> Result<T, Lost> {
+        if matches!(done, Err(Lost::Panicked)) {
             self.metrics.panics.inc();
-            "it could not be evaluated: this is a defect of chartwright; see its log".to_owned()
-        })
+        }
+        done
     }
 
     /// Says how many watches of a kind do not work at present.

@@ -6,10 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::context::{Context, Unit};
 use super::custom_resource::{CustomResource, Key};
+use super::pool::off_worker;
 use super::preflight::list;
 use super::release::Release;
 use super::render::Prepared;
 use super::secrets::{self, ChartText};
+use super::texts::Texts;
 use super::values::{self, Error};
 use super::{Run, inputs};
 use crate::cluster::discovery::Snapshot;
@@ -22,7 +24,7 @@ use crate::plan::status::{Phase, Reason};
 use crate::watches::cel::Expression;
 use crate::watches::depends::{DependsOn, is_name};
 use go_yaml as yaml;
-use helm_template::render::{LookupKey, render_text};
+use helm_template::render::LookupKey;
 
 /// Something that a release depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,7 +109,7 @@ pub(super) fn needs(unit: &Unit, resource: &CustomResource) -> Result<Vec<Need>,
         "" => values::release_namespace(unit, resource).unwrap_or_default(),
         own => own.to_owned(),
     };
-    let data = resource.as_data(&unit.resource);
+    let texts = Texts::new(unit, resource);
     let mut needs = Vec::new();
     for (list, entries, is_own) in [
         ("dependsOn", of_watch.as_slice(), false),
@@ -116,7 +118,11 @@ pub(super) fn needs(unit: &Unit, resource: &CustomResource) -> Result<Vec<Need>,
         for (index, entry) in entries.iter().enumerate() {
             let place = format!("{list}[{index}]");
             let made = |field: &str, template: &str| {
-                let made = render_text("dependsOn", template, &data);
+                // The author's entries are no templates.
+                let made = match is_own {
+                    true => Ok(template.to_owned()),
+                    false => texts.text("dependsOn", template),
+                };
                 let made = made.map_err(|error| Error::Source(format!("{place}: {field}: {error}")))?;
                 match made.trim() {
                     made if is_name(made) => Ok(made.to_owned()),
@@ -227,7 +233,7 @@ impl Run<'_> {
                 let message = format!("{place}: Secrets can be named in `dependsOn` of the watch only");
                 return Err(Phase::stalled(Reason::Refused, message));
             }
-            let compiled = need.ready_when.as_deref().map(Expression::compile).transpose();
+            let compiled = off_worker(|| need.ready_when.as_deref().map(Expression::compile).transpose());
             compiled.map_err(|error| Error::Source(format!("{}: readyWhen: {error}", need.place)))?;
             let Some(key) = need.key(snapshot) else { continue };
             let home = values::release_namespace(self.unit, &self.written)?;
@@ -300,12 +306,14 @@ impl Run<'_> {
         secrets::learn_object(&release.secrets, &ChartText::of(chart), &object);
         let version = dependencies::version(&object);
         let condition = need.ready_when.clone();
-        let judge = move || depends::unready(&object, condition.as_deref());
-        let why = context.compute(judge).await;
-        Ok((
-            version,
-            why.unwrap_or_else(|why| Some(format!("can't be judged: {why}"))),
-        ))
+        let judge = move |_| depends::unready(&object, condition.as_deref());
+        match context.evaluate(&self.owner.set, judge).await {
+            Ok(why) => Ok((version, why)),
+            Err(lost) => {
+                let why = need.told(&format!("can't be judged: {lost}"));
+                Err(Phase::failed(Reason::DependencyNotReady, why))
+            }
+        }
     }
 }
 

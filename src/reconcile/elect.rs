@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::release::Release;
 use super::status::rights;
+use super::texts::Texts;
 use super::{RECHECK, Run};
 use crate::cluster::discovery::Resource;
 use crate::cluster::elect::{self, Place, Pods};
@@ -21,7 +22,6 @@ use crate::plan::elect::{Elected, Holder, Label, Pod, Round, Step};
 use crate::plan::electorate::Workload;
 use crate::plan::identity::{GroupKind, ObjectId};
 use crate::plan::ownership::owner_of;
-use helm_template::render::render_text;
 
 /// More steps than a leader takes to go and another to come, somebody else's writes included.
 const STEPS: usize = 24;
@@ -114,9 +114,9 @@ impl Run<'_> {
 
     /// The elections that the watch asks for, each with what was told of it so far.
     fn wanted(&self, former: &[Elected]) -> Vec<Elected> {
-        let data = self.written.as_data(&self.unit.resource);
+        let texts = Texts::new(self.unit, &self.written);
         let wanted = self.unit.watch.elect.iter().map(|elect| {
-            let name = render_text("elect", &elect.name, &data);
+            let name = texts.text("elect", &elect.name);
             let mut wanted = Elected {
                 kind: elect.kind.to_owned(),
                 label: elect.label.clone(),

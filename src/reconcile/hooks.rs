@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::Run;
 use super::delete::POLL;
 use super::dispose::Candidate;
+use super::pool::off_worker;
 use super::release::Release;
 use super::render::Prepared;
 use super::superset::Superset;
@@ -390,7 +391,7 @@ impl Run<'_> {
         match found {
             Found::Run(object) => {
                 uid(&object).clone_into(&mut run.uid);
-                let gate = Gate::of_object(&object);
+                let gate = off_worker(|| Gate::of_object(&object));
                 let gated = gate.map(|gate| (gate, object.clone()));
                 let state = match hook.is_awaited() {
                     true => hooks::state(object),

@@ -1,6 +1,7 @@
 //! Random results of a release: read before the render, stored before the first member, never rotated silently.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::context::Context;
 use super::custom_resource::CustomResource;
@@ -268,7 +269,7 @@ impl Work<'_> {
     ) -> Result<Vec<Found>, Phase> {
         let request = Request {
             revision,
-            lookups: answers.clone(),
+            lookups: Arc::new(answers.clone()),
             kept: rendered.randomness.kept.clone(),
             probe: Some(Box::new(rendered.clone())),
         };

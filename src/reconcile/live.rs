@@ -9,17 +9,19 @@ use futures::{StreamExt as _, stream};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
+use super::pool::{Deadline, Lost};
 use super::release::Release;
 use super::{RECHECK, Run};
 use crate::cluster::error::Error;
 use crate::cluster::{objects, pods};
-use crate::plan::gates::{Facts, Gate};
+use crate::plan::gates::{Condition, Facts, Gate};
 use crate::plan::health::pods::{is_of_workload, selector};
 use crate::plan::health::{Health, Status};
 use crate::plan::identity::ObjectId;
 use crate::plan::ownership::{Ownership, owner_of, ownership};
 use crate::plan::shown;
-use crate::watches::cel::{self, Data};
+use crate::watches::cel::Data;
+use helm_template::render::{on_large_stack, size_of_data};
 
 /// Objects of one release that are read at the same time.
 const AT_ONCE: usize = 4;
@@ -28,6 +30,10 @@ const MEMBERS: usize = 500;
 const WORKLOADS: usize = 20;
 /// What was read of a release is kept for its next look up to so many bytes of JSON.
 const KEPT: usize = 512 << 10;
+/// What members and pods may take that conditions and templates read, in bytes of memory as data.
+const LARGEST: u64 = 48 << 20;
+/// Conditions for which there was no time left are evaluated again after this.
+const BUDGET_PERIOD: Duration = Duration::from_secs(10);
 /// Pods are read no more often.
 const PODS_PERIOD: Duration = Duration::from_secs(2);
 
@@ -52,6 +58,8 @@ struct Known {
     version: String,
     object: Arc<Value>,
     size: usize,
+    /// What it takes in memory.
+    weight: u64,
 }
 
 /// The pods of workloads, and the versions of those that they were read for.
@@ -71,6 +79,9 @@ pub(super) struct LiveFacts {
     pub members: Value,
     pub pods: Value,
 }
+
+/// Compiled conditions, or what is wrong with them.
+type Gates = Vec<(ObjectId, Result<Gate, String>)>;
 
 // === impl WholeMembers ===
 
@@ -115,6 +126,11 @@ impl LiveFacts {
     }
 }
 
+fn too_large() -> String {
+    let limit = LARGEST >> 20;
+    format!("the members and pods that conditions and the status template read take more than {limit} MiB together")
+}
+
 fn in_progress(message: String) -> Health {
     let status = Status::InProgress;
     Health { status, message }
@@ -126,23 +142,35 @@ impl Run<'_> {
         if let Some(whole) = &mut release.whole {
             whole.gates.clear();
         }
-        let gates: Vec<(ObjectId, Result<Gate, cel::Error>)> = {
+        let conditions: Vec<(ObjectId, Condition)> = {
             let members = self.context.members();
             let rules = &self.unit.watch.health;
-            let gate = |id: &ObjectId| Gate::of(id, members.get(id)?, rules);
-            ids.iter().filter_map(|id| Some((id.clone(), gate(id)?))).collect()
+            let condition = |id: &ObjectId| Condition::of(id, members.get(id)?, rules);
+            let condition = |id: &ObjectId| Some((id.clone(), condition(id)?));
+            ids.iter().filter_map(condition).collect()
         };
-        if gates.is_empty() {
+        if conditions.is_empty() {
             return;
         }
-        let gated: Vec<ObjectId> = gates.iter().map(|(id, _)| id.clone()).collect();
-        let reads_pods = gates
-            .iter()
-            .any(|(_, gate)| gate.as_ref().is_ok_and(|gate| gate.reads("pods")));
-        let judged = match self.judge_gates(release, gates, &gated).await {
+        let gated: Vec<ObjectId> = conditions.iter().map(|(id, _)| id.clone()).collect();
+        let mut reads_pods = false;
+        let judged = match self.compile(conditions).await {
+            Ok(gates) => {
+                reads_pods = gates
+                    .iter()
+                    .any(|(_, gate)| gate.as_ref().is_ok_and(|gate| gate.reads("pods")));
+                self.judge_gates(release, gates, &gated).await
+            }
+            Err(lost) => Err(lost.to_string()),
+        };
+        let judged = match judged {
             Ok(judged) => judged,
             Err(why) => gated.into_iter().map(|id| (id, in_progress(why.clone()))).collect(),
         };
+        let over_budget = Lost::OverBudget.to_string();
+        if judged.iter().any(|(_, health)| health.message == over_budget) {
+            release.contests.wait_for(BUDGET_PERIOD);
+        }
         if reads_pods && judged.iter().any(|(_, health)| health.status != Status::Current) {
             self.await_pods(release);
         }
@@ -157,12 +185,32 @@ impl Run<'_> {
         release.contests.wait_for(RECHECK);
     }
 
+    /// Compiles conditions that are not compiled yet, on no async worker.
+    ///
+    /// # Errors
+    /// The time for them is used up.
+    async fn compile(&self, conditions: Vec<(ObjectId, Condition)>) -> Result<Gates, Lost> {
+        let compile =
+            |(id, condition): (ObjectId, Condition)| (id, condition.gate().map_err(|error| error.to_string()));
+        if conditions.iter().all(|(_, condition)| condition.is_compiled()) {
+            return Ok(conditions.into_iter().map(compile).collect());
+        }
+        let work = move |deadline: Deadline| {
+            let compile = |one: (ObjectId, Condition)| match deadline.is_over() && !one.1.is_compiled() {
+                true => (one.0, Err(Lost::OverBudget.to_string())),
+                false => compile(one),
+            };
+            on_large_stack(|| conditions.into_iter().map(compile).collect())
+        };
+        self.context.evaluate(&self.owner.set, work).await
+    }
+
     /// # Errors
     /// Why they can't be judged now.
     async fn judge_gates(
         &self,
         release: &mut Release,
-        gates: Vec<(ObjectId, Result<Gate, cel::Error>)>,
+        gates: Gates,
         ids: &[ObjectId],
     ) -> Result<Vec<(ObjectId, Health)>, String> {
         let objects: HashMap<ObjectId, Arc<Value>> = self.read_all(release, ids).await?.into_iter().collect();
@@ -173,19 +221,21 @@ impl Run<'_> {
         };
         let (members, pods) = (reads("members"), reads("pods"));
         let facts = self.live_facts(release, members, pods).await?;
-        let judge = move || {
+        let judge = move |deadline: Deadline| {
             let facts = facts.into_facts();
             let judged = gates.into_iter().map(|(id, gate)| {
                 let health = match (gate, objects.get(&id)) {
-                    (Err(error), _) => in_progress(error.to_string()),
+                    (Err(error), _) => in_progress(error),
                     (Ok(_), None) => in_progress("is not there".to_owned()),
+                    (Ok(_), Some(_)) if deadline.is_over() => in_progress(Lost::OverBudget.to_string()),
                     (Ok(gate), Some(object)) => gate.health(object, &facts),
                 };
                 (id, health)
             });
-            judged.collect()
+            on_large_stack(|| judged.collect())
         };
-        self.context.compute(judge).await
+        let judged = self.context.evaluate(&self.owner.set, judge).await;
+        judged.map_err(|lost| lost.to_string())
     }
 
     /// How an object that a hook made is by its condition.
@@ -200,8 +250,12 @@ impl Run<'_> {
         let (members, pods) = (gate.reads("members"), gate.reads("pods"));
         let judged = match self.live_facts(release, members, pods).await {
             Ok(facts) => {
-                let judge = move || gate.health(&object, &facts.into_facts());
-                self.context.compute(judge).await
+                let judge = move |_| gate.health(&object, &facts.into_facts());
+                let judged = self.context.evaluate(&self.owner.set, judge).await;
+                if judged.as_ref().is_err_and(|lost| *lost == Lost::OverBudget) {
+                    release.contests.wait_for(BUDGET_PERIOD);
+                }
+                judged.map_err(|lost| lost.to_string())
             }
             Err(why) => Err(why),
         };
@@ -296,11 +350,22 @@ impl Run<'_> {
             let read = self.read_live(&id, version.as_deref()).await;
             (id, read)
         });
-        let read: Vec<_> = stream::iter(requests).buffered(AT_ONCE).collect().await;
+        let wanted: HashSet<&ObjectId> = ids.iter().collect();
+        let known = ids.iter().filter(|id| self.known(release, id).is_some());
+        let weight_of = |id: &ObjectId| Some(release.whole.as_ref()?.known.get(id)?.weight);
+        let mut weight: u64 = known.filter_map(weight_of).sum();
         let whole = release.whole.get_or_insert_default();
-        for (id, read) in read {
+        let mut read = stream::iter(requests).buffered(AT_ONCE);
+        while let Some((id, read)) = read.next().await {
             match read {
-                Ok(Some(found)) => drop(whole.known.insert(id, found)),
+                Ok(Some(found)) => {
+                    weight += found.weight;
+                    if weight > LARGEST {
+                        whole.known.clear();
+                        return Err(too_large());
+                    }
+                    whole.known.insert(id, found);
+                }
                 Ok(None) => drop(whole.known.remove(&id)),
                 Err(error) => {
                     release.contests.wait_for(RECHECK);
@@ -308,7 +373,6 @@ impl Run<'_> {
                 }
             }
         }
-        let wanted: HashSet<&ObjectId> = ids.iter().collect();
         let known = whole.known.iter().filter(|(id, _)| wanted.contains(id));
         let mut found: Vec<_> = known.map(|(id, known)| (id.clone(), known.object.clone())).collect();
         found.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -349,6 +413,7 @@ impl Run<'_> {
         Ok(Some(Known {
             version: live.resource_version,
             size: object.to_string().len(),
+            weight: size_of_data(&object),
             object: Arc::new(object),
         }))
     }
@@ -387,6 +452,9 @@ impl Run<'_> {
             }
         }
         let list: Value = all.into_values().collect();
+        if size_of_data(&list) > LARGEST {
+            return Err(too_large());
+        }
         let pods = Pods {
             versions,
             size: list.to_string().len(),

@@ -30,6 +30,7 @@ mod live;
 mod member_outcome;
 mod plans;
 mod pods;
+mod pool;
 mod preflight;
 mod prune;
 mod record;
@@ -50,6 +51,7 @@ mod status_template;
 mod stored;
 mod superset;
 mod takeover;
+mod texts;
 mod values;
 mod vanished;
 

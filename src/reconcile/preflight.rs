@@ -116,7 +116,10 @@ impl Run<'_> {
             known: None,
             earlier: None,
             secrets: Default::default(),
-            share: Arc::new(Mutex::new(self.context.budget.another().await)),
+            share: Arc::new(Mutex::new({
+                let lane = self.context.pool.lane(&self.owner.set);
+                self.context.budget.another(lane).await
+            })),
         };
         match work.rounds(prepared.revision, &prepared.memory.kept, answers).await {
             Ok((_, desired)) => {

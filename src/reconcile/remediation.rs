@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::release::Release;
 use super::status::Conclusion;
+use super::texts::Texts;
 use super::{RECHECK, Run};
 use crate::cluster::autoscalers;
 use crate::cluster::discovery::Snapshot;
@@ -20,7 +21,6 @@ use crate::plan::status::Phase;
 use crate::telemetry::metrics::Operation;
 use crate::watches::cel::{self, Data, Expression};
 use crate::watches::remediation::{Action, Remediation};
-use helm_template::render::render_text;
 
 /// A rule that is due, and what becomes of it.
 enum Done {
@@ -77,12 +77,13 @@ impl Run<'_> {
         let mut this = self.written.as_data(&self.unit.resource);
         this["status"] = self.status(release, conclusion).status;
         let conditions: Vec<Expression> = rules.iter().map(|rule| rule.when.clone()).collect();
-        let judge = move || {
+        let judge = move |_| {
             let (this, facts) = (Data::of(&this), facts.into_facts());
             let variables = [("self", &this), ("members", &facts.members), ("pods", &facts.pods)];
             conditions.iter().map(|condition| condition.holds(&variables)).collect()
         };
-        self.context.compute(judge).await
+        let judged = self.context.evaluate(&self.owner.set, judge).await;
+        judged.map_err(|lost| lost.to_string())
     }
 
     /// Does what is due by one rule. True if something was done. `waits`: something was done already.
@@ -171,7 +172,7 @@ impl Run<'_> {
         name: &str,
         phase: &Phase,
     ) -> Done {
-        let name = match render_text("name", name, &self.written.as_data(&self.unit.resource)) {
+        let name = match Texts::new(self.unit, &self.written).text("name", name) {
             Ok(name) => name,
             Err(error) => return Done::Held(error),
         };

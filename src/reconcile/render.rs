@@ -10,6 +10,7 @@ use super::context::{Context, Unit, lock, mentions_release_facts};
 use super::custom_resource::CustomResource;
 use super::earlier::Earlier;
 use super::kept::Memory;
+use super::pool::{Lane, Lost, off_worker};
 use super::release::Release;
 use super::secrets::ChartText;
 use super::{Run, inputs, secrets, values};
@@ -30,7 +31,12 @@ use crate::plan::record::Entry;
 use crate::plan::references;
 use crate::plan::status::{Phase, Reason};
 use crate::telemetry::redact::Secrets;
-use helm_template::render::{Engine, Error as RenderError, Input, Kept, LookupKey, Release as Facts, Rendered};
+use helm_template::render::{
+    Engine, Error as RenderError, Input, Kept, Limits, LookupKey, Release as Facts, Rendered, size_of_data,
+};
+
+/// The longest text that a file of the chart makes which is rendered by itself, in bytes: a status has less room.
+const LONGEST_FILE: usize = 1 << 20;
 
 /// A release, rendered and checked, ready to be applied.
 pub struct Prepared {
@@ -102,7 +108,7 @@ pub(super) struct Work<'a> {
 /// One of these renders.
 pub(super) struct Request {
     pub revision: i64,
-    pub lookups: Answers,
+    pub lookups: Arc<Answers>,
     pub kept: Kept,
     /// Not the render itself, but what chance would make of it another time.
     pub probe: Option<Box<Rendered>>,
@@ -114,6 +120,9 @@ pub(super) enum Made {
     /// It failed, perhaps only because these lookups had no answer yet.
     Needs(Vec<LookupKey>),
 }
+
+/// What one attempt made; with an error, the request comes back.
+type Attempted = Result<(Rendered, Desired), Box<(RenderError, Request)>>;
 
 /// What was looked up so far, and what was found.
 pub type Answers = BTreeMap<LookupKey, Value>;
@@ -277,7 +286,9 @@ impl<'a> Work<'a> {
         let renderer = unit.renderer.as_ref();
         let renderer = renderer.map_err(|message| Phase::stalled(Reason::ChartInvalid, message))?;
         // Before the values are read, which take memory as well.
-        let share = Arc::new(Mutex::new(context.budget.share().await));
+        let set = resource.set(&unit.group_kind);
+        let share = context.budget.share(context.pool.lane(&set)).await;
+        let share = Arc::new(Mutex::new(share));
         let spec = resource.spec().map_err(values::Error::from)?;
         let mut work = Work {
             context,
@@ -302,7 +313,7 @@ impl<'a> Work<'a> {
         };
         secrets::publish_names(&work.secrets, resource, &unit.group_kind);
         let found = work.read_sources(&release.tried.answers, answers).await?;
-        work.values = values::values(unit, &found, spec)?;
+        work.values = off_worker(|| values::values(unit, &found, spec))?;
         Ok(work)
     }
 
@@ -316,23 +327,59 @@ impl<'a> Work<'a> {
         revision: i64,
         more: Vec<(&'static str, Value)>,
     ) -> Result<Vec<u8>, String> {
-        let (renderer, snapshot, share) = (self.renderer.clone(), self.snapshot.clone(), self.share.clone());
-        let (clock, limits) = (self.clock, self.context.budget.limits());
-        let (facts, values, name) = (self.facts(revision), self.values.clone(), name.to_owned());
-        let secrets = self.secrets.clone();
-        let job = move || {
-            let _share = share;
-            let input = Input {
-                capabilities: &snapshot.capabilities,
-                clock,
-                limits,
-                more,
-                ..Input::new(facts, values)
+        loop {
+            let (renderer, snapshot, share) = (self.renderer.clone(), self.snapshot.clone(), self.share.clone());
+            let (clock, limits) = (self.clock, self.limits());
+            let limits = Limits {
+                output: limits.output.min(LONGEST_FILE),
+                ..limits
             };
-            secrets.during(|| renderer.render_file(&input, &name))
-        };
-        let rendered = self.context.compute(job).await?;
-        Ok(rendered.map_err(|error| error.to_string())?.unwrap_or_default())
+            let (facts, values, name) = (self.facts(revision), self.values.clone(), name.to_owned());
+            let (secrets, more) = (self.secrets.clone(), more.clone());
+            let job = move || {
+                let _share = share;
+                let input = Input {
+                    capabilities: &snapshot.capabilities,
+                    clock,
+                    limits,
+                    more,
+                    ..Input::new(facts, values)
+                };
+                secrets.during(|| renderer.render_file(&input, &name))
+            };
+            match self.on_pool(job).await.map_err(|lost| lost.to_string())? {
+                Ok(rendered) => return Ok(rendered.unwrap_or_default()),
+                Err(error) if self.was_short_of(&error) => self.widen().await,
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    /// What a render may take now.
+    fn limits(&self) -> Limits {
+        self.context.budget.limits(lock(&self.share).lane())
+    }
+
+    /// Whether a render failed for what it has only in the short lane.
+    fn was_short_of(&self, error: &RenderError) -> bool {
+        lock(&self.share).lane() == Lane::Short && error.is_of_resources()
+    }
+
+    /// Goes on in the long lane, with a whole share of the memory.
+    async fn widen(&self) {
+        let context = self.context;
+        context.pool.expect_long(&self.identity.owner.set);
+        // Who waits holds nothing that others could use, but for the values.
+        lock(&self.share).keep(size_of_data(&self.values));
+        let share = context.budget.another(Lane::Long).await;
+        *lock(&self.share) = share;
+    }
+
+    /// Does work in the lane of its share.
+    async fn on_pool<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Lost> {
+        let lane = lock(&self.share).lane();
+        let done = self.context.pool.run(&self.identity.owner.set, lane, work).await;
+        self.context.count_panics(done)
     }
 
     /// `.Release` of a revision.
@@ -389,58 +436,22 @@ impl<'a> Work<'a> {
     /// One render, on a thread that may block.
     pub(super) async fn once(&self, request: Request) -> Result<Made, Phase> {
         let started = std::time::Instant::now();
+        let answer = match self.attempt(request).await {
+            Ok(Err(failed)) if self.was_short_of(&failed.0) => {
+                self.widen().await;
+                self.attempt(failed.1).await
+            }
+            answer => answer,
+        };
         let context = self.context;
-        let Ok(_permit) = context.renders.clone().acquire_owned().await else {
-            return Err(Phase::failed(Reason::RenderFailed, "the operator is stopping"));
-        };
-        let renderer = self.renderer.clone();
-        let snapshot = self.snapshot.clone();
-        let (clock, values) = (self.clock, self.values.clone());
-        let object = self.object.clone().map(|object| ("Object", object));
-        let more: Vec<_> = [("Plan", self.plan.clone())].into_iter().chain(object).collect();
-        let (secrets, learning) = (self.secrets.clone(), self.secrets.clone());
-        let share = self.share.clone();
-        let (limits, random) = (context.budget.limits(), context.random.clone());
-        let (identity, key) = (self.identity.clone(), context.key.clone());
-        let facts = self.facts(request.revision);
-        let job = move || {
-            let _share = share;
-            let render = || {
-                super::panic_if_asked(&format!("{}/render", facts.name), || {
-                    serde_json::to_string(&request.kept).unwrap_or_default()
-                });
-                let input = Input {
-                    capabilities: &snapshot.capabilities,
-                    lookup: Arc::new(request.lookups),
-                    clock,
-                    kept: Some(&request.kept),
-                    random,
-                    limits,
-                    guards_secrets: true,
-                    read_objects: true,
-                    more,
-                    ..Input::new(facts, values)
-                };
-                let rendered = match request.probe {
-                    None => renderer.render_with(&input),
-                    Some(rendered) => Ok(renderer.probe(&input, &rendered)?.unwrap_or(*rendered)),
-                }?;
-                secrets::learn_render(&learning, &ChartText::of(Some(renderer.chart())), &rendered);
-                let namespaced = |group_kind: &GroupKind, version: &str| snapshot.namespaced(group_kind, version);
-                let mut desired = desired::desired(manifests(rendered.objects.iter()), &identity, &namespaced, &key);
-                let hooks = rendered.hooks.iter().map(|hook| &hook.manifest);
-                let hooks = manifests(hooks.chain(&rendered.unknown_hooks));
-                desired::add_hooks(&mut desired, hooks, &identity, &namespaced, &key);
-                Ok((rendered, desired))
-            };
-            helm_template::render::on_large_stack(|| secrets.during(render))
-        };
-        let answer = tokio::task::spawn_blocking(job).await;
         context.metrics.render_duration.observe(started.elapsed().as_secs_f64());
         match answer {
             Ok(Ok((rendered, desired))) => Ok(Made::Rendered(Box::new(rendered), desired)),
-            Ok(Err(RenderError::Unanswered { missing, .. })) => Ok(Made::Needs(missing)),
-            Ok(Err(error)) => {
+            Ok(Err(failed)) => {
+                let error = match failed.0 {
+                    RenderError::Unanswered { missing, .. } => return Ok(Made::Needs(missing)),
+                    error => error,
+                };
                 let reason = match error.is_about_values() {
                     true => Reason::ValuesInvalid,
                     false => Reason::RenderFailed,
@@ -451,14 +462,63 @@ impl<'a> Work<'a> {
                 };
                 Err(Phase::stalled(reason, format!("{error}{why}")))
             }
-            Err(_) => {
-                context.metrics.panics.inc();
-                Err(Phase::stalled(
-                    Reason::Panicked,
-                    "the render stopped unexpectedly: this is a defect of chartwright; see its log",
-                ))
-            }
+            Err(Lost::Panicked) => Err(Phase::stalled(
+                Reason::Panicked,
+                "the render stopped unexpectedly: this is a defect of chartwright; see its log",
+            )),
+            Err(lost) => Err(Phase::failed(Reason::RenderFailed, lost.to_string())),
         }
+    }
+
+    /// The same within the limits of its share.
+    async fn attempt(&self, mut request: Request) -> Result<Attempted, Lost> {
+        let renderer = self.renderer.clone();
+        let snapshot = self.snapshot.clone();
+        let (clock, values) = (self.clock, self.values.clone());
+        let object = self.object.clone().map(|object| ("Object", object));
+        let more: Vec<_> = [("Plan", self.plan.clone())].into_iter().chain(object).collect();
+        let (secrets, learning) = (self.secrets.clone(), self.secrets.clone());
+        let share = self.share.clone();
+        let (limits, random) = (self.limits(), self.context.random.clone());
+        let (identity, key) = (self.identity.clone(), self.context.key.clone());
+        let facts = self.facts(request.revision);
+        let job = move || {
+            let _share = share;
+            let render = |request: &mut Request| {
+                super::panic_if_asked(&format!("{}/render", facts.name), || {
+                    serde_json::to_string(&request.kept).unwrap_or_default()
+                });
+                let input = Input {
+                    capabilities: &snapshot.capabilities,
+                    lookup: Arc::<Answers>::clone(&request.lookups),
+                    clock,
+                    kept: Some(&request.kept),
+                    random,
+                    limits,
+                    guards_secrets: true,
+                    read_objects: true,
+                    more,
+                    ..Input::new(facts, values)
+                };
+                let other = match &request.probe {
+                    None => Some(renderer.render_with(&input)?),
+                    Some(rendered) => renderer.probe(&input, rendered)?,
+                };
+                let rendered = other
+                    .or_else(|| request.probe.take().map(|same| *same))
+                    .unwrap_or_default();
+                secrets::learn_render(&learning, &ChartText::of(Some(renderer.chart())), &rendered);
+                let namespaced = |group_kind: &GroupKind, version: &str| snapshot.namespaced(group_kind, version);
+                let mut desired = desired::desired(manifests(rendered.objects.iter()), &identity, &namespaced, &key);
+                let hooks = rendered.hooks.iter().map(|hook| &hook.manifest);
+                let hooks = manifests(hooks.chain(&rendered.unknown_hooks));
+                desired::add_hooks(&mut desired, hooks, &identity, &namespaced, &key);
+                Ok((rendered, desired))
+            };
+            let rendered = helm_template::render::on_large_stack(|| secrets.during(|| render(&mut request)));
+            rendered.map_err(|error| Box::new((error, request)))
+        };
+        self.on_pool(job).await
     }
 
     fn assemble(&self, revision: i64, (rendered, mut desired): (Rendered, Desired), answers: &Answers) -> Prepared {

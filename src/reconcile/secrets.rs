@@ -102,11 +102,18 @@ pub(super) fn learn_object(secrets: &Secrets, chart: &ChartText<'_>, object: &Va
     }
 }
 
-/// Learns what values come from, if it is a Secret: its texts, and what stands in those.
-pub(super) fn learn_source(secrets: &Secrets, chart: &ChartText<'_>, source: &Source, object: &Value) {
+/// Learns what values come from, if it is a Secret: its texts, and what stands in those. `room`: what may be read, as for
+/// [`Source::add`].
+pub(super) fn learn_source(
+    secrets: &Secrets,
+    chart: &ChartText<'_>,
+    source: &Source,
+    object: &Value,
+    room: &mut usize,
+) {
     learn_object(secrets, chart, object);
     let mut values = Map::new();
-    if source.is_secret() && source.add(object, &mut values).is_ok() {
+    if source.is_secret() && source.add(object, &mut values, room).is_ok() {
         scalars(&Value::Object(values), &mut |text| learn(secrets, chart, text));
     }
 }

@@ -6,12 +6,22 @@ use serde_json::{Map, Value};
 
 use super::context::Unit;
 use super::custom_resource::CustomResource;
+use super::texts::Texts;
 use super::values::{self, Error};
+use crate::telemetry::cut;
+use crate::watches::names;
 use crate::watches::sources::{SourceKind, ValuesFrom, ValuesFromField};
 use go_yaml as yaml;
 use helm_template::chart::strvals::{self, Mode};
 use helm_template::chart::values::merge_maps;
-use helm_template::render::{LookupKey, render_text};
+use helm_template::render::LookupKey;
+
+/// The longest list in an annotation, in bytes.
+const LONGEST_LIST: usize = 64 << 10;
+/// What all sources of a release may hold together, in bytes of text.
+pub(super) const LARGEST: usize = 4 << 20;
+/// Of a name in a message, in bytes.
+const SHOWN: usize = 100;
 
 /// An entry of a list, for one release.
 pub(super) struct Source {
@@ -30,35 +40,25 @@ pub(super) fn sources(unit: &Unit, resource: &CustomResource) -> Result<Vec<Sour
     if !watch.has_sources() {
         return Ok(Vec::new());
     }
-    let data = resource.as_data(&unit.resource);
     let namespace = match resource.key.namespace.as_str() {
         "" => values::release_namespace(unit, resource)?,
         own => own.to_owned(),
     };
-    let mut lists = vec![("valuesFrom".to_owned(), watch.values_from.clone())];
+    let texts = Texts::new(unit, resource);
+    let mut all = Vec::new();
+    for (index, from) in watch.values_from.iter().enumerate() {
+        let place = format!("valuesFrom[{index}]");
+        let name = texts.text("valuesFrom", &from.name);
+        let name = name.map_err(|error| Error::Source(format!("{place}: name: {error}")))?;
+        all.push(Source::of(place, from.clone(), name.trim(), &namespace)?);
+    }
     if let Some(field) = &watch.values_from_field {
         let place = field.to_string();
-        let list = own_list(field, resource)?;
-        let own = ValuesFrom::list(&place, &list).map_err(Error::Source)?;
-        lists.push((place, own));
-    }
-    let mut all = Vec::new();
-    for (list, sources) in lists {
-        for (index, from) in sources.into_iter().enumerate() {
-            let place = format!("{list}[{index}]");
-            let name = render_text("valuesFrom", &from.name, &data);
-            let name = name.map_err(|error| Error::Source(format!("{place}: name: {error}")))?;
-            let key = LookupKey {
-                api_version: "v1".to_owned(),
-                kind: from.kind.name().to_owned(),
-                namespace: namespace.clone(),
-                name: name.trim().to_owned(),
-            };
-            // Without a name, all of them would be looked up.
-            if key.name.is_empty() {
-                return Err(Error::Source(format!("{place}: its name is empty")));
-            }
-            all.push(Source { place, from, key });
+        let list = ValuesFrom::list(&place, &own_list(field, resource)?).map_err(Error::Source)?;
+        for (index, from) in list.into_iter().enumerate() {
+            // The author's entries are no templates: whoever writes them knows the names.
+            let name = from.name.clone();
+            all.push(Source::of(format!("{place}[{index}]"), from, &name, &namespace)?);
         }
     }
     Ok(all)
@@ -74,6 +74,9 @@ fn own_list(field: &ValuesFromField, resource: &CustomResource) -> Result<Value,
         }
         ValuesFromField::Annotation(key) => {
             let text = resource.annotations.get(key).map(String::as_str).unwrap_or_default();
+            if text.len() > LONGEST_LIST {
+                return Err(Error::Source(format!("{field} is longer than {LONGEST_LIST} bytes")));
+            }
             yaml::to_json(text.as_bytes()).map_err(|error| Error::Source(format!("{field}: {error}")))
         }
     }
@@ -95,16 +98,36 @@ pub(super) fn without_list(unit: &Unit, spec: &mut Value) {
 // === impl Source ===
 
 impl Source {
+    /// # Errors
+    /// The name can't be that of an object: without one, all objects would be looked up.
+    fn of(place: String, from: ValuesFrom, name: &str, namespace: &str) -> Result<Self, Error> {
+        let kind = from.kind.name();
+        if !names::is_dns_subdomain(name) {
+            let shown = cut(name, SHOWN);
+            return Err(Error::Source(format!(
+                "{place}: name: {shown:?} can't be the name of a {kind}"
+            )));
+        }
+        let key = LookupKey {
+            api_version: "v1".to_owned(),
+            kind: kind.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
+        Ok(Source { place, from, key })
+    }
+
     /// Whether what it says is somebody's secret.
     pub fn is_secret(&self) -> bool {
         self.from.kind == SourceKind::Secret
     }
 
-    /// Adds what it says to `values`. `object`: what was found, an empty mapping for nothing.
+    /// Adds what it says to `values`. `object`: what was found, an empty mapping for nothing. `room`: how many bytes of text
+    /// all sources together may still have.
     ///
     /// # Errors
-    /// If something is missing that isn't optional, or can't be read. The text itself is not quoted.
-    pub fn add(&self, object: &Value, values: &mut Map<String, Value>) -> Result<(), Error> {
+    /// If something is missing that isn't optional, is too large, or can't be read. The text itself is not quoted.
+    pub fn add(&self, object: &Value, values: &mut Map<String, Value>, room: &mut usize) -> Result<(), Error> {
         let Source { place, from, key } = self;
         let what = format!("{place}: {} {}/{}", key.kind, key.namespace, key.name);
         let missing = |message: String| match from.optional {
@@ -117,6 +140,12 @@ impl Source {
         let Some(text) = self.text(object) else {
             return missing(format!("{what} has no text under the key {:?}", from.values_key));
         };
+        *room = room.checked_sub(text.len()).ok_or_else(|| {
+            let limit = LARGEST >> 20;
+            Error::Source(format!(
+                "{what}: the sources of this release hold more than {limit} MiB of text together"
+            ))
+        })?;
         let unreadable = |error: &dyn std::fmt::Display| {
             Error::Source(format!("{what}: {} can't be read: {error}", from.values_key))
         };
@@ -157,6 +186,17 @@ impl Source {
             }
         }
     }
+}
+
+/// Adds what all sources say, the weakest first.
+///
+/// # Errors
+/// Those of [`Source::add`].
+pub(super) fn add_all(found: &[(Source, Value)], values: &mut Map<String, Value>) -> Result<(), Error> {
+    let mut room = LARGEST;
+    found
+        .iter()
+        .try_for_each(|(source, object)| source.add(object, values, &mut room))
 }
 
 /// True for a text in which nothing is special to `--set` but its type.
@@ -215,7 +255,7 @@ mod tests {
         ] {
             let source = source(kind, path);
             let mut values = Map::from_iter([("a".to_owned(), json!({"c": 1}))]);
-            source.add(&object(kind, text), &mut values).unwrap();
+            source.add(&object(kind, text), &mut values, &mut 1000).unwrap();
             assert_eq!(Value::Object(values), expected, "{kind:?} {path:?} {text:?}");
         }
     }
@@ -223,7 +263,9 @@ mod tests {
     #[test]
     fn what_is_missing_or_wrong_is_told_without_its_text() {
         let told = |source: &Source, object: Value| {
-            let error = source.add(&object, &mut Map::new()).map_err(|error| error.to_string());
+            let error = source
+                .add(&object, &mut Map::new(), &mut 100)
+                .map_err(|error| error.to_string());
             error.err().unwrap_or_default()
         };
         let mut from = source(SourceKind::Secret, None);
@@ -237,6 +279,8 @@ mod tests {
                 "{message}"
             );
         }
+        let long = object(SourceKind::Secret, &"x".repeat(101));
+        assert!(told(&from, long).contains("more than 4 MiB of text together"));
         from.from.optional = true;
         assert_eq!((told(&from, json!({})), told(&from, other)), Default::default());
     }

@@ -14,6 +14,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value;
 
 use super::custom_resource::CustomResource;
+use super::pool::{Lane, off_worker};
 use super::preflight::list;
 use super::release::Release;
 use super::render::Prepared;
@@ -123,7 +124,7 @@ impl Run<'_> {
             return Ok(());
         };
         // One at a time is unpacked, with no more memory than a render has.
-        let _share = self.context.budget.share().await;
+        let _share = self.context.budget.share(Lane::Long).await;
         let mut stored = self.read_stored(stored, &namespace).await?;
         let adopts = self.unit.watch.collisions != Collisions::Prevent;
         if former == Former::OperatorSdk && stored.is_anothers() && !self.written.deleting {
@@ -191,7 +192,7 @@ impl Run<'_> {
     async fn read_stored(&self, mut listed: Vec<requests::ReleaseSecret>, namespace: &str) -> Result<Stored, Phase> {
         let key = &self.written.key;
         let mut stored = Stored::default();
-        let mut left = self.context.budget.limits().memory / UNPACKED;
+        let mut left = self.context.budget.limits(Lane::Long).memory / UNPACKED;
         listed.sort_by_key(|secret| std::cmp::Reverse((secret.deployed, secret.version)));
         for secret in listed {
             let data = requests::stored(&self.context.client, namespace, &secret).await;
@@ -309,10 +310,11 @@ impl Run<'_> {
     }
 
     fn members_of(&self, manifest: &str, namespace: &str) -> Desired {
-        let objects = takeover::objects(manifest, self.context.budget.limits().memory / READ).unwrap_or_else(|error| {
-            tracing::warn!(resource = %self.written.key, %error, "the former release's manifest can't be read");
-            Vec::new()
-        });
+        let objects = off_worker(|| takeover::objects(manifest, self.context.budget.limits(Lane::Long).memory / READ))
+            .unwrap_or_else(|error| {
+                tracing::warn!(resource = %self.written.key, %error, "the former release's manifest can't be read");
+                Vec::new()
+            });
         let rendered = objects.into_iter().map(|object| Rendered {
             object,
             source: "the former release".into(),

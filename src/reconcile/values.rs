@@ -6,12 +6,13 @@ use serde_json::{Map, Value};
 use super::context::Unit;
 use super::custom_resource::CustomResource;
 use super::sources::{self, Source};
+use super::texts::Texts;
 use crate::plan::grants;
 use crate::plan::status::{Phase, Reason};
 use crate::watches::names::is_dns_label;
 use helm_template::chart::strvals::{self, Mode};
 use helm_template::chart::values::merge_maps;
-use helm_template::render::render_text;
+use helm_template::render::{Limits, render_text};
 
 /// Why a release has no values or no name.
 #[derive(Debug, thiserror::Error)]
@@ -57,9 +58,7 @@ pub(super) fn values(unit: &Unit, found: &[(Source, Value)], mut spec: Value) ->
         return Err(Error::SpecIsNoMapping);
     };
     let mut values = unit.watch.values.clone();
-    for (source, object) in found {
-        source.add(object, &mut values)?;
-    }
+    sources::add_all(found, &mut values)?;
     merge_maps(&mut values, spec);
     for override_value in &unit.watch.override_values {
         let error = |message: String| Error::Override {
@@ -67,7 +66,13 @@ pub(super) fn values(unit: &Unit, found: &[(Source, Value)], mut spec: Value) ->
             message,
         };
         // operator-sdk executes each value as a template with sprig's functions and no data, once the environment is in.
-        let value = render_text("overrideValues", &override_value.value, &Value::Null).map_err(error)?;
+        let value = render_text(
+            "overrideValues",
+            &override_value.value,
+            &Value::Null,
+            Limits::of_a_name(),
+        )
+        .map_err(error)?;
         set(&override_value.key, &value, &mut values).map_err(error)?;
     }
     Ok(Value::Object(values))
@@ -120,7 +125,9 @@ pub fn release_namespace(unit: &Unit, resource: &CustomResource) -> Result<Strin
         template: template.clone(),
         message,
     };
-    let name = render_text("targetNamespace", template, &resource.as_data(&unit.resource)).map_err(error)?;
+    let name = Texts::new(unit, resource)
+        .text("targetNamespace", template)
+        .map_err(error)?;
     let name = name.trim();
     if !is_dns_label(name) {
         return Err(error(format!(

@@ -1,14 +1,17 @@
 //! Conditions in CEL, the language of Kubernetes' own validation rules, over live objects. An expression may come from
 //! whoever gives values to a chart, so that what it may cost is bounded before it is evaluated.
 
+use std::collections::HashMap;
 use std::fmt::{self, Debug, Formatter};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, LiteralValue};
+use cel::extractors::This;
 use cel::objects::{Key, Map};
-use cel::{Context, ExecutionError, Program};
+use cel::{Context, Env, ExecutionError, Program};
 use helm_template::render::on_large_stack;
+use regex::Regex;
 use serde_json::Value;
 
 use crate::telemetry::cut;
@@ -23,9 +26,22 @@ const LONGEST: usize = 4096;
 const MOST: u64 = 1_000_000;
 /// Of an expression in a message, in bytes.
 const SHOWN: usize = 300;
-/// What a pattern of `matches` may be compiled to, in bytes; and what that costs, at each call.
-const LARGEST_PATTERN: usize = 64 << 10;
-const PATTERN: u64 = 2_000;
+/// What a pattern of `matches` may be compiled to, in bytes: the least of these that is enough, so that what a match costs
+/// is known to within a factor.
+const PATTERNS: [usize; 4] = [1 << 10, 4 << 10, 16 << 10, 64 << 10];
+/// A match takes so many steps for 64 bytes of text at least; and a step more for so many bytes of the compiled pattern: a
+/// nanosecond for each pair of a state, of some 30 bytes, and a byte of the text.
+const MATCH: u64 = 10;
+const PATTERN_BYTES_A_STEP: u64 = 400;
+/// What the automata of a pattern may take that are made while it is matched, in bytes.
+const AUTOMATON: usize = 128 << 10;
+/// The name of `matches` once its pattern is compiled: no expression can have it.
+const MATCHES: &str = "@matches";
+/// What the process keeps of compiled expressions, in bytes.
+const CACHED: usize = 16 << 20;
+/// What an expression takes for a byte of its text, and besides.
+const NODE: usize = 64;
+const ENTRY: usize = 1 << 10;
 /// The functions that there are, besides operators and macros.
 const FUNCTIONS: [&str; 11] = [
     "size",
@@ -43,12 +59,32 @@ const FUNCTIONS: [&str; 11] = [
 /// Names that are types.
 const TYPES: [&str; 8] = ["int", "uint", "double", "bool", "string", "list", "map", "null_type"];
 
-/// An expression that can be evaluated.
+/// An expression that can be evaluated. Cheap to clone.
 #[derive(Clone)]
-pub struct Expression {
+pub struct Expression(Arc<Compiled>);
+
+struct Compiled {
     text: String,
-    program: Arc<Program>,
+    expression: IdedExpr,
+    /// The variables that it reads.
+    variables: Vec<String>,
+    /// The patterns of `matches`, by their place; and the size of the largest.
+    patterns: Arc<[Regex]>,
+    largest_pattern: usize,
+    /// About what it takes, in bytes.
+    size: usize,
 }
+
+/// What was compiled, by text: many releases have the same conditions, and each is looked at often.
+#[derive(Default)]
+struct Cache {
+    known: HashMap<String, Result<Expression, Error>>,
+    bytes: usize,
+}
+
+static COMPILED: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
+/// The functions that expressions may call.
+static FUNCTIONS_OF_CEL: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
 
 /// Why an expression says nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -83,6 +119,8 @@ struct Sizes {
     text: u64,
     /// The whole, in values and units of 64 bytes of text.
     whole: u64,
+    /// What a match costs for each unit of 64 bytes of text.
+    matching: u64,
 }
 
 // === impl Data ===
@@ -101,6 +139,8 @@ impl Data {
 // === impl Expression ===
 
 impl Expression {
+    /// Compiles a text, or takes it from the cache. It may take some milliseconds.
+    ///
     /// # Errors
     /// The text is no expression, too long, or of a kind whose cost has no bound.
     pub fn compile(text: &str) -> Result<Self, Error> {
@@ -108,21 +148,23 @@ impl Expression {
         if text.len() > LONGEST {
             return Err(Error::TooLong(cut(text, SHOWN)));
         }
-        let compiled = guarded(|| {
-            let program = Program::compile(text).map_err(|errors| errors.to_string())?;
-            check(program.expression())?;
-            Ok(program)
-        });
-        match compiled {
-            Ok(program) => Ok(Expression {
-                text: text.to_owned(),
-                program: Arc::new(program),
-            }),
-            Err(why) => Err(Error::Syntax {
-                text: cut(text, SHOWN),
-                why: one_line(&why),
-            }),
+        if let Some(known) = cache().known.get(text) {
+            return known.clone();
         }
+        // Others need not wait for that.
+        let compiled = guarded(|| Compiled::new(text)).map(|compiled| Expression(Arc::new(compiled)));
+        let compiled = compiled.map_err(|why| Error::Syntax {
+            text: cut(text, SHOWN),
+            why: one_line(&why),
+        });
+        cache().insert(text, &compiled);
+        compiled
+    }
+
+    /// Whether [`Expression::compile`] answers from the cache.
+    pub fn is_compiled(text: &str) -> bool {
+        let text = text.trim();
+        text.len() > LONGEST || cache().known.contains_key(text)
     }
 
     /// The same for an expression that is given these variables and no others.
@@ -131,27 +173,27 @@ impl Expression {
     /// It reads another one, too.
     pub fn compile_for(text: &str, variables: &[&str]) -> Result<Self, Error> {
         let expression = Expression::compile(text)?;
-        let references = expression.program.references();
-        let is_known = |name: &str| {
-            variables.contains(&name) || TYPES.contains(&name) || binds(expression.program.expression(), name)
-        };
-        let unknown = references.variables().into_iter().find(|name| !is_known(name));
+        let Compiled {
+            text, expression: tree, ..
+        } = &*expression.0;
+        let is_known = |name: &str| variables.contains(&name) || TYPES.contains(&name) || binds(tree, name);
+        let unknown = expression.0.variables.iter().find(|name| !is_known(name));
         match unknown {
             Some(name) => Err(Error::Syntax {
-                text: cut(&expression.text, SHOWN),
+                text: cut(text, SHOWN),
                 why: format!("there is no variable {name}, only {}", variables.join(", ")),
             }),
-            None => Ok(expression.clone()),
+            None => Ok(expression),
         }
     }
 
     pub fn text(&self) -> &str {
-        &self.text
+        &self.0.text
     }
 
     /// True if it reads a variable of this name.
     pub fn reads(&self, variable: &str) -> bool {
-        self.program.references().has_variable(variable)
+        self.0.variables.iter().any(|name| name == variable)
     }
 
     /// Whether it is true of these variables. It may take the better part of a second of a processor.
@@ -159,21 +201,37 @@ impl Expression {
     /// # Errors
     /// It can't be evaluated, as where a field is missing, or is no condition.
     pub fn holds(&self, variables: &[(&str, &Data)]) -> Result<bool, Error> {
-        let text = || cut(&self.text, SHOWN);
-        let mut sizes = Sizes::default();
+        let Compiled {
+            expression, patterns, ..
+        } = &*self.0;
+        let text = || cut(self.text(), SHOWN);
+        let mut sizes = Sizes {
+            matching: MATCH + self.0.largest_pattern as u64 / PATTERN_BYTES_A_STEP,
+            ..Sizes::default()
+        };
         let read = || variables.iter().filter(|(name, _)| self.reads(name));
         read().for_each(|(_, data)| sizes.add(&data.sizes));
-        let literals = longest_literal(self.program.expression());
+        let literals = longest_literal(expression);
         (sizes.top, sizes.inner) = (sizes.top.max(literals), sizes.inner.max(literals));
-        if cost(self.program.expression(), sizes) > MOST {
+        if cost(expression, sizes) > MOST {
             return Err(Error::TooCostly(text()));
         }
         let evaluated = guarded(|| {
-            let mut context = Context::default();
+            let mut context = Context::with_env(FUNCTIONS_OF_CEL.clone());
+            if !patterns.is_empty() {
+                let patterns = patterns.clone();
+                let matches = move |This(text): This<Arc<String>>, at: i64| {
+                    let pattern = usize::try_from(at).ok().and_then(|at| patterns.get(at));
+                    pattern.is_some_and(|pattern| pattern.is_match(&text))
+                };
+                context
+                    .add_function(MATCHES, matches)
+                    .map_err(|error| error.to_string())?;
+            }
             for (name, data) in read() {
                 context.add_variable_from_value(*name, data.value.clone());
             }
-            Ok(self.program.execute(&context))
+            Ok(context.resolve(expression))
         });
         match evaluated {
             Ok(Ok(cel::Value::Bool(holds))) => Ok(holds),
@@ -192,7 +250,7 @@ impl Expression {
     /// What is wrong, without values of the objects: they may be secret.
     fn why(&self, error: &ExecutionError) -> String {
         match error {
-            ExecutionError::NoSuchKey(key) if self.text.contains(key.as_str()) => format!("there is no {key}"),
+            ExecutionError::NoSuchKey(key) if self.text().contains(key.as_str()) => format!("there is no {key}"),
             ExecutionError::NoSuchKey(_) => "there is no such key".to_owned(),
             ExecutionError::NoSuchOverload(error) => one_line(&error.to_string()),
             ExecutionError::UndeclaredReference(name) => format!("there is no {name}"),
@@ -204,17 +262,68 @@ impl Expression {
 
 impl Debug for Expression {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        Debug::fmt(&self.text, f)
+        Debug::fmt(self.text(), f)
     }
 }
 
 impl PartialEq for Expression {
     fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
+        self.text() == other.text()
     }
 }
 
 impl Eq for Expression {}
+
+// === impl Compiled ===
+
+impl Compiled {
+    fn new(text: &str) -> Result<Self, String> {
+        let program = Program::compile(text).map_err(|errors| errors.to_string())?;
+        check(program.expression())?;
+        let variables = program
+            .references()
+            .variables()
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
+        let mut expression = program.expression().clone();
+        let (mut patterns, mut sizes) = (Vec::new(), Vec::new());
+        compile_patterns(&mut expression, &mut patterns, &mut sizes)?;
+        let of_patterns = sizes.iter().map(|size| size + 2 * AUTOMATON).sum::<usize>();
+        Ok(Compiled {
+            size: ENTRY + NODE * text.len() + of_patterns,
+            text: text.to_owned(),
+            expression,
+            variables,
+            patterns: patterns.into(),
+            largest_pattern: sizes.into_iter().max().unwrap_or_default(),
+        })
+    }
+}
+
+// === impl Cache ===
+
+fn cache() -> MutexGuard<'static, Cache> {
+    COMPILED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Cache {
+    /// Where there is no room left, all that was kept goes.
+    fn insert(&mut self, text: &str, compiled: &Result<Expression, Error>) {
+        let own = compiled.as_ref().map_or(ENTRY, |compiled| compiled.0.size);
+        let bytes = text.len() + own;
+        if bytes > CACHED {
+            return;
+        }
+        if self.bytes + bytes > CACHED {
+            *self = Cache::default();
+        }
+        // Two threads may have compiled it.
+        if self.known.insert(text.to_owned(), compiled.clone()).is_none() {
+            self.bytes += bytes;
+        }
+    }
+}
 
 /// A defect of the interpreter is an error of this expression.
 fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
@@ -310,16 +419,49 @@ fn check_call(call: &CallExpr) -> Result<(), String> {
     if !is_operator && !FUNCTIONS.contains(&name) {
         return Err(format!("there is no function {name}, only {}", FUNCTIONS.join(", ")));
     }
-    if name == "matches" {
-        let Some(Expr::Literal(LiteralValue::String(pattern))) = call.args.last().map(|pattern| &pattern.expr) else {
-            return Err("the pattern of matches must be a constant".to_owned());
-        };
-        let built = regex::RegexBuilder::new(pattern.inner())
-            .size_limit(LARGEST_PATTERN)
-            .build();
-        built.map_err(|error| format!("matches: {error}"))?;
+    let pattern = call.args.last().map(|pattern| &pattern.expr);
+    match (name, pattern) {
+        ("matches", Some(Expr::Literal(LiteralValue::String(_)))) => Ok(()),
+        ("matches", _) => Err("the pattern of matches must be a constant".to_owned()),
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// Puts compiled patterns in the place of those in the calls of `matches`.
+fn compile_patterns(
+    expression: &mut IdedExpr,
+    patterns: &mut Vec<Regex>,
+    sizes: &mut Vec<usize>,
+) -> Result<(), String> {
+    if let Expr::Call(call) = &mut expression.expr
+        && call.func_name == "matches"
+        && let Some(last) = call.args.last_mut()
+        && let Expr::Literal(LiteralValue::String(pattern)) = &last.expr
+    {
+        let (regex, size) = compile_pattern(pattern.inner())?;
+        let at = i64::try_from(patterns.len()).unwrap_or(i64::MAX);
+        last.expr = Expr::Literal(LiteralValue::Int(at.into()));
+        MATCHES.clone_into(&mut call.func_name);
+        patterns.push(regex);
+        sizes.push(size);
+    }
+    let mut parts = parts_mut(expression).into_iter();
+    parts.try_for_each(|part| compile_patterns(part, patterns, sizes))
+}
+
+fn compile_pattern(pattern: &str) -> Result<(Regex, usize), String> {
+    let mut why = String::new();
+    for size in PATTERNS {
+        let mut builder = regex::RegexBuilder::new(pattern);
+        match builder.size_limit(size).dfa_size_limit(AUTOMATON).build() {
+            Ok(regex) => return Ok((regex, size)),
+            Err(error) => why = format!("matches: {error}"),
+        }
+        if !why.contains("size limit") {
+            break;
+        }
+    }
+    Err(why)
 }
 
 /// True of what a macro has collected so far.
@@ -360,6 +502,27 @@ fn parts(expression: &IdedExpr) -> Vec<&IdedExpr> {
         Expr::Map(map) => map.entries.iter().flat_map(entry).collect(),
         Expr::Struct(fields) => fields.entries.iter().flat_map(entry).collect(),
         Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => Vec::new(),
+    }
+}
+
+/// The same, of an expression that was checked: there are no maps and messages.
+fn parts_mut(expression: &mut IdedExpr) -> Vec<&mut IdedExpr> {
+    match &mut expression.expr {
+        Expr::Call(call) => call.target.as_deref_mut().into_iter().chain(&mut call.args).collect(),
+        Expr::Comprehension(fold) => {
+            let ComprehensionExpr {
+                iter_range,
+                accu_init,
+                loop_cond,
+                loop_step,
+                result,
+                ..
+            } = &mut **fold;
+            vec![iter_range, accu_init, loop_cond, loop_step, result]
+        }
+        Expr::List(list) => list.elements.iter_mut().collect(),
+        Expr::Select(select) => vec![&mut select.operand],
+        _ => Vec::new(),
     }
 }
 
@@ -443,7 +606,7 @@ fn cost_of_call(call: &CallExpr, sizes: Sizes) -> u64 {
         "_?_:_" if call.args.last().is_some_and(is_collected) => 1,
         "_<_" | "_<=_" | "_>_" | "_>=_" | "_[_]" | "size" => sizes.text,
         "contains" | "startsWith" | "endsWith" => sizes.text,
-        "matches" => sizes.text.saturating_mul(10).saturating_add(PATTERN),
+        MATCHES => sizes.text.saturating_mul(sizes.matching).saturating_add(MATCH),
         _ => sizes.whole,
     }
 }

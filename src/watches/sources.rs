@@ -9,6 +9,11 @@ use super::reader::{Fields, Report, describe};
 
 /// The key of a Secret or ConfigMap whose text is read if nothing else is said.
 pub const VALUES_KEY: &str = "values.yaml";
+/// So many entries may a custom resource's own list have.
+const MOST: usize = 50;
+/// The longest path in such a list, in bytes, and the largest index in it: a path makes lists as long as its indices are.
+const LONGEST_PATH: usize = 256;
+const LARGEST_INDEX: usize = 1000;
 /// What `valuesFromField` may begin with.
 const SPEC: &str = "spec.";
 const ANNOTATIONS: &str = "metadata.annotations.";
@@ -26,7 +31,7 @@ pub enum SourceKind {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ValuesFrom {
     pub kind: SourceKind,
-    /// A name, or a Go template over the custom resource that makes one.
+    /// A name; in `watches.yaml` also a Go template over the custom resource that makes one.
     pub name: String,
     #[serde(default = "values_key")]
     pub values_key: String,
@@ -70,22 +75,54 @@ impl ValuesFrom {
     /// Reads a list that a custom resource has; `field` names it in messages.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    /// What is wrong with it, and where. Its author has no templates.
     pub fn list(field: &str, list: &Value) -> Result<Vec<Self>, String> {
         let items = match list {
             Value::Null => return Ok(Vec::new()),
+            Value::Array(items) if items.len() > MOST => {
+                return Err(format!("{field} has {} entries: it may have {MOST}", items.len()));
+            }
             Value::Array(items) => items,
             _ => return Err(format!("{field} must be a list of {{kind, name, ...}}")),
         };
         let read = |(index, item)| {
             let source = ValuesFrom::deserialize(item).map_err(|error| format!("{field}[{index}]: {error}"))?;
-            match source.name.is_empty() || source.values_key.is_empty() {
-                true => Err(format!("{field}[{index}]: name and valuesKey must not be empty")),
-                false => Ok(source),
-            }
+            source.check().map_err(|error| format!("{field}[{index}]: {error}"))?;
+            Ok(source)
         };
         items.iter().enumerate().map(read).collect()
     }
+}
+
+impl ValuesFrom {
+    fn check(&self) -> Result<(), String> {
+        if self.name.is_empty() || self.values_key.is_empty() {
+            return Err("name and valuesKey must not be empty".to_owned());
+        }
+        if !is_key(&self.values_key) {
+            return Err(format!("valuesKey: it must be a key of the data, such as {VALUES_KEY}"));
+        }
+        let path = self.target_path.as_deref().unwrap_or_default();
+        if path.len() > LONGEST_PATH {
+            return Err(format!("targetPath: it is longer than {LONGEST_PATH} bytes"));
+        }
+        let mut indices = path
+            .split('[')
+            .skip(1)
+            .map(|rest| rest.split(']').next().unwrap_or_default());
+        let is_small = |index: &&str| index.parse::<usize>().is_ok_and(|index| index <= LARGEST_INDEX);
+        match indices.find(|index| !is_small(index)) {
+            Some(index) => Err(format!(
+                "targetPath: the index {index:?} is no number up to {LARGEST_INDEX}"
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What can be a key of a Secret or ConfigMap.
+fn is_key(key: &str) -> bool {
+    key.len() <= 253 && key.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
 // === impl ValuesFromField ===
@@ -172,7 +209,6 @@ fn read_source(node: &Node, report: &mut Report<'_>) -> Option<ValuesFrom> {
         |name| name.contains("{{") || names::is_dns_subdomain(name),
         |name| format!("`name` must be the name of an object, or a template such as {{{{ .metadata.name }}}}-values, not {name:?}"),
     );
-    let is_key = |key: &str| key.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
     let key = report.checked(&fields, "valuesKey", is_key, |key| {
         format!("`valuesKey` must be a key of the data, such as {VALUES_KEY}, not {key:?}")
     });
@@ -200,4 +236,57 @@ pub(super) fn read_field(fields: &Fields<'_>, report: &mut Report<'_>) -> Option
         );
     }
     field
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_custom_resources_own_list_is_checked() {
+        let told = |list: &Value| ValuesFrom::list("it", list).err().unwrap_or_default();
+        let entry = |more: Value| {
+            let mut entry = json!({"kind": "Secret", "name": "x"});
+            let more = more.as_object().cloned().unwrap_or_default();
+            entry.as_object_mut().unwrap().extend(more);
+            json!([entry])
+        };
+        let many = |count: usize| Value::Array(vec![json!({"kind": "Secret", "name": "x"}); count]);
+        for (list, expected) in [
+            (Value::Null, ""),
+            (entry(json!({"targetPath": "a.b[3].c"})), ""),
+            (many(50), ""),
+            (many(51), "it has 51 entries: it may have 50"),
+            (many(100_000), "it may have 50"),
+            (json!({"kind": "Secret"}), "it must be a list of"),
+            (json!([{"kind": "Pod", "name": "x"}]), "it[0]: unknown variant `Pod`"),
+            (
+                entry(json!({"name": ""})),
+                "it[0]: name and valuesKey must not be empty",
+            ),
+            (entry(json!({"valuesKey": "a/b"})), "it[0]: valuesKey:"),
+            (entry(json!({"valuesKey": "a".repeat(300)})), "it[0]: valuesKey:"),
+            (
+                entry(json!({"targetPath": "a.".repeat(200)})),
+                "it[0]: targetPath: it is longer than 256",
+            ),
+            (
+                entry(json!({"targetPath": "a[65536]"})),
+                "the index \"65536\" is no number up to 1000",
+            ),
+            (
+                entry(json!({"targetPath": "a[1].b[1001]"})),
+                "the index \"1001\" is no number",
+            ),
+            (entry(json!({"targetPath": "a[65\\536]"})), "is no number up to 1000"),
+        ] {
+            let told = told(&list);
+            assert!(
+                told.contains(expected) && told.is_empty() == expected.is_empty(),
+                "{list:.100}: {told}"
+            );
+        }
+    }
 }

@@ -29,6 +29,7 @@ mod gone;
 mod guards;
 mod hook_runs;
 mod hooks;
+mod hostile;
 mod immutable;
 mod kept;
 mod leader;

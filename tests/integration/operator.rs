@@ -160,6 +160,14 @@ impl Operator {
         matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// The most memory that it has held at a time, in bytes.
+    pub fn peak_memory(&self) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).context("VmHWM")?;
+        Ok(kib.trim().parse::<u64>()? << 10)
+    }
+
     /// How often it has rendered a chart.
     pub fn renders(&self) -> Result<f64> {
         self.metric("chartwright_render_duration_seconds_count")

@@ -94,14 +94,48 @@ fn a_custom_resource_names_sources_of_its_own_where_the_watch_lets_it() -> Resul
         ),
         (
             json!({"kind": "Secret", "name": "../kube-system/x"}),
-            "LookupFailed",
-            "../kube-system/x",
+            "ValuesInvalid",
+            "spec.more.from[0]: name: \"../kube-system/x\" can't be the name of a Secret",
+        ),
+        // Its author has no templates.
+        (
+            json!({"kind": "ConfigMap", "name": "{{ \"one\" }}"}),
+            "ValuesInvalid",
+            "spec.more.from[0]: name: \"{{ \\\"one\\\" }}\" can't be the name of a ConfigMap",
+        ),
+        (
+            json!({"kind": "ConfigMap", "name": "one", "targetPath": "a[65536]"}),
+            "ValuesInvalid",
+            "targetPath: the index \"65536\" is no number up to 1000",
         ),
     ] {
         world.edit("a", json!({"more": {"from": [entry]}}))?;
         world.await_stalled("a", reason, &[told])?;
     }
+    let many = vec![json!({"kind": "ConfigMap", "name": "one"}); 51];
+    world.edit("a", json!({"more": {"from": many}}))?;
+    world.await_stalled("a", "ValuesInvalid", &["spec.more.from has 51 entries: it may have 50"])?;
     world.await_color("a-main", "red").map(drop)
+}
+
+#[test]
+fn sources_are_bounded_in_what_they_hold() -> Result<()> {
+    let world = world("sources-large", &["valuesFromField: spec.from"])?;
+    let _operator = world.start()?;
+    let text = format!("list: [{}]", "[],".repeat(300_000));
+    for number in 0..5 {
+        world.apply(&values(&format!("large-{number}"), &text))?;
+    }
+    let from: Vec<Value> = (0..5)
+        .map(|number| json!({"kind": "ConfigMap", "name": format!("large-{number}")}))
+        .collect();
+    world.apply_widget("a", json!({"from": from}))?;
+    world.await_stalled(
+        "a",
+        "ValuesInvalid",
+        &["the sources of this release hold more than 4 MiB of text together"],
+    )?;
+    world.install("b", json!({})).map(drop)
 }
 
 #[test]

@@ -197,7 +197,7 @@ pub fn regexes(data: &[u8]) {
     }
     let source = "{{ regexFindAll .p .s -1 }}{{ regexReplaceAll .p .s \"$1x${a}\" }}{{ regexSplit .p .s -1 }}{{ regexMatch (regexQuoteMeta .s) .s }}";
     let data = json!({"p": pattern, "s": text});
-    if let Ok(output) = helm_template::render::render_text("t", source, &data) {
+    if let Ok(output) = helm_template::render::render_text("t", source, &data, Limits::default()) {
         assert!(output.ends_with("true"), "what is quoted matches itself: {text:?}");
     }
 }

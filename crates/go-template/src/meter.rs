@@ -1,7 +1,9 @@
 //! How much one execution may still make, counted across all functions: a small value can have very many paths and a
 //! short template very large results.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -35,6 +37,10 @@ pub struct Meter {
     deadline: Cell<Option<Duration>>,
     overrun: Cell<Option<Overrun>>,
     depth: Cell<usize>,
+    /// Steps that functions have used and the host has not counted yet.
+    steps: Cell<u64>,
+    /// Hashes of what [`is_first`](Self::is_first) has seen.
+    seen: RefCell<HashSet<u64>>,
 }
 
 /// The processor time that this thread has used. Unlike the time on a clock, it doesn't depend on what else the machine
@@ -60,6 +66,8 @@ impl Meter {
             deadline: Cell::new(deadline),
             overrun: Cell::new(None),
             depth: Cell::new(0),
+            steps: Cell::new(0),
+            seen: RefCell::default(),
         }
     }
 
@@ -115,6 +123,24 @@ impl Meter {
             self.report(Overrun::Time);
         }
         !late
+    }
+
+    /// Adds steps, for a function whose work is not in proportion to its arguments. The host counts them after the call.
+    pub fn add_steps(&self, steps: u64) {
+        self.steps.set(self.steps.get().saturating_add(steps));
+    }
+
+    /// The steps that were added since the last call.
+    pub fn take_steps(&self) -> u64 {
+        self.steps.take()
+    }
+
+    /// Whether this execution sees `data` for the first time: what other executions left in a cache must not decide what
+    /// a function costs.
+    pub fn is_first(&self, data: &[u8]) -> bool {
+        let mut hasher = DefaultHasher::new();
+        data.hash(&mut hasher);
+        self.seen.borrow_mut().insert(hasher.finish())
     }
 
     /// Does what takes a time that chance decides, and counts none of it. For work that has its price in steps.

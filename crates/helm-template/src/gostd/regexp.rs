@@ -17,6 +17,8 @@ use go_template::value::Str;
 const PROGRAMS: [usize; 5] = [16 << 10, 256 << 10, 4 << 20, 16 << 20, 64 << 20];
 /// What compiling takes, in sizes of the program.
 const COMPILING: u64 = 3;
+/// Compiling a program takes a step for so many of its bytes.
+const BYTES_A_STEP: usize = 16;
 /// What each of the two automata may take that a pattern makes while it is matched, in bytes.
 const MAX_AUTOMATON: usize = 256 << 10;
 /// About what they take.
@@ -72,6 +74,10 @@ pub fn compile<'m>(meter: &'m Meter, pattern: &[u8]) -> Result<GoRegex<'m>, Stri
         }
         compiled
     });
+    if meter.is_first(pattern) {
+        let size = compiled.as_ref().map_or(PROGRAMS[0], |program| program.size);
+        meter.add_steps((size / BYTES_A_STEP) as u64);
+    }
     compiled.map(|program| GoRegex { program, meter })
 }
 

@@ -353,7 +353,7 @@ impl Host for Context {
             let limit = self.overrun();
             return self.exceed(limit);
         }
-        match (given + made) as u64 / BYTES_A_STEP {
+        match (given + made) as u64 / BYTES_A_STEP + self.meter.take_steps() {
             0 => Ok(()),
             steps => self.work(steps),
         }

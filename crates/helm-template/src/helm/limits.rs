@@ -49,6 +49,19 @@ impl Limits {
             ..default
         }
     }
+
+    /// For a name or another short text that `watches.yaml` makes of a custom resource: a few milliseconds of work, however
+    /// large the custom resource is.
+    pub fn of_a_name() -> Self {
+        Limits {
+            steps: 200_000,
+            depth: 100,
+            output: 1 << 20,
+            memory: 32 << 20,
+            time: Duration::from_millis(250),
+            ..Limits::default()
+        }
+    }
 }
 
 /// The limit that a render went over.

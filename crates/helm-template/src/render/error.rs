@@ -107,6 +107,18 @@ impl Error {
         )
     }
 
+    /// Whether a render with more memory, or time, could succeed.
+    pub fn is_of_resources(&self) -> bool {
+        self.is_of_memory()
+            || matches!(
+                self,
+                Error::Limit {
+                    limit: Limit::Time(_),
+                    ..
+                }
+            )
+    }
+
     /// Whether other values could help: the chart's own templates are not at fault. Where they are, Helm's command line adds
     /// a hint about `--debug`.
     pub fn is_about_values(&self) -> bool {

@@ -51,7 +51,7 @@ pub use order::{INSTALL_ORDER, by_install_order};
 pub use stream::{StreamOptions, bad_stream, document, show_only, to_stream};
 use templates::{ChartId, Sets};
 pub use text::render_text;
-pub use weight::to_read as size_to_read;
+pub use weight::{of as size_of_data, to_read as size_to_read};
 
 /// What [`on_large_stack`] reserves, in bytes: enough for the default [`Limits`]. Only what is used is ever backed by memory.
 const STACK: usize = 512 << 20;

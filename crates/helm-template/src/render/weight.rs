@@ -14,7 +14,7 @@ const READ: u64 = 160;
 const MARKS: &[u8] = b"\n:,[{-?";
 
 /// What an object takes.
-pub(crate) fn of(value: &Value) -> u64 {
+pub fn of(value: &Value) -> u64 {
     let len = |text: &String| text.len() as u64;
     match value {
         Value::String(text) => NODE + len(text),
