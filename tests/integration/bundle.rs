@@ -92,8 +92,8 @@ fn the_api_server_takes_all_that_is_in_a_bundle() -> Result<()> {
             count += 1;
         }
     }
-    // The definition, the metrics' Service and role, and three roles for people.
-    ensure!(count == 6, "{count}");
+    // The definition, the metrics' Service, role and NetworkPolicy, and three roles for people.
+    ensure!(count == 7, "{count}");
     let csv = yaml(&folder.join(CSV))?;
     for object in installed(&csv, &world.name) {
         try_out(&object.to_string())?;

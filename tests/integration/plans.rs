@@ -236,6 +236,42 @@ fn a_schedule_makes_up_once_for_what_was_missed() -> Result<()> {
 }
 
 #[test]
+fn plans_of_one_author_have_few_series_and_none_when_the_custom_resource_is_gone() -> Result<()> {
+    let world = world("plans-series", &[])?;
+    let operator = world.launch(&METERED)?;
+    let names: Vec<String> = (0..23).map(|number| format!("p{number}")).collect();
+    let hooks = names
+        .iter()
+        .map(|name| step(name, &format!("plan-{name}"), json!({"kind": "ConfigMap"})));
+    world.install("a", json!({"hooks": hooks.collect::<Vec<_>>()}))?;
+    let series = || -> Result<Vec<String>> {
+        let told = operator.metrics()?;
+        let lines = told
+            .lines()
+            .filter(|line| line.starts_with("chartwright_plan_runs_total{"));
+        Ok(lines.map(str::to_owned).collect())
+    };
+    for name in &names {
+        ask(&world, name)?;
+        await_plan(&world, name, 1, "Succeeded")?;
+    }
+    let found = series()?;
+    ensure!(found.len() == 21, "{found:#?}");
+    ensure!(
+        found
+            .iter()
+            .any(|line| line.contains("plan=\"other\"") && line.ends_with(" 3")),
+        "{found:#?}"
+    );
+    world.delete("a")?;
+    eventually("no series is left", SOON, || {
+        let found = series()?;
+        ensure!(found.is_empty(), "{found:#?}");
+        Ok(Some(()))
+    })
+}
+
+#[test]
 fn plans_are_part_of_creation_change_and_deletion() -> Result<()> {
     let world = world("plans-part", &["timeout: 2s"])?;
     let operator = world.start()?;
