@@ -106,6 +106,8 @@ pub struct History {
     pub metrics: Arc<Metrics>,
     charts: [PathBuf; 2],
     pub chart: usize,
+    /// Further keys of the watch of Widgets, as YAML lines.
+    watch_keys: &'static str,
     /// By place.
     pub wanted: BTreeMap<String, Wanted>,
     /// Objects that are somebody else's, by place, with their versions.
@@ -131,9 +133,19 @@ impl History {
 
     /// With charts of one's own: the first, and what [`History::other_chart`] changes it for.
     pub async fn begin_with(model: Model, charts: [PathBuf; 2]) -> Result<Self> {
+        Self::set_up(model, charts, "").await
+    }
+
+    /// With further keys of the watch of Widgets, as YAML lines.
+    pub async fn begin_with_keys(watch_keys: &'static str) -> Result<Self> {
+        Self::set_up(Model::default(), charts().clone(), watch_keys).await
+    }
+
+    async fn set_up(model: Model, charts: [PathBuf; 2], watch_keys: &'static str) -> Result<Self> {
         let mut history = History {
             model,
             charts,
+            watch_keys,
             ..History::default()
         };
         tokio::spawn(history.model.clone().collect_garbage());
@@ -166,7 +178,7 @@ impl History {
                  allow: {{kinds: [PriorityClass.scheduling.k8s.io]}}\n"
             )
         };
-        let text = watch("Widget") + &watch("Gadget");
+        let text = watch("Widget") + self.watch_keys + &watch("Gadget");
         let folder = Path::new("/");
         let outside = Outside { folder, env: &|_| None };
         let parsed = watches::parse("watches.yaml", text.as_bytes(), &outside);
@@ -252,6 +264,16 @@ impl History {
         self.start(0)
     }
 
+    /// Kills the operator; [`History::resume`] starts the next.
+    pub async fn halt(&mut self) -> Result<()> {
+        self.stop(0, true).await
+    }
+
+    /// Starts the next operator after [`History::halt`].
+    pub fn resume(&mut self) -> Result<()> {
+        self.start(0)
+    }
+
     /// Ends it all, as it is.
     pub async fn close(mut self) -> Result<()> {
         self.stop(1, true).await?;
@@ -302,7 +324,8 @@ impl History {
         self.object(&Place::of(place).key())
     }
 
-    fn object(&self, key: &Key) -> Option<Value> {
+    /// The object of a key.
+    pub fn object(&self, key: &Key) -> Option<Value> {
         self.model.store().objects.get(key).map(|object| (**object).clone())
     }
 

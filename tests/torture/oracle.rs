@@ -167,7 +167,8 @@ impl History {
         let changes = store.changes.iter();
         let made = changes.filter(|change| change.key.0 == JOB.plural && change.before.is_none());
         let mut runs = BTreeSet::new();
-        for job in made.filter_map(|change| change.after.as_deref()) {
+        let is_a_hook = |job: &&Value| annotation(job, TRACKING).is_some();
+        for job in made.filter_map(|change| change.after.as_deref()).filter(is_a_hook) {
             let run = (annotation(job, TRACKING), annotation(job, HOOK_RUN));
             ensure!(runs.insert(run), "it ran twice: {job}");
         }

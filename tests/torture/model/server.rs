@@ -15,8 +15,8 @@ use tokio::time::Instant;
 
 use super::fields::{self, Manager};
 use super::store::{Change, Key, Kind, Store, discovery};
-use crate::call::{Answer, Body, BoxError, Call, Server, Target, answer, failure};
-use crate::look::text;
+use crate::call::{Answer, Body, BoxError, Call, Server, Target, answer, failure, whole};
+use crate::look::{annotation, text};
 use crate::watches::expired;
 
 /// Cheap to clone: all clones are the same server.
@@ -28,6 +28,9 @@ type Refusal = (u16, &'static str, String);
 
 /// What was written, and whether it was created.
 type Written = Result<(StatusCode, Arc<Value>), Refusal>;
+
+/// Annotation of a pod: what its container has printed.
+const LOG: &str = "torture.test/log";
 
 /// How often a watch says where it is.
 const BOOKMARKS: Duration = Duration::from_secs(60);
@@ -81,8 +84,13 @@ impl Model {
             "get" => {
                 let store = self.store();
                 let object = store.read().get(&key).cloned().ok_or_else(|| gone(kind, &key))?;
+                if target.subresource == "log" {
+                    let text = annotation(&object, LOG).unwrap_or_default();
+                    return Ok(Response::new(whole(text.to_owned())));
+                }
                 (StatusCode::OK, object)
             }
+            "update" => self.replace(call, kind, key)?,
             "create" => self.create(call, kind, key)?,
             "patch" if call.header("content-type").starts_with("application/apply-patch") => {
                 self.apply(call, kind, key, &target.subresource)?
@@ -206,6 +214,25 @@ impl Model {
         }
         let object = fields::update(&bare(&object), &object, &manager(call, "Update", ""), &store.now());
         Ok((StatusCode::CREATED, store.put(kind, key, object)))
+    }
+
+    /// An object in the place of the version that it names.
+    fn replace(&self, call: &Call, kind: &Kind, key: Key) -> Written {
+        let mut object = body(call)?;
+        let mut store = self.store();
+        let live = store.objects.get(&key).cloned().ok_or_else(|| gone(kind, &key))?;
+        let version = &object["metadata"]["resourceVersion"];
+        if !version.is_null() && *version != live["metadata"]["resourceVersion"] {
+            return Err(conflict(kind, &key, "the object has been modified"));
+        }
+        for field in SYSTEM.split(' ') {
+            keep(&mut object["metadata"], &live["metadata"], field);
+        }
+        if kind.custom {
+            keep(&mut object, &live, "status");
+        }
+        let object = fields::update(&live, &object, &manager(call, "Update", ""), &store.now());
+        Ok((StatusCode::OK, store.put(kind, key, object)))
     }
 
     /// Server-side apply.

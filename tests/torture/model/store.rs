@@ -62,7 +62,10 @@ const SCALER: Kind = Kind {
 /// Its objects end by themselves.
 pub const JOB: Kind = kind("batch", "Job", "jobs", true);
 
-pub static KINDS: [Kind; 25] = [
+/// Of elections; those of operators are no part of the model.
+pub const LEASE: Kind = kind("coordination.k8s.io", "Lease", "leases", true);
+
+pub static KINDS: [Kind; 26] = [
     WIDGET,
     GADGET,
     PART,
@@ -81,6 +84,7 @@ pub static KINDS: [Kind; 25] = [
     kind("apps", "Deployment", "deployments", true),
     kind("apps", "StatefulSet", "statefulsets", true),
     SCALER,
+    LEASE,
     kind("monitoring.coreos.com", "PrometheusRule", "prometheusrules", true),
     kind("monitoring.coreos.com", "ServiceMonitor", "servicemonitors", true),
     kind("networking.k8s.io", "Ingress", "ingresses", true),
