@@ -33,7 +33,7 @@ pub struct Http {
     pub largest: usize,
 }
 
-/// A name and a password, told to one server alone.
+/// A name and a password, sent to one server alone.
 #[derive(Clone)]
 pub struct Login {
     /// `https://host:port`, as [`origin`] makes it.
@@ -46,9 +46,9 @@ pub struct Login {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ask<'a> {
     pub accept: &'a str,
-    /// The header of that name, told to the server of the URL alone; instead of a login.
+    /// The header of that name, sent to the server of the URL alone; instead of a login.
     pub authorization: Option<&'a str>,
-    /// A form that is sent.
+    /// A form that is sent, to the server of the URL alone: it may hold a token.
     pub form: Option<&'a str>,
     /// What is downloaded, for those who watch.
     pub name: Option<&'a str>,
@@ -57,6 +57,8 @@ pub struct Ask<'a> {
 /// What a server answers, be it that there is nothing.
 #[derive(Debug)]
 pub struct Answer {
+    /// The server that answered, as [`origin`] makes it: after redirects perhaps another one than that of the URL.
+    pub origin: String,
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Vec<u8>,
@@ -143,20 +145,32 @@ impl Http {
         })
     }
 
-    async fn follow(&self, url: &str, ask: Ask<'_>) -> anyhow::Result<Answer> {
+    /// Follows redirects. Credentials are for the server of the URL: what leads to another scheme, host or port loses them for
+    /// good, as in Go's client, also where it leads back.
+    async fn follow(&self, url: &str, mut ask: Ask<'_>) -> anyhow::Result<Answer> {
         let mut at = Url::parse(url)?;
         let first = at.origin();
+        let mut has_left = false;
         for _ in 0..MOST_REQUESTS {
-            let authorization = ask.authorization.filter(|_| at.origin() == first);
-            let ask = Ask { authorization, ..ask };
-            let (head, body) = self.in_time(self.send(&at, ask)).await?.into_parts();
+            let login = self.login.as_ref().filter(|_| !has_left);
+            let (head, body) = self.in_time(self.send(&at, ask, login)).await?.into_parts();
             if head.status.is_redirection() {
                 let location = head.headers.get(LOCATION).context("a redirection to nowhere")?;
                 at = at.join(location.to_str()?)?;
+                if at.origin() != first {
+                    ensure!(
+                        ask.form.is_none(),
+                        "it redirects a request with a token to another host, {}",
+                        at.origin().ascii_serialization()
+                    );
+                    has_left = true;
+                    ask.authorization = None;
+                }
                 continue;
             }
             let body = self.whole(body, &head.headers, ask.name).await?;
             return Ok(Answer {
+                origin: at.origin().ascii_serialization(),
                 status: head.status,
                 headers: head.headers,
                 body,
@@ -165,14 +179,14 @@ impl Http {
         bail!("more than {MOST_REQUESTS} redirections")
     }
 
-    /// One request. A name and a password in the URL are told to its own server alone.
-    async fn send(&self, at: &Url, ask: Ask<'_>) -> anyhow::Result<Response<Body>> {
+    /// One request. A name and a password in the URL are sent to its own server alone.
+    async fn send(&self, at: &Url, ask: Ask<'_>, login: Option<&Login>) -> anyhow::Result<Response<Body>> {
         ensure!(
             ["http", "https"].contains(&at.scheme()) && at.has_host(),
             "no host in the URL"
         );
         let server = at.origin().ascii_serialization();
-        let login = self.login.as_ref().filter(|login| login.origin == server);
+        let login = login.filter(|login| login.origin == server);
         let authorization = match (ask.authorization, login) {
             (Some(given), _) => Some(given.to_owned()),
             (None, _) if !at.username().is_empty() || at.password().is_some() => {
@@ -323,6 +337,50 @@ pub mod tests {
             problem.starts_with(&format!("failed to fetch http://{moved}/none: ")),
             "{problem}"
         );
+    }
+
+    /// What lets into one server is for its scheme, host and port, and for no server that it names.
+    #[test]
+    fn redirects_to_another_server_drop_credentials() {
+        let page = ("/echo", "200 OK", "");
+        let away = serve(Box::leak(Box::new([page])));
+        let location = format!("302 Found\r\nLocation: http://{away}/echo").leak();
+        let own = serve(Box::leak(Box::new([("/moved", &*location, ""), page])));
+        let back = format!("302 Found\r\nLocation: http://{own}/echo").leak();
+        let round = serve(Box::leak(Box::new([("/back", &*back, "")])));
+        let there = format!("302 Found\r\nLocation: http://{round}/back").leak();
+        let start = serve(Box::leak(Box::new([("/round", &*there, ""), page])));
+        let http = |origin: &str| Http {
+            login: Some(Login {
+                origin: format!("http://{origin}"),
+                username: "u".to_owned(),
+                password: "p".to_owned(),
+            }),
+            ..Http::default()
+        };
+        let given = Ask {
+            authorization: Some("Bearer secret"),
+            ..Ask::default()
+        };
+        for (login, url, ask, is_sent) in [
+            (&own, format!("http://{own}/echo"), Ask::default(), true),
+            (&own, format!("http://{own}/moved"), Ask::default(), false),
+            (&away, format!("http://{own}/moved"), Ask::default(), false),
+            (&own, format!("http://{own}/moved"), given, false),
+            // Back at the server of the login, by way of another.
+            (&own, format!("http://{start}/round"), given, false),
+        ] {
+            let received = String::from_utf8(http(login).file(&url, ask).unwrap()).unwrap();
+            let has = received.to_lowercase().contains("authorization");
+            assert_eq!(has, is_sent, "{url}: {received}");
+        }
+        let form = Ask {
+            form: Some("refresh_token=secret"),
+            ..Ask::default()
+        };
+        let problem = http(&own).file(&format!("http://{own}/moved"), form).unwrap_err();
+        let want = format!("to another host, http://{away}");
+        assert!(problem.to_string().ends_with(&want), "{problem}");
     }
 
     #[test]

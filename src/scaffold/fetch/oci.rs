@@ -9,7 +9,7 @@ use serde::Deserialize;
 use url::Url;
 
 use super::credentials::{self, Credentials};
-use super::http::{Answer, Ask, Http, basic};
+use super::http::{Answer, Ask, Http, basic, origin};
 use super::repository::pick;
 use super::{Archive, check_digest};
 use helm_template::sprig::semver::Version;
@@ -70,17 +70,13 @@ impl Reference {
                 && part.ends_with(is_word)
                 && part.chars().all(|c| is_word(c) || matches!(c, '.' | '_' | '-'))
         };
-        let is_tag = tag.len() <= 128
-            && !tag.starts_with(['.', '-'])
-            && tag
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '+'));
         let is_host = !registry.is_empty()
             && registry
                 .chars()
                 .all(|c| c.is_ascii_alphanumeric() || ".-:[]_".contains(c));
         let hex = digest.strip_prefix("sha256:").unwrap_or_default();
-        let is_digest = digest.is_empty() || (hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_hexdigit()));
+        let is_digest = digest.is_empty() || is_sha256(hex);
+        let is_tag = tag.is_empty() || is_tag(&tag.replace('+', "_"));
         ensure!(
             is_host && repository.split('/').all(is_part) && is_tag && is_digest,
             wrong()
@@ -92,6 +88,23 @@ impl Reference {
             digest: digest.to_ascii_lowercase(),
         })
     }
+}
+
+/// Whether a registry may have such a tag.
+fn is_tag(tag: &str) -> bool {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    tag.len() <= 128 && tag.starts_with(is_word) && tag.chars().all(|c| is_word(c) || matches!(c, '.' | '-'))
+}
+
+/// Whether a text is a SHA-256 in hex.
+fn is_sha256(hex: &str) -> bool {
+    hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Whether a password may be sent where a registry says that it gives tokens: the registry itself, or another host by HTTPS. Only
+/// the registry's own challenge may name one ([`Registry::get`]).
+fn is_safe_realm(registry: &str, realm: &Url) -> bool {
+    realm.origin().ascii_serialization() == registry || (realm.scheme() == "https" && realm.has_host())
 }
 
 impl std::fmt::Display for Reference {
@@ -121,6 +134,8 @@ pub fn pull(http: &Http, plain: bool, at: &Reference, wanted: &str, provenance: 
 struct Registry<'h> {
     http: &'h Http,
     base: String,
+    /// The registry's scheme, host and port: credentials are for these alone.
+    origin: String,
     host: String,
     repository: String,
     /// The header that the registry asked for.
@@ -137,9 +152,11 @@ impl<'h> Registry<'h> {
             "docker.io" => "registry-1.docker.io",
             host => host,
         };
+        let base = format!("{scheme}://{host}/v2/{}", at.repository);
         Registry {
             http,
-            base: format!("{scheme}://{host}/v2/{}", at.repository),
+            origin: origin(&base),
+            base,
             host: at.registry.clone(),
             repository: at.repository.clone(),
             authorization: None,
@@ -161,7 +178,7 @@ impl<'h> Registry<'h> {
         }
         let tag = match Version::parse(wanted) {
             // Two parts are a constraint as well.
-            Ok(_) if wanted.matches('.').count() >= 2 => tag,
+            Ok(_) if wanted.matches('.').count() >= 2 && is_tag(&tag) => tag,
             _ => {
                 let tags = self.tags()?;
                 let versions: Vec<String> = tags.iter().map(|tag| tag.replace('_', "+")).collect();
@@ -184,13 +201,22 @@ impl<'h> Registry<'h> {
             let answer = self.get(url.as_str(), Ask::default())?;
             let page: Page =
                 serde_json::from_slice(&answer.body).context("the registry's list of tags can't be read")?;
-            tags.extend(page.tags.unwrap_or_default());
+            // A tag becomes a part of a URL.
+            let page = page.tags.unwrap_or_default().into_iter();
+            tags.extend(page.filter(|tag| is_tag(tag)));
             let next = answer.headers.get(LINK).and_then(|link| {
                 let (target, relation) = link.to_str().ok()?.strip_prefix('<')?.split_once('>')?;
                 relation.contains("next").then(|| target.to_owned())
             });
             match next {
-                Some(next) => url = url.join(&next)?,
+                Some(next) => {
+                    url = url.join(&next)?;
+                    let other = url.origin().ascii_serialization();
+                    ensure!(
+                        other == self.origin,
+                        "the registry's list of tags goes on at another host, {other}: name the version with --helm-chart-version"
+                    );
+                }
                 None => break,
             }
         }
@@ -243,7 +269,7 @@ impl<'h> Registry<'h> {
     }
 
     fn blob(&mut self, digest: &str, name: &str) -> anyhow::Result<Vec<u8>> {
-        let hex = digest.strip_prefix("sha256:");
+        let hex = digest.strip_prefix("sha256:").filter(|hex| is_sha256(hex));
         let hex = hex.with_context(|| format!("{digest:?} is no SHA-256, which Helm writes"))?;
         let url = format!("{}/blobs/{digest}", self.base);
         let ask = Ask {
@@ -263,6 +289,13 @@ impl<'h> Registry<'h> {
         };
         let mut answer = authorized(self)?;
         if answer.status == StatusCode::UNAUTHORIZED && self.authorization.is_none() {
+            // The challenge of another host could have the password sent anywhere.
+            ensure!(
+                answer.origin == self.origin,
+                "failed to fetch {url}: the registry redirects to {}, which wants a login; credentials for {} are not sent there",
+                answer.origin,
+                self.host
+            );
             self.authorization = Some(self.authorize(&answer)?);
             answer = authorized(self)?;
         }
@@ -317,10 +350,9 @@ impl<'h> Registry<'h> {
         }
         let realm = parameter(challenge, "realm").context("the registry doesn't say where it gives tokens")?;
         let mut url = Url::parse(&realm).with_context(|| format!("{realm:?} is no address"))?;
-        let is_safe = url.scheme() == "https" || self.base.starts_with("http:");
         ensure!(
-            is_safe,
-            "{} wants the password sent to {realm} in plain text",
+            is_safe_realm(&self.origin, &url),
+            "{} wants the login sent to another host in plain text, {realm}: only HTTPS is accepted there",
             self.host
         );
         let scope = format!("repository:{}:pull", self.repository);
@@ -422,6 +454,42 @@ mod tests {
             let error = Reference::parse(text).unwrap_err().to_string();
             assert!(error.contains("is no reference to a chart"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_password_is_sent_to_the_registry_or_by_https() {
+        for (registry, realm, is_safe) in [
+            ("https://a", "https://a/token", true),
+            ("https://a", "https://a:443/token", true),
+            ("https://a", "https://auth.example.com/token", true),
+            ("https://a", "http://a/token", false),
+            ("http://a:5000", "http://a:5000/token", true),
+            ("http://a:5000", "http://a:5001/token", false),
+            ("http://a:5000", "http://b:5000/token", false),
+            ("http://a:5000", "https://b/token", true),
+            ("https://a", "file:///etc/passwd", false),
+            ("https://a", "data:text/plain,x", false),
+        ] {
+            assert_eq!(is_safe_realm(registry, &Url::parse(realm).unwrap()), is_safe, "{realm}");
+        }
+    }
+
+    #[test]
+    fn what_a_registry_says_becomes_no_part_of_a_url() {
+        for (tag, is_valid) in [
+            ("1.2.3_b.1", true),
+            ("_a", true),
+            ("", false),
+            ("..", false),
+            ("-rf", false),
+            ("1.0.0/../../other", false),
+            ("1.0.0?x=y", false),
+            ("1.0.0\u{1b}[2J", false),
+            (&*"1".repeat(129), false),
+        ] {
+            assert_eq!(is_tag(tag), is_valid, "{tag:?}");
+        }
+        assert!(is_sha256(&"aB".repeat(32)) && !is_sha256("../../other") && !is_sha256(&"g".repeat(64)));
     }
 
     #[test]
