@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::block_on;
 use super::stdout::stdout;
 use super::target::{Target, TargetArgs};
-use crate::cli::stdout::tell;
+use crate::cli::stdout::{note, tell};
 use crate::plan::annotations::ROLLBACK_TO;
 use crate::plan::conditions;
 use crate::plan::history::{History, Revision};
@@ -222,7 +222,7 @@ async fn wait(target: &Target, text: &str, timeout: Duration) -> anyhow::Result<
             bail!("the request was refused, or something else is asked for since: see the Events of {target}");
         }
         if is_handled && told != message {
-            eprintln!("{message}");
+            note!("{message}");
             told = message;
         }
         ensure!(Instant::now() < until, "not there within {timeout:?}: {told}");

@@ -6,7 +6,8 @@ use anyhow::{Context as _, ensure};
 use clap::Args;
 
 use crate::cli::stdout;
-use crate::cli::stdout::tell;
+use crate::cli::stdout::{note, tell};
+use crate::scaffold::bundle::check::is_image;
 use crate::scaffold::project::{self, FILE, Project};
 use crate::scaffold::tree::{Fate, Tree, is_as_written};
 use crate::scaffold::{api, layout};
@@ -86,7 +87,7 @@ impl WriteArgs {
         own.merge(FILE, project.to_text(&written)?);
         let own = own.compare(&project.root, &written, self.force)?;
         for warning in &changes.warnings {
-            eprintln!("warning: {warning}");
+            note!("warning: {warning}");
         }
         stdout::show(format_args!("{}", changes.told()));
         for path in &due {
@@ -102,8 +103,8 @@ impl WriteArgs {
             tell!("nothing was written (--dry-run)");
             return Ok(());
         }
+        let changes = changes.and(own);
         changes.write(&project.root)?;
-        own.write(&project.root)?;
         for path in due {
             std::fs::remove_file(project.root.join(path)).with_context(|| path.display().to_string())?;
             // Folders that have nothing in them any more.
@@ -117,7 +118,7 @@ impl WriteArgs {
         let kept = kept + edited.len();
         if kept > 0 {
             let files = if kept == 1 { "1 file" } else { &format!("{kept} files") };
-            eprintln!("warning: left as edited by hand: {files}; --force overwrites");
+            note!("warning: left as edited by hand: {files}; --force overwrites");
         }
         Ok(())
     }
@@ -151,7 +152,13 @@ pub fn run(args: &InitArgs) -> anyhow::Result<()> {
         }
     };
     let base = match &args.base_image {
-        Some(image) => image.clone(),
+        Some(image) => {
+            ensure!(
+                is_image(image),
+                "--base-image {image:?} is no name of an image, such as registry.example.com/chartwright:0.1.0"
+            );
+            image.clone()
+        }
         None => layout::base_image(&project)?.unwrap_or_else(|| BASE_IMAGE.to_owned()),
     };
     let tree = api::init(&project, &base)?;

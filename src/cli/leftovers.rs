@@ -10,7 +10,7 @@ use kube::Client;
 use kube::core::ObjectMeta;
 
 use super::block_on;
-use crate::cli::stdout::tell;
+use crate::cli::stdout::{note, tell};
 use crate::cluster::discovery::Resource;
 use crate::cluster::secrets::UID_LABEL;
 use crate::cluster::{self, Discovery, objects};
@@ -112,15 +112,15 @@ async fn list(args: &LeftoversArgs) -> anyhow::Result<()> {
             ),
             Err(error) => {
                 failures += 1;
-                eprintln!("{}: {error:#}", found.id);
+                note!("{}: {error:#}", found.id);
             }
         }
     }
     if left.is_empty() {
-        eprintln!("Nothing is left of custom resources that are gone.");
+        note!("Nothing is left of custom resources that are gone.");
     }
     for kind in &unseen {
-        eprintln!("not looked at: {kind}");
+        note!("not looked at: {kind}");
     }
     ensure!(
         failures == 0,

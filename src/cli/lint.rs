@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 
+use crate::cli::stdout::note;
 use crate::scaffold::lint::{self, Linted, Severity, output, rules};
 use crate::watches::suggestion;
 
@@ -69,7 +70,7 @@ pub fn run(args: &LintArgs) -> ExitCode {
     let linted = match find(args) {
         Ok(linted) => linted,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "Error: {error:#}");
+            note!("Error: {error:#}");
             return ExitCode::from(2);
         }
     };

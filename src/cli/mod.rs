@@ -21,11 +21,12 @@ mod usage;
 mod verify;
 pub mod version;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
 use stdout::stdout;
 
 const EXAMPLES: &str = "\
@@ -71,7 +72,9 @@ enum Command {
 
 /// Parses the arguments of the process and runs its command.
 pub fn main() -> ExitCode {
-    let cli = Cli::try_parse().unwrap_or_else(|error| refuse(&error));
+    let parsed = program().try_get_matches();
+    let cli = parsed.and_then(|matches| Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut program())));
+    let cli = cli.unwrap_or_else(|error| refuse(&error));
     let result = match cli.command {
         Command::Run(args) => return run::run(*args),
         Command::Template(args) => return template::run(&args),
@@ -104,22 +107,69 @@ fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()
     builder.enable_all().build().context("async runtime")?.block_on(work)
 }
 
+fn is_template() -> bool {
+    std::env::args_os().nth(1).is_some_and(|word| word == "template")
+}
+
+/// Stands for a space of an example until the help is printed: clap wraps lines at spaces, and a command that is broken in two can't
+/// be copied.
+const NO_BREAK: &str = "\u{a0}";
+
+/// The command line, with examples that no width of a terminal breaks.
+fn program() -> clap::Command {
+    unwrapped(Cli::command())
+}
+
+fn unwrapped(mut command: clap::Command) -> clap::Command {
+    if let Some(help) = command.get_after_help().map(ToString::to_string) {
+        let line = |line: &str| match line.starts_with("  ") {
+            true => line.replace(' ', NO_BREAK),
+            false => line.to_owned(),
+        };
+        command = command.after_help(help.split_inclusive('\n').map(line).collect::<String>());
+    }
+    command.mut_subcommands(unwrapped)
+}
+
+/// Prints the help that clap gives for an error.
+fn print_help(error: &clap::Error) {
+    let help = error.render();
+    let is_terminal = match error.use_stderr() {
+        true => io::stderr().is_terminal(),
+        false => io::stdout().is_terminal(),
+    };
+    let text = match is_terminal && std::env::var_os("NO_COLOR").is_none() {
+        true => help.ansi().to_string(),
+        false => help.to_string(),
+    };
+    let text = text.replace(NO_BREAK, " ");
+    let _ = match error.use_stderr() {
+        true => io::stderr().write_all(text.as_bytes()),
+        false => io::stdout().write_all(text.as_bytes()),
+    };
+}
+
 /// Prints clap's error, or the help. Helm knows no code for wrong use, so neither does `template`.
 fn refuse(error: &clap::Error) -> ! {
-    let is_template = std::env::args_os().nth(1).is_some_and(|word| word == "template");
-    let _ = error.print();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => print_help(error),
+        _ => drop(error.print()),
+    }
     std::process::exit(match error.exit_code() {
-        2 if is_template => 1,
+        2 if is_template() => 1,
         code => code,
     })
 }
 
-/// Tells what went wrong. A reader that closed our standard output has seen enough, and is told nothing.
+/// Prints what went wrong. A reader that closed our standard output has seen enough. The words of `template` are Helm's.
 fn fail(error: &anyhow::Error) -> ExitCode {
     if stdout::is_closed(error) {
         return ExitCode::SUCCESS;
     }
-    let _ = writeln!(io::stderr(), "Error: {error:#}");
+    match is_template() {
+        true => drop(writeln!(io::stderr(), "Error: {error:#}")),
+        false => stdout::show_error(format_args!("Error: {error:#}\n")),
+    }
     ExitCode::FAILURE
 }
 
@@ -219,6 +269,26 @@ mod tests {
         for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
             check_examples(below, &[path, &[below.get_name().to_owned()]].concat());
         }
+    }
+
+    /// The help of a command, and of those below it, has each line of its examples whole.
+    fn check_lines(command: &clap::Command) {
+        let help = command.clone().term_width(40).render_long_help().to_string();
+        let help = help.replace(NO_BREAK, " ");
+        let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        for line in examples
+            .replace(NO_BREAK, " ")
+            .lines()
+            .filter(|line| line.starts_with("  "))
+        {
+            assert!(help.lines().any(|shown| shown == line), "{line}\n{help}");
+        }
+        command.get_subcommands().for_each(check_lines);
+    }
+
+    #[test]
+    fn examples_are_not_wrapped() {
+        check_lines(&program());
     }
 
     #[test]

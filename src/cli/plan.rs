@@ -13,7 +13,7 @@ use super::block_on;
 use super::history::{POLL, aligned, parse_timeout};
 use super::stdout::stdout;
 use super::target::{Target, TargetArgs};
-use crate::cli::stdout::tell;
+use crate::cli::stdout::{note, tell};
 use crate::cluster::pods::{last_lines, tail};
 use crate::plan::annotations::{PLAN_PARAMS, RUN_PLAN};
 use crate::plan::hooks::HookRun;
@@ -93,7 +93,7 @@ async fn list(args: &ListArgs) -> anyhow::Result<()> {
     let target = args.target.connect().await?;
     let plans = plans_of(&target.read().await?);
     if plans.is_empty() {
-        eprintln!("{target} has no plans.");
+        note!("{target} has no plans.");
         return Ok(());
     }
     write!(stdout(), "{}", table(&plans))?;
@@ -190,7 +190,7 @@ async fn wait(target: &Target, args: &RunArgs, text: &str, token: &str) -> anyho
             bail!("{refused}");
         }
         if now != told {
-            eprintln!("{now}");
+            note!("{now}");
             told = now;
         }
         if is_ours && (plan.phase == SUCCEEDED || plan.phase == FAILED) {
@@ -213,7 +213,7 @@ async fn end(target: &Target, plan: &Plan, steps: Vec<HookRun>) -> anyhow::Resul
         match lines.as_deref().map(tail) {
             Ok("") => {}
             Ok(lines) => tell!("{}: {lines}", step.object.name),
-            Err(error) => eprintln!("{}: its log can't be read: {error}", step.object.name),
+            Err(error) => note!("{}: its log can't be read: {error}", step.object.name),
         }
     }
     tell!("plan {} succeeded", plan.name);

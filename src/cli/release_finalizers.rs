@@ -10,7 +10,7 @@ use kube::api::DynamicObject;
 use kube::core::ObjectMeta;
 
 use super::block_on;
-use crate::cli::stdout;
+use crate::cli::stdout::{self, note};
 use crate::cluster::custom_resource::{remove_finalizer, with_finalizer};
 use crate::cluster::discovery::{Resource, Snapshot};
 use crate::cluster::{self, Discovery, objects};
@@ -99,7 +99,7 @@ async fn free(args: &ReleaseFinalizersArgs) -> anyhow::Result<()> {
     let discovery = Discovery::new(client.clone()).await?;
     let found = find(args, &client, &discovery).await?;
     if found.is_empty() {
-        eprintln!("No custom resource with the finalizer {FINALIZER} is selected.");
+        note!("No custom resource with the finalizer {FINALIZER} is selected.");
         return Ok(());
     }
     let mut failures = 0;
@@ -108,14 +108,12 @@ async fn free(args: &ReleaseFinalizersArgs) -> anyhow::Result<()> {
             Ok(text) => stdout::show(format_args!("{text}")),
             Err(error) => {
                 failures += 1;
-                eprintln!("{}: {error:#}", describe(found));
+                note!("{}: {error:#}", describe(found));
             }
         }
     }
     if found.iter().any(|found| !found.custom.deleting) {
-        eprintln!(
-            "Those that are not being deleted get their finalizer again from any operator that still watches them."
-        );
+        note!("Those that are not being deleted get their finalizer again from any operator that still watches them.");
     }
     if failures > 0 {
         bail!("{failures} of {} custom resources could not be freed", found.len());

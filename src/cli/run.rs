@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::flags::RunArgs;
 use super::memory;
+use crate::cli::stdout::note;
 use crate::telemetry::logging;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::probes::Health;
@@ -23,18 +24,18 @@ const STACK: usize = 8 << 20;
 
 pub fn run(args: RunArgs) -> ExitCode {
     if let Err(error) = args.check() {
-        eprintln!("Error: {error}");
+        note!("Error: {error}");
         return ExitCode::from(USAGE);
     }
     if let Err(error) = logging::init(&args.log) {
-        eprintln!("Error: logging: {error}");
+        note!("Error: logging: {error}");
         return ExitCode::FAILURE;
     }
     match start(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // On standard error as plain text, whatever the log looks like: this is why there is no operator.
-            eprintln!("Error: {error:#}");
+            note!("Error: {error:#}");
             ExitCode::FAILURE
         }
     }

@@ -1,6 +1,8 @@
-//! Standard output, for what commands print.
+//! Standard output and standard error, for what commands print.
 
 use std::io::{self, Write};
+
+use crate::scaffold::printable::printable;
 
 /// The reader of standard output closed it: `chartwright history ... | head`.
 #[derive(Debug, thiserror::Error)]
@@ -15,12 +17,26 @@ pub fn stdout() -> Stdout {
     Stdout(io::stdout())
 }
 
-/// Prints what a command tells beside its work, which goes on where nobody reads that any more.
+/// Prints a message on standard output. The command goes on if that was closed. Control characters of names and messages are
+/// shown escaped.
 pub fn show(text: std::fmt::Arguments<'_>) {
-    let _ = io::stdout().write_fmt(text);
+    let _ = io::stdout().write_all(printable(&text.to_string()).as_bytes());
 }
 
-/// A line of that.
+/// Prints a message on standard error, likewise.
+pub fn show_error(text: std::fmt::Arguments<'_>) {
+    let _ = io::stderr().write_all(printable(&text.to_string()).as_bytes());
+}
+
+/// A line on standard error.
+macro_rules! note {
+    ($($text:tt)*) => {
+        $crate::cli::stdout::show_error(format_args!("{}\n", format_args!($($text)*)))
+    };
+}
+pub(in crate::cli) use note;
+
+/// A line on standard output.
 macro_rules! tell {
     ($($text:tt)*) => {
         $crate::cli::stdout::show(format_args!("{}\n", format_args!($($text)*)))

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::block_on;
 use super::history::aligned;
 use super::stdout::stdout;
+use crate::cli::stdout::note;
 use crate::cluster;
 use crate::plan::usage::{Counters, GIB, Line, Release};
 
@@ -81,7 +82,7 @@ pub fn run(args: &UsageArgs) -> anyhow::Result<()> {
         let mut out = stdout();
         match args.output {
             Output::Table => {
-                eprintln!("Counted from {} to {}", counters.since, counters.sampled);
+                note!("Counted from {} to {}", counters.since, counters.sampled);
                 write!(out, "{}", table(&sums, args.by))?;
             }
             Output::Json => writeln!(out, "{}", serde_json::to_string_pretty(&as_json(&counters, &sums))?)?,
@@ -90,7 +91,7 @@ pub fn run(args: &UsageArgs) -> anyhow::Result<()> {
         let age = Timestamp::now().duration_since(counters.sampled);
         let period = SignedDuration::from_secs(i64::try_from(counters.period).unwrap_or(i64::MAX));
         if age > period.saturating_mul(3) {
-            eprintln!(
+            note!(
                 "Nothing was counted since then: does the operator run, with --meter-usage? Its log says what fails."
             );
         }

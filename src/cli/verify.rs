@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 
+use crate::cli::stdout::note;
 use crate::scaffold::verify::{self, Options, Verified, output};
 
 const EXAMPLES: &str = "\
@@ -81,7 +82,7 @@ pub fn run(args: &VerifyArgs) -> ExitCode {
             }
         }
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "Error: {error:#}");
+            note!("Error: {error:#}");
             ExitCode::from(2)
         }
     }
@@ -95,7 +96,7 @@ fn work(args: &VerifyArgs) -> anyhow::Result<Verified> {
     };
     let verified = verify::verify(&args.paths, &options)?;
     for warning in &verified.warnings {
-        let _ = writeln!(std::io::stderr(), "warning: {warning}");
+        note!("warning: {warning}");
     }
     Ok(verified)
 }

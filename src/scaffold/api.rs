@@ -13,6 +13,7 @@ use super::layout;
 use super::lint::crd::{self, Crd};
 use super::lists::{self, MARKER};
 use super::names::{kind_of_chart, plural};
+use super::printable::{is_yaml_word, one_line, to_yaml};
 use super::project::{Api, Project, Resource};
 use super::rights;
 use super::survey::Survey;
@@ -67,6 +68,10 @@ impl Kind {
             "{kind:?} can't be a kind: letters and digits, the first a capital, as in Memcached"
         );
         ensure!(
+            !is_yaml_word(&kind),
+            "{kind:?} can't be a kind: YAML takes it for a boolean or for nothing"
+        );
+        ensure!(
             names::is_version(&version),
             "{version:?} is no API version, such as v1alpha1"
         );
@@ -85,8 +90,14 @@ impl Kind {
             names::is_dns_subdomain(&full) && !names::is_built_in(&full),
             "{full:?} can't be the group of a kind of yours: --group and the project's domain make it, as in cache.example.com"
         );
+        let plural = or(&wanted.plural, &plural(&resource.kind));
+        ensure!(
+            names::is_dns_label(&plural),
+            "{plural:?} can't be a plural: {}, as in memcacheds",
+            names::DNS_LABEL
+        );
         Ok(Kind {
-            plural: or(&wanted.plural, &plural(&resource.kind)),
+            plural,
             chart: format!("{}/{chart}", project.charts()),
             resource,
         })
@@ -200,16 +211,17 @@ impl Kind {
             "metadata": {"name": format!("{}-sample", self.lower())},
         });
         let values = chart.values.to_json();
-        let keys: Vec<&str> = values.keys().map(String::as_str).collect();
+        // A key is any text, and a line break would end the comment.
+        let keys: Vec<_> = values.keys().map(|key| one_line(key)).collect();
         let mut about = String::from("# Every value of the chart may stand here");
         about += &match keys.is_empty() {
             true => ".\n".to_owned(),
             false => format!("; {}/values.yaml lists them:\n# {}\n", self.chart, keys.join(", ")),
         };
         if !required.is_empty() {
-            about += &format!("# These have to: {}\n", required.join(", "));
+            about += &format!("# These have to: {}\n", one_line(&required.join(", ")));
         }
-        Ok(format!("{}{about}spec: {{}}\n", serde_yaml::to_string(&sample)?))
+        Ok(format!("{}{about}spec: {{}}\n", to_yaml(&sample)?))
     }
 
     /// A first case file for a chart that brings none.
@@ -220,7 +232,7 @@ impl Kind {
         case.insert("cr".into(), sample.into());
         let cases = BTreeMap::from([("cases", [case])]);
         let about = "# Tests of the chart, which need no cluster: chartwright verify.";
-        Ok(format!("{about}\n{}", serde_yaml::to_string(&cases)?))
+        Ok(format!("{about}\n{}", to_yaml(&cases)?))
     }
 
     /// A role for people. What `aggregate` names, it adds to a role of the cluster's own.
@@ -245,7 +257,7 @@ impl Kind {
             },
             "rules": [rule(self.plural.clone(), verbs), rule(format!("{}/status", self.plural), &["get"])],
         });
-        Ok(serde_yaml::to_string(&object)?)
+        Ok(to_yaml(&object)?)
     }
 }
 
@@ -346,6 +358,9 @@ pub fn create(project: &mut Project, kind: &Kind, placed: &Placed, crd: &Value) 
     for file in &placed.written {
         tree.add(placed.folder.join(&file.name), file.data.as_bytes());
     }
+    if let Some(digest) = &placed.digest {
+        tree.seal(&placed.folder, digest.clone());
+    }
     let chart = &placed.chart;
     // Beside it: the chart may be somebody else's, and be fetched again. Other kinds of the chart may have it already.
     let case = format!("{}.verify/{}.yaml", kind.chart, chart.name);
@@ -354,7 +369,7 @@ pub fn create(project: &mut Project, kind: &Kind, placed: &Placed, crd: &Value) 
         tree.add(case, kind.first_case()?);
     }
     let crd_file = kind.crd_file(project);
-    tree.add(format!("config/crd/bases/{crd_file}"), serde_yaml::to_string(crd)?);
+    tree.add(format!("config/crd/bases/{crd_file}"), to_yaml(crd)?);
     let loaded = chart.load()?;
     let required = definition::required(crd, &kind.resource.version);
     tree.add(kind.sample_path(), kind.sample(&loaded, &required)?);

@@ -6,6 +6,7 @@ use std::io;
 use handlebars::{Handlebars, no_escape};
 use serde_json::json;
 
+use super::printable::{to_yaml, yaml_scalar};
 use super::project::Project;
 use super::tree::Tree;
 
@@ -140,7 +141,9 @@ pub fn files(project: &Project, base: &str) -> anyhow::Result<Tree> {
     let mut engine = Handlebars::new();
     engine.set_strict_mode(true);
     engine.register_escape_fn(no_escape);
-    let data = json!({"name": project.name(), "base": base, "charts": project.charts()});
+    // Where a name is all of a scalar, it may be a number or a boolean to YAML: 123, on.
+    let scalar = yaml_scalar(project.name());
+    let data = json!({"name": project.name(), "scalar": scalar, "base": base, "charts": project.charts()});
     for (path, text) in TEMPLATES {
         tree.add(path, engine.render_template(text, &data)?);
     }
@@ -181,7 +184,7 @@ pub fn kustomization(resources: &[String]) -> anyhow::Result<String> {
     let list = json!({
         "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": resources,
     });
-    Ok(serde_yaml::to_string(&list)?)
+    Ok(to_yaml(&list)?)
 }
 
 /// What config/rbac lists, with the roles for people of these kinds.

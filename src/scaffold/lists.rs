@@ -8,6 +8,8 @@ use anyhow::{Context as _, anyhow, bail};
 use go_yaml::{Data, Node};
 use serde_json::Value;
 
+use super::printable::{to_yaml, yaml_scalar};
+
 /// Where kubebuilder's tools add to a watches.yaml.
 pub const MARKER: &str = "# +kubebuilder:scaffold:watch";
 const RESOURCES: &str = "resources";
@@ -39,7 +41,7 @@ fn add_resource(text: &str, item: &str) -> anyhow::Result<String> {
     let mut lines = lines(text);
     match resources(&root)? {
         None => {
-            lines.push(format!("{RESOURCES}:\n- {item}\n"));
+            lines.push(format!("{RESOURCES}:\n- {}\n", yaml_scalar(item)));
             meant[RESOURCES] = Value::Array(Vec::new());
         }
         Some((key, list)) => {
@@ -50,11 +52,11 @@ fn add_resource(text: &str, item: &str) -> anyhow::Result<String> {
             if items.is_empty() {
                 // `[]`, or nothing at all.
                 lines[key.line - 1] = with_value(&lines[key.line - 1], "");
-                lines.insert(key.line, format!("- {item}\n"));
+                lines.insert(key.line, format!("- {}\n", yaml_scalar(item)));
                 meant[RESOURCES] = Value::Array(Vec::new());
             } else if let Some(block) = Block::find(&lines, list) {
                 let end = block.entries.last().map_or(key.line, |last| last.end);
-                lines.insert(end, format!("{}- {item}\n", " ".repeat(block.indent)));
+                lines.insert(end, format!("{}- {}\n", " ".repeat(block.indent), yaml_scalar(item)));
             } else {
                 let items = items.iter().filter_map(text_of).chain([item]);
                 lines[key.line - 1] = with_value(&lines[key.line - 1], &flow(items));
@@ -122,7 +124,7 @@ fn remove_resources(text: &str, gone: &[String]) -> anyhow::Result<String> {
 /// # Errors
 /// What is to be added by hand.
 pub fn with_watch(path: &str, text: &str, entry: Value) -> anyhow::Result<String> {
-    let new = serde_yaml::to_string(&[&entry])?;
+    let new = to_yaml(&[&entry])?;
     add_watch(text, entry, &new).map_err(|error| {
         let new = new.trim_end();
         anyhow!("{path}: {error:#}; add this watch by hand, and run it again:\n{new}")

@@ -4,18 +4,23 @@
 pub mod api;
 pub mod bundle;
 pub mod chart;
+mod chart_files;
 pub mod crd;
 pub mod fetch;
 pub mod layout;
 pub mod lint;
 mod lists;
 pub mod names;
+pub mod printable;
 mod progress;
 pub mod project;
 pub mod rights;
 pub mod survey;
 pub mod tree;
 pub mod verify;
+
+#[cfg(test)]
+mod tests;
 
 use serde_json::Value;
 

@@ -8,6 +8,7 @@ use anyhow::{Context as _, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_yaml::{Mapping, Value};
 
+use super::printable::to_yaml;
 use super::tree::Written;
 
 /// The file's name.
@@ -83,6 +84,7 @@ impl Project {
         };
         let file: Mapping =
             serde_yaml::from_str(&text).with_context(|| format!("{} is no PROJECT file", path.display()))?;
+        check_words(&file).with_context(|| path.display().to_string())?;
         let head = text.split_inclusive('\n').take_while(|line| line.starts_with('#'));
         Ok(Some(Project {
             root: root.to_owned(),
@@ -191,7 +193,7 @@ impl Project {
         let plugins = plugins.as_mapping_mut().context("PROJECT: `plugins` is no map")?;
         let plugin = Plugin { files: written.clone() };
         plugins.insert(LAYOUT.into(), serde_yaml::to_value(plugin)?);
-        Ok(self.head.clone() + &serde_yaml::to_string(&file)?)
+        Ok(self.head.clone() + &to_yaml(&file)?)
     }
 
     /// The folder with its charts: operator-sdk calls it helm-charts.
@@ -212,6 +214,26 @@ impl Resource {
         let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         parts.join(".")
     }
+}
+
+/// Checks what of a PROJECT file goes into paths, commands and manifests: it may be another program's, or come with a clone.
+fn check_words(file: &Mapping) -> anyhow::Result<()> {
+    use crate::watches::names::{DNS_LABEL, is_dns_label, is_dns_subdomain};
+    let text = |key: &str| {
+        file.get(key)
+            .map_or(Ok(""), |value| value.as_str().context("it is no text"))
+    };
+    let name = text("projectName").context("projectName")?;
+    let domain = text("domain").context("domain")?;
+    ensure!(
+        name.is_empty() || is_dns_label(name),
+        "projectName {name:?} can't be the name of a project: {DNS_LABEL}"
+    );
+    ensure!(
+        domain.is_empty() || is_dns_subdomain(domain),
+        "domain {domain:?} is no domain, such as example.com"
+    );
+    Ok(())
 }
 
 /// Checks what a project is called: names in the cluster begin with it.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::api::Kind;
 use super::lint::{crd, samples};
+use super::printable::to_yaml;
 use super::survey::{RBAC, Survey};
 use super::tree::Tree;
 use crate::cluster::keys::secret_name;
@@ -150,7 +151,7 @@ pub fn role(surveys: &[(Kind, Survey)], name: &str, namespaced: bool) -> Role {
 /// None that can be met.
 pub fn add_role(tree: &mut Tree, surveys: &[(Kind, Survey)]) -> anyhow::Result<()> {
     let role = role(surveys, ROLE_NAME, false);
-    tree.add(ROLE, serde_yaml::to_string(&role.object)?);
+    tree.add(ROLE, to_yaml(&role.object)?);
     tree.warn(role.warnings);
     Ok(())
 }

@@ -23,6 +23,8 @@ pub enum Fate {
 #[derive(Debug, Default)]
 pub struct Tree {
     files: BTreeMap<PathBuf, File>,
+    /// Digests of charts by their folders: their files have none of their own.
+    charts: BTreeMap<PathBuf, String>,
     /// What is to be known of them.
     warnings: Vec<String>,
 }
@@ -38,6 +40,7 @@ struct File {
 #[derive(Debug)]
 pub struct Changes {
     pub files: Vec<Change>,
+    charts: BTreeMap<PathBuf, String>,
     pub warnings: Vec<String>,
 }
 
@@ -51,8 +54,13 @@ pub struct Change {
     after: Vec<u8>,
 }
 
-/// Digests of the files as they were written last, by their paths.
+/// Digests of the files as they were written last, by their paths; of charts by their folders, with a slash behind.
 pub type Written = BTreeMap<String, String>;
+
+/// The key of a chart's folder in [`Written`].
+pub fn chart_key(folder: &Path) -> String {
+    format!("{}/", folder.display())
+}
 
 // === impl Tree ===
 
@@ -68,6 +76,11 @@ impl Tree {
         let content = content.into();
         let is_merged = true;
         self.files.insert(path.into(), File { content, is_merged });
+    }
+
+    /// Files below the folder are a chart's, of which PROJECT keeps this digest.
+    pub fn seal(&mut self, folder: impl Into<PathBuf>, digest: String) {
+        self.charts.insert(folder.into(), digest);
     }
 
     pub fn warn(&mut self, warnings: Vec<String>) {
@@ -107,47 +120,71 @@ impl Tree {
                 after,
             });
         }
-        let warnings = self.warnings;
-        Ok(Changes { files, warnings })
+        Ok(Changes {
+            files,
+            charts: self.charts,
+            warnings: self.warnings,
+        })
+    }
+}
+
+// === impl Change ===
+
+impl Change {
+    /// What is to be in the file.
+    #[cfg(test)]
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.after).into_owned()
     }
 }
 
 // === impl Changes ===
 
 impl Changes {
-    /// Writes what is to be written, beside what there is, and puts it there at last: nothing is left half-done.
+    /// Writes what is to be written: first all files into a folder beside, then each to its place. What can't be brought to an
+    /// end is undone, so that nothing is left half-written.
     ///
     /// # Errors
     /// A file that can't be written; then none is.
     pub fn write(&self, root: &Path) -> io::Result<()> {
-        let due = || {
-            self.files
-                .iter()
-                .filter(|file| matches!(file.fate, Fate::Created | Fate::Updated))
-        };
-        let beside = |path: &Path| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            root.join(path).with_file_name(format!(".{name}.new"))
-        };
-        let prepared = due().try_for_each(|file| {
-            let target = root.join(&file.path);
-            let folder = target.parent().unwrap_or(root);
-            fs::create_dir_all(folder).map_err(|error| named(folder, error))?;
-            fs::write(beside(&file.path), &file.after).map_err(|error| named(&file.path, error))
-        });
-        if let Err(error) = prepared {
-            due().for_each(|file| drop(fs::remove_file(beside(&file.path))));
-            return Err(error);
+        let is_due = |file: &&Change| matches!(file.fate, Fate::Created | Fate::Updated);
+        let due: Vec<&Change> = self.files.iter().filter(is_due).collect();
+        if due.is_empty() {
+            return Ok(());
         }
-        due().try_for_each(|file| {
-            fs::rename(beside(&file.path), root.join(&file.path)).map_err(|error| named(&file.path, error))
-        })
+        let staging = Staging::new(root)?;
+        for (number, file) in due.iter().enumerate() {
+            fs::write(staging.path(number), &file.after).map_err(|error| named(&file.path, error))?;
+        }
+        let mut undo = Undo::default();
+        for (number, file) in due.iter().enumerate() {
+            if let Err(error) = undo.place(&staging.path(number), root, file) {
+                undo.carry_out(root);
+                return Err(named(&file.path, error));
+            }
+        }
+        Ok(())
+    }
+
+    /// With the files of others, to be written together.
+    #[must_use]
+    pub fn and(mut self, other: Changes) -> Self {
+        self.files.extend(other.files);
+        self.charts.extend(other.charts);
+        self.warnings.extend(other.warnings);
+        self
     }
 
     /// Remembers what was written.
     pub fn remember(&self, written: &mut Written) {
+        for (folder, digest) in &self.charts {
+            let key = chart_key(folder);
+            written.retain(|path, _| !path.starts_with(&key));
+            written.insert(key, digest.clone());
+        }
         for file in &self.files {
-            if file.fate != Fate::Kept {
+            let is_of_chart = self.charts.keys().any(|folder| file.path.starts_with(folder));
+            if file.fate != Fate::Kept && !is_of_chart {
                 written.insert(file.path.to_string_lossy().into_owned(), digest(&file.after));
             }
         }
@@ -170,6 +207,82 @@ impl Changes {
             }
         }
         text
+    }
+}
+
+/// A folder beside the files that are written, from which each is moved to its place. It goes with this.
+struct Staging(PathBuf);
+
+// === impl Staging ===
+
+impl Staging {
+    fn new(root: &Path) -> io::Result<Self> {
+        let root = if root.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            root
+        };
+        let folder = root.join(format!(".chartwright-{}.new", std::process::id()));
+        if folder.symlink_metadata().is_ok() {
+            // Of a process of the same number that was killed.
+            fs::remove_dir_all(&folder).map_err(|error| named(&folder, error))?;
+        }
+        fs::create_dir_all(&folder).map_err(|error| named(&folder, error))?;
+        Ok(Staging(folder))
+    }
+
+    fn path(&self, number: usize) -> PathBuf {
+        self.0.join(number.to_string())
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What was done, to be undone if the rest can't be.
+#[derive(Default)]
+struct Undo<'c> {
+    files: Vec<&'c Change>,
+    /// Folders that were made, outer ones first.
+    folders: Vec<PathBuf>,
+}
+
+// === impl Undo ===
+
+impl<'c> Undo<'c> {
+    /// Moves a file to its place, for which folders may be missing.
+    fn place(&mut self, staged: &Path, root: &Path, file: &'c Change) -> io::Result<()> {
+        let target = root.join(&file.path);
+        let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+        let missing: Vec<&Path> = target.ancestors().skip(1).take_while(is_missing).collect();
+        for folder in missing.into_iter().rev() {
+            fs::create_dir(folder)?;
+            self.folders.push(folder.to_owned());
+        }
+        match fs::rename(staged, &target) {
+            // A folder of the project on another file system.
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => fs::write(&target, &file.after)?,
+            moved => moved?,
+        }
+        self.files.push(file);
+        Ok(())
+    }
+
+    /// Puts everything back. What can't be put back is the smaller part of what went wrong.
+    fn carry_out(self, root: &Path) {
+        for file in self.files.iter().rev() {
+            let target = root.join(&file.path);
+            let _ = match &file.before {
+                Some(before) => fs::write(target, before),
+                None => fs::remove_file(target),
+            };
+        }
+        for folder in self.folders.iter().rev() {
+            let _ = fs::remove_dir(folder);
+        }
     }
 }
 
@@ -250,22 +363,46 @@ mod tests {
         assert_eq!(names, ["a.yaml"], "nothing is left beside it");
     }
 
+    /// Every file below a folder, with its contents.
+    fn all(folder: &Path) -> BTreeMap<PathBuf, Option<String>> {
+        let mut found = BTreeMap::new();
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            found.insert(path.clone(), fs::read_to_string(&path).ok());
+            if path.is_dir() {
+                found.extend(all(&path));
+            }
+        }
+        found
+    }
+
     #[test]
     fn nothing_is_written_if_something_can_not_be() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path();
-        fs::write(root.join("config"), "a file where a folder should be").unwrap();
-        let changes = {
-            let mut tree = Tree::default();
-            tree.add("a", "first");
-            tree.add("config/b", "second");
-            tree.compare(root, &Written::new(), false)
-        };
-        let error = match changes {
-            Ok(changes) => changes.write(root).unwrap_err(),
-            Err(error) => error,
-        };
-        assert!(error.to_string().contains("config"), "{error}");
-        assert!(!root.join("a").exists() && !root.join(".a.new").exists());
+        for paths in [
+            &["a", "config/b"][..],
+            &["a", "x", "x/y"],
+            &["a", "new/deep/z", "taken"],
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let root = folder.path();
+            fs::write(root.join("config"), "a file where a folder should be").unwrap();
+            fs::create_dir(root.join("taken")).unwrap();
+            fs::write(root.join("a"), "mine").unwrap();
+            let before = all(root);
+            let files = paths.iter().map(|path| Change {
+                path: path.into(),
+                fate: Fate::Updated,
+                before: fs::read(root.join(path)).ok(),
+                after: b"new".to_vec(),
+            });
+            let changes = Changes {
+                files: files.collect(),
+                charts: BTreeMap::new(),
+                warnings: Vec::new(),
+            };
+            let error = changes.write(root).unwrap_err().to_string();
+            assert!(paths.iter().any(|path| error.starts_with(path)), "{error}");
+            assert_eq!(all(root), before, "{paths:?}");
+        }
     }
 }

@@ -244,6 +244,11 @@ fn a_chart_gives_way_to_another_one_if_asked_to() -> Result<()> {
         ],
     )?;
     let project = read("PROJECT")?;
+    // One digest of a chart, whatever the number of its files.
+    ensure!(
+        project.matches("charts/web/").count() == 1 && project.contains("charts/web/: "),
+        "{project}"
+    );
     let other = "create api --group shop --kind Web --helm-chart ../v2";
     refuse(
         &folder,

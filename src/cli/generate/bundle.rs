@@ -7,8 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 use clap::{ArgAction, Args};
 
-use crate::cli::stdout;
-use crate::cli::stdout::tell;
+use crate::cli::stdout::{self, note, tell};
 use crate::scaffold::bundle::{self, Asked, Made, Manifests};
 use crate::scaffold::project::FILE;
 use crate::scaffold::tree::{Changes, Fate, Tree, Written};
@@ -84,7 +83,7 @@ pub fn run(args: &BundleArgs) -> Result<ExitCode> {
             true => "error",
             false => "warning",
         };
-        eprintln!("{word}: {folder}/{finding}");
+        note!("{word}: {folder}/{finding}");
     }
     if !made.is_valid() {
         bail!("{} breaks the rules for bundles: nothing was written", made.name);

@@ -11,8 +11,9 @@ use serde_json::Value;
 use similar::TextDiff;
 
 use super::{against, project};
-use crate::cli::stdout::stdout;
+use crate::cli::stdout::{note, stdout};
 use crate::scaffold::crd::{Generated, Names, Overlay, Scale, Source, Surroundings, definition, generate};
+use crate::scaffold::printable::to_yaml;
 use crate::watches;
 
 const EXAMPLES: &str = "\
@@ -115,7 +116,7 @@ pub fn run(args: &CrdArgs) -> Result<ExitCode> {
     let mut is_well = true;
     for made in made {
         for warning in &made.generated.warnings {
-            eprintln!("warning: {warning}");
+            note!("warning: {warning}");
         }
         if let Some(against) = &args.against {
             is_well &= against::compare_with(args.kubeconfig.as_deref(), against, &made)?;
@@ -127,9 +128,9 @@ pub fn run(args: &CrdArgs) -> Result<ExitCode> {
 
 /// Writes or prints it; false if `--check` finds that it would be another.
 fn deliver(args: &CrdArgs, made: &Made) -> Result<bool> {
-    let text = serde_yaml::to_string(&made.definition)?;
+    let text = to_yaml(&made.definition)?;
     if text.len() > APPLIED {
-        eprintln!(
+        note!(
             "warning: {} takes {} KiB: apply it with `kubectl apply --server-side`, or `kubectl create`",
             made.generated.names.crd(),
             text.len() >> 10

@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use serde_json::Value;
 
 use super::crd::{Made, read_overlay};
+use crate::cli::stdout::note;
 use crate::scaffold::crd::{Generated, Names, Source, Surroundings, definition, generate};
 use crate::watches::{self, Watch, names::is_built_in};
 
@@ -14,7 +15,7 @@ use crate::watches::{self, Watch, names::is_built_in};
 pub(super) fn of_watches(file: &Path) -> Result<Vec<Made>> {
     let (watches, warnings) = watches::load(file)?;
     for warning in warnings {
-        eprintln!("warning: {warning}");
+        note!("warning: {warning}");
     }
     let mut kinds: Vec<Vec<&Watch>> = Vec::new();
     for watch in watches.iter().filter(|watch| !is_built_in(&watch.group)) {

@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde_json::Value;
 
-use crate::cli::stdout::stdout;
-use crate::cli::stdout::tell;
+use crate::cli::stdout::{note, stdout, tell};
+use crate::scaffold::printable::to_yaml;
 use crate::scaffold::project::{self, Project};
 use crate::scaffold::rights::{self, Role};
 use crate::scaffold::tree::Tree;
@@ -70,7 +70,7 @@ pub fn run(args: &RbacArgs) -> Result<ExitCode> {
     }
     let (watches, warnings) = watches::load(&args.watches_file)?;
     for warning in warnings {
-        eprintln!("warning: {warning}");
+        note!("warning: {warning}");
     }
     if watches.is_empty() {
         bail!("{}: there is no watch", args.watches_file.display());
@@ -82,18 +82,18 @@ pub fn run(args: &RbacArgs) -> Result<ExitCode> {
         warnings,
     } = rights::role(&rights::surveys(&root, &watches, None)?, &args.name, args.namespaced);
     for warning in warnings {
-        eprintln!("warning: {warning}");
+        note!("warning: {warning}");
     }
     for note in notes {
-        eprintln!("note: {note}");
+        note!("note: {note}");
     }
     let rules = object["rules"].as_array().map(Vec::as_slice).unwrap_or_default();
     if !rights::may_have_key(rules) && !has_key_role(&root) {
-        eprintln!(
+        note!(
             "note: in its own namespace the operator needs rights on its key and its Lease: `chartwright generate rbac --own`"
         );
     }
-    let text = serde_yaml::to_string(&object)?;
+    let text = to_yaml(&object)?;
     let Some(file) = &args.output else {
         stdout().write_all(text.as_bytes())?;
         return Ok(ExitCode::SUCCESS);

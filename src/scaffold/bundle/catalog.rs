@@ -6,6 +6,8 @@ use std::path::Path;
 use anyhow::{Context as _, bail, ensure};
 use serde_yaml::{Mapping, Value};
 
+use crate::scaffold::printable::to_yaml;
+
 const SCHEMA: &str = "olm.semver";
 /// What the template knows, from the first try to what is proven.
 const STREAMS: [&str; 3] = ["candidate", "fast", "stable"];
@@ -66,7 +68,7 @@ pub fn with_bundle(
         }
     }
     match is_changed {
-        true => Ok(Some(serde_yaml::to_string(&template)?)),
+        true => Ok(Some(to_yaml(&template)?)),
         false => Ok(None),
     }
 }

@@ -344,7 +344,7 @@ pub(super) fn is_version(text: &str) -> bool {
 }
 
 /// The name of an image as registries know it, with a tag or a digest or neither.
-pub(super) fn is_image(text: &str) -> bool {
+pub fn is_image(text: &str) -> bool {
     static IMAGE: LazyLock<Option<Regex>> = LazyLock::new(|| {
         let host = r"([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]+)?/)?";
         let part = r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*";

@@ -225,6 +225,9 @@ fn files_of(rest: Vec<Value>, findings: &mut Vec<Finding>) -> BTreeMap<String, V
             "CustomResourceDefinition" => format!("{}_{}.yaml", text("/spec/group"), text("/spec/names/plural")),
             _ => format!("{name}_{api_version}_{}.yaml", kind.to_lowercase()),
         };
+        // Names come from manifests, and some kinds may have any.
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        let file = file.replace(|c| !is_plain(c), "-");
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("namespace");
             metadata.retain(|_, value| !value.is_null());

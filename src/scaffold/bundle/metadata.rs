@@ -5,6 +5,8 @@ use handlebars::{Handlebars, no_escape};
 use serde_json::{Value, json};
 
 use super::{Asked, Present};
+use crate::scaffold::printable::to_yaml;
+use crate::watches::names::is_label_value;
 
 /// Within a bundle.
 pub(super) const ANNOTATIONS: &str = "metadata/annotations.yaml";
@@ -36,6 +38,12 @@ impl Labels {
             true => known("channels").unwrap_or_else(|| CHANNEL.to_owned()),
             false => asked.channels.join(","),
         };
+        for channel in channels.split(',').filter(|channel| !channel.is_empty()) {
+            ensure!(
+                is_label_value(channel),
+                "{channel:?} can't be a channel: letters, digits, `-`, `_` and `.`, as in stable-v1"
+            );
+        }
         let is_channel = |name: &str| channels.split(',').any(|channel| channel == name);
         let default = asked.default_channel.clone();
         if let Some(default) = &default {
@@ -65,11 +73,16 @@ impl Labels {
         let labels = self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let labels: serde_yaml::Mapping = labels.map(|(name, value)| (name.into(), value.into())).collect();
         let file: serde_yaml::Mapping = [("annotations".into(), labels.into())].into_iter().collect();
-        Ok(serde_yaml::to_string(&file)?)
+        Ok(to_yaml(&file)?)
     }
 
     /// What the bundle's image is built with; `folder` is where the bundle lies beside it.
     pub fn dockerfile(&self, folder: &str) -> anyhow::Result<String> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        ensure!(
+            !folder.starts_with('-') && folder.chars().all(is_plain),
+            "--output-dir: a Dockerfile can't name the folder {folder:?}: letters, digits, `-`, `_` and `.`, as in bundle"
+        );
         let labels: Vec<Value> = self
             .0
             .iter()
@@ -85,7 +98,7 @@ impl Labels {
 /// The configuration of the scorecard: the project's own, or ours.
 pub(super) fn scorecard(own: Option<&Value>) -> anyhow::Result<String> {
     match own {
-        Some(own) => Ok(serde_yaml::to_string(own)?),
+        Some(own) => Ok(to_yaml(own)?),
         None => Ok(TESTS.to_owned()),
     }
 }

@@ -27,7 +27,8 @@ use super::project::Project;
 use super::survey::Survey;
 use super::tree::Tree;
 use crate::plan::identity::GroupKind;
-use crate::watches::names::is_built_in;
+use crate::scaffold::printable::to_yaml;
+use crate::watches::names::{is_built_in, is_dns_subdomain};
 use check::Finding;
 use helm_template::chart::Chart;
 
@@ -119,7 +120,7 @@ pub fn generate(root: &Path, asked: &Asked) -> anyhow::Result<Made> {
     objects.insert(format!("{}.clusterserviceversion.yaml", source.package), csv);
     let mut files = Files::new();
     for (file, object) in objects {
-        files.insert(format!("manifests/{file}"), serde_yaml::to_string(&object)?);
+        files.insert(format!("manifests/{file}"), to_yaml(&object)?);
     }
     let labels = metadata::Labels::of(&source.package, asked, &present)?;
     let kept = present.annotations.clone().filter(|_| asked.keep_metadata);
@@ -162,6 +163,11 @@ impl Source {
             _ => prefix(root)
                 .context("--package is missing: PROJECT names none, nor does config/default/kustomization.yaml")?,
         };
+        // Files and labels of the image are named after it.
+        ensure!(
+            is_dns_subdomain(&package),
+            "--package {package:?} can't be the name of a package: lower-case letters, digits, `-` and `.`, as in shop-operator"
+        );
         let kinds = kinds(root, project)?;
         let (manifests, samples, scorecard) = match &asked.input {
             None => {
@@ -357,7 +363,7 @@ fn read_base(
         return Ok((base, None));
     }
     let base = base::default(source);
-    let text = serde_yaml::to_string(&base)?;
+    let text = to_yaml(&base)?;
     Ok((base, Some((path, text))))
 }
 

@@ -16,10 +16,11 @@ mod values;
 #[cfg(test)]
 mod tests;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 use serde_json::Value;
 
 use crate::watches::Watch;
+use crate::watches::names::{DNS_LABEL, is_dns_label};
 use crate::watches::sources::ValuesFromField;
 pub use definition::{Names, Scale};
 pub use overlay::Overlay;
@@ -74,6 +75,12 @@ pub fn generate(
     surroundings: Surroundings<'_>,
 ) -> Result<Generated> {
     overlay.name(&mut names);
+    // The name of a file is made of it.
+    ensure!(
+        is_dns_label(&names.plural()),
+        "{:?} can't be a plural: {DNS_LABEL}, as in memcacheds",
+        names.plural()
+    );
     let values = source.values(!surroundings.has_sources)?;
     let mut spec = values.schema;
     let rules = overlay.apply(&mut spec).map_err(|error| anyhow!(error))?;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::rules::{ALL, Severity};
 use super::{Finding, Linted};
+use crate::scaffold::printable::one_line;
 
 /// What schemas of SARIF call this version.
 const SARIF: &str = "https://json.schemastore.org/sarif-2.1.0.json";
@@ -37,10 +38,10 @@ pub fn text(linted: &Linted) -> String {
         let _ = writeln!(
             out,
             "{}:{}{column}: {}: {} [{}]",
-            file(&linted.root, finding),
+            one_line(&file(&linted.root, finding)),
             finding.line,
             rule.severity.name(),
-            finding.message,
+            one_line(&finding.message),
             rule.name,
         );
         if explained.insert(rule.name) {

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
+use tar::EntryType;
 
 use super::{Error, File};
 use go_template::quote::quote_go;
@@ -18,6 +19,14 @@ pub(super) const MAX_UNPACKED: u64 = 512 << 20;
 /// How gzipped data begins.
 const MAGIC: &[u8] = b"\x1f\x8b\x08";
 
+/// What becomes of entries that are neither files nor folders: links and devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Special {
+    /// As Helm does, which reads the contents of the entry: nothing, mostly.
+    AsFiles,
+    Refused,
+}
+
 /// The bytes of an archive, and how many more there may be.
 struct Unpacked<'d> {
     data: MultiGzDecoder<&'d [u8]>,
@@ -25,7 +34,7 @@ struct Unpacked<'d> {
 }
 
 /// Reads the files of the archive `path`, which holds `data`, in the archive's order.
-pub(super) fn read(path: &Path, data: &[u8], left: &mut u64) -> Result<Vec<File>, Error> {
+pub(super) fn read(path: &Path, data: &[u8], left: &mut u64, special: Special) -> Result<Vec<File>, Error> {
     if !data.starts_with(MAGIC) {
         let name = path.display().to_string();
         let seems = match name.ends_with(".yml") || name.ends_with(".yaml") {
@@ -34,14 +43,14 @@ pub(super) fn read(path: &Path, data: &[u8], left: &mut u64) -> Result<Vec<File>
         };
         return Err(Error::Chart(format!("file '{name}' {seems}")));
     }
-    unpack(&path.display().to_string(), data, left)
+    unpack(&path.display().to_string(), data, left, special)
 }
 
 /// Unpacks the gzipped tar archive of that name. The first part of every path (the chart's folder) is dropped.
 ///
 /// # Errors
 /// Paths that leave the archive's folder, broken archives, more than 100 MiB of files, and more bytes than are `left`.
-pub(super) fn unpack(name: &str, data: &[u8], left: &mut u64) -> Result<Vec<File>, Error> {
+pub(super) fn unpack(name: &str, data: &[u8], left: &mut u64, special: Special) -> Result<Vec<File>, Error> {
     let too_large = || {
         Error::Chart(format!(
             "decompressed chart is larger than the maximum size {MAX_CHART}"
@@ -61,6 +70,12 @@ pub(super) fn unpack(name: &str, data: &[u8], left: &mut u64) -> Result<Vec<File
             continue;
         }
         let name = inner_path(&entry.path_bytes())?;
+        if special == Special::Refused && !matches!(kind, EntryType::Regular | EntryType::Continuous) {
+            let name = quote_go(name.as_bytes());
+            return Err(Error::Chart(format!(
+                "chart has a link or a device where a file should be: {name}"
+            )));
+        }
         let size = entry.size();
         if size > left {
             return Err(too_large());

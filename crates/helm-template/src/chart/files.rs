@@ -147,7 +147,7 @@ impl Tree<'_> {
             let Some(file) = files.first() else {
                 return Err(Error::Chart("no files in chart archive".to_owned()));
             };
-            let files = archive::unpack(&file.name, &file.data, &mut self.left)?;
+            let files = archive::unpack(&file.name, &file.data, &mut self.left, archive::Special::AsFiles)?;
             return self.build(files);
         }
         let inner = files

@@ -110,7 +110,16 @@ pub fn read_files(path: &Path) -> Result<Vec<File>, Error> {
 /// As [`Chart::unpack`], for what can't be read.
 pub fn unpack_files(path: &Path, data: &[u8]) -> Result<Vec<File>, Error> {
     let mut left = archive::MAX_UNPACKED;
-    archive::read(path, data, &mut left)
+    archive::read(path, data, &mut left, archive::Special::AsFiles)
+}
+
+/// As [`unpack_files`], for who writes the files to a disk: links and devices are refused, which Helm reads as empty files.
+///
+/// # Errors
+/// As [`unpack_files`], and an entry that is no plain file.
+pub fn unpack_plain_files(path: &Path, data: &[u8]) -> Result<Vec<File>, Error> {
+    let mut left = archive::MAX_UNPACKED;
+    archive::read(path, data, &mut left, archive::Special::Refused)
 }
 
 // === impl Chart ===
@@ -167,7 +176,7 @@ impl Chart {
         warnings: &mut Vec<Warning>,
     ) -> Result<Self, Error> {
         let mut left = archive::MAX_UNPACKED;
-        let files = archive::read(path, data, &mut left)?;
+        let files = archive::read(path, data, &mut left, archive::Special::AsFiles)?;
         let chart_yaml = files.iter().find(|file| file.name == "Chart.yaml");
         let problem = "unable to detect chart version, no Chart.yaml found";
         files::check_format(chart_yaml.ok_or_else(|| Error::Chart(problem.to_owned()))?)?;
@@ -227,6 +236,14 @@ impl Chart {
     /// # Errors
     /// A library chart; a declared dependency that isn't in `charts/`.
     pub fn check_installable(&self) -> Result<(), Error> {
+        self.check_complete(|_| true)
+    }
+
+    /// The same, where only some dependencies have to be there.
+    ///
+    /// # Errors
+    /// As [`check_installable`](Self::check_installable).
+    pub(crate) fn check_complete(&self, is_needed: impl Fn(&Dependency) -> bool) -> Result<(), Error> {
         if !self.has_installable_type() {
             return Err(Error::Chart(format!(
                 "{} charts are not installable",
@@ -237,7 +254,7 @@ impl Chart {
             .metadata
             .dependencies
             .iter()
-            .filter(|wanted| !self.dependencies.iter().any(|chart| chart.name() == wanted.name))
+            .filter(|wanted| !self.dependencies.iter().any(|chart| chart.name() == wanted.name) && is_needed(wanted))
             .map(|wanted| wanted.name.as_str())
             .collect();
         if missing.is_empty() {

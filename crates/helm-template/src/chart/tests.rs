@@ -123,7 +123,7 @@ fn archive(entries: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 fn unpack(data: &[u8], mut left: u64) -> Result<Chart, String> {
-    let files = archive::unpack("x.tgz", data, &mut left).map_err(|e| e.to_string())?;
+    let files = archive::unpack("x.tgz", data, &mut left, archive::Special::AsFiles).map_err(|e| e.to_string())?;
     files::assemble(files, left, go_yaml::MAX_DEPTH, &mut Vec::new()).map_err(|e| e.to_string())
 }
 
