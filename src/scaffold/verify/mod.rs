@@ -3,6 +3,7 @@
 //! A case is a custom resource and what there is beside it; it is reconciled step by step as `run` would, and held against what
 //! is expected.
 
+mod bounds;
 mod case;
 mod expect;
 mod golden;
@@ -23,6 +24,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use futures::StreamExt as _;
 
+use bounds::Bounds;
 use case::{Case, CaseFile, Check};
 pub use expect::Failure;
 use run::{Chart, Done};
@@ -71,6 +73,8 @@ struct Work {
     name: String,
     file: Arc<CaseFile>,
     number: usize,
+    /// What it may read.
+    bounds: Arc<Bounds>,
     /// Of each step; or why there is none, with a line.
     charts: Result<Vec<Chart>, (usize, String)>,
 }
@@ -146,9 +150,11 @@ impl Loader {
             let report = Report::of(&shown, "", line);
             Box::new(report.fail(&message))
         };
+        let bounds = Arc::new(Bounds::of(&found.file, found.chart.as_deref()));
+        bounds.check(&found.file).map_err(|error| wrong(0, error))?;
         let text = std::fs::read(&found.file).map_err(|error| wrong(0, format!("can't be read: {error}")))?;
         let folder = found.file.parent().unwrap_or(Path::new(""));
-        let file = CaseFile::parse(&shown, folder, &text).map_err(|errors| {
+        let file = CaseFile::parse(&shown, folder, &bounds, &text).map_err(|errors| {
             let failures = errors.0.into_iter().map(|error| Failure {
                 line: error.line,
                 message: error.message,
@@ -177,7 +183,9 @@ impl Loader {
             let charts = case.steps.iter().map(|step| {
                 path = step.chart.clone().unwrap_or_else(|| path.clone());
                 // The watch is that of the chart that the case is about.
-                self.chart(&path, &chart).map_err(|error| (step.line, error))
+                let is_within = bounds.check_chart(&path);
+                let loaded = is_within.and_then(|()| self.chart(&path, &chart));
+                loaded.map_err(|error| (step.line, error))
             });
             work.push(Work {
                 charts: charts.collect(),
@@ -185,6 +193,7 @@ impl Loader {
                 name: shown.clone(),
                 file: file.clone(),
                 number,
+                bounds: bounds.clone(),
             });
         }
         Ok(work)
@@ -211,8 +220,8 @@ impl Loader {
         let warning = |chart: &PathBuf| {
             let chart = shown(chart);
             format!(
-                "{chart}/.helmignore doesn't list verify/: the case files are packaged with the chart, and whoever edits one has \
-                 every release rendered anew"
+                "{chart}/.helmignore doesn't list verify/: the case files are packaged with the chart, and an edit of one \
+                 has every release rendered again"
             )
         };
         self.packing.iter().map(warning).collect()
@@ -271,8 +280,13 @@ impl Work {
             let mut failures = expect::failures(step, done);
             if let Some(line) = snapshots(case).find(|(at, _)| *at == number).map(|(_, line)| line) {
                 let path = golden::path(&self.path, &case.name, number);
-                let text = golden::text(done, again.get(number))?;
-                failures.extend(compare(&path, &text, line, update, &mut report.updated)?);
+                match self.bounds.check(&path) {
+                    Ok(()) => {
+                        let text = golden::text(done, again.get(number))?;
+                        failures.extend(compare(&path, &text, line, update, &mut report.updated)?);
+                    }
+                    Err(message) => failures.push(Failure { line, message }),
+                }
             }
             failures.sort_by_key(|failure| failure.line);
             report.failures.extend(failures);

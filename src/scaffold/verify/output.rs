@@ -7,6 +7,7 @@ use handlebars::Handlebars;
 use serde_json::{Value, json};
 
 use super::{Failure, Report, Verified};
+use crate::scaffold::printable::{one_line, printable as terminal};
 
 const JUNIT: &str = include_str!("junit.xml.hbs");
 
@@ -20,6 +21,7 @@ pub fn text(verified: &Verified) -> String {
         let failed = reports.iter().filter(|report| !report.has_passed()).count();
         let file = reports.first().map_or("", |report| report.file.as_str());
         let count = counted(reports.len(), "case");
+        let file = one_line(file);
         let _ = match failed {
             0 => writeln!(out, "ok    {file}: {count}"),
             failed => writeln!(out, "FAIL  {file}: {count}, {failed} failed"),
@@ -27,16 +29,17 @@ pub fn text(verified: &Verified) -> String {
         for report in reports.iter().filter(|report| !report.has_passed()) {
             let _ = match report.name.as_str() {
                 "" => Ok(()),
-                name => writeln!(out, "  {name}"),
+                name => writeln!(out, "  {}", one_line(name)),
             };
             for failure in &report.failures {
-                let _ = writeln!(out, "    {}: {}", place(report, failure), indented(&failure.message));
+                let (place, message) = (place(report, failure), indented(&failure.message));
+                let _ = writeln!(out, "    {}: {}", one_line(&place), terminal(&message));
             }
         }
     }
     for report in &verified.reports {
         for path in &report.updated {
-            let _ = writeln!(out, "wrote {path}");
+            let _ = writeln!(out, "wrote {}", one_line(path));
         }
     }
     let (passed, failed) = verified.counts();
@@ -162,7 +165,7 @@ mod tests {
 
     #[test]
     fn people_see_what_failed_and_where() {
-        let expected = "FAIL  a.yaml: 2 cases, 1 failed\n  first <&\">\n    a.yaml:3: x is 1\u{7}, expected \"2\"\n      and so on\n    \
+        let expected = "FAIL  a.yaml: 2 cases, 1 failed\n  first <&\">\n    a.yaml:3: x is 1\\u{7}, expected \"2\"\n      and so on\n    \
             a.yaml:3: another\nFAIL  b.yaml: 1 case, 1 failed\n    b.yaml: it holds no cases\nok    c.yaml: 1 case\n4 cases: 2 passed, 2 failed\n";
         assert_eq!(text(&verified()), expected);
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use go_yaml::{Data, Node};
 use serde_json::{Map, Value};
 
+use super::bounds::Bounds;
 use super::case::{Case, CaseFile, Changed, Check, Expectation, Given, Step, What, World};
 use super::matching::Expected;
 use super::refer::{FieldPath, Reference};
@@ -41,19 +42,21 @@ const LISTS: [(&str, What); 6] = [
 /// A file by its path, from the folder of the case file on.
 struct Reader<'a> {
     folder: &'a Path,
+    bounds: &'a Bounds,
     report: Reading<'a>,
 }
 
 // === impl CaseFile ===
 
 impl CaseFile {
-    /// Reads the text of a file in a folder; `name` is what errors call it.
+    /// Reads the text of a file in a folder; `name` is what errors call it. Paths in it stay within the bounds.
     ///
     /// # Errors
     /// All that is wrong with it, by line.
-    pub fn parse(name: &str, folder: &Path, text: &[u8]) -> Result<Self, Errors> {
+    pub fn parse(name: &str, folder: &Path, bounds: &Bounds, text: &[u8]) -> Result<Self, Errors> {
         let mut reader = Reader {
             folder,
+            bounds,
             report: Reading::new(name),
         };
         let file = match go_yaml::parse(text) {
@@ -163,7 +166,9 @@ impl Reader<'_> {
     fn path(&mut self, fields: &Fields<'_>, name: &str) -> Option<PathBuf> {
         let (text, node) = self.report.string(fields, name)?;
         let path = self.folder.join(text);
-        if !path.exists() {
+        if let Err(error) = self.bounds.check(&path) {
+            self.report.error(node, format!("`{name}`: {error}"));
+        } else if !path.exists() {
             let message = format!("`{name}`: there is no {}", path.display());
             self.report.error(node, message);
         }
@@ -196,7 +201,9 @@ impl Reader<'_> {
     fn given(&mut self, node: &Node) -> Option<Given> {
         if let Data::String(text) = &node.data {
             let path = self.folder.join(text);
-            if !path.is_file() {
+            if let Err(error) = self.bounds.check(&path) {
+                self.report.error(node, format!("`lookups`: {error}"));
+            } else if !path.is_file() {
                 self.report.error(node, format!("there is no file {}", path.display()));
             }
             return Some(Given::File(path));
@@ -458,7 +465,12 @@ mod tests {
     use super::*;
 
     fn wrong(text: &str) -> String {
-        let parsed = CaseFile::parse("c.yaml", Path::new("."), text.as_bytes());
+        let parsed = CaseFile::parse(
+            "c.yaml",
+            Path::new("."),
+            &Bounds::of(Path::new("c.yaml"), None),
+            text.as_bytes(),
+        );
         parsed.map(|file| format!("{file:?}")).unwrap_err().to_string()
     }
 

@@ -8,8 +8,10 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow, bail, ensure};
 use serde_json::{Map, Value, json};
 
+use super::bounds::Bounds;
 use crate::cluster::discovery::Resource;
 use crate::plan::identity::GroupKind;
+use crate::scaffold::crd::definition::BASES;
 use crate::scaffold::lint::crd::{self, Crd};
 use crate::scaffold::names::kind_of_chart;
 use crate::scaffold::tree::normal;
@@ -218,7 +220,7 @@ impl Charts {
             let chart = chart.map_err(|error| tell(error.to_string()))?;
             let is_case = |file: &helm_template::chart::File| file.name.starts_with(&format!("{FOLDER}/"));
             let packs_cases = chart.files.iter().any(is_case);
-            let engine = Engine::new(chart).map_err(|error| tell(error.to_string()))?;
+            let engine = Engine::for_releases(chart).map_err(|error| tell(error.to_string()))?;
             Ok(Arc::new(Loaded {
                 engine: Arc::new(engine),
                 stamp,
@@ -246,6 +248,10 @@ impl Surroundings {
                 crds: Vec::new(),
             });
         };
+        let bounds = Bounds::of(&root.join(WATCHES), None);
+        for definition in in_folder(&root.join(BASES)) {
+            bounds.check(&definition).map_err(|error| anyhow!(error))?;
+        }
         let is_own = |watch: &Map<String, Value>| {
             let own = own_chart(root, watch).and_then(|own| own.canonicalize().ok());
             own.is_some_and(|own| own == absolute)

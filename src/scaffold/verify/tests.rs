@@ -172,3 +172,114 @@ fn names_are_chosen_by_parts() {
         assert_eq!(is_like("An upgrade to two", pattern), is, "{pattern}");
     }
 }
+
+/// Whatever a case file, a chart or a link names outside of the project: an error, and nothing of it in the report.
+#[test]
+fn nothing_outside_of_the_project_is_read() {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    const SECRET: &str = "apiVersion: v1\nkind: Secret\nmetadata: {name: hunter2}\n";
+    let chart = |folder: &Path| {
+        fs::create_dir_all(folder.join("templates")).unwrap();
+        fs::create_dir_all(folder.join("verify/golden/a")).unwrap();
+        fs::write(folder.join("Chart.yaml"), "apiVersion: v2\nname: web\nversion: 1.0.0\n").unwrap();
+        fs::write(folder.join(".helmignore"), "verify/\n").unwrap();
+        let template = "{{ .Files.Get \"f\" }}{{ .Files.Get \"d/secret\" }}\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
+        fs::write(folder.join("templates/a.yaml"), template).unwrap();
+    };
+    let parent = tempfile::tempdir().unwrap();
+    let outside = parent.path().join("outside");
+    chart(&outside);
+    fs::write(outside.join("secret"), SECRET).unwrap();
+    fs::write(outside.join("case.yaml"), SECRET).unwrap();
+    type Prepare = fn(&Path);
+    let plain = "cases: [{name: c}]\n";
+    let cases: [(&str, &str, Prepare); 10] = [
+        ("cr", "cases: [{name: c, cr: ../../../../outside/secret}]\n", |_| ()),
+        ("cr of the system", "cases: [{name: c, cr: /etc/passwd}]\n", |_| ()),
+        (
+            "lookups",
+            "cases: [{name: c, lookups: [../../../../outside/secret]}]\n",
+            |_| (),
+        ),
+        ("chart", "chart: ../../../../outside\ncases: [{name: c}]\n", |_| ()),
+        (
+            "another chart",
+            "cases: [{name: c, then: [{chart: ../../../../outside}]}]\n",
+            |_| (),
+        ),
+        ("cr by a link", "cases: [{name: c, cr: link}]\n", |root| {
+            symlink("../../../../outside/secret", root.join("charts/web/verify/link")).unwrap();
+        }),
+        ("file of the chart", plain, |root| {
+            symlink("../../../outside/secret", root.join("charts/web/f")).unwrap();
+        }),
+        ("folder of the chart", plain, |root| {
+            symlink("../../../outside", root.join("charts/web/d")).unwrap();
+        }),
+        (
+            "golden file",
+            "cases: [{name: c, expect: {snapshot: true}}]\n",
+            |root| {
+                symlink(
+                    "../../../../../../../outside/secret",
+                    root.join("charts/web/verify/golden/a/c.yaml"),
+                )
+                .unwrap();
+            },
+        ),
+        ("definition", plain, |root| {
+            fs::create_dir_all(root.join("config/crd/bases")).unwrap();
+            symlink("../../../../outside/secret", root.join("config/crd/bases/a.yaml")).unwrap();
+        }),
+    ];
+    for (name, text, prepare) in cases {
+        let root = parent.path().join("shop");
+        chart(&root.join("charts/web"));
+        fs::write(
+            root.join("watches.yaml"),
+            "- {group: a.example.com, version: v1, kind: Web, chart: charts/web}\n",
+        )
+        .unwrap();
+        fs::write(root.join("charts/web/verify/a.yaml"), text).unwrap();
+        prepare(&root);
+        for path in [
+            root.clone(),
+            root.join("charts/web"),
+            root.join("charts/web/verify/a.yaml"),
+        ] {
+            for update in [false, true] {
+                let options = Options {
+                    update,
+                    ..Options::default()
+                };
+                let report = match verify(std::slice::from_ref(&path), &options) {
+                    Ok(verified) => output::text(&verified),
+                    Err(error) => format!("{error:#}"),
+                };
+                assert!(report.contains("lies outside of the project"), "{name}: {report}");
+                assert!(
+                    !report.contains("hunter2") && !report.contains("root:"),
+                    "{name}: {report}"
+                );
+            }
+        }
+        assert_eq!(fs::read_to_string(outside.join("secret")).unwrap(), SECRET, "{name}");
+        fs::remove_dir_all(&root).unwrap();
+    }
+    // A case file that is a link itself.
+    let root = parent.path().join("shop");
+    chart(&root.join("charts/web"));
+    fs::write(
+        root.join("watches.yaml"),
+        "- {group: a.example.com, version: v1, kind: Web, chart: charts/web}\n",
+    )
+    .unwrap();
+    symlink("../../../../outside/case.yaml", root.join("charts/web/verify/a.yaml")).unwrap();
+    let report = output::text(&verified(&root).unwrap());
+    assert!(
+        report.contains("lies outside") && !report.contains("hunter2"),
+        "{report}"
+    );
+}
