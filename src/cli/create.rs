@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 
 use super::generate::read_overlay;
 use super::init::WriteArgs;
-use crate::cli::stdout::tell;
+use crate::cli::stdout::{note, tell};
 use crate::scaffold::api::{self, Kind, Wanted};
 use crate::scaffold::chart::ChartFiles;
 use crate::scaffold::crd::definition;
@@ -144,8 +144,11 @@ impl SourceArgs {
         };
         let shown = http::without_password(chart);
         let fetched = fetch::fetch(&asked).with_context(|| format!("--helm-chart {shown}"))?;
-        for line in fetched.told {
+        for line in fetched.notes.fetched {
             tell!("fetched {line}");
+        }
+        for line in fetched.notes.left_out {
+            note!("warning: {line}");
         }
         Ok(fetched.chart)
     }
@@ -237,7 +240,7 @@ pub fn create(args: &CreateArgs) -> anyhow::Result<()> {
     let source = crd::Source::of(chart.load()?, chart.files.clone())?;
     let generated = crd::generate(&source, names, &overlay, surroundings)?;
     for warning in &generated.warnings {
-        eprintln!("warning: {warning}");
+        note!("warning: {warning}");
     }
     let mut crd = generated.definition();
     if let Some(present) = &present {
@@ -249,7 +252,7 @@ pub fn create(args: &CreateArgs) -> anyhow::Result<()> {
     let unset = definition::required(&crd, &kind.resource.version);
     let unset = unset_in(&project.root.join(&sample), unset);
     if !unset.is_empty() {
-        eprintln!(
+        note!(
             "warning: {sample} is refused as long as it doesn't set {}",
             unset.join(", ")
         );

@@ -11,6 +11,7 @@ use kube::api::DynamicObject;
 use serde_json::Value;
 
 use super::stdout::stdout;
+use crate::cli::stdout::note;
 use crate::cluster::discovery::{Resource, is_cluster_scoped};
 use crate::cluster::{self, Discovery, events::Events};
 use crate::plan::apply::{content, sign};
@@ -67,7 +68,7 @@ pub struct RenderArgs {
 pub fn run(args: &RenderArgs) -> anyhow::Result<()> {
     let (watches, warnings) = watches::load(&args.watches_file)?;
     for warning in warnings {
-        eprintln!("warning: {warning}");
+        note!("warning: {warning}");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut out = String::new();
@@ -220,7 +221,7 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
     let is_keyed = cluster.key.is_some();
     if !is_keyed && release.record.revision > 0 {
         let secret = cluster::keys::secret_name(&args.operator_name);
-        eprintln!(
+        note!(
             "warning: there is no Secret {own_namespace}/{secret}, the operator's key: without it a release that is as \
              it was looks like an upgrade; --operator-name and --operator-namespace say where it is"
         );
@@ -269,19 +270,21 @@ fn release(args: &RenderArgs, resource: &mut CustomResource) -> Release {
 fn unit(watch: &Watch, group_kind: GroupKind, resource: Resource) -> anyhow::Result<Unit> {
     let (chart, stamp) = helm_template::chart::stamp::load_stable(&watch.chart);
     let chart = chart.with_context(|| format!("chart {}", watch.chart.display()))?;
-    let renderer = Arc::new(Engine::new(chart).map_err(|error| anyhow::anyhow!("{error}"))?);
+    let renderer = Arc::new(Engine::for_releases(chart).map_err(|error| anyhow::anyhow!("{error}"))?);
     Ok(Unit::alone(watch.clone(), group_kind, resource, renderer, stamp))
 }
 
 /// `is_keyed`: the digests of the members are those of the operator.
 fn print(prepared: &Prepared, is_keyed: bool, out: &mut String) -> anyhow::Result<()> {
     for warning in &prepared.warnings {
-        eprintln!("warning: {warning}");
+        note!("warning: {warning}");
     }
     for unknown in &prepared.desired.unknown {
-        eprintln!(
+        note!(
             "warning: {}: {} {} is not served",
-            unknown.source, unknown.group_kind, unknown.version
+            unknown.source,
+            unknown.group_kind,
+            unknown.version
         );
     }
     for member in &prepared.desired.members {

@@ -252,7 +252,7 @@ fn print(
         Err(error) => {
             let text = error.to_string();
             output.excerpt = error.place().and_then(|place| caret::excerpt(renderer.chart(), place));
-            if error.is_about_values() {
+            if error.is_about_values() || error.is_about_chart() {
                 return Err(text);
             }
             if !args.debug {

@@ -111,7 +111,7 @@ fn blueprints(options: &Options) -> Vec<Blueprint> {
             let (chart, stamp) = load_stable(&watch.chart);
             let renderer = chart
                 .map_err(|error| format!("chart {}: {error}", watch.chart.display()))
-                .and_then(|chart| Engine::new(chart).map_err(|error| error.to_string()));
+                .and_then(|chart| Engine::for_releases(chart).map_err(|error| error.to_string()));
             (renderer.map(Arc::new), stamp)
         });
         if let Err(error) = renderer {

@@ -452,9 +452,10 @@ impl<'a> Work<'a> {
                     RenderError::Unanswered { missing, .. } => return Ok(Made::Needs(missing)),
                     error => error,
                 };
-                let reason = match error.is_about_values() {
-                    true => Reason::ValuesInvalid,
-                    false => Reason::RenderFailed,
+                let reason = match (error.is_about_values(), error.is_about_chart()) {
+                    (true, _) => Reason::ValuesInvalid,
+                    (_, true) => Reason::ChartInvalid,
+                    _ => Reason::RenderFailed,
                 };
                 let why = match error.is_of_memory() {
                     true => context.budget.why(),

@@ -194,7 +194,7 @@ pub(super) fn each_render(
         .filter(|file| file.name.starts_with("ci/") && file.name.ends_with(".yaml"));
     let of_ci = files.filter_map(|file| go_yaml::to_json(file.data.as_bytes()).ok());
     let switched = switches(&Value::Object(chart.values.to_json()));
-    let engine = match Engine::new(chart.clone()) {
+    let engine = match Engine::for_releases(chart.clone()) {
         Ok(engine) => engine,
         Err(error) => {
             tell(0, Err(&error));

@@ -430,6 +430,245 @@ fn registries_are_told_who_asks() -> Result<()> {
     )
 }
 
+/// What a request gives as its server.
+fn host(head: &str) -> &str {
+    let mut lines = head.lines().filter_map(|line| line.split_once(": "));
+    let host = lines.find(|(name, _)| name.eq_ignore_ascii_case("host"));
+    host.map_or("", |(_, host)| host)
+}
+
+/// A registry that leads to another host in every way that it can: that host receives no secret.
+#[test]
+fn passwords_are_sent_to_the_registry_alone() -> Result<()> {
+    let project = Project::new()?;
+    fs::create_dir_all(project.path("docker"))?;
+    let archive = fs::read(format!("{FIXTURES}/repository/web-1.0.0.tgz"))?;
+    let manifest = format!(
+        r#"{{"config": {{"mediaType": "application/vnd.cncf.helm.config.v1+json", "digest": "sha256:00"}}, "layers": [{{
+            "mediaType": "application/vnd.cncf.helm.chart.content.v1.tar+gzip", "digest": "sha256:{}"}}]}}"#,
+        HEXLOWER.encode(&Sha256::digest(&archive))
+    );
+    let ok = |body: &[u8]| ("200 OK".to_owned(), body.to_vec());
+    let challenge = |text: &str| (format!("401 No\r\nWWW-Authenticate: {text}"), Vec::new());
+    let (other, received) = serve(Box::new(move |head| match path(head) {
+        "/basic" => challenge("Basic realm=\"here\""),
+        "/bearer" => challenge(&format!("Bearer realm=\"http://{}/token\"", host(head))),
+        "/blob" => ok(&archive),
+        path if path.starts_with("/token") => ok(br#"{"token": "t"}"#),
+        _ => ok(br#"{"tags": ["1.0.0"]}"#),
+    }))?;
+    let elsewhere = other.clone();
+    let (registry, _) = serve(Box::new(move |head| {
+        let moved = |path: &str| (format!("307 Moved\r\nLocation: http://{elsewhere}{path}"), Vec::new());
+        let is_known = head.to_lowercase().contains("authorization: ");
+        match path(head) {
+            path if path.starts_with("/token") => moved(path),
+            path if path.contains("/blobs/") => moved("/blob"),
+            _ if !head.contains("Bearer t") && path(head).starts_with("/v2/token/") => {
+                challenge(&format!("Bearer realm=\"http://{}/token\"", host(head)))
+            }
+            path if path.starts_with("/v2/realm/") => challenge(&format!("Bearer realm=\"http://{elsewhere}/token\"")),
+            "/v2/basic/manifests/1.0.0" => moved("/basic"),
+            "/v2/bearer/manifests/1.0.0" => moved("/bearer"),
+            _ if !is_known => challenge("Basic realm=\"here\""),
+            "/v2/pages/tags/list" => (
+                format!("200 OK\r\nLink: <http://{elsewhere}/v2/pages/tags/list>; rel=\"next\""),
+                br#"{"tags": ["0.1.0"]}"#.to_vec(),
+            ),
+            _ => ok(manifest.as_bytes()),
+        }
+    }))?;
+    let config = |entry: &str| {
+        let text = format!(r#"{{"auths": {{"{registry}": {entry}}}}}"#);
+        fs::write(project.path("docker/config.json"), text)
+    };
+    let secret = BASE64.encode(format!("{USER}:{PASSWORD}").as_bytes());
+    let kept = format!(r#"{{"auth": "{secret}"}}"#);
+    let given = format!("--username {USER} --password-stdin");
+    let token = format!(r#"{{"identitytoken": "{PASSWORD}"}}"#);
+    let refused: [(&str, &str, &[&str]); 8] = [
+        ("basic:1.0.0", "kept", &["redirects to http://", "are not sent there"]),
+        ("bearer:1.0.0", "kept", &["redirects to http://", "are not sent there"]),
+        ("bearer:1.0.0", "token", &["redirects to http://", "are not sent there"]),
+        ("realm:1.0.0", "kept", &["to another host in plain text"]),
+        ("realm:1.0.0", "given", &["to another host in plain text"]),
+        ("pages", "kept", &["goes on at another host"]),
+        ("pages", "given", &["goes on at another host"]),
+        (
+            "token:1.0.0",
+            "token",
+            &["redirects a request with a token to another host"],
+        ),
+    ];
+    for (chart, login, parts) in refused {
+        config(match login {
+            "kept" => &kept,
+            "token" => &token,
+            _ => "{}",
+        })?;
+        let given = if login == "given" { &given } else { "" };
+        let source = format!("oci://{registry}/{chart} --plain-http {given}");
+        project.refuses(source.trim_end(), parts)?;
+    }
+    // What is sent from elsewhere without them is taken.
+    config(&kept)?;
+    project.takes(&format!("oci://{registry}/plain:1.0.0 --plain-http"), "1.0.0")?;
+    project.takes(&format!("oci://{registry}/token:1.0.0 --plain-http"), "1.0.0")?;
+    config("{}")?;
+    project.takes(&format!("oci://{registry}/plain:1.0.0 --plain-http {given}"), "1.0.0")?;
+    let received = received.lock().expect("no panic");
+    ensure!(
+        received.iter().any(|head| path(head) == "/blob"),
+        "the other host is reached"
+    );
+    for head in received.iter() {
+        let lower = head.to_lowercase();
+        ensure!(
+            !lower.contains("authorization") && !head.contains(PASSWORD) && !head.contains(&secret),
+            "{other} received a secret: {head}"
+        );
+    }
+    Ok(())
+}
+
+/// Names that are paths, options, commands or hidden, and archives with what has no place in a folder: refused, and nothing is
+/// written, neither in the project nor beside it.
+#[test]
+fn hostile_charts_write_nothing_elsewhere() -> Result<()> {
+    let project = Project::new()?;
+    let about = |name: &str| {
+        let name = serde_json::to_string(name)?;
+        anyhow::Ok(format!("apiVersion: v2\nname: {name}\nversion: 1.0.0\n").into_bytes())
+    };
+    let plain = about("web")?;
+    let template = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n".to_vec();
+    let pack = |entries: &[(&str, &[u8], tar::EntryType)]| -> Result<()> {
+        let gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        let mut archive = tar::Builder::new(gzip);
+        for (name, data, kind) in entries {
+            let mut header = tar::Header::new_gnu();
+            header.set_entry_type(*kind);
+            header.set_mode(0o644);
+            let is_link = kind.is_symlink() || kind.is_hard_link();
+            header.set_size(if is_link { 0 } else { data.len() as u64 });
+            if is_link {
+                header.set_link_name(std::str::from_utf8(data)?)?;
+            }
+            // The library refuses such names.
+            let field = &mut header.as_gnu_mut().context("a header")?.name;
+            field
+                .get_mut(..name.len())
+                .context("a short name")?
+                .copy_from_slice(name.as_bytes());
+            header.set_cksum();
+            archive.append(&header, if is_link { &[][..] } else { data })?;
+        }
+        fs::write(project.path("hostile.tgz"), archive.into_inner()?.finish()?)?;
+        Ok(())
+    };
+    let outside = |project: &Project| {
+        let mut names: Vec<_> = fs::read_dir(project.dir.path())?
+            .map(|entry| Ok(entry?.file_name()))
+            .collect::<std::io::Result<_>>()?;
+        names.sort();
+        anyhow::Ok((
+            names,
+            Path::new("/Chart.yaml").exists(),
+            project.path("shop/x").exists(),
+        ))
+    };
+    pack(&[("web/Chart.yaml", &plain, tar::EntryType::Regular)])?;
+    let before = outside(&project)?;
+    for name in [
+        "/",
+        "-rf",
+        "$(touch x)",
+        "`touch x`",
+        ".hidden",
+        ".git",
+        "a b",
+        "a;b",
+        "web.verify",
+        "a\\b",
+        "ä",
+        &"a".repeat(251),
+    ] {
+        pack(&[("web/Chart.yaml", &about(name)?, tar::EntryType::Regular)])?;
+        project.refuses("../hostile.tgz", &["can't be the name of a chart"])?;
+        let dependency = format!(
+            "{}dependencies: [{{name: {name:?}, version: 1.0.0}}]\n",
+            String::from_utf8_lossy(&plain)
+        );
+        pack(&[("web/Chart.yaml", dependency.as_bytes(), tar::EntryType::Regular)])?;
+        project.refuses("../hostile.tgz", &["dependency", "can't be the name of a chart"])?;
+        ensure!(outside(&project)? == before, "{name}: something was written elsewhere");
+    }
+    use tar::EntryType;
+    let regular = EntryType::Regular;
+    let cases: [(&str, &[u8], EntryType, &str); 11] = [
+        ("web/templates", b"x", regular, "as a file and as a folder"),
+        ("web/templates/a.yaml", b"x", regular, "twice"),
+        ("web/TEMPLATES/b.yaml", b"x", regular, "differ only in case"),
+        ("web/templates/A.yaml", b"x", regular, "differ only in case"),
+        ("web/templates/a\u{1b}[2J.yaml", b"x", regular, "can't be written here"),
+        ("web/templates/a\nb.yaml", b"x", regular, "can't be written here"),
+        ("web/../../x", b"x", regular, "parent directory"),
+        ("web//x", b"x", regular, "absolute paths"),
+        ("web/link", b"/etc/passwd", EntryType::Symlink, "a link or a device"),
+        ("web/hard", b"../../x", EntryType::Link, "a link or a device"),
+        ("web/pipe", b"", EntryType::Fifo, "a link or a device"),
+    ];
+    for (name, data, kind, want) in cases {
+        pack(&[
+            ("web/Chart.yaml", &plain, regular),
+            ("web/templates/a.yaml", &template, regular),
+            (name, data, kind),
+        ])?;
+        project.refuses("../hostile.tgz", &["hostile.tgz", want])?;
+        ensure!(outside(&project)? == before, "{name}: something was written elsewhere");
+    }
+    for options in [
+        "--kind ../../X",
+        "--plural ../../x",
+        "--plural=-x",
+        "--group ../x",
+        "--version ../x",
+    ] {
+        pack(&[("web/Chart.yaml", &plain, regular)])?;
+        let (done, told) = project.run(&format!("create api --helm-chart ../hostile.tgz {options}"), "")?;
+        ensure!(
+            !done && told.contains("can't be") || told.contains("is no API version"),
+            "{options}: {told}"
+        );
+        ensure!(
+            outside(&project)? == before,
+            "{options}: something was written elsewhere"
+        );
+    }
+    // Hooks of git are programs, and the rest of the chart is none the worse without them.
+    pack(&[
+        ("web/Chart.yaml", &plain, regular),
+        ("web/templates/a.yaml", &template, regular),
+        ("web/.git/hooks/post-checkout", b"#!/bin/sh", regular),
+        ("web/charts/.GIT/config", b"x", regular),
+    ])?;
+    project.take("../hostile.tgz", "", &["charts/web/templates/a.yaml: created"])?;
+    ensure!(!project.path("shop/charts/web/.git").exists() && !project.path("shop/charts/web/charts").exists());
+    project.reset()?;
+
+    // A folder whose links lead out of it.
+    let folder = project.path("web");
+    fs::create_dir_all(folder.join("templates"))?;
+    fs::write(folder.join("Chart.yaml"), &plain)?;
+    fs::write(project.path("outside"), PASSWORD)?;
+    for (target, name) in [("../../outside", "templates/a.yaml"), ("/etc", "files")] {
+        std::os::unix::fs::symlink(target, folder.join(name))?;
+        project.refuses("../web", &[name, "outside of the chart's folder"])?;
+        fs::remove_file(folder.join(name))?;
+    }
+    Ok(())
+}
+
 #[test]
 fn dependencies_are_fetched() -> Result<()> {
     let project = Project::new()?;
@@ -537,6 +776,76 @@ fn dependencies_are_fetched() -> Result<()> {
     refused(&["more than 8 levels deep"])
 }
 
+/// What the chart's own values switch off isn't missed offline, until a release switches it on.
+#[test]
+fn what_is_switched_off_needs_no_network() -> Result<()> {
+    let project = Project::new()?;
+    let chart = project.path("web");
+    fs::create_dir_all(chart.join("templates"))?;
+    fs::create_dir_all(chart.join("verify"))?;
+    fs::write(chart.join(".helmignore"), "verify/\n")?;
+    fs::write(
+        chart.join("templates/a.yaml"),
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
+    )?;
+    let about = |name: &str, extra: &str| {
+        let address = "http://127.0.0.1:1";
+        let text = format!(
+            "apiVersion: v2\nname: web\nversion: 1.0.0\ndependencies:\n\
+             - {{name: {name}, version: ^1, repository: '{address}', {extra}}}\n"
+        );
+        fs::write(chart.join("Chart.yaml"), text)
+    };
+    fs::write(
+        chart.join("values.yaml"),
+        "db: {enabled: false}\nhere: {enabled: true}\ntags: {extra: false}\n",
+    )?;
+    let source = "../web --plain-http";
+    for (name, extra) in [
+        ("db", "condition: db.enabled"),
+        ("postgres", "alias: db, condition: 'other.enabled,db.enabled'"),
+        ("db", "tags: [extra]"),
+    ] {
+        about(name, extra)?;
+        project.take(
+            source,
+            "",
+            &[
+                "warning: charts/ has no ",
+                "switch off",
+                "charts/web/Chart.yaml: created",
+            ],
+        )?;
+        ensure!(!project.path("shop/charts/web/Chart.lock").exists());
+        let on = match extra.starts_with("tags") {
+            true => "{tags: {extra: true}}",
+            false => "{db: {enabled: true}}",
+        };
+        let cases = format!(
+            "cases:\n- {{name: it is off, spec: {{}}, expect: {{objects: [ConfigMap a]}}}}\n\
+             - {{name: it is on, spec: {on}, expect: {{refused: {{reason: ChartInvalid, text: 'missing in charts/ directory: {name}'}}}}}}\n"
+        );
+        fs::create_dir_all(project.path("shop/charts/web/verify"))?;
+        fs::write(project.path("shop/charts/web/verify/a.yaml"), cases)?;
+        let (done, told) = project.run("verify charts/web", "")?;
+        ensure!(done, "{extra}: {told}");
+        // Helm renders no such chart.
+        let (done, told) = project.run("template x charts/web", "")?;
+        ensure!(!done && told.contains("missing in charts/ directory"), "{told}");
+        project.reset()?;
+    }
+    for extra in [
+        "",
+        "condition: here.enabled",
+        "condition: nowhere.enabled",
+        "tags: [other]",
+    ] {
+        about("here", extra)?;
+        project.refuses(source, &["dependency \"here\"", "refused"])?;
+    }
+    Ok(())
+}
+
 #[test]
 fn nonsense_is_one_clear_sentence() -> Result<()> {
     let project = Project::new()?;
@@ -631,7 +940,7 @@ fn nonsense_is_one_clear_sentence() -> Result<()> {
         ),
         (
             format!("{oci}/realm:1.0.0 --plain-http"),
-            &["no token: failed to fetch http://127.0.0.1:1/token"],
+            &["to another host in plain text, http://127.0.0.1:1/token"],
         ),
         (format!("{oci}/mute:1.0.0 --plain-http"), &["doesn't say what it wants"]),
         ("web --helm-chart-repo stable".to_owned(), &["\"stable\" is no address"]),

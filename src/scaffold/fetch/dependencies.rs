@@ -10,13 +10,26 @@ use flate2::write::GzEncoder;
 use super::lock::{Lock, Locked};
 use super::{Net, http, oci, repository};
 use crate::scaffold::chart::ChartFiles;
+use crate::scaffold::names::{check_chart_name, check_chart_version};
+use crate::scaffold::printable::to_yaml;
+use helm_template::chart::dependencies::switched_off;
 use helm_template::chart::ignore::Rules;
 use helm_template::chart::{Chart, Dependency, File, version};
 
 /// How many charts in folders may lead to each other.
 const MAX_DEPTH: usize = 8;
 
-/// Adds what is missing to the files of a chart, and what it was to `told`. `folder` is where the chart lies, unless it comes
+/// What was done about a chart's dependencies, a line each.
+#[derive(Debug, Default)]
+pub struct Notes {
+    /// What was fetched.
+    pub fetched: Vec<String>,
+    /// What wasn't, and isn't needed as things are.
+    pub left_out: Vec<String>,
+}
+
+/// Adds what is missing to the files of a chart, and what it was to `notes`. What the chart's own values switch off is not
+/// missed where it can't be fetched. `folder` is where the chart lies, unless it comes
 /// from elsewhere: then it may not ask for folders of this machine.
 ///
 /// # Errors
@@ -26,7 +39,7 @@ pub fn complete(
     folder: Option<&Path>,
     net: &Net,
     depth: usize,
-    told: &mut Vec<String>,
+    notes: &mut Notes,
 ) -> anyhow::Result<()> {
     ensure!(
         depth < MAX_DEPTH,
@@ -48,6 +61,7 @@ pub fn complete(
         return Ok(());
     }
     let resolved = |wanted: &Dependency| {
+        check_chart_name(&wanted.name).with_context(|| dependency(wanted))?;
         let repository = net.address(&wanted.repository).with_context(|| dependency(wanted))?;
         Ok(Dependency {
             repository,
@@ -56,17 +70,36 @@ pub fn complete(
     };
     let wanted: Vec<Dependency> = declared.iter().map(resolved).collect::<anyhow::Result<_>>()?;
     let lock = Lock::read(&chart.files, &loaded.metadata, &wanted)?;
+    let off: Vec<String> = switched_off(&loaded)
+        .iter()
+        .map(|off| off.effective_name().to_owned())
+        .collect();
     let mut locked = Vec::new();
     for (at, wanted) in wanted.iter().enumerate() {
+        let is_off = off.iter().any(|name| name == wanted.effective_name());
+        if is_off && !notes.left_out.is_empty() && present(wanted).is_none() {
+            // Whoever is offline waits for one time-out, not for many.
+            notes.left_out.push(left_out(wanted, "no further server is asked"));
+            continue;
+        }
         let version = match present(wanted) {
             Some(chart) => chart.metadata.version.clone(),
             None => {
                 let version = lock.as_ref().and_then(|lock| lock.version(at, &wanted.name));
                 let exact = version.unwrap_or(&wanted.version);
-                let (name, data) = fetch(wanted, exact, folder, net, depth).with_context(|| dependency(wanted))?;
-                let (name, version) = name;
+                let found = fetch(wanted, exact, folder, net, depth).with_context(|| dependency(wanted));
+                let ((name, version), data) = match found {
+                    Err(error) if is_off => {
+                        notes.left_out.push(left_out(wanted, &format!("{error:#}")));
+                        continue;
+                    }
+                    found => found?,
+                };
+                check_chart_version(&version).with_context(|| dependency(wanted))?;
                 let file = format!("charts/{name}-{version}.tgz");
-                told.push(format!("{file}: from {}", http::without_password(&wanted.repository)));
+                notes
+                    .fetched
+                    .push(format!("{file}: from {}", http::without_password(&wanted.repository)));
                 if !chart.files.iter().any(|other| other.name == file) {
                     let data = data.into();
                     chart.files.push(File { name: file, data });
@@ -80,13 +113,22 @@ pub fn complete(
             version,
         });
     }
-    if lock.is_none() {
-        let lock = serde_yaml::to_string(&Lock::new(&wanted, locked)?)?;
+    if lock.is_none() && locked.len() == wanted.len() {
+        let lock = to_yaml(&Lock::new(&wanted, locked)?)?;
         let name = Lock::file_name(&loaded.metadata).to_owned();
         let data = lock.as_str().into();
         chart.files.push(File { name, data });
     }
     Ok(())
+}
+
+fn left_out(wanted: &Dependency, why: &str) -> String {
+    format!(
+        "charts/ has no {} {:?}, which the chart's values switch off: {why}; a release that switches it on stops until `create api` has \
+         fetched it",
+        wanted.effective_name(),
+        wanted.version
+    )
 }
 
 fn dependency(wanted: &Dependency) -> String {
@@ -143,7 +185,7 @@ fn pack(folder: &Path, net: &Net, depth: usize) -> anyhow::Result<Vec<u8>> {
         !rules.ignores(&file.name, false) && !parents.any(|path| rules.ignores(&path.to_string_lossy(), true))
     };
     chart.files.retain(is_kept);
-    complete(&mut chart, Some(folder), net, depth + 1, &mut Vec::new())?;
+    complete(&mut chart, Some(folder), net, depth + 1, &mut Notes::default())?;
     chart.files.sort_by(|a, b| a.name.cmp(&b.name));
     let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
     for file in &chart.files {

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail, ensure};
 use sha2::{Digest, Sha256};
 
+use self::dependencies::Notes;
 use self::http::{Http, Login, origin};
 use self::repository::Known;
 use super::chart::ChartFiles;
@@ -43,8 +44,7 @@ pub struct Asked {
 #[derive(Debug)]
 pub struct Fetched {
     pub chart: ChartFiles,
-    /// What was downloaded, a line each.
-    pub told: Vec<String>,
+    pub notes: Notes,
 }
 
 /// The archive of a chart.
@@ -92,7 +92,7 @@ pub fn fetch(asked: &Asked) -> anyhow::Result<Fetched> {
         && !http::is_url(&asked.chart)
         && (path.exists() || path.is_absolute() || asked.chart.starts_with('.'));
     let net = Net::new(asked)?;
-    let mut told = Vec::new();
+    let mut notes = Notes::default();
     let (mut chart, folder) = if is_local {
         local(asked, path)?
     } else {
@@ -105,7 +105,9 @@ pub fn fetch(asked: &Asked) -> anyhow::Result<Fetched> {
             provenance::verify(provenance, &archive.data, keyring).with_context(|| archive.from.clone())?;
         }
         let files = ChartFiles::of_archive(&archive.from, &archive.data)?;
-        told.push(format!("{} (sha256:{})", archive.from, digest(&archive.data)));
+        notes
+            .fetched
+            .push(format!("{} (sha256:{})", archive.from, digest(&archive.data)));
         (files, None)
     };
     let found = chart.load()?.metadata.version;
@@ -115,8 +117,8 @@ pub fn fetch(asked: &Asked) -> anyhow::Result<Fetched> {
         chart.name,
         asked.version
     );
-    dependencies::complete(&mut chart, folder.as_deref(), &net, 0, &mut told)?;
-    Ok(Fetched { chart, told })
+    dependencies::complete(&mut chart, folder.as_deref(), &net, 0, &mut notes)?;
+    Ok(Fetched { chart, notes })
 }
 
 /// The chart at a path, and its folder if it is one.

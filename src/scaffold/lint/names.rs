@@ -17,7 +17,7 @@ pub(super) fn check(examined: &Examined, report: &mut Report) {
     if examined.chart.is_library() {
         return;
     }
-    let Ok(engine) = Engine::new(examined.chart.clone()) else {
+    let Ok(engine) = Engine::for_releases(examined.chart.clone()) else {
         return;
     };
     let mut found = BTreeSet::new();

@@ -99,7 +99,7 @@ pub(super) fn check(sample: &Sample, watched: &Watched<'_>, chart: Option<&Exami
 
 /// Whether the chart renders with these values, without APIs of others or with those that its templates name.
 fn renders(examined: &Examined, name: &str, values: Value) -> Result<(), String> {
-    let engine = Engine::new(examined.chart.clone()).map_err(|error| one_line(&error))?;
+    let engine = Engine::for_releases(examined.chart.clone()).map_err(|error| one_line(&error))?;
     let kept = Kept::default();
     let mut capabilities = Capabilities::default();
     let render = |capabilities: &Capabilities| {

@@ -51,6 +51,20 @@ pub fn process<'a>(chart: &'a Chart, user: &Map, warnings: &mut Vec<Warning>) ->
     Ok(node)
 }
 
+/// Whether a dependency that the chart declares takes part in the render of this node.
+pub fn is_on(node: &Node<'_>, dependency: &Dependency) -> bool {
+    let name = dependency.effective_name();
+    node.metadata.dependencies.iter().any(|enabled| enabled.name == name)
+}
+
+/// The dependencies that a chart's own values switch off, by their conditions and tags.
+pub fn switched_off(chart: &Chart) -> Vec<&Dependency> {
+    let node = process(chart, &Map::new(MapKind::Any, Entries::new()), &mut Vec::new());
+    let declared = chart.metadata.dependencies.iter();
+    let is_off = |dependency: &&Dependency| node.as_ref().is_ok_and(|node| !is_on(node, dependency));
+    declared.filter(is_off).collect()
+}
+
 // === impl Node ===
 
 impl<'a> Node<'a> {

@@ -13,7 +13,7 @@ use serde_json::{Number, Value as Json};
 
 use self::compile::{Compiled, compile};
 use super::dependencies::Node;
-use super::{Fetch, values};
+use super::{Chart, Fetch, values};
 use go_template::value::{Map, Str, Value};
 
 /// How many steps the check of one chart's values may take; see [`budget`]. The default values of large charts take some
@@ -37,24 +37,41 @@ pub struct Schema {
 ///
 /// # Errors
 /// What is wrong, by chart: `<chart>:\n- at '/age': ...\n`, worded as Helm words it.
-pub fn validate(node: &Node<'_>, values: &Map, fetch: Option<&Fetch>) -> Result<(), String> {
-    let mut report = String::new();
-    validate_into(&mut report, node, values, fetch);
-    if report.is_empty() { Ok(()) } else { Err(report) }
+pub fn validate(node: &Node<'_>, values: &Map, fetch: Option<&Fetch>) -> Result<(), Problem> {
+    let mut problem = Problem::default();
+    validate_into(&mut problem, node, values, fetch);
+    if problem.text.is_empty() { Ok(()) } else { Err(problem) }
 }
 
-fn validate_into(report: &mut String, node: &Node<'_>, values: &Map, fetch: Option<&Fetch>) {
-    if let Some(schema) = &node.chart.schema
-        && let Err(text) = schema.check(values, fetch)
-    {
-        report.push_str(&format!("{}:\n{text}", node.name()));
+/// What is wrong.
+#[derive(Debug, Default)]
+pub struct Problem {
+    pub text: String,
+    /// A schema itself is wrong: no values help.
+    pub is_of_schema: bool,
+}
+
+fn validate_into(problem: &mut Problem, node: &Node<'_>, values: &Map, fetch: Option<&Fetch>) {
+    let report = &mut problem.text;
+    if let Some(schema) = &node.chart.schema {
+        match schema.compiled(node.chart, fetch) {
+            Ok(compiled) => {
+                if let Err(text) = compiled.check(values) {
+                    report.push_str(&format!("{}:\n{text}", node.name()));
+                }
+            }
+            Err(text) => {
+                report.push_str(&format!("{}:\n{text}", node.name()));
+                problem.is_of_schema = true;
+            }
+        }
     }
     for child in &node.dependencies {
         match values.get(child.name().as_bytes()) {
             None | Some(Value::Nil) => {}
             Some(value) => match values::as_table(&value) {
-                Some(table) => validate_into(report, child, &table, fetch),
-                None => report.push_str(&format!(
+                Some(table) => validate_into(problem, child, &table, fetch),
+                None => problem.text.push_str(&format!(
                     "{}:\ninvalid type for values: expected object (map), got {}\n",
                     child.name(),
                     value.type_name()
@@ -81,10 +98,12 @@ impl Schema {
     }
 
     /// # Errors
-    /// What is wrong with the values, or with the schema.
-    fn check(&self, values: &Map, fetch: Option<&Fetch>) -> Result<(), String> {
-        let compiled = self.compiled.get_or_init(|| compile(self.text.as_bytes(), fetch));
-        compiled.as_ref().map_err(String::clone)?.check(values)
+    /// What is wrong with the schema.
+    fn compiled(&self, chart: &Chart, fetch: Option<&Fetch>) -> Result<&Compiled, &String> {
+        let compiled = self
+            .compiled
+            .get_or_init(|| compile(self.text.as_bytes(), chart, fetch));
+        compiled.as_ref()
     }
 }
 
@@ -169,7 +188,11 @@ mod tests {
         let Value::Map(values) = Value::from_json(values) else {
             panic!()
         };
-        Schema::new(Str::from(schema.to_string().as_str())).check(&values, fetch)
+        let schema = Schema::new(Str::from(schema.to_string().as_str()));
+        schema
+            .compiled(&Chart::default(), fetch)
+            .map_err(String::clone)?
+            .check(&values)
     }
 
     /// Whether the check is refused with these words.
@@ -232,11 +255,68 @@ mod tests {
     fn without_a_fetch_nothing_is_fetched_or_read() {
         for url in ["http://127.0.0.1:9/a", "file:///etc/hostname", "other.json"] {
             let result = check(&json!({"properties": {"a": {"$ref": url}}}), &json!({}), None);
-            refuses(result, "only what the schema itself holds");
+            refuses(result, "to files in the chart's folder");
         }
         let fetch: Fetch = Arc::new(|_: &str| Ok(br#"{"properties": {"a": {"pattern": "^\\d$"}}}"#.to_vec()));
         let result = check(&json!({"$ref": "http://x.org/a"}), &json!({"a": "b"}), Some(&fetch));
         assert_eq!(result.unwrap_err(), "- at '/a': 'b' does not match pattern '^\\\\d$'\n");
+    }
+
+    #[test]
+    fn a_schema_may_refer_to_files_of_its_chart() {
+        let file = |name: &str, text: &str| super::super::File {
+            name: name.to_owned(),
+            data: text.into(),
+        };
+        let definitions =
+            r##"{"definitions": {"size": {"$ref": "#/definitions/count"}, "count": {"type": "integer"}}}"##;
+        let chart = |reference: &str| {
+            let schema = json!({"properties": {"size": {"$ref": reference}}}).to_string();
+            let files = [
+                file("Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
+                file("values.schema.json", &schema),
+                file("_definitions.json", definitions),
+                file(
+                    "schemas/more.json",
+                    r##"{"$ref": "../_definitions.json#/definitions/size"}"##,
+                ),
+            ];
+            Chart::of_files(files.to_vec()).unwrap()
+        };
+        let check = |reference: &str, size: serde_json::Value| {
+            let chart = chart(reference);
+            let Value::Map(values) = Value::from_json(&json!({"size": size})) else {
+                panic!()
+            };
+            validate(&Node::new(&chart), &values, None).map_err(|problem| (problem.is_of_schema, problem.text))
+        };
+        for reference in [
+            "_definitions.json#/definitions/size",
+            "./_definitions.json#/definitions/size",
+            "schemas/more.json",
+            "file://./helm-charts/web/_definitions.json#/definitions/size",
+            "file://./helm-charts/other/_definitions.json#/definitions/size",
+            "file:///opt/helm/helm-charts/web/_definitions.json#/definitions/size",
+            "file:///charts/web/schemas/more.json",
+        ] {
+            assert_eq!(check(reference, json!(1)), Ok(()), "{reference}");
+            let (is_of_schema, text) = check(reference, json!("a")).unwrap_err();
+            assert!(
+                !is_of_schema && text.contains("at '/size': got string, want integer"),
+                "{reference}: {text}"
+            );
+        }
+        for reference in [
+            "other.json",
+            "file:///etc/passwd",
+            "file://./helm-charts/web/none.json",
+            "../../etc/passwd",
+            "https://example.com/_definitions.json",
+            "_definitions.json#/definitions/none",
+        ] {
+            let (is_of_schema, text) = check(reference, json!(1)).unwrap_err();
+            assert!(is_of_schema && text.starts_with("web:\n"), "{reference}: {text}");
+        }
     }
 
     #[test]

@@ -16,6 +16,12 @@ pub enum Error {
     /// The values don't fit `values.schema.json`.
     #[error("values don't meet the specifications of the schema(s) in the following chart(s):\n{0}")]
     Schema(String),
+    /// A `values.schema.json` is no schema, or refers to what isn't in its chart. Helm's words are the same.
+    #[error("values don't meet the specifications of the schema(s) in the following chart(s):\n{0}")]
+    SchemaInvalid(String),
+    /// The values switch on a dependency that the chart has no copy of. Helm's words are the same.
+    #[error(transparent)]
+    Incomplete(chart::Error),
     /// The chart asks for another Kubernetes version.
     #[error("chart requires kubeVersion: {wanted} which is incompatible with Kubernetes {cluster}")]
     KubeVersion { wanted: String, cluster: String },
@@ -87,7 +93,12 @@ impl Error {
             Error::Parse { place, .. } => Some(place),
             Error::Execution { place, .. } | Error::Limit { place, .. } => place.as_ref(),
             Error::Unanswered { error, .. } => error.place(),
-            Error::Values(_) | Error::Schema(_) | Error::KubeVersion { .. } | Error::Manifest(_) => None,
+            Error::Values(_)
+            | Error::Schema(_)
+            | Error::SchemaInvalid(_)
+            | Error::Incomplete(_)
+            | Error::KubeVersion { .. }
+            | Error::Manifest(_) => None,
         }
     }
 
@@ -117,6 +128,11 @@ impl Error {
                     ..
                 }
             )
+    }
+
+    /// Whether the chart's files are at fault, not its templates or the values.
+    pub fn is_about_chart(&self) -> bool {
+        matches!(self, Error::SchemaInvalid(_) | Error::Incomplete(_))
     }
 
     /// Whether other values could help: the chart's own templates are not at fault. Where they are, Helm's command line adds

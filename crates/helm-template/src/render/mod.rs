@@ -34,7 +34,7 @@ use std::sync::{Arc, LazyLock};
 
 use crate::chart::dependencies::{self, Node};
 use crate::chart::options::RawTexts;
-use crate::chart::{Chart, Fetch, File, Warning, schema, values, version};
+use crate::chart::{Chart, Dependency, Fetch, File, Warning, schema, values, version};
 use crate::handlebars::{self, Templates, is_handlebars};
 use crate::helm::{Asked, Context, Environment, error as wording};
 use go_template::{Entries, ExecError, Host, Map, MapKind, Meter, Str, Value};
@@ -172,15 +172,30 @@ impl Engine {
     pub fn new(chart: impl Into<Arc<Chart>>) -> Result<Self, Error> {
         let chart = chart.into();
         chart.check_installable()?;
+        Ok(Engine::unchecked(chart))
+    }
+
+    /// As [`new`](Self::new) for a chart that may lack dependencies, as long as a condition or tags switch them off: a render whose
+    /// values switch one on fails. Helm refuses such a chart whatever the values are.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new) otherwise.
+    pub fn for_releases(chart: impl Into<Arc<Chart>>) -> Result<Self, Error> {
+        let chart = chart.into();
+        chart.check_complete(|dependency| dependency.condition.is_empty() && dependency.tags.is_empty())?;
+        Ok(Engine::unchecked(chart))
+    }
+
+    fn unchecked(chart: Arc<Chart>) -> Self {
         let mut files = HashMap::new();
         collect_files(&chart, &mut files);
-        Ok(Engine {
+        Engine {
             chart,
             sets: Sets::default(),
             files,
             fetch: None,
             hosts: None,
-        })
+        }
     }
 
     /// About the bytes that the chart takes once it was rendered.
@@ -240,10 +255,15 @@ impl Engine {
         }
         let user = user_map(input)?;
         let node = dependencies::process(&self.chart, &user, warnings)?;
+        let is_on = |dependency: &Dependency| dependencies::is_on(&node, dependency);
+        self.chart.check_complete(is_on).map_err(Error::Incomplete)?;
         let values = values::coalesce(&node, &user, warnings)?;
         let fetch = self.fetch.as_ref();
         if !input.skip_schema {
-            schema::validate(&node, &values, fetch).map_err(Error::Schema)?;
+            schema::validate(&node, &values, fetch).map_err(|problem| match problem.is_of_schema {
+                true => Error::SchemaInvalid(problem.text),
+                false => Error::Schema(problem.text),
+            })?;
         }
         check_kube_version(&node, input.capabilities)?;
         let parsed = self.sets.parsed(&node)?;

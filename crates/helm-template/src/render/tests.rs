@@ -166,6 +166,36 @@ fn errors_of_syntax_come_first() {
     }
 }
 
+/// What a condition or tags switch off may be missing from a chart, for releases.
+#[test]
+fn a_dependency_that_is_off_may_be_missing() {
+    let dependency = |name: &str, condition: &str| crate::chart::Dependency {
+        name: name.to_owned(),
+        version: "1.0.0".to_owned(),
+        condition: condition.to_owned(),
+        ..Default::default()
+    };
+    let with = |dependencies: Vec<crate::chart::Dependency>| {
+        let mut chart = chart("a: 1");
+        chart.metadata.dependencies = dependencies;
+        chart.metadata.has_dependencies = true;
+        chart
+    };
+    let lacking = with(vec![dependency("db", "db.enabled")]);
+    assert!(Engine::new(lacking.clone()).is_err(), "Helm refuses it");
+    let engine = Engine::for_releases(lacking).unwrap();
+    let render = |values| engine.render(&Release::install("r", "n"), values);
+    assert_eq!(render(json!({"db": {"enabled": false}})).unwrap().objects.len(), 1);
+    for values in [json!({"db": {"enabled": true}}), json!({})] {
+        let error = render(values).unwrap_err();
+        assert!(
+            error.is_about_chart() && error.to_string().ends_with("charts/ directory: db"),
+            "{error}"
+        );
+    }
+    assert!(Engine::for_releases(with(vec![dependency("db", "")])).is_err());
+}
+
 #[test]
 fn sets_of_templates_are_few_and_share_what_was_parsed() {
     let mut parent = chart("a: 1");

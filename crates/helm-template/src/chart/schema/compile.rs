@@ -14,7 +14,7 @@ use regex::Regex;
 use serde_json::{Map, Value, json};
 
 use super::{budget, format, report};
-use crate::chart::Fetch;
+use crate::chart::{Chart, Fetch, File};
 use crate::gostd::regexp;
 use go_template::quote::quote_go;
 
@@ -58,7 +58,7 @@ pub(super) struct Compiled {
 ///
 /// # Errors
 /// Why it isn't one.
-pub(super) fn compile(text: &[u8], fetch: Option<&Fetch>) -> Result<Compiled, String> {
+pub(super) fn compile(text: &[u8], chart: &Chart, fetch: Option<&Fetch>) -> Result<Compiled, String> {
     let patterns = Rc::new(RefCell::new(Patterns::new()));
     let document = read(text, &patterns)?;
     let mut compiler = Compiler::new();
@@ -68,6 +68,7 @@ pub(super) fn compile(text: &[u8], fetch: Option<&Fetch>) -> Result<Compiled, St
         .for_each(|format| compiler.register_format(format));
     compiler.use_loader(Box::new(Loader {
         fetch: fetch.cloned(),
+        own: Own::of(chart),
         patterns: Rc::clone(&patterns),
     }));
     let mut schemas = Schemas::new();
@@ -121,9 +122,48 @@ fn read(text: &[u8], patterns: &RefCell<Patterns>) -> Result<Value, String> {
     Ok(document)
 }
 
+/// The JSON files of the chart, which its schema may refer to.
+struct Own {
+    chart: String,
+    files: Vec<File>,
+}
+
+/// Folders of charts in projects: a schema may name its chart's folder from the project's, or from the operator's in its image.
+const CHARTS: [&str; 2] = ["charts", "helm-charts"];
+
+// === impl Own ===
+
+impl Own {
+    fn of(chart: &Chart) -> Self {
+        let files = chart.files.iter().filter(|file| file.name.ends_with(".json"));
+        Own {
+            chart: chart.metadata.name.clone(),
+            files: files.cloned().collect(),
+        }
+    }
+
+    /// The file at the path of a `file:` URL: from the chart's folder on, or below a folder that is called like the chart or lies in
+    /// `charts`. Nothing is read from the disk.
+    fn find(&self, path: &str) -> Option<&File> {
+        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let after_folder = (1..parts.len()).rev().filter(|at| {
+            let is = |before: usize, test: &dyn Fn(&str) -> bool| {
+                let part = at.checked_sub(before).and_then(|at| parts.get(at));
+                part.is_some_and(|part| test(part))
+            };
+            is(1, &|part| part == self.chart) || is(2, &|part| CHARTS.contains(&part))
+        });
+        std::iter::once(0).chain(after_folder).find_map(|at| {
+            let name = parts.get(at..)?.join("/");
+            self.files.iter().find(|file| file.name == name)
+        })
+    }
+}
+
 /// Loads what schemas refer to. Only the command line fetches and reads; the operator has what is in the chart.
 struct Loader {
     fetch: Option<Fetch>,
+    own: Own,
     patterns: Rc<RefCell<Patterns>>,
 }
 
@@ -134,7 +174,9 @@ impl UrlLoader for Loader {
             return Ok(Value::Bool(true));
         }
         let Some(fetch) = &self.fetch else {
-            return Err("only what the schema itself holds may be referred to: put a copy into its $defs".into());
+            let own = url.strip_prefix("file://").and_then(|path| self.own.find(path));
+            let problem = "a schema may refer to itself and to files in the chart's folder: put a copy there";
+            return Ok(read(own.ok_or(problem)?.data.as_bytes(), &self.patterns)?);
         };
         let text = match url.strip_prefix("file://") {
             Some(path) => file(path).map_err(|error| format!("open {path}: {}", crate::chart::io_text(&error)))?,
@@ -151,8 +193,9 @@ fn file(path: &str) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// A URL without blanks and letters that Go's reader accepts in one, and boon's doesn't.
+/// A URL without blanks and letters that Go's reader accepts in one, and boon's doesn't, and without `.` as a host.
 fn encoded(url: &str) -> String {
+    let url = &url.replacen("file://./", "file:///", usize::from(url.starts_with("file://./")));
     let one = |byte: u8| match byte {
         b' ' | 0x80.. => format!("%{byte:02X}"),
         byte => char::from(byte).to_string(),
