@@ -280,6 +280,9 @@ pub fn parse_path(written: &str) -> Vec<String> {
 /// The node at a path, made if it may be new and its parents let it be.
 fn find<'s>(mut node: &'s mut Schema, path: &[String], may_be_new: bool) -> Result<&'s mut Schema, String> {
     for (depth, part) in path.iter().enumerate() {
+        if part == "[]" && node.kind == Kind::Any && may_be_new {
+            node.kind = Kind::Array;
+        }
         if part == "[]" && node.kind == Kind::Array {
             node = node.items.get_or_insert_default();
             continue;
@@ -292,10 +295,13 @@ fn find<'s>(mut node: &'s mut Schema, path: &[String], may_be_new: bool) -> Resu
         }
         let can_be_made = may_be_new && node.kind == Kind::Object && part != "[]";
         if !can_be_made && !node.properties.contains_key(part) {
+            if let Some(problem) = no_list(node, path, depth) {
+                return Err(problem);
+            }
             let keys: Vec<&str> = node.properties.keys().map(String::as_str).collect();
             let hint = suggestion(part, keys.iter().copied());
             let hint = hint.map(|known| format!(": did you mean {known}?")).unwrap_or_default();
-            let shown = path[..=depth].join(".");
+            let shown = shown(&path[..=depth]);
             return Err(format!(
                 "the chart has no value {shown}{hint} (with a `type` it would be a new one)"
             ));
@@ -303,6 +309,34 @@ fn find<'s>(mut node: &'s mut Schema, path: &[String], may_be_new: bool) -> Resu
         node = node.properties.entry(part.clone()).or_default();
     }
     Ok(node)
+}
+
+/// What is missing where a path goes into a list that the chart doesn't show, or into its items.
+fn no_list(node: &Schema, path: &[String], depth: usize) -> Option<String> {
+    let (before, part) = (path.get(..depth)?, path.get(depth)?);
+    let empty = |list: &[String]| {
+        format!(
+            "the list {} is empty in the chart's values, so that its items are not known: give {} a `type`",
+            shown(list),
+            shown(path)
+        )
+    };
+    if part == "[]" && node.kind == Kind::Any {
+        return Some(empty(before));
+    }
+    if part == "[]" {
+        return Some(format!(
+            "{} is no list in the chart's values: `[]` stands behind lists only",
+            shown(before)
+        ));
+    }
+    let (last, list) = before.split_last()?;
+    (last == "[]" && node.kind == Kind::Any).then(|| empty(list))
+}
+
+/// A path as it is written.
+fn shown(path: &[String]) -> String {
+    path.join(".").replace(".[]", "[]")
 }
 
 /// A value is always there only if all around it is; in a list, only in its items.

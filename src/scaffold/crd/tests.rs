@@ -99,6 +99,22 @@ fn what_is_wrong_with_an_overlay_is_told_with_its_place() {
             "scale: {specReplicasPath: .spec.service}",
             "scale: .spec.service is no number",
         ),
+        (
+            "fields:\n  none[].host: {minLength: 1}",
+            "fields.none[].host: the list none is empty in the chart's values, so that its items are not known: give none[].host a `type`",
+        ),
+        (
+            "fields:\n  none[].a.b: {minLength: 1}",
+            "the list none is empty in the chart's values, so that its items are not known: give none[].a.b a `type`",
+        ),
+        (
+            "fields:\n  size[].a: {minLength: 1}",
+            "fields.size[].a: size is no list in the chart's values",
+        ),
+        (
+            "fields:\n  hosts[].hots: {minLength: 1}",
+            "the chart has no value hosts[].hots: did you mean host?",
+        ),
         ("scale: {specReplicasPath: .spec.sice}", "did you mean size?"),
         ("scale: {specReplicasPath: size}", "size is not below .spec"),
     ] {

@@ -18,6 +18,7 @@ mod schema;
 mod tests;
 mod values;
 mod watches;
+mod words;
 mod yaml;
 
 use std::path::{Path, PathBuf};
@@ -104,6 +105,7 @@ fn check_chart(folder: &str, given: Vec<serde_json::Value>, report: &mut Report)
         values::check(&examined, reads, report);
     }
     values::check_random(&examined, report);
+    words::check(&examined, report);
     objects::check(&examined, report);
     names::check(&examined, report);
     Some(Examined { reads, ..examined })

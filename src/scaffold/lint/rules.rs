@@ -46,6 +46,9 @@ rules! {
     UNREAD_VALUE: "unread-value" Warning,
         "Whoever sets the value thinks that it has an effect.",
         "Read it in a template, or take it out of values.yaml.";
+    BOOLEAN_KEY: "boolean-key" Warning,
+        "Helm and Kubernetes read YAML 1.1, to which n, no and off are false, y, yes and on are true: the key has another name than the one that is written.",
+        "Write the key in quotes, as in `\"on\":`, or give it another name.";
     RANDOM_VALUE: "random-value" Warning,
         "The operator keeps the result in a Secret of the release, for which it needs rights on Secrets; without that Secret there are new passwords.",
         "Take it from a Secret by `valuesFrom`, or ignore the finding where a kept result is meant.";
