@@ -100,7 +100,7 @@ pub fn history(args: &HistoryArgs) -> anyhow::Result<()> {
 /// What is recorded of a release, and the custom resource.
 async fn record(target: &Target) -> anyhow::Result<(Record, Value)> {
     let object = target.read().await?;
-    let record = Record::from_status(&object["status"]).into_record();
+    let record = Record::from_status(&object["status"], None).into_record();
     ensure!(
         !record.history.is_empty(),
         "the status of {target} lists no revision: nothing was applied for it yet, or its schema drops status.history"
@@ -245,7 +245,7 @@ mod tests {
         let mut back = revision(4, true, true);
         back["rollbackTo"] = 2.into();
         let history = json!([revision(1, true, true), revision(2, true, true), failed, back]);
-        Record::from_status(&json!({"release": {"revision": 4}, "history": history})).into_record()
+        Record::from_status(&json!({"release": {"revision": 4}, "history": history}), None).into_record()
     }
 
     #[test]

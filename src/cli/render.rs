@@ -15,7 +15,7 @@ use crate::cli::stdout::note;
 use crate::cluster::discovery::{Resource, is_cluster_scoped};
 use crate::cluster::{self, Discovery, events::Events};
 use crate::plan::apply::{content, sign};
-use crate::plan::digest::Key;
+use crate::plan::digest::{Key, Keyring};
 use crate::plan::identity::GroupKind;
 use crate::plan::status::Phase;
 use crate::reconcile::{self, Answers, Context, CustomResource, Prepared, Release, Unit};
@@ -116,7 +116,7 @@ struct Cluster {
     /// The custom resource's.
     resource: Resource,
     /// The operator's, if it has started once.
-    key: Option<Key>,
+    keys: Option<Keyring>,
     own_namespace: String,
 }
 
@@ -136,7 +136,7 @@ impl Cluster {
             discovery,
             client: client.clone(),
             resource: resource.with_context(|| format!("the API server does not serve {group_kind} in {version}"))?,
-            key: cluster::keys::load(client, &own_namespace, &args.operator_name).await?,
+            keys: cluster::keys::load(client, &own_namespace, &args.operator_name).await?,
             own_namespace,
         })
     }
@@ -173,7 +173,7 @@ impl Cluster {
             discovery: Discovery::offline(client.clone(), Capabilities::default(), []),
             client,
             resource: Resource::offline(group_kind, version, namespaced),
-            key: None,
+            keys: None,
             own_namespace: args.namespace.clone(),
         })
     }
@@ -218,7 +218,7 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
     let mut release = release(args, &mut resource);
     let unit = unit(watch, group_kind, cluster.resource)?;
     let own_namespace = cluster.own_namespace;
-    let is_keyed = cluster.key.is_some();
+    let is_keyed = cluster.keys.is_some();
     if !is_keyed && release.record.revision > 0 {
         let secret = cluster::keys::secret_name(&args.operator_name);
         note!(
@@ -231,7 +231,9 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
         cluster.discovery,
         Events::new(cluster.client, &args.operator_name, None),
         Arc::new(Metrics::new()),
-        cluster.key.unwrap_or_else(|| Key::new([0; 32])),
+        cluster
+            .keys
+            .unwrap_or_else(|| Keyring::new(Key::new([0; 32]), Vec::new())),
         args.operator_name.clone(),
         own_namespace,
     );
@@ -256,7 +258,7 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
 fn release(args: &RenderArgs, resource: &mut CustomResource) -> Release {
     let mut release = Release::default();
     if args.server {
-        release.adopt(resource);
+        release.adopt(resource, None);
     } else {
         // They tell of a release, and there is no cluster that has it.
         let (kinds, namespaces) = resource.superset_annotations();

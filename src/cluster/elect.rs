@@ -6,7 +6,7 @@ use api_objects::Whole;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference};
-use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, ResourceExt as _};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -15,12 +15,15 @@ use super::connect::bounded;
 use super::discovery::Resource;
 use super::error::{Error, Result};
 use super::path::segment;
+use super::secrets::{MARK as OWN_MARK, mark};
 use crate::plan::elect::{Held, Holder, Label, MARK, Pod};
 use crate::plan::identity::GroupKind;
+use crate::plan::reserved::ELECTION;
 
 /// The field manager of leaders' labels and of their Leases. Frozen for ever.
 pub const FIELD_MANAGER: &str = "chartwright-elect";
 
+const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// Annotation of a Lease: who held it before.
 const FORMER: &str = "chartwright.dev/former-holder";
 
@@ -52,7 +55,7 @@ impl Place {
     pub fn of(namespace: &str, kind: &str, name: &str) -> Self {
         Place {
             namespace: namespace.to_owned(),
-            name: format!("chartwright-elect-{}-{name}", kind.to_lowercase()),
+            name: format!("{ELECTION}-{}-{name}", kind.to_lowercase()),
         }
     }
 
@@ -66,7 +69,21 @@ pub async fn read(client: &Client, place: &Place) -> Result<Option<Lease>> {
     bounded(place.api(client).get_opt(&segment(&place.name))).await
 }
 
-/// Writes it for another holder, in the place of what was read. It goes with the workload that `owner` names.
+/// What only the operator can put on a Lease; empty if there is none.
+pub fn mark_of(lease: &Lease) -> String {
+    mark(&lease.metadata).unwrap_or_default()
+}
+
+/// True if a Lease looks like one of an operator, by what anybody may write on it: it is said to be made by one, and to go
+/// with this workload.
+pub fn looks_own(lease: &Lease, workload: &str) -> bool {
+    let manager = lease.labels().get(MANAGED_BY).map(String::as_str);
+    let owners = lease.owner_references();
+    manager == Some(super::objects::FIELD_MANAGER) && owners.iter().any(|owner| owner.uid == workload)
+}
+
+/// Writes it for another holder, in the place of what was read. It goes with the workload that `owner` names, and carries
+/// the mark.
 ///
 /// # Errors
 /// `Conflict` if somebody wrote it meanwhile.
@@ -76,10 +93,11 @@ pub async fn claim(
     read: Option<Lease>,
     holder: &Holder,
     owner: OwnerReference,
+    mark: String,
 ) -> Result<Lease> {
     let api = place.api(client);
     let known = read.as_ref().and_then(|lease| lease.metadata.resource_version.clone());
-    let lease = claimed(place, read.unwrap_or_default(), holder, owner);
+    let lease = claimed(place, read.unwrap_or_default(), holder, owner, mark);
     let parameters = PostParams {
         field_manager: Some(FIELD_MANAGER.into()),
         ..PostParams::default()
@@ -90,7 +108,7 @@ pub async fn claim(
     }
 }
 
-fn claimed(place: &Place, mut lease: Lease, holder: &Holder, owner: OwnerReference) -> Lease {
+fn claimed(place: &Place, mut lease: Lease, holder: &Holder, owner: OwnerReference, mark: String) -> Lease {
     let former = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
     let metadata: &mut ObjectMeta = &mut lease.metadata;
     metadata.name = Some(place.name.clone());
@@ -98,12 +116,10 @@ fn claimed(place: &Place, mut lease: Lease, holder: &Holder, owner: OwnerReferen
     metadata.owner_references = Some(vec![owner]);
     metadata.managed_fields = None;
     let labels = metadata.labels.get_or_insert_default();
-    labels.insert(
-        "app.kubernetes.io/managed-by".to_owned(),
-        super::objects::FIELD_MANAGER.to_owned(),
-    );
+    labels.insert(MANAGED_BY.to_owned(), super::objects::FIELD_MANAGER.to_owned());
     let annotations: &mut BTreeMap<String, String> = metadata.annotations.get_or_insert_default();
     annotations.remove(FORMER);
+    annotations.insert(OWN_MARK.to_owned(), mark);
     annotations.extend(former.clone().map(|former| (FORMER.to_owned(), former)));
     // Its text has microseconds.
     let now = Timestamp::now();
@@ -144,15 +160,16 @@ pub fn since(lease: &Lease) -> Option<Timestamp> {
     Some(lease.spec.as_ref()?.acquire_time.as_ref()?.0)
 }
 
-/// Removes the Lease, if it is there.
-pub async fn remove(client: &Client, place: &Place) -> Result<()> {
-    match bounded(
-        place
-            .api(client)
-            .delete(&segment(&place.name), &DeleteParams::default()),
-    )
-    .await
-    {
+/// Removes the Lease as it was read.
+pub async fn remove(client: &Client, place: &Place, lease: Lease) -> Result<()> {
+    let parameters = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: lease.metadata.uid,
+            resource_version: lease.metadata.resource_version,
+        }),
+        ..DeleteParams::default()
+    };
+    match bounded(place.api(client).delete(&segment(&place.name), &parameters)).await {
         Err(error) if !error.is_not_found() => Err(error),
         _ => Ok(()),
     }
@@ -266,7 +283,7 @@ mod tests {
                 name: name.into(),
                 uid: format!("u-{name}"),
             };
-            claimed(&place, lease, &holder, OwnerReference::default())
+            claimed(&place, lease, &holder, OwnerReference::default(), "mark".into())
         };
         let first = claim(Lease::default(), "db-0");
         let told = held(Some(&first));

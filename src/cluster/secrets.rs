@@ -1,5 +1,5 @@
-//! The Secrets in which the operator keeps what it must know of a release. They have no owner: the operator makes them,
-//! and removes them after the last member.
+//! The Secrets in which the operator keeps what it must know of a release. Most have no owner: the operator makes them,
+//! and removes them after the last member. Whether one is the operator's own, its mark says, which is checked elsewhere.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Client;
-use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, Preconditions};
 
 use super::connect::bounded;
 use super::error::{Error, Result};
@@ -15,6 +15,8 @@ use super::objects::FIELD_MANAGER;
 
 /// The label of a Secret that belongs to one custom resource: its UID.
 pub const UID_LABEL: &str = "chartwright.dev/release-uid";
+/// The annotation of a Secret or a Lease that only the operator can make: a keyed digest of whose it is.
+pub const MARK: &str = "chartwright.dev/mark";
 /// What a Secret may hold in all, in bytes; the API server's limit is 1 MiB with everything around it.
 pub const MAX_BYTES: usize = 900 << 10;
 
@@ -37,9 +39,19 @@ pub struct Form<'a> {
     /// The release, for people who come across it.
     pub about: &'a str,
     /// Of the custom resource, for the label [`UID_LABEL`].
-    pub uid: Option<&'a str>,
+    pub uid: &'a str,
+    /// For the annotation [`MARK`].
+    pub mark: String,
     /// What it goes with if nobody removes it.
     pub owner: Option<OwnerReference>,
+}
+
+/// A Secret as it was read.
+pub struct Stored {
+    pub files: Files,
+    /// Its resourceVersion.
+    pub version: String,
+    pub mark: Option<String>,
 }
 
 impl std::fmt::Display for Place {
@@ -53,21 +65,30 @@ pub(super) fn secrets(client: &Client, namespace: &str) -> Api<Secret> {
     Api::namespaced(client.clone(), namespace)
 }
 
-/// Reads it, with its resourceVersion; `None` if it does not exist.
-pub async fn read(client: &Client, place: &Place) -> Result<Option<(Files, String)>> {
+/// Reads it; `None` if it does not exist.
+pub async fn read(client: &Client, place: &Place) -> Result<Option<Stored>> {
     let api = secrets(client, &place.namespace);
     let Some(secret) = bounded(api.get_opt(&place.name)).await? else {
         return Ok(None);
     };
     let data = secret.data.unwrap_or_default().into_iter();
-    let files = data.map(|(name, bytes)| (name, bytes.0)).collect();
-    Ok(Some((files, secret.metadata.resource_version.unwrap_or_default())))
+    Ok(Some(Stored {
+        files: data.map(|(name, bytes)| (name, bytes.0)).collect(),
+        mark: mark(&secret.metadata),
+        version: secret.metadata.resource_version.unwrap_or_default(),
+    }))
+}
+
+/// The mark of an object.
+pub fn mark(metadata: &ObjectMeta) -> Option<String> {
+    metadata.annotations.as_ref()?.get(MARK).cloned()
 }
 
 /// Writes it: in the place of this resourceVersion, or (`None`) whatever is there. Gives the new one.
 ///
 /// # Errors
-/// Also if it would be larger than [`MAX_BYTES`]. `Conflict` if another version is there.
+/// Also if it would be larger than [`MAX_BYTES`], or if a Secret of another type has its name: that one is somebody
+/// else's and stays. `Conflict` if another version is there.
 pub async fn write(
     client: &Client,
     place: &Place,
@@ -82,10 +103,10 @@ pub async fn write(
             form.what
         )));
     }
-    let mut labels = BTreeMap::from([("app.kubernetes.io/managed-by".to_owned(), FIELD_MANAGER.to_owned())]);
-    if let Some(uid) = form.uid {
-        labels.insert(UID_LABEL.to_owned(), uid.to_owned());
-    }
+    let labels = BTreeMap::from([
+        ("app.kubernetes.io/managed-by".to_owned(), FIELD_MANAGER.to_owned()),
+        (UID_LABEL.to_owned(), form.uid.to_owned()),
+    ]);
     let secret = Secret {
         metadata: ObjectMeta {
             name: Some(place.name.clone()),
@@ -93,10 +114,10 @@ pub async fn write(
             resource_version: version.map(str::to_owned),
             labels: Some(labels),
             owner_references: form.owner.clone().map(|owner| vec![owner]),
-            annotations: Some(BTreeMap::from([(
-                "chartwright.dev/release".to_owned(),
-                form.about.to_owned(),
-            )])),
+            annotations: Some(BTreeMap::from([
+                ("chartwright.dev/release".to_owned(), form.about.to_owned()),
+                (MARK.to_owned(), form.mark.clone()),
+            ])),
             ..ObjectMeta::default()
         },
         type_: Some(form.kind.to_owned()),
@@ -110,7 +131,19 @@ pub async fn write(
     };
     let api = secrets(client, &place.namespace);
     let parameters = PatchParams::apply(FIELD_MANAGER).force();
-    let written = bounded(api.patch(&place.name, &parameters, &Patch::Apply(&secret))).await?;
+    let written = bounded(api.patch(&place.name, &parameters, &Patch::Apply(&secret))).await;
+    let written = written.map_err(|error| match error {
+        // A Secret's type never changes.
+        Error::Unprocessable { causes, .. } if causes.iter().any(|cause| cause.field == "type") => {
+            let message = format!(
+                "{place} is there with another type, so it is not the operator's: names like this are reserved for {}. \
+                 Delete it, or give it another name",
+                form.what
+            );
+            Error::Invalid(message)
+        }
+        error => error,
+    })?;
     Ok(written.metadata.resource_version.unwrap_or_default())
 }
 
@@ -133,10 +166,24 @@ pub async fn is_hopeless(client: &Client, place: &Place) -> Result<bool> {
     }
 }
 
-/// Removes it. True if it was there.
-pub async fn remove(client: &Client, place: &Place) -> Result<bool> {
+/// Removes it if `is_own` says so of its mark: that very one, as it was read. True if it was there.
+pub async fn remove(client: &Client, place: &Place, is_own: impl Fn(&str) -> bool) -> Result<bool> {
     let api = secrets(client, &place.namespace);
-    match bounded(api.delete(&place.name, &DeleteParams::default())).await {
+    let Some(secret) = bounded(api.get_opt(&place.name)).await? else {
+        return Ok(false);
+    };
+    if !is_own(&mark(&secret.metadata).unwrap_or_default()) {
+        tracing::warn!("{place} stays: it doesn't carry the operator's mark");
+        return Ok(false);
+    }
+    let parameters = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: secret.metadata.uid,
+            resource_version: secret.metadata.resource_version,
+        }),
+        ..DeleteParams::default()
+    };
+    match bounded(api.delete(&place.name, &parameters)).await {
         Ok(_) => Ok(true),
         Err(error) if error.is_not_found() => Ok(false),
         Err(error) => Err(error),

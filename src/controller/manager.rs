@@ -14,7 +14,7 @@ use super::leader::{self, Ended, LeaderElection};
 use super::unit::Blueprint;
 use super::{api_watch, scopes, usage};
 use crate::cluster::{self, Discovery, events::Events, fence::Fence};
-use crate::plan::digest::Key;
+use crate::plan::digest::Keyring;
 use crate::reconcile::{Context, list};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::probes::Health;
@@ -76,8 +76,18 @@ pub async fn run(
     tell_sizes(&options, &blueprints, &metrics);
     let Some(lease) = options.lease.take() else {
         metrics.leader.set(1);
-        return lead(cluster::answering(client), options, blueprints, metrics, health, stop).await;
+        return lead(
+            cluster::answering(client),
+            options,
+            None,
+            blueprints,
+            metrics,
+            health,
+            stop,
+        )
+        .await;
     };
+    let named = Some((lease.name.clone(), lease.namespace.clone()));
     let fence = Arc::new(Fence::default());
     let client = cluster::fenced(client, fence.clone());
     let of_election = metrics.clone();
@@ -88,7 +98,7 @@ pub async fn run(
     };
     // A replica that waits for leadership is as ready as it can be.
     health.set_ready();
-    let work = |token| lead(client, options, blueprints, metrics, health, token);
+    let work = |token| lead(client, options, named, blueprints, metrics, health, token);
     match leader::thread::run(candidate, stop, work, end_process).await? {
         Ended::NeverLed => Ok(()),
         Ended::Finished(result) => result,
@@ -158,17 +168,18 @@ fn tell_sizes(options: &Options, blueprints: &[Blueprint], metrics: &Metrics) {
     }
 }
 
-/// The work of the leader.
+/// The work of the leader. `lease`: its name and namespace.
 async fn lead(
     client: kube::Client,
     options: Options,
+    lease: Option<(String, String)>,
     blueprints: Vec<Blueprint>,
     metrics: Arc<Metrics>,
     health: Health,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     health.set_waiting("the API server");
-    let (discovery, key) = tokio::select! {
+    let (discovery, keys) = tokio::select! {
         started = start(&client, &options, &health) => started?,
         () = stop.cancelled() => return Ok(()),
     };
@@ -178,11 +189,11 @@ async fn lead(
         discovery,
         events,
         metrics,
-        key,
+        keys,
         options.operator.clone(),
         options.own_namespace.clone(),
     );
-    let context = context.within(options.namespaces.clone(), options.memory);
+    let context = context.within(options.namespaces.clone(), options.memory).led_by(lease);
     let labels = options.watches.iter().flat_map(|watch| &watch.elect);
     context.electorate().labels = labels.map(|elect| elect.label.clone()).collect();
     let context = Arc::new(context);
@@ -226,7 +237,7 @@ async fn lead(
 }
 
 /// What the leader needs before anything else.
-async fn start(client: &kube::Client, options: &Options, health: &Health) -> anyhow::Result<(Discovery, Key)> {
+async fn start(client: &kube::Client, options: &Options, health: &Health) -> anyhow::Result<(Discovery, Keyring)> {
     let Options {
         own_namespace,
         operator,
@@ -236,11 +247,11 @@ async fn start(client: &kube::Client, options: &Options, health: &Health) -> any
     let secret = format!("Secret {own_namespace}/{}", cluster::keys::secret_name(operator));
     let mut said = String::new();
     loop {
-        let key = retrying("the operator's Secret", || {
+        let keys = retrying("the operator's Secret", || {
             cluster::keys::load_or_create(client.clone(), own_namespace, operator)
         });
-        let error = match key.await {
-            Ok(key) => return Ok((discovery, key)),
+        let error = match keys.await {
+            Ok(keys) => return Ok((discovery, keys)),
             Err(error) if !is_forbidden(&error) => return Err(error.context(secret)),
             Err(error) => format!("{error:#}"),
         };

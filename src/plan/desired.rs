@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::annotations::READY_WHEN;
 use super::applyset;
-use super::digest::Key;
+use super::digest::{Key, KeyUse};
 use super::gates::Gate;
 use super::hooks::Hook;
 use super::identity::{GroupKind, ObjectId};
@@ -251,7 +251,7 @@ pub fn add_hooks(
 
 /// A hook with `generateName` gets a name that lasts as long as it is rendered like this.
 fn give_name(object: &mut Value, key: &Key) {
-    let digest = key.digest(&[object.to_string().as_bytes()]);
+    let digest = key.digest(KeyUse::HookName, &[object.to_string().as_bytes()]);
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
         return;
     };
@@ -313,7 +313,7 @@ pub fn digest<'m>(key: &Key, members: impl Iterator<Item = &'m Member>) -> Strin
     let digests: Vec<&[u8]> = members.map(|member| member.digest.as_bytes()).collect();
     match digests.is_empty() {
         true => String::new(),
-        false => key.digest(&digests),
+        false => key.digest(KeyUse::Members, &digests),
     }
 }
 
@@ -347,7 +347,7 @@ impl Member {
 
     /// Takes the digest of the object as it is now.
     pub fn seal(&mut self, key: &Key) {
-        self.digest = key.digest(&[self.object.to_string().as_bytes()]);
+        self.digest = key.digest(KeyUse::Member, &[self.object.to_string().as_bytes()]);
     }
 }
 

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::desired::{Member, Rendered};
 use super::identity::{GroupKind, ObjectId};
+use super::reserved::is_reserved;
 use crate::watches::Allow;
 
 pub use beyond::carries_rights;
@@ -72,6 +73,11 @@ pub enum Refused {
          `allow.namespaces` of the watch", namespace = .0.namespace
     )]
     Namespace(Box<ObjectId>, Why),
+    #[error(
+        "{0} is refused: the operator keeps its own objects under such names (chartwright-record-…, chartwright-elect-… and \
+         the like, its key and its Lease). Give it another name"
+    )]
+    Reserved(Box<ObjectId>),
     #[error(
         "targetNamespace {template:?} gives {namespace:?}, which is another namespace than the custom resource's: whoever \
          may create one chooses it. To permit it, add {namespace:?} to `allow.namespaces` of the watch"
@@ -192,6 +198,14 @@ impl Baseline {
 
 fn is_nothing(own: &Own) -> bool {
     *own == Own::Nothing
+}
+
+/// Checks the name of an object of any release, whatever is allowed. `own`: objects of the operator itself.
+pub fn may_be_named(id: &ObjectId, own: &[ObjectId]) -> Result<(), Refused> {
+    match is_reserved(id, own) {
+        true => Err(Refused::Reserved(Box::new(id.clone()))),
+        false => Ok(()),
+    }
 }
 
 /// Checks one object of a namespaced custom resource. `baseline`: `None` if the chart doesn't render by itself.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::desired::Member;
-use super::digest::Key;
+use super::digest::{Key, KeyUse};
 use super::identity::ObjectId;
 use helm_template::render::{Kept, KeptKey};
 
@@ -153,12 +153,13 @@ impl Pin {
 }
 
 fn digest(value: &Value, key: &Key) -> String {
-    key.digest(&[b"pin", value.to_string().as_bytes()])
+    key.digest(KeyUse::Pin, &[value.to_string().as_bytes()])
 }
 
 /// Puts pinned values in the place of what was rendered. Returns the pins that still hold: one whose leaf is gone, or
 /// renders differently since (somebody set the password in the values), is no longer wanted.
-pub fn apply_pins(members: &mut [Member], pins: &[Pin], key: &Key) -> Vec<Pin> {
+/// `of_pins`: the key that the pins are made with; `key`: that of the members' digests.
+pub fn apply_pins(members: &mut [Member], pins: &[Pin], of_pins: &Key, key: &Key) -> Vec<Pin> {
     let mut held = Vec::new();
     for pin in pins {
         let Some(member) = members.iter_mut().find(|member| member.id == pin.leaf.id) else {
@@ -167,7 +168,7 @@ pub fn apply_pins(members: &mut [Member], pins: &[Pin], key: &Key) -> Vec<Pin> {
         let Some(leaf) = member.object.pointer_mut(&pin.leaf.pointer) else {
             continue;
         };
-        if digest(leaf, key) != pin.rendered {
+        if digest(leaf, of_pins) != pin.rendered {
             continue;
         }
         *leaf = pin.value.clone();
@@ -272,7 +273,7 @@ mod tests {
             (json!({"data": {"a": "set by somebody"}}), json!("set by somebody"), 0),
         ] {
             let mut members = [member("b", object.clone()), member("a", object)];
-            let held_now = apply_pins(&mut members, std::slice::from_ref(&pin), &key);
+            let held_now = apply_pins(&mut members, std::slice::from_ref(&pin), &key, &key);
             assert_eq!((held_now.len(), &members[1].object["data"]["a"]), (held, &value));
             assert_eq!(
                 members[1].digest.is_empty(),
@@ -281,6 +282,6 @@ mod tests {
             );
             assert_ne!(members[0].object["data"]["a"], "old");
         }
-        assert!(apply_pins(&mut [member("a", json!({}))], &[pin], &key).is_empty());
+        assert!(apply_pins(&mut [member("a", json!({}))], &[pin], &key, &key).is_empty());
     }
 }

@@ -36,6 +36,7 @@ pub mod record;
 pub mod references;
 pub mod remediation;
 pub mod request;
+pub mod reserved;
 pub mod rollout;
 pub mod scale;
 pub mod schema_errors;

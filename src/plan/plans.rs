@@ -14,7 +14,7 @@ use super::annotations::{
     CONCURRENCY, HISTORY_LIMIT, ON_CREATE, ON_DELETE, RUN_ON_CHANGE, SCHEDULE, STARTING_DEADLINE, TIME_ZONE,
 };
 use super::conditions::whole;
-use super::digest::Key;
+use super::digest::{Key, KeyUse};
 use super::hooks::{Hook, Progress, in_order};
 use crate::telemetry::cut;
 use crate::watches::duration;
@@ -348,7 +348,10 @@ impl Plans {
         let digest = |path: &str| {
             let mut fields = path.split('.').filter(|field| !field.is_empty());
             let found = values.and_then(|values| fields.try_fold(values, |value, field| value.get(field)));
-            key.digest(&[found.unwrap_or(&Value::Null).to_string().as_bytes()])
+            key.digest(
+                KeyUse::PlanValue,
+                &[found.unwrap_or(&Value::Null).to_string().as_bytes()],
+            )
         };
         let mut names: Vec<&str> = hooks.iter().flat_map(Hook::plans).collect();
         names.sort_unstable();
@@ -500,7 +503,8 @@ impl Plans {
     pub fn identify(&mut self, key: &Key, steps: &str) {
         let Some(run) = &self.work.running else { return };
         let started = run.started.map(|time| time.to_string()).unwrap_or_default();
-        self.work.steps.digest = key.digest(&[steps.as_bytes(), started.as_bytes(), run.token.as_bytes()]);
+        let parts = [steps, &started, &run.token].map(str::as_bytes);
+        self.work.steps.digest = key.digest(KeyUse::PlanRun, &parts);
     }
 
     /// A run that nothing was made of waits again.

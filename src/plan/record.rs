@@ -1,21 +1,25 @@
 //! The record of a release: all that the next reconcile must know. It is kept in the status of its custom resource, or,
 //! where it is too long for that or the status doesn't hold, in a Secret (see [`secret`]).
 //!
-//! It saves work and names what to look for. It is never proof: whoever may write the status could have written it,
-//! so every deletion confirms what it finds on the live object.
+//! It saves work and names what to look for. It counts only as the operator signed it (see [`signature`]), and is no proof
+//! even then: an earlier one is signed as well. So every write that it leads to confirms on the live object that this is
+//! the release's.
 
 pub mod secret;
+pub mod signature;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::desired::Member;
+use super::elect::Elected;
 use super::history::{Attempt, Fallback, History};
 use super::hooks::{HookRun, Progress};
 use super::identity::ObjectId;
 use super::plans::{self, Plans};
 use super::remediation::{self, Remedied};
 use super::request::Handled;
+use signature::RecordSeal;
 
 /// The version of the stored form, in the status (where an absent one is 1) and in a Secret. A later one is not read.
 pub const VERSION: u64 = 1;
@@ -83,6 +87,9 @@ pub struct Record {
     pub history: History,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remediation: Vec<Remedied>,
+    /// Who leads its workloads.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub elected: Vec<Elected>,
     /// The upgrade that is under way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<Attempt>,
@@ -98,6 +105,9 @@ pub enum Stored {
     Whole { record: Record, in_secret: bool },
     /// The first entries; all of them are in a Secret, if that is there already.
     Part { record: Record, in_secret: bool },
+    /// Something that the operator did not write for this custom resource, or signed with a key that it no longer has. What
+    /// it claims leads to no write.
+    Lost { claimed: Box<Record> },
     /// Nothing that this program could read: a later one wrote it, in this version.
     Later(u64),
 }
@@ -136,11 +146,11 @@ mod hex {
 // === impl Stored ===
 
 impl Stored {
-    /// As much of the record as the status has.
+    /// As much of the record as the status has, and the operator wrote.
     pub fn into_record(self) -> Record {
         match self {
             Stored::Whole { record, .. } | Stored::Part { record, .. } => record,
-            Stored::Later(_) => Record::default(),
+            Stored::Lost { .. } | Stored::Later(_) => Record::default(),
         }
     }
 }
@@ -190,14 +200,20 @@ impl Record {
         self.done_for.is_some() && self.entries.iter().all(|entry| !entry.digest.is_empty())
     }
 
-    /// Reads the record back from a status; what is missing or malformed is as if it had never been there.
-    pub fn from_status(status: &Value) -> Stored {
+    /// Reads the record back from a status; what is missing or malformed is as if it had never been there. `seal`: checks
+    /// that the operator wrote it; `None` where it is only shown to people.
+    pub fn from_status(status: &Value, seal: Option<&RecordSeal<'_>>) -> Stored {
         let stored = status.pointer("/release/record");
         let number = |key: &str| stored.and_then(|stored| stored.get(key)).and_then(Value::as_u64);
         if let Some(version) = number("version").filter(|version| *version > VERSION) {
             return Stored::Later(version);
         }
         let mut record = Record::read(status);
+        let is_nothing = || stored.is_none() && record == Record::default();
+        if seal.is_some_and(|seal| !is_nothing() && !seal.holds(&record, status)) {
+            let claimed = Box::new(record);
+            return Stored::Lost { claimed };
+        }
         let in_secret = number("secrets").is_some_and(|count| count > 0);
         let is_all = |key: &str, count: usize| number(key).is_none_or(|all| all == count as u64);
         if is_all("members", record.entries.len()) && is_all("lookups", record.lookups.len()) {
@@ -231,6 +247,7 @@ impl Record {
             plans: Plans::of_status(status),
             remediation: remediation::of_status(status),
             history: History::deserialize(&status["history"]).unwrap_or_default(),
+            elected: Vec::deserialize(&status["elected"]).unwrap_or_default(),
             attempt: Attempt::deserialize(&release["attempt"]).ok(),
             fallback: Fallback::deserialize(&release["fallback"]).ok(),
         }
@@ -256,6 +273,16 @@ impl Record {
             entry.fingerprint = None;
         }
         self
+    }
+
+    /// What is left of a record that the operator did not write. The requests that it claims to have carried out are not
+    /// carried out once more: whoever forged that has kept one from being carried out, and nothing else.
+    #[must_use]
+    pub fn left_of_claim(&self) -> Self {
+        Record {
+            handled: self.handled.clone(),
+            ..Record::default()
+        }
     }
 
     /// Forgets digests that were made with another key: they would tell that all has changed.
@@ -298,10 +325,10 @@ mod tests {
 
     /// Whether a status has all of a record, what it has, and whether a Secret has it.
     fn read(status: &Value) -> (bool, Record, bool) {
-        match Record::from_status(status) {
+        match Record::from_status(status, None) {
             Stored::Whole { record, in_secret } => (true, record, in_secret),
             Stored::Part { record, in_secret } => (false, record, in_secret),
-            Stored::Later(version) => panic!("{version}"),
+            other => panic!("{other:?}"),
         }
     }
 
@@ -395,6 +422,6 @@ mod tests {
             assert_eq!(read(&status), (is_whole, shown, in_secret));
         }
         let later = json!({"release": {"revision": 2, "record": {"version": 2}}});
-        assert_eq!(Record::from_status(&later), Stored::Later(2));
+        assert_eq!(Record::from_status(&later, None), Stored::Later(2));
     }
 }

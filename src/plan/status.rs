@@ -7,10 +7,9 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::conditions;
-use super::elect::Elected;
 use super::plans::Work;
 use super::record::Record;
-use super::request::Request;
+use super::record::signature::RecordSeal;
 use super::status_template::{Computed, Templated};
 use crate::telemetry::redact::Secrets;
 
@@ -155,6 +154,8 @@ pub struct Report<'a> {
     pub changes: &'a Changes,
     pub chart: Option<Chart>,
     pub record: &'a Record,
+    /// Signs what the status says of the record.
+    pub seal: RecordSeal<'a>,
     /// A Secret holds the record.
     pub record_in_secret: bool,
     /// The record could not be read: what the status says of it stays.
@@ -166,8 +167,6 @@ pub struct Report<'a> {
     pub computed: Option<(&'a Computed, &'a str)>,
     /// Why the template can't be used.
     pub status_invalid: Option<&'a str>,
-    /// Who leads its workloads; `None`: that stays as it is.
-    pub elected: Option<&'a [Elected]>,
     /// Members whose fields somebody else takes again and again.
     pub contested: Option<String>,
     /// Failed attempts since something changed.
@@ -216,6 +215,24 @@ pub const FIELDS: [&str; 19] = [
     "lastHandledRollbackTo",
     "lastHandledRunPlan",
     "failures",
+];
+
+/// Those of them that the record is read from.
+pub const RECORDED: [&str; 14] = [
+    "release",
+    "inventory",
+    "hooks",
+    "history",
+    "plans",
+    "planRun",
+    "remediation",
+    "elected",
+    "lastHandledRegenerateAt",
+    "lastHandledReconcileAt",
+    "lastHandledForceAt",
+    "lastHandledResetAt",
+    "lastHandledRollbackTo",
+    "lastHandledRunPlan",
 ];
 
 /// Of a list that a custom resource's author can make longer, this many are shown, each cut at so many bytes.
@@ -393,14 +410,11 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
             .filter_map(|field| Some(((*field).to_owned(), previous.get(*field)?.clone())));
         status.extend(kept);
     };
-    report.record.handled.tell(&mut status);
     if report.record_unread {
-        keep(
-            &mut status,
-            &["release", "inventory", "history", "plans", "planRun", "remediation"],
-        );
-        keep(&mut status, &Request::ALL.map(Request::status_field));
+        // With its signature, which is of all of these.
+        keep(&mut status, &RECORDED);
     } else {
+        report.record.handled.tell(&mut status);
         status.insert("release".into(), release(report, previous));
         if !report.record.entries.is_empty() && !report.brief {
             status.insert("inventory".into(), report.record.inventory());
@@ -417,6 +431,9 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
         }
         if !report.record.remediation.is_empty() && !report.brief {
             status.insert("remediation".into(), json!(report.record.remediation));
+        }
+        if !report.record.elected.is_empty() && !report.brief {
+            status.insert("elected".into(), json!(report.record.elected));
         }
     }
     if report.failures > 0 {
@@ -437,13 +454,6 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
     {
         status.insert("hooks".into(), hooks);
     }
-    match report.elected {
-        _ if report.brief => {}
-        Some([]) => {}
-        Some(elected) => drop(status.insert("elected".into(), json!(elected))),
-        None => keep(&mut status, &["elected"]),
-    }
-    templated(report, previous, &mut status);
     let mut status = Value::Object(status);
     for texts in [
         "/notes",
@@ -470,6 +480,13 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
             redact(text, report.secrets);
         }
     }
+    // Invariant: what is signed comes from the record alone, never from the status that was there.
+    if !report.record_unread {
+        report.seal.sign(&mut status);
+    }
+    if let Some(fields) = status.as_object_mut() {
+        templated(report, previous, fields);
+    }
     status
 }
 
@@ -486,6 +503,8 @@ fn templated(report: &Report<'_>, previous: &Value, status: &mut Map<String, Val
             computed.fields.clone()
         }
         None => {
+            // What the status says of them is no proof that they are the template's.
+            kept.fields.retain(|field| !FIELDS.contains(&field.as_str()));
             let fields = kept
                 .fields
                 .iter()

@@ -1,6 +1,8 @@
 //! What the unit tests of this folder have in common: a release, one of its members, how that is live, and the tables of
 //! `tests/fixtures/plan`.
 
+use std::sync::LazyLock;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry, Time};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -8,16 +10,35 @@ use serde_json::{Value, json};
 
 use super::applyset::tracking_id;
 use super::desired::{Member, Stage};
+use super::digest::{Key, Keyring};
 use super::identity::{GroupKind, ObjectId};
 use super::members::Live;
 use super::ownership::Owner;
 use super::policy::Policy;
 use super::record::Entry;
+use super::record::signature::RecordSeal;
 
 pub fn owner() -> Owner {
     Owner {
         uid: "u1".into(),
         set: "set-a".into(),
+    }
+}
+
+/// Signs for the custom resource `Shop.a.test` `shop/a`.
+pub fn seal() -> RecordSeal<'static> {
+    static RING: LazyLock<(Keyring, GroupKind)> = LazyLock::new(|| {
+        let keys = Keyring::new(Key::new([1; 32]), Vec::new());
+        (keys, GroupKind::parse("Shop.a.test"))
+    });
+    let (keys, group_kind) = &*RING;
+    RecordSeal {
+        keys,
+        key: keys.current(),
+        group_kind,
+        namespace: "shop",
+        name: "a",
+        uid: "u1",
     }
 }
 

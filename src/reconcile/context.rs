@@ -16,12 +16,13 @@ use super::record::Lossy;
 use crate::cluster::discovery::{Discovery, Resource, Snapshot};
 use crate::cluster::elect::pod_kind;
 use crate::cluster::events::Events;
+use crate::cluster::keys;
 use crate::cluster::lookup;
 use crate::cluster::pods::Pods;
 use crate::plan::applyset;
 use crate::plan::decorate;
 use crate::plan::dependencies::{Dependencies, Dependency};
-use crate::plan::digest::Key;
+use crate::plan::digest::Keyring;
 use crate::plan::electorate::{Electorate, Workload};
 use crate::plan::identity::{GroupKind, ObjectId};
 use crate::plan::members::{Members, Scope};
@@ -41,10 +42,12 @@ pub struct Context {
     pub discovery: Discovery,
     pub events: Events,
     pub metrics: Arc<Metrics>,
-    /// The HMAC key of digests and of random results.
-    pub key: Key,
+    /// The HMAC keys of digests and signatures.
+    pub keys: Keyring,
     /// The operator's id: the value of the label `chartwright.dev/operator`.
     pub operator: String,
+    /// What the operator itself has there: its keys and its Lease. No release may have them.
+    pub own_objects: Vec<ObjectId>,
     /// The operator's own namespace: what it keeps for cluster-scoped custom resources lies there.
     pub own_namespace: String,
     /// The namespaces that this operator looks at; `None`: all.
@@ -162,6 +165,19 @@ pub fn reads_release_facts(chart: &Chart) -> bool {
         || chart.dependencies.iter().any(reads_release_facts)
 }
 
+/// The Secret with the operator's keys, and the usual Lease of its leader.
+fn own_objects(operator: &str, namespace: &str) -> Vec<ObjectId> {
+    let secret = GroupKind::new("", "Secret");
+    vec![
+        ObjectId::new(secret, namespace, keys::secret_name(operator)),
+        ObjectId::new(lease_kind(), namespace, operator),
+    ]
+}
+
+fn lease_kind() -> GroupKind {
+    GroupKind::new("coordination.k8s.io", "Lease")
+}
+
 // === impl Context ===
 
 impl Context {
@@ -170,7 +186,7 @@ impl Context {
         discovery: Discovery,
         events: Events,
         metrics: Arc<Metrics>,
-        key: Key,
+        keys: Keyring,
         operator: String,
         own_namespace: String,
     ) -> Self {
@@ -180,7 +196,8 @@ impl Context {
             discovery,
             events,
             metrics,
-            key,
+            keys,
+            own_objects: own_objects(&operator, &own_namespace),
             operator,
             own_namespace,
             namespaces: None,
@@ -208,6 +225,14 @@ impl Context {
         }
         self.namespaces = namespaces;
         self.budget = Budget::new(memory);
+        self
+    }
+
+    /// The Lease of the leader, by name and namespace.
+    #[must_use]
+    pub fn led_by(mut self, lease: Option<(String, String)>) -> Self {
+        let lease = lease.map(|(name, namespace)| ObjectId::new(lease_kind(), namespace, name));
+        self.own_objects.extend(lease);
         self
     }
 

@@ -18,8 +18,10 @@ use crate::plan::applyset::{self, FINALIZER};
 use crate::plan::conditions::{self, Condition};
 use crate::plan::decorate;
 use crate::plan::deletion::Cascade;
+use crate::plan::digest::Keyring;
 use crate::plan::identity::GroupKind;
 use crate::plan::ownership::Owner;
+use crate::plan::record::signature::RecordSeal;
 use crate::plan::references;
 use crate::plan::takeover::is_former_finalizer;
 
@@ -231,6 +233,18 @@ impl CustomResource {
         match &self.decorator {
             None => annotations::KEPT.to_owned(),
             Some(name) => decorate::kept(name),
+        }
+    }
+
+    /// Checks and signs the record in its status.
+    pub fn seal<'a>(&'a self, keys: &'a Keyring, group_kind: &'a GroupKind) -> RecordSeal<'a> {
+        RecordSeal {
+            keys,
+            key: keys.current(),
+            group_kind,
+            namespace: &self.key.namespace,
+            name: &self.key.name,
+            uid: &self.uid,
         }
     }
 

@@ -10,16 +10,19 @@ use crate::cluster::error::Error;
 use crate::cluster::secrets;
 use crate::plan::annotations::{self, ON_DELETE, SKIP_PLANS};
 use crate::plan::desired;
+use crate::plan::digest::KeyUse;
 use crate::plan::grants::{Own, StoredObject};
 use crate::plan::hooks::{Hook, Operation, RunPhase, in_order};
 use crate::plan::identity::ObjectId;
 use crate::plan::plans;
+use crate::plan::reserved;
 use crate::plan::status::{Phase, Reason};
 
-const STORED: Purpose = Purpose {
-    prefix: "chartwright-hooks",
+pub(super) const STORED: Purpose = Purpose {
+    prefix: reserved::HOOKS,
     kind: "chartwright.dev/delete-hooks",
     what: "the hooks for the deletion",
+    is_owned: false,
 };
 
 impl Run<'_> {
@@ -41,14 +44,12 @@ impl Run<'_> {
         let plans = plans::marked(hooks, ON_DELETE);
         let of_deletion = |hook: &&Hook| hook.is_of_deletion() || hook.is_step_of(&plans);
         let hooks: Vec<&Hook> = hooks.iter().filter(of_deletion).collect();
-        let mut digest = desired::digest(&self.context.key, hooks.iter().map(|hook| &hook.member));
+        let key = release.key(&self.context.keys);
+        let mut digest = desired::digest(key, hooks.iter().map(|hook| &hook.member));
         let stored = self.to_store(release, &hooks);
         for object in stored.iter().filter(|object| object.own != Own::Nothing) {
             // What permits it is stored with it: another chart has to be noted.
-            digest = self
-                .context
-                .key
-                .digest(&[digest.as_bytes(), object.defaults.as_bytes()]);
+            digest = key.digest(KeyUse::StoredHooks, &[digest.as_bytes(), object.defaults.as_bytes()]);
         }
         if digest == release.record.hooks.stored {
             return Ok(());
@@ -117,7 +118,7 @@ impl Run<'_> {
         let found = self.unseal::<Vec<StoredObject>>(&STORED, "").await;
         let stored = found.map_err(|error| self.delete_hooks_failed(&error))?;
         if let Some(stored) = stored {
-            let hooks = self.check_stored(stored);
+            let hooks = self.check_stored(release, stored);
             self.learn(release, hooks.iter().map(|hook| &hook.member));
             return Ok(hooks);
         }

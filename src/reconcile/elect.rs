@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::release::Release;
@@ -18,7 +17,8 @@ use crate::cluster::elect::{self, Place, Pods};
 use crate::cluster::error::Error;
 use crate::cluster::objects;
 use crate::plan::dependencies::Dependency;
-use crate::plan::elect::{Elected, Holder, Label, Pod, Round, Step};
+use crate::plan::digest::KeyUse;
+use crate::plan::elect::{Elected, Held, Holder, Label, Pod, Round, Step};
 use crate::plan::electorate::Workload;
 use crate::plan::identity::{GroupKind, ObjectId};
 use crate::plan::ownership::owner_of;
@@ -35,8 +35,6 @@ const RIGHTS: &str = "electing a leader needs the rights to get, list, watch and
 /// What is known of the elections of a release.
 #[derive(Debug, Default)]
 pub struct Elections {
-    /// `None`: not looked at since the process began; what the status says stays.
-    pub(super) told: Option<Vec<Elected>>,
     /// UIDs of ReplicaSets, and of what controls each.
     replica_sets: HashMap<String, String>,
 }
@@ -53,6 +51,8 @@ enum Hindrance {
     Failed(Error),
     /// Only a change of the chart or the watch can help.
     Wrong(String),
+    /// Another client has the Lease, whose end no watch shows.
+    Taken(String),
     /// Somebody else is at it.
     Busy,
 }
@@ -83,13 +83,12 @@ impl Run<'_> {
         if release.unread || release.record.entries.is_empty() {
             return;
         }
-        let told = release.elections.told.take();
-        let former = told.unwrap_or_else(|| Vec::deserialize(&self.previous(release)["elected"]).unwrap_or_default());
+        let former = std::mem::take(&mut release.record.elected);
         let mut all = Vec::new();
         if !self.unit.watch.elect.is_empty() || !former.is_empty() {
             self.elect_all(release, &former, &mut all).await;
         }
-        release.elections.told = Some(all);
+        release.record.elected = all;
     }
 
     /// `former`: what was told so far, `all`: what is to be told.
@@ -225,12 +224,13 @@ impl Run<'_> {
                 Step::Nothing => return Ok(lease),
                 Step::Read => {
                     lease = elect::read(client, &seat.place).await?;
-                    round.read(elect::held(lease.as_ref()));
+                    round.read(self.believed(seat, lease.as_ref())?);
                     continue;
                 }
                 Step::Claim(pod) => {
                     let holder = Holder::of(&pod);
-                    match elect::claim(client, &seat.place, lease.take(), &holder, seat.reference()).await {
+                    let mark = self.lease_mark(&seat.place);
+                    match elect::claim(client, &seat.place, lease.take(), &holder, seat.reference(), mark).await {
                         Ok(claimed) => {
                             let kind = &self.unit.group_kind;
                             self.context.metrics.elected(&kind.group, &kind.kind);
@@ -257,7 +257,13 @@ impl Run<'_> {
                 Err(error) if error.is_not_found() => None,
                 answer => answer?,
             };
+            // A Lease may name any pod: only the workload's own are written.
+            let known: Vec<String> = round.pods().iter().map(|pod| pod.uid.clone()).collect();
+            let is_new = found.as_ref().is_some_and(|pod| !known.contains(&pod.uid));
             self.take_in(seat, round, &asked, found);
+            if is_new {
+                self.keep_own(release, seat, round).await?;
+            }
         }
         Err(Hindrance::Busy)
     }
@@ -335,7 +341,7 @@ impl Run<'_> {
         let is_used = wanted
             .iter()
             .any(|one| (&one.kind, &one.name) == (&former.kind, &former.name));
-        match self.take_back(former, is_used).await {
+        match self.take_back(release, former, is_used).await {
             Ok(()) => None,
             Err(hindrance) => {
                 self.hindered(release, &mut left, hindrance).await;
@@ -344,7 +350,18 @@ impl Run<'_> {
         }
     }
 
-    async fn take_back(&self, former: &Elected, keep_lease: bool) -> Result<(), Hindrance> {
+    /// Only what is the release's own is written: what is told of a former election is no proof of that.
+    async fn take_back(&self, release: &mut Release, former: &Elected, keep_lease: bool) -> Result<(), Hindrance> {
+        let seat = self.seat(former).filter(|seat| seat.id.namespace == former.namespace);
+        let Some(seat) = seat else {
+            let kind = GroupKind::new("apps", &*former.kind);
+            let is_seen = self.context.members().is_synced(&kind, &former.namespace);
+            return match is_seen || !is_recorded(release, former) {
+                // Its pods and its Lease go with the workload.
+                true => Ok(()),
+                false => Err(Hindrance::Busy),
+            };
+        };
         let client = &self.context.client;
         let label = Label {
             key: &former.label,
@@ -354,7 +371,7 @@ impl Run<'_> {
         let pods = Pods {
             client,
             resource: &resource,
-            namespace: &former.namespace,
+            namespace: &seat.id.namespace,
             labels: &[former.label.clone()].into(),
         };
         if let Some(name) = &former.pod
@@ -363,12 +380,53 @@ impl Run<'_> {
                 .await?
                 .filter(|pod| pod.uid == former.uid && label.is_on(pod))
         {
-            pods.take_off(&pod, label, &pod.mark).await?;
+            let mut round = Round::new(label, vec![pod]);
+            self.keep_own(release, &seat, &mut round).await?;
+            for pod in round.pods() {
+                pods.take_off(pod, label, &pod.mark).await?;
+            }
         }
-        if !keep_lease && !former.namespace.is_empty() {
-            elect::remove(client, &Place::of(&former.namespace, &former.kind, &former.name)).await?;
+        if !keep_lease
+            && let Some(lease) = elect::read(client, &seat.place).await?
+            && self.is_own_lease(&seat.place, &lease)
+        {
+            elect::remove(client, &seat.place, lease).await?;
         }
         Ok(())
+    }
+
+    /// What only the operator can put on the Lease of a workload of this release.
+    fn lease_mark(&self, place: &Place) -> String {
+        self.context.keys.sign(KeyUse::Mark, &self.parts_of(place))
+    }
+
+    fn is_own_lease(&self, place: &Place, lease: &Lease) -> bool {
+        let mark = elect::mark_of(lease);
+        self.context.keys.is_signed(KeyUse::Mark, &self.parts_of(place), &mark)
+    }
+
+    fn parts_of<'p>(&'p self, place: &'p Place) -> [&'p [u8]; 4] {
+        ["Lease", &self.written.uid, &place.namespace, &place.name].map(str::as_bytes)
+    }
+
+    /// What a Lease says, if the operator wrote it. One with another mark that looks like an operator's says nothing and is
+    /// written anew: it was forged, made with a key that is lost, or for an earlier custom resource, and without it nobody
+    /// could be elected.
+    fn believed(&self, seat: &Seat, lease: Option<&Lease>) -> Result<Held, Hindrance> {
+        let held = elect::held(lease);
+        match lease {
+            Some(lease) if !self.is_own_lease(&seat.place, lease) => match elect::looks_own(lease, &seat.uid) {
+                true => Ok(Held {
+                    epoch: held.epoch,
+                    ..Held::default()
+                }),
+                false => Err(Hindrance::Taken(format!(
+                    "Lease {}/{} is there and is not the operator's, which reserves such names: delete it",
+                    seat.place.namespace, seat.place.name
+                ))),
+            },
+            _ => Ok(held),
+        }
     }
 
     /// Tells why there is no telling who leads, and comes back.
@@ -376,6 +434,10 @@ impl Run<'_> {
         let note = match hindrance {
             // What is wrong is a member's, whose change is heard of.
             Hindrance::Wrong(why) => why,
+            Hindrance::Taken(why) => {
+                release.contests.wait_for(RECHECK);
+                why
+            }
             Hindrance::Busy | Hindrance::Failed(Error::Conflict(_)) => return release.contests.wait_for(SOON),
             Hindrance::Failed(error) => {
                 release.contests.wait_for(if error.may_pass() { SOON } else { RECHECK });

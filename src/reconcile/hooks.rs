@@ -18,6 +18,7 @@ use crate::cluster::objects::{self, Deleted, Onto};
 use crate::plan::annotations::{HOOK_RUN, ON_CREATE};
 use crate::plan::apply::content;
 use crate::plan::desired;
+use crate::plan::digest::KeyUse;
 use crate::plan::gates::{Gate, is_stated};
 use crate::plan::health::Status;
 use crate::plan::hooks::{self, Hook, HookRun, Next, Operation, Removal, RunPhase, State, in_order};
@@ -85,11 +86,10 @@ impl Run<'_> {
             _ => return self.end_unwanted(release, prepared).await,
         };
         let hooks = &prepared.desired.hooks;
-        let members = desired::digest(&self.context.key, prepared.desired.members.iter());
-        let digest = self
-            .context
-            .key
-            .digest(&[members.as_bytes(), prepared.hooks_digest.as_bytes()]);
+        let key = release.key(&self.context.keys);
+        let members = desired::digest(key, prepared.desired.members.iter());
+        let parts = [&members, &prepared.hooks_digest].map(|digest| digest.as_bytes());
+        let digest = key.digest(KeyUse::Operation, &parts);
         if !progress.is_of(operation, prepared.revision, &digest) {
             let was_there = self.was_there(release, before).await?;
             self.stop_hooks(release).await?;

@@ -8,7 +8,7 @@ use super::sources;
 use crate::cluster::discovery::{Snapshot, group_of};
 use crate::cluster::lookup;
 use crate::plan::apply::is_as_recorded;
-use crate::plan::digest::Key;
+use crate::plan::digest::{Key, KeyUse};
 use crate::plan::record::Record;
 use crate::plan::request::Request;
 use crate::plan::{grants, intent};
@@ -30,21 +30,22 @@ pub fn digest(key: &Key, unit: &Unit, resource: &CustomResource, snapshot: &Snap
         let answer = snapshot.capabilities.answer(question, &snapshot.versions);
         [question.as_bytes(), answer.as_bytes()]
     });
-    let capabilities = key.digest(&answers.collect::<Vec<_>>());
+    let capabilities = key.digest(KeyUse::Capabilities, &answers.collect::<Vec<_>>());
     // The names of its namespace and of what holds its values may depend on anything in the custom resource.
     let data = match unit.watch.reads_resource() {
         true => resource.as_data(&unit.resource).to_string(),
         false => String::new(),
     };
-    let given = key.digest(&[
+    let (name, watch) = (resource.key.to_string(), unit.watch.digest());
+    let given: [&[u8]; 5] = [
         ENGINE.as_bytes(),
         chart.as_bytes(),
-        unit.watch.digest().as_bytes(),
+        watch.as_bytes(),
         capabilities.as_bytes(),
-        resource.key.to_string().as_bytes(),
-    ]);
-    let asked = key.digest(&[resource.spec_bytes(), data.as_bytes()]);
-    intent::inputs(&given, &asked)
+        name.as_bytes(),
+    ];
+    let asked = [resource.spec_bytes(), data.as_bytes()];
+    intent::inputs(&key.digest(KeyUse::Given, &given), &key.digest(KeyUse::Asked, &asked))
 }
 
 /// Before the first reconcile: watches for what the record says was looked up, as far as the release may look there;
@@ -97,7 +98,13 @@ impl Run<'_> {
         }
         let snapshot = self.context.discovery.snapshot();
         let asked = &record.capabilities;
-        let now = digest(&self.context.key, self.unit, &self.written, &snapshot, asked);
+        let now = digest(
+            release.key(&self.context.keys),
+            self.unit,
+            &self.written,
+            &snapshot,
+            asked,
+        );
         if record.done_for.as_ref() != Some(&now) {
             return false;
         }

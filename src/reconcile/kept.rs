@@ -7,21 +7,23 @@ use super::context::Context;
 use super::custom_resource::CustomResource;
 use super::release::Release;
 use super::render::{Answers, Made, Prepared, Request, Work};
+use super::sealed::Purpose;
 use super::status::rights;
 use super::superset::Superset;
 use super::takeover::{claimant, may_adopt};
 use super::{Run, secrets};
 use crate::cluster::error::Error;
-use crate::cluster::kept::{self as secret, Place};
-use crate::cluster::objects;
+use crate::cluster::objects::{self, NO_VERSION};
+use crate::cluster::secrets::{Files, Place};
 use crate::plan::desired::Desired;
+use crate::plan::digest::{Key, KeyUse};
 use crate::plan::identity::ObjectId;
 use crate::plan::lost_results::{self, Found, Pin};
 use crate::plan::members::Live;
 use crate::plan::ownership::{Ownership, ownership};
 use crate::plan::request::Request::Regenerate;
+use crate::plan::reserved;
 use crate::plan::status::{Phase, Reason};
-use crate::telemetry::metrics::Operation;
 use crate::telemetry::redact::Secrets;
 use helm_template::render::{Kept, KeptError, KeptKey, Rendered};
 
@@ -29,6 +31,15 @@ const RESULTS: &str = "results.json";
 const PINS: &str = "pins.json";
 /// The text of the `regenerate` that made these results.
 const REGENERATED: &str = "regenerated";
+/// The key of the digests of what the results are made from. It lies with them: another key of the operator changes none.
+const KEY: &str = "arguments.key";
+
+pub(super) const KEPT: Purpose = Purpose {
+    prefix: reserved::KEPT,
+    kind: "chartwright.dev/kept-results",
+    what: "the chart's random results",
+    is_owned: true,
+};
 
 /// Rounds in which lost results are put back: what a lost authority signed is only told once the authority is back.
 const RECOVERIES: usize = 4;
@@ -41,6 +52,8 @@ pub(super) struct Stored {
     version: Option<String>,
     /// What asked for these results.
     made_for: Option<String>,
+    /// As [`KEY`].
+    key: [u8; 32],
 }
 
 /// What is remembered of chance.
@@ -57,16 +70,9 @@ pub(super) struct Memory {
     regenerated: Option<String>,
 }
 
-/// Where the random results of a custom resource lie: with it, so that they are there before the release's namespace is.
+/// Where the random results of a custom resource lie.
 pub(super) fn place(context: &Context, resource: &CustomResource) -> Place {
-    let namespace = match resource.key.namespace.as_str() {
-        "" => &context.own_namespace,
-        own => own,
-    };
-    Place {
-        namespace: namespace.to_owned(),
-        name: format!("chartwright-kept-{}", resource.secret_id()),
-    }
+    context.sealed_place(resource, &KEPT, "")
 }
 
 fn failed(place: &Place, error: &Error) -> Phase {
@@ -87,11 +93,11 @@ impl Memory {
     /// Reads the Secret that the custom resource names; without one there is no request.
     pub(super) async fn read(context: &Context, resource: &CustomResource, release: &Release) -> Result<Self, Phase> {
         let record = &release.record;
+        let new_key = release
+            .key(&context.keys)
+            .derive(KeyUse::KeptResults, &[resource.uid.as_bytes()]);
         let mut memory = Memory {
-            stored: Stored {
-                kept: empty(context, resource),
-                ..Stored::default()
-            },
+            stored: Stored::empty(new_key),
             exists: record.revision > 0
                 || !record.entries.is_empty()
                 || !Superset::of_resource(resource).kinds.is_empty(),
@@ -111,7 +117,7 @@ impl Memory {
         if is_made && !release.under_takeover {
             memory.use_stored();
         } else {
-            memory.kept = empty(context, resource);
+            memory.kept = Kept::new(memory.stored.key);
             memory.was_read = true;
         }
         Ok(memory)
@@ -120,16 +126,18 @@ impl Memory {
     async fn fetch(&mut self, context: &Context, resource: &CustomResource, secrets: &Secrets) -> Result<(), Phase> {
         self.was_read = true;
         let place = place(context, resource);
-        let files = secret::read(&context.client, &place)
-            .await
-            .map_err(|error| failed(&place, &error))?;
-        let Some((files, version)) = files else {
+        let found = context.load_sealed(resource, &place).await;
+        let found = found.map_err(|error| failed(&place, &error))?;
+        let stored = &mut self.stored;
+        stored.version = found.version;
+        let Some(files) = found.files else {
             return Ok(());
         };
-        let stored = &mut self.stored;
-        stored.version = Some(version);
+        if let Some(Ok(key)) = files.get(KEY).map(|bytes| <[u8; 32]>::try_from(bytes.as_slice())) {
+            stored.key = key;
+        }
         let bytes = |name: &str| files.get(name).map(Vec::as_slice);
-        match Kept::read(key(context, resource), bytes(RESULTS).unwrap_or_default()) {
+        match Kept::read(stored.key, bytes(RESULTS).unwrap_or_default()) {
             Ok(kept) => stored.kept = kept,
             // A later version of the operator wrote them: overwriting would lose them.
             Err(error @ KeptError::Version(_)) => return Err(failed(&place, &Error::Invalid(error.to_string()))),
@@ -178,18 +186,22 @@ impl Memory {
             },
             pins: self.pins.clone(),
             version: None,
+            key: self.stored.key,
             made_for: self.regenerated.as_ref().or(self.stored.made_for.as_ref()).cloned(),
         }
     }
 }
 
-/// The key of the digests of arguments; another one for each custom resource.
-fn key(context: &Context, resource: &CustomResource) -> [u8; 32] {
-    context.key.derive(&[b"kept", resource.uid.as_bytes()])
-}
+// === impl Stored ===
 
-fn empty(context: &Context, resource: &CustomResource) -> Kept {
-    Kept::new(key(context, resource))
+impl Stored {
+    fn empty(key: [u8; 32]) -> Self {
+        Stored {
+            kept: Kept::new(key),
+            key,
+            ..Stored::default()
+        }
+    }
 }
 
 // === impl Work ===
@@ -210,7 +222,8 @@ impl Work<'_> {
         let (rendered, mut desired) = made;
         let randomness = &rendered.randomness;
         memory.kept = randomness.kept.clone();
-        memory.pins = lost_results::apply_pins(&mut desired.members, &memory.pins, &self.context.key);
+        let of_pins = Key::new(memory.stored.key);
+        memory.pins = lost_results::apply_pins(&mut desired.members, &memory.pins, &of_pins, self.key);
         memory.renewal = randomness.next_renewal;
         Ok((rendered, desired))
     }
@@ -250,9 +263,8 @@ impl Work<'_> {
                 }
                 None => {
                     let stays = found.iter().filter(|found| found.rendered != found.live);
-                    memory
-                        .pins
-                        .extend(stays.map(|found| Pin::new(found, &self.context.key)));
+                    let of_pins = Key::new(memory.stored.key);
+                    memory.pins.extend(stays.map(|found| Pin::new(found, &of_pins)));
                     break;
                 }
             }
@@ -358,26 +370,25 @@ impl Run<'_> {
     /// False if the Secret is not the one that was read or written last.
     async fn store(&self, release: &mut Release, memory: &Memory, kept: Kept) -> Result<bool, Phase> {
         let place = place(self.context, &self.written);
-        let client = &self.context.client;
         if kept.is_empty() && memory.pins.is_empty() {
             let is_absent = release.tried.kept.as_ref().is_some_and(|known| known.version.is_none());
             if !self.keeps() || is_absent {
                 return Ok(true);
             }
             release.tried.kept = None;
-            let removed = secret::remove(client, &place).await;
+            let removed = self.remove_sealed(&KEPT, "").await;
             removed.map_err(|error| failed(&place, &error))?;
-            release.tried.kept = Some(Stored {
-                kept,
-                ..Stored::default()
-            });
+            release.tried.kept = Some(Stored::empty(memory.stored.key));
             return Ok(true);
         }
         if (&kept, &memory.pins) == (&memory.stored.kept, &memory.stored.pins) {
             return Ok(true);
         }
         let json = |error: serde_json::Error| failed(&place, &Error::Invalid(error.to_string()));
-        let mut files = secret::Files::from([(RESULTS.to_owned(), serde_json::to_vec(&kept).map_err(json)?)]);
+        let mut files = Files::from([
+            (RESULTS.to_owned(), serde_json::to_vec(&kept).map_err(json)?),
+            (KEY.to_owned(), memory.stored.key.to_vec()),
+        ]);
         if !memory.pins.is_empty() {
             files.insert(PINS.to_owned(), serde_json::to_vec(&memory.pins).map_err(json)?);
         }
@@ -385,23 +396,22 @@ impl Run<'_> {
         if let Some(made_for) = made_for {
             files.insert(REGENERATED.to_owned(), made_for.clone().into_bytes());
         }
-        let about = format!("{} {}", self.unit.group_kind, self.written.key);
         // Unless all goes well, nobody knows what is there.
         let version = release.tried.kept.take().and_then(|known| known.version);
-        let (uid, owner) = (&self.written.uid, self.written.secrets_owner(&self.unit.resource));
-        match secret::write(client, &place, files, &about, uid, owner, version.as_deref()).await {
+        let version = version.as_deref().unwrap_or(NO_VERSION);
+        match self.store_sealed(&KEPT, "", files, Some(version)).await {
             Ok(version) => {
                 release.tried.kept = Some(Stored {
                     kept,
                     pins: memory.pins.clone(),
                     version: Some(version),
                     made_for: made_for.cloned(),
+                    key: memory.stored.key,
                 });
             }
             Err(Error::Conflict(_)) => return Ok(false),
             Err(error) => return Err(failed(&place, &error)),
         }
-        self.context.metrics.wrote("Secret", Operation::Apply);
         Ok(true)
     }
 
@@ -411,9 +421,8 @@ impl Run<'_> {
             return Ok(());
         }
         let place = place(self.context, &self.written);
-        secret::remove(&self.context.client, &place)
+        self.remove_sealed(&KEPT, "")
             .await
-            .map(drop)
             .map_err(|error| failed(&place, &error))
     }
 }

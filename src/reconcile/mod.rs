@@ -142,7 +142,7 @@ pub async fn reconcile(context: &Context, unit: &Unit, resource: &CustomResource
 
 /// Tells in the status that a reconcile panicked, starting from what the status said before.
 pub async fn report_panic(context: &Context, unit: &Unit, resource: &CustomResource, release: &mut Release) -> Outcome {
-    release.recover(resource);
+    release.recover(resource, &resource.seal(&context.keys, &unit.group_kind));
     let mut run = Run::new(context, unit, resource);
     let message =
         "the operator stopped unexpectedly while it worked on this: this is a defect of chartwright; see its log";

@@ -22,12 +22,14 @@ use crate::plan::grants::StoredObject;
 use crate::plan::hooks::{Hook, in_order};
 use crate::plan::plans::{self, Due};
 use crate::plan::request::Request;
+use crate::plan::reserved;
 use crate::plan::status::{Phase, Reason};
 
-const STEPS: Purpose = Purpose {
-    prefix: "chartwright-plan",
+pub(super) const STEPS: Purpose = Purpose {
+    prefix: reserved::PLAN,
     kind: "chartwright.dev/plan",
     what: "the steps of a plan",
+    is_owned: false,
 };
 
 /// What came of a look at the plan that runs.
@@ -173,8 +175,9 @@ impl Run<'_> {
             let message = "with these parameters, the chart renders no step of it";
             return Err(Phase::stalled(Reason::RenderFailed, message));
         }
-        let digest = desired::digest(&self.context.key, steps.iter().map(|hook| &hook.member));
-        release.record.plans.identify(&self.context.key, &digest);
+        let key = release.key(&self.context.keys);
+        let digest = desired::digest(key, steps.iter().map(|hook| &hook.member));
+        release.record.plans.identify(key, &digest);
         let ids: Vec<_> = steps.iter().map(|hook| hook.member.id.clone()).collect();
         let stored = self.to_store(release, &steps);
         let sealed = self.seal(&STEPS, "", &stored).await;
@@ -184,7 +187,7 @@ impl Run<'_> {
             .union(Superset::of_objects(&ids));
         let written = self.write_superset(&superset, self.keeps()).await;
         written.map_err(|error| self.unclaimed(&error))?;
-        let steps = self.check_stored(stored);
+        let steps = self.check_stored(release, stored);
         self.watch_steps(&steps);
         Ok(steps)
     }
@@ -214,7 +217,7 @@ impl Run<'_> {
             match self.unseal::<Vec<StoredObject>>(&STEPS, "").await {
                 Ok(Some(stored)) => {
                     // The watch may permit less than it did when the run began.
-                    let steps = self.check_stored(stored);
+                    let steps = self.check_stored(release, stored);
                     // Those that were not begun are in no record.
                     self.watch_steps(&steps);
                     self.learn(release, steps.iter().map(|step| &step.member));

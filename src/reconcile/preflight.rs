@@ -9,6 +9,7 @@ use super::release::Release;
 use super::render::{Answers, Prepared, Work, no_plan};
 use super::{Run, values};
 use crate::plan::desired::Member;
+use crate::plan::digest::{Key, KeyUse};
 use crate::plan::grants::{self, Baseline, Own};
 use crate::plan::identity::ObjectId;
 use crate::plan::status::{Phase, Reason};
@@ -36,6 +37,16 @@ impl Run<'_> {
         if !problems.is_empty() {
             return Err(Phase::stalled(Reason::ManifestInvalid, list(problems.clone())));
         }
+        let hooks = || prepared.desired.hooks.iter().map(|hook| &hook.member);
+        let all = prepared.desired.members.iter().chain(hooks());
+        let reserved = all.filter_map(|member| {
+            let refused = grants::may_be_named(&member.id, &self.context.own_objects).err()?;
+            Some(format!("{}: {refused}", member.source))
+        });
+        let reserved: Vec<String> = reserved.collect();
+        if !reserved.is_empty() {
+            return Err(Phase::stalled(Reason::Refused, list(reserved)));
+        }
         // A cluster-scoped custom resource is made by whoever may do so in the whole cluster.
         if self.written.key.namespace.is_empty() {
             return Ok(());
@@ -45,8 +56,7 @@ impl Run<'_> {
             let allow = &self.unit.watch.allow;
             grants::may_create(&member.id, &member.object, namespace, baseline, allow).err()
         };
-        let hooks = prepared.desired.hooks.iter().map(|hook| &hook.member);
-        let suspicious: Vec<&Member> = (prepared.desired.members.iter().chain(hooks))
+        let suspicious: Vec<&Member> = (prepared.desired.members.iter().chain(hooks()))
             .filter(|member| refused(member, None).is_some())
             .collect();
         if suspicious.is_empty() {
@@ -57,7 +67,8 @@ impl Run<'_> {
         if release.permit.digest == digest {
             return Ok(());
         }
-        let baseline = self.baseline(prepared, answers).await?;
+        let key = release.key(&self.context.keys);
+        let baseline = self.baseline(key, prepared, answers).await?;
         let refused: Vec<_> = suspicious
             .iter()
             .filter_map(|member| Some((member.source.as_str(), refused(member, baseline.as_ref())?)))
@@ -91,12 +102,12 @@ impl Run<'_> {
             .into_iter()
             .chain(objects)
             .collect();
-        self.context.key.digest(&parts)
+        self.context.keys.current().digest(KeyUse::Permit, &parts)
     }
 
     /// What the chart renders for this release with nobody's values but the operator's: with its name, its namespace and
     /// its random results. `None` for a chart that needs values to render.
-    async fn baseline(&self, prepared: &Prepared, answers: &mut Answers) -> Result<Option<Baseline>, Phase> {
+    async fn baseline(&self, key: &Key, prepared: &Prepared, answers: &mut Answers) -> Result<Option<Baseline>, Phase> {
         let nobodys = values::values(self.unit, &[], Value::Object(Default::default()));
         let (Ok(renderer), Ok(values)) = (&self.unit.renderer, nobodys) else {
             return Ok(None);
@@ -106,6 +117,7 @@ impl Run<'_> {
             unit: self.unit,
             resource: &self.written,
             renderer,
+            key,
             identity: prepared.identity.clone(),
             values,
             plan: no_plan(),

@@ -390,13 +390,14 @@ impl Run<'_> {
         changes.installed = release.record.revision == 0;
         changes.upgraded = !changes.installed && prepared.revision > release.record.revision;
         changes.applied += std::mem::take(&mut release.applied_before);
-        release.note_applied(prepared, self.context.key.id());
+        let key = release.key(&self.context.keys);
+        release.note_applied(prepared, key.id());
         if prepared.rollback.is_some() {
             // What these inputs were rendered to isn't what runs.
             release.last_render.inputs.clear();
         }
         self.list_revision(release, prepared).await?;
-        let (hooks, key) = (&prepared.desired.hooks, &self.context.key);
+        let hooks = &prepared.desired.hooks;
         // What is gone back to is no change that somebody asked for.
         let values = Some(&prepared.values).filter(|_| prepared.rollback.is_none());
         release.record.plans.learn(hooks, key, values, jiff::Timestamp::now());

@@ -1,26 +1,46 @@
 //! Where the record of a release lies: in its status, unless it is too long for that or the status doesn't keep it; then
 //! in a Secret beside the custom resource. Written before the status that speaks of it, and removed after the status that
-//! has it all again: whenever the operator dies, one of the two is whole.
+//! has it all again: whenever the operator dies, one of the two is whole. Both are signed: what somebody else wrote is no
+//! record, and the release is found again by the labels and tracking annotations of its members.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use serde_json::Value;
 
-use super::Run;
-use super::kept;
 use super::release::Release;
 use super::render::Prepared;
+use super::sealed::Purpose;
 use super::status::rights;
 use super::superset::Superset;
+use super::{Run, delete_hooks, kept, plans, rollback, sealed};
 use crate::cluster::error::Error;
-use crate::cluster::record::RecordSecret;
+use crate::cluster::secrets::Files;
 use crate::plan::conditions;
+use crate::plan::digest;
+use crate::plan::plans::Plan;
 use crate::plan::record::secret::{Found, Packed};
+use crate::plan::record::signature::{self, RecordSeal};
 use crate::plan::record::{Entry, Record, STATUS_ENTRIES, STATUS_LOOKUPS, Stored};
+use crate::plan::reserved;
 use crate::plan::status::{self, Phase, Reason};
-use crate::telemetry::metrics::Operation;
 use crate::watches::names::is_built_in;
+
+/// The Secret of a release that holds its record, where its status can't.
+const RECORD: Purpose = Purpose {
+    prefix: reserved::RECORD,
+    kind: "chartwright.dev/record",
+    what: "the record of the release",
+    is_owned: true,
+};
+const FILE: &str = "record.json.gz";
+
+/// What is taken over of plans that a status claims to be part of a deletion: so many names, each cut at so many bytes.
+const MOST_PLANS: usize = 50;
+const NAME_BYTES: usize = 253;
+
+/// The digest of the hooks for a deletion, where a Secret has some though the record is lost.
+const UNKNOWN: &str = "unknown";
 
 /// What the status of a kind loses, once that was seen: its schema drops unknown fields, or it has none. That the API
 /// server refuses the status of one custom resource, for its size or for what it says, is no business of the others
@@ -43,6 +63,18 @@ pub enum Refused {
     Details,
     /// That, too: Events tell what conditions would.
     Everything,
+}
+
+/// A record as it was read.
+struct Recalled {
+    record: Record,
+    saved: Saved,
+    /// Some of it is lost.
+    is_partial: bool,
+    /// All of it is, though the status claims one.
+    is_lost: bool,
+    /// The key that signed it.
+    signer: Option<String>,
 }
 
 /// What is known to be stored in a Secret.
@@ -69,12 +101,23 @@ impl Run<'_> {
         if release.is_new(&self.written) {
             release.unread = true;
             let status = self.written_status();
-            let (record, saved, partial) = self.stored(status).await?;
-            release.begin(&self.written, status, record, saved);
-            release.partial = partial;
+            let recalled = self.stored(status).await?;
+            let current = self.context.keys.current().id();
+            release.begin(&self.written, status, recalled.record, recalled.saved);
+            release.partial = recalled.is_partial;
+            release.signer = recalled.signer.filter(|id| id != current);
+            if recalled.is_lost {
+                let note = "the record of this release is lost: its status was not written by this operator for this custom \
+                            resource, or was signed with a key that it doesn't have. What is there is found by labels and \
+                            tracking annotations";
+                self.warn_once(release, "RecordLost", note.to_owned()).await;
+            }
         }
-        // The operator was installed anew.
-        let has_other_key = !release.record.key.is_empty() && release.record.key != self.context.key.id();
+        if release.signer.is_some() && !self.written.deleting {
+            self.sign_again(release).await?;
+        }
+        let key = &release.record.key;
+        let has_other_key = !key.is_empty() && self.context.keys.get(key).is_none();
         if has_other_key && !std::mem::replace(&mut release.rekeyed, true) {
             release.record.forget_digests();
             release.partial = true;
@@ -83,60 +126,152 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The record, the Secret that holds it, and whether some of it is lost.
-    async fn stored(&self, status: &Value) -> Result<(Record, Saved, bool), Phase> {
+    /// The key was replaced: what the earlier one signed for this release is signed with the new one, the status last.
+    ///
+    /// # Errors
+    /// The phase of a release of which a Secret can't be read or written.
+    async fn sign_again(&self, release: &mut Release) -> Result<(), Phase> {
+        let record = &release.record;
+        let mut all: Vec<(&Purpose, String)> = Vec::new();
+        if self.keeps() {
+            all.push((&kept::KEPT, String::new()));
+        }
+        if !record.hooks.stored.is_empty() {
+            all.push((&delete_hooks::STORED, String::new()));
+        }
+        if !record.plans.work.steps.is_empty() {
+            all.push((&plans::STEPS, String::new()));
+        }
+        let kept = record.history.kept().map(rollback::suffix);
+        all.extend(kept.map(|suffix| (&rollback::RENDERS, suffix)));
+        if release.saved.exists {
+            all.push((&RECORD, String::new()));
+        }
+        for (purpose, suffix) in all {
+            match self.reseal(purpose, &suffix).await {
+                // Whoever may not read Secrets wrote none.
+                Ok(()) | Err(Error::Forbidden(_)) => {}
+                Err(error) => return Err(self.failed(&error)),
+            }
+        }
+        release.tried.kept = None;
+        release.signer = None;
+        Ok(())
+    }
+
+    /// The record as it can be believed, and the Secret that holds it.
+    async fn stored(&self, status: &Value) -> Result<Recalled, Phase> {
         let generation = self.generation;
         let observed = conditions::recorded_generation(status);
         let saved = |exists| Saved {
             exists,
             ..Saved::default()
         };
-        let (in_status, known, expected) = match Record::from_status(status) {
-            // A custom resource that never had a member has no record anywhere.
-            Stored::Whole { record, in_secret }
-                if record.is_complete() || Superset::of_resource(&self.written).is_empty() =>
-            {
-                return Ok((record.proven_by(observed, generation), saved(in_secret), false));
+        let recalled = |record: Record, saved: Saved, is_partial: bool| Recalled {
+            record,
+            saved,
+            is_partial,
+            is_lost: false,
+            signer: signature::of_status(status).and_then(digest::signer).map(str::to_owned),
+        };
+        // A custom resource that never had a member has no record anywhere.
+        let had_none = || Superset::of_resource(&self.written).is_empty();
+        let (in_status, known, expected, claimed) = match Record::from_status(
+            status,
+            Some(&self.written.seal(&self.context.keys, &self.unit.group_kind)),
+        ) {
+            Stored::Whole { record, in_secret } if record.is_complete() || had_none() => {
+                return Ok(recalled(
+                    record.proven_by(observed, generation),
+                    saved(in_secret),
+                    false,
+                ));
             }
-            Stored::Whole { record, in_secret } => (record, in_secret, false),
-            Stored::Part { record, in_secret } => (record, in_secret, true),
+            Stored::Whole { record, in_secret } => (record, in_secret, false, None),
+            Stored::Part { record, in_secret } => (record, in_secret, true, None),
+            Stored::Lost { claimed } => (claimed.left_of_claim(), false, false, Some(claimed)),
             Stored::Later(version) => return Err(later(version)),
         };
+        let is_lost = claimed.is_some();
+        if is_lost && had_none() {
+            return Ok(Recalled {
+                is_lost,
+                ..recalled(in_status, Saved::default(), false)
+            });
+        }
         let resource = &self.written.key;
-        match self.record_secret().load().await {
-            Ok(Found::Record {
+        let loaded = self.load_sealed(&RECORD, "").await;
+        let loaded = match loaded {
+            // Whoever may not read Secrets wrote none.
+            Err(Error::Forbidden(_)) if !expected => sealed::Found::default(),
+            loaded => loaded.map_err(|error| self.failed(&error))?,
+        };
+        let file = loaded.files.and_then(|mut files| files.remove(FILE));
+        match file.map_or(Found::Nothing, |file| Found::read(&file, &self.written.uid)) {
+            Found::Record {
                 record,
                 generation: stored_for,
                 stamp,
-            }) if record.revision >= in_status.revision => {
+            } if record.revision >= in_status.revision => {
                 let record = record.proven_by(Some(stored_for), generation);
-                Ok((record, Saved { exists: true, stamp }, false))
+                Ok(Recalled {
+                    signer: loaded.signer,
+                    ..recalled(record, Saved { exists: true, stamp }, false)
+                })
             }
-            Ok(Found::Record { .. }) => Ok((in_status.unproven(), saved(true), expected)),
-            Ok(Found::Nothing) => {
+            Found::Record { .. } => Ok(recalled(in_status.unproven(), saved(true), expected)),
+            Found::Nothing => {
                 if expected {
                     tracing::warn!(%resource, "the Secret with the record is lost: labels tell of the members");
                 }
-                Ok((in_status.proven_by(observed, generation), saved(known), expected))
+                let mut record = in_status.proven_by(observed, generation);
+                if self.written.deleting && record.revision == 0 {
+                    self.find_delete_hooks(&mut record, claimed.as_deref()).await?;
+                }
+                Ok(Recalled {
+                    is_lost,
+                    ..recalled(record, saved(known), expected)
+                })
             }
-            Ok(Found::Later(version)) => Err(later(version)),
-            // Whoever may not read Secrets wrote none.
-            Err(Error::Forbidden(_)) if !expected => {
-                Ok((in_status.proven_by(observed, generation), Saved::default(), false))
-            }
-            Err(error) => Err(self.failed(&error)),
+            Found::Later(version) => Err(later(version)),
         }
     }
 
-    /// Where the record lies if the status can't hold it.
-    fn record_secret(&self) -> RecordSecret<'_> {
-        RecordSecret {
-            client: &self.context.client,
-            namespace: kept::place(self.context, &self.written).namespace,
-            uid: &self.written.uid,
-            id: self.written.secret_id(),
-            owner: self.written.secrets_owner(&self.unit.resource),
-            about: format!("{} {}", self.unit.group_kind, self.written.key),
+    /// A deletion whose record is lost looks for the hooks and plans that come before it: a Secret may have them all the
+    /// same, and where the status claims a plan without which nothing is deleted, people are asked.
+    ///
+    /// # Errors
+    /// The phase of a release of which they can't be read.
+    async fn find_delete_hooks(&self, record: &mut Record, claimed: Option<&Record>) -> Result<(), Phase> {
+        if !record.hooks.stored.is_empty() {
+            return Ok(());
+        }
+        let plans = claimed.into_iter().flat_map(|claimed| &claimed.plans.plans);
+        let plans = plans.filter(|plan| plan.on_delete).map(|plan| Plan {
+            name: conditions::cut(&plan.name, NAME_BYTES),
+            on_delete: true,
+            ..Plan::default()
+        });
+        record.plans.plans = plans.take(MOST_PLANS).collect();
+        let has_some = match self.load_sealed(&delete_hooks::STORED, "").await {
+            Ok(found) => found.files.is_some() || !record.plans.plans.is_empty(),
+            Err(Error::Forbidden(_)) => false,
+            Err(error) => return Err(self.failed(&error)),
+        };
+        if has_some {
+            UNKNOWN.clone_into(&mut record.hooks.stored);
+        }
+        Ok(())
+    }
+
+    /// Signs and checks what the status says of the record.
+    pub(super) fn record_seal(&self, release: &Release) -> RecordSeal<'_> {
+        let keys = &self.context.keys;
+        let signer = release.signer.as_deref().and_then(|id| keys.get(id));
+        let seal = self.written.seal(keys, &self.unit.group_kind);
+        RecordSeal {
+            key: signer.unwrap_or(seal.key),
+            ..seal
         }
     }
 
@@ -183,13 +318,13 @@ impl Run<'_> {
         }
         // Unless all goes well, nobody knows what is there.
         release.saved.stamp.clear();
-        let written = self.record_secret().save(&packed).await;
+        let files = Files::from([(FILE.to_owned(), packed.bytes())]);
+        let written = self.store_sealed(&RECORD, "", files, None).await;
         written.map_err(|error| self.failed(&error))?;
         release.saved = Saved {
             exists: true,
             stamp: packed.stamp,
         };
-        self.context.metrics.wrote("Secret", Operation::Apply);
         Ok(())
     }
 
@@ -233,7 +368,7 @@ impl Run<'_> {
         if !release.saved.exists {
             return Ok(());
         }
-        let removed = self.record_secret().remove().await;
+        let removed = self.remove_sealed(&RECORD, "").await;
         removed.map_err(|error| self.failed(&error))
     }
 
@@ -249,9 +384,8 @@ impl Run<'_> {
             let sent = sent.get(field);
             sent.is_some_and(|sent| read.get(field).is_none_or(|read| !status::survives(sent, read)))
         };
-        let record = ["inventory", "release", "remediation", "plans", "planRun"]
-            .into_iter()
-            .any(lost);
+        // A record of which a part is lost is none: its signature is of all parts.
+        let record = status::RECORDED.into_iter().any(lost);
         let conditions = lost("conditions");
         if !self.unit.lossy.notice(record, conditions) {
             return;

@@ -28,7 +28,7 @@ use crate::plan::annotations::{self, ON_CREATE};
 use crate::plan::apply::{Seen, Step, content, step};
 use crate::plan::applyset;
 use crate::plan::desired::{Member, fold_string_data};
-use crate::plan::digest::Key;
+use crate::plan::digest::{Key, Keyring};
 use crate::plan::hooks::{Operation, in_order};
 use crate::plan::identity::{GroupKind, ObjectId};
 use crate::plan::immutable::{self, Kept, asks_for_renewal};
@@ -261,7 +261,7 @@ impl Rehearsal {
             Discovery::offline(client.clone(), scene.capabilities.clone(), served),
             Events::new(client, OPERATOR, None),
             Arc::new(Metrics::new()),
-            Key::new([0; 32]),
+            Keyring::new(Key::new([0; 32]), Vec::new()),
             OPERATOR.to_owned(),
             scene.resource.key.namespace.clone(),
         );
@@ -385,7 +385,7 @@ impl Rehearsal {
         let desired: HashSet<&ObjectId> = prepared.ids().chain(prepared.hook_ids()).collect();
         let orphans = orphans(&context.members(), &self.release.record, &desired, owner);
         let is_guarded = run.intent(&self.release, prepared, &orphans) == Intent::Guarded;
-        self.release.note_applied(prepared, context.key.id());
+        self.release.note_applied(prepared, context.keys.current().id());
         if !is_guarded {
             self.release.note_decided(prepared);
         }

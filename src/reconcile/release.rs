@@ -21,8 +21,10 @@ use super::status_template::StatusTemplate;
 use crate::cluster::throttle::spread;
 use crate::plan::annotations;
 use crate::plan::conditions::{self, cut};
+use crate::plan::digest::{Key, Keyring};
 use crate::plan::hooks::Hook;
 use crate::plan::identity::ObjectId;
+use crate::plan::record::signature::RecordSeal;
 use crate::plan::record::{Record, Stored};
 use crate::plan::request::Request;
 use crate::telemetry::redact::Secrets;
@@ -44,6 +46,8 @@ pub struct Release {
     pub partial: bool,
     /// Digests in the record were made with another key, and are forgotten.
     pub rekeyed: bool,
+    /// The earlier key that signed the status, until everything that it signed for the release is signed again.
+    pub(super) signer: Option<String>,
     /// The record could not be read: what is stored of it stays as it is.
     pub unread: bool,
     /// It is being taken over from somebody else, whose random results only the live objects know.
@@ -117,11 +121,17 @@ impl Release {
         self.restart_clock();
     }
 
-    /// Takes in a custom resource as far as its status tells of the release: no request is made.
-    pub fn adopt(&mut self, resource: &CustomResource) {
+    /// The key of this release's digests: the one that they were made with, as long as the operator has it.
+    pub(super) fn key<'k>(&self, keys: &'k Keyring) -> &'k Key {
+        keys.get(&self.record.key).unwrap_or_else(|| keys.current())
+    }
+
+    /// Takes in a custom resource as far as its status tells of the release: no request is made. `seal`: checks the status;
+    /// `None` where nothing is written.
+    pub fn adopt(&mut self, resource: &CustomResource, seal: Option<&RecordSeal<'_>>) {
         if self.is_new(resource) {
             let status = resource.status();
-            let stored = Record::from_status(&status);
+            let stored = Record::from_status(&status, seal);
             let unread = !matches!(stored, Stored::Whole { .. });
             let record = stored
                 .into_record()
@@ -157,13 +167,13 @@ impl Release {
     }
 
     /// After a panic: what is known is what the status says, and all of it must be looked at again.
-    pub fn recover(&mut self, resource: &CustomResource) {
+    pub(super) fn recover(&mut self, resource: &CustomResource, seal: &RecordSeal<'_>) {
         let failures = self.backoff.failures;
         *self = Release {
             secrets: self.secrets.clone(),
             ..Release::default()
         };
-        self.adopt(resource);
+        self.adopt(resource, Some(seal));
         if self.unread {
             // The next reconcile reads it.
             self.uid.clear();
@@ -342,7 +352,7 @@ mod tests {
         };
         for (generation, inputs, fingerprint) in [(2, Some("i"), Some(7)), (3, None, None)] {
             let mut release = Release::default();
-            release.adopt(&resource(generation, json!([])));
+            release.adopt(&resource(generation, json!([])), None);
             assert_eq!(release.record.done_for.as_deref(), inputs);
             assert_eq!(release.record.entries[0].fingerprint, fingerprint);
             assert_eq!(release.record.revision, 1);
@@ -350,10 +360,10 @@ mod tests {
         // Its members are applied, and not ready: that decides nothing, and all of it is known.
         let waiting = json!([{"type": "Ready", "status": "False", "observedGeneration": 3}]);
         let mut release = Release::default();
-        release.adopt(&resource(3, waiting.clone()));
+        release.adopt(&resource(3, waiting.clone()), None);
         assert_eq!(release.record.done_for.as_deref(), Some("i"));
         let mut release = Release::default();
-        release.adopt(&resource(4, waiting));
+        release.adopt(&resource(4, waiting), None);
         assert_eq!(release.record.done_for, None);
     }
 

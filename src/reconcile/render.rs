@@ -20,7 +20,7 @@ use crate::cluster::{lookup, objects};
 use crate::plan::annotations::{ON_CREATE, ON_DELETE};
 use crate::plan::dependencies;
 use crate::plan::desired::{self, Desired, Identity, Member, Rendered as Manifest};
-use crate::plan::digest::Key;
+use crate::plan::digest::{Key, KeyUse};
 use crate::plan::grants;
 use crate::plan::history::is_watched;
 use crate::plan::hooks::{self, Hook};
@@ -84,6 +84,8 @@ pub(super) struct Work<'a> {
     pub unit: &'a Unit,
     pub resource: &'a CustomResource,
     pub renderer: &'a Arc<Engine>,
+    /// Makes the digests of this release.
+    pub key: &'a Key,
     pub identity: Identity,
     pub values: Value,
     /// `.Plan`
@@ -210,7 +212,7 @@ pub(super) async fn prepare_plan(
     work.plan = plan;
     let mut memory = Memory::read(context, resource, release).await?;
     release.tried.kept = memory.known();
-    let inputs = |asked: &[String]| inputs::digest(&context.key, unit, resource, &work.snapshot, asked);
+    let inputs = |asked: &[String]| inputs::digest(release.key(&context.keys), unit, resource, &work.snapshot, asked);
     let since_settled = inputs(&release.record.capabilities);
     let earlier = Earlier::of(release, &inputs(&release.last_render.capabilities))
         .filter(|_| !memory.must_draw(release, context.now()));
@@ -222,7 +224,7 @@ pub(super) async fn prepare_plan(
     // Not for one that failed, which may tell of what it did not come to render.
     work.secrets.turn();
     let values_digest = match is_watched(unit.watch.on_failure) {
-        true => context.key.digest(&[work.values.to_string().as_bytes()]),
+        true => work.key.digest(KeyUse::Values, &[work.values.to_string().as_bytes()]),
         false => String::new(),
     };
     Ok(Prepared {
@@ -295,6 +297,7 @@ impl<'a> Work<'a> {
             unit,
             resource,
             renderer,
+            key: release.key(&context.keys),
             identity: Identity {
                 owner: resource.owner(&unit.group_kind),
                 operator: context.operator.clone(),
@@ -481,7 +484,7 @@ impl<'a> Work<'a> {
         let (secrets, learning) = (self.secrets.clone(), self.secrets.clone());
         let share = self.share.clone();
         let (limits, random) = (self.limits(), self.context.random.clone());
-        let (identity, key) = (self.identity.clone(), self.context.key.clone());
+        let (identity, key) = (self.identity.clone(), self.key.clone());
         let facts = self.facts(request.revision);
         let job = move || {
             let _share = share;
@@ -531,7 +534,7 @@ impl<'a> Work<'a> {
             self.secrets.publish(&member.id.namespace);
             self.secrets.publish(&member.id.group_kind.kind);
         }
-        let hooks_digest = hooks_digest(&desired, &self.context.key);
+        let hooks_digest = hooks_digest(&desired, self.key);
         let version = |key: &LookupKey| answers.get(key).map(dependencies::version).unwrap_or_default();
         let now = |key: &LookupKey| self.earlier.and_then(|earlier| earlier.version_now(key));
         let used = &rendered.used_lookups;
@@ -542,7 +545,7 @@ impl<'a> Work<'a> {
             lookups.push(format!("{text}@{version}"));
         }
         let asked = &rendered.asked;
-        let inputs = inputs::digest(&self.context.key, self.unit, self.resource, &self.snapshot, asked);
+        let inputs = inputs::digest(self.key, self.unit, self.resource, &self.snapshot, asked);
         Prepared {
             identity: self.identity.clone(),
             desired,

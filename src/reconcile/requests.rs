@@ -8,6 +8,7 @@ use crate::cluster::objects;
 use crate::plan::annotations;
 use crate::plan::desired::Member;
 use crate::plan::identity::ObjectId;
+use crate::plan::members::Live;
 use crate::plan::ownership::{Ownership, ownership};
 use crate::plan::request::Request;
 use crate::telemetry::metrics::Operation;
@@ -69,6 +70,16 @@ impl Run<'_> {
         let Some(resource) = snapshot.preferred(&id.group_kind) else {
             return Ok(());
         };
+        // What is recorded of a run is no proof that its object is ours.
+        let watched = self.context.members().get(id).filter(|live| live.uid == uid).cloned();
+        let live = match watched {
+            Some(live) => Some(live),
+            None => objects::look(&self.context.client, resource, id).await?,
+        };
+        let is_own = |live: &Live| live.uid == uid && ownership(id, live, &self.owner) == Ownership::Ours;
+        if !live.is_some_and(|live| is_own(&live)) {
+            return Ok(());
+        }
         if objects::set_ttl(&self.context.client, resource, id, uid, ttl).await? {
             self.context.metrics.wrote(&id.group_kind.kind, Operation::Apply);
         }

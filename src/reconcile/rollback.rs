@@ -20,13 +20,15 @@ use crate::plan::history::{Attempt, Fallback, Judgement, is_watched, judge};
 use crate::plan::identity::GroupKind;
 use crate::plan::policy::Update;
 use crate::plan::request::Request;
+use crate::plan::reserved;
 use crate::plan::status::{Changes, Chart, Phase, Reason};
 use crate::watches::OnFailure;
 
-const RENDERS: Purpose = Purpose {
-    prefix: "chartwright-render",
+pub(super) const RENDERS: Purpose = Purpose {
+    prefix: reserved::RENDER,
     kind: "chartwright.dev/render",
     what: "the render of a revision",
+    is_owned: false,
 };
 
 /// What is kept of a revision.
@@ -37,7 +39,7 @@ struct KeptRender {
     notes: Option<String>,
 }
 
-fn suffix(revision: i64) -> String {
+pub(super) fn suffix(revision: i64) -> String {
     format!("-{revision}")
 }
 
@@ -119,7 +121,7 @@ impl Run<'_> {
         };
         let notes = kept.notes.clone();
         let desired = self.read(release, prepared, kept);
-        prepared.replace(desired, notes, to, fallback.revision, &self.context.key);
+        prepared.replace(desired, notes, to, fallback.revision, release.key(&self.context.keys));
         // The watch may permit less than it did then.
         self.preflight(release, prepared, &mut Answers::new()).await
     }
@@ -128,7 +130,7 @@ impl Run<'_> {
     fn read(&self, release: &Release, prepared: &Prepared, kept: KeptRender) -> Desired {
         let snapshot = self.context.discovery.snapshot();
         let namespaced = |group_kind: &GroupKind, version: &str| snapshot.namespaced(group_kind, version);
-        let (identity, key) = (&prepared.identity, &self.context.key);
+        let (identity, key) = (&prepared.identity, release.key(&self.context.keys));
         let mut desired = desired::desired(kept.members, identity, &namespaced, key);
         desired::add_hooks(&mut desired, kept.hooks, identity, &namespaced, key);
         let hooks = desired.hooks.iter().map(|hook| &hook.member);

@@ -166,6 +166,7 @@ impl Run<'_> {
             changes: &conclusion.changes,
             chart,
             record: &release.record,
+            seal: self.record_seal(release),
             record_in_secret: release.saved.exists,
             record_unread: release.unread,
             brief: release.refused > Refused::Nothing,
@@ -175,7 +176,6 @@ impl Run<'_> {
             }),
             computed: template.and_then(|template| template.told()),
             status_invalid: template.and_then(|template| template.invalid.as_deref()),
-            elected: release.elections.told.as_deref(),
             contested: release.contests.message(),
             // Who is only waited for is no failure: counting would write a status at each look.
             failures: match conclusion.phase {

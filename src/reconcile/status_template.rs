@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::release::Release;
 use super::render::{Answers, Work};
 use super::{RECHECK, Run, inputs};
+use crate::plan::digest::KeyUse;
 use crate::plan::identity::ObjectId;
 use crate::plan::status::{Phase, Reason};
 use crate::plan::status_template::{Computed, Templated};
@@ -203,14 +204,14 @@ impl Run<'_> {
         );
         let snapshot = self.context.discovery.snapshot();
         parts.push(inputs::digest(
-            &self.context.key,
+            release.key(&self.context.keys),
             self.unit,
             &self.written,
             &snapshot,
             &[],
         ));
         let parts: Vec<&[u8]> = parts.iter().map(String::as_bytes).collect();
-        self.context.key.digest(&parts)
+        self.context.keys.current().digest(KeyUse::StatusTemplate, &parts)
     }
 
     async fn compute_status(

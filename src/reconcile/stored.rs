@@ -3,22 +3,27 @@
 
 use super::release::Release;
 use super::{Run, values};
+use crate::plan::digest::KeyUse;
 use crate::plan::grants::{self, Own, StoredObject};
 use crate::plan::hooks::Hook;
 
 impl Run<'_> {
     /// Digest of what the chart renders by default; `None` without a chart.
-    fn defaults_digest(&self) -> Option<String> {
+    fn defaults_digest(&self, release: &Release) -> Option<String> {
         let chart = self.unit.renderer.as_ref().ok()?.chart();
         let watch = self.unit.watch.defaults_digest();
-        Some(self.context.key.digest(&[chart.digest().as_bytes(), watch.as_bytes()]))
+        let parts = [chart.digest().as_bytes(), watch.as_bytes()];
+        Some(release.key(&self.context.keys).digest(KeyUse::Defaults, &parts))
     }
 
     /// Hooks as they are stored, after [`Run::preflight`] has permitted them.
     pub(super) fn to_store(&self, release: &Release, hooks: &[&Hook]) -> Vec<StoredObject> {
         let own = |hook: &Hook| release.permit.own.get(&hook.member.id).copied().unwrap_or_default();
         let defaults = hooks.iter().any(|hook| own(hook) != Own::Nothing);
-        let defaults = defaults.then(|| self.defaults_digest()).flatten().unwrap_or_default();
+        let defaults = defaults
+            .then(|| self.defaults_digest(release))
+            .flatten()
+            .unwrap_or_default();
         let stored = hooks.iter().map(|hook| {
             let own = own(hook);
             StoredObject {
@@ -34,13 +39,13 @@ impl Run<'_> {
     }
 
     /// The hooks that were stored, each with what the present rules have against it.
-    pub(super) fn check_stored(&self, stored: Vec<StoredObject>) -> Vec<Hook> {
+    pub(super) fn check_stored(&self, release: &Release, stored: Vec<StoredObject>) -> Vec<Hook> {
         let own_namespace = &self.written.key.namespace;
         // A cluster-scoped custom resource is made by whoever may do so in the whole cluster.
         let is_checked = !own_namespace.is_empty();
         let namespace = values::release_namespace(self.unit, &self.written);
         let namespace = namespace.unwrap_or_else(|_| own_namespace.clone());
-        let (defaults, allow) = (self.defaults_digest(), &self.unit.watch.allow);
+        let (defaults, allow) = (self.defaults_digest(release), &self.unit.watch.allow);
         let read = |stored: StoredObject| {
             let mut hook = Hook::read(stored.rendered.clone())?;
             if is_checked {

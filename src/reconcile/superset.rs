@@ -113,7 +113,8 @@ const SYNC_WAIT: Duration = Duration::from_secs(15);
 /// its status names them. What annotations name besides, whoever may edit the custom resource may have written: it is
 /// listed when it matters.
 pub fn watch_recorded(context: &Context, unit: &Unit, resource: &CustomResource) {
-    let record = Record::from_status(&resource.status()).into_record();
+    let seal = resource.seal(&context.keys, &unit.group_kind);
+    let record = Record::from_status(&resource.status(), Some(&seal)).into_record();
     want(context, &resource.set(&unit.group_kind), &Superset::of_record(&record));
     inputs::follow_recorded(context, unit, resource, &record);
 }

@@ -28,6 +28,7 @@ use crate::cluster::objects::FIELD_MANAGER;
 use crate::cluster::takeover as requests;
 use crate::plan::apply::{Step, Why};
 use crate::plan::desired::{Desired, Identity, Member, Rendered, desired};
+use crate::plan::digest::Key;
 use crate::plan::identity::{GroupKind, ObjectId};
 use crate::plan::ownership::{Ownership, ownership};
 use crate::plan::record::Entry;
@@ -231,7 +232,10 @@ impl Run<'_> {
     async fn controls(&self, stored: Option<&StoredRelease>, namespace: &str) -> Result<bool, Error> {
         let Some(stored) = stored else { return Ok(false) };
         let snapshot = self.context.discovery.snapshot();
-        for member in self.members_of(&stored.manifest, namespace).members {
+        for member in self
+            .members_of(self.context.keys.current(), &stored.manifest, namespace)
+            .members
+        {
             let id = &member.id;
             let Some(resource) = snapshot.resource(&id.group_kind, &member.version) else {
                 continue;
@@ -284,11 +288,12 @@ impl Run<'_> {
     /// Puts what the former owner made into the record: the last revision with the digests that tell whether the chart
     /// renders the same now, those before it by name only.
     fn remember(&self, release: &mut Release, releases: &[StoredRelease], namespace: &str) -> HashMap<ObjectId, Value> {
+        let key = release.key(&self.context.keys);
         let mut version = 1;
         let mut manifests = HashMap::new();
         for (index, stored) in releases.iter().enumerate() {
             let last = index + 1 == releases.len();
-            for member in self.members_of(&stored.manifest, namespace).members {
+            for member in self.members_of(key, &stored.manifest, namespace).members {
                 let entry = Entry {
                     digest: if last { member.digest.clone() } else { String::new() },
                     ..Entry::of(&member)
@@ -309,7 +314,7 @@ impl Run<'_> {
         manifests
     }
 
-    fn members_of(&self, manifest: &str, namespace: &str) -> Desired {
+    fn members_of(&self, key: &Key, manifest: &str, namespace: &str) -> Desired {
         let objects = off_worker(|| takeover::objects(manifest, self.context.budget.limits(Lane::Long).memory / READ))
             .unwrap_or_else(|error| {
                 tracing::warn!(resource = %self.written.key, %error, "the former release's manifest can't be read");
@@ -326,7 +331,7 @@ impl Run<'_> {
         };
         let snapshot = self.context.discovery.snapshot();
         let namespaced = |group_kind: &GroupKind, version: &str| snapshot.namespaced(group_kind, version);
-        desired(rendered.collect(), &identity, &namespaced, &self.context.key)
+        desired(rendered.collect(), &identity, &namespaced, key)
     }
 }
 

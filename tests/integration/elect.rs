@@ -344,6 +344,50 @@ fn two_operators_never_have_two_leaders() -> Result<()> {
 }
 
 #[test]
+fn what_others_write_into_a_lease_is_not_believed() -> Result<()> {
+    let world = world("elect-forged", DB)?;
+    let operator = world.start()?;
+    world.install("a", json!({}))?;
+    let first = await_db(&world, "")?;
+    operator.kill()?;
+    let containers = json!([{"name": "db", "image": "example/db:1"}]);
+    let labels = json!({"app": "other", LEADER: "true"});
+    world.apply(&json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "other", "labels": labels}, "spec": {"containers": containers},
+    }))?;
+    let other = world.expect("pod", "other")?;
+    let holder = format!("other/{}", uid(&other));
+    let annotations = json!({"chartwright.dev/mark": "x", "chartwright.dev/former-holder": holder});
+    let forged = json!({"metadata": {"annotations": annotations}, "spec": {"holderIdentity": holder}});
+    world.patch("lease", LEASE, &forged)?;
+    let name = |leader: &str| Ok::<_, anyhow::Error>(text(&pod(&world, leader)?["metadata"]["name"]).to_owned());
+    set_ready(&world, &name(&first)?, false)?;
+    let operator = world.start()?;
+    let second = await_db(&world, &first)?;
+    let lease = world.expect("lease", LEASE)?;
+    ensure!(
+        lease["spec"]["holderIdentity"] == format!("{}/{second}", name(&second)?),
+        "{lease}"
+    );
+    ensure!(annotation(&lease, "chartwright.dev/mark") != Some("x"), "{lease}");
+    let other = world.expect("pod", "other")?;
+    ensure!(label(&other, LEADER) == Some("true"), "{other}");
+
+    // One that doesn't even look like the operator's is left to its owner.
+    world.kubectl.delete("lease", LEASE)?;
+    let foreign = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": LEASE}, "spec": {"holderIdentity": "me"},
+    });
+    world.apply(&foreign)?;
+    set_ready(&world, &name(&second)?, false)?;
+    world.await_event("a", "ElectionFailed", &["is not the operator's", "delete it"])?;
+    ensure!(world.expect("lease", LEASE)?["spec"]["holderIdentity"] == "me");
+    world.kubectl.delete("lease", LEASE)?;
+    let _operator = world.restart(operator)?;
+    await_db(&world, &second).map(drop)
+}
+
+#[test]
 fn an_entry_that_means_nothing_is_an_error_of_the_file() -> Result<()> {
     let world = World::new("elect-file")?.watch_key("elect: [{kind: Job, name: x}]");
     world.write_watches()?;

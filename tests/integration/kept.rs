@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::look::{label, text, uid};
 use crate::operator::Operator;
+use crate::untrusted::{keys, sign};
 use crate::world::{World, member_rule};
 
 /// The rights on Secrets that a chart with random results needs.
@@ -132,8 +133,10 @@ fn a_renewal_that_is_due_makes_a_render() -> Result<()> {
     let days = (due - jiff::Timestamp::now()).total(jiff::Unit::Hour)? / 24.0;
     ensure!((59.0..=60.0).contains(&days), "{days}");
     operator.terminate()?;
-    let past = json!({"status": {"release": {"renewal": "2020-01-01T00:00:00Z"}}});
-    world.patch_status("a", &past)?;
+    let mut status = world.live("a")?["status"].take();
+    status["release"]["renewal"] = "2020-01-01T00:00:00Z".into();
+    sign(&world, &keys(&world)?, &widget, &mut status);
+    world.patch_status("a", &json!({"status": status}))?;
     let _operator = world.start()?;
     world
         .await_field(&world.widgets(), "a", "/status/release/renewal", renewal)

@@ -65,6 +65,7 @@ mod takeover_many;
 mod traps;
 mod traps_apply;
 mod unions;
+mod untrusted;
 mod usage;
 mod watches;
 mod waves;

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::look::{condition, says, text, uid};
 use crate::operator::METERED;
 use crate::support::eventually;
+use crate::untrusted::{keys, sign};
 use crate::world::{CRASHES, HANGS, SOON, World};
 
 fn world(name: &str, keys: &[&str]) -> Result<World> {
@@ -215,7 +216,10 @@ fn a_schedule_makes_up_once_for_what_was_missed() -> Result<()> {
             plan[field] = time.to_string().into();
         }
     }
-    world.patch_status("a", &json!({"status": {"plans": plans}}))?;
+    let mut status = widget["status"].clone();
+    status["plans"] = plans;
+    sign(&world, &keys(&world)?, &widget, &mut status);
+    world.patch_status("a", &json!({"status": status}))?;
     let operator = world.start_and_settle()?;
     let told = await_plan(&world, "backup", 1, "Succeeded")?;
     ensure!(

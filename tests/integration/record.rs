@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use anyhow::{Context, Result, ensure};
+use chartwright::plan::digest::KeyUse;
 use serde_json::{Value, json};
 
 use crate::look::{PART_OF, is_ready, label, text, uid, versions};
 use crate::operator::Operator;
 use crate::support::{eventually, until};
+use crate::untrusted::keys;
 use crate::world::{SOON, Setup, World};
 
 fn world(name: &str, setup: Setup<'_>) -> Result<World> {
@@ -196,10 +198,13 @@ fn what_others_write_into_the_record_is_not_believed() -> Result<()> {
     // A member that was none, under the UID that it really has.
     record["record"]["entries"][0]["name"] = "bystander".into();
     record["record"]["entries"][0]["uid"] = uid(&bystander).into();
-    let write = |text: &str| {
+    let packed = |text: &str| -> Result<Vec<u8>> {
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         packed.write_all(text.as_bytes())?;
-        let packed = data_encoding::BASE64.encode(&packed.finish()?);
+        Ok(packed.finish()?)
+    };
+    let write = |text: &str| {
+        let packed = data_encoding::BASE64.encode(&packed(text)?);
         world.patch("secret", &name, &json!({"data": {FILE: packed}}))
     };
     write(&record.to_string())?;
@@ -222,8 +227,15 @@ fn what_others_write_into_the_record_is_not_believed() -> Result<()> {
     world.await_quiet(&operator)?;
     operator.kill()?;
 
-    // What a later version wrote is left alone, until the custom resource goes.
-    write(r#"{"version":2,"new":"format"}"#)?;
+    // What a later version of the operator wrote is left alone, until the custom resource goes.
+    let later = packed(r#"{"version":2,"new":"format"}"#)?;
+    let uid = uid(&widget);
+    let parts = ["Secret", &uid, &world.name, &name, FILE].map(str::as_bytes);
+    let parts: Vec<&[u8]> = parts.into_iter().chain([later.as_slice()]).collect();
+    let signature = keys(&world)?.sign(KeyUse::Content, &parts);
+    let encode = |bytes: &[u8]| data_encoding::BASE64.encode(bytes);
+    let data = json!({FILE: encode(&later), "signature": encode(signature.as_bytes())});
+    world.patch("secret", &name, &json!({"data": data}))?;
     world.edit("a", json!({"members": 301}))?;
     let _operator = world.start_and_settle()?;
     world.await_stalled("a", "Record", &["version 2"])?;

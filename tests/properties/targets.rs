@@ -264,8 +264,8 @@ pub fn status(data: &[u8]) {
     let _ = conditions::recorded_generation(&status);
     let _ = statuses::condition_events(&status);
     assert!(statuses::says_the_same(&statuses::ours(&status), &status));
-    let stored = Record::from_status(&status);
-    assert_eq!(stored, Record::from_status(&status));
+    let stored = Record::from_status(&status, None);
+    assert_eq!(stored, Record::from_status(&status, None));
     let mut record = stored.into_record();
     let json = serde_json::to_value(&record).unwrap_or_default();
     assert_eq!(serde_json::from_value::<Record>(json).ok().as_ref(), Some(&record));
@@ -343,7 +343,7 @@ pub fn cron(data: &[u8]) {
     let plan = json!({"name": "p", "schedule": schedule, "timeZone": zone, "scheduled": last});
     let without_time = json!({"name": "p", "schedule": schedule, "timeZone": zone});
     for plan in [plan, without_time] {
-        let mut plans = Record::from_status(&json!({"plans": [plan]})).into_record().plans;
+        let mut plans = Record::from_status(&json!({"plans": [plan]}), None).into_record().plans;
         let due = plans.tick(NOON);
         assert!(due.len() <= 1, "{due:?}");
         assert!(plans.next().is_none_or(|next| next > NOON), "{:?}", plans.next());

@@ -11,13 +11,13 @@ fn report<'a>(phase: &'a Phase, record: &'a Record) -> Report<'a> {
         changes: Box::leak(Box::default()),
         chart: None,
         record,
+        seal: crate::plan::testing::seal(),
         record_in_secret: false,
         record_unread: false,
         brief: false,
         render: None,
         computed: None,
         status_invalid: None,
-        elected: None,
         contested: None,
         failures: 0,
         secrets: Box::leak(Box::default()),
@@ -179,7 +179,7 @@ fn what_an_author_can_make_longer_has_a_bound() {
             .ends_with("(the first of 4194304 bytes)")
     );
     // The record is not there as a whole, and says so.
-    let Stored::Part { record: read, .. } = Record::from_status(&full) else {
+    let Stored::Part { record: read, .. } = Record::from_status(&full, None) else {
         panic!("{full}")
     };
     assert_eq!(read.lookups, lookups[..read.lookups.len()]);
