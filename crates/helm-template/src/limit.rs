@@ -10,6 +10,15 @@ pub const MAX_ITEMS: usize = 1_000_000;
 /// What an element of a list takes while the list grows, in bytes.
 const ITEM: u64 = 64;
 
+/// The same of a list of texts, each with its own memory, with the list of parts that it is made of.
+const TEXT: u64 = 144;
+
+/// Fails as [`items`] does, for a list of `len` texts.
+pub fn texts(meter: &Meter, len: usize) -> Result<(), CallError> {
+    items(meter, len)?;
+    Ok(meter.has_room(TEXT * len as u64)?)
+}
+
 /// Fails if a result of `len` bytes is over [`MAX_TEXT`], or over what the render may still make.
 pub fn bytes(meter: &Meter, len: usize) -> Result<(), CallError> {
     if len <= MAX_TEXT {

@@ -192,7 +192,7 @@ impl GoRegex<'_> {
         while self.goes_on(text)
             && let Some(one) = matches.next()
         {
-            limit::items(self.meter, found.len() + 1)?;
+            limit::texts(self.meter, found.len() + 1)?;
             found.push(one.range());
         }
         Ok(found)

@@ -68,7 +68,10 @@ fn limits_end_a_render_and_are_named() {
     let loops = "{{ range until 100000 }}{{ range until 100000 }}x{{ end }}{{ end }}";
     let endless = "{{ define \"a\" }}{{ template \"a\" }}{{ end }}{{ template \"a\" }}";
     type Change = fn(&mut Limits);
-    let table: [(&str, Change, &str); 4] = [
+    let patterns = "{{ range until 200 }}{{ $_ := regexMatch (printf \"a%d\" .) \"a\" }}{{ end }}";
+    let table: [(&str, Change, &str); 5] = [
+        // Compiling is work.
+        (patterns, |limits| limits.steps = 100_000, "100000 steps"),
         (loops, |limits| limits.steps = 10_000, "10000 steps"),
         (loops, |limits| limits.output = 5_000, "5000 bytes of output"),
         (
@@ -85,6 +88,8 @@ fn limits_end_a_render_and_are_named() {
         let start = format!("rendering c/templates/t.yaml went over the limit of {want} at c/templates/t.yaml:1:");
         assert!(text.starts_with(&start), "{text}");
     }
+    let same = "{{ range until 200 }}{{ $_ := regexMatch \"a1\" \"a\" }}{{ end }}";
+    assert!(render_with(same, |input| input.limits.steps = 100_000).is_ok());
 }
 
 #[test]

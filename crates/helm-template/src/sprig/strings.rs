@@ -207,7 +207,7 @@ fn split_parts<'a>(meter: &Meter, text: &'a [u8], separator: &[u8], count: i64) 
         false => Box::new(memmem::find_iter(text, separator).map(|at| (at, at + separator.len()))),
     };
     for (end, next) in ends.take(most - 1) {
-        limit::items(meter, parts.len() + 2)?;
+        limit::texts(meter, parts.len() + 2)?;
         parts.push(text.get(start..end).unwrap_or(&[]));
         start = next;
     }
