@@ -679,6 +679,39 @@ mod tests {
     }
 
     #[test]
+    fn what_was_compiled_is_not_compiled_again() {
+        let text = "self.name.matches('^only-(here|there)$')";
+        assert!(!Expression::is_compiled(text));
+        let [one, other] =
+            [text, " self.name.matches('^only-(here|there)$')\n"].map(|text| Expression::compile(text).unwrap());
+        assert!(Arc::ptr_eq(&one.0, &other.0) && Expression::is_compiled(text));
+        for (name, expected) in [("only-here", true), ("only-us", false)] {
+            assert_eq!(holds(text, &json!({"name": name})), Ok(expected), "{name}");
+        }
+        let two = "matches(self.name, 'only') && !self.name.matches('there') && self.name.matches('^o')";
+        assert_eq!(holds(two, &json!({"name": "only-here"})), Ok(true));
+        assert!(
+            holds(two, &json!({"name": 1}))
+                .unwrap_err()
+                .contains("its types don't fit")
+        );
+        // A name that only the compiler gives.
+        assert!(Expression::compile("'a'.@matches(0)").is_err());
+    }
+
+    #[test]
+    fn what_is_kept_of_expressions_is_bounded_in_bytes() {
+        let mut cache = Cache::default();
+        let compiled = Expression::compile("self.name.matches('bounded')");
+        for at in 0..500 {
+            let before = cache.known.len();
+            cache.insert(&at.to_string(), &compiled);
+            assert!(cache.bytes <= CACHED && cache.known.len() <= before + 1);
+        }
+        assert!(cache.known.len() < 200);
+    }
+
+    #[test]
     fn an_expression_costs_no_more_than_it_may() {
         let many: Vec<u64> = (0..2000).collect();
         let object = json!({"list": many, "text": "x".repeat(10_000)});
