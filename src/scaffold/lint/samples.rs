@@ -110,11 +110,11 @@ fn renders(examined: &Examined, name: &str, values: Value) -> Result<(), String>
         };
         engine.render_with(&input).map(drop)
     };
-    let Err(error) = render(&capabilities) else {
+    if render(&capabilities).is_ok() {
         return Ok(());
-    };
+    }
     Arc::make_mut(&mut capabilities.api_versions).extend(apis_named(&examined.chart));
-    render(&capabilities).map_err(|_| one_line(&error))
+    render(&capabilities).map_err(|error| one_line(&error))
 }
 
 // === impl Sample ===
