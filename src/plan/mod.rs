@@ -32,6 +32,7 @@ pub mod ownership;
 pub mod plans;
 pub mod policy;
 pub mod prune;
+pub mod reads;
 pub mod record;
 pub mod references;
 pub mod remediation;

@@ -17,6 +17,7 @@ pub mod project;
 pub mod rights;
 pub mod survey;
 pub mod tree;
+mod unmade;
 pub mod verify;
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The rights that an operator needs for its charts: the rules of its role.
 
+mod escalation;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -8,13 +10,16 @@ use serde_json::{Value, json};
 
 use super::api::Kind;
 use super::lint::{crd, samples};
-use super::printable::to_yaml;
+use super::printable::{one_line, to_yaml};
 use super::survey::{RBAC, Survey};
 use super::tree::Tree;
+use super::unmade::Unmade;
 use crate::cluster::keys::secret_name;
 use crate::plan::history::is_watched;
 use crate::watches::Watch;
 use crate::watches::sources::SourceKind;
+pub(super) use escalation::{ESCALATING, ROLES};
+use escalation::{escalating, escalation};
 use helm_template::chart::Chart;
 
 /// The file of a project with its operator's role, and what the role is called.
@@ -23,8 +28,6 @@ pub const ROLE_NAME: &str = "manager-role";
 
 /// Verbs on members. `patch` is server-side apply; it needs `create` as well where the object isn't there yet.
 const MEMBER: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
-/// Verbs on roles that let one make and bind them without having what they grant.
-pub(super) const LEAVES: [&str; 2] = ["escalate", "bind"];
 /// Verbs on Secrets that the operator keeps something of a release in.
 const KEEPING: [&str; 4] = ["get", "create", "patch", "delete"];
 
@@ -74,6 +77,48 @@ pub struct Role {
     pub warnings: Vec<String>,
 }
 
+/// What a role lacks because no render made it.
+fn lacking_kinds(kind: &Kind, survey: &Survey) -> Vec<String> {
+    let (chart, of) = (&kind.chart, &kind.resource.kind);
+    let remedy = format!("and then run `chartwright generate rbac -o {ROLE}`");
+    if let Some(problem) = &survey.problem {
+        return vec![format!(
+            "{chart}: the role lacks what it makes, since it can't be rendered: {problem}; add a sample of {of} to config/samples \
+             that it can be rendered with, {remedy}"
+        )];
+    }
+    let warn = |unmade: &Unmade| {
+        let Unmade { kind, file, line, .. } = unmade;
+        format!(
+            "{chart}/{file}:{line}: no values were found that make this {kind}, so the role has no rights on it: add a sample of {of} \
+             that makes it to config/samples, {remedy}"
+        )
+    };
+    survey.unmade.iter().map(warn).collect()
+}
+
+// === impl Role ===
+
+impl Role {
+    /// The role as a file, with a comment at each rule that lets the operator extend its own rights.
+    ///
+    /// # Errors
+    /// None that can be met.
+    pub fn to_yaml(&self) -> anyhow::Result<String> {
+        let text = to_yaml(&self.object)?;
+        let mut rules = self.object["rules"].as_array().into_iter().flatten();
+        let mut commented = String::with_capacity(text.len());
+        for line in text.split_inclusive('\n') {
+            if line.starts_with("- ") {
+                let note = rules.next().and_then(escalation);
+                commented.extend(note.map(|note| format!("# Note: {}.\n", one_line(&note))));
+            }
+            commented.push_str(line);
+        }
+        Ok(commented)
+    }
+}
+
 /// Resources that lie in no namespace.
 const CLUSTER_SCOPED: [&str; 14] = [
     "clusterroles",
@@ -114,23 +159,12 @@ pub fn surveys(root: &Path, watches: &[Watch], new: Option<&(PathBuf, Chart)>) -
 pub fn role(surveys: &[(Kind, Survey)], name: &str, namespaced: bool) -> Role {
     let kinds: Vec<(&Kind, &Survey)> = surveys.iter().map(|(kind, survey)| (kind, survey)).collect();
     let mut rules = rules_of(&kinds);
-    let warnings = surveys.iter().filter_map(|(kind, survey)| {
-        let problem = survey.problem.as_ref()?;
-        Some(format!(
-            "{}: the role lacks what it makes, since it can't be rendered: {problem}; add a sample of {} to config/samples that \
-             it can be rendered with, and then run `chartwright generate rbac -o {ROLE}`",
-            kind.chart, kind.resource.kind
-        ))
-    });
-    let warnings = warnings.collect();
+    let warnings = surveys
+        .iter()
+        .flat_map(|(kind, survey)| lacking_kinds(kind, survey))
+        .collect();
     let mut notes = Vec::new();
-    if rules.iter().any(|rule| lists(rule, "verbs", "escalate")) {
-        notes.push(
-            "a chart makes roles, so the operator may `escalate` and `bind`, which is as good as every right: give it the \
-             rights that these roles have instead, and take the two verbs away"
-                .to_owned(),
-        );
-    }
+    notes.extend(rules.iter().filter_map(escalation));
     if namespaced {
         notes.extend(cut_to_a_namespace(&mut rules));
     }
@@ -151,8 +185,9 @@ pub fn role(surveys: &[(Kind, Survey)], name: &str, namespaced: bool) -> Role {
 /// None that can be met.
 pub fn add_role(tree: &mut Tree, surveys: &[(Kind, Survey)]) -> anyhow::Result<()> {
     let role = role(surveys, ROLE_NAME, false);
-    tree.add(ROLE, to_yaml(&role.object)?);
+    tree.add(ROLE, role.to_yaml()?);
     tree.warn(role.warnings);
+    tree.warn(role.notes.iter().map(|note| format!("{ROLE}: {note}")).collect());
     Ok(())
 }
 
@@ -161,7 +196,7 @@ fn cut_to_a_namespace(rules: &mut Vec<Value>) -> Vec<String> {
     let mut notes = Vec::new();
     for rule in rules.iter_mut() {
         // Roles of the cluster can be bound within a namespace.
-        if rule.get("resourceNames").is_some() {
+        if rule.get("resourceNames").is_some() && !lists(rule, "verbs", "escalate") {
             continue;
         }
         if let Some(resources) = rule["resources"].as_array_mut() {
@@ -292,7 +327,7 @@ pub fn lacking(made: &Value, present: &Value) -> Vec<String> {
     let rules = |role: &Value| role["rules"].as_array().cloned().unwrap_or_default();
     let mut wanted = rights(&rules(made));
     for verbs in wanted.values_mut() {
-        verbs.retain(|verb| !LEAVES.contains(&verb.as_str()));
+        verbs.retain(|verb| !ESCALATING.contains(&verb.as_str()));
     }
     missing(&wanted, &rules(present))
 }
@@ -310,10 +345,6 @@ pub(super) fn rules_of(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
         want(&group, &format!("{}/status", kind.plural), &["patch"]);
         for (group, resource) in &survey.made {
             want(group, resource, &MEMBER);
-            // Who makes a role needs what it grants, or this leave.
-            if group == RBAC && ["roles", "clusterroles"].contains(&resource.as_str()) {
-                want(group, resource, &LEAVES);
-            }
         }
         for (group, resource, verbs) in &survey.asked {
             want(group, resource, verbs);
@@ -338,20 +369,6 @@ pub(super) fn rules_of(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
     // Kinds that come and go.
     want("apiextensions.k8s.io", "customresourcedefinitions", &["list", "watch"]);
     want("apiregistration.k8s.io", "apiservices", &["list", "watch"]);
-    // Who binds a role needs what it grants, or this leave.
-    let mut bound: BTreeMap<&String, BTreeSet<&String>> = BTreeMap::new();
-    for (resource, name) in kinds.iter().flat_map(|(_, survey)| &survey.bound) {
-        let may_bind_all = wanted
-            .get(&(RBAC.to_owned(), resource.clone()))
-            .is_some_and(|verbs| verbs.contains("bind"));
-        if !may_bind_all {
-            bound.entry(resource).or_default().insert(name);
-        }
-    }
-    let bound = bound.into_iter().map(|(resource, names)| {
-        json!({"apiGroups": [RBAC], "resources": [resource], "resourceNames": names, "verbs": ["bind"]})
-    });
-    let bound: Vec<Value> = bound.collect();
     // One rule for what has the same group and verbs.
     let mut rules: BTreeMap<(String, Vec<&str>), Vec<String>> = BTreeMap::new();
     for ((group, resource), verbs) in wanted {
@@ -361,13 +378,13 @@ pub(super) fn rules_of(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
             .push(resource);
     }
     let rule = |((group, verbs), resources): ((String, Vec<&str>), Vec<String>)| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
-    rules.into_iter().map(rule).chain(bound).collect()
+    rules.into_iter().map(rule).chain(escalating(kinds)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scaffold::survey::tests::chart;
+    use crate::scaffold::survey::tests::{chart, with_files};
 
     /// Those of this project.
     fn watches() -> Vec<Watch> {
@@ -394,7 +411,88 @@ mod tests {
         assert_eq!(bind(&rules_of(&[(&kind, &survey)])), [expected]);
         let own = "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: reader}}";
         let survey = Survey::of(&chart("templates/a.yaml", &format!("{binding}\n---\n{own}")));
-        assert_eq!(bind(&rules_of(&[(&kind, &survey)])), [json!([["roles"], null])]);
+        assert_eq!(bind(&rules_of(&[(&kind, &survey)])), [json!([["roles"], ["reader"]])]);
+        let own = "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: '{{ .Release.Name }}-x'}}";
+        let survey = Survey::of(&chart("templates/a.yaml", &format!("{binding}\n---\n{own}")));
+        let rules = rules_of(&[(&kind, &survey)]);
+        assert_eq!(bind(&rules), [json!([["roles"], ["reader"]])]);
+        let escalate = rules.iter().find(|rule| lists(rule, "verbs", "escalate")).unwrap();
+        assert!(escalate["resourceNames"].is_null(), "{escalate}");
+    }
+
+    #[test]
+    fn a_role_that_may_escalate_says_so() {
+        let kind = Kind::of_watch(&watches()[0], Path::new(""), &[]);
+        let made = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: NAME}}\n---\n\
+                    {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: NAME}, \
+                     roleRef: {kind: ClusterRole, name: NAME}}";
+        for (name, names, verbs) in [
+            ("'{{ .Release.Name }}'", "of any name", "bind and escalate"),
+            ("proxy", "proxy", "bind and escalate"),
+        ] {
+            let survey = Survey::of(&chart("templates/a.yaml", &made.replace("NAME", name)));
+            let role = role(&[(kind.clone(), survey)], ROLE_NAME, false);
+            let [note] = role.notes.as_slice() else {
+                panic!("{:?}", role.notes)
+            };
+            assert!(note.contains(&format!("may {verbs} clusterroles {names},")), "{note}");
+            let text = role.to_yaml().unwrap();
+            let comment = format!("# Note: {note}.\n- apiGroups:\n  - {RBAC}\n");
+            assert!(text.contains(&comment), "{text}");
+            assert_eq!(go_yaml::to_json(text.as_bytes()).unwrap(), role.object);
+        }
+        let silent = role(&[(kind, Survey::default())], ROLE_NAME, false);
+        assert!(silent.notes.is_empty() && !silent.to_yaml().unwrap().contains('#'));
+    }
+
+    /// Switches that are no booleans: maps, texts, enumerations.
+    #[test]
+    fn what_other_values_make_is_found_or_reported() {
+        let object = |kind: &str| format!("apiVersion: v1\nkind: {kind}\nmetadata: {{name: a}}\n");
+        let template = |open: &str, kind: &str| format!("{open}\n---\n{}{{{{- end }}}}\n", object(kind));
+        for (values, open) in [
+            ("ingress: {}", "{{- with .Values.ingress }}"),
+            ("ingress:", "{{- if .Values.ingress }}"),
+            ("host: ''", "{{- if .Values.host }}"),
+            ("mode: plain", "{{- if eq .Values.mode \"proxy\" }}"),
+            ("hosts: []", "{{- range .Values.hosts }}"),
+            ("mode: plain", "{{- if ne (include \"x\" $) \"\" }}"),
+            (
+                "auth: {}",
+                "{{- with .Values.auth }}{{- if .secret }}{{ end }}{{- if .user }}",
+            ),
+        ] {
+            let end = if open.contains("auth") { "{{- end }}" } else { "" };
+            let chart = with_files(&[
+                ("values.yaml", values),
+                (
+                    "values.schema.json",
+                    r#"{"properties": {"mode": {"enum": ["plain", "other"]}}}"#,
+                ),
+                (
+                    "templates/_x.tpl",
+                    "{{- define \"x\" }}{{- if eq .Values.mode \"other\" }}yes{{ end }}{{ end }}",
+                ),
+                ("templates/a.yaml", &format!("{}{end}", template(open, "Endpoints"))),
+            ]);
+            let survey = Survey::of(&chart);
+            let endpoints = (String::new(), "endpoints".to_owned());
+            assert!(
+                survey.made.contains(&endpoints) && survey.unmade.is_empty(),
+                "{open}: {survey:?}"
+            );
+        }
+        let kind = Kind::of_watch(&watches()[0], Path::new(""), &[]);
+        let never = template("{{- if .Files.Get \"x\" }}", "Endpoints");
+        let chart = with_files(&[("templates/a.yaml", &format!("{}---\n{never}", object("Secret")))]);
+        let role = role(&[(kind, Survey::of(&chart))], ROLE_NAME, false);
+        let [warning] = role.warnings.as_slice() else {
+            panic!("{:?}", role.warnings)
+        };
+        assert!(
+            warning.contains("templates/a.yaml:8: no values were found that make this Endpoints,"),
+            "{warning}"
+        );
     }
 
     #[test]

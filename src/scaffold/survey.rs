@@ -12,6 +12,7 @@ use super::lint::crd::Crd;
 use super::names::plural;
 use super::progress::Progress;
 use super::text_at;
+use super::unmade::{self, Unmade};
 use helm_template::chart::Chart;
 use helm_template::chart::values::merge_maps;
 use helm_template::render::{Capabilities, Engine, Error, Input, Kept, Manifest, Release, Rendered};
@@ -23,6 +24,10 @@ const ROUNDS: usize = 4;
 
 /// So many renders at a time, on machines with more processors: each of a large chart takes tens of megabytes.
 const AT_ONCE: usize = 8;
+
+/// The release that charts are rendered for. What its name or namespace is part of depends on the custom resource.
+const RELEASE: &str = "release-name";
+const NAMESPACE: &str = "default";
 
 /// The group of roles and bindings.
 pub(super) const RBAC: &str = "rbac.authorization.k8s.io";
@@ -38,7 +43,9 @@ pub struct Survey {
     kinds: BTreeSet<(String, String)>,
     /// The images of containers, with the chart's own values.
     images: BTreeSet<String>,
-    /// Resource and name of roles that are bound and that the chart doesn't make.
+    /// Resource and name of roles that the chart makes.
+    pub(super) roles: BTreeSet<(String, String)>,
+    /// Resource and name of roles that the chart binds.
     pub(super) bound: BTreeSet<(String, String)>,
     /// Group and resource of what templates look up.
     pub(super) looked_up: BTreeSet<(String, String)>,
@@ -52,8 +59,15 @@ pub struct Survey {
     pub(super) runs: bool,
     /// What the watch asks for: group, resource, verbs.
     pub(super) asked: Vec<(String, String, Vec<&'static str>)>,
+    /// Kinds in the text of templates that no render made.
+    pub(super) unmade: Vec<Unmade>,
     /// Why the chart can't be rendered with any values that somebody wrote. What it makes isn't known then.
     pub(super) problem: Option<String>,
+}
+
+/// Whether a name is the same in every release.
+pub(super) fn is_fixed(name: &str) -> bool {
+    !name.contains(RELEASE) && !name.contains(NAMESPACE)
 }
 
 // === impl Survey ===
@@ -86,7 +100,7 @@ impl Survey {
     /// The same, rendered with these values as well, in a project with these definitions.
     pub(super) fn with_values(chart: &Chart, values: Vec<Value>, crds: &[Crd]) -> Self {
         let mut survey = Survey::new(chart, crds);
-        survey.problem = each_render(chart, values, &mut |number, result| {
+        let problem = each_render(chart, values, &mut |number, _, result| {
             if let Ok(rendered) = result {
                 survey.add(rendered);
                 if number == 0 {
@@ -94,6 +108,9 @@ impl Survey {
                 }
             }
         });
+        let made: BTreeSet<&str> = survey.kinds.iter().map(|(_, kind)| kind.as_str()).collect();
+        survey.unmade = unmade::kinds(chart, &made);
+        survey.problem = problem;
         survey
     }
 
@@ -122,7 +139,6 @@ impl Survey {
             let resource = survey.resource(&group, kind);
             (group, resource)
         };
-        let (mut bound, mut made) = (BTreeSet::new(), BTreeSet::new());
         for (manifest, is_hook) in manifests(rendered) {
             for object in manifest.objects() {
                 let text = |pointer: &str| text_at(object, pointer).to_owned();
@@ -132,17 +148,18 @@ impl Survey {
                 }
                 let (group, resource) = resource(self, &api_version, &kind);
                 if group == RBAC {
-                    let role = (text("/roleRef/kind"), text("/roleRef/name"));
-                    bound.extend(kind.ends_with("Binding").then_some(role));
-                    made.insert((kind.clone(), text("/metadata/name")));
+                    match kind.ends_with("Binding") {
+                        true => self
+                            .bound
+                            .insert((plural_of(&text("/roleRef/kind")), text("/roleRef/name"))),
+                        false => self.roles.insert((resource.clone(), text("/metadata/name"))),
+                    };
                 }
                 self.runs |= is_hook && ["Job", "Pod"].contains(&kind.as_str());
                 self.made.insert((group, resource));
                 self.kinds.insert((api_version, kind));
             }
         }
-        let others = bound.into_iter().filter(|role| !made.contains(role));
-        self.bound.extend(others.map(|(kind, name)| (plural_of(&kind), name)));
         for key in &rendered.used_lookups {
             let looked_up = resource(self, &key.api_version, &key.kind);
             self.listed.extend(key.name.is_empty().then(|| looked_up.clone()));
@@ -178,16 +195,15 @@ fn find_images(value: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
+/// Takes in the number of a set of values, the values, and what came of them.
+pub(super) type Observe<'a> = dyn FnMut(usize, &Value, Result<&Rendered, &Error>) + 'a;
+
 /// Renders a chart with its own values, with `more`, with each file in its `ci/`, and with each switch turned, and tells of each
-/// what came of it, with the number of the values: 0 for its own. Switches are turned in the first values that it can be rendered
-/// with.
+/// what came of it, with the number of the values (0 for its own) and the values. Switches are turned in the first values that it can be rendered
+/// with. Values that may make the kinds that none of these renders made come last.
 ///
 /// If there are none, and so it is only known by luck what it makes, returns the error with the last of `more`, or with its own.
-pub(super) fn each_render(
-    chart: &Chart,
-    more: Vec<Value>,
-    tell: &mut dyn FnMut(usize, Result<&Rendered, &Error>),
-) -> Option<String> {
+pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut Observe<'_>) -> Option<String> {
     let files = chart
         .files
         .iter()
@@ -197,7 +213,7 @@ pub(super) fn each_render(
     let engine = match Engine::for_releases(chart.clone()) {
         Ok(engine) => engine,
         Err(error) => {
-            tell(0, Err(&error));
+            tell(0, &json!({}), Err(&error));
             return Some(one_line(&error));
         }
     };
@@ -207,6 +223,7 @@ pub(super) fn each_render(
     let all = written + switched.len();
     // The number of the first values that it could be rendered with.
     let (mut well, mut problem) = (None, None);
+    let mut made = BTreeSet::new();
     let mut capabilities = Capabilities::default();
     // Drawn once: hundreds of RSA keys take minutes.
     let mut kept = Kept::default();
@@ -232,10 +249,11 @@ pub(super) fn each_render(
                     Err(_) => {}
                 }
                 failed |= rendered.is_err();
+                made.extend(rendered.iter().flat_map(kinds_of));
                 let asked = rendered.iter().flat_map(|rendered| &rendered.asked);
                 let apis = asked.filter(|asked| asked.contains('/'));
                 Arc::make_mut(&mut capabilities.api_versions).extend(apis.cloned());
-                tell(at, rendered.as_ref());
+                tell(at, given.get(at).unwrap_or(&Value::Null), rendered.as_ref());
             }
             at = next;
             if given.len() == written && at == written {
@@ -262,6 +280,16 @@ pub(super) fn each_render(
             break;
         }
     }
+    let base = well.and_then(|at| given.get(at).cloned());
+    let made = made.iter().map(String::as_str).collect();
+    let more = unmade::values(chart, &unmade::unmade(chart, &made)).into_iter();
+    let more: Vec<Value> = more.map(|values| laid_over(base.as_ref(), &values)).collect();
+    for (chunk, values) in more.chunks(at_once).enumerate() {
+        let results = render_all(&engine, values, &capabilities, &kept);
+        for (at, (values, rendered)) in values.iter().zip(&results).enumerate() {
+            tell(given.len() + chunk * at_once + at, values, rendered.as_ref());
+        }
+    }
     problem.filter(|_| well.is_none())
 }
 
@@ -278,6 +306,12 @@ pub(super) fn apis_named(chart: &Chart) -> Vec<String> {
         _ => None,
     });
     own.chain(chart.dependencies.iter().flat_map(apis_named)).collect()
+}
+
+/// The kinds of what a render makes.
+fn kinds_of(rendered: &Rendered) -> impl Iterator<Item = String> {
+    let objects = manifests(rendered).flat_map(|(manifest, _)| manifest.objects());
+    objects.map(|object| text_at(object, "/kind").to_owned())
 }
 
 /// The text of an error, as a line.
@@ -319,7 +353,7 @@ fn render(engine: &Engine, values: Value, capabilities: &Capabilities, kept: &Ke
         capabilities,
         read_objects: true,
         skip_schema: true,
-        ..Input::new(Release::install("release-name", "default"), values)
+        ..Input::new(Release::install(RELEASE, NAMESPACE), values)
     };
     engine.render_with(&input)
 }
@@ -414,14 +448,17 @@ pub mod tests {
 
     /// A chart with this file.
     pub fn chart(file: &str, text: &str) -> Chart {
+        with_files(&[("values.yaml", "{a: true, b: false}"), (file, text)])
+    }
+
+    /// A chart with these files.
+    pub fn with_files(files: &[(&str, &str)]) -> Chart {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join(file).parent().unwrap()).unwrap();
-        for (name, text) in [
-            ("Chart.yaml", "{apiVersion: v2, name: shop, version: 0.1.0}"),
-            ("values.yaml", "{a: true, b: false}"),
-            (file, text),
-        ] {
-            std::fs::write(folder.path().join(name), text).unwrap();
+        let metadata = ("Chart.yaml", "{apiVersion: v2, name: shop, version: 0.1.0}");
+        for (name, text) in [metadata].iter().chain(files) {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
         }
         Chart::load(folder.path()).unwrap()
     }
@@ -478,7 +515,7 @@ pub mod tests {
         let chart = chart("templates/a.yaml", secret);
         let mut drawn = BTreeSet::new();
         let mut renders = 0;
-        each_render(&chart, Vec::new(), &mut |_, rendered| {
+        each_render(&chart, Vec::new(), &mut |_, _, rendered| {
             renders += 1;
             let objects = manifests(rendered.unwrap()).flat_map(|(manifest, _)| manifest.objects());
             drawn.extend(objects.map(|object| object["stringData"]["key"].to_string()));

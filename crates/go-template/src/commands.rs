@@ -1,7 +1,7 @@
 //! What the actions of a text are made of, for those who read templates and don't execute them.
 
-use super::arena::Run;
-use super::ast::{Chain, Command as Parsed, Node, Operand, Pipe, Pos, Source, Span};
+use super::arena::{Id, Run};
+use super::ast::{Branch, Chain, Command as Parsed, Node, Operand, Pipe, Pos, Source, Span};
 use super::error::ParseError;
 use super::parser;
 use super::value::Str;
@@ -32,24 +32,75 @@ pub enum Word {
     Other,
 }
 
+/// Text that is printed as it stands, and what decides whether it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Where it begins, counted from 1.
+    pub line: usize,
+    /// Whether it begins at the start of that line.
+    pub is_at_start: bool,
+    pub text: String,
+    /// From the outermost to the innermost.
+    pub guards: Vec<Guard>,
+}
+
+/// An `if`, `with` or `range` around a [`Piece`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guard {
+    pub kind: GuardKind,
+    /// The text stands behind its `else`.
+    pub is_else: bool,
+    /// The commands of its condition, in no particular order.
+    pub commands: Vec<Command>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuardKind {
+    If,
+    With,
+    Range,
+}
+
+/// All texts between the actions of a text and its definitions. It may call functions of any name.
+///
+/// # Errors
+/// What isn't a template.
+pub fn pieces(name: &str, text: &Str) -> Result<Vec<Piece>, ParseError> {
+    let mut pieces = Vec::new();
+    walk(name, text, &mut Vec::new(), Some(&mut pieces))?;
+    Ok(pieces)
+}
+
 /// All commands in a text and its definitions, in no particular order. It may call functions of any name.
 ///
 /// # Errors
 /// What isn't a template.
 pub fn commands(name: &str, text: &Str) -> Result<Vec<Command>, ParseError> {
-    // These two are functions only where somebody defines them.
-    let has_function = |name: &str| !["break", "continue"].contains(&name);
     let mut found = Vec::new();
+    walk(name, text, &mut found, None)?;
+    Ok(found)
+}
+
+fn walk(
+    name: &str,
+    text: &Str,
+    found: &mut Vec<Command>,
+    mut pieces: Option<&mut Vec<Piece>>,
+) -> Result<(), ParseError> {
+    // These two are functions only where a host defines them.
+    let has_function = |name: &str| !["break", "continue"].contains(&name);
     for tree in parser::parse(name, text, &has_function)? {
         let mut walk = Walk {
             source: &tree.source,
             lines: line_starts(text.as_bytes()),
             is_defined: tree.name() != tree.parse_name(),
-            found: &mut found,
+            found,
+            guards: Vec::new(),
+            pieces: pieces.as_deref_mut(),
         };
         walk.nodes(tree.definition.root);
     }
-    Ok(found)
+    Ok(())
 }
 
 fn line_starts(text: &[u8]) -> Vec<usize> {
@@ -62,6 +113,10 @@ struct Walk<'a> {
     lines: Vec<usize>,
     is_defined: bool,
     found: &'a mut Vec<Command>,
+    /// Those around the current node.
+    guards: Vec<Guard>,
+    /// `None`: texts are not collected.
+    pieces: Option<&'a mut Vec<Piece>>,
 }
 
 // === impl Walk ===
@@ -70,16 +125,12 @@ impl Walk<'_> {
     fn nodes(&mut self, list: Run<Node>) {
         for node in self.source.all(list) {
             match node {
-                Node::Text(..) | Node::Constant(_) | Node::Break(_) | Node::Continue(_) => {}
+                Node::Text(from, to) => self.piece(*from, *to),
+                Node::Constant(_) | Node::Break(_) | Node::Continue(_) => {}
                 Node::Action(pipe) => self.pipe(pipe),
-                Node::If(branch) | Node::With(branch) | Node::Range(branch) => {
-                    let branch = self.source.one(*branch);
-                    self.pipe(&branch.pipe);
-                    self.nodes(branch.list);
-                    if let Some(list) = branch.else_list {
-                        self.nodes(list);
-                    }
-                }
+                Node::If(branch) => self.branch(GuardKind::If, *branch),
+                Node::With(branch) => self.branch(GuardKind::With, *branch),
+                Node::Range(branch) => self.branch(GuardKind::Range, *branch),
                 Node::Template(call) => {
                     if let Some(pipe) = &self.source.one(*call).pipe {
                         self.pipe(pipe);
@@ -87,6 +138,41 @@ impl Walk<'_> {
                 }
             }
         }
+    }
+
+    fn branch(&mut self, kind: GuardKind, branch: Id<Branch>) {
+        let branch = self.source.one(branch);
+        let before = self.found.len();
+        self.pipe(&branch.pipe);
+        let commands = match self.pieces {
+            Some(_) => self.found.get(before..).unwrap_or_default().to_vec(),
+            None => Vec::new(),
+        };
+        self.guards.push(Guard {
+            kind,
+            is_else: false,
+            commands,
+        });
+        self.nodes(branch.list);
+        if let Some(list) = branch.else_list {
+            if let Some(guard) = self.guards.last_mut() {
+                guard.is_else = true;
+            }
+            self.nodes(list);
+        }
+        self.guards.pop();
+    }
+
+    fn piece(&mut self, from: Pos, to: Pos) {
+        let (line, column) = self.place(from);
+        let Some(pieces) = &mut self.pieces else { return };
+        let text = self.source.text.as_bytes().get(from as usize..to as usize);
+        pieces.push(Piece {
+            line,
+            is_at_start: column == 0,
+            text: String::from_utf8_lossy(text.unwrap_or_default()).into_owned(),
+            guards: self.guards.clone(),
+        });
     }
 
     fn pipe(&mut self, pipe: &Pipe) {
@@ -215,6 +301,30 @@ mod tests {
         let mut found = written(text);
         found.dedup();
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn texts_are_found_with_what_decides_about_them() {
+        let text = "a\n{{- if .x }}\nb\n{{ else if eq .y \"z\" }}c{{ end }}\n{{ with .w }}d{{ end }}";
+        let found = pieces("t", &text.into()).unwrap();
+        let shown: Vec<_> = found
+            .iter()
+            .map(|piece| {
+                let guards = piece
+                    .guards
+                    .iter()
+                    .map(|guard| (guard.kind, guard.is_else, guard.commands.len()));
+                (piece.text.trim(), piece.line, guards.collect::<Vec<_>>())
+            })
+            .filter(|(text, ..)| !text.is_empty())
+            .collect();
+        let expected = [
+            ("a", 1, vec![]),
+            ("b", 2, vec![(GuardKind::If, false, 1)]),
+            ("c", 4, vec![(GuardKind::If, true, 1), (GuardKind::If, false, 1)]),
+            ("d", 5, vec![(GuardKind::With, false, 1)]),
+        ];
+        assert_eq!(shown, expected);
     }
 
     #[test]

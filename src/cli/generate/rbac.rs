@@ -9,7 +9,6 @@ use clap::Args;
 use serde_json::Value;
 
 use crate::cli::stdout::{note, stdout, tell};
-use crate::scaffold::printable::to_yaml;
 use crate::scaffold::project::{self, Project};
 use crate::scaffold::rights::{self, Role};
 use crate::scaffold::tree::Tree;
@@ -76,11 +75,13 @@ pub fn run(args: &RbacArgs) -> Result<ExitCode> {
         bail!("{}: there is no watch", args.watches_file.display());
     }
     let root = std::env::current_dir()?;
+    let role = rights::role(&rights::surveys(&root, &watches, None)?, &args.name, args.namespaced);
+    let text = role.to_yaml()?;
     let Role {
         object,
         notes,
         warnings,
-    } = rights::role(&rights::surveys(&root, &watches, None)?, &args.name, args.namespaced);
+    } = role;
     for warning in warnings {
         note!("warning: {warning}");
     }
@@ -93,7 +94,6 @@ pub fn run(args: &RbacArgs) -> Result<ExitCode> {
             "note: in its own namespace the operator needs rights on its key and its Lease: `chartwright generate rbac --own`"
         );
     }
-    let text = to_yaml(&object)?;
     let Some(file) = &args.output else {
         stdout().write_all(text.as_bytes())?;
         return Ok(ExitCode::SUCCESS);

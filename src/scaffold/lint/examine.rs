@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::reads::Reads;
+use super::random::RandomResults;
 use super::{Report, crd, join, rules};
 use crate::plan::identity::GroupKind;
+use crate::plan::reads::Reads;
 use crate::scaffold::survey::{self, Survey};
 use helm_template::chart::Chart;
-use helm_template::render::{Error, HookEvent, LookupKey, Manifest, Rendered};
+use helm_template::render::{Engine, Error, HookEvent, LookupKey, Manifest, Rendered};
 
 /// The namespace of the releases that are rendered.
 pub(super) const NAMESPACE: &str = "default";
@@ -25,6 +26,7 @@ pub(super) struct Examined {
     /// Each once, as it was in the first render that had it.
     pub(super) objects: Vec<Seen>,
     pub(super) lookups: Vec<LookupKey>,
+    pub(super) random: RandomResults,
     /// `None` if that isn't known for certain.
     pub(super) reads: Option<Reads>,
 }
@@ -63,13 +65,16 @@ impl Examined {
         let mut survey = Survey::new(&chart, &crd::read(&report.root));
         let mut found = Found::new();
         let mut lookups = Vec::new();
+        let mut random = RandomResults::default();
+        // It was loaded, so its templates can be read.
+        let engine = Engine::new(chart.clone()).ok();
         let mut problem = None;
         let mut renders = false;
         // Those after these turn a switch, or are of ci/.
         let last_usual = given.len();
         let mut usual = BTreeSet::new();
         if !chart.is_library() {
-            survey::each_render(&chart, given, &mut |at, result| match result {
+            survey::each_render(&chart, given, &mut |at, values, result| match result {
                 Ok(rendered) => {
                     renders |= at == 0;
                     survey.add(rendered);
@@ -77,6 +82,9 @@ impl Examined {
                         usual.extend(kinds(rendered));
                     }
                     gather(rendered, at == 0, &mut found);
+                    if let Some(engine) = &engine {
+                        random.add(engine, values, rendered);
+                    }
                     for key in &rendered.used_lookups {
                         if !lookups.contains(key) {
                             lookups.push(key.clone());
@@ -97,6 +105,7 @@ impl Examined {
             survey,
             objects: found.into_values().collect(),
             lookups,
+            random,
             reads: None,
         };
         if let (Some((source, line, message)), false) = (problem, renders) {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::Finding;
+use super::{Finding, Rule};
 
 const MARK: &str = "chartwright-lint: ignore=";
 
@@ -22,15 +22,24 @@ pub(super) fn without_ignored(root: &Path, findings: Vec<Finding>) -> Vec<Findin
     let mut is_told = |finding: &Finding| {
         let ignored = files
             .entry(finding.file.clone())
-            .or_insert_with(|| Ignored::of(&std::fs::read_to_string(root.join(&finding.file)).unwrap_or_default()));
-        !ignored.covers(finding)
+            .or_insert_with(|| Ignored::read(root, &finding.file));
+        !ignored.covers(finding.rule, finding.line)
     };
     findings.into_iter().filter(|finding| is_told(finding)).collect()
+}
+
+/// Whether a comment ignores a rule on a line of a file.
+pub(super) fn is_ignored(root: &Path, rule: Rule, file: &str, line: usize) -> bool {
+    Ignored::read(root, file).covers(rule, line)
 }
 
 // === impl Ignored ===
 
 impl Ignored {
+    fn read(root: &Path, file: &str) -> Self {
+        Ignored::of(&std::fs::read_to_string(root.join(file)).unwrap_or_default())
+    }
+
     fn of(text: &str) -> Self {
         let mut ignored = Ignored::default();
         let mut is_top = true;
@@ -51,10 +60,10 @@ impl Ignored {
         ignored
     }
 
-    fn covers(&self, finding: &Finding) -> bool {
-        let is_meant = |names: &Vec<String>| names.iter().any(|name| name == finding.rule.name);
-        let on = self.lines.get(&finding.line).map(|(names, _)| names);
-        let before = self.lines.get(&finding.line.saturating_sub(1));
+    fn covers(&self, rule: Rule, line: usize) -> bool {
+        let is_meant = |names: &Vec<String>| names.iter().any(|name| name == rule.name);
+        let on = self.lines.get(&line).map(|(names, _)| names);
+        let before = self.lines.get(&line.saturating_sub(1));
         let before = before.filter(|(_, is_alone)| *is_alone).map(|(names, _)| names);
         is_meant(&self.everywhere) || on.into_iter().chain(before).any(is_meant)
     }
@@ -70,15 +79,7 @@ mod tests {
         let text = "# Values.\n# chartwright-lint: ignore=long-name\n\na: 1 # chartwright-lint: ignore=unread-value,image-tag\nb: 2\nc: 3\n\
             {{/* chartwright-lint: ignore=image-tag */}}\nd: 4\n";
         let ignored = Ignored::of(text);
-        let covers = |rule, line| {
-            ignored.covers(&Finding {
-                file: "values.yaml".to_owned(),
-                line,
-                column: 0,
-                rule,
-                message: String::new(),
-            })
-        };
+        let covers = |rule, line| ignored.covers(rule, line);
         assert!(covers(rules::LONG_NAME, 1) && covers(rules::LONG_NAME, 8));
         assert!(covers(rules::UNREAD_VALUE, 4) && covers(rules::IMAGE_TAG, 4) && covers(rules::IMAGE_TAG, 8));
         assert!(!covers(rules::UNREAD_VALUE, 5) && !covers(rules::UNREAD_VALUE, 8) && !covers(rules::WATCHES, 4));

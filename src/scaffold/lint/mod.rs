@@ -9,7 +9,7 @@ mod needs;
 mod objects;
 pub mod output;
 mod privileges;
-mod reads;
+mod random;
 mod rights;
 pub mod rules;
 pub(super) mod samples;
@@ -27,8 +27,11 @@ use anyhow::{Context as _, bail};
 
 pub use rules::{Rule, Severity};
 
+use crate::plan::reads::Reads;
 use examine::Examined;
-use reads::Reads;
+
+/// So many of the objects that one finding is about are named.
+const NAMED: usize = 3;
 
 /// One remark about a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,6 +55,9 @@ pub struct Linted {
     /// In the order of files and lines, without those that comments ignore.
     pub findings: Vec<Finding>,
 }
+
+/// A file, with line and column.
+type Place = (String, (usize, usize));
 
 /// Collects findings.
 #[derive(Debug)]
@@ -104,7 +110,7 @@ fn check_chart(folder: &str, given: Vec<serde_json::Value>, report: &mut Report)
     if let Some(reads) = &reads {
         values::check(&examined, reads, report);
     }
-    values::check_random(&examined, report);
+    random::check(&examined, report);
     words::check(&examined, report);
     objects::check(&examined, report);
     names::check(&examined, report);
@@ -154,6 +160,25 @@ impl Report {
             rule,
             message: message.into(),
         });
+    }
+
+    /// One finding about several objects, at the first of them in the order of files and lines, without those that a comment
+    /// ignores. `message`: of their names and their number.
+    fn add_one_of(&mut self, rule: Rule, mut objects: Vec<(Place, String)>, message: impl Fn(&str, usize) -> String) {
+        objects.sort();
+        objects.dedup();
+        objects.retain(|((file, at), _)| !ignore::is_ignored(&self.root, rule, file, at.0.max(1)));
+        let Some(((file, at), first)) = objects.first() else {
+            return;
+        };
+        let others = objects.iter().skip(1).map(|(_, name)| name.as_str());
+        let shown: Vec<&str> = [first.as_str()].into_iter().chain(others).take(NAMED).collect();
+        let names = match objects.len() - shown.len() {
+            0 => shown.join(", "),
+            more => format!("{} and {more} more", shown.join(", ")),
+        };
+        let message = message(&names, objects.len());
+        self.add(rule, file.clone(), *at, message);
     }
 }
 

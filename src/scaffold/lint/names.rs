@@ -33,6 +33,7 @@ pub(super) fn check(examined: &Examined, report: &mut Report) {
     let Some(other) = render(&engine, "release-name", "another-namespace") else {
         return;
     };
+    let mut shared = Vec::new();
     each(&other, &mut |source, object| {
         let Some((group_kind, _)) = GroupKind::of(object) else {
             return;
@@ -45,13 +46,16 @@ pub(super) fn check(examined: &Examined, report: &mut Report) {
         // A CRD's name is that of its kind.
         let may_differ = is_cluster_scoped(&group_kind) && group_kind.kind != "CustomResourceDefinition";
         if may_differ && is_same && examined.is_own(source) {
-            let (file, at) = examined.place(source, &group_kind.kind, &[]);
-            let message = format!(
-                "{group_kind} {} is called the same in every namespace",
-                name.replace("release-name", "RELEASE")
-            );
-            report.add(rules::SHARED_NAME, file, at, message);
+            let place = examined.place(source, &group_kind.kind, &[]);
+            shared.push((
+                place,
+                format!("{group_kind} {}", name.replace("release-name", "RELEASE")),
+            ));
         }
+    });
+    let is_many = |count: usize| if count == 1 { "is" } else { "are" };
+    report.add_one_of(rules::SHARED_NAME, shared, |names, count| {
+        format!("{names} {} called the same in every namespace", is_many(count))
     });
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::examine::Examined;
 use crate::scaffold::api::Kind;
-use crate::scaffold::rights::{LEAVES, Rights, grants, rights, rules_of, shown};
+use crate::scaffold::rights::{ESCALATING, Rights, grants, rights, rules_of, shown};
 use crate::scaffold::survey::{RBAC, Survey};
 
 /// Rights that are of use whatever the charts are: for leader election, and for kube-rbac-proxy, which runs under the same
@@ -106,7 +106,14 @@ impl Needs {
             let loss = "the chart makes such an object only with other values than its own and the samples', and a release \
                         with such values stops with Forbidden";
             let verbs = [
-                "get", "list", "watch", "create", "patch", "delete", LEAVES[0], LEAVES[1],
+                "get",
+                "list",
+                "watch",
+                "create",
+                "patch",
+                "delete",
+                ESCALATING[0],
+                ESCALATING[1],
             ];
             return optional(&verbs, loss);
         }
@@ -116,7 +123,7 @@ impl Needs {
             }
             (RBAC, _) if is_made => {
                 let loss = "it can create only roles that grant nothing beyond its own rights";
-                optional(&LEAVES, loss)
+                optional(&ESCALATING, loss)
             }
             _ if is_made => None,
             ("", "pods/log") => optional(

@@ -24,21 +24,20 @@ fn check_objects(examined: &Examined, watch: Option<&Watch>, report: &mut Report
     );
     let none = Allow::default();
     let allow = watch.map_or(&none, |watch| &watch.allow);
-    // One finding for a kind in a template.
-    let mut found: BTreeMap<(&str, &str), String> = BTreeMap::new();
+    // One finding for each entry that `allow` lacks.
+    let mut found: BTreeMap<String, Vec<_>> = BTreeMap::new();
     for seen in examined.objects.iter().filter(|seen| !seen.by_default) {
         if let Some(missing) = missing(seen, allow) {
-            let message = format!(
-                "{} {} isn't made with the chart's own values: {of} needs `allow: {missing}`",
-                seen.group_kind,
-                seen.name().replace("release-name", "RELEASE")
-            );
-            found.entry((seen.source.as_str(), seen.kind())).or_insert(message);
+            let place = examined.place(&seen.source, seen.kind(), &[]);
+            let name = format!("{} {}", seen.group_kind, seen.name().replace("release-name", "RELEASE"));
+            found.entry(missing).or_default().push((place, name));
         }
     }
-    for ((source, kind), message) in found {
-        let (file, at) = examined.place(source, kind, &[]);
-        report.add(rules::NEEDS_ALLOW, file, at, message);
+    for (missing, objects) in found {
+        report.add_one_of(rules::NEEDS_ALLOW, objects, |names, count| {
+            let made = if count == 1 { "isn't" } else { "aren't" };
+            format!("{names} {made} made with the chart's own values: {of} needs `allow: {missing}`")
+        });
     }
 }
 

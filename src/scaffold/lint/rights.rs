@@ -11,8 +11,8 @@ use super::watches::Watched;
 use super::yaml::{self, Document};
 use super::{Report, join, rules};
 use crate::scaffold::api::Kind;
-use crate::scaffold::rights::{denied, may_have_key, no_rule};
-use crate::scaffold::survey::Survey;
+use crate::scaffold::rights::{ESCALATING, ROLES, denied, may_have_key, no_rule};
+use crate::scaffold::survey::{RBAC, Survey};
 
 const FOLDER: &str = "config/rbac";
 /// Where projects of old versions of operator-sdk have the roles.
@@ -22,6 +22,7 @@ pub(super) fn check(watched: &[Watched<'_>], examined: &[Examined], report: &mut
     let documents = listed(report);
     let bound = bound(&documents);
     let roles: Vec<&Document> = documents.iter().filter(|document| is_bound(document, &bound)).collect();
+    roles.iter().for_each(|role| check_escalation(role, report));
     let is_whole = |document: &&&Document| document.value["kind"] == "ClusterRole";
     // An operator without a role for the whole cluster has its rights in each of its namespaces, which aren't known here.
     let Some(first) = roles.iter().find(is_whole) else {
@@ -127,6 +128,31 @@ fn check_missing(needs: &Needs, given: &[Value], first: &Document, report: &mut 
         let message = "no rule lets the operator create and get the Secret with its own key: it waits for that, and works on no \
                        release; `chartwright generate rbac --own` writes the role";
         report.add(rules::MISSING_RIGHT, first.file.as_str(), at, message);
+    }
+}
+
+/// Rules that let the operator have any right: `escalate` and `bind` on roles of any name.
+fn check_escalation(role: &Document, report: &mut Report) {
+    for (node, rule) in rules_in(role) {
+        let texts = |field: &str| {
+            let items = rule[field].as_array().into_iter().flatten();
+            items.filter_map(Value::as_str).collect::<Vec<_>>()
+        };
+        let is_of_rbac = texts("apiGroups").iter().any(|group| [RBAC, "*"].contains(group));
+        let is_of_roles = |resource: &&str| ROLES.contains(resource) || *resource == "*";
+        let resources: Vec<&str> = texts("resources").into_iter().filter(is_of_roles).collect();
+        let is_escalating = |verb: &&str| ESCALATING.contains(verb) || *verb == "*";
+        let verbs: Vec<&str> = texts("verbs").into_iter().filter(is_escalating).collect();
+        if !is_of_rbac || resources.is_empty() || verbs.is_empty() || !texts("resourceNames").is_empty() {
+            continue;
+        }
+        let at = yaml::at(node, &["verbs"]).map_or((node.line, 0), yaml::place);
+        let message = format!(
+            "the operator may {} {} of any name",
+            verbs.join(" and "),
+            resources.join(" and ")
+        );
+        report.add(rules::ROLE_ESCALATION, role.file.as_str(), at, message);
     }
 }
 

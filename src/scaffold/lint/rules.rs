@@ -106,6 +106,9 @@ rules! {
     OPTIONAL_RIGHT: "optional-right" Warning,
         "The operator works without this right. The message says what it does not do then.",
         "Add the rule to the role, or ignore the finding where you can do without.";
+    ROLE_ESCALATION: "role-escalation" Warning,
+        "With `escalate` or `bind` on roles of any name, the operator can get every right, and so can anyone who gets its token.",
+        "Give the operator the rights that the charts' roles grant and remove these verbs, or list the roles in resourceNames.";
     EXCESS_RIGHT: "excess-right" Warning,
         "What the operator may do and doesn't need is there for whoever gets hold of its token.",
         "Take it out of the role.";

@@ -1,34 +1,10 @@
-//! Values that nobody reads, and results of chance.
+//! Values that no template reads.
 
-use go_template::commands::{self, Word};
 use go_yaml::{Data, Node};
 
 use super::examine::Examined;
-use super::reads::Reads;
 use super::{Report, join, rules, yaml};
-use helm_template::handlebars::is_handlebars;
-
-/// Functions whose results are others each time.
-const RANDOM: [&str; 18] = [
-    "randAlphaNum",
-    "randAlpha",
-    "randAscii",
-    "randNumeric",
-    "randBytes",
-    "randInt",
-    "shuffle",
-    "uuidv4",
-    "bcrypt",
-    "htpasswd",
-    "encryptAES",
-    "genPrivateKey",
-    "genCA",
-    "genCAWithKey",
-    "genSelfSignedCert",
-    "genSelfSignedCertWithKey",
-    "genSignedCert",
-    "genSignedCertWithKey",
-];
+use crate::plan::reads::Reads;
 
 /// Keys of values.yaml that no template reads.
 pub(super) fn check(examined: &Examined, reads: &Reads, report: &mut Report) {
@@ -55,7 +31,8 @@ pub(super) struct Own {
 impl Own {
     pub(super) fn of(examined: &Examined) -> Self {
         let chart = &examined.chart;
-        let mut others = vec!["global".to_owned(), "exports".to_owned(), "tags".to_owned()];
+        // `enabled` at the top is a condition for charts that depend on this one.
+        let mut others = ["global", "exports", "tags", "enabled"].map(str::to_owned).to_vec();
         others.extend(chart.dependencies.iter().map(|chart| chart.name().to_owned()));
         for dependency in &chart.metadata.dependencies {
             others.extend([dependency.name.clone(), dependency.alias.clone()]);
@@ -100,23 +77,4 @@ fn has_word(path: &mut Vec<String>, value: &Node, reads: &Reads) -> bool {
         path.pop();
         is_read
     })
-}
-
-/// Calls of functions whose results are kept.
-pub(super) fn check_random(examined: &Examined, report: &mut Report) {
-    for file in &examined.chart.templates {
-        if is_handlebars(&file.name) {
-            continue;
-        }
-        for command in commands::commands(&file.name, &file.data).unwrap_or_default() {
-            let Some(Word::Function(name)) = command.words.first() else {
-                continue;
-            };
-            if RANDOM.contains(&name.as_str()) {
-                let message = format!("`{name}` gives another result in every release and with every Helm upgrade");
-                let at = (command.line, command.column + 1);
-                report.add(rules::RANDOM_VALUE, join(&examined.folder, &file.name), at, message);
-            }
-        }
-    }
 }

@@ -14,7 +14,7 @@ const GETTERS: [&str; 6] = ["index", "get", "hasKey", "set", "unset", "required"
 
 /// What is read.
 #[derive(Debug, Default)]
-pub(super) struct Reads {
+pub struct Reads {
     /// All of them: they are handed on as a whole.
     everything: bool,
     /// What lies there, and all below.
@@ -26,8 +26,8 @@ pub(super) struct Reads {
 // === impl Reads ===
 
 impl Reads {
-    /// `None` if a template can't be parsed.
-    pub(super) fn of(chart: &Chart) -> Option<Self> {
+    /// What a chart reads. `None` if a template can't be parsed.
+    pub fn of(chart: &Chart) -> Option<Self> {
         let mut reads = Reads::default();
         reads.add_chart(chart, true)?;
         for dependency in &chart.metadata.dependencies {
@@ -127,14 +127,14 @@ impl Reads {
     }
 
     /// Whether something reads what lies at this path, or around it.
-    pub(super) fn whole(&self, path: &[String]) -> bool {
+    pub fn whole(&self, path: &[String]) -> bool {
         let is_word = path.last().is_some_and(|last| self.words.contains(last));
         let mut around = (1..=path.len()).map(|length| &path[..length]);
         self.everything || is_word || around.any(|path| self.paths.contains(path))
     }
 
     /// Whether something reads a part of what lies at this path.
-    pub(super) fn part(&self, path: &[String]) -> bool {
+    pub fn part(&self, path: &[String]) -> bool {
         let mut following = self.paths.range(path.to_vec()..);
         following.next().is_some_and(|read| read.starts_with(path))
     }
