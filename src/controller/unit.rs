@@ -171,6 +171,7 @@ impl Serving {
             stamp: blueprint.stamp.clone(),
             siblings: blueprint.siblings.clone(),
             lossy: Default::default(),
+            read_values: Default::default(),
         });
         Arc::new(Serving {
             context,

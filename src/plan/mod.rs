@@ -27,6 +27,7 @@ pub mod intent;
 pub mod lost_results;
 mod managed_fields;
 pub mod members;
+pub mod missing_rights;
 pub mod needs;
 pub mod ownership;
 pub mod plans;

@@ -292,6 +292,25 @@ impl Phase {
             once: warning,
         })
     }
+
+    /// What a release waits for, where others have to do something about it.
+    pub fn awaited(&self) -> Option<Event> {
+        let (reason, message) = match self {
+            Phase::Waiting { reason, message } => (*reason, message.clone()),
+            _ => return None,
+        };
+        let warning = match reason {
+            Reason::KindUnknown => true,
+            Reason::DependencyNotReady => false,
+            _ => return None,
+        };
+        Some(Event {
+            warning,
+            reason: format!("{reason:?}"),
+            note: message,
+            once: true,
+        })
+    }
 }
 
 // === impl Changes ===

@@ -13,6 +13,7 @@ use super::custom_resource::{CustomResource, Key as ResourceKey};
 use super::depends::{self, Need};
 use super::pool::{Deadline, Lost, Pool};
 use super::record::Lossy;
+use super::unread::ReadValues;
 use crate::cluster::discovery::{Discovery, Resource, Snapshot};
 use crate::cluster::elect::pod_kind;
 use crate::cluster::events::Events;
@@ -145,6 +146,8 @@ pub struct Unit {
     pub siblings: Vec<Selector>,
     /// What the status of its custom resources does not keep.
     pub lossy: Lossy,
+    /// Which values its chart reads.
+    pub read_values: ReadValues,
 }
 
 /// True if a text mentions what an upgrade changes. `tpl` makes code of values, so that they are searched as well.
@@ -520,6 +523,7 @@ impl Unit {
             stamp,
             siblings: Vec::new(),
             lossy: Default::default(),
+            read_values: Default::default(),
         }
     }
 

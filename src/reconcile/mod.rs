@@ -52,6 +52,7 @@ mod stored;
 mod superset;
 mod takeover;
 mod texts;
+mod unread;
 mod values;
 mod vanished;
 

@@ -14,6 +14,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The second look comes after this, each further one after twice the time, up to the longest.
 const AGAIN: Duration = Duration::from_secs(30);
 const LONGEST: Duration = Duration::from_secs(300);
+/// A problem that lasts longer is reported by an Event.
+const LASTING: Duration = Duration::from_secs(60);
+/// Problems of one workload that Events report, until it is ready again.
+const REPORTED: usize = 5;
 /// Workloads of one release that are looked at; a condition shows few.
 const LOOKED_AT: usize = 3;
 
@@ -30,6 +34,11 @@ struct PodTrouble {
     next: Instant,
     looks: u32,
     text: Option<String>,
+    /// When its pods first had a problem, and since when it has been this one.
+    first: Option<Instant>,
+    since: Instant,
+    /// Problems that Events have reported.
+    reported: Vec<String>,
 }
 
 // === impl PodTroubles ===
@@ -69,6 +78,9 @@ impl PodTroubles {
                 next: now + patience,
                 looks: 0,
                 text: None,
+                first: None,
+                since: now,
+                reported: Vec::new(),
             });
         }
         self.known
@@ -82,8 +94,32 @@ impl PodTroubles {
         if let Some(why) = self.known.get_mut(id) {
             why.next = now + AGAIN.saturating_mul(1 << why.looks.min(10)).min(LONGEST);
             why.looks = why.looks.saturating_add(1);
+            if why.text != text {
+                why.since = now;
+            }
+            why.first = why.first.or(text.is_some().then_some(now));
             why.text = text;
         }
+    }
+
+    /// Problems that have lasted for a while and that no Event has reported yet. The first one counts from the first problem on:
+    /// a pod that can't pull its image says so in two ways by turns.
+    pub(super) fn lasting(&mut self, now: Instant) -> Vec<String> {
+        let mut found = Vec::new();
+        for (id, why) in &mut self.known {
+            let Some(text) = &why.text else { continue };
+            let start = match why.reported.is_empty() {
+                true => why.first,
+                false => Some(why.since),
+            };
+            let lasts = start.is_some_and(|start| now.saturating_duration_since(start) >= LASTING);
+            if lasts && why.reported.len() < REPORTED && !why.reported.contains(text) {
+                why.reported.push(text.clone());
+                found.push(format!("{id}: {text}"));
+            }
+        }
+        found.sort();
+        found
     }
 }
 
@@ -157,6 +193,30 @@ mod tests {
             (None, None),
             "all is well"
         );
+
+        // An image that can't be pulled, and then a crash.
+        let mut troubles = PodTroubles::default();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        troubles.due(&[id("0")], start);
+        for (seconds, text, expected) in [
+            (5, Some("pull"), 0),
+            (35, Some("back off"), 0),
+            (66, Some("back off"), 1),
+            (95, Some("back off"), 0),
+            (100, Some("pull"), 0),
+            (120, Some("crash"), 0),
+            (179, Some("crash"), 0),
+            (181, Some("crash"), 1),
+            (900, Some("crash"), 0),
+        ] {
+            troubles.learn(&id("0"), text.map(str::to_owned), at(seconds));
+            let found = troubles.lasting(at(seconds));
+            assert_eq!(found.len(), expected, "{seconds} {found:?}");
+            assert!(
+                found.iter().all(|found| found.ends_with(text.unwrap_or_default())),
+                "{found:?}"
+            );
+        }
 
         let mut told = PodTroubles::new(true);
         assert_eq!(told.due(&[id("a")], start), [id("a")], "its status tells it already");

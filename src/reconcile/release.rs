@@ -301,6 +301,10 @@ pub struct Told {
     pub conditions: Option<Vec<String>>,
     /// What the status was to say, where it doesn't keep all of it.
     pub status: Option<Value>,
+    /// What it waited for when that was reported last.
+    pub(super) awaited: Option<String>,
+    /// The generation whose values were compared with those that the chart reads.
+    pub(super) generation: Option<i64>,
 }
 
 // === impl Told ===

@@ -141,6 +141,7 @@ impl Run<'_> {
         }
         let prepared = prepared?;
         release.knows_secrets = true;
+        self.report_unread(release).await;
         let checked = self.preflight(release, &prepared, &mut answers).await;
         release.tried.answers = answers;
         checked.map(|()| prepared)

@@ -1,7 +1,7 @@
 //! The last step, always taken: the status says what happened, and one event tells it to whoever listens.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use api_objects::CustomObject;
 use serde_json::Value;
@@ -15,6 +15,7 @@ use crate::cluster::error::Error;
 use crate::cluster::throttle::asked_to_wait;
 use crate::plan::annotations;
 use crate::plan::history::Revision;
+use crate::plan::missing_rights;
 use crate::plan::request::Request;
 use crate::plan::status::{self, Changes, Event, Phase, Reason, Report};
 use crate::plan::status_template::Templated;
@@ -65,6 +66,7 @@ impl Run<'_> {
         {
             conclusion.phase = unsaved;
         }
+        missing_rights::add_remedy(&mut conclusion.phase, self.context.namespaces.as_ref());
         let phase = &conclusion.phase;
         release.tried.after(phase);
         release.was_seen_whole |= phase.is_ready();
@@ -111,6 +113,8 @@ impl Run<'_> {
             again = Some(again.map_or(RECHECK, |again| again.min(RECHECK)));
         }
         self.announce(release, &conclusion, &next.status).await;
+        self.announce_awaited(release, &conclusion.phase, next.is_news).await;
+        self.announce_pods(release, &conclusion.phase).await;
         Outcome {
             again,
             put_off: asked_to_wait().is_some(),
@@ -371,6 +375,30 @@ impl Run<'_> {
         let unseen = self.unit.lossy.conditions.load(Relaxed) || release.refused == Refused::Everything;
         if unseen && !failed {
             self.announce_conditions(release, status).await;
+        }
+    }
+
+    /// What a release waits for: once, until it waits for something else. `is_news`: the status didn't say so before, as it
+    /// does after a restart.
+    async fn announce_awaited(&self, release: &mut Release, phase: &Phase, is_news: bool) {
+        let event = phase.awaited();
+        let text = event.as_ref().map(Event::text);
+        if release.told.awaited == text {
+            return;
+        }
+        release.told.awaited = text;
+        if let Some(event) = event.filter(|_| is_news) {
+            self.tell(&event).await;
+        }
+    }
+
+    /// What keeps pods of a release from being ready for long.
+    async fn announce_pods(&self, release: &mut Release, phase: &Phase) {
+        if phase.is_ready() || *phase == Phase::Suspended {
+            return;
+        }
+        for note in release.pod_troubles.lasting(Instant::now()) {
+            self.warn("PodProblem", &note).await;
         }
     }
 

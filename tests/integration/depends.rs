@@ -41,8 +41,14 @@ fn a_release_begins_when_what_it_depends_on_is_ready() -> Result<()> {
     world.apply_widget("a", json!({"gadget": "db"}))?;
     let waits = |part: &str| world.await_unready("a", "DependencyNotReady", &["Gadget.depends.test depends/db", part]);
     waits("is not there")?;
+    world.await_event(
+        "a",
+        "DependencyNotReady",
+        &["Gadget.depends.test depends/db is not there"],
+    )?;
     world.apply(&world.custom("Gadget", "db", json!({})))?;
     waits("there is no status")?;
+    world.await_event("a", "DependencyNotReady", &["there is no status"])?;
     let widget = world.live("a")?;
     ensure!(widget["metadata"]["finalizers"].is_null(), "{widget}");
     world.absent("configmap", ["a-main"])?;
@@ -65,6 +71,17 @@ fn a_release_begins_when_what_it_depends_on_is_ready() -> Result<()> {
     set_phase(&world, "Up")?;
     world.await_color("a-main", "red")?;
     world.await_ready("a")?;
+
+    // Each change is one Event.
+    let events = world.events("a")?;
+    let waited: Vec<_> = events
+        .iter()
+        .filter(|(reason, _)| reason == "DependencyNotReady")
+        .collect();
+    let mut distinct = waited.clone();
+    distinct.sort();
+    distinct.dedup();
+    ensure!(waited.len() == distinct.len() && waited.len() <= 4, "{events:?}");
 
     // Nobody is held for those that depend on him, nor for what he depends on.
     world.kubectl.delete(&world.resource("Gadget"), "db")?;

@@ -43,6 +43,23 @@ fn a_release_is_installed_updated_and_deleted() -> Result<()> {
 }
 
 #[test]
+fn a_value_that_the_chart_never_reads_is_reported_for_each_generation() -> Result<()> {
+    let world = World::new("life-unread")?;
+    let operator = world.start()?;
+    let reports = || operator.log().matches("the chart never reads").count();
+    world.install("a", json!({"color": "red"}))?;
+    ensure!(reports() == 0, "{}", operator.log());
+    world.update("a", json!({"colour": "blue"}))?;
+    world.await_event("a", "ValueUnread", &["the chart never reads spec.colour:"])?;
+    world.annotate("a", json!({"chartwright.dev/requested-at": "now"}))?;
+    world.await_quiet(&operator)?;
+    ensure!(reports() == 1, "{}", operator.log());
+    world.update("a", json!({"color": "green"}))?;
+    ensure!(reports() == 2, "{}", operator.log());
+    Ok(())
+}
+
+#[test]
 fn what_is_no_longer_rendered_is_pruned_be_it_one_object_or_a_whole_kind() -> Result<()> {
     let world = World::new("life-prune")?;
     let _operator = world.start()?;

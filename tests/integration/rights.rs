@@ -148,10 +148,16 @@ fn a_kind_of_members_without_rights_is_named_and_nothing_is_pruned_until_they_ar
     let _operator = world.start()?;
     let spec =
         |color: &str, secret: bool| json!({"color": color, "secret": {"enabled": secret, "password": "hunter2"}});
-    let await_forbidden = || world.await_unready("a", "Forbidden", &["ConfigMap", "resource \"configmaps\""]);
+    let parts = [
+        "ConfigMap",
+        "resource \"configmaps\"",
+        "needs the rights get, list, watch, create, patch, delete on configmaps",
+        "`chartwright generate rbac -o config/rbac/role.yaml`",
+    ];
+    let await_forbidden = || world.await_unready("a", "Forbidden", &parts);
     world.apply_widget("a", spec("blue", true))?;
     await_forbidden()?;
-    world.await_event("a", "Forbidden", &["configmaps"])?;
+    world.await_event("a", "Forbidden", &parts)?;
     world.grant("maps", &[member_rule("", "configmaps")])?;
     world.await_ready("a")?;
 

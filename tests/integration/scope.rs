@@ -60,6 +60,7 @@ fn a_crd_that_is_not_there_yet_is_waited_for() -> Result<()> {
     let waiting = world.await_condition("a", "Reconciling", "True")?;
     ensure!(waiting["reason"] == "KindUnknown", "{waiting}");
     says(text(&waiting["message"]), &["Gadget", "templates/extra.yaml"])?;
+    world.await_event("a", "KindUnknown", &["Gadget", "templates/extra.yaml"])?;
     ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "red");
     world.expect("configmap", "a-one")?;
     world.install_crd("Gadget")?;
