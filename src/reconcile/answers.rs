@@ -12,6 +12,8 @@ use super::sources::{self, Source};
 use crate::cluster::lookup;
 use crate::plan::dependencies;
 use crate::plan::desired::Desired;
+use crate::plan::identity::{GroupKind, ObjectId};
+use crate::plan::reserved::is_reserved;
 use crate::plan::status::{Phase, Reason};
 use helm_template::render::{Kept, LookupKey, Randomness, Rendered};
 
@@ -113,6 +115,16 @@ impl Work<'_> {
             }
         }
         let context = self.context;
+        if let Some(key) = keys
+            .iter()
+            .find(|key| is_operators_own(key, &key.name, &context.own_objects))
+        {
+            let message = format!(
+                "lookup of {}: the operator keeps objects of this name for itself, and no release may read one",
+                lookup::describe(key)
+            );
+            return Err(Phase::stalled(Reason::Refused, message));
+        }
         let fetched = lookup::fetch_all(&context.client, &self.snapshot, &unknown, &context.lookups).await;
         let fetched = fetched.map_err(|(key, error)| {
             let message = format!("lookup of {}: {error}", lookup::describe(&key));
@@ -121,7 +133,10 @@ impl Work<'_> {
                 false => Phase::failed(Reason::LookupFailed, message),
             }
         })?;
-        found.extend(unknown.into_iter().zip(fetched));
+        found.extend(unknown.into_iter().zip(fetched).map(|(key, mut answer)| {
+            remove_operators_own(&key, &mut answer, &context.own_objects);
+            (key, answer)
+        }));
         Ok(found)
     }
 
@@ -135,5 +150,63 @@ impl Work<'_> {
         let target = lookup::dependency(&self.snapshot, key);
         let now = self.context.dependencies().version(&target)?;
         (now == dependencies::version(known)).then(|| known.clone())
+    }
+}
+
+/// True if the operator keeps the object for itself: what it signs its records with, or such a record. `own`: the objects of
+/// this operator.
+fn is_operators_own(key: &LookupKey, name: &str, own: &[ObjectId]) -> bool {
+    let group = key.api_version.split_once('/').map_or("", |(group, _)| group);
+    let kind = GroupKind::new(group, &*key.kind);
+    is_reserved(&ObjectId::new(kind, &*key.namespace, name), own)
+}
+
+/// Leaves the operator's own objects out of a list.
+fn remove_operators_own(key: &LookupKey, answer: &mut Value, own: &[ObjectId]) {
+    let Some(items) = answer
+        .get_mut("items")
+        .and_then(Value::as_array_mut)
+        .filter(|_| key.name.is_empty())
+    else {
+        return;
+    };
+    items.retain(|item| {
+        let text = |field: &str| item["metadata"][field].as_str().unwrap_or_default();
+        let place = LookupKey {
+            namespace: text("namespace").to_owned(),
+            ..key.clone()
+        };
+        !is_operators_own(&place, text("name"), own)
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::plan::testing::id;
+
+    #[test]
+    fn a_list_has_none_of_the_operators_own_objects() {
+        let own = [ObjectId {
+            namespace: "system".into(),
+            ..id("Secret", "op-hmac-key")
+        }];
+        let key = LookupKey {
+            api_version: "v1".into(),
+            kind: "Secret".into(),
+            namespace: String::new(),
+            name: String::new(),
+        };
+        let item = |namespace: &str, name: &str| json!({"metadata": {"namespace": namespace, "name": name}});
+        let mut answer = json!({"items": [
+            item("system", "op-hmac-key"), item("shop", "op-hmac-key"), item("shop", "chartwright-record-u"), item("shop", "creds"),
+        ]});
+        remove_operators_own(&key, &mut answer, &own);
+        assert_eq!(
+            answer["items"],
+            json!([item("shop", "op-hmac-key"), item("shop", "creds")])
+        );
     }
 }

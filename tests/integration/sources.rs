@@ -103,6 +103,12 @@ fn a_custom_resource_names_sources_of_its_own_where_the_watch_lets_it() -> Resul
             "ValuesInvalid",
             "spec.more.from[0]: name: \"{{ \\\"one\\\" }}\" can't be the name of a ConfigMap",
         ),
+        // What the operator signs, and with what, is read by no release.
+        (
+            json!({"kind": "Secret", "name": "chartwright-record-u"}),
+            "Refused",
+            "the operator keeps objects of this name for itself",
+        ),
         (
             json!({"kind": "ConfigMap", "name": "one", "targetPath": "a[65536]"}),
             "ValuesInvalid",
