@@ -87,8 +87,8 @@ pub fn mark(metadata: &ObjectMeta) -> Option<String> {
 /// Writes it: in the place of this resourceVersion, or (`None`) whatever is there. Gives the new one.
 ///
 /// # Errors
-/// Also if it would be larger than [`MAX_BYTES`], or if a Secret of another type has its name: that one is somebody
-/// else's and stays. `Conflict` if another version is there.
+/// Also if it would be larger than [`MAX_BYTES`], or if a Secret of another type has its name: that one has
+/// another owner and stays. `Conflict` if another version is there.
 pub async fn write(
     client: &Client,
     place: &Place,

@@ -110,7 +110,7 @@ impl Run<'_> {
         stored.await.inspect_err(|_| release.record.hooks.done = false)
     }
 
-    /// The hooks as they were stored, checked again; none if somebody deleted them.
+    /// The hooks as they were stored, checked again; none if the Secret was deleted.
     ///
     /// # Errors
     /// The phase of a release of which they can't be read, or that would lose what a plan was to save.

@@ -410,7 +410,7 @@ impl Run<'_> {
     }
 
     /// What a Lease says, if the operator wrote it. One with another mark that looks like an operator's says nothing and is
-    /// written anew: it was forged, made with a key that is lost, or for an earlier custom resource, and without it nobody
+    /// written again: it was forged, made with a key that is lost, or for an earlier custom resource, and without it no pod
     /// could be elected.
     fn believed(&self, seat: &Seat, lease: Option<&Lease>) -> Result<Held, Hindrance> {
         let held = elect::held(lease);

@@ -418,7 +418,7 @@ impl Run<'_> {
         }))
     }
 
-    /// The pods that the workloads among these objects control, by name. They are read anew when one of those has changed.
+    /// The pods that the workloads among these objects control, by name. They are read again when one of those has changed.
     async fn pods_of(&self, release: &mut Release, found: &[(ObjectId, Arc<Value>)]) -> Result<Arc<Value>, String> {
         let workloads: Vec<(&ObjectId, &Arc<Value>, String)> = found
             .iter()

@@ -102,7 +102,7 @@ impl Pool {
         self.used.raise(release, 2.0 * BURST.as_secs_f64());
     }
 
-    /// Does work on a thread of its own, when one is free. It is done to the end even if nobody waits for it any more.
+    /// Does work on a thread of its own, when one is free. It is done to the end even if no task waits for it any more.
     ///
     /// # Errors
     /// The operator is stopping, or the work panicked.

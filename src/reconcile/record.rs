@@ -1,6 +1,6 @@
 //! Where the record of a release lies: in its status, unless it is too long for that or the status doesn't keep it; then
 //! in a Secret beside the custom resource. Written before the status that speaks of it, and removed after the status that
-//! has it all again: whenever the operator dies, one of the two is whole. Both are signed: what somebody else wrote is no
+//! has it all again: whenever the operator dies, one of the two is whole. Both are signed: what another client wrote is no
 //! record, and the release is found again by the labels and tracking annotations of its members.
 
 use std::sync::atomic::AtomicBool;

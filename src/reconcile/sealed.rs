@@ -4,7 +4,7 @@
 //! with the operator's key: what has others is not believed, and not deleted.
 //!
 //! One of the operator's own type with another mark is overwritten all the same: its name has the UID of the custom
-//! resource, so it is a forgery, or made with a key that is lost, and nobody could use the release before it was deleted.
+//! resource, so it is a forgery, or made with a key that is lost, and the release could not go on before it was deleted.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub(super) struct Purpose {
     pub kind: &'static str,
     /// What it holds, for messages.
     pub what: &'static str,
-    /// It goes with what a decorator's release is attached to, where nobody may be there to remove it.
+    /// It goes with what a decorator's release is attached to, where no operator may be there to remove it.
     pub is_owned: bool,
 }
 
