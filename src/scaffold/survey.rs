@@ -230,14 +230,22 @@ pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut Observe<'_
     let at_once = std::thread::available_parallelism().map_or(2, usize::from).min(AT_ONCE);
     let mut progress = Progress::new();
     let mut failed = false;
+    let mut questions = Questions::default();
     for round in 0..ROUNDS {
         let known = capabilities.clone();
         let mut at = 0;
         while at < given.len() {
             // The first one alone: it draws what most of the others need, too.
-            let next = given.len().min(at + if at == 0 { 1 } else { at_once });
-            let results = render_all(&engine, &given[at..next], &known, &kept);
-            for (at, rendered) in (at..).zip(&results) {
+            let most = if at == 0 { 1 } else { at_once };
+            let due: Vec<usize> = (at..given.len())
+                .filter(|at| questions.may_differ(*at, &known))
+                .take(most)
+                .collect();
+            let next = due.last().map_or(given.len(), |last| last + 1);
+            let values: Vec<&Value> = due.iter().map(|at| &given[*at]).collect();
+            let results = render_all(&engine, &values, &known, &kept);
+            for (at, rendered) in due.into_iter().zip(&results) {
+                questions.note(at, rendered);
                 match rendered {
                     Ok(rendered) => {
                         kept = rendered.randomness.kept.and(&kept);
@@ -269,6 +277,7 @@ pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut Observe<'_
                 )
             });
         }
+        questions.known = known.clone();
         let served = Arc::make_mut(&mut capabilities.api_versions);
         // A render that fails does not report what it asked for.
         if round == 0 && failed {
@@ -285,12 +294,36 @@ pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut Observe<'_
     let more = unmade::values(chart, &unmade::unmade(chart, &made)).into_iter();
     let more: Vec<Value> = more.map(|values| laid_over(base.as_ref(), &values)).collect();
     for (chunk, values) in more.chunks(at_once).enumerate() {
-        let results = render_all(&engine, values, &capabilities, &kept);
+        let results = render_all(&engine, &values.iter().collect::<Vec<_>>(), &capabilities, &kept);
         for (at, (values, rendered)) in values.iter().zip(&results).enumerate() {
             tell(given.len() + chunk * at_once + at, values, rendered.as_ref());
         }
     }
     problem.filter(|_| well.is_none())
+}
+
+/// What renders asked of `.Capabilities`, by the number of their values. With the same answers a render gives the same.
+#[derive(Default)]
+struct Questions {
+    /// Of renders that did not fail.
+    asked: BTreeMap<usize, Vec<String>>,
+    /// What the last round had.
+    known: Capabilities,
+}
+
+impl Questions {
+    fn note(&mut self, at: usize, rendered: &Result<Rendered, Error>) {
+        match rendered {
+            Ok(rendered) => self.asked.insert(at, rendered.asked.clone()),
+            Err(_) => self.asked.remove(&at),
+        };
+    }
+
+    /// True if a render with these capabilities may give another result than the last one.
+    fn may_differ(&self, at: usize, now: &Capabilities) -> bool {
+        let differs = |question: &String| self.known.answer(question, "before") != now.answer(question, "now");
+        self.asked.get(&at).is_none_or(|asked| asked.iter().any(differs))
+    }
 }
 
 /// The APIs that the templates of a chart and its subcharts name in `.Capabilities.APIVersions.Has "NAME"`.
@@ -332,13 +365,13 @@ fn laid_over(base: Option<&Value>, values: &Value) -> Value {
 /// Renders with each of these values, all at the same time.
 fn render_all(
     engine: &Engine,
-    given: &[Value],
+    given: &[&Value],
     capabilities: &Capabilities,
     kept: &Kept,
 ) -> Vec<Result<Rendered, Error>> {
     std::thread::scope(|threads| {
-        let start = |values: &Value| {
-            let values = values.clone();
+        let start = |values: &&Value| {
+            let values = Value::clone(values);
             threads.spawn(move || render(engine, values, capabilities, kept))
         };
         let started: Vec<_> = given.iter().map(start).collect();
@@ -461,6 +494,25 @@ pub mod tests {
             std::fs::write(path, text).unwrap();
         }
         Chart::load(folder.path()).unwrap()
+    }
+
+    #[test]
+    fn only_renders_that_ask_for_a_new_api_are_repeated() {
+        let text = "{{ if .Values.b }}{{ if .Capabilities.APIVersions.Has \"a.test/v1\" }}{apiVersion: a.test/v1, kind: A}{{ end }}\
+                    {{ end }}";
+        let mut rendered = Vec::new();
+        each_render(
+            &chart("templates/a.yaml", text),
+            Vec::new(),
+            &mut |at, values, result| {
+                rendered.push((at, values["b"] == true, result.is_ok()));
+            },
+        );
+        let times = |at: usize| rendered.iter().filter(|(number, ..)| *number == at).count();
+        assert!(rendered.iter().all(|(.., is_ok)| *is_ok), "{rendered:?}");
+        for (at, asks, _) in &rendered {
+            assert_eq!(times(*at), 1 + usize::from(*asks), "{at}: {rendered:?}");
+        }
     }
 
     #[test]
