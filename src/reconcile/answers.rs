@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::inputs;
-use super::pool::off_worker;
+use super::pool::off_worker_if_large;
 use super::render::{Answers, Made, Request, Work};
 use super::secrets::{self, ChartText};
 use super::sources::{self, Source};
@@ -15,7 +15,7 @@ use crate::plan::desired::Desired;
 use crate::plan::identity::{GroupKind, ObjectId};
 use crate::plan::reserved::is_reserved;
 use crate::plan::status::{Phase, Reason};
-use helm_template::render::{Kept, LookupKey, Randomness, Rendered};
+use helm_template::render::{Kept, LookupKey, Randomness, Rendered, size_of_data};
 
 /// A chart whose lookups depend on each other may need several rounds; one that never ends is an error.
 const LOOKUP_ROUNDS: usize = 16;
@@ -101,7 +101,8 @@ impl Work<'_> {
             secrets::learn_source(&self.secrets, &self.chart_text(), &source, &object, &mut room);
             (source, object)
         });
-        Ok(off_worker(|| found.collect()))
+        let size = self.sources.values().map(size_of_data).sum();
+        Ok(off_worker_if_large(size, || found.collect()))
     }
 
     /// What stands in the cluster: from memory where a watch shows that it is still so.

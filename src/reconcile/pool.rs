@@ -228,6 +228,18 @@ impl Drop for Charge<'_> {
     }
 }
 
+/// From this size on, in bytes of memory, data of an author are too much for an async worker.
+const LARGE: u64 = 64 << 10;
+
+/// Does work on data of this size: away from the async workers if they are large. For small data that costs more than it
+/// saves: each time another thread takes over, with memory of its own.
+pub fn off_worker_if_large<T>(size: u64, work: impl FnOnce() -> T) -> T {
+    match size > LARGE {
+        true => off_worker(work),
+        false => work(),
+    }
+}
+
 /// Does work that is short, but too long for an async worker if an author's data are as large as the API server takes them.
 /// The other tasks of this worker go on elsewhere meanwhile.
 pub fn off_worker<T>(work: impl FnOnce() -> T) -> T {

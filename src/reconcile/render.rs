@@ -10,7 +10,7 @@ use super::context::{Context, Unit, lock, mentions_release_facts};
 use super::custom_resource::CustomResource;
 use super::earlier::Earlier;
 use super::kept::Memory;
-use super::pool::{Lane, Lost, off_worker};
+use super::pool::{Lane, Lost, off_worker, off_worker_if_large};
 use super::release::Release;
 use super::secrets::ChartText;
 use super::{Run, inputs, secrets, values};
@@ -317,7 +317,13 @@ impl<'a> Work<'a> {
         };
         secrets::publish_names(&work.secrets, resource, &unit.group_kind);
         let found = work.read_sources(&release.tried.answers, answers).await?;
-        work.values = off_worker(|| values::values(unit, &found, spec))?;
+        let size = size_of_data(&spec) + found.iter().map(|(_, object)| size_of_data(object)).sum::<u64>();
+        let values = || values::values(unit, &found, spec);
+        work.values = match unit.watch.override_values.is_empty() {
+            true => off_worker_if_large(size, values)?,
+            // They may have templates.
+            false => off_worker(values)?,
+        };
         Ok(work)
     }
 
