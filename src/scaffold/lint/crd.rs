@@ -22,13 +22,14 @@ pub(in crate::scaffold) struct Crd {
 
 /// Where old projects of operator-sdk have definitions and samples.
 pub(super) const OLD_FOLDER: &str = "deploy/crds";
+/// Where definitions may be.
+pub(in crate::scaffold) const FOLDERS: [&str; 2] = [BASES, OLD_FOLDER];
 /// Not served since Kubernetes 1.22.
 const OLD_VERSION: &str = "apiextensions.k8s.io/v1beta1";
 
 /// All that a project has.
 pub(in crate::scaffold) fn read(root: &Path) -> Vec<Crd> {
-    let folders = [BASES, OLD_FOLDER].into_iter();
-    let documents = folders.flat_map(|folder| yaml::read_folder(root, folder));
+    let documents = FOLDERS.into_iter().flat_map(|folder| yaml::read_folder(root, folder));
     let crds = documents.filter(|document| document.value["kind"] == "CustomResourceDefinition");
     crds.map(|document| Crd { document }).collect()
 }

@@ -11,7 +11,6 @@ use serde_json::{Map, Value, json};
 use super::bounds::Bounds;
 use crate::cluster::discovery::Resource;
 use crate::plan::identity::GroupKind;
-use crate::scaffold::crd::definition::BASES;
 use crate::scaffold::lint::crd::{self, Crd};
 use crate::scaffold::names::kind_of_chart;
 use crate::scaffold::tree::normal;
@@ -249,7 +248,7 @@ impl Surroundings {
             });
         };
         let bounds = Bounds::of(&root.join(WATCHES), None);
-        for definition in in_folder(&root.join(BASES)) {
+        for definition in crd::FOLDERS.iter().flat_map(|folder| in_folder(&root.join(folder))) {
             bounds.check(&definition).map_err(|error| anyhow!(error))?;
         }
         let is_own = |watch: &Map<String, Value>| {

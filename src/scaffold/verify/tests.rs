@@ -195,7 +195,7 @@ fn nothing_outside_of_the_project_is_read() {
     fs::write(outside.join("case.yaml"), SECRET).unwrap();
     type Prepare = fn(&Path);
     let plain = "cases: [{name: c}]\n";
-    let cases: [(&str, &str, Prepare); 10] = [
+    let cases: [(&str, &str, Prepare); 11] = [
         ("cr", "cases: [{name: c, cr: ../../../../outside/secret}]\n", |_| ()),
         ("cr of the system", "cases: [{name: c, cr: /etc/passwd}]\n", |_| ()),
         (
@@ -232,6 +232,10 @@ fn nothing_outside_of_the_project_is_read() {
         ("definition", plain, |root| {
             fs::create_dir_all(root.join("config/crd/bases")).unwrap();
             symlink("../../../../outside/secret", root.join("config/crd/bases/a.yaml")).unwrap();
+        }),
+        ("old definition", plain, |root| {
+            fs::create_dir_all(root.join("deploy/crds")).unwrap();
+            symlink("../../../outside/secret", root.join("deploy/crds/a.yaml")).unwrap();
         }),
     ];
     for (name, text, prepare) in cases {
