@@ -66,29 +66,21 @@ pub fn yaml_scalar(text: &str) -> Cow<'_, str> {
 /// What the library can't write.
 pub fn to_yaml(value: &impl Serialize) -> Result<String, serde_yaml::Error> {
     let value = serde_yaml::to_value(value)?;
+    let plain = serde_yaml::to_string(&value)?;
     let mut mark = "chartwright-text".to_owned();
+    // No text of the value may have the mark in it, whether it is escaped or not.
+    while plain.contains(&mark) {
+        mark.push('x');
+    }
     let mut escapes = Escapes {
-        mark: mark.clone(),
+        mark,
         texts: Vec::new(),
     };
-    let marked = escapes.marked(value.clone());
+    let marked = escapes.marked(value);
     if escapes.texts.is_empty() {
-        return serde_yaml::to_string(&value);
+        return Ok(plain);
     }
-    let mut text = serde_yaml::to_string(&marked)?;
-    if text.matches(&mark).count() != escapes.texts.len() {
-        // A text of the value has the mark in it.
-        let plain = serde_yaml::to_string(&value)?;
-        while plain.contains(&mark) {
-            mark.push('x');
-        }
-        escapes = Escapes {
-            mark,
-            texts: Vec::new(),
-        };
-        let marked = escapes.marked(value);
-        text = serde_yaml::to_string(&marked)?;
-    }
+    let text = serde_yaml::to_string(&marked)?;
     let texts = escapes.texts.iter().enumerate();
     Ok(texts.fold(text, |all, (number, text)| {
         all.replace(&escapes.place(number), &quoted(text))
@@ -177,13 +169,16 @@ mod tests {
             "no": ["on", "y", "true", "1_000", "0b11", "0o7", "017", "1:30", "2001-01-01", ".5", "+1", "-", "- a", "="],
             "<<": "<<", "1_0": 1, "Off": 2, "null": 3, "0x1f": 4, "1e3": 5, "~": 6,
         });
-        let text = to_yaml(&value).unwrap();
-        assert_eq!(go_yaml::to_json(text.as_bytes()).unwrap(), value, "{text}");
-        assert_eq!(
-            serde_yaml::from_str::<serde_json::Value>(&text).unwrap(),
-            value,
-            "{text}"
-        );
+        let marked = serde_json::json!(["\u{85}chartwright-text-1-", "no"]);
+        for value in [value, marked] {
+            let text = to_yaml(&value).unwrap();
+            assert_eq!(go_yaml::to_json(text.as_bytes()).unwrap(), value, "{text}");
+            assert_eq!(
+                serde_yaml::from_str::<serde_json::Value>(&text).unwrap(),
+                value,
+                "{text}"
+            );
+        }
         let plain = serde_json::json!({"a": [1, "b"]});
         assert_eq!(to_yaml(&plain).unwrap(), serde_yaml::to_string(&plain).unwrap());
     }

@@ -9,6 +9,7 @@ use clap::Args;
 use serde_json::Value;
 
 use crate::cli::stdout::{note, stdout, tell};
+use crate::scaffold::printable::to_yaml;
 use crate::scaffold::project::{self, Project};
 use crate::scaffold::rights::{self, Role};
 use crate::scaffold::tree::Tree;
@@ -124,7 +125,7 @@ pub fn run(args: &RbacArgs) -> Result<ExitCode> {
 fn write_own(args: &RbacArgs) -> Result<ExitCode> {
     let lease = args.leader_election_id.as_ref().unwrap_or(&args.operator_name);
     let objects = rights::own_role(&args.operator_name, lease);
-    let documents: Vec<String> = objects.iter().map(serde_yaml::to_string).collect::<Result<_, _>>()?;
+    let documents: Vec<String> = objects.iter().map(to_yaml).collect::<Result<_, _>>()?;
     let text = documents.join("---\n");
     let Some(file) = &args.output else {
         stdout().write_all(text.as_bytes())?;
