@@ -66,8 +66,8 @@ impl Examined {
         let mut found = Found::new();
         let mut lookups = Vec::new();
         let mut random = RandomResults::default();
-        // It was loaded, so its templates can be read.
-        let engine = Engine::new(chart.clone()).ok();
+        // `None` where the first render fails as well, which is a finding.
+        let engine = Engine::for_releases(chart.clone()).ok();
         let mut problem = None;
         let mut renders = false;
         // Those after these turn a switch, or are of ci/.
