@@ -27,7 +27,7 @@ pub const ROLE: &str = "config/rbac/role.yaml";
 pub const ROLE_NAME: &str = "manager-role";
 
 /// Verbs on members. `patch` is server-side apply; it needs `create` as well where the object isn't there yet.
-const MEMBER: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
+pub(super) const MEMBER: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
 /// Verbs on Secrets that the operator keeps something of a release in.
 const KEEPING: [&str; 4] = ["get", "create", "patch", "delete"];
 

@@ -100,7 +100,7 @@ impl Survey {
     /// The same, rendered with these values as well, in a project with these definitions.
     pub(super) fn with_values(chart: &Chart, values: Vec<Value>, crds: &[Crd]) -> Self {
         let mut survey = Survey::new(chart, crds);
-        let problem = each_render(chart, values, &mut |number, _, result| {
+        let (problem, unmade) = each_render(chart, values, &mut |number, _, result| {
             if let Ok(rendered) = result {
                 survey.add(rendered);
                 if number == 0 {
@@ -109,7 +109,7 @@ impl Survey {
             }
         });
         let made: BTreeSet<&str> = survey.kinds.iter().map(|(_, kind)| kind.as_str()).collect();
-        survey.unmade = unmade::kinds(chart, &made);
+        survey.unmade = unmade::still_unmade(unmade, &made);
         survey.problem = problem;
         survey
     }
@@ -174,7 +174,7 @@ impl Survey {
 }
 
 /// All that a render makes, and whether it is of a hook.
-fn manifests(rendered: &Rendered) -> impl Iterator<Item = (&Manifest, bool)> {
+pub(super) fn manifests(rendered: &Rendered) -> impl Iterator<Item = (&Manifest, bool)> {
     let hooks = rendered.hooks.iter().map(|hook| &hook.manifest);
     let hooks = hooks.chain(&rendered.unknown_hooks).map(|hook| (hook, true));
     rendered.objects.iter().map(|object| (object, false)).chain(hooks)
@@ -202,8 +202,9 @@ pub(super) type Observe<'a> = dyn FnMut(usize, &Value, Result<&Rendered, &Error>
 /// what came of it, with the number of the values (0 for its own) and the values. Switches are turned in the first values that it can be rendered
 /// with. Values that may make the kinds that none of these renders made come last.
 ///
-/// If there are none, and so it is only known by luck what it makes, returns the error with the last of `more`, or with its own.
-pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut Observe<'_>) -> Option<String> {
+/// If there are none, and so it is only known by luck what it makes, returns the error with the last of `more`, or with its own;
+/// and the kinds that none of the renders before the last ones made.
+pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut Observe<'_>) -> (Option<String>, Vec<Unmade>) {
     let files = chart
         .files
         .iter()
@@ -214,7 +215,7 @@ pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut Observe<'_
         Ok(engine) => engine,
         Err(error) => {
             tell(0, &json!({}), Err(&error));
-            return Some(one_line(&error));
+            return (Some(one_line(&error)), unmade::unmade(chart, &BTreeSet::new()));
         }
     };
     let last = more.len();
@@ -261,7 +262,7 @@ pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut Observe<'_
                 let asked = rendered.iter().flat_map(|rendered| &rendered.asked);
                 let apis = asked.filter(|asked| asked.contains('/'));
                 Arc::make_mut(&mut capabilities.api_versions).extend(apis.cloned());
-                tell(at, given.get(at).unwrap_or(&Value::Null), rendered.as_ref());
+                tell(at, &given[at], rendered.as_ref());
             }
             at = next;
             if given.len() == written && at == written {
@@ -291,7 +292,8 @@ pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut Observe<'_
     }
     let base = well.and_then(|at| given.get(at).cloned());
     let made = made.iter().map(String::as_str).collect();
-    let more = unmade::values(chart, &unmade::unmade(chart, &made)).into_iter();
+    let unmade = unmade::unmade(chart, &made);
+    let more = unmade::values(chart, &unmade).into_iter();
     let more: Vec<Value> = more.map(|values| laid_over(base.as_ref(), &values)).collect();
     for (chunk, values) in more.chunks(at_once).enumerate() {
         let results = render_all(&engine, &values.iter().collect::<Vec<_>>(), &capabilities, &kept);
@@ -299,7 +301,7 @@ pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut Observe<'_
             tell(given.len() + chunk * at_once + at, values, rendered.as_ref());
         }
     }
-    problem.filter(|_| well.is_none())
+    (problem.filter(|_| well.is_none()), unmade)
 }
 
 /// What renders asked of `.Capabilities`, by the number of their values. With the same answers a render gives the same.
@@ -413,7 +415,8 @@ fn switches(values: &Value) -> Vec<Value> {
     turned.chain(std::iter::once(all)).collect()
 }
 
-fn put(values: &mut Value, path: &[String], is_on: bool) {
+/// Sets the value at a path, with the mappings around it.
+pub(super) fn put(values: &mut Value, path: &[String], value: impl Into<Value>) {
     let mut at = values;
     for key in path {
         if !at.is_object() {
@@ -421,7 +424,7 @@ fn put(values: &mut Value, path: &[String], is_on: bool) {
         }
         at = &mut at[key];
     }
-    *at = is_on.into();
+    *at = value.into();
 }
 
 fn find(value: &Value, path: &mut Vec<String>, found: &mut Vec<(Vec<String>, bool)>) {

@@ -217,11 +217,6 @@ struct Staging(PathBuf);
 
 impl Staging {
     fn new(root: &Path) -> io::Result<Self> {
-        let root = if root.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            root
-        };
         let folder = root.join(format!(".chartwright-{}.new", std::process::id()));
         if folder.symlink_metadata().is_ok() {
             // Of a process of the same number that was killed.

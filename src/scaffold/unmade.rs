@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use go_template::commands::{self, Command, GuardKind, Piece, Word};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use super::survey::put;
 use helm_template::chart::Chart;
 use helm_template::handlebars::is_handlebars;
 
@@ -54,12 +55,11 @@ pub(super) fn unmade(chart: &Chart, made: &BTreeSet<&str>) -> Vec<Unmade> {
     found
 }
 
-/// The same, each kind once.
-pub(super) fn kinds(chart: &Chart, made: &BTreeSet<&str>) -> Vec<Unmade> {
-    let mut found = unmade(chart, made);
+/// Those that weren't made by later renders either, each kind once.
+pub(super) fn still_unmade(mut unmade: Vec<Unmade>, made: &BTreeSet<&str>) -> Vec<Unmade> {
     let mut seen = BTreeSet::new();
-    found.retain(|unmade| seen.insert(unmade.kind.clone()));
-    found
+    unmade.retain(|one| !made.contains(one.kind.as_str()) && seen.insert(one.kind.clone()));
+    unmade
 }
 
 /// Values that may make these kinds.
@@ -69,13 +69,14 @@ pub(super) fn values(chart: &Chart, unmade: &[Unmade]) -> Vec<Value> {
         .schema
         .as_ref()
         .and_then(|schema| go_yaml::to_json(schema.text()).ok());
-    let schema = schema.unwrap_or_default();
+    let mut of_schema = Vec::new();
+    enums(&schema.unwrap_or_default(), &mut Vec::new(), &mut of_schema);
     let mut all: Vec<Value> = Vec::new();
     for one in unmade {
         let choices: Vec<(&[String], Vec<Value>)> = one
             .wanted
             .iter()
-            .map(|wanted| (wanted.path.as_slice(), choices(wanted, &defaults, &schema)))
+            .map(|wanted| (wanted.path.as_slice(), choices(wanted, &defaults, &of_schema)))
             .collect();
         let most = choices
             .iter()
@@ -93,11 +94,9 @@ pub(super) fn values(chart: &Chart, unmade: &[Unmade]) -> Vec<Value> {
         }
     }
     if unmade.iter().any(|one| one.is_open) {
-        let mut found = Vec::new();
-        enums(&schema, &mut Vec::new(), &mut found);
         let is_other = |(path, value): &(Vec<String>, Value)| at(&defaults, path) != Some(value);
         all.extend(
-            found
+            of_schema
                 .into_iter()
                 .filter(is_other)
                 .take(ENUM_VALUES)
@@ -229,19 +228,17 @@ fn wanted_by(command: &Command, dot: Option<&[String]>, prefix: &[String]) -> Ve
 }
 
 /// Values that are what is wanted. None where the chart's own value is.
-fn choices(wanted: &Wanted, defaults: &Value, schema: &Value) -> Vec<Value> {
+fn choices(wanted: &Wanted, defaults: &Value, of_schema: &[(Vec<String>, Value)]) -> Vec<Value> {
     let own = at(defaults, &wanted.path);
     match &wanted.what {
         What::Text(text) => return vec![json!(text)],
         What::Nothing => return vec![Value::Null],
         What::Something => {}
     }
-    let mut found = Vec::new();
-    enums(schema, &mut Vec::new(), &mut found);
-    let of_enum: Vec<Value> = found
-        .into_iter()
+    let of_enum: Vec<Value> = of_schema
+        .iter()
         .filter(|(path, value)| *path == wanted.path && own != Some(value) && *value != json!("") && !value.is_null())
-        .map(|(_, value)| value)
+        .map(|(_, value)| value.clone())
         .collect();
     if !of_enum.is_empty() {
         return of_enum;
@@ -278,15 +275,4 @@ fn enums(schema: &Value, path: &mut Vec<String>, found: &mut Vec<(Vec<String>, V
 
 fn at<'v>(values: &'v Value, path: &[String]) -> Option<&'v Value> {
     path.iter().try_fold(values, |value, key| value.get(key))
-}
-
-fn put(values: &mut Value, path: &[String], value: Value) {
-    let mut place = values;
-    for key in path {
-        if !place.is_object() {
-            *place = Value::Object(Map::new());
-        }
-        place = &mut place[key];
-    }
-    *place = value;
 }

@@ -150,9 +150,8 @@ impl Http {
     async fn follow(&self, url: &str, mut ask: Ask<'_>) -> anyhow::Result<Answer> {
         let mut at = Url::parse(url)?;
         let first = at.origin();
-        let mut has_left = false;
+        let mut login = self.login.as_ref();
         for _ in 0..MOST_REQUESTS {
-            let login = self.login.as_ref().filter(|_| !has_left);
             let (head, body) = self.in_time(self.send(&at, ask, login)).await?.into_parts();
             if head.status.is_redirection() {
                 let location = head.headers.get(LOCATION).context("a redirection to nowhere")?;
@@ -163,7 +162,7 @@ impl Http {
                         "it redirects a request with a token to another host, {}",
                         at.origin().ascii_serialization()
                     );
-                    has_left = true;
+                    login = None;
                     ask.authorization = None;
                 }
                 continue;

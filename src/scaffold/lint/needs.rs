@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::examine::Examined;
 use crate::scaffold::api::Kind;
-use crate::scaffold::rights::{ESCALATING, Rights, grants, rights, rules_of, shown};
+use crate::scaffold::rights::{ESCALATING, MEMBER, Rights, grants, rights, rules_of, shown};
 use crate::scaffold::survey::{RBAC, Survey};
 
 /// Rights that are of use whatever the charts are: for leader election, and for kube-rbac-proxy, which runs under the same
@@ -105,17 +105,7 @@ impl Needs {
         if self.unusual.contains(&key) {
             let loss = "the chart makes such an object only with other values than its own and the samples', and a release \
                         with such values stops with Forbidden";
-            let verbs = [
-                "get",
-                "list",
-                "watch",
-                "create",
-                "patch",
-                "delete",
-                ESCALATING[0],
-                ESCALATING[1],
-            ];
-            return optional(&verbs, loss);
+            return optional(&[&MEMBER[..], &ESCALATING].concat(), loss);
         }
         match (group, resource) {
             ("events.k8s.io", "events") => {

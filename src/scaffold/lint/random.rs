@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use data_encoding::BASE64;
 use go_template::commands::{self, Word};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::examine::{Examined, NAMESPACE};
 use super::{Report, join, rules};
+use crate::plan::desired::fold_string_data;
+use crate::scaffold::survey::manifests;
 use helm_template::handlebars::is_handlebars;
 use helm_template::render::{Capabilities, Engine, Input, Kept, KeptKey, LookupKey, Release, Rendered};
 
@@ -198,9 +199,7 @@ impl<'a> Upgrade<'a> {
 
 /// All objects of a render, those of hooks included.
 fn objects(rendered: &Rendered) -> impl Iterator<Item = &Value> {
-    let hooks = rendered.hooks.iter().map(|hook| &hook.manifest);
-    let manifests = rendered.objects.iter().chain(hooks).chain(&rendered.unknown_hooks);
-    manifests.flat_map(|manifest| manifest.objects())
+    manifests(rendered).flat_map(|(manifest, _)| manifest.objects())
 }
 
 /// An object as the API server returns it: `stringData` of a Secret becomes `data`, and the namespace is there.
@@ -209,18 +208,7 @@ fn as_stored(object: &Value) -> Value {
     if object["metadata"]["namespace"].is_null() && object["metadata"].is_object() {
         object["metadata"]["namespace"] = json!(NAMESPACE);
     }
-    let written = object.as_object_mut().and_then(|fields| fields.remove("stringData"));
-    if let Some(Value::Object(written)) = written {
-        let encoded = written.into_iter().map(|(key, value)| {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            (key, Value::String(BASE64.encode(text.as_bytes())))
-        });
-        let encoded: Map<String, Value> = encoded.collect();
-        match object["data"].as_object_mut() {
-            Some(data) => data.extend(encoded),
-            None => object["data"] = Value::Object(encoded),
-        }
-    }
+    fold_string_data(&mut object);
     object
 }
 

@@ -171,6 +171,7 @@ impl Loader {
         })?;
         let file = Arc::new(file);
         let mut work = Vec::new();
+        let mut within: BTreeMap<PathBuf, Result<(), String>> = BTreeMap::new();
         for (number, case) in file.cases.iter().enumerate() {
             if options
                 .only
@@ -183,8 +184,8 @@ impl Loader {
             let charts = case.steps.iter().map(|step| {
                 path = step.chart.clone().unwrap_or_else(|| path.clone());
                 // The watch is that of the chart that the case is about.
-                let is_within = bounds.check_chart(&path);
-                let loaded = is_within.and_then(|()| self.chart(&path, &chart));
+                let is_within = within.entry(path.clone()).or_insert_with(|| bounds.check_chart(&path));
+                let loaded = is_within.clone().and_then(|()| self.chart(&path, &chart));
                 loaded.map_err(|error| (step.line, error))
             });
             work.push(Work {
