@@ -86,7 +86,7 @@ async fn operate(
     let lease = args.lease().map(|(id, namespace)| controller::LeaseOptions {
         name: id.to_owned(),
         namespace: namespace.unwrap_or(&own_namespace).to_owned(),
-        connect: Box::new(|| cluster::client(config)),
+        config,
     });
     let memory = args
         .memory_limit

@@ -276,10 +276,8 @@ impl Lock {
     /// Renews until it is told to end, or the Lease is lost.
     async fn renew(mut self, told: CancellationToken) -> Renewal {
         let timing = self.candidate.timing;
-        if self.unwritable.is_some()
-            && let Err(ended) = self.do_without(&told).await
-        {
-            return ended;
+        if self.unwritable.is_some() {
+            self.do_without(&told).await?;
         }
         if told.is_cancelled() {
             return Ok(Box::new(self));
@@ -335,7 +333,7 @@ impl Lock {
     }
 
     /// Works without the Lease until it can be had (`Ok`), it is told to end, or another candidate has it.
-    async fn do_without(&mut self, told: &CancellationToken) -> Result<(), Renewal> {
+    async fn do_without(&mut self, told: &CancellationToken) -> Result<(), (String, bool)> {
         loop {
             tokio::select! {
                 () = sleep(self.candidate.timing.retry) => {}
@@ -358,10 +356,7 @@ impl Lock {
                 }
                 (Err(Failure::Unwritable(_)), _) => self.extend_fence(read),
                 (Err(Failure::Held), Some(holder)) => {
-                    return Err(Err((
-                        format!("lease {} is held by {holder} now", self.describe()),
-                        true,
-                    )));
+                    return Err((format!("lease {} is held by {holder} now", self.describe()), true));
                 }
                 // Without answers there are no writes either: the fence closes by itself.
                 (Err(failure), _) => self.say(&failure),

@@ -45,11 +45,12 @@ pub struct Options {
 }
 
 /// Where replicas elect the one that works.
+#[derive(Clone)]
 pub struct LeaseOptions {
     pub name: String,
     pub namespace: String,
-    /// Makes a client for the election alone, in the runtime in which it is called.
-    pub connect: Box<dyn FnOnce() -> anyhow::Result<kube::Client> + Send + Sync>,
+    /// Of the client that the election has for itself.
+    pub config: kube::Config,
 }
 
 /// What the program takes by itself, in bytes.
@@ -67,38 +68,28 @@ const RIGHTS_WAIT: Duration = Duration::from_secs(5);
 /// If the API server does not answer, the operator's own Secret can't be had, or leadership is lost.
 pub async fn run(
     client: kube::Client,
-    mut options: Options,
+    options: Options,
     metrics: Arc<Metrics>,
     health: Health,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let blueprints = blueprints(&options);
     tell_sizes(&options, &blueprints, &metrics);
-    let Some(lease) = options.lease.take() else {
+    let Some(lease) = options.lease.clone() else {
         metrics.leader.set(1);
-        return lead(
-            cluster::answering(client),
-            options,
-            None,
-            blueprints,
-            metrics,
-            health,
-            stop,
-        )
-        .await;
+        return lead(cluster::answering(client), options, blueprints, metrics, health, stop).await;
     };
-    let named = Some((lease.name.clone(), lease.namespace.clone()));
     let fence = Arc::new(Fence::default());
     let client = cluster::fenced(client, fence.clone());
     let of_election = metrics.clone();
     let candidate = move || {
-        let client = cluster::answering((lease.connect)()?);
+        let client = cluster::answering(cluster::client(lease.config)?);
         let candidate = LeaderElection::new(client, lease.namespace, lease.name, of_election)?;
         Ok(LeaderElection { fence, ..candidate })
     };
     // A replica that waits for leadership is as ready as it can be.
     health.set_ready();
-    let work = |token| lead(client, options, named, blueprints, metrics, health, token);
+    let work = |token| lead(client, options, blueprints, metrics, health, token);
     match leader::thread::run(candidate, stop, work, end_process).await? {
         Ended::NeverLed => Ok(()),
         Ended::Finished(result) => result,
@@ -168,11 +159,10 @@ fn tell_sizes(options: &Options, blueprints: &[Blueprint], metrics: &Metrics) {
     }
 }
 
-/// The work of the leader. `lease`: its name and namespace.
+/// The work of the leader.
 async fn lead(
     client: kube::Client,
     options: Options,
-    lease: Option<(String, String)>,
     blueprints: Vec<Blueprint>,
     metrics: Arc<Metrics>,
     health: Health,
@@ -193,6 +183,8 @@ async fn lead(
         options.operator.clone(),
         options.own_namespace.clone(),
     );
+    let lease = options.lease.as_ref();
+    let lease = lease.map(|lease| (lease.name.clone(), lease.namespace.clone()));
     let context = context.within(options.namespaces.clone(), options.memory).led_by(lease);
     let labels = options.watches.iter().flat_map(|watch| &watch.elect);
     context.electorate().labels = labels.map(|elect| elect.label.clone()).collect();

@@ -150,39 +150,39 @@ impl Metrics {
                 "Time that renders of a chart took",
                 Histogram::new(RENDER_BUCKETS),
             ),
-            writes: bounded(r, "writes", "Writes sent to the API server by kind and operation"),
+            writes: BoundedFamily::new(add(r, "writes", "Writes sent to the API server by kind and operation")),
             pruned: add(r, "pruned", "Members deleted because their chart no longer has them"),
-            drift_corrected: bounded(
+            drift_corrected: BoundedFamily::new(add(
                 r,
                 "drift_corrected",
                 "Members put right after somebody changed or deleted them",
-            ),
-            watch_failures: bounded(r, "watch_failures", "Watches that broke or were refused"),
-            unreadable_objects: bounded(
+            )),
+            watch_failures: BoundedFamily::new(add(r, "watch_failures", "Watches that broke or were refused")),
+            unreadable_objects: BoundedFamily::new(add(
                 r,
                 "unreadable_objects",
                 "Objects that a list or watch showed and that were left out, since they can't be read",
-            ),
+            )),
             refused_writes: add(
                 r,
                 "refused_writes",
                 "Writes on custom resources that the API server refuses for what they are: their size or the schema",
             ),
             elections: add(r, "elections", "Pods that were made the leader of a workload (`elect`)"),
-            plan_runs: PlanRuns::default().register(r, "plan_runs", "Runs of plans that ended, by how they did"),
+            plan_runs: PlanRuns::new(add(r, "plan_runs", "Runs of plans that ended, by how they did")),
             failed_upgrades: add(
                 r,
                 "failed_upgrades",
                 "Upgrades that were given up: rolled back, or left and not tried again (`onFailure`)",
             ),
-            watches_failing: bounded(r, "watches_failing", "Watches that do not work at present"),
+            watches_failing: BoundedFamily::new(add(r, "watches_failing", "Watches that do not work at present")),
             watches: add(r, "watches", "Watches on the API server"),
             queue_depth: add(r, "queue_depth", "Releases that wait for a worker"),
-            release_ready: bounded(
+            release_ready: BoundedFamily::new(add(
                 r,
                 "release_ready",
                 "1 if the release of this CR is Ready, 0 if it is not",
-            ),
+            )),
             chart: add_bytes(
                 r,
                 "chart",
@@ -347,16 +347,6 @@ fn add<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &
     let metric = M::default();
     registry.register(name, help, metric.clone());
     metric
-}
-
-/// The same for a family whose labels an author of custom resources can choose.
-fn bounded<S, M>(registry: &mut Registry, name: &str, help: &str) -> BoundedFamily<S, M>
-where
-    S: series::Bounded + EncodeLabelSet + std::fmt::Debug + Send + Sync + 'static,
-    M: Default,
-    Family<S, M>: Metric,
-{
-    BoundedFamily::new().register(registry, name, help)
 }
 
 /// The same for one that counts bytes.

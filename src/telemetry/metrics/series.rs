@@ -8,10 +8,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::registry::Registry;
 use sha2::{Digest, Sha256};
 
 use super::{Labels, ReleaseLabels};
@@ -48,7 +46,7 @@ pub(super) struct BoundedFamily<S, M> {
 }
 
 /// Runs of plans. A series is there as long as a release is that had such a run.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct PlanRuns {
     runs: Family<Labels<4>, Counter>,
     owners: Mutex<PlanOwners>,
@@ -106,9 +104,10 @@ impl Bounded for ReleaseLabels {
 // === impl BoundedFamily ===
 
 impl<S: Bounded, M: Default> BoundedFamily<S, M> {
-    pub(super) fn new() -> Self {
+    /// Bounds a family without series.
+    pub(super) fn new(family: Family<S, M>) -> Self {
         BoundedFamily {
-            family: Family::default(),
+            family,
             count: Mutex::default(),
         }
     }
@@ -139,23 +138,15 @@ impl<S: Bounded, M: Default> BoundedFamily<S, M> {
     }
 }
 
-impl<S, M> BoundedFamily<S, M>
-where
-    S: Bounded + EncodeLabelSet + std::fmt::Debug + Send + Sync + 'static,
-    Family<S, M>: prometheus_client::registry::Metric,
-{
-    pub(super) fn register(self, registry: &mut Registry, name: &str, help: &str) -> Self {
-        registry.register(name, help, self.family.clone());
-        self
-    }
-}
-
 // === impl PlanRuns ===
 
 impl PlanRuns {
-    pub(super) fn register(self, registry: &mut Registry, name: &str, help: &str) -> Self {
-        registry.register(name, help, self.runs.clone());
-        self
+    /// Bounds a family without series.
+    pub(super) fn new(runs: Family<Labels<4>, Counter>) -> Self {
+        PlanRuns {
+            runs,
+            owners: Mutex::default(),
+        }
     }
 
     /// Counts a run of a plan of a release.
