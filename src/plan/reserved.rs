@@ -1,7 +1,7 @@
 //! Names of objects that the operator keeps for itself. A release that rendered one could write what the operator believes,
 //! or delete what it needs.
 
-use super::identity::ObjectId;
+use super::identity::{GroupKind, ObjectId};
 
 /// How the names of the operator's Secrets begin, before the UID of the custom resource: records, hooks for a deletion, steps
 /// of plans, renders for a rollback, and random results.
@@ -13,13 +13,18 @@ pub const KEPT: &str = "chartwright-kept";
 /// The same of the Leases of elections, before the workload.
 pub const ELECTION: &str = "chartwright-elect";
 
-/// True if a release may not have an object: its name is one that the operator uses, or it is one of the operator's `own`.
-pub fn is_reserved(id: &ObjectId, own: &[ObjectId]) -> bool {
-    let prefixes: &[&str] = match (id.group_kind.group.as_str(), id.group_kind.kind.as_str()) {
+/// How the names begin that are reserved among the objects of a kind; none for a kind that the operator keeps none of.
+pub fn prefixes(group_kind: &GroupKind) -> &'static [&'static str] {
+    match (group_kind.group.as_str(), group_kind.kind.as_str()) {
         ("", "Secret") => &[RECORD, HOOKS, PLAN, RENDER, KEPT],
         ("coordination.k8s.io", "Lease") => &[ELECTION],
-        _ => return false,
-    };
+        _ => &[],
+    }
+}
+
+/// True if a release may not have an object: its name is one that the operator uses, or it is one of the operator's `own`.
+pub fn is_reserved(id: &ObjectId, own: &[ObjectId]) -> bool {
+    let prefixes = prefixes(&id.group_kind);
     let is_used = |prefix: &&str| id.name.strip_prefix(*prefix).is_some_and(|rest| rest.starts_with('-'));
     prefixes.iter().any(is_used) || own.contains(id)
 }

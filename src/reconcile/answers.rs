@@ -12,8 +12,8 @@ use super::sources::{self, Source};
 use crate::cluster::lookup;
 use crate::plan::dependencies;
 use crate::plan::desired::Desired;
-use crate::plan::identity::{GroupKind, ObjectId};
-use crate::plan::reserved::is_reserved;
+use crate::plan::identity::ObjectId;
+use crate::plan::reserved::{self, is_reserved};
 use crate::plan::status::{Phase, Reason};
 use helm_template::render::{Kept, LookupKey, Randomness, Rendered, size_of_data};
 
@@ -116,10 +116,7 @@ impl Work<'_> {
             }
         }
         let context = self.context;
-        if let Some(key) = keys
-            .iter()
-            .find(|key| is_operators_own(key, &key.name, &context.own_objects))
-        {
+        if let Some(key) = keys.iter().find(|key| is_operators_own(key, &context.own_objects)) {
             let message = format!(
                 "lookup of {}: the operator keeps objects of this name for itself, and no release may read one",
                 lookup::describe(key)
@@ -154,30 +151,25 @@ impl Work<'_> {
     }
 }
 
-/// True if the operator keeps the object for itself: what it signs its records with, or such a record. `own`: the objects of
-/// this operator.
-fn is_operators_own(key: &LookupKey, name: &str, own: &[ObjectId]) -> bool {
-    let group = key.api_version.split_once('/').map_or("", |(group, _)| group);
-    let kind = GroupKind::new(group, &*key.kind);
-    is_reserved(&ObjectId::new(kind, &*key.namespace, name), own)
+/// True if a lookup names an object that the operator keeps for itself: what it signs its records with, or such a record.
+/// `own`: the objects of this operator.
+fn is_operators_own(key: &LookupKey, own: &[ObjectId]) -> bool {
+    let (kind, _) = lookup::group_kind(key);
+    !reserved::prefixes(&kind).is_empty() && is_reserved(&ObjectId::new(kind, &*key.namespace, &*key.name), own)
 }
 
 /// Leaves the operator's own objects out of a list.
 fn remove_operators_own(key: &LookupKey, answer: &mut Value, own: &[ObjectId]) {
-    let Some(items) = answer
-        .get_mut("items")
-        .and_then(Value::as_array_mut)
-        .filter(|_| key.name.is_empty())
-    else {
+    let (kind, _) = lookup::group_kind(key);
+    if !key.name.is_empty() || reserved::prefixes(&kind).is_empty() {
+        return;
+    }
+    let Some(items) = answer.get_mut("items").and_then(Value::as_array_mut) else {
         return;
     };
     items.retain(|item| {
         let text = |field: &str| item["metadata"][field].as_str().unwrap_or_default();
-        let place = LookupKey {
-            namespace: text("namespace").to_owned(),
-            ..key.clone()
-        };
-        !is_operators_own(&place, text("name"), own)
+        !is_reserved(&ObjectId::new(kind.clone(), text("namespace"), text("name")), own)
     });
 }
 

@@ -46,10 +46,10 @@ impl Run<'_> {
         let hooks: Vec<&Hook> = hooks.iter().filter(of_deletion).collect();
         let key = release.key(&self.context.keys);
         let mut digest = desired::digest(key, hooks.iter().map(|hook| &hook.member));
-        let stored = self.to_store(release, &hooks);
-        for object in stored.iter().filter(|object| object.own != Own::Nothing) {
+        let permits = self.permits(release, &hooks);
+        for (_, defaults) in permits.iter().filter(|(own, _)| *own != Own::Nothing) {
             // What permits it is stored with it: another chart has to be noted.
-            digest = key.digest(KeyUse::StoredHooks, &[digest.as_bytes(), object.defaults.as_bytes()]);
+            digest = key.digest(KeyUse::StoredHooks, &[digest.as_bytes(), defaults.as_bytes()]);
         }
         if digest == release.record.hooks.stored {
             return Ok(());
@@ -57,7 +57,7 @@ impl Run<'_> {
         if hooks.is_empty() {
             self.forget_delete_hooks(release).await?;
         } else {
-            let written = self.seal(&STORED, "", &stored).await;
+            let written = self.seal(&STORED, "", &Self::to_store(&hooks, permits)).await;
             written.map_err(|error| self.delete_hooks_failed(&error))?;
         }
         release.record.hooks.stored = digest;

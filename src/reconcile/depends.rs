@@ -233,8 +233,14 @@ impl Run<'_> {
                 let message = format!("{place}: Secrets can be named in `dependsOn` of the watch only");
                 return Err(Phase::stalled(Reason::Refused, message));
             }
-            let compiled = off_worker(|| need.ready_when.as_deref().map(Expression::compile).transpose());
-            compiled.map_err(|error| Error::Source(format!("{}: readyWhen: {error}", need.place)))?;
+            if let Some(text) = &need.ready_when {
+                let compile = || Expression::compile(text);
+                let compiled = match Expression::is_compiled(text) {
+                    true => compile(),
+                    false => off_worker(compile),
+                };
+                compiled.map_err(|error| Error::Source(format!("{}: readyWhen: {error}", need.place)))?;
+            }
             let Some(key) = need.key(snapshot) else { continue };
             let home = values::release_namespace(self.unit, &self.written)?;
             inputs::may_look_up(self.unit, &self.written, &home, snapshot, &key)

@@ -258,8 +258,8 @@ impl Run<'_> {
                 answer => answer?,
             };
             // A Lease may name any pod: only the workload's own are written.
-            let known: Vec<String> = round.pods().iter().map(|pod| pod.uid.clone()).collect();
-            let is_new = found.as_ref().is_some_and(|pod| !known.contains(&pod.uid));
+            let is_known = |pod: &Pod| round.pods().iter().any(|known| known.uid == pod.uid);
+            let is_new = found.as_ref().is_some_and(|pod| !is_known(pod));
             self.take_in(seat, round, &asked, found);
             if is_new {
                 self.keep_own(release, seat, round).await?;

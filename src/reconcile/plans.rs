@@ -179,7 +179,7 @@ impl Run<'_> {
         let digest = desired::digest(key, steps.iter().map(|hook| &hook.member));
         release.record.plans.identify(key, &digest);
         let ids: Vec<_> = steps.iter().map(|hook| hook.member.id.clone()).collect();
-        let stored = self.to_store(release, &steps);
+        let stored = Self::to_store(&steps, self.permits(release, &steps));
         let sealed = self.seal(&STEPS, "", &stored).await;
         sealed.map_err(|error| Phase::failed(Reason::Record, self.unstored(&error)))?;
         let superset = Superset::of_resource(&self.written)

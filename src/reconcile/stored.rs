@@ -16,24 +16,26 @@ impl Run<'_> {
         Some(release.key(&self.context.keys).digest(KeyUse::Defaults, &parts))
     }
 
-    /// Hooks as they are stored, after [`Run::preflight`] has permitted them.
-    pub(super) fn to_store(&self, release: &Release, hooks: &[&Hook]) -> Vec<StoredObject> {
-        let own = |hook: &Hook| release.permit.own.get(&hook.member.id).copied().unwrap_or_default();
-        let defaults = hooks.iter().any(|hook| own(hook) != Own::Nothing);
-        let defaults = defaults
-            .then(|| self.defaults_digest(release))
-            .flatten()
-            .unwrap_or_default();
-        let stored = hooks.iter().map(|hook| {
-            let own = own(hook);
-            StoredObject {
-                rendered: hook.member.rendered(),
-                own,
-                defaults: match own {
-                    Own::Nothing => String::new(),
-                    Own::Place | Own::Object => defaults.clone(),
-                },
-            }
+    /// What permits hooks, after [`Run::preflight`] has permitted them: how much of each the chart creates by default, and
+    /// the digest of those defaults where it is something.
+    pub(super) fn permits(&self, release: &Release, hooks: &[&Hook]) -> Vec<(Own, String)> {
+        let own = |hook: &&Hook| release.permit.own.get(&hook.member.id).copied().unwrap_or_default();
+        let owns: Vec<Own> = hooks.iter().map(own).collect();
+        let any = owns.iter().any(|own| *own != Own::Nothing);
+        let defaults = any.then(|| self.defaults_digest(release)).flatten().unwrap_or_default();
+        let permit = |own| match own {
+            Own::Nothing => (own, String::new()),
+            Own::Place | Own::Object => (own, defaults.clone()),
+        };
+        owns.into_iter().map(permit).collect()
+    }
+
+    /// Hooks as they are stored, with what permits them.
+    pub(super) fn to_store(hooks: &[&Hook], permits: Vec<(Own, String)>) -> Vec<StoredObject> {
+        let stored = hooks.iter().zip(permits).map(|(hook, (own, defaults))| StoredObject {
+            rendered: hook.member.rendered(),
+            own,
+            defaults,
         });
         stored.collect()
     }

@@ -71,6 +71,8 @@ struct Compiled {
     /// The patterns of `matches`, by their place; and the size of the largest.
     patterns: Arc<[Regex]>,
     largest_pattern: usize,
+    /// As [`longest_literal`].
+    longest_literal: u64,
     /// About what it takes, in bytes.
     size: usize,
 }
@@ -211,7 +213,7 @@ impl Expression {
         };
         let read = || variables.iter().filter(|(name, _)| self.reads(name));
         read().for_each(|(_, data)| sizes.add(&data.sizes));
-        let literals = longest_literal(expression);
+        let literals = self.0.longest_literal;
         (sizes.top, sizes.inner) = (sizes.top.max(literals), sizes.inner.max(literals));
         if cost(expression, sizes) > MOST {
             return Err(Error::TooCostly(text()));
@@ -293,6 +295,7 @@ impl Compiled {
         Ok(Compiled {
             size: ENTRY + NODE * text.len() + of_patterns,
             text: text.to_owned(),
+            longest_literal: longest_literal(&expression),
             expression,
             variables,
             patterns: patterns.into(),

@@ -15,8 +15,7 @@ const TEXT: u64 = 144;
 
 /// Fails as [`items`] does, for a list of `len` texts.
 pub fn texts(meter: &Meter, len: usize) -> Result<(), CallError> {
-    items(meter, len)?;
-    Ok(meter.has_room(TEXT * len as u64)?)
+    list(meter, len, TEXT)
 }
 
 /// Fails if a result of `len` bytes is over [`MAX_TEXT`], or over what the render may still make.
@@ -31,8 +30,13 @@ pub fn bytes(meter: &Meter, len: usize) -> Result<(), CallError> {
 
 /// Fails if a result of `len` elements is over [`MAX_ITEMS`], or over what the render may still make.
 pub fn items(meter: &Meter, len: usize) -> Result<(), CallError> {
+    list(meter, len, ITEM)
+}
+
+/// `each`: what an element takes, in bytes.
+fn list(meter: &Meter, len: usize, each: u64) -> Result<(), CallError> {
     if len <= MAX_ITEMS {
-        return Ok(meter.has_room(ITEM * len as u64)?);
+        return Ok(meter.has_room(each * len as u64)?);
     }
     Err(CallError::Text(format!(
         "the result would have {len} elements, over the limit of {MAX_ITEMS} elements"
