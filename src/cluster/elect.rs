@@ -6,7 +6,7 @@ use api_objects::Whole;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference};
-use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use super::connect::bounded;
 use super::discovery::Resource;
 use super::error::{Error, Result};
 use super::path::segment;
-use super::secrets::{MARK as OWN_MARK, mark};
+use super::secrets::{MANAGED_BY, MARK as OWN_MARK, as_read, mark};
 use crate::plan::elect::{Held, Holder, Label, MARK, Pod};
 use crate::plan::identity::GroupKind;
 use crate::plan::reserved::ELECTION;
@@ -23,7 +23,6 @@ use crate::plan::reserved::ELECTION;
 /// The field manager of leaders' labels and of their Leases. Frozen for ever.
 pub const FIELD_MANAGER: &str = "chartwright-elect";
 
-const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// Annotation of a Lease: who held it before.
 const FORMER: &str = "chartwright.dev/former-holder";
 
@@ -162,13 +161,7 @@ pub fn since(lease: &Lease) -> Option<Timestamp> {
 
 /// Removes the Lease as it was read.
 pub async fn remove(client: &Client, place: &Place, lease: Lease) -> Result<()> {
-    let parameters = DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: lease.metadata.uid,
-            resource_version: lease.metadata.resource_version,
-        }),
-        ..DeleteParams::default()
-    };
+    let parameters = as_read(lease.metadata);
     match bounded(place.api(client).delete(&segment(&place.name), &parameters)).await {
         Err(error) if !error.is_not_found() => Err(error),
         _ => Ok(()),

@@ -15,6 +15,8 @@ use super::objects::FIELD_MANAGER;
 
 /// The label of a Secret that belongs to one custom resource: its UID.
 pub const UID_LABEL: &str = "chartwright.dev/release-uid";
+/// The label that says which program made an object.
+pub(super) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// The annotation of a Secret or a Lease that only the operator can make: a keyed digest of whose it is.
 pub const MARK: &str = "chartwright.dev/mark";
 /// What a Secret may hold in all, in bytes; the API server's limit is 1 MiB with everything around it.
@@ -79,6 +81,14 @@ pub async fn read(client: &Client, place: &Place) -> Result<Option<Stored>> {
     }))
 }
 
+/// Deletes that very object, in the version that was read.
+pub(super) fn as_read(metadata: ObjectMeta) -> DeleteParams {
+    DeleteParams::default().preconditions(Preconditions {
+        uid: metadata.uid,
+        resource_version: metadata.resource_version,
+    })
+}
+
 /// The mark of an object.
 pub fn mark(metadata: &ObjectMeta) -> Option<String> {
     metadata.annotations.as_ref()?.get(MARK).cloned()
@@ -104,7 +114,7 @@ pub async fn write(
         )));
     }
     let labels = BTreeMap::from([
-        ("app.kubernetes.io/managed-by".to_owned(), FIELD_MANAGER.to_owned()),
+        (MANAGED_BY.to_owned(), FIELD_MANAGER.to_owned()),
         (UID_LABEL.to_owned(), form.uid.to_owned()),
     ]);
     let secret = Secret {
@@ -176,14 +186,7 @@ pub async fn remove(client: &Client, place: &Place, is_own: impl Fn(&str) -> boo
         tracing::warn!("{place} stays: it doesn't carry the operator's mark");
         return Ok(false);
     }
-    let parameters = DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: secret.metadata.uid,
-            resource_version: secret.metadata.resource_version,
-        }),
-        ..DeleteParams::default()
-    };
-    match bounded(api.delete(&place.name, &parameters)).await {
+    match bounded(api.delete(&place.name, &as_read(secret.metadata))).await {
         Ok(_) => Ok(true),
         Err(error) if error.is_not_found() => Ok(false),
         Err(error) => Err(error),

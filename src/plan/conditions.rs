@@ -133,6 +133,17 @@ fn nothing_is_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String
     Ok(Option::<String>::deserialize(deserializer)?.unwrap_or_default())
 }
 
+/// The first `most` of a list, and how many more there are.
+pub fn list<T: ToString>(most: usize, items: impl IntoIterator<Item = T>) -> String {
+    let mut items = items.into_iter();
+    let shown: Vec<String> = items.by_ref().take(most).map(|item| item.to_string()).collect();
+    let text = shown.join("; ");
+    match items.count() {
+        0 => text,
+        more => format!("{text}; and {more} more"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::conditions::list;
 use super::desired::{Member, Rendered};
 use super::identity::{GroupKind, ObjectId};
 use super::reserved::is_reserved;
@@ -307,21 +308,12 @@ pub fn refusal(refused: &[(&str, Refused)]) -> Option<String> {
         "{} objects are refused. To permit them, set `allow: {{{}}}` in the watch. {}",
         refused.len(),
         entries.join(", "),
-        listed(&objects)
+        list(SHOWN, objects)
     ))
 }
 
 /// Objects named in one refusal; the `allow` in it is for all of them.
 const SHOWN: usize = 10;
-
-fn listed(objects: &[String]) -> String {
-    let (shown, rest) = objects.split_at(objects.len().min(SHOWN));
-    let text = shown.join("; ");
-    match rest.len() {
-        0 => text,
-        more => format!("{text}; and {more} more"),
-    }
-}
 
 /// Checks the namespace of the release of a custom resource in `own` (empty for a cluster-scoped one, whose author may
 /// write anywhere). A fixed `targetNamespace` is the watch's word, one that a template makes is the author's.

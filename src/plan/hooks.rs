@@ -21,6 +21,7 @@ use super::plans;
 use super::policy::Policy;
 use super::prune::is_protected;
 use crate::watches::duration;
+use crate::watches::names::is_within;
 
 /// The longest message of a run in the status, in bytes.
 const MESSAGE_BYTES: usize = 512;
@@ -398,10 +399,7 @@ pub fn removal(id: &ObjectId, object: &Value) -> Removal {
 /// True of the finalizers of Kubernetes' own controllers.
 fn is_of_kubernetes(finalizer: &str) -> bool {
     let domain = finalizer.split_once('/').map(|(domain, _)| domain);
-    domain.is_none_or(|domain| {
-        let mut own = ["kubernetes.io", "k8s.io"].into_iter();
-        own.any(|own| domain == own || domain.strip_suffix(own).is_some_and(|above| above.ends_with('.')))
-    })
+    domain.is_none_or(|domain| is_within(domain, "kubernetes.io") || is_within(domain, "k8s.io"))
 }
 
 /// The hooks of an event in the order in which they run: by weight, then kind (in install order, in which they come), then

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::pattern;
 use super::status::{Phase, Reason};
 
 /// What the operator does with members of a kind. One missing verb is reported with all of them: a role that lacks one lacks others.
@@ -106,12 +107,6 @@ fn remedy(message: &str, is_read: bool, namespaces: Option<&BTreeSet<String>>) -
         "; the operator needs the rights {}: {command}",
         needed.join("; ")
     ))
-}
-
-/// Ours are all valid; a test sees to that.
-fn pattern(text: &str) -> Regex {
-    #[allow(clippy::unwrap_used)]
-    Regex::new(text).unwrap()
 }
 
 #[cfg(test)]

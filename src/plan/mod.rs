@@ -51,3 +51,9 @@ pub mod takeover;
 pub mod testing;
 pub mod unions;
 pub mod usage;
+
+/// A pattern of the program's own. They are all valid, and tests use each of them.
+fn pattern(text: &str) -> regex::Regex {
+    #[allow(clippy::unwrap_used)]
+    regex::Regex::new(text).unwrap()
+}

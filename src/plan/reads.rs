@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use go_template::commands::{self, Command, Word};
 use regex::Regex;
 
+use super::pattern;
 use helm_template::chart::{Chart, File};
 use helm_template::handlebars::is_handlebars;
 
@@ -158,12 +159,6 @@ fn keys(words: &[Word], at: usize) -> Vec<String> {
         Some(Word::Function(name)) if name == "dig" && at + 1 == words.len() && at > 2 => texts(&words[1..at - 1]),
         _ => Vec::new(),
     }
-}
-
-/// Ours are all valid; a test sees to that.
-fn pattern(text: &str) -> Regex {
-    #[allow(clippy::unwrap_used)]
-    Regex::new(text).unwrap()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::conditions;
 use super::plans::Work;
 use super::record::Record;
 use super::record::signature::RecordSeal;
+use super::request::Request;
 use super::status_template::{Computed, Templated};
 use crate::telemetry::redact::Secrets;
 
@@ -218,22 +219,19 @@ pub const FIELDS: [&str; 19] = [
 ];
 
 /// Those of them that the record is read from.
-pub const RECORDED: [&str; 14] = [
-    "release",
-    "inventory",
-    "hooks",
-    "history",
-    "plans",
-    "planRun",
-    "remediation",
-    "elected",
-    "lastHandledRegenerateAt",
-    "lastHandledReconcileAt",
-    "lastHandledForceAt",
-    "lastHandledResetAt",
-    "lastHandledRollbackTo",
-    "lastHandledRunPlan",
-];
+pub fn recorded() -> impl Iterator<Item = &'static str> {
+    let parts = [
+        "release",
+        "inventory",
+        "hooks",
+        "history",
+        "plans",
+        "planRun",
+        "remediation",
+        "elected",
+    ];
+    parts.into_iter().chain(Request::ALL.map(Request::status_field))
+}
 
 /// Of a list that a custom resource's author can make longer, this many are shown, each cut at so many bytes.
 const SHOWN: usize = 50;
@@ -431,7 +429,7 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
     };
     if report.record_unread {
         // With its signature, which is of all of these.
-        keep(&mut status, &RECORDED);
+        keep(&mut status, &recorded().collect::<Vec<_>>());
     } else {
         report.record.handled.tell(&mut status);
         status.insert("release".into(), release(report, previous));

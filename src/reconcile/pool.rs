@@ -198,19 +198,20 @@ impl Accounts {
     }
 
     fn add(&self, release: &str, seconds: f64) {
-        self.set(release, self.level(release) + seconds);
+        self.change(release, |level| level + seconds);
     }
 
     fn raise(&self, release: &str, seconds: f64) {
-        self.set(release, self.level(release).max(seconds));
+        self.change(release, |level| level.max(seconds));
     }
 
-    fn set(&self, release: &str, seconds: f64) {
+    fn change(&self, release: &str, change: impl FnOnce(f64) -> f64) {
         let mut all = lock(&self.seconds);
         if all.len() >= ACCOUNTS {
             all.retain(|_, known| self.now(*known) > 0.0);
         }
-        all.insert(release.to_owned(), (seconds.min(self.most), Instant::now()));
+        let level = all.get(release).map_or(0.0, |known| self.now(*known));
+        all.insert(release.to_owned(), (change(level).min(self.most), Instant::now()));
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::release::Release;
 use super::render::{Answers, Prepared, Work, no_plan};
 use super::{Run, values};
+use crate::plan::conditions;
 use crate::plan::desired::Member;
 use crate::plan::digest::{Key, KeyUse};
 use crate::plan::grants::{self, Baseline, Own};
@@ -112,6 +113,8 @@ impl Run<'_> {
         let (Ok(renderer), Ok(values)) = (&self.unit.renderer, nobodys) else {
             return Ok(None);
         };
+        let lane = self.context.pool.lane(&self.owner.set);
+        let share = self.context.budget.another(lane).await;
         let work = Work {
             context: self.context,
             unit: self.unit,
@@ -128,10 +131,7 @@ impl Run<'_> {
             known: None,
             earlier: None,
             secrets: Default::default(),
-            share: Arc::new(Mutex::new({
-                let lane = self.context.pool.lane(&self.owner.set);
-                self.context.budget.another(lane).await
-            })),
+            share: Arc::new(Mutex::new(share)),
         };
         match work.rounds(prepared.revision, &prepared.memory.kept, answers).await {
             Ok((_, desired)) => {
@@ -146,13 +146,7 @@ impl Run<'_> {
 
 /// The first few of a list, and how many more there are.
 pub fn list<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
-    let mut items = items.into_iter();
-    let shown: Vec<String> = items.by_ref().take(SHOWN).map(|item| item.to_string()).collect();
-    let text = shown.join("; ");
-    match items.count() {
-        0 => text,
-        more => format!("{text}; and {more} more"),
-    }
+    conditions::list(SHOWN, items)
 }
 
 #[cfg(test)]

@@ -385,7 +385,7 @@ impl Run<'_> {
             sent.is_some_and(|sent| read.get(field).is_none_or(|read| !status::survives(sent, read)))
         };
         // A record of which a part is lost is none: its signature is of all parts.
-        let record = status::RECORDED.into_iter().any(lost);
+        let record = status::recorded().any(lost);
         let conditions = lost("conditions");
         if !self.unit.lossy.notice(record, conditions) {
             return;

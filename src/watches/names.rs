@@ -102,6 +102,13 @@ const BUILT_IN: [&str; 19] = [
     "storagemigration.k8s.io",
 ];
 
+/// True if a domain is this one, or lies below it.
+pub fn is_within(domain: &str, parent: &str) -> bool {
+    domain
+        .strip_suffix(parent)
+        .is_some_and(|above| above.is_empty() || above.ends_with('.'))
+}
+
 /// True for an API group whose kinds are Kubernetes' own: the core group, those without a dot, which no CRD can have, and
 /// some with.
 pub fn is_built_in(group: &str) -> bool {

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use super::Reach;
 use crate::plan::identity::GroupKind;
+use crate::watches::names::is_within;
 
 /// The type of Secrets that the API server fills with the token of a ServiceAccount.
 const TOKEN: &str = "kubernetes.io/service-account-token";
@@ -163,10 +164,7 @@ fn is_of_domain(key: &str) -> bool {
     let Some((domain, _)) = key.split_once('/') else {
         return false;
     };
-    ACTED_ON.iter().any(|acted_on| {
-        let above = domain.strip_suffix(acted_on);
-        above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
-    })
+    ACTED_ON.iter().any(|acted_on| is_within(domain, acted_on))
 }
 
 /// The place of the first item that no item of the default covers.
