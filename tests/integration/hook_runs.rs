@@ -346,7 +346,8 @@ fn nothing_is_told_of_what_has_the_name_of_a_hook() -> Result<()> {
 
 #[test]
 fn a_hook_has_not_failed_while_kubernetes_owes_the_end_of_its_last_job() -> Result<()> {
-    let world = world("hooks-owed", &["timeout: 2s", "onFailure: stall"])?;
+    // Time enough for a Job on a busy machine, and less than what it waits for the removal.
+    let world = world("hooks-owed", &["timeout: 10s", "onFailure: stall"])?;
     let _operator = world.start()?;
     world.install("a", json!({"hooks": [hook("first", "pre-install,pre-upgrade")]}))?;
     let first = job(&world, "a-first")?;
@@ -361,7 +362,7 @@ fn a_hook_has_not_failed_while_kubernetes_owes_the_end_of_its_last_job() -> Resu
         "garbage collector",
     ];
     world.await_unready("a", "HookRunning", &parts)?;
-    std::thread::sleep(Duration::from_secs(4));
+    std::thread::sleep(Duration::from_secs(12));
     world.await_unready("a", "HookRunning", &parts)?;
     let told = format!("{:?}", world.events("a")?);
     ensure!(
