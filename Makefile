@@ -86,7 +86,7 @@ lint: check-tools ## Check formatting and clippy's advice; a warning is an error
 .PHONY: test
 test: check-tools ## Run everything that CI runs: lint, control plane, all tests, cargo deny.
 	@$(MAKE) -j 3 control-plane registry tests-built $(if $(filter off,$(DENY)),,$(CARGO_DENY))
-	$(call say,tests: unit$(,) layering$(,) integration on a real API server$(,) torture (8 minutes on 2 cores))
+	$(call say,tests: unit$(,) integration on a real API server$(,) torture (8 minutes on 2 cores))
 	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test $(LOCKED)
 	@if [ "$(DENY)" = off ]; then echo "cargo deny: left out (DENY=off)"; else $(MAKE) deny; fi
 

@@ -2,24 +2,9 @@
 //! kinds of custom resources to charts, renders the chart with the custom resource's spec as values, applies the result
 //! server-side, keeps it as the chart says, and prunes what the chart no longer contains.
 //!
-//! The modules are floors, from top to bottom; each uses only those below it:
-//!
-//! - [`cli`]: one file per command
-//! - [`scaffold`]: what an operator needs beside its chart, generated
-//! - [`controller`]: the operator at run time: units, queues, watches, leader election
-//! - [`reconcile`]: one reconcile, a file per step
-//! - [`cluster`]: the API server; I/O only
-//! - [`plan`]: decisions without I/O
-//! - [`watches`]: `watches.yaml`, read strictly
-//! - [`telemetry`]: logs, metrics, probes
+//! This package is the program, one file per command in [`cli`]. The crates below it, from top to bottom:
+//! `chartwright-verify`, `chartwright-scaffold`, `chartwright-operator`, `chartwright-core`, `chartwright-watches`.
 
 #![forbid(unsafe_code)]
 
 pub mod cli;
-pub mod cluster;
-pub mod controller;
-pub mod plan;
-pub mod reconcile;
-pub mod scaffold;
-pub mod telemetry;
-pub mod watches;

@@ -12,7 +12,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// Ours, and the one that `chartwright init` writes.
 const WORKFLOWS: [&str; 2] = [
     ".github/workflows/release.yaml",
-    "src/scaffold/layout/files/github/ci.yaml",
+    "crates/scaffold/src/layout/files/github/ci.yaml",
 ];
 
 fn read(path: &str) -> String {
@@ -258,14 +258,14 @@ fn the_image_is_as_it_is_documented() {
         .split("```dockerfile\n")
         .nth(1)
         .and_then(|rest| rest.split("```").next());
-    let written = read("src/scaffold/layout/files/Dockerfile.hbs")
+    let written = read("crates/scaffold/src/layout/files/Dockerfile.hbs")
         .replace("{{base}}", concat!("chartwright:", env!("CARGO_PKG_VERSION")))
         .replace("{{charts}}", "charts");
     assert_eq!(instructions(documented.expect("a block")), instructions(&written));
     // What a Deployment passes is flags of `run`: the image begins with the command.
     for path in [
         "config/manager/manager.yaml",
-        "src/scaffold/layout/files/config/manager/manager.yaml.hbs",
+        "crates/scaffold/src/layout/files/config/manager/manager.yaml.hbs",
     ] {
         assert!(
             !read(path).contains("- run\n") && read(path).contains("- --leader-elect\n"),

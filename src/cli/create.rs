@@ -9,12 +9,12 @@ use clap::{Args, Subcommand};
 use super::generate::read_overlay;
 use super::init::WriteArgs;
 use crate::cli::stdout::{note, tell};
-use crate::scaffold::api::{self, Kind, Wanted};
-use crate::scaffold::chart::ChartFiles;
-use crate::scaffold::crd::definition;
-use crate::scaffold::fetch::{self, Asked, http};
-use crate::scaffold::project::Project;
-use crate::scaffold::{crd, names};
+use chartwright_scaffold::api::{self, Kind, Wanted};
+use chartwright_scaffold::chart::ChartFiles;
+use chartwright_scaffold::crd::definition;
+use chartwright_scaffold::fetch::{self, Asked, http};
+use chartwright_scaffold::project::Project;
+use chartwright_scaffold::{crd, names};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -10,11 +10,11 @@ use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, Args};
 
 use super::memory;
-use crate::plan::annotations::parse_bool;
-use crate::telemetry::logging::LogOptions;
-use crate::telemetry::server::{BindAddress, InvalidAddress};
-use crate::watches::duration;
-use crate::watches::names::{is_dns_label, is_label_value, object_name};
+use chartwright_core::annotations::parse_bool;
+use chartwright_operator::telemetry::logging::LogOptions;
+use chartwright_operator::telemetry::server::{BindAddress, InvalidAddress};
+use chartwright_watches::duration;
+use chartwright_watches::names::{is_dns_label, is_label_value, object_name};
 
 /// The operator's name unless it is given one.
 const OPERATOR_NAME: &str = "chartwright";

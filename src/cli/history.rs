@@ -12,11 +12,11 @@ use super::block_on;
 use super::stdout::stdout;
 use super::target::{Target, TargetArgs};
 use crate::cli::stdout::{note, tell};
-use crate::plan::annotations::ROLLBACK_TO;
-use crate::plan::conditions;
-use crate::plan::history::{History, Revision};
-use crate::plan::record::Record;
-use crate::watches::duration;
+use chartwright_core::annotations::ROLLBACK_TO;
+use chartwright_core::conditions;
+use chartwright_core::history::{History, Revision};
+use chartwright_core::record::Record;
+use chartwright_watches::duration;
 
 const HISTORY_EXAMPLES: &str = "\
 Examples:

@@ -7,10 +7,10 @@ use clap::Args;
 
 use crate::cli::stdout;
 use crate::cli::stdout::{note, tell};
-use crate::scaffold::bundle::check::is_image;
-use crate::scaffold::project::{self, FILE, Project};
-use crate::scaffold::tree::{Fate, Tree, is_as_written};
-use crate::scaffold::{api, layout};
+use chartwright_scaffold::bundle::check::is_image;
+use chartwright_scaffold::project::{self, FILE, Project};
+use chartwright_scaffold::tree::{Fate, Tree, is_as_written};
+use chartwright_scaffold::{api, layout};
 
 const BASE_IMAGE: &str = concat!("chartwright:", env!("CARGO_PKG_VERSION"));
 

@@ -11,17 +11,17 @@ use kube::core::ObjectMeta;
 
 use super::block_on;
 use crate::cli::stdout::{note, tell};
-use crate::cluster::discovery::Resource;
-use crate::cluster::secrets::UID_LABEL;
-use crate::cluster::{self, Discovery, objects};
-use crate::plan::applyset::{ID_LABEL, OPERATOR_LABEL};
-use crate::plan::decorate;
-use crate::plan::desired::Stage;
-use crate::plan::identity::{GroupKind, ObjectId};
-use crate::plan::members::Live;
-use crate::plan::ownership::{Owner, owner_of};
-use crate::plan::prune::{Purpose, Verdict, verdict};
-use crate::watches::names::is_built_in;
+use chartwright_core::applyset::{ID_LABEL, OPERATOR_LABEL};
+use chartwright_core::decorate;
+use chartwright_core::desired::Stage;
+use chartwright_core::identity::{GroupKind, ObjectId};
+use chartwright_core::members::Live;
+use chartwright_core::ownership::{Owner, owner_of};
+use chartwright_core::prune::{Purpose, Verdict, verdict};
+use chartwright_operator::cluster::discovery::Resource;
+use chartwright_operator::cluster::secrets::UID_LABEL;
+use chartwright_operator::cluster::{self, Discovery, objects};
+use chartwright_watches::names::is_built_in;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -8,8 +8,8 @@ use anyhow::bail;
 use clap::{Args, ValueEnum};
 
 use crate::cli::stdout::note;
-use crate::scaffold::lint::{self, Linted, Severity, output, rules};
-use crate::watches::suggestion;
+use chartwright_scaffold::lint::{self, Linted, Severity, output, rules};
+use chartwright_watches::suggestion;
 
 const EXAMPLES: &str = "\
 Examples:

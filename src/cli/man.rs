@@ -8,7 +8,7 @@ use clap::{Args, Command};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
-use crate::telemetry::VERSION;
+use chartwright_operator::telemetry::VERSION;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -14,10 +14,10 @@ use super::history::{POLL, aligned, parse_timeout};
 use super::stdout::stdout;
 use super::target::{Target, TargetArgs};
 use crate::cli::stdout::{note, tell};
-use crate::cluster::pods::{last_lines, tail};
-use crate::plan::annotations::{PLAN_PARAMS, RUN_PLAN};
-use crate::plan::hooks::HookRun;
-use crate::plan::plans::{self, FAILED, Plan, SUCCEEDED};
+use chartwright_core::annotations::{PLAN_PARAMS, RUN_PLAN};
+use chartwright_core::hooks::HookRun;
+use chartwright_core::plans::{self, FAILED, Plan, SUCCEEDED};
+use chartwright_operator::cluster::pods::{last_lines, tail};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -11,15 +11,15 @@ use kube::core::ObjectMeta;
 
 use super::block_on;
 use crate::cli::stdout::{self, note};
-use crate::cluster::custom_resource::{remove_finalizer, with_finalizer};
-use crate::cluster::discovery::{Resource, Snapshot};
-use crate::cluster::{self, Discovery, objects};
-use crate::plan::applyset::{FINALIZER, PART_OF_LABEL};
-use crate::plan::decorate;
-use crate::plan::identity::{GroupKind, ObjectId};
-use crate::plan::prune::{Purpose, Verdict, verdict};
-use crate::reconcile::{CustomResource, Superset};
-use crate::watches::names::is_built_in;
+use chartwright_core::applyset::{FINALIZER, PART_OF_LABEL};
+use chartwright_core::decorate;
+use chartwright_core::identity::{GroupKind, ObjectId};
+use chartwright_core::prune::{Purpose, Verdict, verdict};
+use chartwright_operator::cluster::custom_resource::{remove_finalizer, with_finalizer};
+use chartwright_operator::cluster::discovery::{Resource, Snapshot};
+use chartwright_operator::cluster::{self, Discovery, objects};
+use chartwright_operator::reconcile::{CustomResource, Superset};
+use chartwright_watches::names::is_built_in;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -12,15 +12,15 @@ use serde_json::Value;
 
 use super::stdout::stdout;
 use crate::cli::stdout::note;
-use crate::cluster::discovery::{Resource, is_cluster_scoped};
-use crate::cluster::{self, Discovery, events::Events};
-use crate::plan::apply::{content, sign};
-use crate::plan::digest::{Key, Keyring};
-use crate::plan::identity::GroupKind;
-use crate::plan::status::Phase;
-use crate::reconcile::{self, Answers, Context, CustomResource, Prepared, Release, Unit};
-use crate::telemetry::metrics::Metrics;
-use crate::watches::{self, Watch};
+use chartwright_core::apply::{content, sign};
+use chartwright_core::digest::{Key, Keyring};
+use chartwright_core::identity::GroupKind;
+use chartwright_core::status::Phase;
+use chartwright_operator::cluster::discovery::{Resource, is_cluster_scoped};
+use chartwright_operator::cluster::{self, Discovery, events::Events};
+use chartwright_operator::reconcile::{self, Answers, Context, CustomResource, Prepared, Release, Unit};
+use chartwright_operator::telemetry::metrics::Metrics;
+use chartwright_watches::Watch;
 use go_yaml as yaml;
 use helm_template::render::{Capabilities, Engine};
 
@@ -66,7 +66,7 @@ pub struct RenderArgs {
 }
 
 pub fn run(args: &RenderArgs) -> anyhow::Result<()> {
-    let (watches, warnings) = watches::load(&args.watches_file)?;
+    let (watches, warnings) = chartwright_watches::load(&args.watches_file)?;
     for warning in warnings {
         note!("warning: {warning}");
     }
@@ -196,7 +196,7 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
     };
     let mut resource = CustomResource::from(object);
     let decorator = args.decorator.as_deref();
-    let watch = watches::find(
+    let watch = chartwright_watches::find(
         watches,
         decorator,
         &(&group_kind.group, &version, &group_kind.kind),

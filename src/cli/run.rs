@@ -10,11 +10,12 @@ use tokio_util::sync::CancellationToken;
 use super::flags::RunArgs;
 use super::memory;
 use crate::cli::stdout::note;
-use crate::telemetry::logging;
-use crate::telemetry::metrics::Metrics;
-use crate::telemetry::probes::Health;
-use crate::telemetry::server::{Servers, metrics_site, probes_site};
-use crate::{cluster, controller, watches};
+use chartwright_operator::telemetry::logging;
+use chartwright_operator::telemetry::metrics::Metrics;
+use chartwright_operator::telemetry::probes::Health;
+use chartwright_operator::telemetry::server::{Servers, metrics_site, probes_site};
+use chartwright_operator::{cluster, controller};
+use chartwright_watches as watches;
 
 /// Wrong use of the command line.
 const USAGE: u8 = 2;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::scaffold::printable::printable;
+use chartwright_scaffold::printable::printable;
 
 /// The reader of standard output closed it: `chartwright history ... | head`.
 #[derive(Debug, thiserror::Error)]

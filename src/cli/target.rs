@@ -8,10 +8,10 @@ use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Map, Value, json};
 
-use crate::cluster::connect::bounded;
-use crate::cluster::discovery::{Resource, Snapshot};
-use crate::cluster::{self, Discovery};
-use crate::plan::identity::GroupKind;
+use chartwright_core::identity::GroupKind;
+use chartwright_operator::cluster::connect::bounded;
+use chartwright_operator::cluster::discovery::{Resource, Snapshot};
+use chartwright_operator::cluster::{self, Discovery};
 
 /// Which custom resource it is.
 #[derive(Args, Clone, Debug)]

@@ -22,8 +22,8 @@ use std::time::Duration;
 use clap::{Args, FromArgMatches};
 
 pub use self::args::TemplateArgs;
-use crate::scaffold::fetch::http;
-use crate::watches::names::is_dns_label;
+use chartwright_scaffold::fetch::http;
+use chartwright_watches::names::is_dns_label;
 use go_template::quote::quote_go;
 use go_yaml::GO_MAX_DEPTH;
 use helm_template::Chart;

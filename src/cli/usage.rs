@@ -13,8 +13,8 @@ use super::block_on;
 use super::history::aligned;
 use super::stdout::stdout;
 use crate::cli::stdout::note;
-use crate::cluster;
-use crate::plan::usage::{Counters, GIB, Line, Release};
+use chartwright_core::usage::{Counters, GIB, Line, Release};
+use chartwright_operator::cluster;
 
 const EXAMPLES: &str = "\
 Examples:

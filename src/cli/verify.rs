@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 
 use crate::cli::stdout::note;
-use crate::scaffold::verify::{self, Options, Verified, output};
+use chartwright_verify::{Options, Verified, output};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -94,7 +94,7 @@ fn work(args: &VerifyArgs) -> anyhow::Result<Verified> {
         only: args.only.clone(),
         at_once: args.jobs,
     };
-    let verified = verify::verify(&args.paths, &options)?;
+    let verified = chartwright_verify::verify(&args.paths, &options)?;
     for warning in &verified.warnings {
         note!("warning: {warning}");
     }

@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use crate::telemetry::{COMMIT, VERSION};
+use chartwright_operator::telemetry::{COMMIT, VERSION};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use chartwright::plan::health::{self, Status};
-use chartwright::plan::identity::GroupKind;
+use chartwright_core::health::{self, Status};
+use chartwright_core::identity::GroupKind;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 

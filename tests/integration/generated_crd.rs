@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use chartwright::scaffold::crd::{self, Names, Overlay, Source, Surroundings};
+use chartwright_scaffold::crd::{self, Names, Overlay, Source, Surroundings};
 use serde_json::{Value, json};
 
 use crate::support::{Client, ControlPlane, Kubectl, eventually};

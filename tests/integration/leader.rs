@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use chartwright::cluster;
-use chartwright::controller::leader::{Ended, LeaderElection, Timing};
-use chartwright::telemetry::metrics::Metrics;
+use chartwright_operator::cluster;
+use chartwright_operator::controller::leader::{Ended, LeaderElection, Timing};
+use chartwright_operator::telemetry::metrics::Metrics;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use anyhow::{Context, Result, ensure};
-use chartwright::plan::digest::KeyUse;
+use chartwright_core::digest::KeyUse;
 use serde_json::{Value, json};
 
 use crate::look::{PART_OF, is_ready, label, text, uid, versions};

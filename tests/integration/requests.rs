@@ -6,11 +6,11 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use chartwright::cluster::custom_resource::{Marks, Target, apply_metadata, apply_status};
-use chartwright::cluster::objects::{self, Deleted, Onto};
-use chartwright::cluster::{self, Discovery, Error, Snapshot};
-use chartwright::plan::identity::{GroupKind, ObjectId};
-use chartwright::plan::members::Live;
+use chartwright_core::identity::{GroupKind, ObjectId};
+use chartwright_core::members::Live;
+use chartwright_operator::cluster::custom_resource::{Marks, Target, apply_metadata, apply_status};
+use chartwright_operator::cluster::objects::{self, Deleted, Onto};
+use chartwright_operator::cluster::{self, Discovery, Error, Snapshot};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use anyhow::{Context, Result, ensure};
-use chartwright::plan::digest::{Key, Keyring};
-use chartwright::plan::identity::GroupKind;
-use chartwright::plan::record::signature::RecordSeal;
+use chartwright_core::digest::{Key, Keyring};
+use chartwright_core::identity::GroupKind;
+use chartwright_core::record::signature::RecordSeal;
 use serde_json::{Value, json};
 
 use crate::look::{text, uid};

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use chartwright::plan::record::{Record, secret};
-use chartwright::plan::takeover::{StoredRelease, objects};
-use chartwright::plan::{annotations, applyset, conditions, status as statuses};
-use chartwright::scaffold::fetch::{oci as registry, repository};
-use chartwright::watches::cel::{Data, Expression, VARIABLES};
+use chartwright_core::record::{Record, secret};
+use chartwright_core::takeover::{StoredRelease, objects};
+use chartwright_core::{annotations, applyset, conditions, status as statuses};
+use chartwright_scaffold::fetch::{oci as registry, repository};
+use chartwright_watches::cel::{Data, Expression, VARIABLES};
 use go_template::Set;
 use go_template::meter::Meter;
 use go_yaml as yaml;

@@ -8,10 +8,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use chartwright::controller::{self, Options};
-use chartwright::plan::applyset;
-use chartwright::telemetry::{metrics::Metrics, probes::Health};
-use chartwright::watches::{self, Outside};
+use chartwright_core::applyset;
+use chartwright_operator::controller::{self, Options};
+use chartwright_operator::telemetry::{metrics::Metrics, probes::Health};
+use chartwright_watches::Outside;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -181,7 +181,7 @@ impl History {
         let text = watch("Widget") + self.watch_keys + &watch("Gadget");
         let folder = Path::new("/");
         let outside = Outside { folder, env: &|_| None };
-        let parsed = watches::parse("watches.yaml", text.as_bytes(), &outside);
+        let parsed = chartwright_watches::parse("watches.yaml", text.as_bytes(), &outside);
         let (watches, _) = parsed.map_err(|errors| anyhow::anyhow!("{errors}"))?;
         let faults = Faults::new(self.model.clone());
         let server = faults.clone();

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use chartwright::plan::record::secret::pack;
+use chartwright_core::record::secret::pack;
 use data_encoding::BASE64;
 use proptest::prelude::*;
 use regex::{Captures, Regex};

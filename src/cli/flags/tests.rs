@@ -3,7 +3,7 @@ use clap::{CommandFactory, FromArgMatches, Parser};
 use std::path::Path;
 
 use super::*;
-use crate::telemetry::logging::{Encoder, Level, TimeEncoding};
+use chartwright_operator::telemetry::logging::{Encoder, Level, TimeEncoding};
 
 #[derive(Debug, Parser)]
 #[command(name = "run")]

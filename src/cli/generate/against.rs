@@ -11,9 +11,9 @@ use serde_json::Value;
 use super::crd::{Made, read_present};
 use crate::cli::block_on;
 use crate::cli::stdout::stdout;
-use crate::cluster::{self, connect::bounded};
-use crate::scaffold::crd::compare::{Change, compare};
-use crate::scaffold::crd::{definition, validate};
+use chartwright_operator::cluster::{self, connect::bounded};
+use chartwright_scaffold::crd::compare::{Change, compare};
+use chartwright_scaffold::crd::{definition, validate};
 
 /// Tells what is different; false if it isn't safe.
 pub(super) fn compare_with(kubeconfig: Option<&Path>, against: &Path, made: &Made) -> Result<bool> {

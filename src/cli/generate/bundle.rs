@@ -8,9 +8,9 @@ use anyhow::{Context as _, Result, bail};
 use clap::{ArgAction, Args};
 
 use crate::cli::stdout::{self, note, tell};
-use crate::scaffold::bundle::{self, Asked, Made, Manifests};
-use crate::scaffold::project::FILE;
-use crate::scaffold::tree::{Changes, Fate, Tree, Written};
+use chartwright_scaffold::bundle::{self, Asked, Made, Manifests};
+use chartwright_scaffold::project::FILE;
+use chartwright_scaffold::tree::{Changes, Fate, Tree, Written};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -8,8 +8,8 @@ use clap::Args;
 
 use crate::cli::stdout;
 use crate::cli::stdout::tell;
-use crate::scaffold::bundle::catalog;
-use crate::scaffold::tree::{Tree, Written};
+use chartwright_scaffold::bundle::catalog;
+use chartwright_scaffold::tree::{Tree, Written};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -12,9 +12,9 @@ use similar::TextDiff;
 
 use super::{against, project};
 use crate::cli::stdout::{note, stdout};
-use crate::scaffold::crd::{Generated, Names, Overlay, Scale, Source, Surroundings, definition, generate};
-use crate::scaffold::printable::to_yaml;
-use crate::watches;
+use chartwright_scaffold::crd::{Generated, Names, Overlay, Scale, Source, Surroundings, definition, generate};
+use chartwright_scaffold::printable::to_yaml;
+use chartwright_watches as watches;
 
 const EXAMPLES: &str = "\
 Examples:

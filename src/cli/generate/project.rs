@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use super::crd::{Made, read_overlay};
 use crate::cli::stdout::note;
-use crate::scaffold::crd::{Generated, Names, Source, Surroundings, definition, generate};
-use crate::watches::{self, Watch, names::is_built_in};
+use chartwright_scaffold::crd::{Generated, Names, Source, Surroundings, definition, generate};
+use chartwright_watches::{Watch, names::is_built_in};
 
 /// The definitions of a project's watches. Those of one kind make versions of one definition, those of one version a schema
 /// that takes what either chart takes.
 pub(super) fn of_watches(file: &Path) -> Result<Vec<Made>> {
-    let (watches, warnings) = watches::load(file)?;
+    let (watches, warnings) = chartwright_watches::load(file)?;
     for warning in warnings {
         note!("warning: {warning}");
     }

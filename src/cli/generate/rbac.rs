@@ -9,11 +9,11 @@ use clap::Args;
 use serde_json::Value;
 
 use crate::cli::stdout::{note, stdout, tell};
-use crate::scaffold::printable::to_yaml;
-use crate::scaffold::project::{self, Project};
-use crate::scaffold::rights::{self, Role};
-use crate::scaffold::tree::Tree;
-use crate::watches;
+use chartwright_scaffold::printable::to_yaml;
+use chartwright_scaffold::project::{self, Project};
+use chartwright_scaffold::rights::{self, Role};
+use chartwright_scaffold::tree::Tree;
+use chartwright_watches as watches;
 
 const EXAMPLES: &str = "\
 Examples:

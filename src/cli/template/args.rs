@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::{Arg, ArgAction, Args, ValueEnum, ValueHint};
 
 use crate::cli::flags::{self, as_switch};
-use crate::scaffold::fetch::http;
+use chartwright_scaffold::fetch::http;
 use helm_template::chart::options::ValueOptions;
 
 const EXAMPLES: &str = "\

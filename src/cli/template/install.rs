@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::server::Cluster;
-use crate::plan::takeover::{HELM_NAMESPACE, HELM_RELEASE};
+use chartwright_core::takeover::{HELM_NAMESPACE, HELM_RELEASE};
 use go_yaml as yaml;
 use helm_template::render::{LookupKey, Rendered};
 

@@ -11,11 +11,11 @@ use tokio::runtime::Runtime;
 
 use super::args::TemplateArgs;
 use super::kubeconfig;
-use crate::cluster::Discovery;
-use crate::cluster::connect;
-use crate::cluster::discovery::Snapshot;
-use crate::cluster::error::Error;
-use crate::cluster::lookup::{self, group_kind};
+use chartwright_operator::cluster::Discovery;
+use chartwright_operator::cluster::connect;
+use chartwright_operator::cluster::discovery::Snapshot;
+use chartwright_operator::cluster::error::Error;
+use chartwright_operator::cluster::lookup::{self, group_kind};
 use helm_template::render::{Lookup, LookupKey};
 
 /// A cluster, and what it serves.

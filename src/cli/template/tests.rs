@@ -212,7 +212,7 @@ fn files_whose_names_are_not_utf8_are_read() {
 
 #[test]
 fn values_and_schemas_come_from_urls() {
-    let address = crate::scaffold::fetch::http::tests::serve(&[
+    let address = chartwright_scaffold::testing::serve(&[
         ("/a/values.yaml", "200 OK", "a: from the net"),
         ("/a/moved", "302 Found\r\nLocation: values.yaml", ""),
         ("/away", "301 Moved\r\nLocation: /a/moved", ""),

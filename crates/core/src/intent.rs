@@ -1,0 +1,113 @@
+//! Who wants what a release no longer renders to go: whoever edited its custom resource, or nobody.
+//!
+//! The digest of what a render depends on has two parts: the chart, the watch and the engine, and what the custom resource
+//! asks for. The record keeps the digest with which the members were settled last: whatever is still there and no longer
+//! rendered went missing since. Answers of lookups are no part of it.
+
+use std::time::Duration;
+
+/// So long a member that only the answer of a lookup took out of the render stays: who deletes a ConfigMap to make it
+/// anew doesn't mean to lose what was made from it.
+pub const HOLD: Duration = Duration::from_secs(30);
+
+/// Stands where the digest of what was asked for stood, once somebody asked for something else. Although it may be
+/// asked for again before all is settled, what that brought in between goes by intent.
+const EDITED: &str = "edited";
+
+/// What changed since the members were settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(serde::Deserialize))]
+pub struct Changed {
+    /// What the custom resource asks for.
+    pub asked: bool,
+    /// Chart, watch, engine or capabilities.
+    pub given: bool,
+}
+
+/// What is to be done about members that are no longer rendered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intent {
+    /// They go.
+    Wanted,
+    /// Nobody asked for a release without members: they stay until that is allowed.
+    Guarded,
+    /// The answer of a lookup changed: they go after [`HOLD`], unless they come back.
+    Awaited,
+}
+
+/// The digest of all that a render depends on but for lookups: of what it is given, and of what is asked for.
+pub fn inputs(given: &str, asked: &str) -> String {
+    format!("{given}.{asked}")
+}
+
+/// The digest to be kept as the settled one while another is carried out.
+#[must_use]
+pub fn noted(settled: &str, inputs: &str) -> String {
+    match (settled.split_once('.'), inputs.split_once('.')) {
+        (Some((given, before)), Some((_, now))) if before != now => format!("{given}.{EDITED}"),
+        _ => settled.to_owned(),
+    }
+}
+
+/// Compares the settled digest with that of a render; `None` if it isn't known.
+pub fn changed(settled: &str, inputs: &str) -> Option<Changed> {
+    let (given, asked) = settled.split_once('.')?;
+    let (given_now, asked_now) = inputs.split_once('.')?;
+    Some(Changed {
+        asked: asked != asked_now,
+        given: given != given_now,
+    })
+}
+
+/// `empties`: nothing at all is rendered any more. `looks_up`: the render asks the cluster; `answers`: it is known that
+/// the answers changed.
+pub fn intent(changed: Option<Changed>, empties: bool, looks_up: bool, answers: bool) -> Intent {
+    // Whatever may have changed was not asked for.
+    let (asked, given) = changed.map_or((false, true), |changed| (changed.asked, changed.given));
+    if empties && (given || !asked) {
+        Intent::Guarded
+    } else if answers || looks_up && !asked && !given {
+        Intent::Awaited
+    } else {
+        Intent::Wanted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::table;
+
+    #[test]
+    fn an_edit_stays_one_until_all_is_settled() {
+        let (first, second) = (inputs("g", "a"), inputs("g", "b"));
+        let is = |settled: &str, inputs: &str| changed(settled, inputs).map(|changed| (changed.asked, changed.given));
+        assert_eq!(is(&first, &first), Some((false, false)));
+        assert_eq!(is(&first, &second), Some((true, false)));
+        assert_eq!(is(&first, &inputs("h", "a")), Some((false, true)));
+        assert_eq!(is(&first, &inputs("h", "b")), Some((true, true)));
+        assert_eq!(noted(&first, &first), first);
+        assert_eq!(noted(&first, &inputs("h", "a")), first, "the chart is no edit");
+        // There and back again.
+        let edited = noted(&noted(&first, &second), &first);
+        assert_eq!(is(&edited, &first), Some((true, false)));
+        for unknown in ["", "0123"] {
+            assert_eq!(is(unknown, &first), None);
+            assert_eq!(noted(unknown, &first), unknown);
+        }
+    }
+
+    #[test]
+    fn what_nobody_asked_for_is_guarded() {
+        for (changed, empties, looks_up, answers, expected) in
+            table::<(Option<Changed>, bool, bool, bool, String)>("intent", "intents")
+        {
+            let case = format!("{changed:?} {empties} {looks_up} {answers}");
+            assert_eq!(
+                format!("{:?}", intent(changed, empties, looks_up, answers)),
+                expected,
+                "{case}"
+            );
+        }
+    }
+}

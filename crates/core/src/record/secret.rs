@@ -1,0 +1,188 @@
+//! The record as a Secret holds it, for where the status can't: JSON, packed. One Secret has room for more than 10,000
+//! members. Helm's own release Secret, which holds their manifests and the chart besides, is full long before.
+
+use std::borrow::Cow;
+use std::io::{Read, Write};
+
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::{Record, VERSION};
+
+/// What takes more than this unpacked was not written by us, in bytes.
+const MAX_UNPACKED: u64 = 16 << 20;
+
+/// Packs what a Secret of a release keeps.
+pub fn pack(bytes: &[u8]) -> Vec<u8> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+    // Memory takes whatever is written.
+    let _ = packed.write_all(bytes);
+    packed.finish().unwrap_or_default()
+}
+
+/// Unpacks it; `None` for what is broken.
+pub fn unpack(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut unpacked = Vec::new();
+    let read = GzDecoder::new(bytes).take(MAX_UNPACKED).read_to_end(&mut unpacked);
+    read.is_ok().then_some(unpacked)
+}
+
+/// What a Secret holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Found {
+    /// Nothing that is the record of this custom resource.
+    Nothing,
+    /// `generation`: of the custom resource, when this was written.
+    Record {
+        record: Box<Record>,
+        generation: i64,
+        stamp: String,
+    },
+    /// A later program wrote it, in this version.
+    Later(u64),
+}
+
+/// A record, ready to be written.
+pub struct Packed {
+    /// Of what it says: equal stamps, equal records.
+    pub stamp: String,
+    json: Vec<u8>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Form<'a> {
+    version: u64,
+    /// UID of the custom resource: a copy is no record of another one.
+    owner: String,
+    generation: i64,
+    record: Cow<'a, Record>,
+}
+
+fn stamp(json: &[u8]) -> String {
+    data_encoding::HEXLOWER.encode(&Sha256::digest(json)[..16])
+}
+
+// === impl Packed ===
+
+impl Packed {
+    /// The record of the custom resource with this UID, in this generation.
+    pub fn of(record: &Record, owner: &str, generation: i64) -> Self {
+        let form = Form {
+            version: VERSION,
+            owner: owner.to_owned(),
+            generation,
+            record: Cow::Borrowed(record),
+        };
+        // Our own types are all JSON.
+        let json = serde_json::to_vec(&form).unwrap_or_default();
+        Packed {
+            stamp: stamp(&json),
+            json,
+        }
+    }
+
+    /// The bytes that are stored.
+    pub fn bytes(&self) -> Vec<u8> {
+        pack(&self.json)
+    }
+}
+
+// === impl Found ===
+
+impl Found {
+    /// Reads what is stored. What is malformed, or another custom resource's, is nothing.
+    pub fn read(bytes: &[u8], owner: &str) -> Self {
+        #[derive(Deserialize)]
+        struct Version {
+            version: u64,
+        }
+        let Some(json) = unpack(bytes) else {
+            return Found::Nothing;
+        };
+        match serde_json::from_slice(&json) {
+            Ok(Version { version }) if version > VERSION => return Found::Later(version),
+            Ok(_) => {}
+            Err(_) => return Found::Nothing,
+        }
+        match serde_json::from_slice::<Form<'_>>(&json) {
+            Ok(form) if form.owner == owner => Found::Record {
+                record: Box::new(form.record.into_owned()),
+                generation: form.generation,
+                stamp: stamp(&json),
+            },
+            _ => Found::Nothing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::{Handled, Request};
+    use crate::testing::{entry, id};
+
+    fn pack(json: &[u8]) -> Vec<u8> {
+        let (stamp, json) = (String::new(), json.to_vec());
+        Packed { stamp, json }.bytes()
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let mut handled = Handled::default();
+        handled.set(Request::Regenerate, "once");
+        let mut record = Record {
+            revision: 3,
+            done_for: Some("inputs".into()),
+            settled: "before".into(),
+            lookups: vec!["v1/Secret/shop/tls".into()],
+            capabilities: vec!["batch/v1".into()],
+            renewal: Some("2026-02-03T04:05:06Z".parse().unwrap()),
+            handled,
+            history: serde_json::from_str(r#"[{"revision": 3, "kept": true}]"#).unwrap(),
+            ..Record::default()
+        };
+        for members in [0, 1, 3000] {
+            let entry = |n: usize| entry(&id("Deployment.apps", &format!("member-{n}")));
+            record.entries = (0..members).map(entry).collect();
+            let packed = Packed::of(&record, "u", 7);
+            let (bytes, stamp) = (packed.bytes(), packed.stamp);
+            assert!(bytes.len() < 600 + members * 30, "{members}: {}", bytes.len());
+            let (record, generation) = (record.clone(), 7);
+            assert_eq!(
+                Found::read(&bytes, "u"),
+                Found::Record {
+                    record: Box::new(record),
+                    generation,
+                    stamp
+                }
+            );
+            assert_eq!(Found::read(&bytes, "another"), Found::Nothing);
+        }
+    }
+
+    #[test]
+    fn what_others_made_of_it_is_not_believed() {
+        let bomb = vec![b' '; 2 * MAX_UNPACKED as usize];
+        for malformed in [
+            b"",
+            &b"x"[..],
+            b"[]",
+            b"{}",
+            br#"{"version":1}"#,
+            br#"{"version":"1"}"#,
+            &bomb,
+        ] {
+            assert_eq!(Found::read(&pack(malformed), "u"), Found::Nothing);
+        }
+        let whole = Packed::of(&Record::default(), "u", 1);
+        assert_eq!(Found::read(&whole.bytes()[..40], "u"), Found::Nothing);
+        assert_eq!(Found::read(&whole.json, "u"), Found::Nothing, "it is not packed");
+        assert_eq!(
+            Found::read(&pack(br#"{"version":2,"what":"ever"}"#), "u"),
+            Found::Later(2)
+        );
+    }
+}

@@ -1,0 +1,243 @@
+//! Our three writes on a custom resource: its metadata, its status, and the finalizer that goes at the end.
+
+use std::collections::BTreeMap;
+
+use api_objects::{CustomObject, MetadataOnly};
+use kube::Client;
+use kube::api::{Api, ApiResource, ListParams, Patch, PatchParams};
+use kube::core::{DynamicResourceScope, ObjectMeta};
+use serde_json::{Value, json};
+
+use super::connect::bounded;
+use super::discovery::{Discovery, Resource};
+use super::error::{Error, Result};
+use super::objects::list_if_served;
+use chartwright_core::applyset::FINALIZER;
+use chartwright_core::decorate;
+use chartwright_core::identity::GroupKind;
+use chartwright_core::takeover::is_former_finalizer;
+
+/// Owns the finalizer, the ApplySet label and the ApplySet annotations. Frozen for ever.
+pub const APPLYSET_MANAGER: &str = "chartwright-applyset";
+/// Owns the status. Frozen for ever.
+pub const STATUS_MANAGER: &str = "chartwright-status";
+
+/// So often a status is written to a custom resource that others change all the time.
+const TRIES: usize = 4;
+
+/// Which custom resource a write is for. The UID makes sure that it is still the same one.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The resourceVersion that was seen last.
+    pub version: u64,
+    pub resource: Resource,
+    pub namespace: Option<String>,
+    pub name: String,
+    pub uid: String,
+}
+
+impl Target {
+    fn api<K>(&self, client: &Client) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+    {
+        self.resource.api_in(client, self.namespace.as_deref())
+    }
+}
+
+/// What the operator has in the metadata of a custom resource.
+#[derive(Clone, Debug, Default)]
+pub struct Marks {
+    pub labels: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
+    pub finalizer: Option<String>,
+}
+
+/// The field manager of these marks: each decorator of an object has its own, so that none removes those of another.
+fn applyset_manager(decorator: Option<&str>) -> String {
+    match decorator {
+        None => APPLYSET_MANAGER.to_owned(),
+        Some(name) => format!("{APPLYSET_MANAGER}-{name}"),
+    }
+}
+
+/// Applies finalizer, label and annotations: all that there are of ours. The UID in the patch keeps a deleted custom
+/// resource deleted.
+pub async fn apply_metadata(
+    client: &Client,
+    target: &Target,
+    marks: &Marks,
+    decorator: Option<&str>,
+) -> Result<CustomObject> {
+    let api = target.api::<CustomObject>(client);
+    let mut metadata = json!({"name": target.name, "namespace": target.namespace, "uid": target.uid});
+    if let Some(finalizer) = &marks.finalizer {
+        metadata["finalizers"] = json!([finalizer]);
+    }
+    for (field, map) in [("labels", &marks.labels), ("annotations", &marks.annotations)] {
+        if !map.is_empty() {
+            metadata[field] = json!(map);
+        }
+    }
+    let patch = json!({
+        "apiVersion": target.resource.api.api_version,
+        "kind": target.resource.api.kind,
+        "metadata": metadata,
+    });
+    let parameters = PatchParams::apply(&applyset_manager(decorator)).force();
+    bounded(api.patch(&target.name, &parameters, &Patch::Apply(&patch))).await
+}
+
+/// Takes annotations off, whoever wrote them.
+pub async fn erase_annotations(client: &Client, target: &Target, keys: &[String]) -> Result<CustomObject> {
+    let annotations: BTreeMap<&String, Value> = keys.iter().map(|key| (key, Value::Null)).collect();
+    let patch = json!({"metadata": {"uid": target.uid, "annotations": annotations}});
+    let api = target.api::<CustomObject>(client);
+    bounded(api.patch(&target.name, &PatchParams::default(), &Patch::Merge(&patch))).await
+}
+
+/// Applies the status: all of it that is ours.
+pub async fn apply_status(client: &Client, target: &Target, status: &Value) -> Result<CustomObject> {
+    let patch = json!({
+        "apiVersion": target.resource.api.api_version,
+        "kind": target.resource.api.kind,
+        "metadata": {"name": target.name, "namespace": target.namespace, "uid": target.uid},
+        "status": status,
+    });
+    let parameters = PatchParams::apply(STATUS_MANAGER).force();
+    write_status(client, target, patch, &parameters, |patch| Patch::Apply(patch)).await
+}
+
+/// Writes a status to the custom resource that it is about, and not to another one of its name that came meanwhile: a
+/// status subresource doesn't look at the UID (`PrepareForUpdate` of the status strategy of
+/// k8s.io/apiextensions-apiserver puts the live metadata in the place of what was sent), but at the resourceVersion.
+async fn write_status(
+    client: &Client,
+    target: &Target,
+    mut patch: Value,
+    parameters: &PatchParams,
+    form: fn(&Value) -> Patch<&Value>,
+) -> Result<CustomObject> {
+    let api = target.api::<CustomObject>(client);
+    let metadata = target.api::<MetadataOnly>(client);
+    let mut version = target.version.to_string();
+    for tries in 1..=TRIES {
+        patch["metadata"]["resourceVersion"] = version.as_str().into();
+        let answer = bounded(api.patch_status(&target.name, parameters, &form(&patch))).await;
+        if tries == TRIES || !matches!(answer, Err(Error::Conflict(_))) {
+            return answer;
+        }
+        let found = bounded(metadata.get(&target.name)).await?.metadata;
+        if found.uid.as_deref() != Some(&target.uid) {
+            return Err(Error::NotFound(format!("{} is another one now", target.name)));
+        }
+        version = found.resource_version.unwrap_or_default();
+    }
+    Err(Error::Conflict(format!("{} changes all the time", target.name)))
+}
+
+/// The metadata of the objects that carry our finalizer, or that of a decorator, in one namespace or (`None`) everywhere.
+///
+/// # Errors
+/// As [`list_if_served`].
+pub async fn with_finalizer(
+    client: &Client,
+    discovery: &Discovery,
+    kind: (&GroupKind, &Resource),
+    namespace: Option<&str>,
+) -> Result<Vec<ObjectMeta>> {
+    let mut found = list_if_served(client, discovery, kind, namespace, "").await?;
+    let is_ours = |name: &String| name == FINALIZER || decorate::of_finalizer(name).is_some();
+    found.retain(|metadata| metadata.finalizers.iter().flatten().any(is_ours));
+    Ok(found)
+}
+
+/// Merges the status, for a schema that doesn't have all of our fields: the API server refuses to apply such a status,
+/// and merges what it knows of it. `fields`: those that are ours, so that absent ones go.
+pub async fn merge_status(client: &Client, target: &Target, status: &Value, fields: &[&str]) -> Result<CustomObject> {
+    let mut merged: serde_json::Map<String, Value> =
+        fields.iter().map(|field| ((*field).to_owned(), Value::Null)).collect();
+    merged.extend(status.as_object().cloned().unwrap_or_default());
+    let patch = json!({"metadata": {"uid": target.uid}, "status": merged});
+    let parameters = PatchParams {
+        field_manager: Some(STATUS_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    write_status(client, target, patch, &parameters, |patch| Patch::Merge(patch)).await
+}
+
+/// True if the custom resource is there: not only one of its name.
+///
+/// # Errors
+/// Also if its kind isn't served. So it is listed: an API server that starts says of everything whose
+/// CustomResourceDefinition it doesn't know yet that it is not found.
+pub async fn is_there(client: &Client, target: &Target) -> Result<bool> {
+    let api = target.api::<MetadataOnly>(client);
+    let parameters = ListParams::default().fields(&format!("metadata.name={}", target.name));
+    let found = bounded(api.list(&parameters)).await?;
+    let is_it = |object: &MetadataOnly| object.metadata.uid.as_deref() == Some(&target.uid);
+    Ok(found.items.iter().any(is_it))
+}
+
+/// Takes a finalizer of ours off, and helm-operator's with the usual one, if the list of finalizers is still the one that was
+/// read.
+pub async fn remove_finalizer(client: &Client, target: &Target, finalizers: &[String], ours: &str) -> Result<()> {
+    let goes = |finalizer: &str| finalizer == ours || ours == FINALIZER && is_former_finalizer(finalizer);
+    if !finalizers.iter().any(|finalizer| goes(finalizer)) {
+        return Ok(());
+    }
+    let mut patch = vec![json!({"op": "test", "path": "/metadata/uid", "value": target.uid})];
+    // From the back, so that the places of the others stay.
+    for (index, finalizer) in finalizers.iter().enumerate().rev().filter(|(_, name)| goes(name)) {
+        let path = format!("/metadata/finalizers/{index}");
+        patch.push(json!({"op": "test", "path": path, "value": finalizer}));
+        patch.push(json!({"op": "remove", "path": path}));
+    }
+    let patch = serde_json::from_value(patch.into()).map_err(|error| Error::Invalid(error.to_string()))?;
+    let api = target.api::<MetadataOnly>(client);
+    let patch = Patch::<()>::Json(patch);
+    match bounded(api.patch(&target.name, &PatchParams::default(), &patch)).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_not_found() => Ok(()),
+        // A failed test is 422; the list changed since it was read. What names a field is the schema's.
+        Err(Error::Invalid(error)) => Err(Error::Conflict(error)),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{client, widgets};
+    use super::*;
+
+    /// Asks a server that answers so whether the one of UID `u` is there.
+    async fn asked(code: u16, answer: Value) -> Result<bool> {
+        let target = Target {
+            version: 1,
+            resource: widgets(),
+            namespace: Some("shop".into()),
+            name: "a".into(),
+            uid: "u".into(),
+        };
+        is_there(&client(move |_| Some((code, answer.clone()))), &target).await
+    }
+
+    #[tokio::test]
+    async fn what_is_not_served_is_not_gone() {
+        let list = |uids: &[&str]| {
+            let items = uids.iter().map(|uid| json!({"metadata": {"name": "a", "uid": uid}}));
+            json!({
+                "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {},
+                "items": items.collect::<Vec<_>>(),
+            })
+        };
+        assert!(asked(200, list(&["u"])).await.unwrap());
+        assert!(!asked(200, list(&[])).await.unwrap());
+        assert!(!asked(200, list(&["another"])).await.unwrap(), "of its name");
+        let unknown = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 404,
+            "message": "the server could not find the requested resource",
+        });
+        assert!(asked(404, unknown).await.is_err());
+    }
+}

@@ -1,0 +1,322 @@
+//! Requests for the election of leaders: the Lease of a workload, and the label on its pods.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api_objects::Whole;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference};
+use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt as _};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::connect::bounded;
+use super::discovery::Resource;
+use super::error::{Error, Result};
+use super::path::segment;
+use super::secrets::{MANAGED_BY, MARK as OWN_MARK, as_read, mark};
+use chartwright_core::elect::{Held, Holder, Label, MARK, Pod};
+use chartwright_core::identity::GroupKind;
+use chartwright_core::reserved::ELECTION;
+
+/// The field manager of leaders' labels and of their Leases. Frozen for ever.
+pub const FIELD_MANAGER: &str = "chartwright-elect";
+
+/// Annotation of a Lease: who held it before.
+const FORMER: &str = "chartwright.dev/former-holder";
+
+/// The kind of what is elected.
+pub fn pod_kind() -> GroupKind {
+    GroupKind::new("", "Pod")
+}
+
+/// Where the Lease of a workload lies.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub namespace: String,
+    pub name: String,
+}
+
+/// The pods, to be read and written.
+#[derive(Clone, Copy)]
+pub struct Pods<'a> {
+    pub client: &'a Client,
+    pub resource: &'a Resource,
+    pub namespace: &'a str,
+    /// The labels that are read of them.
+    pub labels: &'a BTreeSet<String>,
+}
+
+// === impl Place ===
+
+impl Place {
+    pub fn of(namespace: &str, kind: &str, name: &str) -> Self {
+        Place {
+            namespace: namespace.to_owned(),
+            name: format!("{ELECTION}-{}-{name}", kind.to_lowercase()),
+        }
+    }
+
+    fn api(&self, client: &Client) -> Api<Lease> {
+        Api::namespaced(client.clone(), &self.namespace)
+    }
+}
+
+/// Reads the Lease; `None` if there is none.
+pub async fn read(client: &Client, place: &Place) -> Result<Option<Lease>> {
+    bounded(place.api(client).get_opt(&segment(&place.name))).await
+}
+
+/// What only the operator can put on a Lease; empty if there is none.
+pub fn mark_of(lease: &Lease) -> String {
+    mark(&lease.metadata).unwrap_or_default()
+}
+
+/// True if a Lease looks like one of an operator, by what anybody may write on it: it is said to be made by one, and to go
+/// with this workload.
+pub fn looks_own(lease: &Lease, workload: &str) -> bool {
+    let manager = lease.labels().get(MANAGED_BY).map(String::as_str);
+    let owners = lease.owner_references();
+    manager == Some(super::objects::FIELD_MANAGER) && owners.iter().any(|owner| owner.uid == workload)
+}
+
+/// Writes it for another holder, in the place of what was read. It goes with the workload that `owner` names, and carries
+/// the mark.
+///
+/// # Errors
+/// `Conflict` if somebody wrote it meanwhile.
+pub async fn claim(
+    client: &Client,
+    place: &Place,
+    read: Option<Lease>,
+    holder: &Holder,
+    owner: OwnerReference,
+    mark: String,
+) -> Result<Lease> {
+    let api = place.api(client);
+    let known = read.as_ref().and_then(|lease| lease.metadata.resource_version.clone());
+    let lease = claimed(place, read.unwrap_or_default(), holder, owner, mark);
+    let parameters = PostParams {
+        field_manager: Some(FIELD_MANAGER.into()),
+        ..PostParams::default()
+    };
+    match known {
+        Some(_) => bounded(api.replace(&segment(&place.name), &parameters, &lease)).await,
+        None => bounded(api.create(&parameters, &lease)).await,
+    }
+}
+
+fn claimed(place: &Place, mut lease: Lease, holder: &Holder, owner: OwnerReference, mark: String) -> Lease {
+    let former = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
+    let metadata: &mut ObjectMeta = &mut lease.metadata;
+    metadata.name = Some(place.name.clone());
+    metadata.namespace = Some(place.namespace.clone());
+    metadata.owner_references = Some(vec![owner]);
+    metadata.managed_fields = None;
+    let labels = metadata.labels.get_or_insert_default();
+    labels.insert(MANAGED_BY.to_owned(), super::objects::FIELD_MANAGER.to_owned());
+    let annotations: &mut BTreeMap<String, String> = metadata.annotations.get_or_insert_default();
+    annotations.remove(FORMER);
+    annotations.insert(OWN_MARK.to_owned(), mark);
+    annotations.extend(former.clone().map(|former| (FORMER.to_owned(), former)));
+    // Its text has microseconds.
+    let now = Timestamp::now();
+    let now = Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now);
+    let spec: &mut LeaseSpec = lease.spec.get_or_insert_default();
+    let transitions = spec.lease_transitions.unwrap_or_default();
+    spec.lease_transitions = Some(transitions.saturating_add(former.is_some().into()));
+    spec.holder_identity = Some(holder.identity());
+    spec.acquire_time = Some(MicroTime(now));
+    lease
+}
+
+/// What a Lease says; nothing if there is none.
+pub fn held(lease: Option<&Lease>) -> Held {
+    let Some(lease) = lease else {
+        return Held::default();
+    };
+    let spec = lease.spec.as_ref();
+    let identity = spec.and_then(|spec| spec.holder_identity.as_deref());
+    let former = lease.annotations().get(FORMER).map(String::as_str);
+    Held {
+        holder: identity.and_then(Holder::parse),
+        former: former.and_then(Holder::parse),
+        epoch: format!("{}-{}", lease.uid().unwrap_or_default(), transitions(lease)),
+    }
+}
+
+pub fn transitions(lease: &Lease) -> i32 {
+    lease
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.lease_transitions)
+        .unwrap_or_default()
+}
+
+/// Since when its holder has it.
+pub fn since(lease: &Lease) -> Option<Timestamp> {
+    Some(lease.spec.as_ref()?.acquire_time.as_ref()?.0)
+}
+
+/// Removes the Lease as it was read.
+pub async fn remove(client: &Client, place: &Place, lease: Lease) -> Result<()> {
+    let parameters = as_read(lease.metadata);
+    match bounded(place.api(client).delete(&segment(&place.name), &parameters)).await {
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+// === impl Pods ===
+
+impl Pods<'_> {
+    /// Reads a pod; `None` if it does not exist.
+    pub async fn look(&self, name: &str) -> Result<Option<Pod>> {
+        let found = bounded(self.api().get_opt(&segment(name))).await?;
+        Ok(found.map(|pod| read_pod(&pod, self.labels)))
+    }
+
+    /// Gives a pod the label.
+    ///
+    /// # Errors
+    /// `Conflict` if it is not in the version that was read.
+    pub async fn put(&self, pod: &Pod, label: Label<'_>) -> Result<Pod> {
+        self.patch(pod, json!({"labels": {(label.key): label.value}})).await
+    }
+
+    /// Takes the label off, and marks the pod, so that it has another version whether it carried the label or not.
+    ///
+    /// # Errors
+    /// `Conflict` if it is not in the version that was read.
+    pub async fn take_off(&self, pod: &Pod, label: Label<'_>, mark: &str) -> Result<Pod> {
+        let mut metadata = json!({"annotations": {(MARK): mark}});
+        if label.is_on(pod) {
+            metadata["labels"] = json!({(label.key): null});
+        }
+        self.patch(pod, metadata).await
+    }
+
+    async fn patch(&self, pod: &Pod, mut metadata: Value) -> Result<Pod> {
+        metadata["uid"] = pod.uid.as_str().into();
+        metadata["resourceVersion"] = pod.resource_version.as_str().into();
+        let parameters = PatchParams {
+            field_manager: Some(FIELD_MANAGER.into()),
+            ..PatchParams::default()
+        };
+        let patch = Patch::Merge(json!({"metadata": metadata}));
+        let answer = bounded(self.api().patch(&segment(&pod.name), &parameters, &patch)).await;
+        let answer = answer.map_err(|error| match error {
+            // Another pod has its name.
+            Error::Unprocessable { causes, .. } if causes.iter().any(|cause| cause.field == "metadata.uid") => {
+                Error::Conflict(format!("another pod {} is there by now", pod.name))
+            }
+            error => error,
+        })?;
+        Ok(read_pod(&answer, self.labels))
+    }
+
+    fn api(&self) -> Api<Whole> {
+        self.resource.api_in(self.client, Some(self.namespace))
+    }
+}
+
+/// What an election needs of a pod, with these of its labels.
+pub fn read_pod(object: &Whole, labels: &BTreeSet<String>) -> Pod {
+    let metadata = &object.metadata;
+    let controller = metadata.owner_references.iter().flatten();
+    let controller = controller.clone().find(|owner| owner.controller == Some(true));
+    let controller = controller.map(|owner| [owner.kind.clone(), owner.name.clone(), owner.uid.clone()]);
+    let read = metadata
+        .labels
+        .iter()
+        .flatten()
+        .filter(|(key, _)| labels.contains(*key));
+    let annotations = metadata.annotations.as_ref();
+    let created = metadata.creation_timestamp.as_ref().map(|time| time.0);
+    Pod {
+        name: metadata.name.clone().unwrap_or_default(),
+        uid: metadata.uid.clone().unwrap_or_default(),
+        resource_version: metadata.resource_version.clone().unwrap_or_default(),
+        controller: controller.unwrap_or_default(),
+        created: created.unwrap_or(Timestamp::UNIX_EPOCH),
+        ready: metadata.deletion_timestamp.is_none() && is_ready(object),
+        labels: read.map(|(key, value)| (key.clone(), value.clone())).collect(),
+        mark: annotations.and_then(|all| all.get(MARK)).cloned().unwrap_or_default(),
+    }
+}
+
+fn is_ready(object: &Whole) -> bool {
+    #[derive(Deserialize)]
+    struct Status {
+        #[serde(default)]
+        conditions: Vec<Condition>,
+    }
+    #[derive(Deserialize)]
+    struct Condition {
+        #[serde(rename = "type")]
+        kind: String,
+        status: String,
+    }
+    let status = object.status().map(serde_json::from_str::<Status>);
+    let Some(Ok(status)) = status else { return false };
+    let mut conditions = status.conditions.iter();
+    conditions.any(|condition| condition.kind == "Ready" && condition.status == "True")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_names_the_holder_before_and_counts() {
+        let place = Place::of("shop", "StatefulSet", "db");
+        let claim = |lease, name: &str| {
+            let holder = Holder {
+                name: name.into(),
+                uid: format!("u-{name}"),
+            };
+            claimed(&place, lease, &holder, OwnerReference::default(), "mark".into())
+        };
+        let first = claim(Lease::default(), "db-0");
+        let told = held(Some(&first));
+        assert_eq!(
+            (told.holder.unwrap().identity(), told.former),
+            ("db-0/u-db-0".into(), None)
+        );
+        let second = claim(first, "db-1");
+        assert_eq!(
+            (transitions(&second), second.name_any()),
+            (1, "chartwright-elect-statefulset-db".into())
+        );
+        let told = held(Some(&second));
+        assert_eq!(told.former.unwrap().name, "db-0");
+        assert_eq!(told.epoch, "-1");
+    }
+
+    #[test]
+    fn only_the_condition_tells_that_a_pod_is_ready() {
+        let read = |text: &str| {
+            read_pod(
+                &serde_json::from_str(text).unwrap(),
+                &BTreeSet::from(["lead".to_owned()]),
+            )
+        };
+        let pod = read(
+            r#"{"metadata": {"name": "a", "labels": {"lead": "y", "app": "x"}, "ownerReferences": [
+            {"kind": "Other", "name": "o", "uid": "1", "apiVersion": "v1"},
+            {"kind": "StatefulSet", "name": "db", "uid": "2", "apiVersion": "apps/v1", "controller": true}]},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}"#,
+        );
+        assert!(pod.ready && pod.labels.len() == 1);
+        assert_eq!(pod.controller, ["StatefulSet", "db", "2"]);
+        for text in [
+            r#"{"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}"#,
+            r#"{"metadata": {}, "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]}}"#,
+            r#"{"metadata": {}, "status": {"conditions": 5}}"#,
+            r#"{"metadata": {}}"#,
+        ] {
+            assert!(!read(text).ready, "{text}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The operator's HMAC keys: one Secret in its own namespace, made at the first start. `key` is the one in use; `previous`
+//! holds those that were replaced, one after the other.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
+
+use super::connect::bounded;
+use super::error::{Error, Result};
+use chartwright_core::digest::{Key, Keyring};
+
+/// The Secret's name; each operator of a namespace has its own.
+pub fn secret_name(operator: &str) -> String {
+    format!("{operator}-hmac-key")
+}
+
+const FIELD: &str = "key";
+const PREVIOUS: &str = "previous";
+const LENGTH: usize = 32;
+
+/// Reads the keys, or makes one. Two replicas that start at once agree: the second to create reads the first's.
+///
+/// # Errors
+/// If the Secret may not be read or made, or holds something else.
+pub async fn load_or_create(client: Client, namespace: &str, operator: &str) -> Result<Keyring> {
+    let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let name = secret_name(operator);
+    for _ in 0..3 {
+        if let Some(keys) = load(client.clone(), namespace, operator).await? {
+            return Ok(keys);
+        }
+        let mut bytes = [0; LENGTH];
+        getrandom::fill(&mut bytes).map_err(|error| Error::Unavailable(error.to_string()))?;
+        let secret = Secret {
+            metadata: ObjectMeta {
+                name: Some(name.clone()),
+                ..ObjectMeta::default()
+            },
+            data: Some(BTreeMap::from([(FIELD.to_owned(), ByteString(bytes.to_vec()))])),
+            ..Secret::default()
+        };
+        match bounded(api.create(&PostParams::default(), &secret)).await {
+            Ok(_) => return Ok(Keyring::new(Key::new(bytes), Vec::new())),
+            Err(Error::Conflict(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(Error::Unavailable(format!("Secret {namespace}/{name} comes and goes")))
+}
+
+/// Reads the keys; `None` if there is none yet.
+///
+/// # Errors
+/// If the Secret may not be read, or holds something else.
+pub async fn load(client: Client, namespace: &str, operator: &str) -> Result<Option<Keyring>> {
+    let name = secret_name(operator);
+    let Some(secret) = bounded(Api::<Secret>::namespaced(client, namespace).get_opt(&name)).await? else {
+        return Ok(None);
+    };
+    let data = secret.data.unwrap_or_default();
+    let keyring = read(&data).map_err(|why| Error::Invalid(format!("Secret {namespace}/{name}: {why}")))?;
+    Ok(Some(keyring))
+}
+
+/// # Errors
+/// What is wrong with the Secret.
+fn read(data: &BTreeMap<String, ByteString>) -> std::result::Result<Keyring, String> {
+    let bytes = |field: &str| data.get(field).map(|bytes| bytes.0.as_slice()).unwrap_or_default();
+    let current = <[u8; LENGTH]>::try_from(bytes(FIELD)).map_err(|_| {
+        format!(
+            "it does not hold a key of {LENGTH} bytes under `{FIELD}`: put the key back, or delete the Secret and a new one \
+             is made (what the old key signed is then lost: docs/operations.md, the operator's key)"
+        )
+    })?;
+    let (previous, rest) = bytes(PREVIOUS).as_chunks::<LENGTH>();
+    if !rest.is_empty() {
+        return Err(format!(
+            "`{PREVIOUS}` has {} bytes, which are no whole number of keys of {LENGTH} bytes",
+            bytes(PREVIOUS).len()
+        ));
+    }
+    let previous = previous.iter().map(|bytes| Key::new(*bytes)).collect();
+    Ok(Keyring::new(Key::new(current), previous))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_and_those_before_it_are_read() {
+        let data = |fields: &[(&str, usize)]| -> BTreeMap<String, ByteString> {
+            let fields = fields.iter().map(|(field, length)| {
+                let bytes = (0..*length).map(|at| u8::try_from(at / LENGTH).unwrap());
+                ((*field).to_owned(), ByteString(bytes.collect()))
+            });
+            fields.collect()
+        };
+        let id = |byte: u8| Key::new([byte; LENGTH]).id().to_owned();
+        let keys = read(&data(&[("key", 32), ("previous", 64)])).unwrap();
+        assert_eq!(keys.current().id(), id(0));
+        assert!(keys.get(&id(1)).is_some() && keys.get(&id(2)).is_none());
+        for (wrong, field) in [
+            (data(&[]), "`key`"),
+            (data(&[("key", 31)]), "`key`"),
+            (data(&[("key", 32), ("previous", 33)]), "`previous`"),
+        ] {
+            let why = read(&wrong).unwrap_err();
+            assert!(why.contains(field), "{why}");
+        }
+    }
+}

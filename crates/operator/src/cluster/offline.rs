@@ -1,0 +1,155 @@
+//! An API server that isn't there: it answers from the objects that it is given, and takes no writes.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::{Method, Request, Response};
+use kube::Client;
+use kube::api::DynamicObject;
+use kube::client::Body;
+use serde_json::{Value, json};
+
+use super::discovery::Resource;
+use super::path::segment;
+
+/// What it has, by the paths of the objects.
+type Stored = BTreeMap<String, Value>;
+
+/// The server, whose objects may be replaced.
+#[derive(Clone, Default)]
+pub struct Offline(Arc<Mutex<Stored>>);
+
+// === impl Offline ===
+
+impl Offline {
+    /// A client of it. It must be called within an async runtime.
+    pub fn client(&self) -> Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (code, body) = server.answer(request.method(), request.uri().path());
+            let mut response = Response::new(Body::from(body.to_string().into_bytes()));
+            *response.status_mut() = code;
+            async move { Ok::<_, Infallible>(response) }
+        });
+        Client::new(service, "default")
+    }
+
+    /// Has these objects, and no others any more. Each with its kind; a namespace counts where the kind has them.
+    pub fn replace<'o>(&self, objects: impl IntoIterator<Item = (&'o Resource, &'o Value)>) {
+        let client = self.client();
+        let path = |(resource, object): (&Resource, &Value)| {
+            let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+            let namespace = Some(text("namespace")).filter(|namespace| !namespace.is_empty());
+            let api = resource.api_in::<DynamicObject>(&client, namespace);
+            format!("{}/{}", api.resource_url(), segment(text("name")))
+        };
+        let stored = objects
+            .into_iter()
+            .map(|entry| (path(entry), entry.1.clone()))
+            .collect();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = stored;
+    }
+
+    fn answer(&self, method: &Method, path: &str) -> (http::StatusCode, Value) {
+        let stored = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let status = |code: http::StatusCode, reason: &str| {
+            let message = format!("{path}: there is no API server");
+            let details = json!({"name": path.rsplit('/').next()});
+            let body = json!({
+                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": reason,
+                "message": message, "details": details, "code": code.as_u16(),
+            });
+            (code, body)
+        };
+        if method != Method::GET {
+            return status(http::StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed");
+        }
+        if let Some(object) = stored.get(path) {
+            return (http::StatusCode::OK, object.clone());
+        }
+        let items: Vec<&Value> = stored
+            .iter()
+            .filter(|(own, _)| is_listed(own, path))
+            .map(|(_, object)| object)
+            .collect();
+        match items.is_empty() && !is_list(path) {
+            true => status(http::StatusCode::NOT_FOUND, "NotFound"),
+            false => (
+                http::StatusCode::OK,
+                json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items}),
+            ),
+        }
+    }
+}
+
+/// Whether an object with this path is in the list with that one: of its namespace, or of all.
+fn is_listed(own: &str, list: &str) -> bool {
+    let Some((parent, _)) = own.rsplit_once('/') else {
+        return false;
+    };
+    let everywhere = || {
+        let (before, rest) = parent.split_once("/namespaces/")?;
+        let (_, plural) = rest.split_once('/')?;
+        Some(format!("{before}/{plural}"))
+    };
+    parent == list || everywhere().is_some_and(|everywhere| everywhere == list)
+}
+
+/// `/api/v1/pods`, `/apis/apps/v1/deployments`, and either with `/namespaces/<name>` before the last part.
+fn is_list(path: &str) -> bool {
+    let rest = match (path.strip_prefix("/api/"), path.strip_prefix("/apis/")) {
+        (Some(rest), _) => rest.split_once('/'),
+        (_, Some(rest)) => rest.split_once('/').and_then(|(_, rest)| rest.split_once('/')),
+        _ => None,
+    };
+    let parts: Vec<&str> = rest.map(|(_, rest)| rest.split('/').collect()).unwrap_or_default();
+    matches!(parts.as_slice(), [_] | ["namespaces", _, _])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::discovery::Discovery;
+    use crate::cluster::lookup;
+    use chartwright_core::identity::GroupKind;
+    use helm_template::render::LookupKey;
+
+    #[tokio::test]
+    async fn lookups_find_what_it_was_given() {
+        let secrets = Resource::offline(&GroupKind::new("", "Secret"), "v1", true);
+        let classes = Resource::offline(&GroupKind::new("storage.k8s.io", "StorageClass"), "v1", false);
+        let named = |namespace: &str, name: &str| json!({"metadata": {"namespace": namespace, "name": name}});
+        let (first, second) = (named("shop", "a"), named("other", "a"));
+        let class = json!({"metadata": {"name": "fast"}});
+        let server = Offline::default();
+        server.replace([(&secrets, &first), (&secrets, &second), (&classes, &class)]);
+        let discovery = Discovery::offline(server.client(), Default::default(), [secrets, classes]);
+        let found = async |api_version: &str, kind: &str, namespace: &str, name: &str| {
+            let key = LookupKey {
+                api_version: api_version.into(),
+                kind: kind.into(),
+                namespace: namespace.into(),
+                name: name.into(),
+            };
+            let found = lookup::fetch(&server.client(), &discovery.snapshot(), &key).await;
+            let found = found.unwrap();
+            match found.get("items").and_then(Value::as_array) {
+                Some(items) => items.len(),
+                None => usize::from(found != json!({})),
+            }
+        };
+        assert_eq!(found("v1", "Secret", "shop", "a").await, 1);
+        assert_eq!(found("v1", "Secret", "shop", "b").await, 0);
+        assert_eq!(found("v1", "Secret", "shop", "").await, 1);
+        assert_eq!(found("v1", "Secret", "nowhere", "").await, 0);
+        assert_eq!(found("v1", "Secret", "", "").await, 2);
+        assert_eq!(found("storage.k8s.io/v1", "StorageClass", "", "fast").await, 1);
+        assert_eq!(found("storage.k8s.io/v1", "StorageClass", "", "").await, 1);
+        assert_eq!(
+            found("v1", "ConfigMap", "shop", "a").await,
+            0,
+            "a kind that it doesn't have"
+        );
+    }
+}

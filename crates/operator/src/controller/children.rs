@@ -1,0 +1,120 @@
+//! Child watches: one for each kind and namespace scope that a release uses, selected by the operator's label. They keep
+//! the index of live members and wake the release whose member changed.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use api_objects::{MetadataOnly, Whole};
+use futures::{Stream, StreamExt};
+use jiff::Timestamp;
+use kube::core::ObjectMeta;
+
+use super::scopes::{Purpose, fail};
+use super::watching::{News, watch};
+use crate::cluster::discovery::Resource;
+use crate::cluster::objects;
+use crate::reconcile::Context;
+use chartwright_core::applyset;
+use chartwright_core::health::has_health;
+use chartwright_core::identity::ObjectId;
+use chartwright_core::members::{Live, Scope};
+
+/// Watches one scope until it is aborted. `resource`: its kind, in the version that is watched.
+pub async fn scope_watch(context: Arc<Context>, scope: Scope, resource: Option<Resource>) {
+    let Some(resource) = &resource else { return };
+    if !resource.watchable {
+        let error = "the API server does not let this kind be watched".to_owned();
+        context.members().set_failing(&scope, error, Timestamp::now());
+        return;
+    }
+    let labels = format!("{}={}", applyset::OPERATOR_LABEL, context.operator);
+    let namespace = scope.namespace.as_deref();
+    if has_health(&scope.group_kind.group, &scope.group_kind.kind) {
+        let api = resource.api_in::<Whole>(&context.client, namespace);
+        let stream = watch(api, Some(&labels), false);
+        follow(&context, &scope, stream, objects::live_with_health).await;
+    } else {
+        let api = resource.api_in::<MetadataOnly>(&context.client, namespace);
+        let stream = watch(api, Some(&labels), true);
+        follow(&context, &scope, stream, |_, object| objects::live(&object.metadata)).await;
+    }
+}
+
+/// Keeps the index up to date with one watch. `live`: what the index keeps of an object.
+async fn follow<K: kube::Resource>(
+    context: &Context,
+    scope: &Scope,
+    stream: impl Stream<Item = News<K>>,
+    live: impl Fn(&ObjectId, &K) -> Live,
+) {
+    let id_of = |metadata: &ObjectMeta| objects::id_of(&scope.group_kind, metadata);
+    let mut stream = std::pin::pin!(stream);
+    let mut seen: HashSet<ObjectId> = HashSet::new();
+    // Whose members a list shows otherwise than they were known: each hears of all of them at once, at its end.
+    let mut listed: HashSet<String> = HashSet::new();
+    while let Some(news) = stream.next().await {
+        let sets = match news {
+            News::ListStarts => {
+                seen.clear();
+                context.members().list_starts(scope);
+                continue;
+            }
+            News::Listed(object) => {
+                let id = id_of(object.meta());
+                let live = live(&id, &object);
+                listed.extend(context.members().listed(scope, &id, live));
+                seen.insert(id);
+                continue;
+            }
+            News::Changed(object) => {
+                let id = id_of(object.meta());
+                let live = live(&id, &object);
+                context.members().observe(&id, live)
+            }
+            News::Deleted(object) => context.members().remove(&id_of(object.meta())),
+            News::ListEnds { proven } => {
+                listed.extend(context.members().retain(scope, &seen));
+                seen = HashSet::new();
+                let mut sets: Vec<String> = std::mem::take(&mut listed).into_iter().collect();
+                if proven {
+                    sets.extend(works(context, scope));
+                }
+                sets
+            }
+            News::Unreadable(unreadable) => {
+                // It is there, and nothing else is known of it.
+                seen.insert(id_of(&unreadable));
+                context.metrics.unreadable(&scope.group_kind.kind);
+                continue;
+            }
+            News::Steady => works(context, scope),
+            News::Failed {
+                error,
+                listing,
+                refused,
+            } => {
+                context.metrics.watch_failed(&scope.group_kind.kind);
+                tracing::warn!(kind = %scope.group_kind, namespace = scope.namespace, %error, "watch failed; trying again");
+                if !listing && refused.is_none() {
+                    continue;
+                }
+                fail(context, Purpose::Members, scope, error, refused)
+            }
+        };
+        context.notify(&sets);
+        // Of what nobody's release asks any more, nothing is remembered.
+        if scope.group_kind.kind == "Job" {
+            for set in sets.iter().filter(|set| !context.knows(set)) {
+                context.members().take_finished(set);
+            }
+        }
+    }
+}
+
+/// From now on what a scope does not show is gone. Returns the sets that must hear of it.
+fn works(context: &Context, scope: &Scope) -> Vec<String> {
+    let sets = context.members().set_synced(scope);
+    context.count_failing(&scope.group_kind);
+    context.synced.notify_waiters();
+    sets
+}

@@ -1,0 +1,127 @@
+//! Watches of what releases depend on: metadata only, for the versions are enough to tell that a render may be old. Of pods
+//! also what the election of a leader needs, where some watch asks for one.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use api_objects::{MetadataOnly, Whole};
+use futures::{Stream, StreamExt};
+use kube::core::ObjectMeta;
+
+use super::scopes::{Purpose, fail};
+use super::watching::{News, watch};
+use crate::cluster::discovery::Resource;
+use crate::cluster::elect;
+use crate::reconcile::Context;
+use chartwright_core::elect::Pod;
+use chartwright_core::members::Scope;
+
+/// Watches one scope until it is aborted. `resource`: its kind, in the version that is watched.
+pub async fn scope_watch(context: Arc<Context>, scope: Scope, resource: Option<Resource>) {
+    let Some(resource) = resource.filter(|resource| resource.watchable) else {
+        context.dependencies().set_failing(&scope, false);
+        return;
+    };
+    let namespace = scope.namespace.as_deref();
+    let labels = context.electorate().labels.clone();
+    if scope.group_kind == elect::pod_kind() && !labels.is_empty() {
+        context.electorate().begin(&scope);
+        let api = resource.api_in::<Whole>(&context.client, namespace);
+        let pod = |object: &Whole| Some(elect::read_pod(object, &labels));
+        follow(&context, &scope, watch(api, None, false), pod).await;
+    } else {
+        let api = resource.api_in::<MetadataOnly>(&context.client, namespace);
+        follow(&context, &scope, watch(api, None, true), |_| None).await;
+    }
+}
+
+/// Keeps the index up to date with one watch. `pod`: what an election needs of an object.
+async fn follow<K: kube::Resource>(
+    context: &Context,
+    scope: &Scope,
+    stream: impl Stream<Item = News<K>>,
+    pod: impl Fn(&K) -> Option<Pod>,
+) {
+    let mut stream = std::pin::pin!(stream);
+    let mut seen = HashSet::new();
+    let observe = |metadata: &ObjectMeta, pod: Option<Pod>| {
+        let (namespace, name, version) = facts(metadata);
+        let mut sets = context.dependencies().observe(scope, namespace, name, version);
+        sets.extend(
+            pod.into_iter()
+                .flat_map(|pod| context.electorate().observe(scope, namespace, pod)),
+        );
+        sets
+    };
+    let list = |metadata: &ObjectMeta, pod: Option<Pod>, seen: &mut HashSet<_>| {
+        let (namespace, name, _) = facts(metadata);
+        seen.insert((namespace.to_owned(), name.to_owned()));
+        observe(metadata, pod)
+    };
+    while let Some(news) = stream.next().await {
+        let sets = match news {
+            News::ListStarts => {
+                seen.clear();
+                continue;
+            }
+            News::Listed(object) => list(object.meta(), pod(&object), &mut seen),
+            News::Changed(object) => observe(object.meta(), pod(&object)),
+            News::Deleted(object) => {
+                let (namespace, name, _) = facts(object.meta());
+                let mut sets = context.dependencies().remove(scope, namespace, name);
+                sets.extend(context.electorate().remove(scope, namespace, name));
+                sets
+            }
+            News::ListEnds { proven } => {
+                let mut sets = match proven {
+                    true => context.dependencies().listed(scope, &seen),
+                    false => context.dependencies().retain(scope, &seen),
+                };
+                sets.extend(context.electorate().listed(scope, &seen, proven));
+                // It may take the place of others.
+                context.wanted.notify_one();
+                seen = HashSet::new();
+                context.count_failing(&scope.group_kind);
+                context.synced.notify_waiters();
+                sets
+            }
+            News::Unreadable(unreadable) => {
+                context.metrics.unreadable(&scope.group_kind.kind);
+                list(&unreadable, None, &mut seen)
+            }
+            News::Steady => {
+                let mut sets = context.dependencies().trust(scope);
+                sets.extend(context.electorate().trust(scope));
+                context.wanted.notify_one();
+                context.count_failing(&scope.group_kind);
+                sets
+            }
+            News::Failed {
+                error,
+                listing,
+                refused,
+            } => {
+                context.metrics.watch_failed(&scope.group_kind.kind);
+                tracing::warn!(
+                    kind = %scope.group_kind, namespace = scope.namespace, %error,
+                    "what templates look up cannot be watched: they are rendered at every look; trying again"
+                );
+                if !listing && refused.is_none() {
+                    continue;
+                }
+                context.electorate().doubt(scope);
+                fail(context, Purpose::Dependencies, scope, error, refused)
+            }
+        };
+        context.notify(&sets);
+    }
+}
+
+/// Namespace, name and resource version.
+fn facts(metadata: &ObjectMeta) -> (&str, &str, &str) {
+    (
+        metadata.namespace.as_deref().unwrap_or_default(),
+        metadata.name.as_deref().unwrap_or_default(),
+        metadata.resource_version.as_deref().unwrap_or_default(),
+    )
+}

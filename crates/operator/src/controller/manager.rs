@@ -1,0 +1,321 @@
+//! The operator as a whole: connects, leads, and runs every unit until it is told to stop.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::leader::{self, Ended, LeaderElection};
+use super::unit::Blueprint;
+use super::{api_watch, scopes, usage};
+use crate::cluster::{self, Discovery, events::Events, fence::Fence};
+use crate::reconcile::{Context, list};
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::probes::Health;
+use chartwright_core::digest::Keyring;
+use chartwright_watches::Watch;
+use helm_template::chart::stamp::{Stamp, load_stable};
+use helm_template::render::Engine;
+
+/// Everything that `chartwright run` was told.
+pub struct Options {
+    pub watches: Vec<Watch>,
+    /// `None`: all.
+    pub namespaces: Option<BTreeSet<String>>,
+    /// The operator's id in labels.
+    pub operator: String,
+    /// Where its own Secret and Lease are.
+    pub own_namespace: String,
+    /// `None`: no leader election.
+    pub lease: Option<LeaseOptions>,
+    pub reconcile_period: Duration,
+    /// Reconciles at a time, for each watch that says nothing else.
+    pub concurrency: usize,
+    /// Bytes that the process may take; `None`: as many as there are.
+    pub memory: Option<u64>,
+    /// How often it is metered what releases request; `None`: never.
+    pub usage_period: Option<Duration>,
+    /// How long running reconciles may take to end.
+    pub shutdown_timeout: Duration,
+}
+
+/// Where replicas elect the one that works.
+#[derive(Clone)]
+pub struct LeaseOptions {
+    pub name: String,
+    pub namespace: String,
+    /// Of the client that the election has for itself.
+    pub config: kube::Config,
+}
+
+/// What the program takes by itself, in bytes.
+const PROGRAM: u64 = 30 << 20;
+
+/// The API server may be starting, or this pod's network: it is asked again for this long before giving up.
+const CONNECT_WAIT: Duration = Duration::from_secs(60);
+
+/// Before it is seen again whether the operator may have its key.
+const RIGHTS_WAIT: Duration = Duration::from_secs(5);
+
+/// Runs the operator. Returns when `stop` is cancelled and everything has ended.
+///
+/// # Errors
+/// If the API server does not answer, the operator's own Secret can't be had, or leadership is lost.
+pub async fn run(
+    client: kube::Client,
+    options: Options,
+    metrics: Arc<Metrics>,
+    health: Health,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let blueprints = blueprints(&options);
+    tell_sizes(&options, &blueprints, &metrics);
+    let Some(lease) = options.lease.clone() else {
+        metrics.leader.set(1);
+        return lead(cluster::answering(client), options, blueprints, metrics, health, stop).await;
+    };
+    let fence = Arc::new(Fence::default());
+    let client = cluster::fenced(client, fence.clone());
+    let of_election = metrics.clone();
+    let candidate = move || {
+        let client = cluster::answering(cluster::client(lease.config)?);
+        let candidate = LeaderElection::new(client, lease.namespace, lease.name, of_election)?;
+        Ok(LeaderElection { fence, ..candidate })
+    };
+    // A replica that waits for leadership is as ready as it can be.
+    health.set_ready();
+    let work = |token| lead(client, options, blueprints, metrics, health, token);
+    match leader::thread::run(candidate, stop, work, end_process).await? {
+        Ended::NeverLed => Ok(()),
+        Ended::Finished(result) => result,
+        Ended::Lost(reason) => anyhow::bail!("leadership lost: {reason}"),
+    }
+}
+
+/// Ends a process that does not end by itself. Another replica may lead already.
+fn end_process(reason: &str) {
+    tracing::error!("leadership lost, and the operator is too busy to stop: the process ends now: {reason}");
+    std::process::exit(1);
+}
+
+/// Loads every chart once. A chart that can't be read keeps its releases `Stalled`, and everything else running.
+fn blueprints(options: &Options) -> Vec<Blueprint> {
+    let mut loaded: HashMap<PathBuf, (Result<Arc<Engine>, String>, Stamp)> = HashMap::new();
+    let mut blueprints = Vec::new();
+    for watch in &options.watches {
+        let (renderer, stamp) = loaded.entry(watch.chart.clone()).or_insert_with(|| {
+            let (chart, stamp) = load_stable(&watch.chart);
+            let renderer = chart
+                .map_err(|error| format!("chart {}: {error}", watch.chart.display()))
+                .and_then(|chart| Engine::for_releases(chart).map_err(|error| error.to_string()));
+            (renderer.map(Arc::new), stamp)
+        });
+        if let Err(error) = renderer {
+            tracing::error!(kind = watch.kind, %error, "its releases are Stalled until the chart is repaired");
+        }
+        let siblings = options
+            .watches
+            .iter()
+            .filter(|other| (&other.group, &other.kind) == (&watch.group, &watch.kind) && other.id() != watch.id())
+            .filter(|other| other.decorator == watch.decorator);
+        let mut watch = watch.clone();
+        watch.reconcile_period.get_or_insert(options.reconcile_period);
+        watch.max_concurrent_reconciles.get_or_insert(options.concurrency);
+        blueprints.push(Blueprint {
+            renderer: renderer.clone(),
+            stamp: stamp.clone(),
+            siblings: siblings.map(|other| other.selector.clone()).collect(),
+            watch,
+        });
+    }
+    blueprints
+}
+
+/// Tells what the charts take, and warns where little is left of what they may.
+fn tell_sizes(options: &Options, blueprints: &[Blueprint], metrics: &Metrics) {
+    let limit = options.memory.unwrap_or_default();
+    metrics.memory_limit.set(i64::try_from(limit).unwrap_or(i64::MAX));
+    let mut charts: HashMap<&PathBuf, u64> = HashMap::new();
+    for blueprint in blueprints {
+        let Ok(renderer) = &blueprint.renderer else { continue };
+        let watch = &blueprint.watch;
+        metrics.set_chart_size(&watch.group, &watch.kind, renderer.size());
+        charts.insert(&watch.chart, renderer.size());
+    }
+    let charts = charts.values().sum::<u64>();
+    if options.memory.is_some_and(|limit| charts + PROGRAM > limit / 2) {
+        tracing::warn!(
+            limit,
+            charts,
+            "the charts and the operator itself need more than half of the memory limit, and renders have the other half; \
+             give the operator at least {} MiB",
+            (2 * (charts + PROGRAM)).div_ceil(1 << 20)
+        );
+    }
+}
+
+/// The work of the leader.
+async fn lead(
+    client: kube::Client,
+    options: Options,
+    blueprints: Vec<Blueprint>,
+    metrics: Arc<Metrics>,
+    health: Health,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    health.set_waiting("the API server");
+    let (discovery, keys) = tokio::select! {
+        started = start(&client, &options, &health) => started?,
+        () = stop.cancelled() => return Ok(()),
+    };
+    let events = Events::new(client.clone(), &options.operator, std::env::var("HOSTNAME").ok());
+    let context = Context::new(
+        client,
+        discovery,
+        events,
+        metrics,
+        keys,
+        options.operator.clone(),
+        options.own_namespace.clone(),
+    );
+    let lease = options.lease.as_ref();
+    let lease = lease.map(|lease| (lease.name.clone(), lease.namespace.clone()));
+    let context = context.within(options.namespaces.clone(), options.memory).led_by(lease);
+    let labels = options.watches.iter().flat_map(|watch| &watch.elect);
+    context.electorate().labels = labels.map(|elect| elect.label.clone()).collect();
+    let context = Arc::new(context);
+    health.set_waiting("the first lists");
+
+    // The watches outlive the units: reconciles that are ending still use them.
+    let ended = CancellationToken::new();
+    let mut services = JoinSet::new();
+    services.spawn(api_watch::run(context.clone(), ended.clone()));
+    services.spawn(scopes::run(context.clone(), ended.clone()));
+    if let Some(period) = options.usage_period {
+        services.spawn(usage::run(context.clone(), period, ended.clone()));
+    }
+
+    let mut units = JoinSet::new();
+    let waiting = Arc::new(AtomicUsize::new(blueprints.len()));
+    if blueprints.is_empty() {
+        health.set_ready();
+    }
+    for blueprint in blueprints {
+        let (waiting, health, of_ready) = (waiting.clone(), health.clone(), context.clone());
+        let told = AtomicBool::new(false);
+        let ready = move || {
+            if !told.swap(true, Ordering::SeqCst) && waiting.fetch_sub(1, Ordering::SeqCst) == 1 {
+                health.set_ready();
+                tell_leftovers(&of_ready);
+            }
+        };
+        units.spawn(blueprint.supervise(context.clone(), stop.clone(), ready));
+    }
+    stop.cancelled().await;
+    tracing::info!(
+        "stopping: no new work; what runs may take {:?} to end",
+        options.shutdown_timeout
+    );
+    drain(units, options.shutdown_timeout, &context.events).await;
+    ended.cancel();
+    services.shutdown().await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// What the leader needs before anything else.
+async fn start(client: &kube::Client, options: &Options, health: &Health) -> anyhow::Result<(Discovery, Keyring)> {
+    let Options {
+        own_namespace,
+        operator,
+        ..
+    } = options;
+    let discovery = retrying("the API server's discovery", || Discovery::new(client.clone())).await?;
+    let secret = format!("Secret {own_namespace}/{}", cluster::keys::secret_name(operator));
+    let mut said = String::new();
+    loop {
+        let keys = retrying("the operator's Secret", || {
+            cluster::keys::load_or_create(client.clone(), own_namespace, operator)
+        });
+        let error = match keys.await {
+            Ok(keys) => return Ok((discovery, keys)),
+            Err(error) if !is_forbidden(&error) => return Err(error.context(secret)),
+            Err(error) => format!("{error:#}"),
+        };
+        // Without a key that stays, stored hooks could not be told from forged ones, and each start would apply everything.
+        health.set_waiting("the rights to its key, which the log names");
+        if error != said {
+            tracing::error!(
+                error,
+                "no release is worked on before the operator may `get` {secret} and `create` secrets in its own namespace, for \
+                 the key of its digests and signatures: `chartwright generate rbac --own` writes the role"
+            );
+            said = error;
+        }
+        tokio::time::sleep(RIGHTS_WAIT).await;
+    }
+}
+
+fn is_forbidden(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(cluster::Error::Forbidden(_)))
+}
+
+/// Waits until the units have ended and their Events are written, within so long.
+async fn drain(mut units: JoinSet<()>, timeout: Duration, events: &Events) {
+    let deadline = tokio::time::Instant::now() + timeout;
+    let ended = async { while units.join_next().await.is_some() {} };
+    if tokio::time::timeout_at(deadline, ended).await.is_err() {
+        tracing::warn!("reconciles were cut off; the next start takes them up again");
+        units.shutdown().await;
+    } else if tokio::time::timeout_at(deadline, events.flush()).await.is_err() {
+        tracing::warn!("Events of what was done last are lost; status and log say the same");
+    }
+}
+
+/// Names what is left of custom resources that are gone: one that went while no operator ran, in spite of its finalizer,
+/// or while it was suspended. Which of these it was, people know.
+fn tell_leftovers(context: &Context) {
+    // A kind that isn't listed has custom resources that nobody knows.
+    if !context.discovery.snapshot().is_complete() {
+        return;
+    }
+    let left = context.leftovers();
+    context
+        .metrics
+        .leftovers
+        .set(i64::try_from(left.len()).unwrap_or(i64::MAX));
+    if left.is_empty() {
+        return;
+    }
+    tracing::warn!(
+        count = left.len(),
+        "objects of custom resources that are not there: {}; `chartwright leftovers` lists them and, if asked to, \
+         deletes them",
+        list(&left)
+    );
+}
+
+/// Asks again while the API server is not there yet; what it refuses is not asked twice.
+async fn retrying<T, Fut>(what: &str, mut ask: impl FnMut() -> Fut) -> anyhow::Result<T>
+where
+    Fut: Future<Output = cluster::Result<T>>,
+{
+    let deadline = tokio::time::Instant::now() + CONNECT_WAIT;
+    let mut pause = Duration::from_millis(250);
+    loop {
+        match ask().await {
+            Ok(answer) => return Ok(answer),
+            Err(error) if error.may_pass() && tokio::time::Instant::now() + pause < deadline => {
+                tracing::warn!(%error, "{what} could not be read; trying again");
+                tokio::time::sleep(pause.max(error.retry_after().unwrap_or_default())).await;
+                pause = (pause * 2).min(Duration::from_secs(5));
+            }
+            Err(error) => return Err(error).with_context(|| format!("{what} could not be read")),
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Keeps one watch running for each scope that somebody needs: of members, and of what templates look up.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::task::{AbortHandle, JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::watching::TOLD;
+use super::{children, dependencies};
+use crate::cluster::discovery::Snapshot;
+use crate::reconcile::Context;
+use crate::telemetry::test_limit;
+use chartwright_core::identity::GroupKind;
+use chartwright_core::members::Scope;
+
+/// A watch that panics at once again must not spin.
+const AFTER_PANIC: Duration = Duration::from_secs(1);
+
+/// What nobody needs for so long, or twice as long, is watched no more: somebody may need it again in a moment.
+const UNNEEDED: Duration = Duration::from_secs(30);
+
+/// What a scope is watched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Purpose {
+    Members,
+    Dependencies,
+}
+
+/// A watch that runs, or that found nothing to watch.
+struct Watch {
+    task: AbortHandle,
+    /// The API version that it watches; `None` while the kind isn't served.
+    version: Option<String>,
+    is_idle: bool,
+}
+
+/// The watches of a process.
+struct Watches {
+    context: Arc<Context>,
+    running: HashMap<(Purpose, Scope), Watch>,
+    tasks: JoinSet<()>,
+    /// Scopes of members that nobody needed a while ago.
+    unneeded: BTreeSet<Scope>,
+}
+
+/// Starts a watch for every scope that is wanted, and ends those of kinds that are no longer served. Runs until told to
+/// stop.
+pub async fn run(context: Arc<Context>, stop: CancellationToken) {
+    let mut served = context.discovery.subscribe();
+    let mut watches = Watches {
+        context: context.clone(),
+        running: HashMap::new(),
+        tasks: JoinSet::new(),
+        unneeded: BTreeSet::new(),
+    };
+    let pause = test_limit("CHARTWRIGHT_TEST_UNNEEDED_MS").map_or(UNNEEDED, Duration::from_millis);
+    let mut ticks = tokio::time::interval(pause);
+    loop {
+        watches.end_useless();
+        watches.start_wanted();
+        let count = i64::try_from(watches.running.len()).unwrap_or(i64::MAX);
+        context.metrics.watches.set(count);
+        tokio::select! {
+            () = stop.cancelled() => break,
+            () = context.wanted.notified() => {}
+            _ = ticks.tick() => watches.end_unneeded(),
+            changed = served.changed() => {
+                if changed.is_err() {
+                    break;
+                }
+                // What was not served, or could not be watched, may be by now.
+                watches.running.retain(|_, watch| !watch.is_idle);
+            }
+            Some(ended) = watches.tasks.join_next_with_id(), if !watches.tasks.is_empty() => {
+                if watches.note_end(ended) {
+                    tokio::time::sleep(AFTER_PANIC).await;
+                }
+            }
+        }
+    }
+    watches.tasks.shutdown().await;
+}
+
+// === impl Watches ===
+
+impl Watches {
+    fn start_wanted(&mut self) {
+        let snapshot = self.context.discovery.snapshot();
+        let mut wanted: Vec<(Purpose, Scope)> = Vec::new();
+        wanted.extend(
+            self.context
+                .members()
+                .wanted()
+                .map(|scope| (Purpose::Members, scope.clone())),
+        );
+        for scope in self.context.dependencies().wanted() {
+            // Looking up a kind that isn't served finds nothing, and there is nothing to watch until it comes.
+            if snapshot.preferred(&scope.group_kind).is_some() {
+                wanted.push((Purpose::Dependencies, scope.clone()));
+            }
+        }
+        for place in wanted {
+            self.running.entry(place).or_insert_with_key(|(purpose, scope)| {
+                let (context, scope) = (self.context.clone(), scope.clone());
+                let resource = snapshot.preferred(&scope.group_kind).cloned();
+                let version = resource.as_ref().map(|resource| resource.api.version.clone());
+                let task = match purpose {
+                    Purpose::Members => self.tasks.spawn(children::scope_watch(context, scope, resource)),
+                    Purpose::Dependencies => self.tasks.spawn(dependencies::scope_watch(context, scope, resource)),
+                };
+                Watch {
+                    task,
+                    version,
+                    is_idle: false,
+                }
+            });
+        }
+    }
+
+    /// Ends the watches that would fail for ever, and those of what nobody looks up any more.
+    fn end_useless(&mut self) {
+        let context = &self.context;
+        let snapshot = context.discovery.snapshot();
+        let looked_up: HashSet<Scope> = context.dependencies().wanted().cloned().collect();
+        self.running.retain(|(purpose, scope), watch| {
+            let kind = &scope.group_kind;
+            let is_wanted = *purpose == Purpose::Members || looked_up.contains(scope);
+            if snapshot.is_gone(kind) {
+                // It has no objects.
+                let sets = match purpose {
+                    Purpose::Members => context.members().forget(scope),
+                    Purpose::Dependencies => context.dependencies().listed(scope, &HashSet::new()),
+                };
+                tracing::info!(%kind, "no longer served: its watch ends");
+                context.notify(&sets);
+            } else if let Some((former, now)) = watch.superseded(kind, &snapshot) {
+                tracing::info!(%kind, former, now, "this version is no longer served: watching another");
+                let error = format!("version {former} is no longer served");
+                fail(context, *purpose, scope, error, None);
+            } else if is_wanted {
+                return true;
+            }
+            watch.task.abort();
+            if *purpose == Purpose::Dependencies {
+                context.electorate().lose(scope);
+            }
+            context.count_failing(kind);
+            false
+        });
+    }
+
+    /// Ends the watches of members that nobody has needed since the last look.
+    fn end_unneeded(&mut self) {
+        let mut members = self.context.members();
+        let unneeded = members.unneeded();
+        for scope in unneeded.intersection(&self.unneeded) {
+            members.release(scope);
+            if let Some(watch) = self.running.get(&(Purpose::Members, scope.clone())) {
+                watch.task.abort();
+            }
+        }
+        self.unneeded = unneeded;
+    }
+
+    /// True if it panicked.
+    fn note_end(&mut self, ended: Result<(tokio::task::Id, ()), JoinError>) -> bool {
+        let id = ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id);
+        let Some((place, watch)) = self.running.iter_mut().find(|(_, watch)| watch.task.id() == id) else {
+            return false;
+        };
+        let Err(error) = ended else {
+            watch.is_idle = true;
+            return false;
+        };
+        let (purpose, scope) = place.clone();
+        self.running.remove(&(purpose, scope.clone()));
+        if error.is_cancelled() {
+            // Nobody needed it. Until now it may have told something.
+            self.context.members().lose(&scope);
+            return false;
+        }
+        tracing::error!(kind = %scope.group_kind, panic = %error, "a watch panicked; it starts anew");
+        fail(&self.context, purpose, &scope, "it panicked".to_owned(), None);
+        true
+    }
+}
+
+// === impl Watch ===
+
+impl Watch {
+    /// The version that it watches, if a kind lives on though that one is no longer served, and the one that is.
+    fn superseded(&self, kind: &GroupKind, snapshot: &Snapshot) -> Option<(&str, String)> {
+        let former = self.version.as_deref()?;
+        if snapshot.resource(kind, former).is_some() {
+            return None;
+        }
+        // One that does not answer may be served all the same.
+        let now = snapshot.preferred(kind)?;
+        snapshot.has_answered(&kind.group).ok()?;
+        Some((former, now.api.version.clone()))
+    }
+}
+
+/// What a scope shows may be old. `refused`: so long the API server has refused its watch. Returns the sets that must hear
+/// of it.
+pub(super) fn fail(
+    context: &Context,
+    purpose: Purpose,
+    scope: &Scope,
+    error: String,
+    refused: Option<Duration>,
+) -> Vec<String> {
+    let is_told = refused.is_some_and(|refused| refused >= TOLD);
+    let sets = match purpose {
+        Purpose::Members => {
+            let mut members = context.members();
+            members.set_failing(scope, error, Timestamp::now());
+            is_told.then(|| members.tell_failing(scope))
+        }
+        Purpose::Dependencies => {
+            let mut dependencies = context.dependencies();
+            if dependencies.set_refused(scope, error, Timestamp::now()) {
+                context.wanted.notify_one();
+            }
+            context.synced.notify_waiters();
+            is_told.then(|| dependencies.tell_failing(scope))
+        }
+    };
+    context.count_failing(&scope.group_kind);
+    let sets = sets.unwrap_or_default();
+    if !sets.is_empty() {
+        context.discovery.doubt();
+    }
+    sets
+}

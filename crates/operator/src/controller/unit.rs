@@ -1,0 +1,535 @@
+//! One watch of `watches.yaml` at run time: waits for its CRD, watches its custom resources, and works its queue.
+//!
+//! A unit can be started and stopped on its own; what goes wrong in one is no other's business.
+
+use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api_objects::CustomObject;
+use futures::{FutureExt, StreamExt};
+use kube::core::Selector;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::cache::Cache;
+use super::crds;
+use super::queue::Queue;
+use super::watching::{News, watch};
+use crate::cluster::discovery::Resource;
+use crate::reconcile::{self, Context, CustomResource, Key, Outcome, Release, Unit};
+use crate::telemetry::redact::{self, Secrets};
+use crate::telemetry::test_limit;
+use chartwright_core::deletion::End;
+use chartwright_core::identity::GroupKind;
+use chartwright_watches::Watch;
+use chartwright_watches::names::is_built_in;
+use helm_template::chart::stamp::Stamp;
+use helm_template::render::Engine;
+
+/// How long the process isn't ready for want of the child watches' first lists.
+const SYNC_WAIT: Duration = Duration::from_secs(15);
+/// How long all releases wait for them at first: mostly they come at once, and none has to wait by itself.
+const FIRST_LISTS: Duration = Duration::from_secs(2);
+/// Between two attempts to create the chart's CustomResourceDefinitions.
+const CRDS_AGAIN: Duration = Duration::from_secs(30);
+/// Kinds come and go in waves, an installation at a time: so long are changes gathered before releases hear of them.
+const GATHERED: Duration = Duration::from_millis(1500);
+/// After a panic; the same input will likely panic again.
+const AFTER_PANIC: Duration = Duration::from_secs(60);
+
+/// What a unit is made of before its CRD is known.
+pub struct Blueprint {
+    pub watch: Watch,
+    pub renderer: Result<Arc<Engine>, String>,
+    /// Of the chart's files, as they were read.
+    pub stamp: Stamp,
+    pub siblings: Vec<Selector>,
+}
+
+/// Tells of which namespace the custom resources are listed; `false`: that they can't be, so far.
+type Listed = tokio::sync::mpsc::UnboundedSender<(Option<String>, bool)>;
+
+/// A unit whose CRD is served.
+struct Serving {
+    context: Arc<Context>,
+    unit: Arc<Unit>,
+    cache: Cache,
+    queue: Arc<Queue<Key>>,
+}
+
+// === impl Blueprint ===
+
+impl Blueprint {
+    fn group_kind(&self) -> GroupKind {
+        GroupKind::new(&self.watch.group, &self.watch.kind)
+    }
+
+    /// Runs until told to stop, and starts anew after a panic: one unit's defect is not the end of the others.
+    /// `ready` is called when the custom resources are listed, or when it is clear that the CRD has yet to come; it may
+    /// be called again.
+    pub async fn supervise(self, context: Arc<Context>, stop: CancellationToken, ready: impl Fn() + Send + Sync) {
+        while let Err(panic) = AssertUnwindSafe(self.run(&context, &stop, &ready)).catch_unwind().await {
+            context.metrics.panics.inc();
+            let message = panic_text(panic.as_ref());
+            tracing::error!(kind = %self.group_kind(), panic = message, "a watch panicked; it starts anew");
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(AFTER_PANIC) => {}
+            }
+        }
+    }
+
+    async fn run(&self, context: &Arc<Context>, stop: &CancellationToken, ready: &(dyn Fn() + Send + Sync)) {
+        let mut told = Vec::new();
+        let again = self.create_crds(context, &mut told).await;
+        tokio::select! {
+            () = self.serve(context, stop, ready) => {}
+            () = self.keep_creating_crds(context, told), if again => {}
+        }
+    }
+
+    /// Creates what the chart's `crds/` has. True if that is to be tried again; `told`: what was said of it before.
+    async fn create_crds(&self, context: &Context, told: &mut Vec<String>) -> bool {
+        let kind = self.group_kind();
+        let Ok(renderer) = &self.renderer else { return false };
+        let created = crds::create(context, renderer.chart()).await;
+        for problem in created.problems.iter().filter(|problem| !told.contains(problem)) {
+            tracing::warn!(%kind, "crds/: {problem}");
+        }
+        *told = created.problems;
+        if created.count > 0 {
+            tracing::info!(%kind, created = created.count, "created the chart's CustomResourceDefinitions");
+            context.refresh_discovery().await;
+        }
+        created.again
+    }
+
+    /// Never returns.
+    async fn keep_creating_crds(&self, context: &Context, mut told: Vec<String>) {
+        loop {
+            let pause = test_limit("CHARTWRIGHT_TEST_LONGEST_PAUSE_MS").map(Duration::from_millis);
+            tokio::time::sleep(pause.unwrap_or(CRDS_AGAIN)).await;
+            if !self.create_crds(context, &mut told).await {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    async fn serve(&self, context: &Arc<Context>, stop: &CancellationToken, ready: &(dyn Fn() + Send + Sync)) {
+        let group_kind = self.group_kind();
+        let mut served = context.discovery.subscribe();
+        let mut told = false;
+        while !stop.is_cancelled() {
+            let snapshot = context.discovery.snapshot();
+            let Some(resource) = snapshot.resource(&group_kind, &self.watch.version).cloned() else {
+                if !std::mem::replace(&mut told, true) {
+                    let served = snapshot.preferred(&group_kind).map(|other| other.api.version.as_str());
+                    tracing::warn!(
+                        kind = %group_kind, version = self.watch.version, served,
+                        "the API server does not serve this version of the kind (yet): waiting for its \
+                         CustomResourceDefinition; see watches.yaml"
+                    );
+                }
+                // If it is its group that does not answer, somebody waits for it.
+                let _ = snapshot.has_answered(&group_kind.group);
+                ready();
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    changed = served.changed() => if changed.is_err() { return },
+                }
+                continue;
+            };
+            told = false;
+            Serving::new(self, context.clone(), resource).run(stop, ready).await;
+        }
+    }
+}
+
+// === impl Serving ===
+
+impl Serving {
+    fn new(blueprint: &Blueprint, context: Arc<Context>, mut resource: Resource) -> Arc<Self> {
+        // The status of a Deployment is for its controller to write.
+        resource.status &= !is_built_in(&blueprint.watch.group) && blueprint.watch.decorator.is_none();
+        let group_kind = blueprint.group_kind();
+        // Several may decorate one object.
+        let kind = match &blueprint.watch.decorator {
+            None => Arc::from(group_kind.kind.as_str()),
+            Some(name) => Arc::from(format!("{}/{name}", group_kind.kind)),
+        };
+        let labels = (Arc::from(group_kind.group.as_str()), kind);
+        let renderer = blueprint.renderer.as_ref();
+        let unit = Arc::new(Unit {
+            watch: blueprint.watch.clone(),
+            group_kind,
+            labels,
+            resource,
+            reads_release_facts: renderer.is_ok_and(|renderer| reconcile::reads_release_facts(renderer.chart())),
+            renderer: blueprint.renderer.clone(),
+            stamp: blueprint.stamp.clone(),
+            siblings: blueprint.siblings.clone(),
+            lossy: Default::default(),
+            read_values: Default::default(),
+        });
+        Arc::new(Serving {
+            context,
+            unit,
+            cache: Cache::default(),
+            queue: Arc::default(),
+        })
+    }
+
+    /// Until told to stop, or until the kind is no longer served.
+    async fn run(self: Arc<Self>, stop: &CancellationToken, ready: &(dyn Fn() + Send + Sync)) {
+        let kind = &self.unit.group_kind;
+        tracing::info!(%kind, version = self.unit.watch.version, chart = %self.unit.watch.chart.display(), "watching");
+        let ended = stop.child_token();
+        let (listed, mut lists) = tokio::sync::mpsc::unbounded_channel();
+        let mut watches = JoinSet::new();
+        let namespaces: Vec<Option<String>> = match &self.context.namespaces {
+            Some(namespaces) if self.unit.resource.namespaced => namespaces.iter().cloned().map(Some).collect(),
+            _ => vec![None],
+        };
+        let expected = namespaces.len();
+        for namespace in namespaces {
+            watches.spawn(self.clone().follow(namespace, listed.clone()));
+        }
+        drop(listed);
+        let mut workers = JoinSet::new();
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.unserved() => {}
+            () = async {
+                // Those of one namespace don't wait for another that can't be listed, but for one that can.
+                let (mut answers, mut lists_that_ended) = (HashSet::new(), 0);
+                while answers.len() < expected || lists_that_ended == 0 {
+                    match lists.recv().await {
+                        Some((namespace, ended)) => {
+                            answers.insert(namespace);
+                            lists_that_ended += usize::from(ended);
+                        }
+                        None => std::future::pending().await,
+                    }
+                }
+                self.want_members();
+                let _ = tokio::time::timeout(FIRST_LISTS, self.await_sync()).await;
+                // From here on each release waits for what it needs itself.
+                for _ in 0..self.unit.watch.max_concurrent_reconciles.unwrap_or(1) {
+                    workers.spawn(self.clone().work(ended.clone()));
+                }
+                self.await_sync().await;
+                ready();
+                std::future::pending::<()>().await;
+            } => {}
+        }
+        ended.cancel();
+        watches.shutdown().await;
+        // What is running ends by itself; the manager bounds how long that may take.
+        while let Some(ended) = workers.join_next().await {
+            if let Err(error) = ended {
+                tracing::error!(%kind, %error, "a worker ended unexpectedly");
+            }
+        }
+        for resource in self.cache.all() {
+            self.forget(&resource.key);
+        }
+    }
+
+    /// Ends when the kind is no longer served. Until then it wakes releases: those that read
+    /// `.Capabilities` when kinds come or go, and those that are not complete, for they may wait for a CRD or a watch.
+    async fn unserved(&self) {
+        let mut served = self.context.discovery.subscribe();
+        let mut synced = std::pin::pin!(self.context.synced.notified());
+        loop {
+            let snapshot = self.context.discovery.snapshot();
+            let resource = snapshot.resource(&self.unit.group_kind, &self.unit.watch.version);
+            // It may be served all the same while its group does not answer.
+            if resource.is_none() && snapshot.has_answered(&self.unit.group_kind.group).is_ok() {
+                tracing::warn!(kind = %self.unit.group_kind, "the API server no longer serves this kind");
+                return;
+            }
+            // A watch that is synced at last completes what a prune must know.
+            let kinds_changed = tokio::select! {
+                changed = served.changed() => match changed {
+                    Ok(()) => {
+                        tokio::time::sleep(GATHERED).await;
+                        served.mark_unchanged();
+                        true
+                    }
+                    Err(_) => return std::future::pending().await,
+                },
+                () = synced.as_mut() => {
+                    // From now on, or what is told while we look would be missed.
+                    synced.set(self.context.synced.notified());
+                    false
+                }
+            };
+            for resource in self.cache.all() {
+                let rendered_anew = kinds_changed && self.cache.reads_cluster(&resource.key);
+                // A deletion may have met what was not served.
+                if rendered_anew || resource.deleting || !self.cache.is_complete(&resource.key) {
+                    self.queue.wake(resource.key.clone());
+                }
+            }
+        }
+    }
+
+    /// Before the first reconcile: watches for everything that the custom resources say they own.
+    fn want_members(&self) {
+        for resource in self.cache.all() {
+            reconcile::watch_recorded(&self.context, &self.unit, &resource);
+        }
+    }
+
+    async fn await_sync(&self) {
+        let deadline = tokio::time::Instant::now() + SYNC_WAIT;
+        loop {
+            let synced = self.context.synced.notified();
+            let unsynced = self.context.members().unsynced();
+            if unsynced.iter().all(|(_, error)| error.is_some()) {
+                return;
+            }
+            if tokio::time::timeout_at(deadline, synced).await.is_err() {
+                for (scope, error) in unsynced {
+                    let error = error.unwrap_or_else(|| "no answer yet".to_owned());
+                    tracing::warn!(kind = %scope.group_kind, namespace = scope.namespace, %error, "not synced: ready without");
+                }
+                return;
+            }
+        }
+    }
+
+    /// Watches the custom resources of one namespace, or all.
+    /// `listed` hears how the first attempts to list them went.
+    async fn follow(self: Arc<Self>, namespace: Option<String>, listed: Listed) {
+        let api = self
+            .unit
+            .resource
+            .api_in::<CustomObject>(&self.context.client, namespace.as_deref());
+        let mut stream = std::pin::pin!(watch(api, None, false));
+        let mut seen = HashSet::new();
+        let mut listed = Some(listed);
+        let mut failed = false;
+        while let Some(news) = stream.next().await {
+            match news {
+                News::Steady => {}
+                News::ListStarts => {
+                    seen.clear();
+                    self.cache.list_starts(namespace.as_deref());
+                }
+                News::Listed(object) => {
+                    let resource = self.unit.take_in(object);
+                    seen.insert(resource.key.clone());
+                    self.observe(resource, |cache, resource| cache.listed(namespace.as_deref(), resource));
+                }
+                News::Changed(object) => self.observe(self.unit.take_in(object), Cache::observe),
+                News::Deleted(object) => {
+                    let resource = self.unit.take_in(object);
+                    self.note_deletion(&resource.key.clone(), Some(resource));
+                }
+                News::Unreadable(unreadable) => {
+                    seen.insert(Key::of(&unreadable));
+                    self.context.metrics.unreadable(&self.unit.group_kind.kind);
+                }
+                News::ListEnds { .. } => {
+                    self.cache.list_ends(namespace.as_deref());
+                    for key in self.cache.missing_from(namespace.as_deref(), &seen) {
+                        self.note_deletion(&key, None);
+                    }
+                    seen = HashSet::new();
+                    if let Some(listed) = listed.take() {
+                        if failed {
+                            // The others may have begun without.
+                            self.want_members();
+                        }
+                        let _ = listed.send((namespace.clone(), true));
+                    }
+                }
+                News::Failed { error, .. } => {
+                    if let Some(listed) = listed.as_ref().filter(|_| !failed) {
+                        let _ = listed.send((namespace.clone(), false));
+                    }
+                    failed = true;
+                    self.context.metrics.watch_failed(&self.unit.group_kind.kind);
+                    tracing::warn!(kind = %self.unit.group_kind, namespace, %error, "watch failed; trying again");
+                }
+            }
+        }
+    }
+
+    /// `observe`: how the cache takes it. True if that can start a reconcile.
+    fn observe(&self, resource: CustomResource, observe: impl FnOnce(&Cache, CustomResource) -> bool) {
+        // Another one of its name: that it is gone was not told.
+        if self
+            .cache
+            .get(&resource.key)
+            .is_some_and(|known| known.uid != resource.uid)
+        {
+            self.note_deletion(&resource.key, None);
+        }
+        if !self.unit.is_ours(&resource.labels, resource.is_marked()) {
+            self.forget(&resource.key);
+            return;
+        }
+        let key = resource.key.clone();
+        let (queue, woken) = (self.queue.clone(), resource.key.clone());
+        let wake = move || queue.wake(woken.clone());
+        self.context.register_owner(&self.unit, &resource, wake);
+        if observe(&self.cache, resource) {
+            self.queue.add(key);
+        }
+    }
+
+    /// A custom resource is no longer our business.
+    fn forget(&self, key: &Key) {
+        if let Some(resource) = self.cache.remove(key) {
+            self.queue.forget(key);
+            self.unregister(&resource);
+        }
+    }
+
+    /// A custom resource is there no more. If nobody has uninstalled its release, a worker does.
+    fn note_deletion(&self, key: &Key, told: Option<CustomResource>) {
+        let Some((resource, matters)) = self.cache.note_deletion(key, told) else {
+            return;
+        };
+        self.queue.forget(key);
+        self.unregister(&resource);
+        if matters {
+            self.queue.add(key.clone());
+        }
+    }
+
+    fn unregister(&self, resource: &CustomResource) {
+        let key = &resource.key;
+        let set = resource.set(&self.unit.group_kind);
+        if self.context.forget_owner(&self.unit, &set) {
+            // They are those of its kind, whichever watch it is of.
+            let labels = self.unit.metric_labels(key);
+            self.context.metrics.forget_release(&labels);
+        }
+    }
+
+    /// One worker: takes releases from the queue until told to stop.
+    async fn work(self: Arc<Self>, stop: CancellationToken) {
+        loop {
+            let key = tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                key = self.queue.next() => key,
+            };
+            let kind = &self.unit.group_kind;
+            self.context
+                .metrics
+                .set_queue_depth(&kind.group, &kind.kind, self.queue.depth());
+            let (again, put_off) = self.reconcile(&key).await;
+            self.queue.done(key, again, put_off).await;
+        }
+    }
+
+    /// When to look again, and whether the release is put off until then.
+    async fn reconcile(&self, key: &Key) -> (Option<Duration>, bool) {
+        let again = self.see_to_deleted(key).await;
+        let Some(resource) = self.cache.get(key) else {
+            return (again, false);
+        };
+        let mut release = self.cache.take_release(key);
+        let context = &self.context;
+        let secrets = release.secrets.clone();
+        let work = reconcile::reconcile(context, &self.unit, &resource, &mut release);
+        let outcome = match self.caught(key, &secrets, work).await {
+            Some(outcome) => outcome,
+            None => {
+                // What it had in hand is lost; the status has what was before.
+                let report = reconcile::report_panic(context, &self.unit, &resource, &mut release);
+                let Some(outcome) = self.caught(key, &secrets, redact::scope(&secrets, report)).await else {
+                    let nothing = Some(Release::default());
+                    self.cache.put_release(key, &resource.uid, nothing, None);
+                    return (Some(AFTER_PANIC), false);
+                };
+                Outcome {
+                    again: outcome.again.max(Some(AFTER_PANIC)),
+                    ..outcome
+                }
+            }
+        };
+        // Its watch may be long in telling.
+        let is_known = || self.cache.get(key).is_some_and(|known| known.uid == resource.uid);
+        if outcome.missing && is_known() && reconcile::is_gone(context, &self.unit, &resource).await && is_known() {
+            self.note_deletion(key, None);
+        }
+        // That it is being deleted, and how, is for its watch to tell.
+        let written = outcome.written.filter(|written| resource.deleting || !written.deleting);
+        if let Some(written) = &written {
+            // What somebody asked for meanwhile is no news any more when its watch tells it.
+            let changed = written.author_digest() != resource.author_digest();
+            if self.cache.learn(written.clone()) && changed {
+                self.queue.add(key.clone());
+            }
+        }
+        let release = (!outcome.finished).then_some(release);
+        self.cache.put_release(key, &resource.uid, release, written);
+        if self.cache.get(key).is_none() {
+            // The work may have counted something under it after its watch said that it is gone.
+            self.unregister(&resource);
+        }
+        (outcome.again.into_iter().chain(again).min(), outcome.put_off)
+    }
+
+    /// `None` if the work on a custom resource panicked.
+    async fn caught<T>(&self, key: &Key, secrets: &Arc<Secrets>, work: impl Future<Output = T>) -> Option<T> {
+        let done = AssertUnwindSafe(work).catch_unwind().await;
+        done.inspect_err(|panic| {
+            self.context.metrics.panics.inc();
+            let (kind, panic) = (&self.unit.group_kind, panic_text(panic.as_ref()));
+            redact::during(
+                secrets,
+                || tracing::error!(%kind, resource = %key, panic, "the work on it panicked"),
+            );
+        })
+        .ok()
+    }
+
+    /// Custom resources of a name that are gone, though nobody let them go. When to look again, if something is left.
+    async fn see_to_deleted(&self, key: &Key) -> Option<Duration> {
+        let context = &self.context;
+        let mut again = None;
+        for mut deleted in self.cache.take_deleted(key) {
+            let resource = deleted.resource().clone();
+            if self.cache.get(key).is_none() {
+                // What was under way may have said more of it since.
+                self.unregister(&resource);
+            }
+            match deleted.end() {
+                End::Released => continue,
+                End::Freed => {
+                    // A list may come from a server that lags behind.
+                    if reconcile::is_gone(context, &self.unit, &resource).await {
+                        reconcile::tell_freed(context, &self.unit, &resource).await;
+                    }
+                    continue;
+                }
+                End::Vanished => {}
+            }
+            let secrets = deleted.release.secrets.clone();
+            let work = reconcile::uninstall(context, &self.unit, &resource, &mut deleted.release);
+            let wait = match self.caught(key, &secrets, work).await {
+                Some(outcome) if outcome.finished => continue,
+                outcome => outcome.and_then(|outcome| outcome.again).unwrap_or(AFTER_PANIC),
+            };
+            again = again.into_iter().chain([wait]).min();
+            self.cache.put_back(key, deleted);
+        }
+        again
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("?")
+}

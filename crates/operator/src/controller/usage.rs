@@ -1,0 +1,139 @@
+//! Meters what releases request: sees it once in a period, adds it up, and writes down the sum. Nobody waits for it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use jiff::Timestamp;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio_util::sync::CancellationToken;
+
+use crate::cluster::secrets::MAX_BYTES;
+use crate::cluster::usage;
+use crate::reconcile::Context;
+use chartwright_core::applyset;
+use chartwright_core::identity::{GroupKind, ObjectId};
+use chartwright_core::ownership::owner_of;
+use chartwright_core::usage::{Counters, Release, Requests};
+
+const SHORTEST: Duration = Duration::from_secs(1);
+/// Before the first sample, while the watches list the members.
+const LISTS: Duration = Duration::from_secs(10);
+/// Periods without a sample after which nobody knows what was requested meanwhile.
+const GAP: u32 = 3;
+
+struct Meter {
+    context: Arc<Context>,
+    period: Duration,
+    /// `None`: not read yet.
+    counters: Option<Counters>,
+    /// When the last sample was begun, and when it was there.
+    last: Option<(Instant, Instant)>,
+    /// Why it doesn't work, as it was told.
+    told: Option<String>,
+}
+
+/// Takes a sample in every period. Runs until told to stop.
+pub async fn run(context: Arc<Context>, period: Duration, stop: CancellationToken) {
+    let period = period.max(SHORTEST);
+    let mut meter = Meter {
+        context,
+        period,
+        counters: None,
+        last: None,
+        told: None,
+    };
+    let mut ticks = interval_at(Instant::now() + period.min(LISTS), period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let work = async {
+        loop {
+            ticks.tick().await;
+            let done = meter.meter().await;
+            meter.tell(done);
+        }
+    };
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = work => {}
+    }
+}
+
+impl Meter {
+    async fn meter(&mut self) -> anyhow::Result<()> {
+        let context = &self.context;
+        let (namespace, operator) = (&context.own_namespace, &context.operator);
+        let what = || format!("ConfigMap {namespace}/{}", usage::config_map_name(operator));
+        let counters = match &mut self.counters {
+            Some(counters) => counters,
+            counters => {
+                let stored = usage::read(&context.client, namespace, operator).await;
+                let stored = stored.with_context(what)?;
+                // What can't be read is not written over: it may be what was counted for years.
+                let read = stored.map(|text| Counters::read(&text).map_err(anyhow::Error::msg));
+                let read = read.transpose().with_context(what)?;
+                counters.insert(read.unwrap_or_else(|| Counters::new(Timestamp::now())))
+            }
+        };
+        let begun = Instant::now();
+        let snapshot = context.discovery.snapshot();
+        let sample = usage::sample(&context.client, &snapshot, context.namespaces.as_ref()).await?;
+        let requested: BTreeMap<Release, Requests> = sample.by_release(&|id, uid| release_of(context, id, uid));
+        let gap = self.period * GAP;
+        let last = self.last.filter(|(_, ended)| begun.duration_since(*ended) <= gap);
+        let elapsed = last.map(|(before, _)| begun.duration_since(before));
+        counters.period = self.period.as_secs();
+        counters.take(Timestamp::now(), elapsed, requested, |release| {
+            is_there(context, release)
+        });
+        self.last = Some((begun, Instant::now()));
+        for (kind, counted) in counters.of_kinds() {
+            let kind = GroupKind::parse(kind);
+            context.metrics.set_usage(&kind.group, &kind.kind, counted.into());
+        }
+        let text = counters.to_text(MAX_BYTES)?;
+        let written = usage::write(&context.client, namespace, operator, text).await;
+        written.with_context(what)
+    }
+
+    /// Tells that it doesn't work, once for each reason, and that it does again.
+    fn tell(&mut self, done: anyhow::Result<()>) {
+        let Err(error) = done else {
+            if self.told.take().is_some() {
+                tracing::info!("usage is metered again");
+            }
+            return;
+        };
+        self.context.metrics.usage_failures.inc();
+        let error = format!("{error:#}");
+        if self.told.as_ref() != Some(&error) {
+            tracing::warn!(%error, "usage is not metered; tried again in every period (rights: config/rbac/usage_role.yaml)");
+            self.told = Some(error);
+        }
+    }
+}
+
+/// The release of a member.
+fn release_of(context: &Context, id: &ObjectId, uid: Option<&str>) -> Option<Release> {
+    let owner = {
+        let members = context.members();
+        let live = members.get(id)?;
+        uid.is_none_or(|uid| uid == live.uid).then(|| owner_of(id, live))??
+    };
+    let (kind, key) = context.release(&owner)?;
+    Some(Release {
+        kind: kind.to_string(),
+        namespace: key.namespace,
+        name: key.name,
+    })
+}
+
+fn is_there(context: &Context, release: &Release) -> bool {
+    let kind = GroupKind::parse(&release.kind);
+    context.knows(&applyset::id(
+        &release.name,
+        &release.namespace,
+        &kind.kind,
+        &kind.group,
+    ))
+}

@@ -1,0 +1,13 @@
+//! The operator as a library: it watches custom resources and reconciles each one with the chart of its watch.
+//!
+//! - [`controller`]: watch streams, caches, the work queue, leader election
+//! - [`reconcile`]: one reconcile, a file per stage
+//! - [`cluster`]: requests to the API server; it decides nothing
+//! - [`telemetry`]: logs, metrics and probes
+
+#![forbid(unsafe_code)]
+
+pub mod cluster;
+pub mod controller;
+pub mod reconcile;
+pub mod telemetry;

@@ -1,0 +1,557 @@
+//! What every reconcile of a process shares, and what those of one watch share.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use kube::core::{Selector, SelectorExt as _};
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::time::Instant;
+
+use super::budget::Budget;
+use super::custom_resource::{CustomResource, Key as ResourceKey};
+use super::depends::{self, Need};
+use super::pool::{Deadline, Lost, Pool};
+use super::record::Lossy;
+use super::unread::ReadValues;
+use crate::cluster::discovery::{Discovery, Resource, Snapshot};
+use crate::cluster::elect::pod_kind;
+use crate::cluster::events::Events;
+use crate::cluster::keys;
+use crate::cluster::lookup;
+use crate::cluster::pods::Pods;
+use crate::telemetry::metrics::{Metrics, ReleaseLabels};
+use chartwright_core::applyset;
+use chartwright_core::decorate;
+use chartwright_core::dependencies::{Dependencies, Dependency};
+use chartwright_core::digest::Keyring;
+use chartwright_core::electorate::{Electorate, Workload};
+use chartwright_core::identity::{GroupKind, ObjectId};
+use chartwright_core::members::{Members, Scope};
+use chartwright_core::ownership::{Owner, Ownership};
+use chartwright_watches::Watch;
+use helm_template::chart::Chart;
+use helm_template::chart::stamp::Stamp;
+use helm_template::render::{Engine, LookupKey, Random};
+
+/// Requests for what templates look up that are under way in the process.
+const LOOKUPS_AT_ONCE: usize = 16;
+
+/// The process.
+pub struct Context {
+    pub client: kube::Client,
+    pub discovery: Discovery,
+    pub events: Events,
+    pub metrics: Arc<Metrics>,
+    /// The HMAC keys of digests and signatures.
+    pub keys: Keyring,
+    /// The operator's id: the value of the label `chartwright.dev/operator`.
+    pub operator: String,
+    /// What the operator itself has there: its keys and its Lease. No release may have them.
+    pub own_objects: Vec<ObjectId>,
+    /// The operator's own namespace: what it keeps for cluster-scoped custom resources lies there.
+    pub own_namespace: String,
+    /// The namespaces that this operator looks at; `None`: all.
+    pub namespaces: Option<BTreeSet<String>>,
+    /// Where renders and conditions are evaluated.
+    pub(super) pool: Arc<Pool>,
+    /// Where new random results come from. `None`: the operating system.
+    pub random: Option<Arc<dyn Random>>,
+    /// What templates take for the time. `None`: what it is.
+    pub clock: Option<jiff::Timestamp>,
+    /// Told when the schemas of a group have changed: the API server may judge its objects otherwise.
+    pub schemas: Schemas,
+    /// Bounds how many requests for what templates look up are under way: one release may ask for many.
+    pub lookups: Semaphore,
+    /// The memory for them, and for what they made.
+    pub budget: Arc<Budget>,
+    members: Mutex<Members>,
+    dependencies: Mutex<Dependencies>,
+    electorate: Mutex<Electorate>,
+    /// Shared by the reconciles that look at the pods of workloads.
+    pub pods: Pods,
+    /// The custom resources of this process by their ApplySet id, as their watches saw them last.
+    owners: Mutex<HashMap<String, Known>>,
+    /// Told when a scope was wanted, or is no longer, so that its watch starts or ends.
+    pub wanted: Notify,
+    /// Told whenever a watch of members, or of what is looked up, has its first complete list.
+    pub synced: Notify,
+    /// The names of the CustomResourceDefinitions that are there, as far as that is known; `None` before anybody has
+    /// tried to list them.
+    pub crds: watch::Sender<Option<HashSet<String>>>,
+}
+
+/// In the index of dependencies, behind the id of a set: what its release waits for, besides what it looks up.
+const AWAITED: &str = "/awaited";
+
+/// Custom resources that are looked at to find out what made one: marks that somebody wrote may lead round in a circle.
+const LONGEST_LINE: usize = 1000;
+
+/// The API groups whose schemas have changed, and when that was heard last.
+#[derive(Default)]
+pub struct Schemas(Mutex<HashMap<String, Instant>>);
+
+/// The API server takes a while to judge by a new schema.
+const TAKES_EFFECT: Duration = Duration::from_secs(5);
+
+impl Schemas {
+    pub fn changed(&self, group: &str) {
+        lock(&self.0).insert(group.to_owned(), Instant::now());
+    }
+
+    /// True if objects of a group may be judged otherwise than they were at a time.
+    pub fn may_judge_otherwise(&self, group: &str, since: Instant) -> bool {
+        let changed = lock(&self.0).get(group).copied();
+        changed.is_some_and(|changed| since < changed + TAKES_EFFECT)
+    }
+}
+
+/// What must be known of a custom resource while another, or it itself, is worked on.
+struct Known {
+    unit: Arc<Unit>,
+    key: ResourceKey,
+    uid: String,
+    version: u64,
+    trigger: u64,
+    /// The release that made it, if one did.
+    parent: Option<Box<Owner>>,
+    /// What it depends on, as far as that can be told.
+    needs: Arc<[Need]>,
+    wake: Wake,
+}
+
+/// Sees to it that a release is looked at.
+type Wake = Box<dyn Fn() + Send + Sync>;
+
+impl Known {
+    fn name(&self) -> String {
+        format!("{} {}", self.unit.group_kind, self.key)
+    }
+}
+
+/// One watch of `watches.yaml` at work.
+pub struct Unit {
+    pub watch: Watch,
+    pub group_kind: GroupKind,
+    /// Group and kind as metric labels, shared by the series of all releases.
+    pub labels: (Arc<str>, Arc<str>),
+    pub resource: Resource,
+    /// The chart, ready to render; or why it can't be read. Deletions work without.
+    pub renderer: Result<Arc<Engine>, String>,
+    /// Of the chart's files, as they were when they were read.
+    pub stamp: Stamp,
+    /// As far as [`reads_release_facts`] tells of the chart.
+    pub reads_release_facts: bool,
+    /// Selectors of other watches of the same kind.
+    pub siblings: Vec<Selector>,
+    /// What the status of its custom resources does not keep.
+    pub lossy: Lossy,
+    /// Which values its chart reads.
+    pub read_values: ReadValues,
+}
+
+/// True if a text mentions what an upgrade changes. `tpl` makes code of values, so that they are searched as well.
+pub(super) fn mentions_release_facts(text: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(text);
+    let mut facts = ["IsInstall", "IsUpgrade", "Revision"].into_iter();
+    facts.any(|fact| text.contains(fact))
+}
+
+/// True if a chart or one of its dependencies mentions `.Release.Revision`, `.IsInstall` or `.IsUpgrade`: an upgrade may
+/// render differently from what it is compared with. Found as text: it may be too much, and is never too little.
+pub fn reads_release_facts(chart: &Chart) -> bool {
+    // Values and files can reach `tpl`, too.
+    let mut files = chart.templates.iter().chain(&chart.files);
+    let values = serde_json::to_vec(&chart.values.to_json()).unwrap_or_default();
+    mentions_release_facts(&values)
+        || files.any(|file| mentions_release_facts(file.data.as_bytes()))
+        || chart.dependencies.iter().any(reads_release_facts)
+}
+
+/// The Secret with the operator's keys, and the usual Lease of its leader.
+fn own_objects(operator: &str, namespace: &str) -> Vec<ObjectId> {
+    let secret = GroupKind::new("", "Secret");
+    vec![
+        ObjectId::new(secret, namespace, keys::secret_name(operator)),
+        ObjectId::new(lease_kind(), namespace, operator),
+    ]
+}
+
+fn lease_kind() -> GroupKind {
+    GroupKind::new("coordination.k8s.io", "Lease")
+}
+
+// === impl Context ===
+
+impl Context {
+    pub fn new(
+        client: kube::Client,
+        discovery: Discovery,
+        events: Events,
+        metrics: Arc<Metrics>,
+        keys: Keyring,
+        operator: String,
+        own_namespace: String,
+    ) -> Self {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        Context {
+            client,
+            discovery,
+            events,
+            metrics,
+            keys,
+            own_objects: own_objects(&operator, &own_namespace),
+            operator,
+            own_namespace,
+            namespaces: None,
+            pool: Arc::new(Pool::new(cores)),
+            random: None,
+            clock: None,
+            schemas: Schemas::default(),
+            lookups: Semaphore::new(LOOKUPS_AT_ONCE),
+            budget: Budget::new(None),
+            members: Mutex::default(),
+            dependencies: Mutex::new(Dependencies::of_all_namespaces()),
+            electorate: Mutex::default(),
+            pods: Pods::default(),
+            owners: Mutex::default(),
+            wanted: Notify::new(),
+            synced: Notify::new(),
+            crds: watch::Sender::default(),
+        }
+    }
+
+    /// The same, for these namespaces alone (`None`: all), with so many bytes of memory for the process.
+    pub fn within(mut self, namespaces: Option<BTreeSet<String>>, memory: Option<u64>) -> Self {
+        if namespaces.is_some() {
+            self.dependencies = Mutex::default();
+        }
+        self.namespaces = namespaces;
+        self.budget = Budget::new(memory);
+        self
+    }
+
+    /// The Lease of the leader, by name and namespace.
+    #[must_use]
+    pub fn led_by(mut self, lease: Option<(String, String)>) -> Self {
+        let lease = lease.map(|(name, namespace)| ObjectId::new(lease_kind(), namespace, name));
+        self.own_objects.extend(lease);
+        self
+    }
+
+    /// What templates take for the time.
+    pub(super) fn now(&self) -> jiff::Timestamp {
+        self.clock.unwrap_or_else(jiff::Timestamp::now)
+    }
+
+    /// The index of live members. Never held across an await.
+    pub fn members(&self) -> MutexGuard<'_, Members> {
+        lock(&self.members)
+    }
+
+    /// The index of what releases depend on. Never held across an await.
+    pub fn dependencies(&self) -> MutexGuard<'_, Dependencies> {
+        lock(&self.dependencies)
+    }
+
+    /// The index of pods among which leaders are elected. Never held across an await.
+    pub fn electorate(&self) -> MutexGuard<'_, Electorate> {
+        lock(&self.electorate)
+    }
+
+    /// From now on, a release hears of the pods of these workloads, and of no others. Nothing if it is gone meanwhile.
+    pub fn follow_pods(&self, set: &str, workloads: BTreeSet<Workload>) {
+        let owners = lock(&self.owners);
+        if owners.contains_key(set) {
+            self.need_pods(set, workloads);
+        }
+    }
+
+    fn need_pods(&self, set: &str, workloads: BTreeSet<Workload>) {
+        let watch = |workload: &Workload| Dependency::watch(pod_kind(), &workload.namespace);
+        let watches = workloads.iter().map(watch).collect();
+        self.electorate().follow(set, workloads);
+        if self.dependencies().need(set, watches) {
+            self.wanted.notify_one();
+        }
+    }
+
+    /// From now on, a release hears of changes of what it looks up, and of nothing that it looked up before. Nothing if it
+    /// is gone meanwhile.
+    pub fn follow_lookups<'k>(&self, set: &str, keys: impl Iterator<Item = &'k LookupKey>) {
+        let snapshot = self.discovery.snapshot();
+        let targets = keys.map(|key| lookup::dependency(&snapshot, key)).collect();
+        let owners = lock(&self.owners);
+        if owners.contains_key(set) && self.dependencies().depend_on(set, targets) {
+            self.wanted.notify_one();
+        }
+    }
+
+    /// Remembers whose set this is, so that others can be told, and how the custom resource is by now. `wake`: what to do
+    /// when its members, or what it looks up, have changed.
+    pub fn register_owner(&self, unit: &Arc<Unit>, resource: &CustomResource, wake: impl Fn() + Send + Sync + 'static) {
+        let (set, trigger) = (resource.set(&unit.group_kind), resource.trigger());
+        let before = lock(&self.owners)
+            .get(&set)
+            .map(|known| (known.trigger, known.needs.clone()));
+        let (needs, changed) = match before {
+            Some((before, needs)) if before == trigger => (needs, false),
+            before => {
+                let needs: Arc<[Need]> = depends::needs(unit, resource).unwrap_or_default().into();
+                let changed = before.is_some_and(|(_, before)| before != needs);
+                (needs, changed)
+            }
+        };
+        let known = Known {
+            unit: unit.clone(),
+            key: resource.key.clone(),
+            uid: resource.uid.clone(),
+            version: resource.version,
+            trigger,
+            parent: resource.parent(&unit.group_kind).map(Box::new),
+            needs,
+            wake: Box::new(wake),
+        };
+        lock(&self.owners).insert(set, known);
+        if changed {
+            self.tell_needs_of(unit, &resource.key);
+        }
+    }
+
+    /// Wakes the releases of these sets, if they are to hear of their members. A set that no release claims (a custom
+    /// resource that is not listed yet, or one of another operator with our id) is nobody's news.
+    pub fn notify(&self, sets: &[String]) {
+        let owners = lock(&self.owners);
+        for set in sets {
+            let (set, awaits) = match set.strip_suffix(AWAITED) {
+                Some(set) => (set, true),
+                None => (set.as_str(), false),
+            };
+            let Some(known) = owners.get(set) else { continue };
+            if awaits || known.unit.watch.watch_dependent_resources {
+                (known.wake)();
+            }
+        }
+    }
+
+    /// From now on, a release that waits hears of changes of these objects, and of no others that it waited for.
+    pub(super) fn follow_awaited(&self, set: &str, targets: BTreeSet<Dependency>) {
+        let owners = lock(&self.owners);
+        if owners.contains_key(set) && self.dependencies().depend_on(&format!("{set}{AWAITED}"), targets) {
+            self.wanted.notify_one();
+        }
+    }
+
+    /// What a custom resource depends on has changed: who was told of it by another watch before may have looked too soon.
+    fn tell_needs_of(&self, unit: &Unit, key: &ResourceKey) {
+        let followers = self.dependencies().followers(&depends::as_dependency(unit, key));
+        self.notify(&followers);
+    }
+
+    /// What a custom resource of this process depends on.
+    pub(super) fn needs_of(&self, at: &Dependency, snapshot: &Snapshot) -> Vec<Dependency> {
+        let GroupKind { group, kind } = &at.group_kind;
+        let set = applyset::id(&at.name, &at.namespace, kind, group);
+        let needs = lock(&self.owners).get(&set).map(|known| known.needs.clone());
+        let needs = needs.unwrap_or_default();
+        needs.iter().map(|need| need.target(snapshot)).collect()
+    }
+
+    pub fn knows(&self, set: &str) -> bool {
+        lock(&self.owners).contains_key(set)
+    }
+
+    /// How many custom resources of its own kind stand above this one, each made by the release of the one before, and what
+    /// made it. A mark of a release that this process doesn't know proves nothing and ends the count.
+    pub fn depth(&self, group_kind: &GroupKind, resource: &CustomResource) -> (usize, String) {
+        let owners = lock(&self.owners);
+        let above = |parent: Option<&Owner>| {
+            let parent = parent?;
+            owners
+                .get(&parent.set)
+                .filter(|known| known.uid == decorate::object_uid(&parent.uid))
+        };
+        let first = resource.parent(group_kind);
+        let mut known = above(first.as_ref());
+        let maker = known.map(Known::name).unwrap_or_default();
+        let (mut steps, mut depth) = (0, 0);
+        while let Some(ancestor) = known.filter(|_| steps < LONGEST_LINE) {
+            depth += usize::from(ancestor.unit.group_kind == *group_kind);
+            steps += 1;
+            known = above(ancestor.parent.as_deref());
+        }
+        (depth, maker)
+    }
+
+    /// True if the custom resource has changed since this state of it, in a way that starts a reconcile, or is gone: what
+    /// is under way for this state is in vain. `trigger` is that of the state.
+    pub fn is_outdated(&self, set: &str, resource: &CustomResource, trigger: u64) -> bool {
+        lock(&self.owners).get(set).is_none_or(|known| {
+            known.uid != resource.uid || known.version > resource.version && known.trigger != trigger
+        })
+    }
+
+    /// A custom resource is gone: from now on nothing is watched for it, whatever is still under way. False if another
+    /// watch has taken it over: the one that it left may hear of that later.
+    pub fn forget_owner(&self, unit: &Arc<Unit>, set: &str) -> bool {
+        let mut owners = lock(&self.owners);
+        if owners.get(set).is_some_and(|known| !Arc::ptr_eq(&known.unit, unit)) {
+            return false;
+        }
+        let gone = owners.remove(set);
+        self.members().need_only(set, BTreeSet::new());
+        self.members().take_finished(set);
+        self.need_pods(set, BTreeSet::new());
+        let sets = [set.to_owned(), format!("{set}{AWAITED}")];
+        let changed = sets.map(|set| self.dependencies().depend_on(&set, BTreeSet::new()));
+        if changed.contains(&true) {
+            self.wanted.notify_one();
+        }
+        drop(owners);
+        if let Some(known) = gone.filter(|known| !known.needs.is_empty()) {
+            self.tell_needs_of(unit, &known.key);
+        }
+        true
+    }
+
+    /// The members, among those that are watched, of custom resources that no watch has shown.
+    pub fn leftovers(&self) -> Vec<ObjectId> {
+        let known: HashSet<String> = lock(&self.owners).keys().cloned().collect();
+        self.members().leftovers(|set| known.contains(set))
+    }
+
+    /// Names the release that an object belongs to, if it is one of this process.
+    pub fn whose(&self, ownership: &Ownership) -> Option<String> {
+        let Ownership::OtherRelease(other) = ownership else {
+            return None;
+        };
+        let owners = lock(&self.owners);
+        let by_set = owners.get(other);
+        let owner = by_set.or_else(|| owners.values().find(|known| known.uid == *other))?;
+        Some(format!("it belongs to another release, that of {}", owner.name()))
+    }
+
+    /// Kind and name of the custom resource that an owner is, if it is one of this process.
+    pub fn release(&self, owner: &Owner) -> Option<(GroupKind, ResourceKey)> {
+        let owners = lock(&self.owners);
+        let known = owners.get(&owner.set).filter(|known| known.uid == owner.uid)?;
+        Some((known.unit.group_kind.clone(), known.key.clone()))
+    }
+
+    /// The watch scope that shows objects of a kind in a namespace.
+    pub fn scope(&self, group_kind: &GroupKind, namespace: &str) -> Scope {
+        let narrow = self.namespaces.is_some() && !namespace.is_empty();
+        Scope {
+            group_kind: group_kind.clone(),
+            namespace: narrow.then(|| namespace.to_owned()),
+        }
+    }
+
+    /// Asks for watches that a release (by its ApplySet id) needs besides those that it needs already, and wakes who
+    /// starts them. Nothing if it is gone meanwhile.
+    pub fn want(&self, set: &str, scopes: impl IntoIterator<Item = Scope>) {
+        let owners = lock(&self.owners);
+        if owners.contains_key(set) && self.members().need(set, scopes) {
+            self.wanted.notify_one();
+        }
+    }
+
+    pub fn want_only(&self, set: &str, scopes: BTreeSet<Scope>) {
+        let owners = lock(&self.owners);
+        if owners.contains_key(set) {
+            self.members().need_only(set, scopes);
+        }
+    }
+
+    /// Evaluates conditions of a release within their budget: `work` is to stop when its deadline is over.
+    ///
+    /// # Errors
+    /// The operator is stopping, the work panicked, or nothing is left of the budget.
+    pub(super) async fn evaluate<T: Send + 'static>(
+        &self,
+        set: &str,
+        work: impl FnOnce(Deadline) -> T + Send + 'static,
+    ) -> Result<T, Lost> {
+        self.count_panics(self.pool.evaluate(set, work).await)
+    }
+
+    pub(super) fn count_panics<T>(&self, done: Result<T, Lost>) -> Result<T, Lost> {
+        if matches!(done, Err(Lost::Panicked)) {
+            self.metrics.panics.inc();
+        }
+        done
+    }
+
+    /// Says how many watches of a kind do not work at present.
+    pub fn count_failing(&self, group_kind: &GroupKind) {
+        let kind = &group_kind.kind;
+        let members = self.members().count_failing(kind);
+        let dependencies = self.dependencies().count_failing(kind);
+        self.metrics.set_watches_failing(kind, members + dependencies);
+    }
+
+    /// Reads discovery anew, or says why it can't.
+    pub async fn refresh_discovery(&self) -> bool {
+        let read = self.discovery.refresh().await;
+        if let Err(error) = &read {
+            tracing::warn!(%error, "the API server's discovery could not be read");
+        }
+        read.is_ok()
+    }
+}
+
+/// A lock that a panic elsewhere does not poison: the data behind our locks is replaced whole, never half-written.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+// === impl Unit ===
+
+impl Unit {
+    /// One for which nothing is known of other watches, nor of custom resources that exist.
+    pub fn alone(watch: Watch, group_kind: GroupKind, resource: Resource, renderer: Arc<Engine>, stamp: Stamp) -> Self {
+        Unit {
+            labels: (
+                Arc::from(group_kind.group.as_str()),
+                Arc::from(group_kind.kind.as_str()),
+            ),
+            watch,
+            group_kind,
+            resource,
+            reads_release_facts: reads_release_facts(renderer.chart()),
+            renderer: Ok(renderer),
+            stamp,
+            siblings: Vec::new(),
+            lossy: Default::default(),
+            read_values: Default::default(),
+        }
+    }
+
+    /// True if the chart on disk is still the one that was read. Looks at the metadata of its files.
+    pub async fn is_chart_unchanged(&self) -> bool {
+        let path = self.watch.chart.clone();
+        let now = tokio::task::spawn_blocking(move || Stamp::of(&path)).await;
+        now.is_ok_and(|now| now == self.stamp)
+    }
+
+    pub fn metric_labels(&self, key: &ResourceKey) -> ReleaseLabels {
+        ReleaseLabels {
+            group: self.labels.0.clone(),
+            kind: self.labels.1.clone(),
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+        }
+    }
+
+    /// An object of its kind, as it is for this unit.
+    pub fn take_in(&self, object: impl Into<CustomResource>) -> CustomResource {
+        object.into().decorated_by(self.watch.decorator.clone())
+    }
+
+    /// True if a custom resource is this unit's business: it matches the selector, or it did (it has our marks)
+    /// and no other watch of the kind has taken it over.
+    pub fn is_ours(&self, labels: &std::collections::BTreeMap<String, String>, is_marked: bool) -> bool {
+        self.watch.selector.matches(labels)
+            || (is_marked && !self.siblings.iter().any(|sibling| sibling.matches(labels)))
+    }
+}

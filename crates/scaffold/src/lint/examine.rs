@@ -1,0 +1,220 @@
+//! A chart, and what its renders show with every switch turned.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::random::RandomResults;
+use super::{Report, crd, join, rules};
+use crate::survey::{self, Survey};
+use chartwright_core::identity::GroupKind;
+use chartwright_core::reads::Reads;
+use helm_template::chart::Chart;
+use helm_template::render::{Engine, Error, HookEvent, LookupKey, Manifest, Rendered};
+
+/// The namespace of the releases that are rendered.
+pub(super) const NAMESPACE: &str = "default";
+
+/// A chart, and what is known of it.
+pub(super) struct Examined {
+    pub(super) chart: Chart,
+    /// Relative to what is looked at; empty if that is the chart.
+    pub(super) folder: String,
+    pub(super) survey: Survey,
+    /// Group and resource of what the chart makes with its own values or with those of the project's watches and samples.
+    pub(super) usual: BTreeSet<(String, String)>,
+    /// Each once, as it was in the first render that had it.
+    pub(super) objects: Vec<Seen>,
+    pub(super) lookups: Vec<LookupKey>,
+    pub(super) random: RandomResults,
+    /// `None` if that isn't known for certain.
+    pub(super) reads: Option<Reads>,
+}
+
+/// An object that a render had.
+pub(super) struct Seen {
+    /// The template, as renders name it.
+    pub(super) source: String,
+    pub(super) group_kind: GroupKind,
+    pub(super) object: Value,
+    /// Of a hook, when it runs.
+    pub(super) events: Option<Vec<HookEvent>>,
+    /// Whether the chart makes it with its own values.
+    pub(super) by_default: bool,
+}
+
+type Found = BTreeMap<(String, GroupKind, String, String), Seen>;
+
+// === impl Examined ===
+
+impl Examined {
+    /// Loads and renders a chart; `None`, and a finding, if it can't be loaded.
+    pub(super) fn of(folder: &str, given: Vec<Value>, report: &mut Report) -> Option<Self> {
+        let chart = match Chart::load(report.root.join(folder)) {
+            Ok(chart) => chart,
+            Err(error) => {
+                report.add(
+                    rules::CHART_LOADS,
+                    join(folder, "Chart.yaml"),
+                    (1, 0),
+                    error.to_string(),
+                );
+                return None;
+            }
+        };
+        let mut survey = Survey::new(&chart, &crd::read(&report.root));
+        let mut found = Found::new();
+        let mut lookups = Vec::new();
+        let mut random = RandomResults::default();
+        // `None` where the first render fails as well, which is a finding.
+        let engine = Engine::for_releases(chart.clone()).ok();
+        let mut problem = None;
+        let mut renders = false;
+        // Those after these turn a switch, or are of ci/.
+        let last_usual = given.len();
+        let mut usual = BTreeSet::new();
+        if !chart.is_library() {
+            survey::each_render(&chart, given, &mut |at, values, result| match result {
+                Ok(rendered) => {
+                    renders |= at == 0;
+                    survey.add(rendered);
+                    if at <= last_usual {
+                        usual.extend(kinds(rendered));
+                    }
+                    gather(rendered, at == 0, &mut found);
+                    if let Some(engine) = &engine {
+                        random.add(engine, values, rendered);
+                    }
+                    for key in &rendered.used_lookups {
+                        if !lookups.contains(key) {
+                            lookups.push(key.clone());
+                        }
+                    }
+                }
+                Err(error) if at == 0 && problem.is_none() => problem = Some(described(error)),
+                Err(_) => {}
+            });
+        }
+        let usual = usual
+            .iter()
+            .map(|kind| (kind.group.clone(), survey.resource(&kind.group, &kind.kind)));
+        let examined = Examined {
+            usual: usual.collect(),
+            chart,
+            folder: folder.to_owned(),
+            survey,
+            objects: found.into_values().collect(),
+            lookups,
+            random,
+            reads: None,
+        };
+        if let (Some((source, line, message)), false) = (problem, renders) {
+            let file = source.map_or_else(|| join(folder, "values.yaml"), |source| examined.file_of(&source));
+            report.add(rules::CHART_RENDERS, file, (line, 0), message);
+        }
+        Some(examined)
+    }
+
+    /// The file of a template, as findings name it.
+    pub(super) fn file_of(&self, source: &str) -> String {
+        let prefix = format!("{}/", self.chart.name());
+        join(&self.folder, source.strip_prefix(&prefix).unwrap_or(source))
+    }
+
+    /// Whether the template is the chart's own: what subcharts make is for their authors to mend.
+    pub(super) fn is_own(&self, source: &str) -> bool {
+        let prefix = format!("{}/templates/", self.chart.name());
+        source.starts_with(&prefix)
+    }
+
+    /// The file and the line of a template where an object of that kind begins, and from there on the first line with each of
+    /// these texts, one after the other, as far as there are such lines; line 1 if there is none.
+    pub(super) fn place(&self, source: &str, kind: &str, texts: &[&str]) -> (String, (usize, usize)) {
+        let file = self.file_of(source);
+        let text = self.chart.template(source).map(|file| file.data.as_bytes());
+        let text = String::from_utf8_lossy(text.unwrap_or_default());
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        let is_kind = |line: &&str| line.strip_prefix("kind:").is_some_and(|rest| rest.trim() == kind);
+        let mut at = lines.iter().position(is_kind).unwrap_or_default();
+        for text in texts {
+            let starts = |line: &&str| line.strip_prefix("- ").unwrap_or(line).trim_start().starts_with(*text);
+            let rest = lines.get(at..).unwrap_or_default();
+            at += rest.iter().position(starts).unwrap_or_default();
+        }
+        (file, (at + 1, 0))
+    }
+}
+
+/// Where an error is, and what.
+fn described(error: &Error) -> (Option<String>, usize, String) {
+    let place = error.place();
+    (
+        place.map(|place| place.file.clone()),
+        place.map_or(1, |place| place.line),
+        survey::one_line(error),
+    )
+}
+
+/// The kinds of all that a render makes, hooks included.
+fn kinds(rendered: &Rendered) -> impl Iterator<Item = GroupKind> {
+    let hooks = rendered.hooks.iter().map(|hook| &hook.manifest);
+    let manifests = rendered.objects.iter().chain(hooks).chain(&rendered.unknown_hooks);
+    manifests.flat_map(|manifest| {
+        let objects = manifest.objects().into_iter();
+        let kinds = objects.filter_map(|object| Some(GroupKind::of(object)?.0));
+        kinds.collect::<Vec<_>>()
+    })
+}
+
+fn gather(rendered: &Rendered, by_default: bool, found: &mut Found) {
+    let hooks = rendered
+        .hooks
+        .iter()
+        .map(|hook| (&hook.manifest, Some(hook.events.clone())));
+    let steps = rendered
+        .unknown_hooks
+        .iter()
+        .map(|manifest| (manifest, Some(Vec::new())));
+    let members = rendered.objects.iter().map(|manifest| (manifest, None));
+    for (manifest, events) in members.chain(hooks).chain(steps) {
+        gather_from(manifest, &events, by_default, found);
+    }
+}
+
+fn gather_from(manifest: &Manifest, events: &Option<Vec<HookEvent>>, by_default: bool, found: &mut Found) {
+    for object in manifest.objects() {
+        let Some((group_kind, _)) = GroupKind::of(object) else {
+            continue;
+        };
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let key = (
+            manifest.source.clone(),
+            group_kind.clone(),
+            text("/metadata/namespace").to_owned(),
+            text("/metadata/name").to_owned(),
+        );
+        found.entry(key).or_insert_with(|| Seen {
+            source: manifest.source.clone(),
+            group_kind,
+            object: object.clone(),
+            events: events.clone(),
+            by_default,
+        });
+    }
+}
+
+// === impl Seen ===
+
+impl Seen {
+    pub(super) fn name(&self) -> &str {
+        self.object["metadata"]["name"].as_str().unwrap_or_default()
+    }
+
+    pub(super) fn namespace(&self) -> &str {
+        self.object["metadata"]["namespace"].as_str().unwrap_or(NAMESPACE)
+    }
+
+    pub(super) fn kind(&self) -> &str {
+        &self.group_kind.kind
+    }
+}

@@ -1,0 +1,191 @@
+//! What is wrong or doubtful in a project or a chart, without a cluster: each finding with its place, why it matters and how
+//! to mend it.
+
+pub mod crd;
+mod examine;
+mod ignore;
+mod names;
+mod needs;
+mod objects;
+pub mod output;
+mod privileges;
+mod random;
+mod rights;
+pub mod rules;
+pub(super) mod samples;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod values;
+mod watches;
+mod words;
+mod yaml;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+
+pub use rules::{Rule, Severity};
+
+use chartwright_core::reads::Reads;
+use examine::Examined;
+
+/// So many of the objects that one finding is about are named.
+const NAMED: usize = 3;
+
+/// One remark about a file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// Relative to the folder that was looked at.
+    pub file: String,
+    /// Counted from 1.
+    pub line: usize,
+    /// Counted from 1; 0 where only the line is known.
+    pub column: usize,
+    pub rule: Rule,
+    /// What is wrong here.
+    pub message: String,
+}
+
+/// What was looked at.
+#[derive(Debug)]
+pub struct Linted {
+    /// The folder that the files of findings are relative to.
+    pub root: PathBuf,
+    /// In the order of files and lines, without those that comments ignore.
+    pub findings: Vec<Finding>,
+}
+
+/// A file, with line and column.
+type Place = (String, (usize, usize));
+
+/// Collects findings.
+#[derive(Debug)]
+struct Report {
+    root: PathBuf,
+    findings: Vec<Finding>,
+}
+
+/// What is looked at.
+enum Target {
+    /// A folder, and the watches file in it.
+    Project(PathBuf, String),
+    /// A chart alone.
+    Chart(PathBuf),
+}
+
+/// Looks at a project (a folder with a watches.yaml, or that file) or at a chart (a folder with a Chart.yaml).
+///
+/// # Errors
+/// There is neither.
+pub fn lint(path: &Path) -> anyhow::Result<Linted> {
+    let target = Target::of(path)?;
+    let (Target::Project(root, _) | Target::Chart(root)) = &target;
+    let mut report = Report {
+        root: root.clone(),
+        findings: Vec::new(),
+    };
+    match &target {
+        Target::Project(_, file) => watches::check(file, &mut report),
+        Target::Chart(_) => {
+            if let Some(examined) = check_chart("", Vec::new(), &mut report) {
+                privileges::check(&examined, None, &mut report);
+            }
+        }
+    }
+    let mut findings = ignore::without_ignored(&report.root, report.findings);
+    findings.sort();
+    findings.dedup();
+    Ok(Linted {
+        root: report.root,
+        findings,
+    })
+}
+
+/// All that concerns a chart alone; `folder` is relative to what is looked at. `None` if it can't be read. `given`: values of
+/// which it is known that somebody uses them.
+fn check_chart(folder: &str, given: Vec<serde_json::Value>, report: &mut Report) -> Option<Examined> {
+    let examined = Examined::of(folder, given, report)?;
+    let reads = Reads::of(&examined.chart);
+    if let Some(reads) = &reads {
+        values::check(&examined, reads, report);
+    }
+    random::check(&examined, report);
+    words::check(&examined, report);
+    objects::check(&examined, report);
+    names::check(&examined, report);
+    Some(Examined { reads, ..examined })
+}
+
+// === impl Target ===
+
+impl Target {
+    fn of(path: &Path) -> anyhow::Result<Self> {
+        let metadata = std::fs::metadata(path).with_context(|| path.display().to_string())?;
+        if !metadata.is_dir() {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if !name.ends_with(".yaml") && !name.ends_with(".yml") {
+                bail!(
+                    "{}: name a folder with a watches.yaml or a Chart.yaml, or a watches file",
+                    path.display()
+                );
+            }
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let root = folder.unwrap_or(Path::new(".")).to_owned();
+            return Ok(match name.as_str() {
+                "Chart.yaml" => Target::Chart(root),
+                _ => Target::Project(root, name),
+            });
+        }
+        match (path.join("watches.yaml").is_file(), path.join("Chart.yaml").is_file()) {
+            (true, _) => Ok(Target::Project(path.to_owned(), "watches.yaml".to_owned())),
+            (false, true) => Ok(Target::Chart(path.to_owned())),
+            (false, false) => bail!(
+                "{}: there is neither a watches.yaml nor a Chart.yaml in this folder",
+                path.display()
+            ),
+        }
+    }
+}
+
+// === impl Report ===
+
+impl Report {
+    /// `at`: line and column, each from 1; 0 where it isn't known.
+    fn add(&mut self, rule: Rule, file: impl Into<String>, at: (usize, usize), message: impl Into<String>) {
+        self.findings.push(Finding {
+            file: file.into(),
+            line: at.0.max(1),
+            column: at.1,
+            rule,
+            message: message.into(),
+        });
+    }
+
+    /// One finding about several objects, at the first of them in the order of files and lines, without those that a comment
+    /// ignores. `message`: of their names and their number.
+    fn add_one_of(&mut self, rule: Rule, mut objects: Vec<(Place, String)>, message: impl Fn(&str, usize) -> String) {
+        objects.sort();
+        objects.dedup();
+        objects.retain(|((file, at), _)| !ignore::is_ignored(&self.root, rule, file, at.0.max(1)));
+        let Some(((file, at), first)) = objects.first() else {
+            return;
+        };
+        let others = objects.iter().skip(1).map(|(_, name)| name.as_str());
+        let shown: Vec<&str> = [first.as_str()].into_iter().chain(others).take(NAMED).collect();
+        let names = match objects.len() - shown.len() {
+            0 => shown.join(", "),
+            more => format!("{} and {more} more", shown.join(", ")),
+        };
+        let message = message(&names, objects.len());
+        self.add(rule, file.clone(), *at, message);
+    }
+}
+
+/// A file in a folder, both relative to the same; the folder may be empty.
+fn join(folder: &str, file: &str) -> String {
+    match folder {
+        "" => file.to_owned(),
+        folder => format!("{}/{file}", folder.trim_end_matches('/')),
+    }
+}

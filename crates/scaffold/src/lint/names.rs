@@ -1,0 +1,122 @@
+//! Names that get too long, and names that two releases would share.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::examine::{Examined, NAMESPACE};
+use super::{Report, rules};
+use chartwright_core::identity::GroupKind;
+use chartwright_operator::cluster::discovery::is_cluster_scoped;
+use helm_template::render::{Engine, Input, Kept, Release, Rendered};
+
+/// As long as Helm lets a release's name be.
+const LONGEST: usize = 53;
+
+pub(super) fn check(examined: &Examined, report: &mut Report) {
+    if examined.chart.is_library() {
+        return;
+    }
+    let Ok(engine) = Engine::for_releases(examined.chart.clone()) else {
+        return;
+    };
+    let mut found = BTreeSet::new();
+    if let Some(rendered) = render(&engine, &"long-name-".repeat(6)[..LONGEST], NAMESPACE) {
+        each(&rendered, &mut |source, object| too_long(source, object, &mut found));
+    }
+    for (source, kind, message) in found {
+        if examined.is_own(&source) {
+            let (file, at) = examined.place(&source, &kind, &[]);
+            report.add(rules::LONG_NAME, file, at, message);
+        }
+    }
+    let Some(other) = render(&engine, "release-name", "another-namespace") else {
+        return;
+    };
+    let mut shared = Vec::new();
+    each(&other, &mut |source, object| {
+        let Some((group_kind, _)) = GroupKind::of(object) else {
+            return;
+        };
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let is_same = examined
+            .objects
+            .iter()
+            .any(|seen| seen.by_default && seen.group_kind == group_kind && seen.name() == name);
+        // A CRD's name is that of its kind.
+        let may_differ = is_cluster_scoped(&group_kind) && group_kind.kind != "CustomResourceDefinition";
+        if may_differ && is_same && examined.is_own(source) {
+            let place = examined.place(source, &group_kind.kind, &[]);
+            shared.push((
+                place,
+                format!("{group_kind} {}", name.replace("release-name", "RELEASE")),
+            ));
+        }
+    });
+    let is_many = |count: usize| if count == 1 { "is" } else { "are" };
+    report.add_one_of(rules::SHARED_NAME, shared, |names, count| {
+        format!("{names} {} called the same in every namespace", is_many(count))
+    });
+}
+
+fn render(engine: &Engine, name: &str, namespace: &str) -> Option<Rendered> {
+    let kept = Kept::default();
+    let input = Input {
+        kept: Some(&kept),
+        read_objects: true,
+        skip_schema: true,
+        ..Input::new(Release::install(name, namespace), json!({}))
+    };
+    engine.render_with(&input).ok()
+}
+
+fn each(rendered: &Rendered, tell: &mut dyn FnMut(&str, &Value)) {
+    let hooks = rendered.hooks.iter().map(|hook| &hook.manifest);
+    for manifest in rendered.objects.iter().chain(hooks) {
+        for object in manifest.objects() {
+            tell(&manifest.source, object);
+        }
+    }
+}
+
+/// How long a name of that kind may be: what controllers add to it has to fit into a label.
+fn limit(kind: &str) -> usize {
+    match kind {
+        // -<10 digits of the revision>
+        "StatefulSet" => 52,
+        // -<11 digits of the time>
+        "CronJob" => 52,
+        "Service" | "Namespace" | "Job" => 63,
+        _ => 253,
+    }
+}
+
+fn too_long(source: &str, object: &Value, found: &mut BTreeSet<(String, String, String)>) {
+    let Some((group_kind, _)) = GroupKind::of(object) else {
+        return;
+    };
+    let kind = group_kind.kind;
+    let mut tell = |message: String| found.insert((source.to_owned(), kind.clone(), message));
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let (length, limit) = (name.len(), limit(&kind));
+    if length > limit {
+        tell(format!(
+            "the {kind}'s name has {length} characters in a release whose name has {LONGEST}; {limit} are the most"
+        ));
+    }
+    for labels in [
+        "/metadata/labels",
+        "/spec/selector/matchLabels",
+        "/spec/template/metadata/labels",
+    ] {
+        let labels = object.pointer(labels).and_then(Value::as_object);
+        for (key, value) in labels.into_iter().flatten() {
+            let length = value.as_str().map_or(0, str::len);
+            if length > 63 {
+                tell(format!(
+                    "the label {key} of the {kind} has {length} characters in a release whose name has {LONGEST}; 63 are the most"
+                ));
+            }
+        }
+    }
+}

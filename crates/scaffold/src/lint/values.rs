@@ -1,0 +1,80 @@
+//! Values that no template reads.
+
+use go_yaml::{Data, Node};
+
+use super::examine::Examined;
+use super::{Report, join, rules, yaml};
+use chartwright_core::reads::Reads;
+
+/// Keys of values.yaml that no template reads.
+pub(super) fn check(examined: &Examined, reads: &Reads, report: &mut Report) {
+    if examined.chart.is_library() {
+        return;
+    }
+    let file = join(&examined.folder, "values.yaml");
+    let own = Own::of(examined);
+    for document in yaml::read(&report.root, &file) {
+        for (path, at) in unread(&document.root, reads, &own) {
+            let message = format!("no template reads `{path}`");
+            report.add(rules::UNREAD_VALUE, file.as_str(), at, message);
+        }
+    }
+}
+
+/// Keys at the top that mean something to Helm or to subcharts.
+pub(super) struct Own {
+    others: Vec<String>,
+}
+
+// === impl Own ===
+
+impl Own {
+    pub(super) fn of(examined: &Examined) -> Self {
+        let chart = &examined.chart;
+        // `enabled` at the top is a condition for charts that depend on this one.
+        let mut others = ["global", "exports", "tags", "enabled"].map(str::to_owned).to_vec();
+        others.extend(chart.dependencies.iter().map(|chart| chart.name().to_owned()));
+        for dependency in &chart.metadata.dependencies {
+            others.extend([dependency.name.clone(), dependency.alias.clone()]);
+        }
+        Own { others }
+    }
+}
+
+/// The outermost keys that are not read, with their places.
+pub(super) fn unread(values: &Node, reads: &Reads, own: &Own) -> Vec<(String, (usize, usize))> {
+    let mut found = Vec::new();
+    for (name, key, value) in yaml::entries(values) {
+        if !own.others.iter().any(|other| other == name) {
+            visit(&mut vec![name.to_owned()], key, value, reads, &mut found);
+        }
+    }
+    found
+}
+
+fn visit(path: &mut Vec<String>, key: &Node, value: &Node, reads: &Reads, found: &mut Vec<(String, (usize, usize))>) {
+    if reads.whole(path) {
+        return;
+    }
+    if !reads.part(path) {
+        if !has_word(path, value, reads) {
+            found.push((path.join("."), yaml::place(key)));
+        }
+        return;
+    }
+    for (name, key, value) in yaml::entries(value) {
+        path.push(name.to_owned());
+        visit(path, key, value, reads, found);
+        path.pop();
+    }
+}
+
+/// Whether Handlebars templates may read something below.
+fn has_word(path: &mut Vec<String>, value: &Node, reads: &Reads) -> bool {
+    yaml::entries(value).any(|(name, _, value)| {
+        path.push(name.to_owned());
+        let is_read = reads.whole(path) || matches!(value.data, Data::Map(_)) && has_word(path, value, reads);
+        path.pop();
+        is_read
+    })
+}

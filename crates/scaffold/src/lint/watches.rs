@@ -1,0 +1,128 @@
+//! A project: its watches, and what belongs to each of them.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::crd::{self, Crd};
+use super::examine::Examined;
+use super::samples::{self, Sample};
+use super::{Report, check_chart, privileges, rights, rules};
+use crate::api::Kind;
+use chartwright_watches::{Outside, Watch};
+use helm_template::chart::strvals::{self, Mode};
+use helm_template::chart::values::merge_maps;
+
+/// What stands for a text that isn't known here.
+const UNKNOWN: &str = "value";
+
+/// A watch, and what was found for it.
+pub(super) struct Watched<'w> {
+    pub(super) watch: &'w Watch,
+    pub(super) kind: Kind,
+    pub(super) crd: Option<&'w Crd>,
+}
+
+pub(super) fn check(file: &str, report: &mut Report) {
+    let root = report.root.clone();
+    let Some(watches) = read(file, &root, report) else {
+        return;
+    };
+    let crds = crd::read(&root);
+    let samples = samples::read(&root);
+    let watched: Vec<Watched> = watches.iter().map(|watch| Watched::of(watch, &root, &crds)).collect();
+    let mut charts: Vec<Examined> = Vec::new();
+    for one in &watched {
+        crd::check_watched(file, one, report);
+        let own: Vec<&Sample> = samples.iter().filter(|sample| sample.is_of(one.watch)).collect();
+        if own.is_empty() && one.watch.decorator.is_none() {
+            let message = format!("there is no {} in config/samples", one.watch.group_kind());
+            report.add(rules::SAMPLE_MISSING, file, (one.watch.line, 0), message);
+        }
+        let is_known = charts.iter().any(|chart| chart.folder == one.kind.chart);
+        if !is_known && root.join(&one.kind.chart).is_dir() {
+            let given = samples::given(&one.watch.chart, &watches, &samples);
+            charts.extend(check_chart(&one.kind.chart, given, report));
+        }
+        let chart = charts.iter().find(|chart| chart.folder == one.kind.chart);
+        if let Some(examined) = chart {
+            // Who may make cluster-scoped custom resources may have all this anyway.
+            if one.crd.is_none_or(Crd::is_namespaced) {
+                privileges::check(examined, Some(one.watch), report);
+            }
+            crd::check_values(examined, one, report);
+        }
+        own.into_iter()
+            .for_each(|sample| samples::check(sample, one, chart, report));
+    }
+    rights::check(&watched, &charts, report);
+}
+
+/// The watches of a file; `None`, and findings, if it is wrong.
+fn read(file: &str, root: &Path, report: &mut Report) -> Option<Vec<Watch>> {
+    let text = match std::fs::read(root.join(file)) {
+        Ok(text) => text,
+        Err(error) => {
+            report.add(rules::WATCHES, file, (1, 0), format!("cannot be read: {error}"));
+            return None;
+        }
+    };
+    let outside = Outside {
+        folder: root,
+        env: &|_| Some(UNKNOWN.to_owned()),
+    };
+    match chartwright_watches::parse(file, &text, &outside) {
+        Ok((watches, warnings)) => {
+            for found in warnings {
+                let message = found.message.replace(&format!("{}/", root.display()), "");
+                report.add(rules::WATCHES_TRAP, file, (found.line, found.column), message);
+            }
+            Some(watches)
+        }
+        Err(errors) => {
+            for found in errors.0 {
+                report.add(rules::WATCHES, file, (found.line, found.column), found.message);
+            }
+            None
+        }
+    }
+}
+
+/// The values of a release with this spec; a text stands for what is in Secrets and ConfigMaps.
+pub(super) fn values(watch: &Watch, spec: &Value) -> Value {
+    let mut values = watch.values.clone();
+    let set = |values: &mut Map<String, Value>, path: &str, text: &str| {
+        // A path that is wrong was told by who reads watches.yaml.
+        let _ = strvals::parse_into(&format!("{path}={text}"), &Mode::Strings, values);
+    };
+    for path in watch
+        .values_from
+        .iter()
+        .filter_map(|source| source.target_path.as_deref())
+    {
+        set(&mut values, path, UNKNOWN);
+    }
+    if let Value::Object(spec) = spec {
+        merge_maps(&mut values, spec.clone());
+    }
+    for given in &watch.override_values {
+        let text = match given.value.contains("{{") {
+            true => UNKNOWN,
+            false => given.value.as_str(),
+        };
+        set(&mut values, &given.key, text);
+    }
+    Value::Object(values)
+}
+
+// === impl Watched ===
+
+impl<'w> Watched<'w> {
+    fn of(watch: &'w Watch, root: &Path, crds: &'w [Crd]) -> Self {
+        Watched {
+            watch,
+            kind: Kind::of_watch(watch, root, crds),
+            crd: crds.iter().find(|crd| crd.is_of(&watch.group, &watch.kind)),
+        }
+    }
+}

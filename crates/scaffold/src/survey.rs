@@ -1,0 +1,598 @@
+//! What a chart may make, whatever values switch on: seen by rendering it with many of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::thread::ScopedJoinHandle;
+
+use go_template::commands::{self, Word};
+use serde_json::{Map, Value, json};
+
+use super::lint::crd::Crd;
+use super::names::plural;
+use super::progress::Progress;
+use super::text_at;
+use super::unmade::{self, Unmade};
+use helm_template::chart::Chart;
+use helm_template::chart::values::merge_maps;
+use helm_template::render::{Capabilities, Engine, Error, Input, Kept, Manifest, Release, Rendered};
+
+/// So many values are switched, one at a time.
+const SWITCHES: usize = 300;
+/// A chart is rendered without any API of others, then as if all were there that it asks for, and again while it asks for more.
+const ROUNDS: usize = 4;
+
+/// So many renders at a time, on machines with more processors: each of a large chart takes tens of megabytes.
+const AT_ONCE: usize = 8;
+
+/// The release that charts are rendered for. What its name or namespace is part of depends on the custom resource.
+const RELEASE: &str = "release-name";
+const NAMESPACE: &str = "default";
+
+/// The group of roles and bindings.
+pub(super) const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// What renders of a chart show.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// Group and resource of what is made, hooks and steps of plans included.
+    pub(super) made: BTreeSet<(String, String)>,
+    /// The resources of kinds that have definitions, by group and kind.
+    plurals: BTreeMap<(String, String), String>,
+    /// `apiVersion` and kind of the same.
+    kinds: BTreeSet<(String, String)>,
+    /// The images of containers, with the chart's own values.
+    images: BTreeSet<String>,
+    /// Resource and name of roles that the chart makes.
+    pub(super) roles: BTreeSet<(String, String)>,
+    /// Resource and name of roles that the chart binds.
+    pub(super) bound: BTreeSet<(String, String)>,
+    /// Group and resource of what templates look up.
+    pub(super) looked_up: BTreeSet<(String, String)>,
+    /// Those of them that templates list.
+    pub(super) listed: BTreeSet<(String, String)>,
+    /// Random results, hooks of deletions or plans: a Secret keeps them.
+    pub(super) keeps: bool,
+    /// There are CustomResourceDefinitions in `crds/`, which the operator creates.
+    pub(super) defines: bool,
+    /// Jobs or Pods whose end is awaited: their logs are told.
+    pub(super) runs: bool,
+    /// What the watch asks for: group, resource, verbs.
+    pub(super) asked: Vec<(String, String, Vec<&'static str>)>,
+    /// Kinds in the text of templates that no render made.
+    pub(super) unmade: Vec<Unmade>,
+    /// Why the chart can't be rendered with any values that somebody wrote. What it makes isn't known then.
+    pub(super) problem: Option<String>,
+}
+
+/// Whether a name is the same in every release.
+pub(super) fn is_fixed(name: &str) -> bool {
+    !name.contains(RELEASE) && !name.contains(NAMESPACE)
+}
+
+// === impl Survey ===
+
+impl Survey {
+    /// Of a chart in a project with these definitions, before anything is rendered.
+    pub(super) fn new(chart: &Chart, crds: &[Crd]) -> Self {
+        let mut plurals = plurals(chart);
+        let defines = !plurals.is_empty();
+        plurals.extend(crds.iter().map(|crd| named(crd.value())));
+        Survey {
+            plurals,
+            defines,
+            ..Survey::default()
+        }
+    }
+
+    /// The resource of a kind.
+    pub(super) fn resource(&self, group: &str, kind: &str) -> String {
+        let known = self.plurals.get(&(group.to_owned(), kind.to_owned())).cloned();
+        known.unwrap_or_else(|| plural_of(kind))
+    }
+
+    /// Renders a chart with its own values, with each file in its `ci/`, and with each switch turned. What can't be rendered
+    /// so tells nothing.
+    pub fn of(chart: &Chart) -> Self {
+        Survey::with_values(chart, Vec::new(), &[])
+    }
+
+    /// The same, rendered with these values as well, in a project with these definitions.
+    pub(super) fn with_values(chart: &Chart, values: Vec<Value>, crds: &[Crd]) -> Self {
+        let mut survey = Survey::new(chart, crds);
+        let (problem, unmade) = each_render(chart, values, &mut |number, _, result| {
+            if let Ok(rendered) = result {
+                survey.add(rendered);
+                if number == 0 {
+                    survey.add_images(rendered);
+                }
+            }
+        });
+        let made: BTreeSet<&str> = survey.kinds.iter().map(|(_, kind)| kind.as_str()).collect();
+        survey.unmade = unmade::still_unmade(unmade, &made);
+        survey.problem = problem;
+        survey
+    }
+
+    /// `apiVersion` and kind of what is made.
+    pub fn kinds(&self) -> impl Iterator<Item = &(String, String)> {
+        self.kinds.iter()
+    }
+
+    /// The images that the chart runs with its own values.
+    pub fn images(&self) -> impl Iterator<Item = &String> {
+        self.images.iter()
+    }
+
+    fn add_images(&mut self, rendered: &Rendered) {
+        for (manifest, _) in manifests(rendered) {
+            for object in manifest.objects() {
+                find_images(object, &mut self.images);
+            }
+        }
+    }
+
+    /// Takes in what one render shows.
+    pub(super) fn add(&mut self, rendered: &Rendered) {
+        let resource = |survey: &Survey, api_version: &str, kind: &str| {
+            let group = api_version.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
+            let resource = survey.resource(&group, kind);
+            (group, resource)
+        };
+        for (manifest, is_hook) in manifests(rendered) {
+            for object in manifest.objects() {
+                let text = |pointer: &str| text_at(object, pointer).to_owned();
+                let (api_version, kind) = (text("/apiVersion"), text("/kind"));
+                if kind.is_empty() || api_version.is_empty() {
+                    continue;
+                }
+                let (group, resource) = resource(self, &api_version, &kind);
+                if group == RBAC {
+                    match kind.ends_with("Binding") {
+                        true => self
+                            .bound
+                            .insert((plural_of(&text("/roleRef/kind")), text("/roleRef/name"))),
+                        false => self.roles.insert((resource.clone(), text("/metadata/name"))),
+                    };
+                }
+                self.runs |= is_hook && ["Job", "Pod"].contains(&kind.as_str());
+                self.made.insert((group, resource));
+                self.kinds.insert((api_version, kind));
+            }
+        }
+        for key in &rendered.used_lookups {
+            let looked_up = resource(self, &key.api_version, &key.kind);
+            self.listed.extend(key.name.is_empty().then(|| looked_up.clone()));
+            self.looked_up.insert(looked_up);
+        }
+        let deletes = rendered
+            .hooks
+            .iter()
+            .any(|hook| hook.events.iter().any(|event| event.name().contains("delete")));
+        self.keeps |= deletes || !rendered.unknown_hooks.is_empty() || !rendered.randomness.kept.is_empty();
+    }
+}
+
+/// All that a render makes, and whether it is of a hook.
+pub(super) fn manifests(rendered: &Rendered) -> impl Iterator<Item = (&Manifest, bool)> {
+    let hooks = rendered.hooks.iter().map(|hook| &hook.manifest);
+    let hooks = hooks.chain(&rendered.unknown_hooks).map(|hook| (hook, true));
+    rendered.objects.iter().map(|object| (object, false)).chain(hooks)
+}
+
+/// The images of all containers in an object.
+fn find_images(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            for field in ["containers", "initContainers"] {
+                let containers = fields.get(field).and_then(Value::as_array).into_iter().flatten();
+                found.extend(containers.filter_map(|container| Some(container["image"].as_str()?.to_owned())));
+            }
+            fields.values().for_each(|field| find_images(field, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| find_images(item, found)),
+        _ => {}
+    }
+}
+
+/// Takes in the number of a set of values, the values, and what came of them.
+pub(super) type Observe<'a> = dyn FnMut(usize, &Value, Result<&Rendered, &Error>) + 'a;
+
+/// Renders a chart with its own values, with `more`, with each file in its `ci/`, and with each switch turned, and tells of each
+/// what came of it, with the number of the values (0 for its own) and the values. Switches are turned in the first values that it can be rendered
+/// with. Values that may make the kinds that none of these renders made come last.
+///
+/// If there are none, and so it is only known by luck what it makes, returns the error with the last of `more`, or with its own;
+/// and the kinds that none of the renders before the last ones made.
+pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut Observe<'_>) -> (Option<String>, Vec<Unmade>) {
+    let files = chart
+        .files
+        .iter()
+        .filter(|file| file.name.starts_with("ci/") && file.name.ends_with(".yaml"));
+    let of_ci = files.filter_map(|file| go_yaml::to_json(file.data.as_bytes()).ok());
+    let switched = switches(&Value::Object(chart.values.to_json()));
+    let engine = match Engine::for_releases(chart.clone()) {
+        Ok(engine) => engine,
+        Err(error) => {
+            tell(0, &json!({}), Err(&error));
+            return (Some(one_line(&error)), unmade::unmade(chart, &BTreeSet::new()));
+        }
+    };
+    let last = more.len();
+    let mut given: Vec<Value> = [json!({})].into_iter().chain(more).chain(of_ci).collect();
+    let written = given.len();
+    let all = written + switched.len();
+    // The number of the first values that it could be rendered with.
+    let (mut well, mut problem) = (None, None);
+    let mut made = BTreeSet::new();
+    let mut capabilities = Capabilities::default();
+    // Drawn once: hundreds of RSA keys take minutes.
+    let mut kept = Kept::default();
+    let at_once = std::thread::available_parallelism().map_or(2, usize::from).min(AT_ONCE);
+    let mut progress = Progress::new();
+    let mut failed = false;
+    let mut questions = Questions::default();
+    for round in 0..ROUNDS {
+        let known = capabilities.clone();
+        let mut at = 0;
+        while at < given.len() {
+            // The first one alone: it draws what most of the others need, too.
+            let most = if at == 0 { 1 } else { at_once };
+            let due: Vec<usize> = (at..given.len())
+                .filter(|at| questions.may_differ(*at, &known))
+                .take(most)
+                .collect();
+            let next = due.last().map_or(given.len(), |last| last + 1);
+            let values: Vec<&Value> = due.iter().map(|at| &given[*at]).collect();
+            let results = render_all(&engine, &values, &known, &kept);
+            for (at, rendered) in due.into_iter().zip(&results) {
+                questions.note(at, rendered);
+                match rendered {
+                    Ok(rendered) => {
+                        kept = rendered.randomness.kept.and(&kept);
+                        if at < written {
+                            well.get_or_insert(at);
+                        }
+                    }
+                    Err(error) if at <= last => problem = Some(one_line(error)),
+                    Err(_) => {}
+                }
+                failed |= rendered.is_err();
+                made.extend(rendered.iter().flat_map(kinds_of));
+                let asked = rendered.iter().flat_map(|rendered| &rendered.asked);
+                let apis = asked.filter(|asked| asked.contains('/'));
+                Arc::make_mut(&mut capabilities.api_versions).extend(apis.cloned());
+                tell(at, &given[at], rendered.as_ref());
+            }
+            at = next;
+            if given.len() == written && at == written {
+                let base = well.map(|at| given[at].clone());
+                given.extend(switched.iter().map(|values| laid_over(base.as_ref(), values)));
+            }
+            progress.tell(|| {
+                format!(
+                    "{}: rendered with {} of {} sets of values",
+                    chart.name(),
+                    at + round * all,
+                    (round + 1) * all
+                )
+            });
+        }
+        questions.known = known.clone();
+        let served = Arc::make_mut(&mut capabilities.api_versions);
+        // A render that fails does not report what it asked for.
+        if round == 0 && failed {
+            served.extend(apis_named(chart));
+        }
+        served.sort_unstable();
+        served.dedup();
+        if capabilities.api_versions.len() == known.api_versions.len() {
+            break;
+        }
+    }
+    let base = well.and_then(|at| given.get(at).cloned());
+    let made = made.iter().map(String::as_str).collect();
+    let unmade = unmade::unmade(chart, &made);
+    let more = unmade::values(chart, &unmade).into_iter();
+    let more: Vec<Value> = more.map(|values| laid_over(base.as_ref(), &values)).collect();
+    for (chunk, values) in more.chunks(at_once).enumerate() {
+        let results = render_all(&engine, &values.iter().collect::<Vec<_>>(), &capabilities, &kept);
+        for (at, (values, rendered)) in values.iter().zip(&results).enumerate() {
+            tell(given.len() + chunk * at_once + at, values, rendered.as_ref());
+        }
+    }
+    (problem.filter(|_| well.is_none()), unmade)
+}
+
+/// What renders asked of `.Capabilities`, by the number of their values. With the same answers a render gives the same.
+#[derive(Default)]
+struct Questions {
+    /// Of renders that did not fail.
+    asked: BTreeMap<usize, Vec<String>>,
+    /// What the last round had.
+    known: Capabilities,
+}
+
+impl Questions {
+    fn note(&mut self, at: usize, rendered: &Result<Rendered, Error>) {
+        match rendered {
+            Ok(rendered) => self.asked.insert(at, rendered.asked.clone()),
+            Err(_) => self.asked.remove(&at),
+        };
+    }
+
+    /// True if a render with these capabilities may give another result than the last one.
+    fn may_differ(&self, at: usize, now: &Capabilities) -> bool {
+        let differs = |question: &String| self.known.answer(question, "before") != now.answer(question, "now");
+        self.asked.get(&at).is_none_or(|asked| asked.iter().any(differs))
+    }
+}
+
+/// The APIs that the templates of a chart and its subcharts name in `.Capabilities.APIVersions.Has "NAME"`.
+pub(super) fn apis_named(chart: &Chart) -> Vec<String> {
+    let is_question = |path: &[String]| path.ends_with(&["APIVersions".to_owned(), "Has".to_owned()]);
+    let commands = chart
+        .templates
+        .iter()
+        .filter_map(|file| commands::commands(&file.name, &file.data).ok())
+        .flatten();
+    let own = commands.filter_map(|command| match command.words.as_slice() {
+        [Word::Path(path), Word::Text(name), ..] if is_question(path) && name.contains('/') => Some(name.clone()),
+        _ => None,
+    });
+    own.chain(chart.dependencies.iter().flat_map(apis_named)).collect()
+}
+
+/// The kinds of what a render makes.
+fn kinds_of(rendered: &Rendered) -> impl Iterator<Item = String> {
+    let objects = manifests(rendered).flat_map(|(manifest, _)| manifest.objects());
+    objects.map(|object| text_at(object, "/kind").to_owned())
+}
+
+/// The text of an error, as a line.
+pub(super) fn one_line(error: &Error) -> String {
+    let text = error.to_string();
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join(" ")
+}
+
+/// Values laid over others.
+fn laid_over(base: Option<&Value>, values: &Value) -> Value {
+    let maps = [base, Some(values)].into_iter().flatten().filter_map(Value::as_object);
+    let mut all = Map::new();
+    maps.for_each(|map| merge_maps(&mut all, map.clone()));
+    Value::Object(all)
+}
+
+/// Renders with each of these values, all at the same time.
+fn render_all(
+    engine: &Engine,
+    given: &[&Value],
+    capabilities: &Capabilities,
+    kept: &Kept,
+) -> Vec<Result<Rendered, Error>> {
+    std::thread::scope(|threads| {
+        let start = |values: &&Value| {
+            let values = Value::clone(values);
+            threads.spawn(move || render(engine, values, capabilities, kept))
+        };
+        let started: Vec<_> = given.iter().map(start).collect();
+        let join = |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        started.into_iter().map(join).collect()
+    })
+}
+
+fn render(engine: &Engine, values: Value, capabilities: &Capabilities, kept: &Kept) -> Result<Rendered, Error> {
+    let input = Input {
+        kept: Some(kept),
+        capabilities,
+        read_objects: true,
+        skip_schema: true,
+        ..Input::new(Release::install(RELEASE, NAMESPACE), values)
+    };
+    engine.render_with(&input)
+}
+
+/// Values for each switch, with that one turned and what it lies in switched on, and with all of them on.
+fn switches(values: &Value) -> Vec<Value> {
+    let mut paths = Vec::new();
+    find(values, &mut Vec::new(), &mut paths);
+    paths.truncate(SWITCHES);
+    let mut all = Value::Object(Map::new());
+    paths.iter().for_each(|(path, _)| put(&mut all, path, true));
+    let turned = paths.iter().map(|(path, is_on)| {
+        let mut values = Value::Object(Map::new());
+        for (other, _) in &paths {
+            let folder = other.split_last().map_or(&[][..], |(_, folder)| folder);
+            let is_around = other.last().is_some_and(|key| key == "enabled") && path.starts_with(folder);
+            if is_around && other != path {
+                put(&mut values, other, true);
+            }
+        }
+        put(&mut values, path, !is_on);
+        values
+    });
+    turned.chain(std::iter::once(all)).collect()
+}
+
+/// Sets the value at a path, with the mappings around it.
+pub(super) fn put(values: &mut Value, path: &[String], value: impl Into<Value>) {
+    let mut at = values;
+    for key in path {
+        if !at.is_object() {
+            *at = Value::Object(Map::new());
+        }
+        at = &mut at[key];
+    }
+    *at = value.into();
+}
+
+fn find(value: &Value, path: &mut Vec<String>, found: &mut Vec<(Vec<String>, bool)>) {
+    match value {
+        Value::Bool(is_on) => found.push((path.clone(), *is_on)),
+        Value::Object(fields) => {
+            for (key, field) in fields {
+                path.push(key.clone());
+                find(field, path, found);
+                path.pop();
+            }
+        }
+        _ => {}
+    }
+}
+
+/// How the chart's own CRDs call their resources.
+fn plurals(chart: &Chart) -> BTreeMap<(String, String), String> {
+    let mut found = BTreeMap::new();
+    let texts = chart
+        .crds
+        .iter()
+        .filter_map(|file| std::str::from_utf8(file.data.as_bytes()).ok());
+    for document in texts.filter_map(|text| go_yaml::documents(text).ok()).flatten() {
+        let Ok(crd) = go_yaml::to_json(document.as_bytes()) else {
+            continue;
+        };
+        let (kind, plural) = named(&crd);
+        found.insert(kind, plural);
+    }
+    for child in &chart.dependencies {
+        found.extend(plurals(child));
+    }
+    found
+}
+
+/// Group, kind and plural of a definition.
+fn named(crd: &Value) -> ((String, String), String) {
+    let text = |pointer: &str| text_at(crd, pointer).to_owned();
+    let kind = (text("/spec/group"), text("/spec/names/kind"));
+    (kind, text("/spec/names/plural"))
+}
+
+/// The plural of a kind without a definition: those of Kubernetes and OpenShift may be irregular.
+pub(super) fn plural_of(kind: &str) -> String {
+    match kind {
+        "Endpoints" | "SecurityContextConstraints" => kind.to_lowercase(),
+        kind => plural(kind),
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// A chart with this file.
+    pub fn chart(file: &str, text: &str) -> Chart {
+        with_files(&[("values.yaml", "{a: true, b: false}"), (file, text)])
+    }
+
+    /// A chart with these files.
+    pub fn with_files(files: &[(&str, &str)]) -> Chart {
+        let folder = tempfile::tempdir().unwrap();
+        let metadata = ("Chart.yaml", "{apiVersion: v2, name: shop, version: 0.1.0}");
+        for (name, text) in [metadata].iter().chain(files) {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        Chart::load(folder.path()).unwrap()
+    }
+
+    #[test]
+    fn only_renders_that_ask_for_a_new_api_are_repeated() {
+        let text = "{{ if .Values.b }}{{ if .Capabilities.APIVersions.Has \"a.test/v1\" }}{apiVersion: a.test/v1, kind: A}{{ end }}\
+                    {{ end }}";
+        let mut rendered = Vec::new();
+        each_render(
+            &chart("templates/a.yaml", text),
+            Vec::new(),
+            &mut |at, values, result| {
+                rendered.push((at, values["b"] == true, result.is_ok()));
+            },
+        );
+        let times = |at: usize| rendered.iter().filter(|(number, ..)| *number == at).count();
+        assert!(rendered.iter().all(|(.., is_ok)| *is_ok), "{rendered:?}");
+        for (at, asks, _) in &rendered {
+            assert_eq!(times(*at), 1 + usize::from(*asks), "{at}: {rendered:?}");
+        }
+    }
+
+    #[test]
+    fn switches_are_turned_within_what_they_lie_in() {
+        let values = json!({"a": {"enabled": false, "b": {"enabled": false, "c": true}}, "list": [true], "text": "x"});
+        let expected = [
+            json!({"a": {"enabled": true, "b": {"enabled": true, "c": true}}}),
+            json!({"a": {"enabled": true, "b": {"enabled": true}}}),
+            json!({"a": {"enabled": true, "b": {"enabled": true, "c": false}}}),
+        ];
+        let found = switches(&values);
+        for values in expected {
+            assert!(found.contains(&values), "{values}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn charts_that_require_values_are_rendered_with_what_is_given() {
+        let template = "{{ required \"host is needed\" .Values.host }}\n---\n{apiVersion: v1, kind: ConfigMap}\n\
+                        {{- if .Values.b }}\n---\n{apiVersion: v1, kind: Secret}\n{{ end }}";
+        let chart = chart("templates/a.yaml", template);
+        let silent = Survey::of(&chart);
+        assert!(silent.made.is_empty(), "{silent:?}");
+        assert!(
+            silent.problem.as_ref().unwrap().contains("host is needed"),
+            "{silent:?}"
+        );
+        let survey = Survey::with_values(&chart, vec![json!({"host": "# a"})], &[]);
+        let made: Vec<&str> = survey.made.iter().map(|(_, resource)| resource.as_str()).collect();
+        assert_eq!((made, survey.problem), (vec!["configmaps", "secrets"], None));
+    }
+
+    #[test]
+    fn resources_are_called_as_definitions_say() {
+        let folder = tempfile::tempdir().unwrap();
+        let bases = folder.path().join("config/crd/bases");
+        std::fs::create_dir_all(&bases).unwrap();
+        let definition = "{kind: CustomResourceDefinition, spec: {group: a.com, names: {kind: Redis, plural: redis}}}";
+        std::fs::write(bases.join("a.yaml"), definition).unwrap();
+        let made = "{apiVersion: a.com/v1, kind: Redis}\n---\n{apiVersion: b.com/v1, kind: Redis}\n---\n\
+                    {apiVersion: security.openshift.io/v1, kind: SecurityContextConstraints}";
+        let crds = super::super::lint::crd::read(folder.path());
+        let survey = Survey::with_values(&chart("templates/a.yaml", made), Vec::new(), &crds);
+        let made: Vec<&str> = survey.made.iter().map(|(_, resource)| resource.as_str()).collect();
+        assert_eq!(made, ["redis", "redises", "securitycontextconstraints"]);
+        assert!(!survey.defines);
+    }
+
+    #[test]
+    fn chance_decides_once() {
+        let secret = "{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {key: {{ randAlphaNum 16 }}}}";
+        let chart = chart("templates/a.yaml", secret);
+        let mut drawn = BTreeSet::new();
+        let mut renders = 0;
+        each_render(&chart, Vec::new(), &mut |_, _, rendered| {
+            renders += 1;
+            let objects = manifests(rendered.unwrap()).flat_map(|(manifest, _)| manifest.objects());
+            drawn.extend(objects.map(|object| object["stringData"]["key"].to_string()));
+        });
+        assert!(renders > 1 && drawn.len() == 1, "{renders} renders: {drawn:?}");
+    }
+
+    #[test]
+    fn a_chart_shows_what_it_makes() {
+        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("charts/memcached");
+        let survey = Survey::of(&Chart::load(folder).unwrap());
+        for (group, resource) in [
+            ("", "configmaps"),
+            ("apps", "statefulsets"),
+            ("networking.k8s.io", "networkpolicies"),
+            ("monitoring.coreos.com", "servicemonitors"),
+        ] {
+            assert!(
+                survey.made.contains(&(group.to_owned(), resource.to_owned())),
+                "{resource}: {survey:?}"
+            );
+        }
+        assert!(!survey.keeps && !survey.runs);
+    }
+}

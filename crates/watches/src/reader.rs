@@ -1,0 +1,338 @@
+//! Reading typed fields out of a YAML node, collecting everything that is wrong instead of stopping at the first.
+
+use go_yaml::{Data, Node};
+
+use super::duration;
+use super::finding::{Errors, Finding, Warning};
+
+/// Collects what a file has to be told about.
+pub struct Report<'a> {
+    file: &'a str,
+    errors: Vec<Finding>,
+    warnings: Vec<Warning>,
+}
+
+/// The entries of one mapping, each key once and known.
+pub struct Fields<'n> {
+    at: &'n Node,
+    entries: Vec<(&'n str, &'n Node)>,
+}
+
+/// How a node's content is called in a message.
+pub fn describe(data: &Data) -> String {
+    match data {
+        Data::Null => "nothing".into(),
+        Data::Bool(value) => format!("the bool {value}"),
+        Data::Number(value) => format!("the number {value}"),
+        Data::String(value) => {
+            let short: String = value.chars().take(40).collect();
+            let dots = if short.len() < value.len() { "..." } else { "" };
+            format!("the string {short:?}{dots}")
+        }
+        Data::List(_) => "a list".into(),
+        Data::Map(_) => "a map".into(),
+    }
+}
+
+/// The candidate that `word` is most likely a misspelling of.
+pub fn suggestion<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+    let lower = word.to_lowercase();
+    let distance = |candidate: &str| strsim::damerau_levenshtein(&lower, &candidate.to_lowercase());
+    let (best, far) = candidates
+        .into_iter()
+        .map(|c| (c, distance(c)))
+        .min_by_key(|(_, far)| *far)?;
+    (far <= best.chars().count().div_ceil(3)).then_some(best)
+}
+
+// === impl Report ===
+
+impl<'a> Report<'a> {
+    pub fn new(file: &'a str) -> Self {
+        Report {
+            file,
+            errors: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    pub fn error_at(&mut self, line: usize, column: usize, message: impl Into<String>) {
+        self.errors.push(self.finding(line, column, message.into()));
+    }
+
+    pub fn error(&mut self, at: &Node, message: impl Into<String>) {
+        self.error_at(at.line, at.column, message);
+    }
+
+    pub fn warn_at(&mut self, line: usize, column: usize, message: impl Into<String>) {
+        self.warnings.push(self.finding(line, column, message.into()));
+    }
+
+    pub fn warn(&mut self, at: &Node, message: impl Into<String>) {
+        self.warn_at(at.line, at.column, message);
+    }
+
+    fn finding(&self, line: usize, column: usize, message: String) -> Finding {
+        Finding {
+            file: self.file.to_owned(),
+            line,
+            column,
+            message,
+        }
+    }
+
+    /// The result, or everything that is wrong, by line.
+    pub fn finish<T>(mut self, result: T) -> Result<(T, Vec<Warning>), Errors> {
+        if self.errors.is_empty() {
+            self.warnings.sort_by_key(|warning| (warning.line, warning.column));
+            return Ok((result, self.warnings));
+        }
+        self.errors.sort_by_key(|error| (error.line, error.column));
+        Err(Errors(self.errors))
+    }
+
+    /// Reports a wrong type: what was expected and what is there.
+    pub fn mistyped(&mut self, at: &Node, name: &str, expected: &str) {
+        self.error(at, format!("`{name}` must be {expected}, not {}", describe(&at.data)));
+    }
+
+    /// A string; nothing if the field is absent or null, or is of another type, which is reported.
+    pub fn string<'n>(&mut self, fields: &Fields<'n>, name: &str) -> Option<(&'n str, &'n Node)> {
+        let node = fields.get(name)?;
+        match &node.data {
+            Data::String(text) => Some((text, node)),
+            _ => {
+                self.mistyped(node, name, "a string");
+                None
+            }
+        }
+    }
+
+    /// A list; empty if the field is absent or null, or is of another type, which is reported.
+    pub fn list<'n>(&mut self, fields: &Fields<'n>, name: &str) -> &'n [Node] {
+        let Some(node) = fields.get(name) else { return &[] };
+        match &node.data {
+            Data::List(items) => items,
+            _ => {
+                self.mistyped(node, name, "a list");
+                &[]
+            }
+        }
+    }
+
+    /// A list of strings that `check` accepts; its complaint is reported at the item.
+    pub fn strings(
+        &mut self,
+        fields: &Fields<'_>,
+        name: &str,
+        check: impl Fn(&str) -> Result<(), String>,
+    ) -> Vec<String> {
+        let mut out = Vec::new();
+        for item in self.list(fields, name) {
+            match &item.data {
+                Data::String(text) => match check(text) {
+                    Ok(()) => out.push(text.clone()),
+                    Err(message) => self.error(item, message),
+                },
+                _ => self.mistyped(item, name, "a list of strings"),
+            }
+        }
+        out
+    }
+
+    /// A string, which `message` is reported of unless it is valid.
+    pub fn checked(
+        &mut self,
+        fields: &Fields<'_>,
+        name: &str,
+        is_valid: impl Fn(&str) -> bool,
+        message: impl Fn(&str) -> String,
+    ) -> Option<String> {
+        let (text, node) = self.string(fields, name)?;
+        if text.is_empty() && name != "group" {
+            self.error(node, format!("`{name}` is empty"));
+        } else if !is_valid(text) {
+            self.error(node, message(text));
+        }
+        Some(text.to_owned())
+    }
+
+    /// A duration; `zero` says what 0 means.
+    pub fn duration(&mut self, fields: &Fields<'_>, name: &str, zero: &str) -> Option<std::time::Duration> {
+        let node = fields.get(name)?;
+        let text = match &node.data {
+            Data::String(text) => text.clone(),
+            Data::Number(number) => number.to_string(),
+            _ => {
+                self.mistyped(node, name, "a duration such as 1m30s");
+                return None;
+            }
+        };
+        match duration::parse(&text) {
+            Ok(period) if period.is_zero() => {
+                self.warn(node, format!("`{name}: 0` {zero}"));
+                None
+            }
+            Ok(period) => Some(period),
+            Err(error) => {
+                self.error(node, format!("`{name}`: {error}"));
+                None
+            }
+        }
+    }
+
+    /// A bool; `usual` unless it is said otherwise.
+    pub fn bool(&mut self, fields: &Fields<'_>, name: &str, usual: bool) -> bool {
+        match fields.get(name).map(|node| (node, &node.data)) {
+            Some((_, Data::Bool(value))) => *value,
+            Some((node, _)) => {
+                self.mistyped(node, name, "true or false");
+                usual
+            }
+            None => usual,
+        }
+    }
+
+    /// A whole number of at least `least`, which is 0 or 1.
+    pub fn count(&mut self, fields: &Fields<'_>, name: &str, least: usize) -> Option<usize> {
+        let node = fields.get(name)?;
+        let count = match &node.data {
+            Data::Number(number) => number.as_u64().and_then(|count| usize::try_from(count).ok()),
+            _ => None,
+        };
+        let count = count.filter(|count| *count >= least);
+        if count.is_none() {
+            let expected = ["a whole number", "a whole number from 1 on"];
+            self.mistyped(node, name, expected[least.min(1)]);
+        }
+        count
+    }
+
+    /// One of several words; the default if there is none, or another, which is reported.
+    pub fn choice<T: Copy + Default, const N: usize>(
+        &mut self,
+        fields: &Fields<'_>,
+        name: &str,
+        choices: [(&'static str, T); N],
+    ) -> T {
+        let Some((text, node)) = self.string(fields, name) else {
+            return T::default();
+        };
+        if let Some((_, choice)) = choices.iter().find(|(word, _)| *word == text) {
+            return *choice;
+        }
+        let words = choices.map(|(word, _)| word);
+        let hint = suggestion(text, words).map(|best| format!(": did you mean {best}?"));
+        let hint = hint.unwrap_or_default();
+        self.error(
+            node,
+            format!("`{name}` must be one of {}, not {text:?}{hint}", words.join(", ")),
+        );
+        T::default()
+    }
+}
+
+// === impl Fields ===
+
+impl<'n> Fields<'n> {
+    /// Opens a mapping whose keys are all in `known`. Keys in `later`, unknown ones and repeated ones are reported;
+    /// so is a node that isn't a mapping, for which the answer is `None`. `what` names the mapping in messages.
+    pub fn open(
+        node: &'n Node,
+        what: &str,
+        known: &[&'static str],
+        later: &[&'static str],
+        report: &mut Report<'_>,
+    ) -> Option<Self> {
+        let Data::Map(map) = &node.data else {
+            report.error(node, format!("{what} must be a map, not {}", describe(&node.data)));
+            return None;
+        };
+        let mut entries: Vec<(&str, &Node)> = Vec::new();
+        let mut seen: Vec<(&str, usize)> = Vec::new();
+        for (key, value) in map {
+            let Data::String(name) = &key.data else {
+                report.error(key, format!("keys of {what} are strings, not {}", describe(&key.data)));
+                continue;
+            };
+            if let Some((_, line)) = seen.iter().find(|(seen, _)| seen == name) {
+                report.error(
+                    key,
+                    format!("`{name}` is there twice: first on line {line}; remove one"),
+                );
+                continue;
+            }
+            seen.push((name, key.line));
+            if known.contains(&name.as_str()) {
+                // Go's decoder leaves a field alone that is null.
+                if !matches!(value.data, Data::Null) {
+                    entries.push((name, value));
+                }
+            } else if later.contains(&name.as_str()) {
+                report.error(key, format!("`{name}` is not supported yet"));
+            } else {
+                let all = known.iter().chain(later).copied();
+                report.error(
+                    key,
+                    match suggestion(name, all) {
+                        Some(best) => format!("unknown key `{name}`: did you mean `{best}`?"),
+                        None => format!("unknown key `{name}`; {what} knows: {}", known.join(", ")),
+                    },
+                );
+            }
+        }
+        Some(Fields { at: node, entries })
+    }
+
+    /// The value of a key; `None` if it is absent or null.
+    pub fn get(&self, name: &str) -> Option<&'n Node> {
+        self.entries
+            .iter()
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| *value)
+    }
+
+    /// Where the mapping begins.
+    pub fn at(&self) -> &'n Node {
+        self.at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_misses_get_a_suggestion() {
+        let keys = ["selector", "chart", "kind", "watchDependentResources", "allow"];
+        for (word, expected) in [
+            ("slector", Some("selector")),
+            ("Chart", Some("chart")),
+            ("kidn", Some("kind")),
+            ("watchDependantResource", Some("watchDependentResources")),
+            ("replicas", None),
+            ("x", None),
+        ] {
+            assert_eq!(suggestion(word, keys), expected, "{word}");
+        }
+    }
+
+    #[test]
+    fn a_repeated_key_is_an_error_with_both_places() {
+        let node = |line, data| Node { line, column: 3, data };
+        let entry = |line| {
+            (
+                node(line, Data::String("kind".into())),
+                node(line, Data::String("A".into())),
+            )
+        };
+        let map = node(2, Data::Map(vec![entry(2), entry(5)]));
+        let mut report = Report::new("w.yaml");
+        let fields = Fields::open(&map, "a watch", &["kind"], &[], &mut report).unwrap();
+        assert_eq!(fields.entries.len(), 1);
+        assert_eq!(
+            report.finish(()).unwrap_err().to_string(),
+            "w.yaml:5:3: `kind` is there twice: first on line 2; remove one"
+        );
+    }
+}

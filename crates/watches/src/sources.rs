@@ -1,0 +1,292 @@
+//! The keys `values`, `valuesFrom` and `valuesFromField`: values of a watch, and where others come from.
+
+use go_yaml::{Data, Node};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::names;
+use super::reader::{Fields, Report, describe};
+
+/// The key of a Secret or ConfigMap whose text is read if nothing else is said.
+pub const VALUES_KEY: &str = "values.yaml";
+/// So many entries may a custom resource's own list have.
+const MOST: usize = 50;
+/// The longest path in such a list, in bytes, and the largest index in it: a path makes lists as long as its indices are.
+const LONGEST_PATH: usize = 256;
+const LARGEST_INDEX: usize = 1000;
+/// What `valuesFromField` may begin with.
+const SPEC: &str = "spec.";
+const ANNOTATIONS: &str = "metadata.annotations.";
+
+/// What holds values. Either is data that kubelet could mount, and nothing else is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum SourceKind {
+    #[default]
+    ConfigMap,
+    Secret,
+}
+
+/// One entry of `valuesFrom`: a Secret or ConfigMap in the custom resource's namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ValuesFrom {
+    pub kind: SourceKind,
+    /// A name; in `watches.yaml` also a Go template over the custom resource that makes one.
+    pub name: String,
+    #[serde(default = "values_key")]
+    pub values_key: String,
+    /// Where in the values the text goes, as a `--set` path. `None`: the text is YAML, a mapping that is merged.
+    #[serde(default)]
+    pub target_path: Option<String>,
+    /// Without it, it adds nothing.
+    #[serde(default)]
+    pub optional: bool,
+}
+
+/// Where a custom resource has a list of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ValuesFromField {
+    /// The names of the fields that lead to it from `.spec`. It is no value of the chart's.
+    Spec(Vec<String>),
+    /// An annotation that holds it as YAML or JSON.
+    Annotation(String),
+}
+
+fn values_key() -> String {
+    VALUES_KEY.to_owned()
+}
+
+// === impl SourceKind ===
+
+impl SourceKind {
+    const NAMES: [(&str, Self); 2] = [("ConfigMap", Self::ConfigMap), ("Secret", Self::Secret)];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            SourceKind::ConfigMap => "ConfigMap",
+            SourceKind::Secret => "Secret",
+        }
+    }
+}
+
+// === impl ValuesFrom ===
+
+impl ValuesFrom {
+    /// Reads a list that a custom resource has; `field` names it in messages.
+    ///
+    /// # Errors
+    /// What is wrong with it, and where. Its author has no templates.
+    pub fn list(field: &str, list: &Value) -> Result<Vec<Self>, String> {
+        let items = match list {
+            Value::Null => return Ok(Vec::new()),
+            Value::Array(items) if items.len() > MOST => {
+                return Err(format!("{field} has {} entries: it may have {MOST}", items.len()));
+            }
+            Value::Array(items) => items,
+            _ => return Err(format!("{field} must be a list of {{kind, name, ...}}")),
+        };
+        let read = |(index, item)| {
+            let source = ValuesFrom::deserialize(item).map_err(|error| format!("{field}[{index}]: {error}"))?;
+            source.check().map_err(|error| format!("{field}[{index}]: {error}"))?;
+            Ok(source)
+        };
+        items.iter().enumerate().map(read).collect()
+    }
+}
+
+impl ValuesFrom {
+    fn check(&self) -> Result<(), String> {
+        if self.name.is_empty() || self.values_key.is_empty() {
+            return Err("name and valuesKey must not be empty".to_owned());
+        }
+        if !is_key(&self.values_key) {
+            return Err(format!("valuesKey: it must be a key of the data, such as {VALUES_KEY}"));
+        }
+        let path = self.target_path.as_deref().unwrap_or_default();
+        if path.len() > LONGEST_PATH {
+            return Err(format!("targetPath: it is longer than {LONGEST_PATH} bytes"));
+        }
+        let mut indices = path
+            .split('[')
+            .skip(1)
+            .map(|rest| rest.split(']').next().unwrap_or_default());
+        let is_small = |index: &&str| index.parse::<usize>().is_ok_and(|index| index <= LARGEST_INDEX);
+        match indices.find(|index| !is_small(index)) {
+            Some(index) => Err(format!(
+                "targetPath: the index {index:?} is no number up to {LARGEST_INDEX}"
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What can be a key of a Secret or ConfigMap.
+fn is_key(key: &str) -> bool {
+    key.len() <= 253 && key.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+}
+
+// === impl ValuesFromField ===
+
+impl ValuesFromField {
+    fn parse(text: &str) -> Option<Self> {
+        if let Some(key) = text.strip_prefix(ANNOTATIONS) {
+            return names::is_label_key(key).then(|| ValuesFromField::Annotation(key.to_owned()));
+        }
+        let fields: Vec<String> = text.strip_prefix(SPEC)?.split('.').map(str::to_owned).collect();
+        let is_name = |field: &String| !field.is_empty() && !field.contains(['[', ']', '/', ' ']);
+        fields.iter().all(is_name).then_some(ValuesFromField::Spec(fields))
+    }
+}
+
+impl std::fmt::Display for ValuesFromField {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ValuesFromField::Spec(fields) => write!(f, "{SPEC}{}", fields.join(".")),
+            ValuesFromField::Annotation(key) => write!(f, "{ANNOTATIONS}{key}"),
+        }
+    }
+}
+
+/// The key `values`.
+pub(super) fn read_values(fields: &Fields<'_>, report: &mut Report<'_>) -> Map<String, Value> {
+    let Some(node) = fields.get("values") else {
+        return Map::new();
+    };
+    match json(node, report) {
+        Value::Object(values) => values,
+        _ => {
+            report.mistyped(node, "values", "a map: the values of the chart");
+            Map::new()
+        }
+    }
+}
+
+/// A node as JSON; keys that are there twice are reported.
+pub fn json(node: &Node, report: &mut Report<'_>) -> Value {
+    match &node.data {
+        Data::Null => Value::Null,
+        Data::Bool(value) => Value::Bool(*value),
+        Data::Number(number) => Value::Number(number.clone()),
+        Data::String(text) => Value::String(text.clone()),
+        Data::List(items) => items.iter().map(|item| json(item, report)).collect(),
+        Data::Map(entries) => {
+            let mut map = Map::new();
+            for (key, value) in entries {
+                let value = json(value, report);
+                let Some(name) = go_yaml::text(&json(key, report)) else {
+                    report.error(key, format!("a key must be a string, not {}", describe(&key.data)));
+                    continue;
+                };
+                if map.insert(name.clone(), value).is_some() {
+                    report.error(key, format!("`{name}` is there twice; remove one"));
+                }
+            }
+            Value::Object(map)
+        }
+    }
+}
+
+/// The key `valuesFrom`.
+pub(super) fn read_sources(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<ValuesFrom> {
+    let items = report.list(fields, "valuesFrom");
+    items.iter().filter_map(|item| read_source(item, report)).collect()
+}
+
+fn read_source(node: &Node, report: &mut Report<'_>) -> Option<ValuesFrom> {
+    const KNOWN: [&str; 5] = ["kind", "name", "valuesKey", "targetPath", "optional"];
+    let fields = Fields::open(node, "an entry of `valuesFrom`", &KNOWN, &[], report)?;
+    for name in ["kind", "name"] {
+        if fields.get(name).is_none() {
+            report.error(
+                node,
+                format!("`{name}` is missing: an entry of `valuesFrom` needs kind and name"),
+            );
+        }
+    }
+    let name = report.checked(
+        &fields,
+        "name",
+        |name| name.contains("{{") || names::is_dns_subdomain(name),
+        |name| format!("`name` must be the name of an object, or a template such as {{{{ .metadata.name }}}}-values, not {name:?}"),
+    );
+    let key = report.checked(&fields, "valuesKey", is_key, |key| {
+        format!("`valuesKey` must be a key of the data, such as {VALUES_KEY}, not {key:?}")
+    });
+    let target_path = report.checked(&fields, "targetPath", |_| true, str::to_owned);
+    Some(ValuesFrom {
+        kind: report.choice(&fields, "kind", SourceKind::NAMES),
+        name: name?,
+        values_key: key.unwrap_or_else(values_key),
+        target_path,
+        optional: report.bool(&fields, "optional", false),
+    })
+}
+
+/// The key `valuesFromField`.
+pub(super) fn read_field(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<ValuesFromField> {
+    let (text, node) = report.string(fields, "valuesFromField")?;
+    let field = ValuesFromField::parse(text);
+    if field.is_none() {
+        report.error(
+            node,
+            format!(
+                "`valuesFromField` must name a field such as {SPEC}valuesFrom, or an annotation such as \
+                 {ANNOTATIONS}example.com/values-from, not {text:?}"
+            ),
+        );
+    }
+    field
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_custom_resources_own_list_is_checked() {
+        let told = |list: &Value| ValuesFrom::list("it", list).err().unwrap_or_default();
+        let entry = |more: Value| {
+            let mut entry = json!({"kind": "Secret", "name": "x"});
+            let more = more.as_object().cloned().unwrap_or_default();
+            entry.as_object_mut().unwrap().extend(more);
+            json!([entry])
+        };
+        let many = |count: usize| Value::Array(vec![json!({"kind": "Secret", "name": "x"}); count]);
+        for (list, expected) in [
+            (Value::Null, ""),
+            (entry(json!({"targetPath": "a.b[3].c"})), ""),
+            (many(50), ""),
+            (many(51), "it has 51 entries: it may have 50"),
+            (many(100_000), "it may have 50"),
+            (json!({"kind": "Secret"}), "it must be a list of"),
+            (json!([{"kind": "Pod", "name": "x"}]), "it[0]: unknown variant `Pod`"),
+            (
+                entry(json!({"name": ""})),
+                "it[0]: name and valuesKey must not be empty",
+            ),
+            (entry(json!({"valuesKey": "a/b"})), "it[0]: valuesKey:"),
+            (entry(json!({"valuesKey": "a".repeat(300)})), "it[0]: valuesKey:"),
+            (
+                entry(json!({"targetPath": "a.".repeat(200)})),
+                "it[0]: targetPath: it is longer than 256",
+            ),
+            (
+                entry(json!({"targetPath": "a[65536]"})),
+                "the index \"65536\" is no number up to 1000",
+            ),
+            (
+                entry(json!({"targetPath": "a[1].b[1001]"})),
+                "the index \"1001\" is no number",
+            ),
+            (entry(json!({"targetPath": "a[65\\536]"})), "is no number up to 1000"),
+        ] {
+            let told = told(&list);
+            assert!(
+                told.contains(expected) && told.is_empty() == expected.is_empty(),
+                "{list:.100}: {told}"
+            );
+        }
+    }
+}

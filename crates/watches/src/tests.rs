@@ -1,0 +1,174 @@
+//! A fixture of `tests/fixtures/watches` is a `watches.yaml` with a `.txt` of what must come out beside it.
+
+use std::path::Path;
+
+use super::*;
+
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/watches");
+
+fn env(name: &str) -> Option<String> {
+    match name {
+        "TAG" => Some("1.6".into()),
+        "HOSTS" => Some("a,b=c".into()),
+        _ => None,
+    }
+}
+
+fn parse_text(text: &str) -> Result<(Vec<Watch>, Vec<Warning>), Errors> {
+    parse(
+        "watches.yaml",
+        text.as_bytes(),
+        &Outside {
+            folder: Path::new(FIXTURES),
+            env: &env,
+        },
+    )
+}
+
+fn one(text: &str) -> Watch {
+    let (watches, _) = parse_text(text).unwrap();
+    watches.into_iter().next().unwrap()
+}
+
+/// The smallest entry, with more lines.
+fn entry(more: &str) -> String {
+    format!("- group: a.example.com\n  version: v1\n  kind: App\n  chart: charts/app\n{more}")
+}
+
+#[test]
+fn fixtures() {
+    let mut count = 0;
+    for file in std::fs::read_dir(FIXTURES).unwrap().map(|file| file.unwrap().path()) {
+        if file.extension().is_none_or(|extension| extension != "yaml") {
+            continue;
+        }
+        count += 1;
+        let outcome = match parse_text(&std::fs::read_to_string(&file).unwrap()) {
+            Ok((watches, warnings)) => {
+                let kinds = watches
+                    .iter()
+                    .map(|watch| format!("{}: {}\n", watch.line, watch.group_kind()));
+                let warnings = warnings.iter().map(|warning| format!("warning: {warning}\n"));
+                kinds.chain(warnings).collect()
+            }
+            Err(errors) => format!("{errors}\n"),
+        };
+        let outcome = outcome.replace(FIXTURES, "FIXTURES");
+        let expected = std::fs::read_to_string(file.with_extension("txt")).unwrap_or_default();
+        assert_eq!(outcome, expected, "{}", file.display());
+    }
+    assert!(count >= 8, "fixtures are missing");
+}
+
+/// `full.yaml` has every key, `least.yaml` those that it must have.
+#[test]
+fn entries_are_read_as_a_whole() {
+    for name in ["full", "least"] {
+        let read = |end: &str| std::fs::read_to_string(Path::new(FIXTURES).join(format!("{name}.{end}"))).unwrap();
+        let watch = format!("{:#?}\n", one(&read("yaml")));
+        assert_eq!(watch.replace(FIXTURES, "FIXTURES"), read("debug"), "{name}");
+    }
+    let least = entry("");
+    // Nothing after the colon is the same as leaving the key out.
+    assert_eq!(
+        one(&entry("  selector:\n  reconcilePeriod:\n  overrideValues:\n")),
+        one(&least)
+    );
+}
+
+#[test]
+fn the_digest_covers_what_matters() {
+    let digest = |more: &str| one(&entry(more)).digest();
+    let plain = digest("");
+    assert_eq!(plain.len(), 64);
+    for same in [
+        "  reconcilePeriod: 5m\n",
+        "  maxConcurrentReconciles: 2\n",
+        "  deletionPolicy: WaitForTermination\n",
+        "  ownerReferences: true\n",
+        "  selector: {matchLabels: {a: b}}\n",
+    ] {
+        assert_eq!(digest(same), plain, "{same}");
+    }
+    assert_eq!(one(&format!("# moved down\n\n{}", entry(""))).digest(), plain);
+    for other in [
+        "  overrideValues: {a: b}\n",
+        "  overrideValues: {a: $TAG}\n",
+        "  targetNamespace: x\n",
+        "  values: {a: b}\n",
+        "  valuesFrom: [{kind: Secret, name: a}]\n",
+        "  valuesFromField: spec.from\n",
+        // Members of these carry no owner references.
+        "  deletionPolicy: Orphan\n",
+        "  ownerReferences: false\n",
+        "  allow: {kinds: [\"*\"]}\n",
+        "  allow: {namespaces: [\"*\"]}\n",
+        "  lookups: {kinds: [\"*\"]}\n",
+    ] {
+        assert_ne!(digest(other), plain, "{other}");
+    }
+    assert_ne!(
+        digest("  allow: {kinds: [\"*\"]}\n"),
+        digest("  lookups: {kinds: [\"*\"]}\n")
+    );
+}
+
+#[test]
+fn a_missing_file_is_said_with_its_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("watches.yaml");
+    let error = load(&path).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        format!(
+            "{0}: there is no such file (looked at {0}): name it with --watches-file",
+            path.display()
+        )
+    );
+    std::fs::write(&path, "[]").unwrap();
+    let (watches, warnings) = load(&path).unwrap();
+    assert!(watches.is_empty());
+    assert_eq!(warnings[0].message, "no watches: the operator has nothing to do");
+}
+
+#[test]
+fn members_refer_to_their_owners_unless_they_are_to_stay() {
+    for (more, expected) in [
+        ("", true),
+        ("  ownerReferences: true\n", true),
+        ("  ownerReferences: false\n", false),
+        ("  deletionPolicy: Orphan\n", false),
+    ] {
+        assert_eq!(one(&entry(more)).refers_to_owners(), expected, "{more}");
+    }
+}
+
+#[test]
+fn odd_input_never_panics() {
+    for text in [
+        "- ",
+        "- - a",
+        "a",
+        "3",
+        "- {}",
+        "- {kind: {a: b}, version: [], chart: 3}",
+        "{",
+        "- a: b: c",
+        "\u{0}",
+        "- ? [a]\n  : b",
+    ] {
+        // Whatever comes out, nothing is accepted.
+        let accepted = parse_text(text).map(|(watches, _)| watches.len()).unwrap_or(0);
+        assert_eq!(accepted, 0, "{text}");
+    }
+}
+
+#[test]
+fn a_watch_is_known_by_its_kind_and_selector() {
+    assert_eq!(one(&entry("")).id(), "App.a.example.com");
+    let selected = one(&format!("\n{}", entry("  selector: {matchLabels: {a: b}}\n")));
+    assert_eq!(selected.id(), "App.a.example.com (a=b)");
+    let decorator = one(&entry("  selector: {matchLabels: {a: b}}\n  decorate: true\n"));
+    assert_eq!(decorator.id(), "App.a.example.com decorated by app (a=b)");
+    assert_ne!(decorator.digest(), selected.digest());
+}
