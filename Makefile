@@ -226,12 +226,12 @@ $(CARGO_DENY):
 	  $(CARGO) install cargo-deny --version $(CARGO_DENY_VERSION) --locked --quiet --root $(CACHE)/tools
 
 .PHONY: docs
-docs: $(MDBOOK) ## Build the documentation's site with mdBook, target/book/index.html (a second; 5 minutes the first time).
+docs: $(MDBOOK) ## Build the documentation's site with mdBook, target/book/index.html (a second; 2 minutes the first time).
 	$(call say,mdBook: docs into target/book (a second))
 	$(MDBOOK) build docs
 
 $(MDBOOK):
-	$(call say,installing mdBook $(MDBOOK_VERSION) into $(CACHE)/tools (about 5 minutes$(,) once))
+	$(call say,installing mdBook $(MDBOOK_VERSION) into $(CACHE)/tools (about 2 minutes$(,) once))
 	CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
 	  $(CARGO) install mdbook --version $(MDBOOK_VERSION) --locked --quiet --root $(CACHE)/tools \
 	  --no-default-features --features search
