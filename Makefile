@@ -28,6 +28,8 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/chartwright
 CARGO_DENY_VERSION := 0.20.2
 # One that is installed already, else our own.
 CARGO_DENY := $(or $(shell command -v cargo-deny),$(CACHE)/tools/bin/cargo-deny)
+MDBOOK_VERSION := 0.5.4
+MDBOOK := $(or $(shell command -v mdbook),$(CACHE)/tools/bin/mdbook)
 CARGO_FUZZ_VERSION := 0.13.2
 CARGO_FUZZ := $(or $(shell command -v cargo-fuzz),$(CACHE)/tools/bin/cargo-fuzz)
 CONTROL_PLANE := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok
@@ -222,6 +224,17 @@ $(CARGO_DENY):
 	$(call say,installing cargo-deny $(CARGO_DENY_VERSION) into $(CACHE)/tools (about a minute$(,) once))
 	CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
 	  $(CARGO) install cargo-deny --version $(CARGO_DENY_VERSION) --locked --quiet --root $(CACHE)/tools
+
+.PHONY: docs
+docs: $(MDBOOK) ## Build the documentation's site with mdBook, target/book/index.html (a second; 2 minutes the first time).
+	$(call say,mdBook: docs into target/book (a second))
+	$(MDBOOK) build docs
+
+$(MDBOOK):
+	$(call say,installing mdBook $(MDBOOK_VERSION) into $(CACHE)/tools (about 2 minutes$(,) once))
+	CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+	  $(CARGO) install mdbook --version $(MDBOOK_VERSION) --locked --quiet --root $(CACHE)/tools \
+	  --no-default-features --features search
 
 .PHONY: control-plane
 control-plane: ## Find or build the local control plane's parts (8 minutes on 2 cores the first time, else a second).

@@ -293,7 +293,7 @@ fn the_threat_model_names_tests_that_exist() {
     for folder in ["src", "crates", "tests"] {
         sources(&Path::new(ROOT).join(folder), &mut text);
     }
-    let page = read("docs/threat-model.md");
+    let page = read("docs/explanation/threat-model.md");
     let (_, inputs) = page.split_once("\n## Inputs\n").expect("a section");
     let (inputs, _) = inputs.split_once("\n## ").expect("its end");
     let name = Regex::new("`([a-z0-9_.]+)`").expect("a pattern");

@@ -23,7 +23,7 @@ Examples:
   chartwright lint --severity error
   chartwright lint --ignore missing-pdb,long-name
 
-Exit codes: 0 nothing found, 1 something found, 2 wrong use. docs/lint.md explains the rules, and the comment
+Exit codes: 0 nothing found, 1 something found, 2 wrong use. docs/reference/lint.md explains the rules, and the comment
 `# chartwright-lint: ignore=RULE` that ignores one on its line, alone on the line before, or at the top of a file in all of it.";
 
 /// Tell what is wrong or doubtful in a project or a chart, without a cluster

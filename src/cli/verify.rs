@@ -33,7 +33,7 @@ Case files lie in charts/NAME/verify/*.yaml, or in charts/NAME.verify/ beside a 
         fields:
           StatefulSet: {spec.replicas: 3}
 
-Exit codes: 0 all passed, 1 some failed, 2 wrong use. docs/verify.md explains every key.";
+Exit codes: 0 all passed, 1 some failed, 2 wrong use. docs/reference/verify.md explains every key.";
 
 /// Test charts without a cluster: what is made, and what an edit or another chart changes, prunes, restarts
 #[derive(Args, Clone, Debug)]

@@ -3,6 +3,7 @@
 //! the table of each test; and `run` listens on no port.
 
 mod blocks;
+mod links;
 mod terminal;
 
 use std::fs;
@@ -101,45 +102,11 @@ fn the_tutorial_ends_with_tickets_that_are_booked_and_cancelled() -> Result<()> 
     Ok(())
 }
 
-/// Every page that is named in a page is there, with the heading that is meant.
 #[test]
-fn links_between_pages_lead_somewhere() -> Result<()> {
+fn the_readme_names_the_first_pages() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut pages = vec![root.join("README.md"), root.join("CONTRIBUTING.md")];
-    for entry in fs::read_dir(root.join("docs"))? {
-        pages.push(entry?.path());
-    }
-    let link = regex::Regex::new(r"\]\(([^)#: ]*)(?:#([^) ]+))?\)")?;
-    for page in pages {
-        let text = fs::read_to_string(&page)?;
-        for found in link.captures_iter(&text) {
-            let target = match &found[1] {
-                "" => page.clone(),
-                path => page.with_file_name(path),
-            };
-            let shown = format!("{}: {}", page.display(), &found[0]);
-            ensure!(target.exists(), "{shown}");
-            let Some(heading) = found.get(2) else { continue };
-            let anchors: Vec<String> = fs::read_to_string(&target)?.lines().filter_map(anchor).collect();
-            ensure!(
-                anchors.iter().any(|anchor| anchor == heading.as_str()),
-                "{shown}: {anchors:?}"
-            );
-        }
-    }
     says(
         &fs::read_to_string(root.join("README.md"))?,
         &["docs/quickstart.md", "docs/tutorial.md", "docs/image.md"],
-    )
-}
-
-/// What GitHub makes of a heading.
-fn anchor(line: &str) -> Option<String> {
-    let title = line.strip_prefix('#')?.trim_start_matches('#').strip_prefix(' ')?;
-    let kept = title.to_lowercase().replace(' ', "-");
-    Some(
-        kept.chars()
-            .filter(|c| c.is_alphanumeric() || "-_".contains(*c))
-            .collect(),
     )
 }

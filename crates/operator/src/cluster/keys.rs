@@ -72,7 +72,7 @@ fn read(data: &BTreeMap<String, ByteString>) -> std::result::Result<Keyring, Str
     let current = <[u8; LENGTH]>::try_from(bytes(FIELD)).map_err(|_| {
         format!(
             "it does not hold a key of {LENGTH} bytes under `{FIELD}`: put the key back, or delete the Secret and a new one \
-             is made (what the old key signed is then lost: docs/operations.md, the operator's key)"
+             is made (what the old key signed is then lost: docs/guides/operating.md, the operator's key)"
         )
     })?;
     let (previous, rest) = bytes(PREVIOUS).as_chunks::<LENGTH>();

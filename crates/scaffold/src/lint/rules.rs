@@ -1,4 +1,4 @@
-//! What is looked for, why, and how it is mended. docs/lint.md has the same as a table.
+//! What is looked for, why, and how it is mended. docs/reference/lint.md has the same as a table.
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +33,7 @@ macro_rules! rules {
 rules! {
     WATCHES: "watches" Error,
         "The operator doesn't start with such a file.",
-        "Change the line as the message says; docs/watches.md explains every key.";
+        "Change the line as the message says; docs/reference/watches.md explains every key.";
     WATCHES_TRAP: "watches-trap" Warning,
         "The operator starts, but something has another effect than one would think, or none.",
         "Change the line as the message says, or ignore it where it is meant.";

@@ -98,7 +98,7 @@ fn a_folder_without_either_file_is_wrong_use() {
 
 #[test]
 fn every_rule_is_documented() {
-    let table = include_str!("../../../../docs/lint.md");
+    let table = include_str!("../../../../docs/reference/lint.md");
     for rule in rules::ALL {
         let row = format!(
             "| `{}` | {} | {} | {} |",
@@ -107,6 +107,6 @@ fn every_rule_is_documented() {
             rule.why,
             rule.fix
         );
-        assert!(table.contains(&row), "docs/lint.md lacks: {row}");
+        assert!(table.contains(&row), "docs/reference/lint.md lacks: {row}");
     }
 }
