@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn the_shipped_limit_leaves_room_for_the_largest_charts() {
-        // The most that a public chart took (docs/templates.md), in bytes: of memory and of output.
+        // The most that a public chart took (docs/reference/templates.md), in bytes: of memory and of output.
         let (memory, output) = (18 << 20, 2 << 20);
         let manager = include_str!("../../../../config/manager/manager.yaml");
         let limits = manager.split_once("limits:").unwrap().1;
