@@ -1,25 +1,12 @@
 //! The command line: one file per command. Exit codes: 0 done, 1 failed, 2 wrong use.
 
-pub mod completion;
-mod create;
-pub mod flags;
-mod generate;
-mod history;
-mod init;
-mod leftovers;
-mod lint;
-mod man;
-mod memory;
-mod plan;
-mod release_finalizers;
-mod render;
+mod about;
+pub mod chart;
+mod project;
+mod release;
 mod run;
 mod stdout;
-mod target;
-pub mod template;
-mod usage;
-mod verify;
-pub mod version;
+mod switch;
 
 use std::io::{self, IsTerminal as _, Write};
 use std::process::ExitCode;
@@ -27,6 +14,11 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
+
+use about::{completion, man, version};
+use chart::{lint, render, template, verify};
+use project::{create, generate, init};
+use release::{history, leftovers, plan, release_finalizers, usage};
 use stdout::stdout;
 
 const EXAMPLES: &str = "\
@@ -50,7 +42,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Run(Box<flags::RunArgs>),
+    Run(Box<run::RunArgs>),
     Init(init::InitArgs),
     Create(create::CreateArgs),
     Delete(create::DeleteArgs),

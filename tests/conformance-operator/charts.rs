@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use chartwright::cli::template::{Captured, run_captured};
+use chartwright::cli::chart::template::{Captured, run_captured};
 use helm_template::chart::{Chart, values};
 use serde_json::{Map, Value};
 

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use chartwright::cli::template::run_captured;
+use chartwright::cli::chart::template::run_captured;
 use serde_json::{Value, json};
 
 /// What a user gets to see.

@@ -7,9 +7,9 @@ use super::annotations::READY_WHEN;
 use super::health::{Health, Status, is_observed};
 use super::identity::{GroupKind, ObjectId};
 use super::members::Live;
+use chartwright_watches::HealthRule;
 use chartwright_watches::cel::VARIABLES;
 use chartwright_watches::cel::{Data, Error, Expression};
-use chartwright_watches::health::HealthRule;
 use chartwright_watches::text::cut;
 
 /// Of an expression in a message, in bytes.

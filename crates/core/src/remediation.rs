@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::conditions::whole;
-use chartwright_watches::remediation::Remediation;
+use chartwright_watches::Remediation;
 use chartwright_watches::text::cut;
 
 /// Budgets are for so long.
@@ -113,8 +113,8 @@ impl Remedied {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use chartwright_watches::Action;
     use chartwright_watches::cel::Expression;
-    use chartwright_watches::remediation::Action;
 
     fn rule() -> Remediation {
         Remediation {

@@ -6,14 +6,10 @@ use std::path::{Path, PathBuf};
 use go_yaml::{Data, Node};
 use kube::core::{Expression, Selector};
 
-use super::decorate;
-use super::depends;
+use super::keys::{decorate, depends, elect, health, overrides, remediation, sources};
 use super::names;
-use super::overrides;
 use super::reader::{Fields, Report, describe, suggestion};
-use super::{
-    Allow, Collisions, DeletionPolicy, OnFailure, Outside, STATUS_TEMPLATE, Watch, elect, health, remediation, sources,
-};
+use super::{Allow, Collisions, DeletionPolicy, OnFailure, Outside, STATUS_TEMPLATE, Watch};
 
 const KNOWN: [&str; 30] = [
     "group",

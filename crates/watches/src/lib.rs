@@ -6,25 +6,13 @@
 #![forbid(unsafe_code)]
 
 pub mod cel;
-mod decorate;
-pub mod depends;
 pub mod duration;
-pub mod elect;
 mod entry;
-mod env;
 mod finding;
-pub mod health;
+mod keys;
 pub mod names;
-mod overrides;
-mod policies;
 mod reader;
-pub mod remediation;
-pub mod selector;
-pub mod sources;
 pub mod text;
-
-pub use reader::{Fields, Report as Reading, describe as describe_node, suggestion};
-pub use sources::json as node_to_json;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -39,15 +27,17 @@ use sha2::{Digest, Sha256};
 use go_yaml::{self as yaml, Data};
 
 pub use finding::{Errors, Finding, Warning};
-pub use overrides::OverrideValue;
-pub use policies::{Collisions, DeletionPolicy, OnFailure};
+pub use keys::depends::DependsOn;
+pub use keys::elect::Elect;
+pub use keys::health::HealthRule;
+pub use keys::overrides::OverrideValue;
+pub use keys::policies::{Collisions, DeletionPolicy, OnFailure};
+pub use keys::remediation::{Action, Remediation};
+pub use keys::sources::{SourceKind, ValuesFrom, ValuesFromField, json as node_to_json};
+pub use reader::{Fields, Report as Reading, describe as describe_node, suggestion};
 
-use depends::DependsOn;
-use elect::Elect;
-use health::HealthRule;
+use keys::selector;
 use reader::{Report, describe};
-use remediation::Remediation;
-use sources::{ValuesFrom, ValuesFromField};
 
 /// The file of a chart that is its status template if the watch names no other.
 pub const STATUS_TEMPLATE: &str = "status.yaml";

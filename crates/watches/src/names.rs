@@ -38,6 +38,15 @@ pub fn object_name(group: &str, name: &str) -> Result<(), &'static str> {
     }
 }
 
+/// True if a text can stand in the path of a request as the name of an object: `/` and `%` would change the path.
+pub fn is_path_segment(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= 253
+        && !text.contains(['/', '%', '{', '}', ' ', '\n'])
+        && text != "."
+        && text != ".."
+}
+
 /// A part of a subdomain as Kubernetes checks names: of any length.
 fn is_subdomain_part(text: &str) -> bool {
     let bytes = text.as_bytes();
@@ -71,7 +80,7 @@ pub fn is_label_value(text: &str) -> bool {
 }
 
 /// The key of a label: a name like a label's value but not empty, with an optional DNS prefix and `/` before it.
-pub(super) fn is_label_key(text: &str) -> bool {
+pub(crate) fn is_label_key(text: &str) -> bool {
     let is_name = |name: &str| !name.is_empty() && is_label_value(name);
     match text.split_once('/') {
         Some((prefix, name)) => is_dns_subdomain(prefix) && is_name(name),

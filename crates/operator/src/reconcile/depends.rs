@@ -22,7 +22,7 @@ use chartwright_core::depends;
 use chartwright_core::identity::GroupKind;
 use chartwright_core::status::{Phase, Reason};
 use chartwright_watches::cel::Expression;
-use chartwright_watches::depends::{DependsOn, is_name};
+use chartwright_watches::{DependsOn, names::is_path_segment};
 use go_yaml as yaml;
 use helm_template::render::LookupKey;
 
@@ -125,7 +125,7 @@ pub(super) fn needs(unit: &Unit, resource: &CustomResource) -> Result<Vec<Need>,
                 };
                 let made = made.map_err(|error| Error::Source(format!("{place}: {field}: {error}")))?;
                 match made.trim() {
-                    made if is_name(made) => Ok(made.to_owned()),
+                    made if is_path_segment(made) => Ok(made.to_owned()),
                     made => Err(Error::Source(format!("{place}: {field}: {made:?} can't be one"))),
                 }
             };

@@ -20,7 +20,7 @@ use chartwright_core::remediation::{Remedied, Verdict};
 use chartwright_core::scale;
 use chartwright_core::status::Phase;
 use chartwright_watches::cel::{self, Data, Expression};
-use chartwright_watches::remediation::{Action, Remediation};
+use chartwright_watches::{Action, Remediation};
 
 /// A rule that is due, and what becomes of it.
 enum Done {

@@ -10,7 +10,7 @@ use super::texts::Texts;
 use super::values::{self, Error};
 use crate::telemetry::cut;
 use chartwright_watches::names;
-use chartwright_watches::sources::{SourceKind, ValuesFrom, ValuesFromField};
+use chartwright_watches::{SourceKind, ValuesFrom, ValuesFromField};
 use go_yaml as yaml;
 use helm_template::chart::strvals::{self, Mode};
 use helm_template::chart::values::merge_maps;

@@ -19,9 +19,9 @@ mod tests;
 use anyhow::{Result, anyhow, ensure};
 use serde_json::Value;
 
+use chartwright_watches::ValuesFromField;
 use chartwright_watches::Watch;
 use chartwright_watches::names::{DNS_LABEL, is_dns_label};
-use chartwright_watches::sources::ValuesFromField;
 pub use definition::{Names, Scale};
 pub use overlay::Overlay;
 use schema::Schema;

@@ -1,5 +1,8 @@
 //! `chartwright run`: the operator, until SIGTERM or Ctrl-C.
 
+mod flags;
+mod memory;
+
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -7,8 +10,7 @@ use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::flags::RunArgs;
-use super::memory;
+pub use self::flags::RunArgs;
 use crate::cli::stdout::note;
 use chartwright_operator::telemetry::logging;
 use chartwright_operator::telemetry::metrics::Metrics;

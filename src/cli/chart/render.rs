@@ -10,8 +10,8 @@ use kube::Client;
 use kube::api::DynamicObject;
 use serde_json::Value;
 
-use super::stdout::stdout;
 use crate::cli::stdout::note;
+use crate::cli::stdout::stdout;
 use chartwright_core::apply::{content, sign};
 use chartwright_core::digest::{Key, Keyring};
 use chartwright_core::identity::GroupKind;

@@ -5,8 +5,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::health::read_expression;
-use super::names;
-use super::reader::{Fields, Report};
+use crate::names;
+use crate::reader::{Fields, Report};
 
 /// So many entries may a custom resource's own list have.
 const MOST: usize = 50;
@@ -80,23 +80,14 @@ impl DependsOn {
         fits("group", group, group.is_empty() || names::is_dns_subdomain(group))?;
         let version = self.version.as_deref().unwrap_or("v1");
         fits("version", version, names::is_version(version))?;
-        fits("name", &self.name, is_name(&self.name))?;
+        fits("name", &self.name, names::is_path_segment(&self.name))?;
         let namespace = self.namespace.as_deref().unwrap_or("default");
         fits("namespace", namespace, names::is_dns_label(namespace))
     }
 }
 
-/// What can name an object; `/` and `%` would change the path of a request.
-pub fn is_name(text: &str) -> bool {
-    !text.is_empty()
-        && text.len() <= 253
-        && !text.contains(['/', '%', '{', '}', ' ', '\n'])
-        && text != "."
-        && text != ".."
-}
-
 /// The key `dependsOn`.
-pub(super) fn read(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<DependsOn> {
+pub(crate) fn read(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<DependsOn> {
     let items = report.list(fields, "dependsOn");
     items.iter().filter_map(|item| read_entry(item, report)).collect()
 }
@@ -125,7 +116,7 @@ fn read_entry(node: &Node, report: &mut Report<'_>) -> Option<DependsOn> {
     let name = report.checked(
         &fields,
         "name",
-        |name| name.contains("{{") || is_name(name),
+        |name| name.contains("{{") || names::is_path_segment(name),
         |name| {
             format!(
                 "`name` must be the name of an object, or a template such as {{{{ .spec.database }}}}, not {name:?}"

@@ -6,11 +6,10 @@ use std::num::ParseIntError;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::ValueParser;
-use clap::{Arg, ArgAction, Args};
+use clap::Args;
 
 use super::memory;
-use chartwright_core::annotations::parse_bool;
+use crate::cli::switch::{as_switch, go_bool};
 use chartwright_operator::telemetry::logging::LogOptions;
 use chartwright_operator::telemetry::server::{BindAddress, InvalidAddress};
 use chartwright_watches::duration;
@@ -234,27 +233,6 @@ fn metrics_address(text: &str) -> Result<BindAddress, InvalidAddress> {
         "" => METRICS_ADDRESS.parse(),
         text => text.parse(),
     }
-}
-
-/// As in Go, a boolean flag may have a value after `=`.
-pub(super) fn as_switch(arg: Arg, read: fn(&str) -> Result<bool, String>) -> Arg {
-    match arg.get_action() {
-        ArgAction::SetTrue => arg
-            .action(ArgAction::Set)
-            .value_name("BOOL")
-            .num_args(0..=1)
-            .require_equals(true)
-            .default_value("false")
-            .default_missing_value("true")
-            .hide_default_value(true)
-            .value_parser(ValueParser::from(read)),
-        _ => arg,
-    }
-}
-
-/// Go's `strconv.ParseBool`, which reads the flags of Go programs.
-pub(super) fn go_bool(text: &str) -> Result<bool, String> {
-    parse_bool(text).ok_or_else(|| "use true or false".to_owned())
 }
 
 #[cfg(test)]

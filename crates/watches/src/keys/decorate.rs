@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use kube::core::Selector;
 
-use super::names;
-use super::reader::{Fields, Report};
+use crate::names;
+use crate::reader::{Fields, Report};
 
 /// The longest name: with what stands before and behind it in annotations and Secrets' names there is room for it.
 const LONGEST: usize = 39;
 
 /// The decorator's name; `None` for a usual watch.
-pub(super) fn read(
+pub(crate) fn read(
     fields: &Fields<'_>,
     chart: Option<&Path>,
     selector: &Selector,

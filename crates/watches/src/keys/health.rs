@@ -2,9 +2,9 @@
 
 use go_yaml::Data;
 
-use super::cel::{Expression, VARIABLES};
-use super::names;
-use super::reader::{Fields, Report};
+use crate::cel::{Expression, VARIABLES};
+use crate::names;
+use crate::reader::{Fields, Report};
 
 /// One entry of `health`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct HealthRule {
 }
 
 /// The key `health`.
-pub(super) fn read(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<HealthRule> {
+pub(crate) fn read(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<HealthRule> {
     const KNOWN: [&str; 4] = ["group", "kind", "readyWhen", "failedWhen"];
     let mut rules: Vec<HealthRule> = Vec::new();
     for node in report.list(fields, "health") {
@@ -59,7 +59,7 @@ pub(super) fn read(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<HealthRu
 }
 
 /// A condition in CEL over these variables.
-pub(super) fn read_expression(
+pub(crate) fn read_expression(
     fields: &Fields<'_>,
     name: &str,
     variables: &[&str],

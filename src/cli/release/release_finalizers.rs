@@ -9,7 +9,7 @@ use kube::Client;
 use kube::api::DynamicObject;
 use kube::core::ObjectMeta;
 
-use super::block_on;
+use crate::cli::block_on;
 use crate::cli::stdout::{self, note};
 use chartwright_core::applyset::{FINALIZER, PART_OF_LABEL};
 use chartwright_core::decorate;

@@ -80,7 +80,7 @@ fn read(args: &TemplateArgs, dir: &Path) -> anyhow::Result<Kubeconfig> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::template::parse;
+    use crate::cli::chart::template::parse;
 
     /// A kubeconfig for a server, with what is said of its user.
     fn kubeconfig(server: &str, user: &str) -> String {

@@ -5,11 +5,11 @@ use std::time::Duration;
 use go_yaml::{Data, Node};
 use serde_json::{Map, Value};
 
-use super::cel::{Expression, VARIABLES};
 use super::health::read_expression;
-use super::names;
-use super::reader::{Fields, Report};
 use super::sources::json;
+use crate::cel::{Expression, VARIABLES};
+use crate::names;
+use crate::reader::{Fields, Report};
 
 /// Times an hour, and the time between two of them, if the rule doesn't say.
 const USUAL_BUDGET: usize = 3;
@@ -41,7 +41,7 @@ pub enum Action {
 }
 
 /// The key `remediation`.
-pub(super) fn read(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<Remediation> {
+pub(crate) fn read(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<Remediation> {
     let mut rules: Vec<Remediation> = Vec::new();
     for node in report.list(fields, "remediation") {
         let Some(rule) = read_rule(node, report) else { continue };

@@ -8,15 +8,16 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::block_on;
-use super::stdout::stdout;
+use super::table::align_columns;
 use super::target::{Target, TargetArgs};
+use super::wait::{POLL_INTERVAL, parse_timeout};
+use crate::cli::block_on;
+use crate::cli::stdout::stdout;
 use crate::cli::stdout::{note, tell};
 use chartwright_core::annotations::ROLLBACK_TO;
 use chartwright_core::conditions;
 use chartwright_core::history::{History, Revision};
 use chartwright_core::record::Record;
-use chartwright_watches::duration;
 
 const HISTORY_EXAMPLES: &str = "\
 Examples:
@@ -33,9 +34,6 @@ Examples:
 
   # Back to revision 3, and wait until it runs
   chartwright rollback memcached web 3 --wait";
-
-/// How often the status is read while something is awaited.
-pub(super) const POLL: Duration = Duration::from_millis(500);
 
 /// List the revisions of a release
 #[derive(Args, Clone, Debug)]
@@ -74,10 +72,6 @@ pub struct RollbackArgs {
     /// Wait no longer, as a Go duration
     #[arg(long, default_value = "5m", value_parser = parse_timeout)]
     timeout: Duration,
-}
-
-pub(super) fn parse_timeout(text: &str) -> Result<Duration, String> {
-    duration::parse(text).map_err(|error| error.to_string())
 }
 
 pub fn history(args: &HistoryArgs) -> anyhow::Result<()> {
@@ -136,23 +130,7 @@ fn table(record: &Record) -> String {
         ]
     });
     let rows: Vec<[String; 7]> = [header.map(str::to_owned)].into_iter().chain(rows).collect();
-    aligned(rows)
-}
-
-/// Rows in columns as wide as they need to be.
-pub(super) fn aligned<const N: usize>(rows: Vec<[String; N]>) -> String {
-    let width = |column: usize| {
-        rows.iter()
-            .map(|row| row[column].chars().count())
-            .max()
-            .unwrap_or_default()
-    };
-    let widths: Vec<usize> = (0..N).map(width).collect();
-    let line = |row: &[String; N]| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
-    };
-    rows.iter().map(line).collect()
+    align_columns(rows)
 }
 
 fn describe(listed: &Revision) -> String {
@@ -226,7 +204,7 @@ async fn wait(target: &Target, text: &str, timeout: Duration) -> anyhow::Result<
             told = message;
         }
         ensure!(Instant::now() < until, "not there within {timeout:?}: {told}");
-        sleep(POLL).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 

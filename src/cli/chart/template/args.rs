@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::{Arg, ArgAction, Args, ValueEnum, ValueHint};
 
-use crate::cli::flags::{self, as_switch};
+use crate::cli::switch::{self, as_switch};
 use chartwright_scaffold::fetch::http;
 use helm_template::chart::options::ValueOptions;
 
@@ -234,14 +234,14 @@ fn ignored() -> impl Iterator<Item = Arg> {
 fn go_bool(text: &str) -> Result<bool, String> {
     match text {
         "" => Ok(false),
-        text => flags::go_bool(text),
+        text => switch::go_bool(text),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::template::parse;
+    use crate::cli::chart::template::parse;
 
     fn read(line: &str) -> TemplateArgs {
         parse(&line.split(' ').collect::<Vec<_>>()).unwrap()

@@ -13,7 +13,7 @@ pub enum DeletionPolicy {
 }
 
 impl DeletionPolicy {
-    pub(super) const NAMES: [(&str, Self); 3] = [
+    pub(crate) const NAMES: [(&str, Self); 3] = [
         ("Delete", Self::Delete),
         ("WaitForTermination", Self::WaitForTermination),
         ("Orphan", Self::Orphan),
@@ -33,7 +33,7 @@ pub enum Collisions {
 }
 
 impl Collisions {
-    pub(super) const NAMES: [(&str, Self); 3] = [
+    pub(crate) const NAMES: [(&str, Self); 3] = [
         ("Prevent", Self::Prevent),
         ("Adopt", Self::Adopt),
         ("Force", Self::Force),
@@ -53,7 +53,7 @@ pub enum OnFailure {
 }
 
 impl OnFailure {
-    pub(super) const NAMES: [(&str, Self); 3] = [
+    pub(crate) const NAMES: [(&str, Self); 3] = [
         ("retry", Self::Retry),
         ("rollback", Self::Rollback),
         ("stall", Self::Stall),

@@ -6,7 +6,7 @@ use serde_json::Map;
 use helm_template::chart::strvals::{self, Mode};
 
 use super::env::{self, Expanded};
-use super::reader::{Report, describe};
+use crate::reader::{Report, describe};
 
 /// One entry of `overrideValues`. What remains to be done with it: execute `value` as a Go template with sprig's
 /// functions and without data, then set `key=<result>` as a string by Helm's `--set` grammar.
@@ -22,7 +22,7 @@ pub struct OverrideValue {
 
 /// Reads the entries in the order of the file (operator-sdk: in random order), expands the environment, and warns of
 /// what operator-sdk's users fall over.
-pub(super) fn read(
+pub(crate) fn read(
     node: &Node,
     lookup: &dyn Fn(&str) -> Option<String>,
     report: &mut Report<'_>,

@@ -9,10 +9,10 @@ use clap::{Args, ValueEnum};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::block_on;
-use super::history::aligned;
-use super::stdout::stdout;
+use super::table::align_columns;
+use crate::cli::block_on;
 use crate::cli::stdout::note;
+use crate::cli::stdout::stdout;
 use chartwright_core::usage::{Counters, GIB, Line, Release};
 use chartwright_operator::cluster;
 
@@ -183,7 +183,7 @@ fn table(sums: &Sums, by: By) -> String {
             hours(line.counted.storage / GIB),
         ]
     });
-    aligned([header.map(str::to_owned)].into_iter().chain(rows).collect())
+    align_columns([header.map(str::to_owned)].into_iter().chain(rows).collect())
 }
 
 /// For people: in the largest unit that it has one of.

@@ -9,7 +9,7 @@ use clap::Args;
 use kube::Client;
 use kube::core::ObjectMeta;
 
-use super::block_on;
+use crate::cli::block_on;
 use crate::cli::stdout::{note, tell};
 use chartwright_core::applyset::{ID_LABEL, OPERATOR_LABEL};
 use chartwright_core::decorate;

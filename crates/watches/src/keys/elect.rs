@@ -1,7 +1,7 @@
 //! The key `elect`: workloads that have no election of their own, of which one pod is made leader.
 
-use super::names;
-use super::reader::{Fields, Report};
+use crate::names;
+use crate::reader::{Fields, Report};
 
 /// The label of a leader, unless the watch says otherwise.
 const LABEL: &str = "chartwright.dev/leader";
@@ -22,7 +22,7 @@ pub struct Elect {
 }
 
 /// The key `elect`.
-pub(super) fn read(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<Elect> {
+pub(crate) fn read(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<Elect> {
     const KNOWN: [&str; 4] = ["kind", "name", "label", "value"];
     let mut all: Vec<Elect> = Vec::new();
     for node in report.list(fields, "elect") {

@@ -9,10 +9,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep};
 
-use super::block_on;
-use super::history::{POLL, aligned, parse_timeout};
-use super::stdout::stdout;
+use super::table::align_columns;
 use super::target::{Target, TargetArgs};
+use super::wait::{POLL_INTERVAL, parse_timeout};
+use crate::cli::block_on;
+use crate::cli::stdout::stdout;
 use crate::cli::stdout::{note, tell};
 use chartwright_core::annotations::{PLAN_PARAMS, RUN_PLAN};
 use chartwright_core::hooks::HookRun;
@@ -127,7 +128,7 @@ fn table(plans: &[Plan]) -> String {
             message.to_owned(),
         ]
     });
-    aligned([header].into_iter().chain(rows).collect())
+    align_columns([header].into_iter().chain(rows).collect())
 }
 
 async fn start(args: &RunArgs) -> anyhow::Result<()> {
@@ -202,7 +203,7 @@ async fn wait(target: &Target, args: &RunArgs, text: &str, token: &str) -> anyho
             args.plan,
             args.timeout
         );
-        sleep(POLL).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 

@@ -4,11 +4,11 @@ use go_yaml::{Data, Node};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::names;
-use super::reader::{Fields, Report, describe};
+use crate::names;
+use crate::reader::{Fields, Report, describe};
 
 /// The key of a Secret or ConfigMap whose text is read if nothing else is said.
-pub const VALUES_KEY: &str = "values.yaml";
+const VALUES_KEY: &str = "values.yaml";
 /// So many entries may a custom resource's own list have.
 const MOST: usize = 50;
 /// The longest path in such a list, in bytes, and the largest index in it: a path makes lists as long as its indices are.
@@ -148,7 +148,7 @@ impl std::fmt::Display for ValuesFromField {
 }
 
 /// The key `values`.
-pub(super) fn read_values(fields: &Fields<'_>, report: &mut Report<'_>) -> Map<String, Value> {
+pub(crate) fn read_values(fields: &Fields<'_>, report: &mut Report<'_>) -> Map<String, Value> {
     let Some(node) = fields.get("values") else {
         return Map::new();
     };
@@ -187,7 +187,7 @@ pub fn json(node: &Node, report: &mut Report<'_>) -> Value {
 }
 
 /// The key `valuesFrom`.
-pub(super) fn read_sources(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<ValuesFrom> {
+pub(crate) fn read_sources(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<ValuesFrom> {
     let items = report.list(fields, "valuesFrom");
     items.iter().filter_map(|item| read_source(item, report)).collect()
 }
@@ -223,7 +223,7 @@ fn read_source(node: &Node, report: &mut Report<'_>) -> Option<ValuesFrom> {
 }
 
 /// The key `valuesFromField`.
-pub(super) fn read_field(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<ValuesFromField> {
+pub(crate) fn read_field(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<ValuesFromField> {
     let (text, node) = report.string(fields, "valuesFromField")?;
     let field = ValuesFromField::parse(text);
     if field.is_none() {

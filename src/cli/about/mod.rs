@@ -1,0 +1,5 @@
+//! Commands about the program itself: its version, completion scripts and manual pages.
+
+pub(super) mod completion;
+pub(super) mod man;
+pub(super) mod version;
