@@ -89,6 +89,7 @@ lint: check-tools ## Check formatting and clippy's advice; a warning is an error
 test: check-tools ## Run everything that CI runs: lint, control plane, all tests, cargo deny.
 	@$(MAKE) -j 3 control-plane registry tests-built $(if $(filter off,$(DENY)),,$(CARGO_DENY))
 	$(call say,tests: unit$(,) integration on a real API server$(,) torture (8 minutes on 2 cores))
+	KUBECTL=$$(command -v kubectl || echo "$$(tests/control-plane/build --print-dir kubectl)/kubectl") \
 	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test $(LOCKED)
 	@if [ "$(DENY)" = off ]; then echo "cargo deny: left out (DENY=off)"; else $(MAKE) deny; fi
 
@@ -349,7 +350,7 @@ OLM := target/olm
 
 .PHONY: bundle
 bundle: check-tools ## Make the operator's bundle in target/olm/bundle, which runs the image IMG.
-	$(CARGO) run $(LOCKED) --quiet -- generate bundle --version $(VERSION) --image $(IMG) --channels $(CHANNELS) \
+	KUBECTL=$(KUBECTL) $(CARGO) run $(LOCKED) --quiet -- generate bundle --version $(VERSION) --image $(IMG) --channels $(CHANNELS) \
 	  --output-dir $(OLM)/bundle $(BUNDLE_FLAGS)
 
 .PHONY: bundle-build

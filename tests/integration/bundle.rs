@@ -1,4 +1,4 @@
-//! Bundles for OLM: the API server takes what is in them, and they are what kustomize would make.
+//! Bundles for OLM: the API server accepts each object in them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -111,79 +111,6 @@ fn the_api_server_takes_all_that_is_in_a_bundle() -> Result<()> {
     let tried = try_out(&examples[0].to_string());
     world.run(["delete", "-k", &crd.to_string_lossy()])?;
     tried.map(drop)
-}
-
-/// The real kustomize of kubectl gives the same bundle, for a project and for this repository.
-#[test]
-fn a_bundle_is_what_kustomize_makes() -> Result<()> {
-    let world = World::with("bundle-kustomize", Setup::NO_CRD)?;
-    let project = world.dir.path().join("shop");
-    fs::create_dir(&project)?;
-    succeed(&project, "init --domain example.com --name shop")?;
-    succeed(&project, "create api --group shop --kind Web")?;
-    for folder in [project.as_path(), Path::new(env!("CARGO_MANIFEST_DIR"))] {
-        let out = tempfile::tempdir()?;
-        let shown = |name: &str| out.path().join(name).to_string_lossy().into_owned();
-        succeed(
-            folder,
-            &format!(
-                "generate bundle -q --version 0.1.0 --output-dir {}",
-                shown("own/bundle")
-            ),
-        )?;
-        let config = folder.join("config/default");
-        let built = world.run(["kustomize", &config.to_string_lossy()])?;
-        fs::create_dir(out.path().join("in"))?;
-        fs::write(out.path().join("in/all.yaml"), built)?;
-        let line = format!(
-            "generate bundle -q --version 0.1.0 --input-dir {} --output-dir {}",
-            shown("in"),
-            shown("other/bundle")
-        );
-        succeed(folder, &line)?;
-        let (own, other) = (files(&out.path().join("own"))?, files(&out.path().join("other"))?);
-        for (name, text) in &own {
-            // Both list the same in another order.
-            if name.ends_with("clusterserviceversion.yaml") {
-                continue;
-            }
-            ensure!(
-                other.get(name) == Some(text),
-                "{name}: {text}\nand\n{:?}",
-                other.get(name)
-            );
-        }
-        ensure!(own.len() == other.len() && own.len() > 6, "{:?}", other.keys());
-        let name = own.keys().find(|name| name.ends_with("clusterserviceversion.yaml"));
-        let name = name.context("no CSV")?;
-        let spec = |folder: &str| Ok::<_, anyhow::Error>(yaml(&out.path().join(folder).join(name))?["spec"].clone());
-        let (own, other) = (spec("own")?, spec("other")?);
-        for field in ["install", "relatedImages", "installModes"] {
-            ensure!(
-                sorted(&own[field]) == sorted(&other[field]),
-                "{field}: {} and {}",
-                own[field],
-                other[field]
-            );
-        }
-    }
-    Ok(())
-}
-
-/// Lists don't count their order.
-fn sorted(value: &Value) -> Value {
-    match value {
-        Value::Array(items) => {
-            let mut items: Vec<Value> = items.iter().map(sorted).collect();
-            items.sort_by_key(ToString::to_string);
-            items.into()
-        }
-        Value::Object(fields) => fields
-            .iter()
-            .map(|(name, value)| (name.clone(), sorted(value)))
-            .collect(),
-        other => other.clone(),
-    }
 }
 
 #[test]

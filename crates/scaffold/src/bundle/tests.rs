@@ -256,6 +256,11 @@ fn what_is_wrong_with_a_project_is_one_sentence() {
         fs::create_dir_all(root.join(BASE).parent().unwrap()).unwrap();
         fs::write(root.join(BASE), text).unwrap();
     };
+    const UNRELATED: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: unrelated}\n";
+    let replace = move |root: &Path, folder: &str, file: &str| {
+        fs::write(root.join(folder).join("unrelated.yaml"), UNRELATED).unwrap();
+        edit(root, &format!("{folder}/kustomization.yaml"), file, "unrelated.yaml");
+    };
     let mut cases: Vec<(&str, Spoil)> = Vec::new();
     let mut case = |expected, spoil: Spoil| cases.push((expected, spoil));
     case(
@@ -275,25 +280,11 @@ fn what_is_wrong_with_a_project_is_one_sentence() {
     );
     case(
         "watches.yaml:2: Web.shop.example.com is watched, and no CustomResourceDefinition",
-        Box::new(move |root| {
-            edit(
-                root,
-                "config/crd/kustomization.yaml",
-                "- bases/shop.example.com_webs.yaml",
-                "",
-            );
-        }),
+        Box::new(move |root| replace(root, "config/crd", "bases/shop.example.com_webs.yaml")),
     );
     case(
         "config/samples has no Web.shop.example.com",
-        Box::new(move |root| {
-            edit(
-                root,
-                "config/samples/kustomization.yaml",
-                "- shop_v1alpha1_web.yaml",
-                "",
-            );
-        }),
+        Box::new(move |root| replace(root, "config/samples", "shop_v1alpha1_web.yaml")),
     );
     case(
         "is watched in version v1, and its CustomResourceDefinition serves v1alpha1",
@@ -302,7 +293,7 @@ fn what_is_wrong_with_a_project_is_one_sentence() {
         }),
     );
     case(
-        "config/default/kustomization.yaml:9 lists none.yaml",
+        "kubectl kustomize config/default: accumulating resources: accumulation err='accumulating resources from 'none.yaml'",
         Box::new(move |root| {
             edit(
                 root,

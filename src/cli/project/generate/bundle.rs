@@ -23,8 +23,8 @@ Examples:
   # In CI: fail if bundle/ is not up to date, or breaks a rule
   chartwright generate bundle --check
 
-  # Of what kustomize makes, where config/default asks for more than is understood here
-  kubectl kustomize config/default | chartwright generate bundle --version 0.1.0 --input-dir -";
+  # From manifests that another program built
+  kustomize build config/default | chartwright generate bundle --version 0.1.0 --input-dir -";
 
 /// Make the bundle that OLM installs the operator from
 ///
