@@ -243,13 +243,13 @@ fn instructions(text: &str) -> Vec<&str> {
     text.lines().filter(is_instruction).collect()
 }
 
-/// The image is what docs/image.md says, and the two lines there are what `init` writes.
+/// The image is what docs/guides/image.md says, and the two lines there are what `init` writes.
 #[test]
 fn the_image_is_as_it_is_documented() {
     let dockerfile = read("Dockerfile");
     let (_, base) = dockerfile.split_once("FROM scratch AS base\n").expect("a stage");
     let base = base.split("\nFROM ").next().expect("its lines");
-    let page = read("docs/image.md");
+    let page = read("docs/guides/image.md");
     for value in ["/usr/local/bin/chartwright", "/opt/chartwright", "65532:65532"] {
         assert!(base.contains(value) && page.contains(value), "{value}");
     }

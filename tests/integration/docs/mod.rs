@@ -70,7 +70,7 @@ fn the_quickstart_ends_with_a_resource_that_is_ready() -> Result<()> {
     let mut reader = Reader::new(control_plane(), "quickstart")?
         // No test asks servers of others: a chart of our own stands in, with the values that the page sets.
         .instead("https://stefanprodan.github.io/podinfo", &format!("http://{address}"));
-    reader.follow("docs/quickstart.md")
+    reader.follow("docs/tutorials/quickstart.md")
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn the_tutorial_ends_with_tickets_that_are_booked_and_cancelled() -> Result<()> 
     let control_plane = control_plane();
     let begin: Mark = control_plane.audit().mark()?;
     let mut reader = Reader::new(control_plane, "tutorial")?;
-    reader.follow("docs/tutorial.md")?;
+    reader.follow("docs/tutorials/first-operator.md")?;
     // The ticket was booked by a Job, cancelled by another before its ConfigMap went, and nothing is left of it.
     let order: Vec<String> = control_plane
         .audit()
@@ -107,6 +107,10 @@ fn the_readme_names_the_first_pages() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     says(
         &fs::read_to_string(root.join("README.md"))?,
-        &["docs/quickstart.md", "docs/tutorial.md", "docs/image.md"],
+        &[
+            "docs/tutorials/quickstart.md",
+            "docs/tutorials/first-operator.md",
+            "docs/guides/image.md",
+        ],
     )
 }

@@ -298,7 +298,7 @@ fn monitoring_is_made_where_its_api_is_and_each_alert_has_a_runbook() -> Result<
         .iter()
         .find(|object| object["kind"] == "PrometheusRule")
         .context("alerts")?;
-    let runbooks = std::fs::read_to_string(super::project("docs/runbooks.md"))?;
+    let runbooks = std::fs::read_to_string(super::project("docs/guides/runbooks.md"))?;
     let mut alerts = 0;
     for rule in rules["spec"]["groups"][0]["rules"].as_array().into_iter().flatten() {
         let name = text(&rule["alert"]);

@@ -292,10 +292,10 @@ fn the_roles_of_the_charts_are_the_same_in_one_namespace() -> Result<()> {
 /// How long a moment is in which nothing may happen.
 const MOMENT: Duration = Duration::from_secs(2);
 
-/// The lines that docs/capability-levels.md quotes stand in the files that it names.
+/// The lines that docs/explanation/capability-levels.md quotes stand in the files that it names.
 #[test]
 fn the_lines_of_the_capability_levels_are_there() -> Result<()> {
-    let table = fs::read_to_string(project("docs/capability-levels.md"))?;
+    let table = fs::read_to_string(project("docs/explanation/capability-levels.md"))?;
     let mut lines = 0;
     for row in table.lines().filter(|row| row.starts_with("| ")) {
         let Some((_, cell)) = row.rsplit_once(" | [") else {
@@ -304,7 +304,7 @@ fn the_lines_of_the_capability_levels_are_there() -> Result<()> {
         let (_, cell) = cell.split_once("](").context("a link")?;
         let (path, cell) = cell.split_once(") `").context("a line")?;
         let line = cell.trim_end_matches("` |").replace("\\|", "|");
-        let text = fs::read_to_string(project("docs").join(path))?;
+        let text = fs::read_to_string(project("docs/explanation").join(path))?;
         ensure!(text.contains(&line), "{path} has no {line}");
         lines += 1;
     }
