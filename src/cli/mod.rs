@@ -37,11 +37,11 @@ Examples:
 #[command(name = "chartwright", version, after_help = EXAMPLES, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CliCommand {
     Run(Box<run::RunArgs>),
     Init(init::InitArgs),
     Create(create::CreateArgs),
@@ -64,32 +64,33 @@ enum Command {
 
 /// Parses the arguments of the process and runs its command.
 pub fn main() -> ExitCode {
-    let parsed = program().try_get_matches();
-    let cli = parsed.and_then(|matches| Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut program())));
-    let cli = cli.unwrap_or_else(|error| refuse(&error));
+    let parsed = build_command().try_get_matches();
+    let cli =
+        parsed.and_then(|matches| Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut build_command())));
+    let cli = cli.unwrap_or_else(|error| exit_with_usage_error(&error));
     let result = match cli.command {
-        Command::Run(args) => return run::run(*args),
-        Command::Template(args) => return template::run(&args),
-        Command::Generate(args) => return generate::run(&args).unwrap_or_else(|error| fail(&error)),
-        Command::Lint(args) => return lint::run(&args),
-        Command::Verify(args) => return verify::run(&args),
-        Command::Render(args) => render::run(&args),
-        Command::Init(args) => init::run(&args),
-        Command::Create(args) => create::create(&args),
-        Command::Delete(args) => create::delete(&args),
-        Command::ReleaseFinalizers(args) => release_finalizers::run(&args),
-        Command::History(args) => history::history(&args),
-        Command::Plan(args) => plan::run(&args),
-        Command::Rollback(args) => history::rollback(&args),
-        Command::Leftovers(args) => leftovers::run(&args),
-        Command::Usage(args) => usage::run(&args),
-        Command::Completion(args) => completion::run(&args, Cli::command(), &mut stdout()).map_err(Into::into),
-        Command::Man(args) => man::run(&args, Cli::command(), &mut stdout()),
-        Command::Version(args) => version::run(&args, &mut stdout()).map_err(Into::into),
+        CliCommand::Run(args) => return run::run(*args),
+        CliCommand::Template(args) => return template::run(&args),
+        CliCommand::Generate(args) => return generate::run(&args).unwrap_or_else(|error| report_failure(&error)),
+        CliCommand::Lint(args) => return lint::run(&args),
+        CliCommand::Verify(args) => return verify::run(&args),
+        CliCommand::Render(args) => render::run(&args),
+        CliCommand::Init(args) => init::run(&args),
+        CliCommand::Create(args) => create::create(&args),
+        CliCommand::Delete(args) => create::delete(&args),
+        CliCommand::ReleaseFinalizers(args) => release_finalizers::run(&args),
+        CliCommand::History(args) => history::list_revisions(&args),
+        CliCommand::Plan(args) => plan::run(&args),
+        CliCommand::Rollback(args) => history::rollback(&args),
+        CliCommand::Leftovers(args) => leftovers::run(&args),
+        CliCommand::Usage(args) => usage::run(&args),
+        CliCommand::Completion(args) => completion::run(&args, Cli::command(), &mut stdout()).map_err(Into::into),
+        CliCommand::Man(args) => man::run(&args, Cli::command(), &mut stdout()),
+        CliCommand::Version(args) => version::run(&args, &mut stdout()).map_err(Into::into),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&error),
+        Err(error) => report_failure(&error),
     }
 }
 
@@ -99,28 +100,28 @@ fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()
     builder.enable_all().build().context("async runtime")?.block_on(work)
 }
 
-fn is_template() -> bool {
+fn is_template_command() -> bool {
     std::env::args_os().nth(1).is_some_and(|word| word == "template")
 }
 
 /// Stands for a space of an example until the help is printed: clap wraps lines at spaces, and a command that is broken in two can't
 /// be copied.
-const NO_BREAK: &str = "\u{a0}";
+const NO_BREAK_SPACE: &str = "\u{a0}";
 
 /// The command line, with examples that no width of a terminal breaks.
-fn program() -> clap::Command {
-    unwrapped(Cli::command())
+fn build_command() -> clap::Command {
+    keep_example_lines(Cli::command())
 }
 
-fn unwrapped(mut command: clap::Command) -> clap::Command {
+fn keep_example_lines(mut command: clap::Command) -> clap::Command {
     if let Some(help) = command.get_after_help().map(ToString::to_string) {
         let line = |line: &str| match line.starts_with("  ") {
-            true => line.replace(' ', NO_BREAK),
+            true => line.replace(' ', NO_BREAK_SPACE),
             false => line.to_owned(),
         };
         command = command.after_help(help.split_inclusive('\n').map(line).collect::<String>());
     }
-    command.mut_subcommands(unwrapped)
+    command.mut_subcommands(keep_example_lines)
 }
 
 /// Prints the help that clap gives for an error.
@@ -134,7 +135,7 @@ fn print_help(error: &clap::Error) {
         true => help.ansi().to_string(),
         false => help.to_string(),
     };
-    let text = text.replace(NO_BREAK, " ");
+    let text = text.replace(NO_BREAK_SPACE, " ");
     let _ = match error.use_stderr() {
         true => io::stderr().write_all(text.as_bytes()),
         false => io::stdout().write_all(text.as_bytes()),
@@ -142,23 +143,23 @@ fn print_help(error: &clap::Error) {
 }
 
 /// Prints clap's error, or the help. Helm knows no code for wrong use, so neither does `template`.
-fn refuse(error: &clap::Error) -> ! {
+fn exit_with_usage_error(error: &clap::Error) -> ! {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => print_help(error),
         _ => drop(error.print()),
     }
     std::process::exit(match error.exit_code() {
-        2 if is_template() => 1,
+        2 if is_template_command() => 1,
         code => code,
     })
 }
 
 /// Prints what went wrong. A reader that closed our standard output has seen enough. The words of `template` are Helm's.
-fn fail(error: &anyhow::Error) -> ExitCode {
+fn report_failure(error: &anyhow::Error) -> ExitCode {
     if stdout::is_closed(error) {
         return ExitCode::SUCCESS;
     }
-    match is_template() {
+    match is_template_command() {
         true => drop(writeln!(io::stderr(), "Error: {error:#}")),
         false => stdout::show_error(format_args!("Error: {error:#}\n")),
     }
@@ -266,10 +267,10 @@ mod tests {
     /// The help of a command, and of those below it, has each line of its examples whole.
     fn check_lines(command: &clap::Command) {
         let help = command.clone().term_width(40).render_long_help().to_string();
-        let help = help.replace(NO_BREAK, " ");
+        let help = help.replace(NO_BREAK_SPACE, " ");
         let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         for line in examples
-            .replace(NO_BREAK, " ")
+            .replace(NO_BREAK_SPACE, " ")
             .lines()
             .filter(|line| line.starts_with("  "))
         {
@@ -280,7 +281,7 @@ mod tests {
 
     #[test]
     fn examples_are_not_wrapped() {
-        check_lines(&program());
+        check_lines(&build_command());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use chartwright_scaffold::printable::printable;
 /// The reader of standard output closed it: `chartwright history ... | head`.
 #[derive(Debug, thiserror::Error)]
 #[error("standard output was closed")]
-struct Closed;
+struct StdoutClosed;
 
 /// Standard output whose broken pipe can be told from others, such as a connection's.
 pub struct Stdout(io::Stdout);
@@ -37,24 +37,24 @@ macro_rules! note {
 pub(in crate::cli) use note;
 
 /// A line on standard output.
-macro_rules! tell {
+macro_rules! print_line {
     ($($text:tt)*) => {
         $crate::cli::stdout::show(format_args!("{}\n", format_args!($($text)*)))
     };
 }
-pub(in crate::cli) use tell;
+pub(in crate::cli) use print_line;
 
 /// True if a command ended because nobody reads any more what it prints.
 pub fn is_closed(error: &anyhow::Error) -> bool {
-    let is_ours = |error: &io::Error| error.get_ref().is_some_and(|inner| inner.is::<Closed>());
+    let is_ours = |error: &io::Error| error.get_ref().is_some_and(|inner| inner.is::<StdoutClosed>());
     error
         .chain()
         .any(|cause| cause.downcast_ref::<io::Error>().is_some_and(is_ours))
 }
 
-fn marked(error: io::Error) -> io::Error {
+fn mark_broken_pipe(error: io::Error) -> io::Error {
     match error.kind() {
-        io::ErrorKind::BrokenPipe => io::Error::new(io::ErrorKind::BrokenPipe, Closed),
+        io::ErrorKind::BrokenPipe => io::Error::new(io::ErrorKind::BrokenPipe, StdoutClosed),
         _ => error,
     }
 }
@@ -63,11 +63,11 @@ fn marked(error: io::Error) -> io::Error {
 
 impl Write for Stdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes).map_err(marked)
+        self.0.write(bytes).map_err(mark_broken_pipe)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush().map_err(marked)
+        self.0.flush().map_err(mark_broken_pipe)
     }
 }
 
@@ -80,10 +80,10 @@ mod tests {
     #[test]
     fn only_the_broken_pipe_of_standard_output_is_no_failure() {
         let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
-        let ours = Err::<(), _>(marked(broken())).context("a page").unwrap_err();
-        assert!(is_closed(&ours) && is_closed(&marked(broken()).into()));
+        let ours = Err::<(), _>(mark_broken_pipe(broken())).context("a page").unwrap_err();
+        assert!(is_closed(&ours) && is_closed(&mark_broken_pipe(broken()).into()));
         let connection = Err::<(), _>(broken()).context("GET /api").unwrap_err();
         assert!(!is_closed(&connection) && !is_closed(&broken().into()));
-        assert!(!is_closed(&marked(io::Error::other("full")).into()));
+        assert!(!is_closed(&mark_broken_pipe(io::Error::other("full")).into()));
     }
 }

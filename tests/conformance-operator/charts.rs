@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use chartwright::cli::chart::template::{Captured, run_captured};
+use chartwright::cli::chart::template::{CapturedOutput, run_captured};
 use helm_template::chart::{Chart, values};
 use serde_json::{Map, Value};
 
@@ -85,7 +85,7 @@ fn compare(a: &str, b: &str) -> Ordering {
 }
 
 /// Renders a chart as the release `rel`, without the operator. `kubernetes`: the version of the API server.
-pub fn template(chart: &Path, values: &Values, namespace: &str, kubernetes: &str) -> Captured {
+pub fn template(chart: &Path, values: &Values, namespace: &str, kubernetes: &str) -> CapturedOutput {
     let path = chart.to_string_lossy();
     let mut words = vec!["rel", &path, "--namespace", namespace, "--kube-version", kubernetes];
     if !values.is_empty() {

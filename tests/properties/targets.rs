@@ -7,7 +7,7 @@ use chartwright_core::record::{Record, secret};
 use chartwright_core::takeover::{StoredRelease, objects};
 use chartwright_core::{annotations, applyset, conditions, status as statuses};
 use chartwright_scaffold::fetch::{oci as registry, repository};
-use chartwright_watches::cel::{Data, Expression, VARIABLES};
+use chartwright_watches::cel::{CelData, Expression, VARIABLES};
 use go_template::Set;
 use go_template::meter::Meter;
 use go_yaml as yaml;
@@ -354,7 +354,7 @@ pub fn cron(data: &[u8]) {
 /// A condition in CEL over an object: it compiles to the same twice, and has one answer.
 pub fn cel(data: &[u8]) {
     let (text, object) = halves(data);
-    let Ok(expression) = Expression::compile_for(&text, &VARIABLES) else {
+    let Ok(expression) = Expression::compile_with(&text, &VARIABLES) else {
         return;
     };
     assert_eq!(
@@ -362,10 +362,10 @@ pub fn cel(data: &[u8]) {
         Ok(expression.text().to_owned())
     );
     let object = values::read(object.as_bytes(), yaml::MAX_DEPTH).map_or(Value::Null, Value::Object);
-    let this = Data::of(&object);
-    let pods = Data::of(&json!([{"metadata": {"name": "a-0"}}, object]));
+    let this = CelData::from_json(&object);
+    let pods = CelData::from_json(&json!([{"metadata": {"name": "a-0"}}, object]));
     let variables = [("self", &this), ("members", &this), ("pods", &pods)];
-    assert_eq!(expression.holds(&variables), expression.holds(&variables));
+    assert_eq!(expression.evaluate(&variables), expression.evaluate(&variables));
 }
 
 /// References to charts in registries: what is one is written as it is read, and names no other host or path.

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use chartwright_core::applyset;
 use chartwright_operator::controller::{self, Options};
 use chartwright_operator::telemetry::{metrics::Metrics, probes::Health};
-use chartwright_watches::Outside;
+use chartwright_watches::ReadContext;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -180,7 +180,7 @@ impl History {
         };
         let text = watch("Widget") + self.watch_keys + &watch("Gadget");
         let folder = Path::new("/");
-        let outside = Outside { folder, env: &|_| None };
+        let outside = ReadContext { folder, env: &|_| None };
         let parsed = chartwright_watches::parse("watches.yaml", text.as_bytes(), &outside);
         let (watches, _) = parsed.map_err(|errors| anyhow::anyhow!("{errors}"))?;
         let faults = Faults::new(self.model.clone());

@@ -8,7 +8,7 @@ use super::conditions::{self, cut};
 use super::dependencies::Dependency;
 use super::identity::GroupKind;
 use super::shown;
-use chartwright_watches::cel::{Data, Expression};
+use chartwright_watches::cel::{CelData, Expression};
 
 /// What is quoted of another object's words.
 const SHOWN: usize = 300;
@@ -33,8 +33,8 @@ pub fn unready(object: &Value, ready_when: Option<&str>) -> Option<String> {
         shown::hide_values(kind, &mut shown);
         shown
     });
-    let data = Data::of(shown.as_ref().unwrap_or(object));
-    let held = Expression::compile(text).and_then(|expression| expression.holds(&[("self", &data)]));
+    let data = CelData::from_json(shown.as_ref().unwrap_or(object));
+    let held = Expression::compile(text).and_then(|expression| expression.evaluate(&[("self", &data)]));
     // An error may quote what it looked at.
     let is_secret = secret.is_some();
     match held {

@@ -289,7 +289,7 @@ fn identify(
         let name = cut(name, LONGEST_QUOTE);
         format!("{kind}: metadata.{field} {name:?} is no valid name: {rule}")
     };
-    names::object_name(&kind.group, name).map_err(|rule| invalid("name", name, rule))?;
+    names::check_object_name(&kind.group, name).map_err(|rule| invalid("name", name, rule))?;
     let namespace = match namespaced(&kind, &version) {
         None => {
             return Ok(Err(Unknown {

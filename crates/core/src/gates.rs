@@ -9,7 +9,7 @@ use super::identity::{GroupKind, ObjectId};
 use super::members::Live;
 use chartwright_watches::HealthRule;
 use chartwright_watches::cel::VARIABLES;
-use chartwright_watches::cel::{Data, Error, Expression};
+use chartwright_watches::cel::{CelData, CelError, Expression};
 use chartwright_watches::text::cut;
 
 /// Of an expression in a message, in bytes.
@@ -35,9 +35,9 @@ pub enum Condition {
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// The live members by kind and name.
-    pub members: Data,
+    pub members: CelData,
     /// The pods of workloads.
-    pub pods: Data,
+    pub pods: CelData,
 }
 
 /// True if an object states a condition.
@@ -74,7 +74,7 @@ impl Condition {
     ///
     /// # Errors
     /// What its annotation states is no condition.
-    pub fn gate(self) -> Result<Gate, Error> {
+    pub fn gate(self) -> Result<Gate, CelError> {
         match self {
             Condition::Stated(text) => Gate::stated(&text),
             Condition::Rule(gate) => Ok(gate),
@@ -84,19 +84,19 @@ impl Condition {
 
 impl Gate {
     /// What an object's annotation states.
-    pub fn of_object(object: &Value) -> Option<Result<Self, Error>> {
+    pub fn of_object(object: &Value) -> Option<Result<Self, CelError>> {
         let annotations = object.pointer("/metadata/annotations")?;
         Some(Gate::stated(annotations.get(READY_WHEN)?.as_str()?))
     }
 
-    fn stated(text: &str) -> Result<Self, Error> {
-        let (ready, failed) = (Expression::compile_for(text, &VARIABLES)?, None);
+    fn stated(text: &str) -> Result<Self, CelError> {
+        let (ready, failed) = (Expression::compile_with(text, &VARIABLES)?, None);
         Ok(Gate { ready, failed })
     }
 
     /// True if it reads this variable.
     pub fn reads(&self, variable: &str) -> bool {
-        self.ready.reads(variable) || self.failed.as_ref().is_some_and(|failed| failed.reads(variable))
+        self.ready.has_variable(variable) || self.failed.as_ref().is_some_and(|failed| failed.has_variable(variable))
     }
 
     /// How an object is. It may take a while.
@@ -104,10 +104,10 @@ impl Gate {
         if let Err(unobserved) = is_observed(object) {
             return unobserved;
         }
-        let this = Data::of(object);
+        let this = CelData::from_json(object);
         let variables = [("self", &this), ("members", &facts.members), ("pods", &facts.pods)];
         if let Some(failed) = &self.failed
-            && failed.holds(&variables) == Ok(true)
+            && failed.evaluate(&variables) == Ok(true)
         {
             let message = format!("has failed: {}", cut(failed.text(), SHOWN));
             return Health {
@@ -115,7 +115,7 @@ impl Gate {
                 message,
             };
         }
-        let (status, message) = match self.ready.holds(&variables) {
+        let (status, message) = match self.ready.evaluate(&variables) {
             Ok(true) => (Status::Current, "is ready".to_owned()),
             Ok(false) => (
                 Status::InProgress,
@@ -152,8 +152,8 @@ mod tests {
             "spec": {"replicas": 3}, "status": {"observedGeneration": 2, "readyReplicas": 2},
         });
         let facts = Facts {
-            members: Data::of(&json!({"Service": {"web": {"spec": {"clusterIP": "10.0.0.1"}}}})),
-            pods: Data::of(&json!([{"metadata": {"name": "db-0"}}])),
+            members: CelData::from_json(&json!({"Service": {"web": {"spec": {"clusterIP": "10.0.0.1"}}}})),
+            pods: CelData::from_json(&json!([{"metadata": {"name": "db-0"}}])),
         };
         for (text, status, message) in [
             (
@@ -210,8 +210,8 @@ mod tests {
             let health = gate.health(
                 &json!({"status": {"state": state}}),
                 &Facts {
-                    members: Data::of(&json!({})),
-                    pods: Data::of(&json!([])),
+                    members: CelData::from_json(&json!({})),
+                    pods: CelData::from_json(&json!([])),
                 },
             );
             assert_eq!(health.status, status, "{state}");

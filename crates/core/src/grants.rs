@@ -15,7 +15,7 @@ use super::conditions::list;
 use super::desired::{Member, Rendered};
 use super::identity::{GroupKind, ObjectId};
 use super::reserved::is_reserved;
-use chartwright_watches::Allow;
+use chartwright_watches::AllowList;
 
 pub use beyond::carries_rights;
 
@@ -136,7 +136,7 @@ pub fn reach(id: &ObjectId, release_namespace: &str) -> Reach {
     }
 }
 
-fn allows_kind(allow: &Allow, group_kind: &GroupKind) -> bool {
+fn allows_kind(allow: &AllowList, group_kind: &GroupKind) -> bool {
     allow
         .kinds
         .iter()
@@ -144,7 +144,7 @@ fn allows_kind(allow: &Allow, group_kind: &GroupKind) -> bool {
 }
 
 /// As [`allows_kind`], or by the name of the object.
-fn allows_object(allow: &Allow, id: &ObjectId) -> bool {
+fn allows_object(allow: &AllowList, id: &ObjectId) -> bool {
     allows_kind(allow, &id.group_kind) || allow.kinds.contains(&named(id))
 }
 
@@ -153,7 +153,7 @@ fn named(id: &ObjectId) -> String {
     format!("{}/{}", id.group_kind, id.name)
 }
 
-fn allows_namespace(allow: &Allow, namespace: &str) -> bool {
+fn allows_namespace(allow: &AllowList, namespace: &str) -> bool {
     allow
         .namespaces
         .iter()
@@ -218,7 +218,7 @@ pub fn may_create(
     object: &Value,
     release_namespace: &str,
     baseline: Option<&Baseline>,
-    allow: &Allow,
+    allow: &AllowList,
 ) -> Result<(), Refused> {
     let reach = reach(id, release_namespace);
     check(id, object, &reach, allow, || match baseline {
@@ -237,7 +237,7 @@ pub fn may_use(
     stored: &StoredObject,
     release_namespace: &str,
     defaults: Option<&str>,
-    allow: &Allow,
+    allow: &AllowList,
 ) -> Result<(), Refused> {
     let is_of_now = defaults.is_none_or(|now| now == stored.defaults);
     let reach = reach(id, release_namespace);
@@ -254,7 +254,7 @@ fn check(
     id: &ObjectId,
     object: &Value,
     reach: &Reach,
-    allow: &Allow,
+    allow: &AllowList,
     lacks: impl FnOnce() -> Option<Why>,
 ) -> Result<(), Refused> {
     let by_kind = *reach == Reach::Cluster || beyond::carries_rights(&id.group_kind, object);
@@ -317,7 +317,7 @@ const SHOWN: usize = 10;
 
 /// Checks the namespace of the release of a custom resource in `own` (empty for a cluster-scoped one, whose author may
 /// write anywhere). A fixed `targetNamespace` is the watch's word, one that a template makes is the author's.
-pub fn may_settle(template: &str, namespace: &str, own: &str, allow: &Allow) -> Result<(), Refused> {
+pub fn may_settle(template: &str, namespace: &str, own: &str, allow: &AllowList) -> Result<(), Refused> {
     let chosen = !own.is_empty() && namespace != own && template.contains("{{");
     match chosen && !allows_namespace(allow, namespace) {
         true => Err(Refused::Target {
@@ -329,7 +329,7 @@ pub fn may_settle(template: &str, namespace: &str, own: &str, allow: &Allow) -> 
 }
 
 /// Checks a custom resource that a release made (`maker`), with so many of its own kind above it.
-pub fn may_nest(depth: usize, maker: String, allow: &Allow) -> Result<(), Refused> {
+pub fn may_nest(depth: usize, maker: String, allow: &AllowList) -> Result<(), Refused> {
     let limit = allow.depth.unwrap_or(DEPTH);
     match depth > limit {
         true => Err(Refused::Depth { maker, depth, limit }),
@@ -344,7 +344,7 @@ pub fn may_look_up(
     namespace: Option<&str>,
     what: &str,
     release_namespace: &str,
-    lookups: &Allow,
+    lookups: &AllowList,
 ) -> Result<(), Refused> {
     match namespace {
         None => {
@@ -379,7 +379,7 @@ mod tests {
                 &Value::Null,
                 "shop",
                 Some(&Baseline::default()),
-                &Allow::default(),
+                &AllowList::default(),
             );
             found.unwrap_err()
         };
@@ -419,7 +419,7 @@ mod tests {
                 .map(|(kind, place, object)| (id(&kind, &place), vec![object]))
                 .collect(),
         );
-        type Row = (String, String, Value, Allow, Option<String>);
+        type Row = (String, String, Value, AllowList, Option<String>);
         for (kind, place, object, allow, refusal) in table::<Row>("grants", "may_create") {
             let found = may_create(&id(&kind, &place), &object, "shop", Some(&baseline), &allow);
             let told = found.err().map(|refused| refused.to_string());
@@ -432,7 +432,13 @@ mod tests {
                 "{kind} {place} {allow:?}: {told:?}"
             );
         }
-        let unknown = may_create(&id("Namespace", "/x"), &Value::Null, "shop", None, &Allow::default());
+        let unknown = may_create(
+            &id("Namespace", "/x"),
+            &Value::Null,
+            "shop",
+            None,
+            &AllowList::default(),
+        );
         assert!(
             unknown
                 .unwrap_err()
@@ -443,7 +449,7 @@ mod tests {
 
     #[test]
     fn what_was_stored_is_checked_by_the_rules_of_now() {
-        type Row = (String, String, Own, String, Option<String>, Allow, Option<String>);
+        type Row = (String, String, Own, String, Option<String>, AllowList, Option<String>);
         for (kind, place, own, defaults, now, allow, refusal) in table::<Row>("grants", "may_use") {
             let stored = StoredObject {
                 rendered: Rendered {
@@ -483,13 +489,13 @@ mod tests {
 
     #[test]
     fn a_chart_makes_its_own_kind_only_so_deep() {
-        let none = Allow::default();
+        let none = AllowList::default();
         assert_eq!(may_nest(3, "a".into(), &none), Ok(()));
         let refused = may_nest(4, "Shop b/a".into(), &none).unwrap_err().to_string();
         assert!(refused.starts_with("Shop b/a made this") && refused.contains("`allow.depth` of the watch to 4"));
-        let depth = |depth| Allow {
+        let depth = |depth| AllowList {
             depth: Some(depth),
-            ..Allow::default()
+            ..AllowList::default()
         };
         assert_eq!(may_nest(4, "a".into(), &depth(4)), Ok(()));
         assert!(may_nest(1, "a".into(), &depth(0)).is_err());
@@ -497,7 +503,7 @@ mod tests {
 
     #[test]
     fn a_template_takes_a_release_only_to_namespaces_that_are_allowed() {
-        type Row = (String, String, String, Allow, bool);
+        type Row = (String, String, String, AllowList, bool);
         for (template, namespace, own, allow, permitted) in table::<Row>("grants", "may_settle") {
             let told = may_settle(&template, &namespace, &own, &allow).map_err(|refused| refused.to_string());
             assert_eq!(told.is_ok(), permitted, "{template} {namespace} {own} {allow:?}");
@@ -509,7 +515,7 @@ mod tests {
     #[test]
     fn lookups_stay_at_home() {
         for (kind, namespace, lookups, permitted) in
-            table::<(String, Option<String>, Allow, bool)>("grants", "may_look_up")
+            table::<(String, Option<String>, AllowList, bool)>("grants", "may_look_up")
         {
             let found = may_look_up(&GroupKind::parse(&kind), namespace.as_deref(), "it", "shop", &lookups);
             assert_eq!(found.is_ok(), permitted, "{kind} {namespace:?} {lookups:?}");

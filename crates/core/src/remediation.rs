@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::conditions::whole;
-use chartwright_watches::Remediation;
+use chartwright_watches::RemediationRule;
 use chartwright_watches::text::cut;
 
 /// Budgets are for so long.
@@ -59,7 +59,7 @@ pub(super) fn of_status(status: &Value) -> Vec<Remedied> {
 
 impl Remedied {
     /// What is to be done. `holds`: whether the condition of the rule is true.
-    pub fn judge(&mut self, rule: &Remediation, holds: bool, now: Timestamp) -> Verdict {
+    pub fn judge(&mut self, rule: &RemediationRule, holds: bool, now: Timestamp) -> Verdict {
         // A clock that went back: what is said to come is taken for just done, which holds back rather than repeats.
         let past = |time: &mut Timestamp| *time = (*time).min(now);
         self.recent.iter_mut().for_each(past);
@@ -113,15 +113,15 @@ impl Remedied {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use chartwright_watches::Action;
+    use chartwright_watches::RemediationAction;
     use chartwright_watches::cel::Expression;
 
-    fn rule() -> Remediation {
-        Remediation {
+    fn rule() -> RemediationRule {
+        RemediationRule {
             name: "stuck".into(),
             when: Expression::compile("true").unwrap(),
             lasting: Duration::from_secs(60),
-            action: Action::Recreate {
+            action: RemediationAction::Recreate {
                 kind: "Deployment".into(),
                 name: "web".into(),
             },

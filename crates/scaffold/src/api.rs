@@ -18,7 +18,7 @@ use super::project::{Api, Project, Resource};
 use super::rights;
 use super::survey::Survey;
 use super::tree::Tree;
-use chartwright_watches::{Outside, Watch, names};
+use chartwright_watches::{ReadContext, Watch, names};
 use helm_template::chart::Chart;
 
 const WATCHES: &str = "watches.yaml";
@@ -277,7 +277,7 @@ pub fn project_watches(project: &Project) -> anyhow::Result<Vec<Watch>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error).with_context(|| path.display().to_string()),
     };
-    let outside = Outside {
+    let outside = ReadContext {
         folder: &project.root,
         env: &|_| Some(String::new()),
     };

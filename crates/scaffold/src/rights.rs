@@ -390,7 +390,7 @@ mod tests {
     fn watches() -> Vec<Watch> {
         let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
         let text = std::fs::read(folder.join("watches.yaml")).unwrap();
-        let outside = chartwright_watches::Outside { folder, env: &|_| None };
+        let outside = chartwright_watches::ReadContext { folder, env: &|_| None };
         chartwright_watches::parse("watches.yaml", &text, &outside).unwrap().0
     }
 

@@ -11,7 +11,7 @@ use super::case::{Case, CaseFile, Changed, Check, Expectation, Given, Step, What
 use super::matching::Expected;
 use super::refer::{FieldPath, Reference};
 use chartwright_core::identity::GroupKind;
-use chartwright_watches::{Errors, Fields, Reading, describe_node, node_to_json, suggestion};
+use chartwright_watches::{FileErrors, Findings, MapFields, describe_node, node_to_json, suggestion};
 use helm_template::render::{Capabilities, KubeVersion};
 
 /// Reasons for which a release stops before anything is done, as `Ready` says them; and one of our own, of the API server, which
@@ -43,7 +43,7 @@ const LISTS: [(&str, What); 6] = [
 struct Reader<'a> {
     folder: &'a Path,
     bounds: &'a Bounds,
-    report: Reading<'a>,
+    report: Findings<'a>,
 }
 
 // === impl CaseFile ===
@@ -51,13 +51,13 @@ struct Reader<'a> {
 impl CaseFile {
     /// Reads the text of a file in a folder; `name` is what errors call it. Paths in it stay within the bounds.
     ///
-    /// # Errors
+    /// # FileErrors
     /// All that is wrong with it, by line.
-    pub fn parse(name: &str, folder: &Path, bounds: &Bounds, text: &[u8]) -> Result<Self, Errors> {
+    pub fn parse(name: &str, folder: &Path, bounds: &Bounds, text: &[u8]) -> Result<Self, FileErrors> {
         let mut reader = Reader {
             folder,
             bounds,
-            report: Reading::new(name),
+            report: Findings::new(name),
         };
         let file = match go_yaml::parse(text) {
             Ok(root) => reader.file(&root),
@@ -82,9 +82,9 @@ impl Reader<'_> {
             self.report.error_at(0, 0, EMPTY);
             return None;
         }
-        let fields = Fields::open(root, "a case file", &KNOWN, &[], &mut self.report)?;
+        let fields = MapFields::open(root, "a case file", &KNOWN, &[], &mut self.report)?;
         let mut cases: Vec<Case> = Vec::new();
-        let nodes = self.report.list(&fields, "cases");
+        let nodes = self.report.read_list(&fields, "cases");
         if nodes.is_empty()
             && fields
                 .get("cases")
@@ -119,8 +119,8 @@ impl Reader<'_> {
             "expect",
             "then",
         ];
-        let fields = Fields::open(node, "a case", &KNOWN, &[], &mut self.report)?;
-        let name = match self.report.string(&fields, "name") {
+        let fields = MapFields::open(node, "a case", &KNOWN, &[], &mut self.report)?;
+        let name = match self.report.read_string(&fields, "name") {
             Some((name, _)) if !name.trim().is_empty() => name.trim().to_owned(),
             _ => {
                 self.report.error(node, "`name` is missing: say what the case shows");
@@ -128,7 +128,7 @@ impl Reader<'_> {
             }
         };
         let mut steps = vec![self.step(node, &fields)];
-        for node in self.report.list(&fields, "then") {
+        for node in self.report.read_list(&fields, "then") {
             const KNOWN: [&str; 7] = [
                 "chart",
                 "metadata",
@@ -138,7 +138,7 @@ impl Reader<'_> {
                 "capabilities",
                 "expect",
             ];
-            if let Some(fields) = Fields::open(node, "a step of `then`", &KNOWN, &[], &mut self.report) {
+            if let Some(fields) = MapFields::open(node, "a step of `then`", &KNOWN, &[], &mut self.report) {
                 let chart = self.path(&fields, "chart");
                 let step = self.step(node, &fields);
                 steps.push(Step { chart, ..step });
@@ -152,7 +152,7 @@ impl Reader<'_> {
         })
     }
 
-    fn step(&mut self, node: &Node, fields: &Fields<'_>) -> Step {
+    fn step(&mut self, node: &Node, fields: &MapFields<'_>) -> Step {
         Step {
             line: node.line,
             chart: None,
@@ -163,8 +163,8 @@ impl Reader<'_> {
         }
     }
 
-    fn path(&mut self, fields: &Fields<'_>, name: &str) -> Option<PathBuf> {
-        let (text, node) = self.report.string(fields, name)?;
+    fn path(&mut self, fields: &MapFields<'_>, name: &str) -> Option<PathBuf> {
+        let (text, node) = self.report.read_string(fields, name)?;
         let path = self.folder.join(text);
         if let Err(error) = self.bounds.check(&path) {
             self.report.error(node, format!("`{name}`: {error}"));
@@ -175,20 +175,20 @@ impl Reader<'_> {
         Some(path)
     }
 
-    fn map(&mut self, fields: &Fields<'_>, name: &str) -> Option<Map<String, Value>> {
+    fn map(&mut self, fields: &MapFields<'_>, name: &str) -> Option<Map<String, Value>> {
         let node = fields.get(name)?;
         match node_to_json(node, &mut self.report) {
             Value::Object(map) => Some(map),
             _ => {
-                self.report.mistyped(node, name, "a map");
+                self.report.type_error(node, name, "a map");
                 None
             }
         }
     }
 
-    fn world(&mut self, fields: &Fields<'_>) -> World {
+    fn world(&mut self, fields: &MapFields<'_>) -> World {
         let lookups = fields.get("lookups").is_some().then(|| {
-            let nodes = self.report.list(fields, "lookups").iter();
+            let nodes = self.report.read_list(fields, "lookups").iter();
             nodes.filter_map(|node| self.given(node)).collect()
         });
         World {
@@ -218,27 +218,29 @@ impl Reader<'_> {
         Some(Given::Object(object))
     }
 
-    fn capabilities(&mut self, fields: &Fields<'_>) -> Option<Capabilities> {
+    fn capabilities(&mut self, fields: &MapFields<'_>) -> Option<Capabilities> {
         const KNOWN: [&str; 2] = ["kubeVersion", "apiVersions"];
         let node = fields.get("capabilities")?;
-        let fields = Fields::open(node, "`capabilities`", &KNOWN, &[], &mut self.report)?;
+        let fields = MapFields::open(node, "`capabilities`", &KNOWN, &[], &mut self.report)?;
         let mut capabilities = Capabilities::default();
         // Not as a number, to which 1.30 is 1.3.
-        if let Some((text, node)) = self.report.string(&fields, "kubeVersion") {
+        if let Some((text, node)) = self.report.read_string(&fields, "kubeVersion") {
             match KubeVersion::parse(text) {
                 Ok(version) => capabilities.kube_version = version,
                 Err(error) => self.report.error(node, format!("`kubeVersion`: {error}")),
             }
         }
-        let more = self.report.strings(&fields, "apiVersions", |text| match text.trim() {
-            "" => Err("an API version is empty".to_owned()),
-            _ => Ok(()),
-        });
+        let more = self
+            .report
+            .read_strings(&fields, "apiVersions", |text| match text.trim() {
+                "" => Err("an API version is empty".to_owned()),
+                _ => Ok(()),
+            });
         Arc::make_mut(&mut capabilities.api_versions).extend(more);
         Some(capabilities)
     }
 
-    fn expect(&mut self, fields: &Fields<'_>) -> Vec<Expectation> {
+    fn expect(&mut self, fields: &MapFields<'_>) -> Vec<Expectation> {
         const KNOWN: [&str; 17] = [
             "objects",
             "contains",
@@ -261,7 +263,7 @@ impl Reader<'_> {
         let Some(node) = fields.get("expect") else {
             return Vec::new();
         };
-        let Some(fields) = Fields::open(node, "`expect`", &KNOWN, &[], &mut self.report) else {
+        let Some(fields) = MapFields::open(node, "`expect`", &KNOWN, &[], &mut self.report) else {
             return Vec::new();
         };
         let mut found = Vec::new();
@@ -318,7 +320,7 @@ impl Reader<'_> {
                 add(node, check);
             }
         }
-        if self.report.bool(&fields, "snapshot", false)
+        if self.report.read_bool(&fields, "snapshot", false)
             && let Some(node) = fields.get("snapshot")
         {
             add(node, Check::Snapshot);
@@ -375,12 +377,12 @@ impl Reader<'_> {
                 } else {
                     "a text, or reason and text"
                 };
-                self.report.mistyped(node, name, expected);
+                self.report.type_error(node, name, expected);
                 return None;
             }
         }
-        let fields = Fields::open(node, "`refused`", &KNOWN, &[], &mut self.report)?;
-        let reason = self.report.string(&fields, "reason");
+        let fields = MapFields::open(node, "`refused`", &KNOWN, &[], &mut self.report)?;
+        let reason = self.report.read_string(&fields, "reason");
         if let Some((reason, node)) = reason
             && !REASONS.contains(&reason)
         {
@@ -391,7 +393,7 @@ impl Reader<'_> {
             self.report
                 .error(node, format!("there is no reason {reason:?}: {hint}"));
         }
-        let text = self.report.string(&fields, "text");
+        let text = self.report.read_string(&fields, "text");
         Some(Check::Stops(
             reason.map(|(reason, _)| reason.to_owned()),
             text.map(|(text, _)| text.to_owned()),
@@ -410,7 +412,7 @@ impl Reader<'_> {
     }
 
     /// A text, or a list of texts.
-    fn texts<'n>(&mut self, fields: &Fields<'n>, name: &str) -> Vec<(String, &'n Node)> {
+    fn texts<'n>(&mut self, fields: &MapFields<'n>, name: &str) -> Vec<(String, &'n Node)> {
         match fields.get(name) {
             None => Vec::new(),
             Some(node) => match &node.data {
@@ -423,14 +425,14 @@ impl Reader<'_> {
     /// The texts of a list.
     fn items<'n>(&mut self, node: &'n Node, name: &str) -> Vec<(String, &'n Node)> {
         let Data::List(items) = &node.data else {
-            self.report.mistyped(node, name, "a list of texts");
+            self.report.type_error(node, name, "a list of texts");
             return Vec::new();
         };
         let mut found = Vec::new();
         for item in items {
             match &item.data {
                 Data::String(text) => found.push((text.clone(), item)),
-                _ => self.report.mistyped(item, name, "a list of texts"),
+                _ => self.report.type_error(item, name, "a list of texts"),
             }
         }
         found

@@ -224,7 +224,8 @@ impl State {
             (group_kind, first.version.clone())
         });
         let kind = (group_kind.group.as_str(), version.as_str(), group_kind.kind.as_str());
-        let watch = chartwright_watches::find(&watches, None, &kind, &labels).map_err(|error| anyhow!("{error}"))?;
+        let watch =
+            chartwright_watches::find_watch(&watches, None, &kind, &labels).map_err(|error| anyhow!("{error}"))?;
         let crd = chart.surroundings.crd(&group_kind);
         let has_namespace = !self.object["metadata"]["namespace"].is_null();
         let namespaced = match crd {

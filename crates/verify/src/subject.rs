@@ -14,7 +14,7 @@ use chartwright_operator::cluster::discovery::Resource;
 use chartwright_scaffold::lint::crd::{self, Crd};
 use chartwright_scaffold::names::kind_of_chart;
 use chartwright_scaffold::tree::normal;
-use chartwright_watches::{Outside, Watch};
+use chartwright_watches::{ReadContext, Watch};
 use helm_template::chart::Chart;
 use helm_template::chart::stamp::{self, Stamp};
 use helm_template::render::Engine;
@@ -194,8 +194,8 @@ fn written(root: &Path) -> anyhow::Result<Vec<Map<String, Value>>> {
     Ok(serde_json::from_value::<Option<Vec<_>>>(entries)?.unwrap_or_default())
 }
 
-fn parse(name: &str, text: &[u8], root: &Path) -> Result<Vec<Watch>, chartwright_watches::Errors> {
-    let outside = Outside {
+fn parse(name: &str, text: &[u8], root: &Path) -> Result<Vec<Watch>, chartwright_watches::FileErrors> {
+    let outside = ReadContext {
         folder: root,
         env: &|name| Some(std::env::var(name).unwrap_or_default()),
     };

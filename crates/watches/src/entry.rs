@@ -8,8 +8,8 @@ use kube::core::{Expression, Selector};
 
 use super::keys::{decorate, depends, elect, health, overrides, remediation, sources};
 use super::names;
-use super::reader::{Fields, Report, describe, suggestion};
-use super::{Allow, Collisions, DeletionPolicy, OnFailure, Outside, STATUS_TEMPLATE, Watch};
+use super::reader::{Findings, MapFields, describe, suggestion};
+use super::{AllowList, Collisions, DeletionPolicy, OnFailure, ReadContext, STATUS_TEMPLATE, Watch};
 
 const KNOWN: [&str; 30] = [
     "group",
@@ -54,80 +54,80 @@ const LATER: [&str; 6] = [
 ];
 const DRY_RUN_OPTIONS: [&str; 6] = ["", "client", "server", "none", "true", "false"];
 
-/// Reads an entry; `None` if it lacks something that is required. Everything wrong with it is in the report.
-pub(super) fn read(node: &Node, outside: &Outside<'_>, report: &mut Report<'_>) -> Option<Watch> {
-    let fields = Fields::open(node, "a watch", &KNOWN, &LATER, report)?;
-    check_required(&fields, report);
-    let (group, version, kind) = read_kind(&fields, report);
-    let chart = read_chart(&fields, outside, report);
+/// Reads an entry; `None` if it lacks something that is required. Everything wrong with it is in the findings.
+pub(super) fn read(node: &Node, context: &ReadContext<'_>, findings: &mut Findings<'_>) -> Option<Watch> {
+    let fields = MapFields::open(node, "a watch", &KNOWN, &LATER, findings)?;
+    check_required(&fields, findings);
+    let (group, version, kind) = read_kind(&fields, findings);
+    let chart = read_chart(&fields, context, findings);
     let override_values = fields
         .get("overrideValues")
-        .map(|node| overrides::read(node, outside.env, report));
+        .map(|node| overrides::read(node, context.env, findings));
     let selector = fields
         .get("selector")
-        .map(|node| read_selector(node, report))
+        .map(|node| read_selector(node, findings))
         .unwrap_or_default();
-    let decorator = decorate::read(&fields, chart.as_deref(), &selector, report);
+    let decorator = decorate::read(&fields, chart.as_deref(), &selector, findings);
     if decorator.is_none() {
-        check_built_in(&fields, group.as_deref(), kind.as_deref(), &selector, report);
+        check_built_in(&fields, group.as_deref(), kind.as_deref(), &selector, findings);
     }
-    check_dry_run_option(&fields, report);
+    check_dry_run_option(&fields, findings);
     let is_namespace = |name: &str| name.contains("{{") || names::is_dns_label(name);
-    let target_namespace = report.checked(&fields, "targetNamespace", is_namespace, |name| {
+    let target_namespace = findings.read_checked(&fields, "targetNamespace", is_namespace, |name| {
         format!("`targetNamespace` must be a namespace or a template such as x-{{{{ .metadata.name }}}}, not {name:?}")
     });
     let watch = Watch {
         group: group.unwrap_or_default(),
-        values: sources::read_values(&fields, report),
-        values_from: sources::read_sources(&fields, report),
-        values_from_field: sources::read_field(&fields, report),
+        values: sources::read_values(&fields, findings),
+        values_from: sources::read_sources(&fields, findings),
+        values_from_field: sources::read_field(&fields, findings),
         override_values: override_values.unwrap_or_default(),
         decorator,
-        depends_on: depends::read(&fields, report),
+        depends_on: depends::read(&fields, findings),
         selector,
-        reconcile_period: report.duration(
+        reconcile_period: findings.read_duration(
             &fields,
             "reconcilePeriod",
             "means the period of the flag --reconcile-period, not never",
         ),
-        timeout: report.duration(&fields, "timeout", "means 5 minutes, not for ever"),
-        on_failure: report.choice(&fields, "onFailure", OnFailure::NAMES),
-        retries: report.count(&fields, "retries", 0).unwrap_or_default(),
-        wait: report.bool(&fields, "wait", false),
-        watch_dependent_resources: report.bool(&fields, "watchDependentResources", true),
-        max_concurrent_reconciles: report.count(&fields, "maxConcurrentReconciles", 1),
+        timeout: findings.read_duration(&fields, "timeout", "means 5 minutes, not for ever"),
+        on_failure: findings.read_choice(&fields, "onFailure", OnFailure::NAMES),
+        retries: findings.read_count(&fields, "retries", 0).unwrap_or_default(),
+        wait: findings.read_bool(&fields, "wait", false),
+        watch_dependent_resources: findings.read_bool(&fields, "watchDependentResources", true),
+        max_concurrent_reconciles: findings.read_count(&fields, "maxConcurrentReconciles", 1),
         target_namespace,
-        deletion_policy: report.choice(&fields, "deletionPolicy", DeletionPolicy::NAMES),
-        owner_references: report.bool(&fields, "ownerReferences", true),
-        collisions: report.choice(&fields, "collisions", Collisions::NAMES),
-        allow: read_allow(&fields, "allow", report),
-        lookups: read_allow(&fields, "lookups", report),
-        health: health::read(&fields, report),
-        status_template: read_status_template(&fields, report),
-        remediation: remediation::read(&fields, report),
-        elect: elect::read(&fields, report),
+        deletion_policy: findings.read_choice(&fields, "deletionPolicy", DeletionPolicy::NAMES),
+        owner_references: findings.read_bool(&fields, "ownerReferences", true),
+        collisions: findings.read_choice(&fields, "collisions", Collisions::NAMES),
+        allow: read_allow(&fields, "allow", findings),
+        lookups: read_allow(&fields, "lookups", findings),
+        health: health::read(&fields, findings),
+        status_template: read_status_template(&fields, findings),
+        remediation: remediation::read(&fields, findings),
+        elect: elect::read(&fields, findings),
         line: node.line,
         version: version?,
         kind: kind?,
         chart: chart?,
     };
-    warn_of_traps(&watch, &fields, report);
+    warn_about_pitfalls(&watch, &fields, findings);
     Some(watch)
 }
 
 /// A file of the chart, outside of `templates/`.
-fn read_status_template(fields: &Fields<'_>, report: &mut Report<'_>) -> String {
+fn read_status_template(fields: &MapFields<'_>, findings: &mut Findings<'_>) -> String {
     let is_file = |name: &str| !name.starts_with(['/', '.']) && !name.starts_with("templates/") && !name.contains("..");
-    let name = report.checked(fields, "statusTemplate", is_file, |name| {
+    let name = findings.read_checked(fields, "statusTemplate", is_file, |name| {
         format!("`statusTemplate` must be a file in the chart's folder, outside of templates/, such as {STATUS_TEMPLATE}, not {name:?}")
     });
     name.unwrap_or_else(|| STATUS_TEMPLATE.to_owned())
 }
 
-fn check_required(fields: &Fields<'_>, report: &mut Report<'_>) {
+fn check_required(fields: &MapFields<'_>, findings: &mut Findings<'_>) {
     for name in ["version", "kind", "chart"] {
         if fields.get(name).is_none() {
-            report.error(
+            findings.error(
                 fields.at(),
                 format!("`{name}` is missing: every watch needs version, kind and chart"),
             );
@@ -135,22 +135,22 @@ fn check_required(fields: &Fields<'_>, report: &mut Report<'_>) {
     }
 }
 
-fn warn_of_traps(watch: &Watch, fields: &Fields<'_>, report: &mut Report<'_>) {
+fn warn_about_pitfalls(watch: &Watch, fields: &MapFields<'_>, findings: &mut Findings<'_>) {
     if let (false, Some(at)) = (watch.watch_dependent_resources, fields.get("watchDependentResources")) {
-        report.warn(
+        findings.warn(
             at,
             "`watchDependentResources: false`: members that are changed or deleted are put right only at the next \
              resync, and readiness is noticed only then",
         );
     }
     if let (OnFailure::Retry, Some(at)) = (watch.on_failure, fields.get("retries")) {
-        report.warn(
+        findings.warn(
             at,
             "`retries` has no effect without `onFailure: rollback` or `onFailure: stall`: it is tried again until it succeeds",
         );
     }
     if let (Collisions::Force, Some(at)) = (watch.collisions, fields.get("collisions")) {
-        report.warn(
+        findings.warn(
             at,
             "`collisions: Force`: whoever may create a custom resource of this kind can have any object overwritten whose \
              name the chart can render, and deleted with the custom resource",
@@ -159,25 +159,25 @@ fn warn_of_traps(watch: &Watch, fields: &Fields<'_>, report: &mut Report<'_>) {
 }
 
 /// Group, version and kind.
-fn read_kind(fields: &Fields<'_>, report: &mut Report<'_>) -> (Option<String>, Option<String>, Option<String>) {
+fn read_kind(fields: &MapFields<'_>, findings: &mut Findings<'_>) -> (Option<String>, Option<String>, Option<String>) {
     let is_group = |group: &str| group.is_empty() || names::is_dns_subdomain(group);
-    let group = report.checked(fields, "group", is_group, |group| {
+    let group = findings.read_checked(fields, "group", is_group, |group| {
         let hint = match group.contains('/') {
             true => ": write the part after `/` as `version`",
             false => "",
         };
         format!("`group` must be a DNS name such as cache.example.com, not {group:?}{hint}")
     });
-    let version = report.checked(fields, "version", names::is_version, |version| {
+    let version = findings.read_checked(fields, "version", names::is_version, |version| {
         format!("`version` must be an API version such as v1alpha1, not {version:?}")
     });
-    let kind = report.checked(fields, "kind", names::is_kind, |kind| {
+    let kind = findings.read_checked(fields, "kind", names::is_kind, |kind| {
         format!("`kind` must be a kind such as Memcached, letters and digits only, not {kind:?}")
     });
     if let (Some(kind), Some(at)) = (&kind, fields.get("kind"))
         && kind.starts_with(|c: char| c.is_ascii_lowercase())
     {
-        report.warn(
+        findings.warn(
             at,
             format!("kinds are written in CamelCase: `{kind}` only matches a CRD that has it in lower case"),
         );
@@ -186,11 +186,11 @@ fn read_kind(fields: &Fields<'_>, report: &mut Report<'_>) -> (Option<String>, O
 }
 
 /// Where the chart is, and whether there is one.
-fn read_chart(fields: &Fields<'_>, outside: &Outside<'_>, report: &mut Report<'_>) -> Option<PathBuf> {
-    let chart = report.checked(fields, "chart", |_| true, str::to_owned)?;
-    let path = outside.folder.join(&chart);
+fn read_chart(fields: &MapFields<'_>, context: &ReadContext<'_>, findings: &mut Findings<'_>) -> Option<PathBuf> {
+    let chart = findings.read_checked(fields, "chart", |_| true, str::to_owned)?;
+    let path = context.folder.join(&chart);
     if let (false, Some(at), Err(message)) = (chart.is_empty(), fields.get("chart"), check_chart(&path)) {
-        report.warn(at, format!("{message}; its releases can only be deleted"));
+        findings.warn(at, format!("{message}; its releases can only be deleted"));
     }
     Some(path)
 }
@@ -219,11 +219,11 @@ fn check_chart(path: &Path) -> Result<(), String> {
 /// Kubernetes' own kinds have objects that nobody made for this operator: each that the selector matches becomes a
 /// release, gets a finalizer and is what a chart is installed for. operator-sdk lets that pass.
 fn check_built_in(
-    fields: &Fields<'_>,
+    fields: &MapFields<'_>,
     group: Option<&str>,
     kind: Option<&str>,
     selector: &Selector,
-    report: &mut Report<'_>,
+    findings: &mut Findings<'_>,
 ) {
     // An ill-typed group was reported already, and is not the core group.
     let is_built_in = group.map_or(fields.get("group").is_none(), names::is_built_in);
@@ -236,7 +236,7 @@ fn check_built_in(
             "" => " If it is a kind of your own, its `group` is missing.",
             _ => "",
         };
-        report.error(
+        findings.error(
             at,
             format!(
                 "{kind} is one of Kubernetes' own kinds, and without a `selector` every {kind} in the cluster would \
@@ -245,7 +245,7 @@ fn check_built_in(
         );
         return;
     }
-    report.warn(
+    findings.warn(
         at,
         format!(
             "{kind} is one of Kubernetes' own kinds: every {kind} that the selector matches becomes a release and waits \
@@ -255,7 +255,7 @@ fn check_built_in(
 }
 
 /// operator-sdk's choice between dry runs: nothing here needs it, since `lookup` always sees the cluster.
-fn check_dry_run_option(fields: &Fields<'_>, report: &mut Report<'_>) {
+fn check_dry_run_option(fields: &MapFields<'_>, findings: &mut Findings<'_>) {
     let Some(node) = fields.get("dryRunOption") else { return };
     match &node.data {
         Data::Bool(_) => {}
@@ -263,47 +263,47 @@ fn check_dry_run_option(fields: &Fields<'_>, report: &mut Report<'_>) {
         Data::String(text) => {
             let hint = suggestion(text, DRY_RUN_OPTIONS[1..].iter().copied());
             let hint = hint.map(|best| format!(": did you mean {best:?}?")).unwrap_or_default();
-            report.error(
+            findings.error(
                 node,
                 format!("`dryRunOption` must be client, server or none, not {text:?}{hint}"),
             );
         }
-        _ => report.mistyped(node, "dryRunOption", "client, server or none"),
+        _ => findings.type_error(node, "dryRunOption", "client, server or none"),
     }
 }
 
-fn read_selector(node: &Node, report: &mut Report<'_>) -> Selector {
+fn read_selector(node: &Node, findings: &mut Findings<'_>) -> Selector {
     let mut selector = Selector::default();
-    let Some(fields) = Fields::open(node, "selector", &["matchLabels", "matchExpressions"], &[], report) else {
+    let Some(fields) = MapFields::open(node, "selector", &["matchLabels", "matchExpressions"], &[], findings) else {
         return selector;
     };
     match fields.get("matchLabels").map(|labels| (labels, &labels.data)) {
         Some((_, Data::Map(map))) => {
-            selector.extend(read_labels(map, report));
+            selector.extend(read_labels(map, findings));
         }
-        Some((labels, _)) => report.mistyped(labels, "matchLabels", "a map of labels"),
+        Some((labels, _)) => findings.type_error(labels, "matchLabels", "a map of labels"),
         None => {}
     }
-    for item in report.list(&fields, "matchExpressions") {
-        selector.extend(read_expression(item, report).into_iter().flatten());
+    for item in findings.read_list(&fields, "matchExpressions") {
+        selector.extend(read_expression(item, findings).into_iter().flatten());
     }
     selector
 }
 
 /// The entries of `matchLabels`, by key.
-fn read_labels(map: &[(Node, Node)], report: &mut Report<'_>) -> Selector {
+fn read_labels(map: &[(Node, Node)], findings: &mut Findings<'_>) -> Selector {
     let mut labels: BTreeMap<String, String> = BTreeMap::new();
     for (key, value) in map {
         let Data::String(name) = &key.data else {
-            report.error(
+            findings.error(
                 key,
                 format!("a label's key must be a string, not {}", describe(&key.data)),
             );
             continue;
         };
-        check_label_key(name, key, report);
-        match label_value(value, report) {
-            Some(_) if labels.contains_key(name) => report.error(key, format!("`{name}` is there twice; remove one")),
+        check_label_key(name, key, findings);
+        match label_value(value, findings) {
+            Some(_) if labels.contains_key(name) => findings.error(key, format!("`{name}` is there twice; remove one")),
             Some(text) => drop(labels.insert(name.clone(), text)),
             None => {}
         }
@@ -312,34 +312,40 @@ fn read_labels(map: &[(Node, Node)], report: &mut Report<'_>) -> Selector {
 }
 
 /// An entry of `matchExpressions`.
-fn read_expression(node: &Node, report: &mut Report<'_>) -> Option<Expression> {
+fn read_expression(node: &Node, findings: &mut Findings<'_>) -> Option<Expression> {
     const OPERATORS: [&str; 4] = ["In", "NotIn", "Exists", "DoesNotExist"];
-    let fields = Fields::open(node, "a match expression", &["key", "operator", "values"], &[], report)?;
+    let fields = MapFields::open(
+        node,
+        "a match expression",
+        &["key", "operator", "values"],
+        &[],
+        findings,
+    )?;
     for name in ["key", "operator"] {
         if fields.get(name).is_none() {
-            report.error(
+            findings.error(
                 node,
                 format!("`{name}` is missing: a match expression has key, operator and values"),
             );
         }
     }
-    let key = report.string(&fields, "key").map(|(key, at)| {
-        check_label_key(key, at, report);
+    let key = findings.read_string(&fields, "key").map(|(key, at)| {
+        check_label_key(key, at, findings);
         key.to_owned()
     });
-    let items = report.list(&fields, "values");
-    let values = items.iter().filter_map(|item| label_value(item, report)).collect();
-    let operator = report.choice(&fields, "operator", OPERATORS.map(|name| (name, name)));
+    let items = findings.read_list(&fields, "values");
+    let values = items.iter().filter_map(|item| label_value(item, findings)).collect();
+    let operator = findings.read_choice(&fields, "operator", OPERATORS.map(|name| (name, name)));
     let takes_values = match operator {
         "" => return None,
         "In" | "NotIn" => true,
         _ => false,
     };
     if takes_values && items.is_empty() {
-        report.error(node, format!("`values` is empty: {operator} needs at least one"));
+        findings.error(node, format!("`values` is empty: {operator} needs at least one"));
     }
     if !takes_values && !items.is_empty() {
-        report.error(node, format!("`values` must be empty with {operator}"));
+        findings.error(node, format!("`values` must be empty with {operator}"));
     }
     let key = key?;
     Some(match operator {
@@ -350,9 +356,9 @@ fn read_expression(node: &Node, report: &mut Report<'_>) -> Option<Expression> {
     })
 }
 
-fn check_label_key(key: &str, at: &Node, report: &mut Report<'_>) {
+fn check_label_key(key: &str, at: &Node, findings: &mut Findings<'_>) {
     if !names::is_label_key(key) {
-        report.error(
+        findings.error(
             at,
             format!("{key:?} cannot be a label's key: write it like app or example.com/app"),
         );
@@ -360,13 +366,13 @@ fn check_label_key(key: &str, at: &Node, report: &mut Report<'_>) {
 }
 
 /// A label's value. Bare numbers and bools count as their text, as in operator-sdk.
-fn label_value(node: &Node, report: &mut Report<'_>) -> Option<String> {
+fn label_value(node: &Node, findings: &mut Findings<'_>) -> Option<String> {
     let text = match &node.data {
         Data::String(text) => text.clone(),
         Data::Bool(value) => value.to_string(),
         Data::Number(number) if !number.is_f64() => number.to_string(),
         other => {
-            report.error(
+            findings.error(
                 node,
                 format!("a label's value must be a string, not {}", describe(other)),
             );
@@ -374,7 +380,7 @@ fn label_value(node: &Node, report: &mut Report<'_>) -> Option<String> {
         }
     };
     if !names::is_label_value(&text) {
-        report.error(
+        findings.error(
             node,
             format!("{text:?} cannot be a label's value: at most 63 of A-Z a-z 0-9 . _ -"),
         );
@@ -382,19 +388,19 @@ fn label_value(node: &Node, report: &mut Report<'_>) -> Option<String> {
     Some(text)
 }
 
-fn read_allow(fields: &Fields<'_>, name: &str, report: &mut Report<'_>) -> Allow {
+fn read_allow(fields: &MapFields<'_>, name: &str, findings: &mut Findings<'_>) -> AllowList {
     let Some(node) = fields.get(name) else {
-        return Allow::default();
+        return AllowList::default();
     };
     let known: &[&str] = match name {
         "allow" => &["kinds", "namespaces", "depth"],
         _ => &["kinds", "namespaces"],
     };
-    let Some(fields) = Fields::open(node, name, known, &[], report) else {
-        return Allow::default();
+    let Some(fields) = MapFields::open(node, name, known, &[], findings) else {
+        return AllowList::default();
     };
-    let depth = report.count(&fields, "depth", 0);
-    let kinds = report.strings(&fields, "kinds", |text| {
+    let depth = findings.read_count(&fields, "depth", 0);
+    let kinds = findings.read_strings(&fields, "kinds", |text| {
         let (kind, object) = text
             .split_once('/')
             .map_or((text, None), |(kind, object)| (kind, Some(object)));
@@ -419,12 +425,12 @@ fn read_allow(fields: &Fields<'_>, name: &str, report: &mut Report<'_>) -> Allow
             Some(_) => Ok(()),
         }
     });
-    let namespaces = report.strings(&fields, "namespaces", |namespace| {
+    let namespaces = findings.read_strings(&fields, "namespaces", |namespace| {
         (namespace == "*" || names::is_dns_label(namespace))
             .then_some(())
             .ok_or_else(|| format!("{namespace:?} is no namespace: write its name, or \"*\" for all"))
     });
-    Allow {
+    AllowList {
         kinds,
         namespaces,
         depth,

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// One remark about a file, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct FileFinding {
     /// The file as the user named it.
     pub file: String,
     /// Counted from 1; 0 where the remark is about the file as a whole.
@@ -15,17 +15,14 @@ pub struct Finding {
     pub message: String,
 }
 
-/// A remark that doesn't stop the operator: a known trap, or something that has no effect.
-pub type Warning = Finding;
-
 /// Everything that is wrong with a file: at least one finding, in the order of the lines.
 /// Displays as one line for each, `watches.yaml:12:5: message`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Errors(pub Vec<Finding>);
+pub struct FileErrors(pub Vec<FileFinding>);
 
-// === impl Finding ===
+// === impl FileFinding ===
 
-impl fmt::Display for Finding {
+impl fmt::Display for FileFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;
         if self.line > 0 {
@@ -38,16 +35,16 @@ impl fmt::Display for Finding {
     }
 }
 
-// === impl Errors ===
+// === impl FileErrors ===
 
-impl fmt::Display for Errors {
+impl fmt::Display for FileErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines: Vec<String> = self.0.iter().map(ToString::to_string).collect();
         f.write_str(&lines.join("\n"))
     }
 }
 
-impl std::error::Error for Errors {}
+impl std::error::Error for FileErrors {}
 
 #[cfg(test)]
 mod tests {
@@ -55,14 +52,14 @@ mod tests {
 
     #[test]
     fn places_print_as_editors_read_them() {
-        let finding = |line, column| Finding {
+        let finding = |line, column| FileFinding {
             file: "watches.yaml".into(),
             line,
             column,
             message: "no".into(),
         };
         assert_eq!(
-            Errors(vec![finding(12, 5), finding(3, 0), finding(0, 0)]).to_string(),
+            FileErrors(vec![finding(12, 5), finding(3, 0), finding(0, 0)]).to_string(),
             "watches.yaml:12:5: no\nwatches.yaml:3: no\nwatches.yaml: no"
         );
     }

@@ -26,18 +26,18 @@ use sha2::{Digest, Sha256};
 
 use go_yaml::{self as yaml, Data};
 
-pub use finding::{Errors, Finding, Warning};
+pub use finding::{FileErrors, FileFinding};
 pub use keys::depends::DependsOn;
-pub use keys::elect::Elect;
+pub use keys::elect::ElectRule;
 pub use keys::health::HealthRule;
 pub use keys::overrides::OverrideValue;
 pub use keys::policies::{Collisions, DeletionPolicy, OnFailure};
-pub use keys::remediation::{Action, Remediation};
+pub use keys::remediation::{RemediationAction, RemediationRule};
 pub use keys::sources::{SourceKind, ValuesFrom, ValuesFromField, json as node_to_json};
-pub use reader::{Fields, Report as Reading, describe as describe_node, suggestion};
+pub use reader::{Findings, MapFields, describe as describe_node, suggestion};
 
 use keys::selector;
-use reader::{Report, describe};
+use reader::describe;
 
 /// The file of a chart that is its status template if the watch names no other.
 pub const STATUS_TEMPLATE: &str = "status.yaml";
@@ -87,17 +87,17 @@ pub struct Watch {
     /// What a release may take that it did not make.
     pub collisions: Collisions,
     /// What custom resources may create beyond what the chart asks for by itself.
-    pub allow: Allow,
+    pub allow: AllowList,
     /// What templates may look up beyond the release's namespace.
-    pub lookups: Allow,
+    pub lookups: AllowList,
     /// When members of a kind are well.
     pub health: Vec<HealthRule>,
     /// What is done by itself about a release that isn't well.
-    pub remediation: Vec<Remediation>,
+    pub remediation: Vec<RemediationRule>,
     /// The file of the chart that computes further fields of the status.
     pub status_template: String,
     /// The workloads of which one pod is made leader.
-    pub elect: Vec<Elect>,
+    pub elect: Vec<ElectRule>,
     /// Where the entry begins in the file, counted from 1.
     pub line: usize,
 }
@@ -105,7 +105,7 @@ pub struct Watch {
 /// The shape of `allow:` and `lookups:`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(default)]
-pub struct Allow {
+pub struct AllowList {
     /// `Kind.group`, the bare kind in the core group, or `*`; in `allow:` also one object of a kind, `Kind.group/name`.
     pub kinds: Vec<String>,
     /// Names, or `*`.
@@ -115,7 +115,7 @@ pub struct Allow {
 }
 
 /// What reading a file needs of the world around it.
-pub struct Outside<'a> {
+pub struct ReadContext<'a> {
     /// The folder that relative chart paths start from.
     pub folder: &'a Path,
     /// Looks up an environment variable.
@@ -124,13 +124,13 @@ pub struct Outside<'a> {
 
 /// Reads a `watches.yaml` in this process's working directory and environment.
 ///
-/// # Errors
+/// # FileErrors
 /// Everything that is wrong with the file, with places; or that it can't be read.
-pub fn load(path: &Path) -> Result<(Vec<Watch>, Vec<Warning>), Errors> {
+pub fn load(path: &Path) -> Result<(Vec<Watch>, Vec<FileFinding>), FileErrors> {
     let folder = std::env::current_dir().unwrap_or_default();
     let file = path.display().to_string();
     let whole = |message| {
-        Errors(vec![Finding {
+        FileErrors(vec![FileFinding {
             file: file.clone(),
             line: 0,
             column: 0,
@@ -153,7 +153,7 @@ pub fn load(path: &Path) -> Result<(Vec<Watch>, Vec<Warning>), Errors> {
     parse(
         &file,
         &text,
-        &Outside {
+        &ReadContext {
             folder: &folder,
             env: &env,
         },
@@ -163,19 +163,19 @@ pub fn load(path: &Path) -> Result<(Vec<Watch>, Vec<Warning>), Errors> {
 /// Reads the text of a `watches.yaml`; `file` is its name in messages. An empty file and an empty list are valid. A chart
 /// that isn't there is a warning: its releases can be deleted all the same, and the other watches have nothing to do with it.
 ///
-/// # Errors
+/// # FileErrors
 /// Everything that is wrong, in the order of the lines.
-pub fn parse(file: &str, text: &[u8], outside: &Outside<'_>) -> Result<(Vec<Watch>, Vec<Warning>), Errors> {
-    let mut report = Report::new(file);
+pub fn parse(file: &str, text: &[u8], context: &ReadContext<'_>) -> Result<(Vec<Watch>, Vec<FileFinding>), FileErrors> {
+    let mut findings = Findings::new(file);
     let root = match yaml::parse(text) {
         Ok(root) => root,
         Err(error) => {
-            report.error_at(error.line().unwrap_or(0), 0, error.message());
-            return report.finish(Vec::new());
+            findings.error_at(error.line().unwrap_or(0), 0, error.message());
+            return findings.finish(Vec::new());
         }
     };
     if let Some(line) = second_document(text) {
-        report.error_at(
+        findings.error_at(
             line,
             0,
             "a second YAML document begins here, which nobody would read: bring all watches into one list",
@@ -183,40 +183,40 @@ pub fn parse(file: &str, text: &[u8], outside: &Outside<'_>) -> Result<(Vec<Watc
     }
     let mut watches: Vec<Watch> = Vec::new();
     match &root.data {
-        Data::Null => report.warn_at(0, 0, "no watches: the operator has nothing to do"),
-        Data::List(items) if items.is_empty() => report.warn_at(0, 0, "no watches: the operator has nothing to do"),
+        Data::Null => findings.warn_at(0, 0, "no watches: the operator has nothing to do"),
+        Data::List(items) if items.is_empty() => findings.warn_at(0, 0, "no watches: the operator has nothing to do"),
         Data::List(items) => {
             for item in items {
-                let Some(watch) = entry::read(item, outside, &mut report) else {
+                let Some(watch) = entry::read(item, context, &mut findings) else {
                     continue;
                 };
                 for other in &watches {
-                    if watch.competes_with(other) {
+                    if watch.has_overlap_with(other) {
                         let remedy = match &watch.decorator {
                             None => "give both a selector, so that they exclude each other",
                             Some(_) => "give each decorator a `name` of its own",
                         };
                         let (kind, line) = (watch.group_kind(), other.line);
-                        report.error(item, format!("{kind} is watched on line {line} already: {remedy}"));
+                        findings.error(item, format!("{kind} is watched on line {line} already: {remedy}"));
                     }
                 }
                 watches.push(watch);
             }
         }
-        Data::Map(_) => report.error(&root, "the file must be a list of watches: begin each with `- `"),
-        other => report.error(
+        Data::Map(_) => findings.error(&root, "the file must be a list of watches: begin each with `- `"),
+        other => findings.error(
             &root,
             format!("the file must be a list of watches, not {}", describe(other)),
         ),
     }
-    report.finish(watches)
+    findings.finish(watches)
 }
 
 /// The watch that is for an object of this group, version and kind with these labels. `decorator`: only one of that name.
 ///
-/// # Errors
+/// # FileErrors
 /// There is none; what the watches are for.
-pub fn find<'w>(
+pub fn find_watch<'w>(
     watches: &'w [Watch],
     decorator: Option<&str>,
     &(group, version, kind): &(&str, &str, &str),
@@ -283,7 +283,7 @@ impl Watch {
     }
 
     /// Whether something of a release depends on more of its custom resource than name, namespace and spec.
-    pub fn reads_resource(&self) -> bool {
+    pub fn needs_resource(&self) -> bool {
         let mut names = self.values_from.iter().map(|source| &source.name);
         self.decorator.is_some()
             || self.target_namespace.is_some()
@@ -298,14 +298,14 @@ impl Watch {
 
     /// Whether members carry owner references. Not where they are to stay: the garbage collector would be faster than the
     /// operator when a custom resource is deleted in the foreground.
-    pub fn refers_to_owners(&self) -> bool {
+    pub fn has_owner_references(&self) -> bool {
         self.owner_references && self.deletion_policy != DeletionPolicy::Orphan
     }
 
     /// Whether a custom resource could belong to both.
-    fn competes_with(&self, other: &Watch) -> bool {
+    fn has_overlap_with(&self, other: &Watch) -> bool {
         let are_of_a_kind = self.group == other.group && self.kind == other.kind;
-        are_of_a_kind && self.decorator == other.decorator && !selector::disjoint(&self.selector, &other.selector)
+        are_of_a_kind && self.decorator == other.decorator && !selector::are_disjoint(&self.selector, &other.selector)
     }
 
     /// A digest of everything in the entry that has an effect on what is rendered or may be created: 64 hex digits,
@@ -325,7 +325,7 @@ impl Watch {
                 (&self.values, &self.values_from, &self.values_from_field),
                 overrides,
                 &self.target_namespace,
-                self.refers_to_owners(),
+                self.has_owner_references(),
                 lists(&self.allow),
                 lists(&self.lookups)
             )
@@ -348,7 +348,7 @@ impl Watch {
     }
 }
 
-fn lists(allow: &Allow) -> (&[String], &[String]) {
+fn lists(allow: &AllowList) -> (&[String], &[String]) {
     (&allow.kinds, &allow.namespaces)
 }
 

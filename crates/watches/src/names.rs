@@ -20,9 +20,9 @@ pub const DNS_LABEL: &str = "at most 63 of a-z, 0-9 and -, with a letter or digi
 /// Checks the name of an object before the API server does. Kubernetes' own kinds have DNS subdomains for names, but for
 /// RBAC, APIServices and requests for certificates; of others only what all have in common is known.
 ///
-/// # Errors
+/// # FileErrors
 /// What the name must be like.
-pub fn object_name(group: &str, name: &str) -> Result<(), &'static str> {
+pub fn check_object_name(group: &str, name: &str) -> Result<(), &'static str> {
     // `IsValidPathSegmentName` of k8s.io/apimachinery/pkg/api/validation/path.
     if matches!(name, "." | "..") || name.contains(['/', '%']) {
         return Err("it can be no part of a path: `.` and `..` alone, `/` and `%` are not allowed");
@@ -130,9 +130,9 @@ mod tests {
 
     #[test]
     fn names_have_their_forms() {
-        type Check = fn(&str) -> bool;
+        type NameCheck = fn(&str) -> bool;
         let long = "a".repeat(64);
-        let cases: [(Check, &[&str], &[&str]); 6] = [
+        let cases: [(NameCheck, &[&str], &[&str]); 6] = [
             (
                 is_dns_label,
                 &["a", "a-1", "1a"],

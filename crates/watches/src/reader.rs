@@ -3,17 +3,17 @@
 use go_yaml::{Data, Node};
 
 use super::duration;
-use super::finding::{Errors, Finding, Warning};
+use super::finding::{FileErrors, FileFinding};
 
 /// Collects what a file has to be told about.
-pub struct Report<'a> {
+pub struct Findings<'a> {
     file: &'a str,
-    errors: Vec<Finding>,
-    warnings: Vec<Warning>,
+    errors: Vec<FileFinding>,
+    warnings: Vec<FileFinding>,
 }
 
 /// The entries of one mapping, each key once and known.
-pub struct Fields<'n> {
+pub struct MapFields<'n> {
     at: &'n Node,
     entries: Vec<(&'n str, &'n Node)>,
 }
@@ -45,11 +45,11 @@ pub fn suggestion<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>)
     (far <= best.chars().count().div_ceil(3)).then_some(best)
 }
 
-// === impl Report ===
+// === impl Findings ===
 
-impl<'a> Report<'a> {
+impl<'a> Findings<'a> {
     pub fn new(file: &'a str) -> Self {
-        Report {
+        Findings {
             file,
             errors: Vec::new(),
             warnings: Vec::new(),
@@ -72,8 +72,8 @@ impl<'a> Report<'a> {
         self.warn_at(at.line, at.column, message);
     }
 
-    fn finding(&self, line: usize, column: usize, message: String) -> Finding {
-        Finding {
+    fn finding(&self, line: usize, column: usize, message: String) -> FileFinding {
+        FileFinding {
             file: self.file.to_owned(),
             line,
             column,
@@ -82,73 +82,73 @@ impl<'a> Report<'a> {
     }
 
     /// The result, or everything that is wrong, by line.
-    pub fn finish<T>(mut self, result: T) -> Result<(T, Vec<Warning>), Errors> {
+    pub fn finish<T>(mut self, result: T) -> Result<(T, Vec<FileFinding>), FileErrors> {
         if self.errors.is_empty() {
             self.warnings.sort_by_key(|warning| (warning.line, warning.column));
             return Ok((result, self.warnings));
         }
         self.errors.sort_by_key(|error| (error.line, error.column));
-        Err(Errors(self.errors))
+        Err(FileErrors(self.errors))
     }
 
     /// Reports a wrong type: what was expected and what is there.
-    pub fn mistyped(&mut self, at: &Node, name: &str, expected: &str) {
+    pub fn type_error(&mut self, at: &Node, name: &str, expected: &str) {
         self.error(at, format!("`{name}` must be {expected}, not {}", describe(&at.data)));
     }
 
     /// A string; nothing if the field is absent or null, or is of another type, which is reported.
-    pub fn string<'n>(&mut self, fields: &Fields<'n>, name: &str) -> Option<(&'n str, &'n Node)> {
+    pub fn read_string<'n>(&mut self, fields: &MapFields<'n>, name: &str) -> Option<(&'n str, &'n Node)> {
         let node = fields.get(name)?;
         match &node.data {
             Data::String(text) => Some((text, node)),
             _ => {
-                self.mistyped(node, name, "a string");
+                self.type_error(node, name, "a string");
                 None
             }
         }
     }
 
     /// A list; empty if the field is absent or null, or is of another type, which is reported.
-    pub fn list<'n>(&mut self, fields: &Fields<'n>, name: &str) -> &'n [Node] {
+    pub fn read_list<'n>(&mut self, fields: &MapFields<'n>, name: &str) -> &'n [Node] {
         let Some(node) = fields.get(name) else { return &[] };
         match &node.data {
             Data::List(items) => items,
             _ => {
-                self.mistyped(node, name, "a list");
+                self.type_error(node, name, "a list");
                 &[]
             }
         }
     }
 
     /// A list of strings that `check` accepts; its complaint is reported at the item.
-    pub fn strings(
+    pub fn read_strings(
         &mut self,
-        fields: &Fields<'_>,
+        fields: &MapFields<'_>,
         name: &str,
         check: impl Fn(&str) -> Result<(), String>,
     ) -> Vec<String> {
         let mut out = Vec::new();
-        for item in self.list(fields, name) {
+        for item in self.read_list(fields, name) {
             match &item.data {
                 Data::String(text) => match check(text) {
                     Ok(()) => out.push(text.clone()),
                     Err(message) => self.error(item, message),
                 },
-                _ => self.mistyped(item, name, "a list of strings"),
+                _ => self.type_error(item, name, "a list of strings"),
             }
         }
         out
     }
 
     /// A string, which `message` is reported of unless it is valid.
-    pub fn checked(
+    pub fn read_checked(
         &mut self,
-        fields: &Fields<'_>,
+        fields: &MapFields<'_>,
         name: &str,
         is_valid: impl Fn(&str) -> bool,
         message: impl Fn(&str) -> String,
     ) -> Option<String> {
-        let (text, node) = self.string(fields, name)?;
+        let (text, node) = self.read_string(fields, name)?;
         if text.is_empty() && name != "group" {
             self.error(node, format!("`{name}` is empty"));
         } else if !is_valid(text) {
@@ -158,13 +158,13 @@ impl<'a> Report<'a> {
     }
 
     /// A duration; `zero` says what 0 means.
-    pub fn duration(&mut self, fields: &Fields<'_>, name: &str, zero: &str) -> Option<std::time::Duration> {
+    pub fn read_duration(&mut self, fields: &MapFields<'_>, name: &str, zero: &str) -> Option<std::time::Duration> {
         let node = fields.get(name)?;
         let text = match &node.data {
             Data::String(text) => text.clone(),
             Data::Number(number) => number.to_string(),
             _ => {
-                self.mistyped(node, name, "a duration such as 1m30s");
+                self.type_error(node, name, "a duration such as 1m30s");
                 return None;
             }
         };
@@ -182,11 +182,11 @@ impl<'a> Report<'a> {
     }
 
     /// A bool; `usual` unless it is said otherwise.
-    pub fn bool(&mut self, fields: &Fields<'_>, name: &str, usual: bool) -> bool {
+    pub fn read_bool(&mut self, fields: &MapFields<'_>, name: &str, usual: bool) -> bool {
         match fields.get(name).map(|node| (node, &node.data)) {
             Some((_, Data::Bool(value))) => *value,
             Some((node, _)) => {
-                self.mistyped(node, name, "true or false");
+                self.type_error(node, name, "true or false");
                 usual
             }
             None => usual,
@@ -194,7 +194,7 @@ impl<'a> Report<'a> {
     }
 
     /// A whole number of at least `least`, which is 0 or 1.
-    pub fn count(&mut self, fields: &Fields<'_>, name: &str, least: usize) -> Option<usize> {
+    pub fn read_count(&mut self, fields: &MapFields<'_>, name: &str, least: usize) -> Option<usize> {
         let node = fields.get(name)?;
         let count = match &node.data {
             Data::Number(number) => number.as_u64().and_then(|count| usize::try_from(count).ok()),
@@ -203,19 +203,19 @@ impl<'a> Report<'a> {
         let count = count.filter(|count| *count >= least);
         if count.is_none() {
             let expected = ["a whole number", "a whole number from 1 on"];
-            self.mistyped(node, name, expected[least.min(1)]);
+            self.type_error(node, name, expected[least.min(1)]);
         }
         count
     }
 
     /// One of several words; the default if there is none, or another, which is reported.
-    pub fn choice<T: Copy + Default, const N: usize>(
+    pub fn read_choice<T: Copy + Default, const N: usize>(
         &mut self,
-        fields: &Fields<'_>,
+        fields: &MapFields<'_>,
         name: &str,
         choices: [(&'static str, T); N],
     ) -> T {
-        let Some((text, node)) = self.string(fields, name) else {
+        let Some((text, node)) = self.read_string(fields, name) else {
             return T::default();
         };
         if let Some((_, choice)) = choices.iter().find(|(word, _)| *word == text) {
@@ -232,9 +232,9 @@ impl<'a> Report<'a> {
     }
 }
 
-// === impl Fields ===
+// === impl MapFields ===
 
-impl<'n> Fields<'n> {
+impl<'n> MapFields<'n> {
     /// Opens a mapping whose keys are all in `known`. Keys in `later`, unknown ones and repeated ones are reported;
     /// so is a node that isn't a mapping, for which the answer is `None`. `what` names the mapping in messages.
     pub fn open(
@@ -242,21 +242,21 @@ impl<'n> Fields<'n> {
         what: &str,
         known: &[&'static str],
         later: &[&'static str],
-        report: &mut Report<'_>,
+        findings: &mut Findings<'_>,
     ) -> Option<Self> {
         let Data::Map(map) = &node.data else {
-            report.error(node, format!("{what} must be a map, not {}", describe(&node.data)));
+            findings.error(node, format!("{what} must be a map, not {}", describe(&node.data)));
             return None;
         };
         let mut entries: Vec<(&str, &Node)> = Vec::new();
         let mut seen: Vec<(&str, usize)> = Vec::new();
         for (key, value) in map {
             let Data::String(name) = &key.data else {
-                report.error(key, format!("keys of {what} are strings, not {}", describe(&key.data)));
+                findings.error(key, format!("keys of {what} are strings, not {}", describe(&key.data)));
                 continue;
             };
             if let Some((_, line)) = seen.iter().find(|(seen, _)| seen == name) {
-                report.error(
+                findings.error(
                     key,
                     format!("`{name}` is there twice: first on line {line}; remove one"),
                 );
@@ -269,10 +269,10 @@ impl<'n> Fields<'n> {
                     entries.push((name, value));
                 }
             } else if later.contains(&name.as_str()) {
-                report.error(key, format!("`{name}` is not supported yet"));
+                findings.error(key, format!("`{name}` is not supported yet"));
             } else {
                 let all = known.iter().chain(later).copied();
-                report.error(
+                findings.error(
                     key,
                     match suggestion(name, all) {
                         Some(best) => format!("unknown key `{name}`: did you mean `{best}`?"),
@@ -281,7 +281,7 @@ impl<'n> Fields<'n> {
                 );
             }
         }
-        Some(Fields { at: node, entries })
+        Some(MapFields { at: node, entries })
     }
 
     /// The value of a key; `None` if it is absent or null.
@@ -327,11 +327,11 @@ mod tests {
             )
         };
         let map = node(2, Data::Map(vec![entry(2), entry(5)]));
-        let mut report = Report::new("w.yaml");
-        let fields = Fields::open(&map, "a watch", &["kind"], &[], &mut report).unwrap();
+        let mut findings = Findings::new("w.yaml");
+        let fields = MapFields::open(&map, "a watch", &["kind"], &[], &mut findings).unwrap();
         assert_eq!(fields.entries.len(), 1);
         assert_eq!(
-            report.finish(()).unwrap_err().to_string(),
+            findings.finish(()).unwrap_err().to_string(),
             "w.yaml:5:3: `kind` is there twice: first on line 2; remove one"
         );
     }

@@ -14,11 +14,11 @@ fn env(name: &str) -> Option<String> {
     }
 }
 
-fn parse_text(text: &str) -> Result<(Vec<Watch>, Vec<Warning>), Errors> {
+fn parse_text(text: &str) -> Result<(Vec<Watch>, Vec<FileFinding>), FileErrors> {
     parse(
         "watches.yaml",
         text.as_bytes(),
-        &Outside {
+        &ReadContext {
             folder: Path::new(FIXTURES),
             env: &env,
         },
@@ -139,7 +139,7 @@ fn members_refer_to_their_owners_unless_they_are_to_stay() {
         ("  ownerReferences: false\n", false),
         ("  deletionPolicy: Orphan\n", false),
     ] {
-        assert_eq!(one(&entry(more)).refers_to_owners(), expected, "{more}");
+        assert_eq!(one(&entry(more)).has_owner_references(), expected, "{more}");
     }
 }
 

@@ -18,11 +18,11 @@ Examples:
 pub struct VersionArgs {
     /// How to print it
     #[arg(short, long, value_enum, default_value = "text")]
-    output: Output,
+    output: VersionFormat,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Output {
+enum VersionFormat {
     /// one line for people
     Text,
     /// an object with version, commit (if the build knew it), os and arch
@@ -37,14 +37,14 @@ pub fn run(args: &VersionArgs, out: &mut dyn Write) -> std::io::Result<()> {
     write(args.output, COMMIT, out)
 }
 
-fn write(output: Output, commit: Option<&str>, out: &mut dyn Write) -> std::io::Result<()> {
+fn write(output: VersionFormat, commit: Option<&str>, out: &mut dyn Write) -> std::io::Result<()> {
     let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
     match output {
-        Output::Text => {
+        VersionFormat::Text => {
             let commit = commit.map(|commit| format!("commit {commit}, ")).unwrap_or_default();
             writeln!(out, "chartwright {VERSION} ({commit}{os}/{arch})")
         }
-        Output::Json => {
+        VersionFormat::Json => {
             let mut version = json!({"version": VERSION, "os": os, "arch": arch});
             if let Some(commit) = commit {
                 version["commit"] = commit.into();
@@ -65,15 +65,15 @@ mod tests {
             write(output, commit, &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
-        let line = written(Output::Text, Some("abc123"));
+        let line = written(VersionFormat::Text, Some("abc123"));
         assert!(
             line.starts_with(&format!("chartwright {VERSION} (commit abc123, ")),
             "{line}"
         );
         assert_eq!(line.lines().count(), 1);
-        assert!(!written(Output::Text, None).contains("commit"));
+        assert!(!written(VersionFormat::Text, None).contains("commit"));
         for commit in [Some("abc123"), None] {
-            let version: serde_json::Value = serde_json::from_str(&written(Output::Json, commit)).unwrap();
+            let version: serde_json::Value = serde_json::from_str(&written(VersionFormat::Json, commit)).unwrap();
             assert_eq!(
                 (&version["version"], version["commit"].as_str()),
                 (&json!(VERSION), commit)

@@ -35,7 +35,7 @@ pub struct LintArgs {
     path: PathBuf,
     /// How to print it
     #[arg(short, long, value_enum, default_value = "text")]
-    output: Output,
+    output: LintFormat,
     /// Only these rules
     #[arg(long = "rule", value_name = "NAME", value_delimiter = ',')]
     rules: Vec<String>,
@@ -44,11 +44,11 @@ pub struct LintArgs {
     ignore: Vec<String>,
     /// Only what is as bad as this, or worse
     #[arg(long, value_enum, default_value = "warning")]
-    severity: Least,
+    severity: MinimumSeverity,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Output {
+enum LintFormat {
     /// for people: place, message, reason and remedy
     Text,
     /// a list of objects
@@ -60,14 +60,14 @@ enum Output {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Least {
+enum MinimumSeverity {
     Warning,
     Error,
 }
 
 /// Prints the findings to standard output.
 pub fn run(args: &LintArgs) -> ExitCode {
-    let linted = match find(args) {
+    let linted = match find_problems(args) {
         Ok(linted) => linted,
         Err(error) => {
             note!("Error: {error:#}");
@@ -75,10 +75,10 @@ pub fn run(args: &LintArgs) -> ExitCode {
         }
     };
     let text = match args.output {
-        Output::Text => output::text(&linted),
-        Output::Json => format!("{:#}\n", output::json(&linted)),
-        Output::Sarif => format!("{:#}\n", output::sarif(&linted)),
-        Output::Github => output::github(&linted),
+        LintFormat::Text => output::text(&linted),
+        LintFormat::Json => format!("{:#}\n", output::json(&linted)),
+        LintFormat::Sarif => format!("{:#}\n", output::sarif(&linted)),
+        LintFormat::Github => output::github(&linted),
     };
     // Who closed the pipe has seen enough, and is told by the exit code.
     let _ = std::io::stdout().write_all(text.as_bytes());
@@ -88,7 +88,7 @@ pub fn run(args: &LintArgs) -> ExitCode {
     }
 }
 
-fn find(args: &LintArgs) -> anyhow::Result<Linted> {
+fn find_problems(args: &LintArgs) -> anyhow::Result<Linted> {
     for name in args.rules.iter().chain(&args.ignore) {
         if rules::named(name).is_none() {
             let best = suggestion(name, rules::ALL.iter().map(|rule| rule.name));
@@ -97,14 +97,14 @@ fn find(args: &LintArgs) -> anyhow::Result<Linted> {
         }
     }
     let mut linted = lint::lint(&args.path)?;
-    let least = match args.severity {
-        Least::Warning => Severity::Warning,
-        Least::Error => Severity::Error,
+    let minimum = match args.severity {
+        MinimumSeverity::Warning => Severity::Warning,
+        MinimumSeverity::Error => Severity::Error,
     };
     linted.findings.retain(|finding| {
         let is_named = |names: &[String]| names.iter().any(|name| name == finding.rule.name);
         let is_wanted = args.rules.is_empty() || is_named(&args.rules);
-        is_wanted && !is_named(&args.ignore) && finding.rule.severity >= least
+        is_wanted && !is_named(&args.ignore) && finding.rule.severity >= minimum
     });
     Ok(linted)
 }

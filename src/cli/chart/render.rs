@@ -72,7 +72,7 @@ pub fn run(args: &RenderArgs) -> anyhow::Result<()> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut out = String::new();
-    for object in read(&args.filename)? {
+    for object in read_objects(&args.filename)? {
         let (prepared, is_keyed) = runtime.block_on(prepare(args, &watches, object))?;
         print(&prepared, is_keyed, &mut out)?;
     }
@@ -81,7 +81,7 @@ pub fn run(args: &RenderArgs) -> anyhow::Result<()> {
 }
 
 /// The objects in a file; a List counts as its items.
-fn read(path: &Path) -> anyhow::Result<Vec<Value>> {
+fn read_objects(path: &Path) -> anyhow::Result<Vec<Value>> {
     let mut text = String::new();
     match path.to_str() {
         Some("-") => std::io::stdin().read_to_string(&mut text).context("standard input")?,
@@ -110,7 +110,7 @@ fn read(path: &Path) -> anyhow::Result<Vec<Value>> {
 }
 
 /// What is asked, or stands for it.
-struct Cluster {
+struct RenderCluster {
     client: Client,
     discovery: Discovery,
     /// The custom resource's.
@@ -120,9 +120,9 @@ struct Cluster {
     own_namespace: String,
 }
 
-// === impl Cluster ===
+// === impl RenderCluster ===
 
-impl Cluster {
+impl RenderCluster {
     async fn connect(args: &RenderArgs, group_kind: &GroupKind, version: &str) -> anyhow::Result<Self> {
         let client = cluster::connect(args.kubeconfig.as_deref()).await?;
         let discovery = Discovery::new(client.clone()).await?;
@@ -132,7 +132,7 @@ impl Cluster {
             .as_deref()
             .unwrap_or(client.default_namespace())
             .to_owned();
-        Ok(Cluster {
+        Ok(RenderCluster {
             discovery,
             client: client.clone(),
             resource: resource.with_context(|| format!("the API server does not serve {group_kind} in {version}"))?,
@@ -143,7 +143,7 @@ impl Cluster {
 
     /// What would stand in the cluster once the file is applied: the file's spec, and of the live object what its author
     /// doesn't say: identity, status, labels and annotations that others put there.
-    async fn applied(&self, args: &RenderArgs, mut file: DynamicObject) -> anyhow::Result<DynamicObject> {
+    async fn merge_with_live(&self, args: &RenderArgs, mut file: DynamicObject) -> anyhow::Result<DynamicObject> {
         let namespace = file.metadata.namespace.take().filter(|namespace| !namespace.is_empty());
         if self.resource.namespaced {
             file.metadata.namespace = Some(namespace.unwrap_or_else(|| args.namespace.clone()));
@@ -153,14 +153,14 @@ impl Cluster {
         let Some(live) = api.get_opt(file.metadata.name.as_deref().unwrap_or_default()).await? else {
             return Ok(file);
         };
-        let said = std::mem::replace(&mut file.metadata, live.metadata);
+        let written = std::mem::replace(&mut file.metadata, live.metadata);
         let metadata = &mut file.metadata;
         metadata
             .labels
             .get_or_insert_default()
-            .extend(said.labels.unwrap_or_default());
+            .extend(written.labels.unwrap_or_default());
         let annotations = metadata.annotations.get_or_insert_default();
-        annotations.extend(said.annotations.unwrap_or_default());
+        annotations.extend(written.annotations.unwrap_or_default());
         if let (Some(fields), Some(status)) = (file.data.as_object_mut(), live.data.get("status")) {
             fields.insert("status".to_owned(), status.clone());
         }
@@ -169,7 +169,7 @@ impl Cluster {
 
     fn offline(args: &RenderArgs, group_kind: &GroupKind, version: &str, namespaced: bool) -> anyhow::Result<Self> {
         let client = cluster::connect::nowhere()?;
-        Ok(Cluster {
+        Ok(RenderCluster {
             discovery: Discovery::offline(client.clone(), Capabilities::default(), []),
             client,
             resource: Resource::offline(group_kind, version, namespaced),
@@ -188,15 +188,15 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
     ensure!(has_name, "{group_kind}: metadata.name is missing");
     let cluster = match args.server {
         true => {
-            let cluster = Cluster::connect(args, &group_kind, &version).await?;
-            object = cluster.applied(args, object).await?;
+            let cluster = RenderCluster::connect(args, &group_kind, &version).await?;
+            object = cluster.merge_with_live(args, object).await?;
             Some(cluster)
         }
         false => None,
     };
     let mut resource = CustomResource::from(object);
     let decorator = args.decorator.as_deref();
-    let watch = chartwright_watches::find(
+    let watch = chartwright_watches::find_watch(
         watches,
         decorator,
         &(&group_kind.group, &version, &group_kind.kind),
@@ -209,14 +209,14 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
         None => {
             let namespaced = watch.target_namespace.is_none() || !resource.key.namespace.is_empty();
             let namespaced = namespaced && !is_cluster_scoped(&group_kind);
-            Cluster::offline(args, &group_kind, &version, namespaced)?
+            RenderCluster::offline(args, &group_kind, &version, namespaced)?
         }
     };
     if cluster.resource.namespaced && resource.key.namespace.is_empty() {
         resource.key.namespace = args.namespace.clone();
     }
-    let mut release = release(args, &mut resource);
-    let unit = unit(watch, group_kind, cluster.resource)?;
+    let mut release = build_release(args, &mut resource);
+    let unit = build_unit(watch, group_kind, cluster.resource)?;
     let own_namespace = cluster.own_namespace;
     let is_keyed = cluster.keys.is_some();
     if !is_keyed && release.record.revision > 0 {
@@ -255,7 +255,7 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
 }
 
 /// The release that a custom resource tells of.
-fn release(args: &RenderArgs, resource: &mut CustomResource) -> Release {
+fn build_release(args: &RenderArgs, resource: &mut CustomResource) -> Release {
     let mut release = Release::default();
     if args.server {
         release.adopt(resource, None);
@@ -269,7 +269,7 @@ fn release(args: &RenderArgs, resource: &mut CustomResource) -> Release {
     release
 }
 
-fn unit(watch: &Watch, group_kind: GroupKind, resource: Resource) -> anyhow::Result<Unit> {
+fn build_unit(watch: &Watch, group_kind: GroupKind, resource: Resource) -> anyhow::Result<Unit> {
     let (chart, stamp) = helm_template::chart::stamp::load_stable(&watch.chart);
     let chart = chart.with_context(|| format!("chart {}", watch.chart.display()))?;
     let renderer = Arc::new(Engine::for_releases(chart).map_err(|error| anyhow::anyhow!("{error}"))?);

@@ -44,7 +44,7 @@ pub struct VerifyArgs {
     paths: Vec<PathBuf>,
     /// How to print it
     #[arg(short, long, value_enum, default_value = "text")]
-    output: Output,
+    output: VerifyFormat,
     /// Also write a report as JUnit does
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
@@ -60,7 +60,7 @@ pub struct VerifyArgs {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Output {
+enum VerifyFormat {
     /// for people: what failed, and where
     Text,
     /// an object with all cases
@@ -71,7 +71,7 @@ enum Output {
 
 /// Prints what came of the cases to standard output.
 pub fn run(args: &VerifyArgs) -> ExitCode {
-    let done = work(args).and_then(|verified| Ok((print(args, &verified)?, verified)));
+    let done = run_cases(args).and_then(|verified| Ok((format_result(args, &verified)?, verified)));
     match done {
         Ok((text, verified)) => {
             // Who closed the pipe has seen enough, and is told by the exit code.
@@ -88,7 +88,7 @@ pub fn run(args: &VerifyArgs) -> ExitCode {
     }
 }
 
-fn work(args: &VerifyArgs) -> anyhow::Result<Verified> {
+fn run_cases(args: &VerifyArgs) -> anyhow::Result<Verified> {
     let options = Options {
         update: args.update,
         only: args.only.clone(),
@@ -101,13 +101,13 @@ fn work(args: &VerifyArgs) -> anyhow::Result<Verified> {
     Ok(verified)
 }
 
-fn print(args: &VerifyArgs, verified: &Verified) -> anyhow::Result<String> {
+fn format_result(args: &VerifyArgs, verified: &Verified) -> anyhow::Result<String> {
     if let Some(path) = &args.junit {
         std::fs::write(path, output::junit(verified)?).with_context(|| format!("--junit {}", path.display()))?;
     }
     Ok(match args.output {
-        Output::Text => output::text(verified),
-        Output::Json => format!("{:#}\n", output::json(verified)),
-        Output::Junit => output::junit(verified)?,
+        VerifyFormat::Text => output::text(verified),
+        VerifyFormat::Json => format!("{:#}\n", output::json(verified)),
+        VerifyFormat::Junit => output::junit(verified)?,
     })
 }

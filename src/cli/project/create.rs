@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 
 use super::generate::read_overlay;
 use super::init::WriteArgs;
-use crate::cli::stdout::{note, tell};
+use crate::cli::stdout::{note, print_line};
 use chartwright_scaffold::api::{self, Kind, Wanted};
 use chartwright_scaffold::chart::ChartFiles;
 use chartwright_scaffold::crd::definition;
@@ -45,11 +45,11 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct CreateArgs {
     #[command(subcommand)]
-    what: Create,
+    command: CreateCommand,
 }
 
 #[derive(Subcommand, Debug)]
-enum Create {
+enum CreateCommand {
     Api(Box<ApiArgs>),
 }
 
@@ -145,7 +145,7 @@ impl SourceArgs {
         let shown = http::without_password(chart);
         let fetched = fetch::fetch(&asked).with_context(|| format!("--helm-chart {shown}"))?;
         for line in fetched.notes.fetched {
-            tell!("fetched {line}");
+            print_line!("fetched {line}");
         }
         for line in fetched.notes.left_out {
             note!("warning: {line}");
@@ -159,11 +159,11 @@ impl SourceArgs {
 #[command(after_help = DELETE_EXAMPLES)]
 pub struct DeleteArgs {
     #[command(subcommand)]
-    what: Delete,
+    command: DeleteCommand,
 }
 
 #[derive(Subcommand, Debug)]
-enum Delete {
+enum DeleteCommand {
     Api(Box<DeleteApiArgs>),
 }
 
@@ -185,7 +185,7 @@ struct DeleteApiArgs {
 }
 
 pub fn create(args: &CreateArgs) -> anyhow::Result<()> {
-    let Create::Api(args) = &args.what;
+    let CreateCommand::Api(args) = &args.command;
     let mut project = Project::open(args.write.root())?;
     let chart = match &args.helm_chart {
         Some(chart) => args.source.fetch(chart)?,
@@ -250,7 +250,7 @@ pub fn create(args: &CreateArgs) -> anyhow::Result<()> {
     let sample = kind.sample_path();
     args.write.finish(&project, tree, &placed.removed)?;
     let unset = definition::required(&crd, &kind.resource.version);
-    let unset = unset_in(&project.root.join(&sample), unset);
+    let unset = find_unset(&project.root.join(&sample), unset);
     if !unset.is_empty() {
         note!(
             "warning: {sample} is refused as long as it doesn't set {}",
@@ -258,14 +258,16 @@ pub fn create(args: &CreateArgs) -> anyhow::Result<()> {
         );
     }
     if is_cluster_scoped && watch.is_none() {
-        tell!("watches.yaml: add `targetNamespace` to the watch: a cluster-scoped kind has no namespace of its own");
+        print_line!(
+            "watches.yaml: add `targetNamespace` to the watch: a cluster-scoped kind has no namespace of its own"
+        );
     }
-    tell!("next: make install run, and in another terminal: make samples");
+    print_line!("next: make install run, and in another terminal: make samples");
     Ok(())
 }
 
 /// Those of the paths below `spec` that a custom resource doesn't set; all if there is none yet.
-fn unset_in(file: &Path, mut paths: Vec<String>) -> Vec<String> {
+fn find_unset(file: &Path, mut paths: Vec<String>) -> Vec<String> {
     let text = std::fs::read(file).unwrap_or_default();
     let object = go_yaml::to_json(&text).unwrap_or_default();
     let is_unset = |path: &String| {
@@ -278,10 +280,10 @@ fn unset_in(file: &Path, mut paths: Vec<String>) -> Vec<String> {
 }
 
 pub fn delete(args: &DeleteArgs) -> anyhow::Result<()> {
-    let Delete::Api(args) = &args.what;
+    let DeleteCommand::Api(args) = &args.command;
     let mut project = Project::open(args.write.root())?;
     let kinds = Kind::all(&project)?;
-    let is_meant = |kind: &Kind| {
+    let is_selected = |kind: &Kind| {
         let group = kind.resource.full_group();
         let is_version = args
             .version
@@ -291,8 +293,8 @@ pub fn delete(args: &DeleteArgs) -> anyhow::Result<()> {
             && is_version
             && (group == args.group || group == format!("{}.{}", args.group, project.domain()))
     };
-    let meant: Vec<usize> = (0..kinds.len()).filter(|at| is_meant(&kinds[*at])).collect();
-    let Some(at) = meant.first().copied() else {
+    let selected: Vec<usize> = (0..kinds.len()).filter(|at| is_selected(&kinds[*at])).collect();
+    let Some(at) = selected.first().copied() else {
         let known: Vec<String> = kinds
             .iter()
             .map(|kind| {
@@ -310,8 +312,8 @@ pub fn delete(args: &DeleteArgs) -> anyhow::Result<()> {
         );
     };
     let kind = &kinds[at];
-    if meant.len() > 1 {
-        let versions = meant.iter().map(|at| kinds[*at].resource.version.as_str());
+    if selected.len() > 1 {
+        let versions = selected.iter().map(|at| kinds[*at].resource.version.as_str());
         let versions: Vec<&str> = versions.collect();
         let remedy = match &args.version {
             None => "--version says which one is taken out",
@@ -327,9 +329,9 @@ pub fn delete(args: &DeleteArgs) -> anyhow::Result<()> {
     }
     let (tree, removed) = api::delete(&mut project, &kinds, at)?;
     args.write.finish(&project, tree, &removed)?;
-    tell!("{} stays: remove it if nothing else uses it", kind.chart);
+    print_line!("{} stays: remove it if nothing else uses it", kind.chart);
     if api::another_watch(&kinds, at).is_some() {
-        tell!("definition and roles stay, for {} has another watch", args.kind);
+        print_line!("definition and roles stay, for {} has another watch", args.kind);
     }
     Ok(())
 }

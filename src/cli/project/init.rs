@@ -6,7 +6,7 @@ use anyhow::{Context as _, ensure};
 use clap::Args;
 
 use crate::cli::stdout;
-use crate::cli::stdout::{note, tell};
+use crate::cli::stdout::{note, print_line};
 use chartwright_scaffold::bundle::check::is_image;
 use chartwright_scaffold::project::{self, FILE, Project};
 use chartwright_scaffold::tree::{Fate, Tree, is_as_written};
@@ -91,16 +91,16 @@ impl WriteArgs {
         }
         stdout::show(format_args!("{}", changes.told()));
         for path in &due {
-            tell!("{}: removed", path.display());
+            print_line!("{}: removed", path.display());
         }
         for path in &edited {
-            tell!(
+            print_line!(
                 "{}: kept, for it was edited by hand (--force removes it)",
                 path.display()
             );
         }
         if self.dry_run {
-            tell!("nothing was written (--dry-run)");
+            print_line!("nothing was written (--dry-run)");
             return Ok(());
         }
         let changes = changes.and(own);
@@ -164,6 +164,6 @@ pub fn run(args: &InitArgs) -> anyhow::Result<()> {
     let tree = api::init(&project, &base)?;
     std::fs::create_dir_all(root).with_context(|| root.display().to_string())?;
     args.write.finish(&project, tree, &[])?;
-    tell!("next: chartwright create api --group GROUP --kind KIND [--helm-chart CHART]");
+    print_line!("next: chartwright create api --group GROUP --kind KIND [--helm-chart CHART]");
     Ok(())
 }

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::table::align_columns;
-use super::target::{Target, TargetArgs};
+use super::target::{TargetArgs, TargetResource};
 use super::wait::{POLL_INTERVAL, parse_timeout};
 use crate::cli::block_on;
 use crate::cli::stdout::stdout;
-use crate::cli::stdout::{note, tell};
+use crate::cli::stdout::{note, print_line};
 use chartwright_core::annotations::ROLLBACK_TO;
 use chartwright_core::conditions;
 use chartwright_core::history::{History, Revision};
@@ -42,12 +42,12 @@ pub struct HistoryArgs {
     #[command(flatten)]
     target: TargetArgs,
     /// How to print it
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
+    #[arg(short, long, value_enum, default_value_t = HistoryFormat::Table)]
+    output: HistoryFormat,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
+enum HistoryFormat {
     Table,
     Json,
 }
@@ -74,16 +74,16 @@ pub struct RollbackArgs {
     timeout: Duration,
 }
 
-pub fn history(args: &HistoryArgs) -> anyhow::Result<()> {
+pub fn list_revisions(args: &HistoryArgs) -> anyhow::Result<()> {
     block_on(async {
         let target = args.target.connect().await?;
-        let (record, _) = record(&target).await?;
+        let (record, _) = read_record(&target).await?;
         let mut out = stdout();
         match args.output {
-            Output::Table => write!(out, "{}", table(&record))?,
-            Output::Json => {
+            HistoryFormat::Table => write!(out, "{}", format_table(&record))?,
+            HistoryFormat::Json => {
                 let items = record.history.iter();
-                let items: Vec<Value> = items.map(|listed| as_json(listed, record.revision)).collect();
+                let items: Vec<Value> = items.map(|revision| to_json(revision, record.revision)).collect();
                 writeln!(out, "{}", serde_json::to_string_pretty(&items)?)?;
             }
         }
@@ -92,7 +92,7 @@ pub fn history(args: &HistoryArgs) -> anyhow::Result<()> {
 }
 
 /// What is recorded of a release, and the custom resource.
-async fn record(target: &Target) -> anyhow::Result<(Record, Value)> {
+async fn read_record(target: &TargetResource) -> anyhow::Result<(Record, Value)> {
     let object = target.read().await?;
     let record = Record::from_status(&object["status"], None).into_record();
     ensure!(
@@ -102,13 +102,13 @@ async fn record(target: &Target) -> anyhow::Result<(Record, Value)> {
     Ok((record, object))
 }
 
-fn as_json(listed: &Revision, running: i64) -> Value {
-    let mut item = json!(listed);
-    item["status"] = listed.state(running).into();
+fn to_json(revision: &Revision, running: i64) -> Value {
+    let mut item = json!(revision);
+    item["status"] = revision.state(running).into();
     item
 }
 
-fn table(record: &Record) -> String {
+fn format_table(record: &Record) -> String {
     let header = [
         "REVISION",
         "UPDATED",
@@ -118,30 +118,32 @@ fn table(record: &Record) -> String {
         "GENERATION",
         "DESCRIPTION",
     ];
-    let rows = record.history.iter().map(|listed| {
+    let rows = record.history.iter().map(|revision| {
         [
-            listed.revision.to_string(),
-            listed.deployed.map_or_else(|| "-".to_owned(), |time| time.to_string()),
-            listed.state(record.revision).to_owned(),
-            format!("{}-{}", listed.chart, listed.version),
-            listed.app_version.clone(),
-            listed.generation.to_string(),
-            describe(listed),
+            revision.revision.to_string(),
+            revision
+                .deployed
+                .map_or_else(|| "-".to_owned(), |time| time.to_string()),
+            revision.state(record.revision).to_owned(),
+            format!("{}-{}", revision.chart, revision.version),
+            revision.app_version.clone(),
+            revision.generation.to_string(),
+            describe(revision),
         ]
     });
     let rows: Vec<[String; 7]> = [header.map(str::to_owned)].into_iter().chain(rows).collect();
     align_columns(rows)
 }
 
-fn describe(listed: &Revision) -> String {
+fn describe(revision: &Revision) -> String {
     // One line a revision.
     // What follows are the lines of a log.
     let first = |text: &str| {
         let line = text.lines().next().unwrap_or_default();
         line.strip_suffix("; its log ends with:").unwrap_or(line).to_owned()
     };
-    match (listed.rollback_to, listed.kept) {
-        _ if !listed.failed.is_empty() => first(&listed.failed),
+    match (revision.rollback_to, revision.kept) {
+        _ if !revision.failed.is_empty() => first(&revision.failed),
         (Some(to), _) => format!("Rollback to {to}"),
         (None, true) => "Kept: can be gone back to".to_owned(),
         (None, false) => String::new(),
@@ -151,41 +153,41 @@ fn describe(listed: &Revision) -> String {
 pub fn rollback(args: &RollbackArgs) -> anyhow::Result<()> {
     block_on(async {
         let target = args.target.connect().await?;
-        let (record, object) = record(&target).await?;
-        let to = goal(&record, args.revision)?;
+        let (record, object) = read_record(&target).await?;
+        let to = resolve_revision(&record, args.revision)?;
         let text = format!("{to}@{}", jiff::Timestamp::now());
         target.annotate(&object, &[(ROLLBACK_TO, &text)]).await?;
-        tell!("{target} goes back to revision {to} until its spec changes");
+        print_line!("{target} goes back to revision {to} until its spec changes");
         match args.wait {
-            true => wait(&target, &text, args.timeout).await,
+            true => wait_for_rollback(&target, &text, args.timeout).await,
             false => Ok(()),
         }
     })
 }
 
 /// The revision that is meant, if something can go back to it.
-fn goal(record: &Record, asked: Option<i64>) -> anyhow::Result<i64> {
+fn resolve_revision(record: &Record, requested: Option<i64>) -> anyhow::Result<i64> {
     let history: &History = &record.history;
     let kept: Vec<String> = history.kept().map(|revision| revision.to_string()).collect();
     let kept = match kept.is_empty() {
         true => "none is kept: the watch needs `onFailure: rollback`".to_owned(),
         false => format!("these are kept: {}", kept.join(", ")),
     };
-    let running = history.get(record.revision).and_then(|listed| listed.rollback_to);
+    let running = history.get(record.revision).and_then(|revision| revision.rollback_to);
     let before = running.unwrap_or(record.revision);
-    match asked {
+    match requested {
         None => history
             .last_healthy(before)
             .with_context(|| format!("no revision before {before} was healthy and is kept; {kept}")),
-        Some(to) if history.get(to).is_some_and(|listed| listed.kept) => Ok(to),
+        Some(to) if history.get(to).is_some_and(|revision| revision.kept) => Ok(to),
         Some(to) => bail!("revision {to} is not kept, so that nothing can go back to it; {kept}"),
     }
 }
 
 /// Waits until the operator has carried the request out, and says how the release is meanwhile.
-async fn wait(target: &Target, text: &str, timeout: Duration) -> anyhow::Result<()> {
+async fn wait_for_rollback(target: &TargetResource, text: &str, timeout: Duration) -> anyhow::Result<()> {
     let until = Instant::now() + timeout;
-    let mut told = String::new();
+    let mut shown = String::new();
     loop {
         let object = target.read().await?;
         let status = &object["status"];
@@ -193,17 +195,17 @@ async fn wait(target: &Target, text: &str, timeout: Duration) -> anyhow::Result<
         let (reason, message) = ready.map(|ready| (ready.reason, ready.message)).unwrap_or_default();
         let is_handled = status["lastHandledRollbackTo"] == text;
         if is_handled && reason == "RolledBack" {
-            tell!("{message}");
+            print_line!("{message}");
             return Ok(());
         }
         if is_handled && status["release"]["fallback"].is_null() {
-            bail!("the request was refused, or something else is asked for since: see the Events of {target}");
+            bail!("the request was refused, or something else is requested for since: see the Events of {target}");
         }
-        if is_handled && told != message {
+        if is_handled && shown != message {
             note!("{message}");
-            told = message;
+            shown = message;
         }
-        ensure!(Instant::now() < until, "not there within {timeout:?}: {told}");
+        ensure!(Instant::now() < until, "not there within {timeout:?}: {shown}");
         sleep(POLL_INTERVAL).await;
     }
 }
@@ -235,18 +237,22 @@ REVISION  UPDATED               STATUS      CHART      APP VERSION  GENERATION  
 3         -                     failed      app-1.0.0  2            3           HookFailed: no
 4         2026-01-02T03:04:05Z  deployed    app-1.0.0  2            4           Rollback to 2
 ";
-        assert_eq!(table(&record()), expected);
-        assert_eq!(as_json(record().history.get(3).unwrap(), 4)["status"], "failed");
+        assert_eq!(format_table(&record()), expected);
+        assert_eq!(to_json(record().history.get(3).unwrap(), 4)["status"], "failed");
     }
 
     #[test]
     fn one_goes_back_to_what_is_kept() {
         let record = record();
-        assert_eq!(goal(&record, None).unwrap(), 1, "the one before that which runs");
-        assert_eq!(goal(&record, Some(2)).unwrap(), 2);
-        let refused = goal(&record, Some(3)).unwrap_err().to_string();
+        assert_eq!(
+            resolve_revision(&record, None).unwrap(),
+            1,
+            "the one before that which runs"
+        );
+        assert_eq!(resolve_revision(&record, Some(2)).unwrap(), 2);
+        let refused = resolve_revision(&record, Some(3)).unwrap_err().to_string();
         assert!(refused.contains("these are kept: 1, 2, 4"), "{refused}");
-        let none = goal(&Record::default(), None).unwrap_err().to_string();
+        let none = resolve_revision(&Record::default(), None).unwrap_err().to_string();
         assert!(none.contains("onFailure: rollback"), "{none}");
     }
 }

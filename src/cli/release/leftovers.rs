@@ -10,7 +10,7 @@ use kube::Client;
 use kube::core::ObjectMeta;
 
 use crate::cli::block_on;
-use crate::cli::stdout::{note, tell};
+use crate::cli::stdout::{note, print_line};
 use chartwright_core::applyset::{ID_LABEL, OPERATOR_LABEL};
 use chartwright_core::decorate;
 use chartwright_core::desired::Stage;
@@ -67,27 +67,27 @@ struct Leftover {
     live: Live,
     owner: Owner,
     /// A Secret of the operator's own: no member.
-    is_kept: bool,
+    is_operator_secret: bool,
 }
 
 pub fn run(args: &LeftoversArgs) -> anyhow::Result<()> {
-    block_on(list(args))
+    block_on(list_leftovers(args))
 }
 
-async fn list(args: &LeftoversArgs) -> anyhow::Result<()> {
+async fn list_leftovers(args: &LeftoversArgs) -> anyhow::Result<()> {
     let client = cluster::connect(args.kubeconfig.as_deref()).await?;
     let discovery = Discovery::new(client.clone()).await?;
     let snapshot = discovery.snapshot();
-    let mut unseen: Vec<String> = snapshot
+    let mut unlisted: Vec<String> = snapshot
         .failed
         .iter()
         .map(|group| format!("API group {group}"))
         .collect();
-    let found = candidates(args, &client, &discovery, &mut unseen).await?;
+    let found = find_candidates(args, &client, &discovery, &mut unlisted).await?;
     // After them: a custom resource is older than what was made for it.
     let owners = match found.is_empty() {
         true => HashSet::new(),
-        false => owners(&client, &discovery).await?,
+        false => list_owner_uids(&client, &discovery).await?,
     };
     let mut left: Vec<Leftover> = found
         .into_iter()
@@ -96,16 +96,21 @@ async fn list(args: &LeftoversArgs) -> anyhow::Result<()> {
     // As a release goes: what others may depend on comes last.
     left.sort_by_cached_key(|found| {
         let turn = (Reverse(Stage::of(&found.id.group_kind)), Reverse(found.live.wave));
-        (found.owner.uid.clone(), found.is_kept, turn, found.id.clone())
+        (
+            found.owner.uid.clone(),
+            found.is_operator_secret,
+            turn,
+            found.id.clone(),
+        )
     });
     let mut failures = 0;
     for found in &left {
         let outcome = match args.delete {
-            true => remove(&client, found).await,
+            true => remove_leftover(&client, found).await,
             false => Ok("left"),
         };
         match outcome {
-            Ok(done) => tell!(
+            Ok(done) => print_line!(
                 "{}: {done} (of the custom resource with UID {})",
                 found.id,
                 found.owner.uid
@@ -119,7 +124,7 @@ async fn list(args: &LeftoversArgs) -> anyhow::Result<()> {
     if left.is_empty() {
         note!("Nothing is left of custom resources that are gone.");
     }
-    for kind in &unseen {
+    for kind in &unlisted {
         note!("not looked at: {kind}");
     }
     ensure!(
@@ -127,16 +132,16 @@ async fn list(args: &LeftoversArgs) -> anyhow::Result<()> {
         "{failures} of {} objects could not be removed",
         left.len()
     );
-    ensure!(unseen.is_empty(), "not everything could be looked at");
+    ensure!(unlisted.is_empty(), "not everything could be looked at");
     Ok(())
 }
 
 /// Everything that may be left: members, and the Secrets in which the operator keeps what it must know.
-async fn candidates(
+async fn find_candidates(
     args: &LeftoversArgs,
     client: &Client,
     discovery: &Discovery,
-    unseen: &mut Vec<String>,
+    unlisted: &mut Vec<String>,
 ) -> anyhow::Result<Vec<Leftover>> {
     let snapshot = discovery.snapshot();
     let members = format!("{OPERATOR_LABEL}={}", args.operator_name);
@@ -154,13 +159,15 @@ async fn candidates(
         if *group_kind == secret {
             searches.push((UID_LABEL, true));
         }
-        for (labels, is_kept) in searches {
+        for (labels, is_operator_secret) in searches {
             match objects::list_if_served(client, discovery, kind, namespace, labels).await {
                 Ok(listed) => {
                     let all = listed.iter();
-                    found.extend(all.filter_map(|metadata| Leftover::of(group_kind, resource, metadata, is_kept)));
+                    found.extend(
+                        all.filter_map(|metadata| Leftover::of(group_kind, resource, metadata, is_operator_secret)),
+                    );
                 }
-                Err(error) => unseen.push(format!("{group_kind}: {error}")),
+                Err(error) => unlisted.push(format!("{group_kind}: {error}")),
             }
         }
     }
@@ -173,9 +180,14 @@ async fn candidates(
 }
 
 impl Leftover {
-    fn of(group_kind: &GroupKind, resource: &Resource, metadata: &ObjectMeta, is_kept: bool) -> Option<Self> {
+    fn of(
+        group_kind: &GroupKind,
+        resource: &Resource,
+        metadata: &ObjectMeta,
+        is_operator_secret: bool,
+    ) -> Option<Self> {
         let (id, live) = (objects::id_of(group_kind, metadata), objects::live(metadata));
-        let owner = match is_kept {
+        let owner = match is_operator_secret {
             true => Owner {
                 uid: metadata.labels.as_ref()?.get(UID_LABEL)?.clone(),
                 set: String::new(),
@@ -187,14 +199,14 @@ impl Leftover {
             id,
             live,
             owner,
-            is_kept,
+            is_operator_secret,
         })
     }
 }
 
 /// The UIDs of all that may be a custom resource of ours: all objects of kinds that aren't Kubernetes' own, and of those
 /// what carries the label of an ApplySet's parent, or is decorated.
-async fn owners(client: &Client, discovery: &Discovery) -> anyhow::Result<HashSet<String>> {
+async fn list_owner_uids(client: &Client, discovery: &Discovery) -> anyhow::Result<HashSet<String>> {
     let (mut uids, snapshot) = (HashSet::new(), discovery.snapshot());
     if !snapshot.is_complete() {
         bail!("which custom resources are there can't be told: not all API groups answer");
@@ -216,15 +228,15 @@ async fn owners(client: &Client, discovery: &Discovery) -> anyhow::Result<HashSe
 }
 
 /// What became of it.
-async fn remove(client: &Client, found: &Leftover) -> anyhow::Result<&'static str> {
+async fn remove_leftover(client: &Client, found: &Leftover) -> anyhow::Result<&'static str> {
     let Leftover {
         resource,
         id,
         live,
         owner,
-        is_kept,
+        is_operator_secret,
     } = found;
-    let decided = match is_kept {
+    let decided = match is_operator_secret {
         true => Verdict::Delete,
         false => verdict(id, live, owner, Purpose::Delete),
     };

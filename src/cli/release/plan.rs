@@ -10,11 +10,11 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep};
 
 use super::table::align_columns;
-use super::target::{Target, TargetArgs};
+use super::target::{TargetArgs, TargetResource};
 use super::wait::{POLL_INTERVAL, parse_timeout};
 use crate::cli::block_on;
 use crate::cli::stdout::stdout;
-use crate::cli::stdout::{note, tell};
+use crate::cli::stdout::{note, print_line};
 use chartwright_core::annotations::{PLAN_PARAMS, RUN_PLAN};
 use chartwright_core::hooks::HookRun;
 use chartwright_core::plans::{self, FAILED, Plan, SUCCEEDED};
@@ -33,27 +33,27 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct PlanArgs {
     #[command(subcommand)]
-    command: Command,
+    command: PlanCommand,
 }
 
 #[derive(Subcommand, Clone, Debug)]
-enum Command {
+enum PlanCommand {
     /// List the plans of a release
     #[command(after_help = EXAMPLES)]
-    List(ListArgs),
+    List(PlanListArgs),
     /// Run a plan of a release
     #[command(after_help = EXAMPLES)]
-    Run(RunArgs),
+    Run(PlanRunArgs),
 }
 
 #[derive(Args, Clone, Debug)]
-struct ListArgs {
+struct PlanListArgs {
     #[command(flatten)]
     target: TargetArgs,
 }
 
 #[derive(Args, Clone, Debug)]
-struct RunArgs {
+struct PlanRunArgs {
     #[command(flatten)]
     target: TargetArgs,
     /// The plan
@@ -79,8 +79,8 @@ fn parse_parameter(text: &str) -> Result<(String, String), String> {
 pub fn run(args: &PlanArgs) -> anyhow::Result<()> {
     block_on(async {
         match &args.command {
-            Command::List(args) => list(args).await,
-            Command::Run(args) => start(args).await,
+            PlanCommand::List(args) => list_plans(args).await,
+            PlanCommand::Run(args) => start_run(args).await,
         }
     })
 }
@@ -90,18 +90,18 @@ fn plans_of(object: &Value) -> Vec<Plan> {
     Vec::deserialize(&object["status"]["plans"]).unwrap_or_default()
 }
 
-async fn list(args: &ListArgs) -> anyhow::Result<()> {
+async fn list_plans(args: &PlanListArgs) -> anyhow::Result<()> {
     let target = args.target.connect().await?;
     let plans = plans_of(&target.read().await?);
     if plans.is_empty() {
         note!("{target} has no plans.");
         return Ok(());
     }
-    write!(stdout(), "{}", table(&plans))?;
+    write!(stdout(), "{}", format_table(&plans))?;
     Ok(())
 }
 
-fn table(plans: &[Plan]) -> String {
+fn format_table(plans: &[Plan]) -> String {
     let time = |time: Option<jiff::Timestamp>| time.map_or_else(|| "-".to_owned(), |time| time.to_string());
     let or_dash = |text: &str| {
         if text.is_empty() {
@@ -131,7 +131,7 @@ fn table(plans: &[Plan]) -> String {
     align_columns([header].into_iter().chain(rows).collect())
 }
 
-async fn start(args: &RunArgs) -> anyhow::Result<()> {
+async fn start_run(args: &PlanRunArgs) -> anyhow::Result<()> {
     let target = args.target.connect().await?;
     let object = target.read().await?;
     let plans = plans_of(&object);
@@ -156,17 +156,17 @@ async fn start(args: &RunArgs) -> anyhow::Result<()> {
     target
         .annotate(&object, &[(PLAN_PARAMS, &params), (RUN_PLAN, &text)])
         .await?;
-    tell!("plan {} of {target} is asked for", args.plan);
+    print_line!("plan {} of {target} is asked for", args.plan);
     match args.wait {
-        true => wait(&target, args, &text, &token).await,
+        true => wait_for_run(&target, args, &text, &token).await,
         false => Ok(()),
     }
 }
 
 /// Waits until the run is over, and says how it goes meanwhile.
-async fn wait(target: &Target, args: &RunArgs, text: &str, token: &str) -> anyhow::Result<()> {
+async fn wait_for_run(target: &TargetResource, args: &PlanRunArgs, text: &str, token: &str) -> anyhow::Result<()> {
     let until = Instant::now() + args.timeout;
-    let mut told = String::new();
+    let mut shown = String::new();
     loop {
         let object = target.read().await?;
         let status = &object["status"];
@@ -190,12 +190,12 @@ async fn wait(target: &Target, args: &RunArgs, text: &str, token: &str) -> anyho
         if status["lastHandledRunPlan"] == text && !is_ours && !refused.is_empty() {
             bail!("{refused}");
         }
-        if now != told {
+        if now != shown {
             note!("{now}");
-            told = now;
+            shown = now;
         }
         if is_ours && (plan.phase == SUCCEEDED || plan.phase == FAILED) {
-            return end(target, &plan, steps.collect()).await;
+            return report_run_end(target, &plan, steps.collect()).await;
         }
         ensure!(
             Instant::now() < until,
@@ -207,17 +207,17 @@ async fn wait(target: &Target, args: &RunArgs, text: &str, token: &str) -> anyho
     }
 }
 
-async fn end(target: &Target, plan: &Plan, steps: Vec<HookRun>) -> anyhow::Result<()> {
+async fn report_run_end(target: &TargetResource, plan: &Plan, steps: Vec<HookRun>) -> anyhow::Result<()> {
     ensure!(plan.phase == SUCCEEDED, "plan {} failed: {}", plan.name, plan.message);
     for step in steps {
         let lines = last_lines(&target.client, &step.object, &step.uid).await;
         match lines.as_deref().map(tail) {
             Ok("") => {}
-            Ok(lines) => tell!("{}: {lines}", step.object.name),
+            Ok(lines) => print_line!("{}: {lines}", step.object.name),
             Err(error) => note!("{}: its log can't be read: {error}", step.object.name),
         }
     }
-    tell!("plan {} succeeded", plan.name);
+    print_line!("plan {} succeeded", plan.name);
     Ok(())
 }
 
@@ -241,7 +241,7 @@ PLAN    RUNS  LAST       ENDED                 SCHEDULE   NEXT  MESSAGE
 backup  2     Succeeded  2026-01-02T03:04:05Z  0 2 * * *  -     line
 test    2     -          2026-01-02T03:04:05Z  0 2 * * *  -     line
 ";
-        assert_eq!(table(&[plan("backup", SUCCEEDED), plan("test", "")]), expected);
+        assert_eq!(format_table(&[plan("backup", SUCCEEDED), plan("test", "")]), expected);
         assert!(parse_parameter("a=b=c").is_ok_and(|pair| pair == ("a".into(), "b=c".into())));
         assert!(parse_parameter("=b").is_err() && parse_parameter("a").is_err());
     }

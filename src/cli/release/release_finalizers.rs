@@ -47,7 +47,7 @@ on again, or would have deleted its members.";
 #[command(after_help = EXAMPLES, long_about = ABOUT)]
 pub struct ReleaseFinalizersArgs {
     #[command(flatten)]
-    selection: Selection,
+    selection: ResourceSelection,
     /// Only those that are being deleted
     #[arg(long)]
     deleting: bool,
@@ -65,7 +65,7 @@ pub struct ReleaseFinalizersArgs {
 /// Which custom resources. What is given narrows it; nothing given is wrong use.
 #[derive(Args, Clone, Debug)]
 #[group(required = true, multiple = true)]
-struct Selection {
+struct ResourceSelection {
     /// Every custom resource that carries the finalizer
     #[arg(long, conflicts_with_all = ["group", "kind", "namespace", "name"])]
     all: bool,
@@ -84,27 +84,27 @@ struct Selection {
 }
 
 /// One that was found.
-struct Found {
+struct FoundResource {
     group_kind: GroupKind,
     resource: Resource,
     custom: CustomResource,
 }
 
 pub fn run(args: &ReleaseFinalizersArgs) -> anyhow::Result<()> {
-    block_on(free(args))
+    block_on(release_all(args))
 }
 
-async fn free(args: &ReleaseFinalizersArgs) -> anyhow::Result<()> {
+async fn release_all(args: &ReleaseFinalizersArgs) -> anyhow::Result<()> {
     let client = cluster::connect(args.kubeconfig.as_deref()).await?;
     let discovery = Discovery::new(client.clone()).await?;
-    let found = find(args, &client, &discovery).await?;
+    let found = find_resources(args, &client, &discovery).await?;
     if found.is_empty() {
         note!("No custom resource with the finalizer {FINALIZER} is selected.");
         return Ok(());
     }
     let mut failures = 0;
     for found in &found {
-        match free_one(args, &client, &discovery.snapshot(), found).await {
+        match release_one(args, &client, &discovery.snapshot(), found).await {
             Ok(text) => stdout::show(format_args!("{text}")),
             Err(error) => {
                 failures += 1;
@@ -121,10 +121,14 @@ async fn free(args: &ReleaseFinalizersArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn find(args: &ReleaseFinalizersArgs, client: &Client, discovery: &Discovery) -> anyhow::Result<Vec<Found>> {
+async fn find_resources(
+    args: &ReleaseFinalizersArgs,
+    client: &Client,
+    discovery: &Discovery,
+) -> anyhow::Result<Vec<FoundResource>> {
     let (selection, snapshot) = (&args.selection, discovery.snapshot());
     let mut found = Vec::new();
-    for kind in kinds(selection, &snapshot)? {
+    for kind in select_kinds(selection, &snapshot)? {
         let (group_kind, resource) = kind;
         let namespace = selection.namespace.as_deref();
         if namespace.is_some() && !resource.namespaced {
@@ -133,12 +137,12 @@ async fn find(args: &ReleaseFinalizersArgs, client: &Client, discovery: &Discove
         let listed = with_finalizer(client, discovery, kind, namespace)
             .await
             .with_context(|| format!("{group_kind}"))?;
-        let customs = listed.into_iter().flat_map(held);
+        let customs = listed.into_iter().flat_map(split_by_finalizer);
         let selected = customs.filter(|custom| {
-            let named = selection.name.as_ref().is_none_or(|name| *name == custom.key.name);
-            named && (custom.deleting || !args.deleting)
+            let is_named = selection.name.as_ref().is_none_or(|name| *name == custom.key.name);
+            is_named && (custom.deleting || !args.deleting)
         });
-        found.extend(selected.map(|custom| Found {
+        found.extend(selected.map(|custom| FoundResource {
             group_kind: group_kind.clone(),
             resource: resource.clone(),
             custom,
@@ -148,7 +152,7 @@ async fn find(args: &ReleaseFinalizersArgs, client: &Client, discovery: &Discove
 }
 
 /// An object once for each of our finalizers on it.
-fn held(metadata: ObjectMeta) -> Vec<CustomResource> {
+fn split_by_finalizer(metadata: ObjectMeta) -> Vec<CustomResource> {
     let custom = CustomResource::from(DynamicObject {
         types: None,
         metadata,
@@ -163,13 +167,19 @@ fn held(metadata: ObjectMeta) -> Vec<CustomResource> {
         .collect()
 }
 
-/// The kinds that are meant: one, or those of them that aren't Kubernetes' own.
-fn kinds<'s>(selection: &Selection, snapshot: &'s Snapshot) -> anyhow::Result<Vec<(&'s GroupKind, &'s Resource)>> {
-    let meant = |group_kind: &GroupKind| {
+/// The kinds that are is_selected: one, or those of them that aren't Kubernetes' own.
+fn select_kinds<'s>(
+    selection: &ResourceSelection,
+    snapshot: &'s Snapshot,
+) -> anyhow::Result<Vec<(&'s GroupKind, &'s Resource)>> {
+    let is_selected = |group_kind: &GroupKind| {
         selection.group.as_ref().is_none_or(|group| *group == group_kind.group)
             && selection.kind.as_ref().is_none_or(|kind| *kind == group_kind.kind)
     };
-    let mut kinds: Vec<_> = snapshot.kinds().filter(|(group_kind, _)| meant(group_kind)).collect();
+    let mut kinds: Vec<_> = snapshot
+        .kinds()
+        .filter(|(group_kind, _)| is_selected(group_kind))
+        .collect();
     kinds.sort_by_key(|(group_kind, _)| *group_kind);
     if kinds.is_empty() {
         let kind = selection.kind.as_deref().unwrap_or("a kind");
@@ -182,18 +192,18 @@ fn kinds<'s>(selection: &Selection, snapshot: &'s Snapshot) -> anyhow::Result<Ve
     Ok(kinds)
 }
 
-async fn free_one(
+async fn release_one(
     args: &ReleaseFinalizersArgs,
     client: &Client,
     snapshot: &Snapshot,
-    found: &Found,
+    found: &FoundResource,
 ) -> anyhow::Result<String> {
     let custom = &found.custom;
     let owner = custom.owner(&found.group_kind);
     let mut text = String::new();
     let superset = Superset::of_resource(custom);
     if args.orphan {
-        for id in dispose(args, client, snapshot, &superset, found, Purpose::Orphan).await? {
+        for id in orphan_members(args, client, snapshot, &superset, found, Purpose::Orphan).await? {
             let done = if args.dry_run {
                 "would lose its marks"
             } else {
@@ -203,7 +213,7 @@ async fn free_one(
         }
     } else if !superset.is_empty() {
         if custom.deleting {
-            dispose(args, client, snapshot, &superset, found, Purpose::Suspended).await?;
+            orphan_members(args, client, snapshot, &superset, found, Purpose::Suspended).await?;
         }
         let kinds: Vec<String> = superset.kinds.iter().map(ToString::to_string).collect();
         writeln!(
@@ -231,12 +241,12 @@ async fn free_one(
 
 /// Takes our marks off the members (`Orphan`), or only the reference to their owner (`Suspended`), wherever the custom
 /// resource says that there may be any.
-async fn dispose(
+async fn orphan_members(
     args: &ReleaseFinalizersArgs,
     client: &Client,
     snapshot: &Snapshot,
     superset: &Superset,
-    found: &Found,
+    found: &FoundResource,
     purpose: Purpose,
 ) -> anyhow::Result<Vec<ObjectId>> {
     let owner = found.custom.owner(&found.group_kind);
@@ -274,7 +284,7 @@ async fn dispose(
 }
 
 /// `Memcached.cache.example.com shop/web`
-fn describe(found: &Found) -> String {
+fn describe(found: &FoundResource) -> String {
     let decorator = found
         .custom
         .decorator

@@ -29,7 +29,7 @@ pub struct TargetArgs {
 }
 
 /// A custom resource that was found.
-pub struct Target {
+pub struct TargetResource {
     pub group_kind: GroupKind,
     pub name: String,
     pub client: Client,
@@ -40,19 +40,19 @@ pub struct Target {
 
 impl TargetArgs {
     /// Connects, and finds out what kind is meant.
-    pub async fn connect(&self) -> anyhow::Result<Target> {
+    pub async fn connect(&self) -> anyhow::Result<TargetResource> {
         let client = cluster::connect(self.kubeconfig.as_deref()).await?;
         let snapshot = Discovery::new(client.clone()).await?.snapshot();
-        let (group_kind, resource) = self.kind(&snapshot)?;
-        Ok(Target {
+        let (group_kind, resource) = self.find_kind(&snapshot)?;
+        Ok(TargetResource {
             group_kind: group_kind.clone(),
             name: self.name.clone(),
-            api: self.api(&client, resource),
+            api: self.api_of(&client, resource),
             client,
         })
     }
 
-    fn kind<'s>(&self, snapshot: &'s Snapshot) -> anyhow::Result<(&'s GroupKind, &'s Resource)> {
+    fn find_kind<'s>(&self, snapshot: &'s Snapshot) -> anyhow::Result<(&'s GroupKind, &'s Resource)> {
         let (word, group) = match self.kind.split_once('.') {
             Some((word, group)) => (word.to_lowercase(), Some(group)),
             None => (self.kind.to_lowercase(), None),
@@ -73,15 +73,15 @@ impl TargetArgs {
         }
     }
 
-    fn api(&self, client: &Client, resource: &Resource) -> Api<DynamicObject> {
+    fn api_of(&self, client: &Client, resource: &Resource) -> Api<DynamicObject> {
         let namespace = self.namespace.as_deref().unwrap_or(client.default_namespace());
         resource.api_in(client, resource.namespaced.then_some(namespace))
     }
 }
 
-// === impl Target ===
+// === impl TargetResource ===
 
-impl Target {
+impl TargetResource {
     /// The custom resource as it is now.
     pub async fn read(&self) -> anyhow::Result<Value> {
         let read = bounded(self.api.get_opt(&self.name)).await;
@@ -105,7 +105,7 @@ impl Target {
     }
 }
 
-impl std::fmt::Display for Target {
+impl std::fmt::Display for TargetResource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}", self.group_kind, self.name)
     }

@@ -36,11 +36,11 @@ Examples:
 )]
 pub struct UsageArgs {
     /// What to add it up by
-    #[arg(long, value_enum, default_value_t = By::Release)]
-    by: By,
+    #[arg(long, value_enum, default_value_t = GroupBy::Release)]
+    by: GroupBy,
     /// How to print it
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
+    #[arg(short, long, value_enum, default_value_t = UsageFormat::Table)]
+    output: UsageFormat,
     /// Only releases of this kind, with or without its group: Memcached, memcached.cache.example.com
     #[arg(long)]
     kind: Option<String>,
@@ -59,34 +59,34 @@ pub struct UsageArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum By {
+enum GroupBy {
     Kind,
     Namespace,
     Release,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
+enum UsageFormat {
     Table,
     Json,
     Csv,
 }
 
-/// Sums, each with what it is of: fields that were added up are empty.
-type Sums = BTreeMap<Release, Line>;
+/// UsageSums, each with what it is of: fields that were added up are empty.
+type UsageSums = BTreeMap<Release, Line>;
 
 pub fn run(args: &UsageArgs) -> anyhow::Result<()> {
     block_on(async {
-        let counters = read(args).await?;
-        let sums = sums(&counters, args);
+        let counters = read_counters(args).await?;
+        let sums = sum_up(&counters, args);
         let mut out = stdout();
         match args.output {
-            Output::Table => {
+            UsageFormat::Table => {
                 note!("Counted from {} to {}", counters.since, counters.sampled);
-                write!(out, "{}", table(&sums, args.by))?;
+                write!(out, "{}", format_table(&sums, args.by))?;
             }
-            Output::Json => writeln!(out, "{}", serde_json::to_string_pretty(&as_json(&counters, &sums))?)?,
-            Output::Csv => write!(out, "{}", csv(&sums))?,
+            UsageFormat::Json => writeln!(out, "{}", serde_json::to_string_pretty(&to_json(&counters, &sums))?)?,
+            UsageFormat::Csv => write!(out, "{}", format_csv(&sums))?,
         }
         let age = Timestamp::now().duration_since(counters.sampled);
         let period = SignedDuration::from_secs(i64::try_from(counters.period).unwrap_or(i64::MAX));
@@ -99,7 +99,7 @@ pub fn run(args: &UsageArgs) -> anyhow::Result<()> {
     })
 }
 
-async fn read(args: &UsageArgs) -> anyhow::Result<Counters> {
+async fn read_counters(args: &UsageArgs) -> anyhow::Result<Counters> {
     let client = cluster::connect(args.kubeconfig.as_deref()).await?;
     let namespace = args.operator_namespace.as_deref();
     let namespace = namespace.unwrap_or(client.default_namespace());
@@ -116,7 +116,7 @@ async fn read(args: &UsageArgs) -> anyhow::Result<Counters> {
     Counters::read(&text).map_err(anyhow::Error::msg).with_context(what)
 }
 
-fn sums(counters: &Counters, args: &UsageArgs) -> Sums {
+fn sum_up(counters: &Counters, args: &UsageArgs) -> UsageSums {
     let is_kind = |release: &Release, kind: &str| {
         let named = release
             .kind
@@ -124,30 +124,30 @@ fn sums(counters: &Counters, args: &UsageArgs) -> Sums {
             .map_or(release.kind.as_str(), |(kind, _)| kind);
         kind.eq_ignore_ascii_case(named) || kind.eq_ignore_ascii_case(&release.kind)
     };
-    let is_asked_for = |(release, _): &(Release, &Line)| {
+    let is_selected = |(release, _): &(Release, &Line)| {
         args.kind.as_ref().is_none_or(|kind| is_kind(release, kind))
             && args
                 .namespace
                 .as_ref()
                 .is_none_or(|namespace| release.namespace == *namespace)
     };
-    let mut sums = Sums::new();
-    for (release, line) in counters.lines().filter(is_asked_for) {
+    let mut sums = UsageSums::new();
+    for (release, line) in counters.lines().filter(is_selected) {
         let of = match args.by {
-            By::Release => release,
-            By::Kind => Release {
+            GroupBy::Release => release,
+            GroupBy::Kind => Release {
                 namespace: String::new(),
                 name: String::new(),
                 ..release
             },
-            By::Namespace => Release {
+            GroupBy::Namespace => Release {
                 kind: String::new(),
                 name: String::new(),
                 ..release
             },
         };
         let sum = sums.entry(of).or_default();
-        let gone = line.gone.filter(|_| args.by == By::Release);
+        let gone = line.gone.filter(|_| args.by == GroupBy::Release);
         *sum = sum.clone() + line.clone();
         sum.gone = gone;
     }
@@ -155,7 +155,7 @@ fn sums(counters: &Counters, args: &UsageArgs) -> Sums {
 }
 
 /// With `-` for what was added up, or has no namespace.
-fn table(sums: &Sums, by: By) -> String {
+fn format_table(sums: &UsageSums, by: GroupBy) -> String {
     let header = [
         "KIND",
         "NAMESPACE",
@@ -167,7 +167,7 @@ fn table(sums: &Sums, by: By) -> String {
         "GIB-HOURS",
         "STORAGE GIB-HOURS",
     ];
-    let others = if by == By::Release { "(others)" } else { "-" };
+    let others = if by == GroupBy::Release { "(others)" } else { "-" };
     let rows = sums.iter().map(|(release, line)| {
         let hours = |amount: f64| format!("{:.3}", amount / 3600.0);
         let or = |text: &str, other: &str| if text.is_empty() { other } else { text }.to_owned();
@@ -176,8 +176,8 @@ fn table(sums: &Sums, by: By) -> String {
             or(&release.namespace, "-"),
             or(&release.name, others),
             format!("{}m", line.requested.cpu),
-            bytes(line.requested.memory),
-            bytes(line.requested.storage),
+            format_bytes(line.requested.memory),
+            format_bytes(line.requested.storage),
             hours(line.counted.cpu),
             hours(line.counted.memory / GIB),
             hours(line.counted.storage / GIB),
@@ -187,7 +187,7 @@ fn table(sums: &Sums, by: By) -> String {
 }
 
 /// For people: in the largest unit that it has one of.
-fn bytes(amount: u64) -> String {
+fn format_bytes(amount: u64) -> String {
     let units = ["Ti", "Gi", "Mi", "Ki"].iter().zip([40, 30, 20, 10]);
     let found = units
         .map(|(unit, power)| (unit, 1u64 << power))
@@ -201,7 +201,7 @@ fn bytes(amount: u64) -> String {
     }
 }
 
-fn as_json(counters: &Counters, sums: &Sums) -> Value {
+fn to_json(counters: &Counters, sums: &UsageSums) -> Value {
     let items = sums.iter().map(|(release, line)| {
         let (requested, counted) = (&line.requested, &line.counted);
         let mut item = json!({
@@ -228,13 +228,13 @@ fn as_json(counters: &Counters, sums: &Sums) -> Value {
     json!({"since": counters.since, "sampled": counters.sampled, "periodSeconds": counters.period, "items": items})
 }
 
-fn csv(sums: &Sums) -> String {
+fn format_csv(sums: &UsageSums) -> String {
     let mut text =
         "kind,namespace,name,cpu_millicores,memory_bytes,storage_bytes,cpu_core_seconds,memory_byte_seconds,\
                     storage_byte_seconds\n"
             .to_owned();
     for (release, line) in sums {
-        let names = [&release.kind, &release.namespace, &release.name].map(|name| quoted(name));
+        let names = [&release.kind, &release.namespace, &release.name].map(|name| quote_csv(name));
         let (requested, counted) = (&line.requested, &line.counted);
         let amounts = [requested.cpu, requested.memory, requested.storage].map(|amount| amount.to_string());
         let sums = [counted.cpu, counted.memory, counted.storage].map(|sum| sum.to_string());
@@ -244,7 +244,7 @@ fn csv(sums: &Sums) -> String {
 }
 
 /// Names of some kinds may have commas.
-fn quoted(name: &str) -> String {
+fn quote_csv(name: &str) -> String {
     match name.contains([',', '"', '\n']) {
         true => format!("\"{}\"", name.replace('"', "\"\"")),
         false => name.to_owned(),
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Parser)]
-    struct Cli {
+    struct UsageCli {
         #[command(flatten)]
         usage: UsageArgs,
     }
@@ -277,11 +277,13 @@ mod tests {
         Counters::read(&text.to_string()).unwrap()
     }
 
-    fn sums_of(flags: &str) -> Sums {
-        let command = Cli::command().mut_args(|arg| arg.env(None::<&str>));
+    fn sums_of(flags: &str) -> UsageSums {
+        let command = UsageCli::command().mut_args(|arg| arg.env(None::<&str>));
         let words = std::iter::once("usage").chain(flags.split(' ').filter(|flag| !flag.is_empty()));
-        let args = Cli::from_arg_matches(&command.get_matches_from(words)).unwrap().usage;
-        sums(&counters(), &args)
+        let args = UsageCli::from_arg_matches(&command.get_matches_from(words))
+            .unwrap()
+            .usage;
+        sum_up(&counters(), &args)
     }
 
     #[test]
@@ -293,23 +295,26 @@ Cache.a.test  shop       web       500m   1.5Gi   500Ki    1.000       1.000    
 Shop.a.test   shop       x         1000m  1.5Gi   1000Ki   2.000       2.000      0.000
 Shop.a.test   test       old,er    0m     1.5Gi   0        4.000       4.000      0.000
 ";
-        assert_eq!(table(&sums_of(""), By::Release), expected);
+        assert_eq!(format_table(&sums_of(""), GroupBy::Release), expected);
         let expected = "\
 KIND          NAMESPACE  NAME  CPU    MEMORY  STORAGE  CORE-HOURS  GIB-HOURS  STORAGE GIB-HOURS
 Cache.a.test  -          -     500m   3Gi     500Ki    1.500       1.500      0.000
 Shop.a.test   -          -     1000m  3Gi     1000Ki   6.000       6.000      0.000
 ";
-        assert_eq!(table(&sums_of("--by kind"), By::Kind), expected);
+        assert_eq!(format_table(&sums_of("--by kind"), GroupBy::Kind), expected);
         let expected = "\
 KIND  NAMESPACE  NAME  CPU    MEMORY  STORAGE  CORE-HOURS  GIB-HOURS  STORAGE GIB-HOURS
 -     shop       -     1500m  3Gi     1.5Mi    3.000       3.000      0.000
 ";
-        assert_eq!(table(&sums_of("--by namespace -n shop"), By::Namespace), expected);
+        assert_eq!(
+            format_table(&sums_of("--by namespace -n shop"), GroupBy::Namespace),
+            expected
+        );
     }
 
     #[test]
     fn programs_get_exact_numbers() {
-        let printed = as_json(&counters(), &sums_of("--kind SHOP"));
+        let printed = to_json(&counters(), &sums_of("--kind SHOP"));
         let expected = json!({
             "kind": "Shop.a.test", "namespace": "test", "name": "old,er", "gone": "2026-01-03T00:00:00Z",
             "requested": {"cpuMillicores": 0, "memoryBytes": 3 << 29, "storageBytes": 0},
@@ -319,7 +324,7 @@ KIND  NAMESPACE  NAME  CPU    MEMORY  STORAGE  CORE-HOURS  GIB-HOURS  STORAGE GI
             (printed["items"].as_array().unwrap().len(), &printed["items"][1]),
             (2, &expected)
         );
-        let printed = csv(&sums_of("--kind shop.a.test"));
+        let printed = format_csv(&sums_of("--kind shop.a.test"));
         let mut lines = printed.lines().skip(1);
         assert_eq!(
             lines.next(),
@@ -329,7 +334,7 @@ KIND  NAMESPACE  NAME  CPU    MEMORY  STORAGE  CORE-HOURS  GIB-HOURS  STORAGE GI
             lines.next(),
             Some("Shop.a.test,test,\"old,er\",0,1610612736,0,14400,15461882265600,0")
         );
-        let by_namespace = csv(&sums_of("--by namespace --kind cache"));
+        let by_namespace = format_csv(&sums_of("--by namespace --kind cache"));
         assert!(by_namespace.contains("\n,shop,,500,"), "{by_namespace}");
         assert!(sums_of("--kind cach").is_empty());
     }

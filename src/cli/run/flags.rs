@@ -13,7 +13,7 @@ use crate::cli::switch::{as_switch, go_bool};
 use chartwright_operator::telemetry::logging::LogOptions;
 use chartwright_operator::telemetry::server::{BindAddress, InvalidAddress};
 use chartwright_watches::duration;
-use chartwright_watches::names::{is_dns_label, is_label_value, object_name};
+use chartwright_watches::names::{check_object_name, is_dns_label, is_label_value};
 
 /// The operator's name unless it is given one.
 const OPERATOR_NAME: &str = "chartwright";
@@ -139,7 +139,7 @@ impl RunArgs {
     /// A flag that can't be used as a name.
     pub fn check(&self) -> Result<(), String> {
         match self.lease() {
-            Some((id, _)) if object_name("coordination.k8s.io", id).is_err() => Err(format!(
+            Some((id, _)) if check_object_name("coordination.k8s.io", id).is_err() => Err(format!(
                 "--leader-election-id {id:?} (by default the operator's name) can't be a Lease's name: use lower-case \
                  letters, digits, dashes and dots, beginning and ending with a letter or digit"
             )),

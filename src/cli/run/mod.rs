@@ -20,21 +20,21 @@ use chartwright_operator::{cluster, controller};
 use chartwright_watches as watches;
 
 /// Wrong use of the command line.
-const USAGE: u8 = 2;
+const USAGE_ERROR: u8 = 2;
 
 /// Of a thread that reconciles, in bytes.
-const STACK: usize = 8 << 20;
+const STACK_BYTES: usize = 8 << 20;
 
 pub fn run(args: RunArgs) -> ExitCode {
     if let Err(error) = args.check() {
         note!("Error: {error}");
-        return ExitCode::from(USAGE);
+        return ExitCode::from(USAGE_ERROR);
     }
     if let Err(error) = logging::init(&args.log) {
         note!("Error: logging: {error}");
         return ExitCode::FAILURE;
     }
-    match start(args) {
+    match serve_and_operate(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // On standard error as plain text, whatever the log looks like: this is why there is no operator.
@@ -44,7 +44,7 @@ pub fn run(args: RunArgs) -> ExitCode {
     }
 }
 
-fn start(args: RunArgs) -> anyhow::Result<()> {
+fn serve_and_operate(args: RunArgs) -> anyhow::Result<()> {
     let (watches, warnings) = watches::load(&args.watches_file)?;
     for warning in warnings {
         tracing::warn!("{warning}");
@@ -64,7 +64,7 @@ fn start(args: RunArgs) -> anyhow::Result<()> {
     )?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         // Values that nest a thousand levels are dropped deep within a reconcile. What isn't used takes no memory.
-        .thread_stack_size(STACK)
+        .thread_stack_size(STACK_BYTES)
         .enable_all()
         .build()
         .context("async runtime")?;

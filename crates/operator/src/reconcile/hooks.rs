@@ -575,7 +575,7 @@ impl Run<'_> {
     async fn pass_gate(
         &self,
         release: &mut Release,
-        gate: Result<Gate, cel::Error>,
+        gate: Result<Gate, cel::CelError>,
         id: &ObjectId,
         object: Value,
     ) -> State {

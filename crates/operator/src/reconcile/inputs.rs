@@ -32,7 +32,7 @@ pub fn digest(key: &Key, unit: &Unit, resource: &CustomResource, snapshot: &Snap
     });
     let capabilities = key.digest(KeyUse::Capabilities, &answers.collect::<Vec<_>>());
     // The names of its namespace and of what holds its values may depend on anything in the custom resource.
-    let data = match unit.watch.reads_resource() {
+    let data = match unit.watch.needs_resource() {
         true => resource.as_data(&unit.resource).to_string(),
         false => String::new(),
     };

@@ -20,7 +20,7 @@ use chartwright_core::health::{Health, Status};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::ownership::{Ownership, owner_of, ownership};
 use chartwright_core::shown;
-use chartwright_watches::cel::Data;
+use chartwright_watches::cel::CelData;
 use helm_template::render::{on_large_stack, size_of_data};
 
 /// Objects of one release that are read at the same time.
@@ -120,8 +120,8 @@ impl LiveFacts {
     /// The same for conditions. It takes as long as there is to be read.
     pub(super) fn into_facts(self) -> Facts {
         Facts {
-            members: Data::of(&self.members),
-            pods: Data::of(&self.pods),
+            members: CelData::from_json(&self.members),
+            pods: CelData::from_json(&self.pods),
         }
     }
 }

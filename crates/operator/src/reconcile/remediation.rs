@@ -19,8 +19,8 @@ use chartwright_core::prune::{self, Purpose, verdict};
 use chartwright_core::remediation::{Remedied, Verdict};
 use chartwright_core::scale;
 use chartwright_core::status::Phase;
-use chartwright_watches::cel::{self, Data, Expression};
-use chartwright_watches::{Action, Remediation};
+use chartwright_watches::cel::{self, CelData, Expression};
+use chartwright_watches::{RemediationAction, RemediationRule};
 
 /// A rule that is due, and what becomes of it.
 enum Done {
@@ -64,10 +64,10 @@ impl Run<'_> {
     async fn judge_rules(
         &self,
         release: &mut Release,
-        rules: &[Remediation],
+        rules: &[RemediationRule],
         conclusion: &Conclusion,
-    ) -> Result<Vec<Result<bool, cel::Error>>, String> {
-        let reads = |variable: &str| rules.iter().any(|rule| rule.when.reads(variable));
+    ) -> Result<Vec<Result<bool, cel::CelError>>, String> {
+        let reads = |variable: &str| rules.iter().any(|rule| rule.when.has_variable(variable));
         let (members, pods) = (reads("members"), reads("pods"));
         // What pods say changes without their workload.
         if pods && !conclusion.phase.is_ready() {
@@ -78,9 +78,12 @@ impl Run<'_> {
         this["status"] = self.status(release, conclusion).status;
         let conditions: Vec<Expression> = rules.iter().map(|rule| rule.when.clone()).collect();
         let judge = move |_| {
-            let (this, facts) = (Data::of(&this), facts.into_facts());
+            let (this, facts) = (CelData::from_json(&this), facts.into_facts());
             let variables = [("self", &this), ("members", &facts.members), ("pods", &facts.pods)];
-            conditions.iter().map(|condition| condition.holds(&variables)).collect()
+            conditions
+                .iter()
+                .map(|condition| condition.evaluate(&variables))
+                .collect()
         };
         let judged = self.context.evaluate(&self.owner.set, judge).await;
         judged.map_err(|lost| lost.to_string())
@@ -90,8 +93,8 @@ impl Run<'_> {
     async fn remediate_by(
         &mut self,
         release: &mut Release,
-        rule: &Remediation,
-        holds: Result<bool, cel::Error>,
+        rule: &RemediationRule,
+        holds: Result<bool, cel::CelError>,
         waits: bool,
         phase: &Phase,
     ) -> bool {
@@ -131,7 +134,7 @@ impl Run<'_> {
         false
     }
 
-    async fn act(&mut self, release: &mut Release, rule: &Remediation, phase: &Phase) -> Done {
+    async fn act(&mut self, release: &mut Release, rule: &RemediationRule, phase: &Phase) -> Done {
         let record = &release.record;
         if record.hooks.is_open() || record.upgrading || !phase.is_well() {
             return Done::Held("something else is under way, or has failed".to_owned());
@@ -141,12 +144,20 @@ impl Run<'_> {
             return Done::Held(format!("plan {} runs, or is about to", run.plan));
         }
         match &rule.action {
-            Action::Plan { name, params } => self.act_by_plan(release, rule, name, params),
-            Action::Recreate { kind, name } => self.act_by_recreation(release, rule, kind, name, phase).await,
+            RemediationAction::Plan { name, params } => self.act_by_plan(release, rule, name, params),
+            RemediationAction::Recreate { kind, name } => {
+                self.act_by_recreation(release, rule, kind, name, phase).await
+            }
         }
     }
 
-    fn act_by_plan(&self, release: &mut Release, rule: &Remediation, name: &str, params: &Map<String, Value>) -> Done {
+    fn act_by_plan(
+        &self,
+        release: &mut Release,
+        rule: &RemediationRule,
+        name: &str,
+        params: &Map<String, Value>,
+    ) -> Done {
         let plans = &mut release.record.plans;
         if plans.get(name).is_none() {
             return Done::Held(format!("the chart has no plan {name}"));
@@ -167,7 +178,7 @@ impl Run<'_> {
     async fn act_by_recreation(
         &mut self,
         release: &mut Release,
-        rule: &Remediation,
+        rule: &RemediationRule,
         kind: &str,
         name: &str,
         phase: &Phase,

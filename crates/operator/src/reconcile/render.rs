@@ -590,7 +590,7 @@ impl<'a> Work<'a> {
 /// Gives members and hooks the reference to their custom resource, where they may have one.
 pub(super) fn give_owners(unit: &Unit, resource: &CustomResource, desired: &mut Desired) {
     // Without a UID, it is rendered for nobody.
-    if !unit.watch.refers_to_owners() || resource.uid.is_empty() {
+    if !unit.watch.has_owner_references() || resource.uid.is_empty() {
         return;
     }
     let (reference, namespace) = (

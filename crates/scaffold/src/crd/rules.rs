@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::compare::list;
-use chartwright_watches::cel::{Data, Expression};
+use chartwright_watches::cel::{CelData, Expression};
 
 /// Which rules an object breaks, with places. `before`: what the API server has of it, if it has something.
 pub fn broken(schema: &Value, before: Option<&Value>, after: &Value) -> Vec<String> {
@@ -49,15 +49,15 @@ fn check(schema: &Value, before: Option<&Value>, after: &Value, path: &str, foun
 
 /// True also of what can't be told.
 fn holds(rule: &str, before: Option<&Value>, after: &Value) -> bool {
-    let Ok(expression) = Expression::compile_for(rule, &["self", "oldSelf"]) else {
+    let Ok(expression) = Expression::compile_with(rule, &["self", "oldSelf"]) else {
         return true;
     };
-    let (now, then) = (Data::of(after), before.map(Data::of));
-    let found = match (&then, expression.reads("oldSelf")) {
+    let (now, then) = (CelData::from_json(after), before.map(CelData::from_json));
+    let found = match (&then, expression.has_variable("oldSelf")) {
         // Rules of changes are for changes alone.
         (None, true) => return true,
-        (Some(then), true) => expression.holds(&[("self", &now), ("oldSelf", then)]),
-        (_, false) => expression.holds(&[("self", &now)]),
+        (Some(then), true) => expression.evaluate(&[("self", &now), ("oldSelf", then)]),
+        (_, false) => expression.evaluate(&[("self", &now)]),
     };
     found.unwrap_or(true)
 }

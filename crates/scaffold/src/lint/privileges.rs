@@ -9,7 +9,7 @@ use super::{Report, join, rules};
 use chartwright_core::grants::{carries_rights, may_look_up};
 use chartwright_core::identity::GroupKind;
 use chartwright_operator::cluster::discovery::is_cluster_scoped;
-use chartwright_watches::{Allow, Watch};
+use chartwright_watches::{AllowList, Watch};
 
 /// `watch`: whose chart it is; `None` for a chart alone.
 pub(super) fn check(examined: &Examined, watch: Option<&Watch>, report: &mut Report) {
@@ -22,7 +22,7 @@ fn check_objects(examined: &Examined, watch: Option<&Watch>, report: &mut Report
         || "a watch of this chart".to_owned(),
         |watch| format!("the watch of {}", watch.group_kind()),
     );
-    let none = Allow::default();
+    let none = AllowList::default();
     let allow = watch.map_or(&none, |watch| &watch.allow);
     // One finding for each entry that `allow` lacks.
     let mut found: BTreeMap<String, Vec<_>> = BTreeMap::new();
@@ -42,7 +42,7 @@ fn check_objects(examined: &Examined, watch: Option<&Watch>, report: &mut Report
 }
 
 /// What `allow` lacks for an object that the chart doesn't make by itself.
-fn missing(seen: &Seen, allow: &Allow) -> Option<String> {
+fn missing(seen: &Seen, allow: &AllowList) -> Option<String> {
     let kind = seen.group_kind.to_string();
     let of_kind = |allowed: &String| {
         allowed == "*" || *allowed == kind || allowed.split_once('/').is_some_and(|(allowed, _)| allowed == kind)
@@ -57,7 +57,7 @@ fn missing(seen: &Seen, allow: &Allow) -> Option<String> {
 }
 
 fn check_lookups(examined: &Examined, watch: Option<&Watch>, report: &mut Report) {
-    let none = Allow::default();
+    let none = AllowList::default();
     let allowed = watch.map_or(&none, |watch| &watch.lookups);
     for key in &examined.lookups {
         let group = key.api_version.split_once('/').map_or("", |(group, _)| group);

@@ -9,7 +9,7 @@ use super::examine::Examined;
 use super::samples::{self, Sample};
 use super::{Report, check_chart, privileges, rights, rules};
 use crate::api::Kind;
-use chartwright_watches::{Outside, Watch};
+use chartwright_watches::{ReadContext, Watch};
 use helm_template::chart::strvals::{self, Mode};
 use helm_template::chart::values::merge_maps;
 
@@ -67,7 +67,7 @@ fn read(file: &str, root: &Path, report: &mut Report) -> Option<Vec<Watch>> {
             return None;
         }
     };
-    let outside = Outside {
+    let outside = ReadContext {
         folder: root,
         env: &|_| Some(UNKNOWN.to_owned()),
     };

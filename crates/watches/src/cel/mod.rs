@@ -61,9 +61,9 @@ const TYPES: [&str; 8] = ["int", "uint", "double", "bool", "string", "list", "ma
 
 /// An expression that can be evaluated. Cheap to clone.
 #[derive(Clone)]
-pub struct Expression(Arc<Compiled>);
+pub struct Expression(Arc<CompiledExpression>);
 
-struct Compiled {
+struct CompiledExpression {
     text: String,
     expression: IdedExpr,
     /// The variables that it reads.
@@ -79,18 +79,18 @@ struct Compiled {
 
 /// What was compiled, by text: many releases have the same conditions, and each is looked at often.
 #[derive(Default)]
-struct Cache {
-    known: HashMap<String, Result<Expression, Error>>,
+struct ExpressionCache {
+    known: HashMap<String, Result<Expression, CelError>>,
     bytes: usize,
 }
 
-static COMPILED: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
+static COMPILED: LazyLock<Mutex<ExpressionCache>> = LazyLock::new(Mutex::default);
 /// The functions that expressions may call.
 static FUNCTIONS_OF_CEL: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
 
 /// Why an expression says nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub enum CelError {
     #[error("the expression {0:?} is longer than {LONGEST} bytes")]
     TooLong(String),
     #[error("the expression {text:?} does not compile: {why}")]
@@ -105,14 +105,14 @@ pub enum Error {
 
 /// A value of a variable, as it is evaluated. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Data {
+pub struct CelData {
     value: cel::Value,
-    sizes: Sizes,
+    sizes: DataSizes,
 }
 
 /// The sizes of what is evaluated, which a cost depends on.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sizes {
+struct DataSizes {
     /// Entries of the longest list or map at the top: the pods, the members of a kind.
     top: u64,
     /// The same of what lies further within.
@@ -125,13 +125,13 @@ struct Sizes {
     matching: u64,
 }
 
-// === impl Data ===
+// === impl CelData ===
 
-impl Data {
-    pub fn of(value: &Value) -> Self {
-        let mut sizes = Sizes::default();
+impl CelData {
+    pub fn from_json(value: &Value) -> Self {
+        let mut sizes = DataSizes::default();
         sizes.include(value, 0);
-        Data {
+        CelData {
             value: to_cel(value),
             sizes,
         }
@@ -145,17 +145,17 @@ impl Expression {
     ///
     /// # Errors
     /// The text is no expression, too long, or of a kind whose cost has no bound.
-    pub fn compile(text: &str) -> Result<Self, Error> {
+    pub fn compile(text: &str) -> Result<Self, CelError> {
         let text = text.trim();
         if text.len() > LONGEST {
-            return Err(Error::TooLong(cut(text, SHOWN)));
+            return Err(CelError::TooLong(cut(text, SHOWN)));
         }
         if let Some(known) = cache().known.get(text) {
             return known.clone();
         }
         // Others need not wait for that.
-        let compiled = guarded(|| Compiled::new(text)).map(|compiled| Expression(Arc::new(compiled)));
-        let compiled = compiled.map_err(|why| Error::Syntax {
+        let compiled = guarded(|| CompiledExpression::new(text)).map(|compiled| Expression(Arc::new(compiled)));
+        let compiled = compiled.map_err(|why| CelError::Syntax {
             text: cut(text, SHOWN),
             why: one_line(&why),
         });
@@ -173,15 +173,15 @@ impl Expression {
     ///
     /// # Errors
     /// It reads another one, too.
-    pub fn compile_for(text: &str, variables: &[&str]) -> Result<Self, Error> {
+    pub fn compile_with(text: &str, variables: &[&str]) -> Result<Self, CelError> {
         let expression = Expression::compile(text)?;
-        let Compiled {
+        let CompiledExpression {
             text, expression: tree, ..
         } = &*expression.0;
         let is_known = |name: &str| variables.contains(&name) || TYPES.contains(&name) || binds(tree, name);
         let unknown = expression.0.variables.iter().find(|name| !is_known(name));
         match unknown {
-            Some(name) => Err(Error::Syntax {
+            Some(name) => Err(CelError::Syntax {
                 text: cut(text, SHOWN),
                 why: format!("there is no variable {name}, only {}", variables.join(", ")),
             }),
@@ -194,7 +194,7 @@ impl Expression {
     }
 
     /// True if it reads a variable of this name.
-    pub fn reads(&self, variable: &str) -> bool {
+    pub fn has_variable(&self, variable: &str) -> bool {
         self.0.variables.iter().any(|name| name == variable)
     }
 
@@ -202,21 +202,21 @@ impl Expression {
     ///
     /// # Errors
     /// It can't be evaluated, as where a field is missing, or is no condition.
-    pub fn holds(&self, variables: &[(&str, &Data)]) -> Result<bool, Error> {
-        let Compiled {
+    pub fn evaluate(&self, variables: &[(&str, &CelData)]) -> Result<bool, CelError> {
+        let CompiledExpression {
             expression, patterns, ..
         } = &*self.0;
         let text = || cut(self.text(), SHOWN);
-        let mut sizes = Sizes {
+        let mut sizes = DataSizes {
             matching: MATCH + self.0.largest_pattern as u64 / PATTERN_BYTES_A_STEP,
-            ..Sizes::default()
+            ..DataSizes::default()
         };
-        let read = || variables.iter().filter(|(name, _)| self.reads(name));
+        let read = || variables.iter().filter(|(name, _)| self.has_variable(name));
         read().for_each(|(_, data)| sizes.add(&data.sizes));
         let literals = self.0.longest_literal;
         (sizes.top, sizes.inner) = (sizes.top.max(literals), sizes.inner.max(literals));
         if cost(expression, sizes) > MOST {
-            return Err(Error::TooCostly(text()));
+            return Err(CelError::TooCostly(text()));
         }
         let evaluated = guarded(|| {
             let mut context = Context::with_env(FUNCTIONS_OF_CEL.clone());
@@ -237,15 +237,15 @@ impl Expression {
         });
         match evaluated {
             Ok(Ok(cel::Value::Bool(holds))) => Ok(holds),
-            Ok(Ok(other)) => Err(Error::NoBool {
+            Ok(Ok(other)) => Err(CelError::NoBool {
                 text: text(),
                 kind: other.type_of().to_string(),
             }),
-            Ok(Err(error)) => Err(Error::Evaluation {
+            Ok(Err(error)) => Err(CelError::Evaluation {
                 text: text(),
                 why: self.why(&error),
             }),
-            Err(why) => Err(Error::Evaluation { text: text(), why }),
+            Err(why) => Err(CelError::Evaluation { text: text(), why }),
         }
     }
 
@@ -276,9 +276,9 @@ impl PartialEq for Expression {
 
 impl Eq for Expression {}
 
-// === impl Compiled ===
+// === impl CompiledExpression ===
 
-impl Compiled {
+impl CompiledExpression {
     fn new(text: &str) -> Result<Self, String> {
         let program = Program::compile(text).map_err(|errors| errors.to_string())?;
         check(program.expression())?;
@@ -292,7 +292,7 @@ impl Compiled {
         let (mut patterns, mut sizes) = (Vec::new(), Vec::new());
         compile_patterns(&mut expression, &mut patterns, &mut sizes)?;
         let of_patterns = sizes.iter().map(|size| size + 2 * AUTOMATON).sum::<usize>();
-        Ok(Compiled {
+        Ok(CompiledExpression {
             size: ENTRY + NODE * text.len() + of_patterns,
             text: text.to_owned(),
             longest_literal: longest_literal(&expression),
@@ -304,22 +304,22 @@ impl Compiled {
     }
 }
 
-// === impl Cache ===
+// === impl ExpressionCache ===
 
-fn cache() -> MutexGuard<'static, Cache> {
+fn cache() -> MutexGuard<'static, ExpressionCache> {
     COMPILED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Cache {
+impl ExpressionCache {
     /// Where there is no room left, all that was kept goes.
-    fn insert(&mut self, text: &str, compiled: &Result<Expression, Error>) {
+    fn insert(&mut self, text: &str, compiled: &Result<Expression, CelError>) {
         let own = compiled.as_ref().map_or(ENTRY, |compiled| compiled.0.size);
         let bytes = text.len() + own;
         if bytes > CACHED {
             return;
         }
         if self.bytes + bytes > CACHED {
-            *self = Cache::default();
+            *self = ExpressionCache::default();
         }
         // Two threads may have compiled it.
         if self.known.insert(text.to_owned(), compiled.clone()).is_none() {
@@ -360,9 +360,9 @@ fn to_cel(value: &Value) -> cel::Value {
     }
 }
 
-// === impl Sizes ===
+// === impl DataSizes ===
 
-impl Sizes {
+impl DataSizes {
     /// `members` has kinds, and names within these, above the objects.
     fn include(&mut self, value: &Value, depth: usize) {
         self.whole += 1;
@@ -391,7 +391,7 @@ impl Sizes {
         }
     }
 
-    fn add(&mut self, other: &Sizes) {
+    fn add(&mut self, other: &DataSizes) {
         self.top = self.top.max(other.top);
         self.inner = self.inner.max(other.inner);
         self.text = self.text.max(other.text);
@@ -548,7 +548,7 @@ fn binds(expression: &IdedExpr, name: &str) -> bool {
 }
 
 /// The most steps that an expression takes: a macro goes through a list, and what searches may go through everything.
-fn cost(expression: &IdedExpr, sizes: Sizes) -> u64 {
+fn cost(expression: &IdedExpr, sizes: DataSizes) -> u64 {
     let of = |part: &IdedExpr| cost(part, sizes);
     let all = || parts(expression).into_iter().map(of).fold(1, u64::saturating_add);
     match &expression.expr {
@@ -596,7 +596,7 @@ fn is_within(range: &IdedExpr) -> bool {
     }
 }
 
-fn cost_of_call(call: &CallExpr, sizes: Sizes) -> u64 {
+fn cost_of_call(call: &CallExpr, sizes: DataSizes) -> u64 {
     let compares_with_constant = match call.func_name.as_str() {
         "_==_" | "_!=_" => call.args.iter().any(is_constant),
         "@in" => call.args.get(1).is_some_and(|list| matches!(&list.expr, Expr::List(_))),
@@ -622,7 +622,7 @@ mod tests {
 
     fn holds(text: &str, object: &Value) -> Result<bool, String> {
         let expression = Expression::compile(text).map_err(|error| error.to_string())?;
-        let holds = expression.holds(&[("self", &Data::of(object))]);
+        let holds = expression.evaluate(&[("self", &CelData::from_json(object))]);
         holds.map_err(|error| error.to_string())
     }
 
@@ -704,7 +704,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_of_expressions_is_bounded_in_bytes() {
-        let mut cache = Cache::default();
+        let mut cache = ExpressionCache::default();
         let compiled = Expression::compile("self.name.matches('bounded')");
         for at in 0..500 {
             let before = cache.known.len();
@@ -736,13 +736,13 @@ mod tests {
         // What people write, of as many pods as there may be.
         let container = json!({"name": "app", "restartCount": 7, "state": {"waiting": {"reason": "CrashLoopBackOff"}}});
         let pod = json!({"metadata": {"labels": {"role": "master"}}, "status": {"containerStatuses": [container, container]}});
-        let pods = Data::of(&Value::Array(vec![pod; 2000]));
+        let pods = CelData::from_json(&Value::Array(vec![pod; 2000]));
         for text in [
             "pods.exists(p, p.status.containerStatuses.exists(c, c.restartCount > 5))",
             "pods.filter(p, p.metadata.labels['role'] == 'master').size() > 0",
             "pods.all(p, p.status.containerStatuses.all(c, has(c.state.waiting) && c.state.waiting.reason == 'CrashLoopBackOff'))",
         ] {
-            let holds = Expression::compile(text).unwrap().holds(&[("pods", &pods)]);
+            let holds = Expression::compile(text).unwrap().evaluate(&[("pods", &pods)]);
             assert_eq!(holds, Ok(true), "{text}");
         }
         let deep = format!("{}1{} == 1", "(".repeat(1500), ")".repeat(1500));

@@ -6,31 +6,31 @@ use std::sync::Arc;
 use kube::core::Selector;
 
 use crate::names;
-use crate::reader::{Fields, Report};
+use crate::reader::{Findings, MapFields};
 
 /// The longest name: with what stands before and behind it in annotations and Secrets' names there is room for it.
 const LONGEST: usize = 39;
 
 /// The decorator's name; `None` for a usual watch.
 pub(crate) fn read(
-    fields: &Fields<'_>,
+    fields: &MapFields<'_>,
     chart: Option<&Path>,
     selector: &Selector,
-    report: &mut Report<'_>,
+    findings: &mut Findings<'_>,
 ) -> Option<Arc<str>> {
     let is_name = |name: &str| name.len() <= LONGEST && names::is_dns_label(name);
-    let name = report.checked(fields, "name", is_name, |name| {
+    let name = findings.read_checked(fields, "name", is_name, |name| {
         format!("`name` must be at most {LONGEST} of a-z, 0-9 and -, beginning and ending with a letter or digit, not {name:?}")
     });
-    if !report.bool(fields, "decorate", false) {
+    if !findings.read_bool(fields, "decorate", false) {
         if let Some(at) = fields.get("name") {
-            report.error(at, "`name` is for watches with `decorate: true`");
+            findings.error(at, "`name` is for watches with `decorate: true`");
         }
         return None;
     }
     let at = fields.get("decorate").unwrap_or(fields.at());
     if selector.selects_all() {
-        report.error(
+        findings.error(
             at,
             "`decorate: true` needs a `selector`: without, every object of the kind would be decorated",
         );
@@ -41,7 +41,7 @@ pub(crate) fn read(
         .map(|name| name.to_string_lossy().to_string());
     let name = name.or(folder.filter(|name| is_name(name)));
     if name.is_none() {
-        report.error(
+        findings.error(
             at,
             "`decorate: true` needs a `name` where the chart's folder has none that can be one: it marks what this watch \
              makes, and has to stay the same",

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::health::read_expression;
 use crate::names;
-use crate::reader::{Fields, Report};
+use crate::reader::{Findings, MapFields};
 
 /// So many entries may a custom resource's own list have.
 const MOST: usize = 50;
@@ -36,14 +36,14 @@ pub struct DependsOn {
 fn condition<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Condition {
+    enum ConditionText {
         Bool(bool),
         Text(String),
     }
-    let read = Option::<Condition>::deserialize(deserializer)?;
+    let read = Option::<ConditionText>::deserialize(deserializer)?;
     Ok(read.map(|condition| match condition {
-        Condition::Bool(always) => always.to_string(),
-        Condition::Text(text) => text,
+        ConditionText::Bool(always) => always.to_string(),
+        ConditionText::Text(text) => text,
     }))
 }
 
@@ -52,7 +52,7 @@ fn condition<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String
 impl DependsOn {
     /// Reads the list that a custom resource has; `place` names it in messages.
     ///
-    /// # Errors
+    /// # FileErrors
     /// What is wrong with it, and where. Its author has no templates: he knows the names.
     pub fn list(place: &str, list: &Value) -> Result<Vec<Self>, String> {
         let items = match list {
@@ -87,33 +87,33 @@ impl DependsOn {
 }
 
 /// The key `dependsOn`.
-pub(crate) fn read(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<DependsOn> {
-    let items = report.list(fields, "dependsOn");
-    items.iter().filter_map(|item| read_entry(item, report)).collect()
+pub(crate) fn read(fields: &MapFields<'_>, findings: &mut Findings<'_>) -> Vec<DependsOn> {
+    let items = findings.read_list(fields, "dependsOn");
+    items.iter().filter_map(|item| read_entry(item, findings)).collect()
 }
 
-fn read_entry(node: &Node, report: &mut Report<'_>) -> Option<DependsOn> {
+fn read_entry(node: &Node, findings: &mut Findings<'_>) -> Option<DependsOn> {
     const KNOWN: [&str; 6] = ["group", "version", "kind", "name", "namespace", "readyWhen"];
-    let fields = Fields::open(node, "an entry of `dependsOn`", &KNOWN, &[], report)?;
+    let fields = MapFields::open(node, "an entry of `dependsOn`", &KNOWN, &[], findings)?;
     for name in ["kind", "name"] {
         if fields.get(name).is_none() {
-            report.error(
+            findings.error(
                 node,
                 format!("`{name}` is missing: an entry of `dependsOn` needs kind and name"),
             );
         }
     }
     let is_group = |group: &str| group.is_empty() || names::is_dns_subdomain(group);
-    let group = report.checked(&fields, "group", is_group, |group| {
+    let group = findings.read_checked(&fields, "group", is_group, |group| {
         format!("`group` must be a DNS name such as cache.example.com, not {group:?}")
     });
-    let version = report.checked(&fields, "version", names::is_version, |version| {
+    let version = findings.read_checked(&fields, "version", names::is_version, |version| {
         format!("`version` must be an API version such as v1alpha1, not {version:?}")
     });
-    let kind = report.checked(&fields, "kind", names::is_kind, |kind| {
+    let kind = findings.read_checked(&fields, "kind", names::is_kind, |kind| {
         format!("`kind` must be a kind such as Memcached, not {kind:?}")
     });
-    let name = report.checked(
+    let name = findings.read_checked(
         &fields,
         "name",
         |name| name.contains("{{") || names::is_path_segment(name),
@@ -124,10 +124,10 @@ fn read_entry(node: &Node, report: &mut Report<'_>) -> Option<DependsOn> {
         },
     );
     let is_namespace = |name: &str| name.contains("{{") || names::is_dns_label(name);
-    let namespace = report.checked(&fields, "namespace", is_namespace, |name| {
+    let namespace = findings.read_checked(&fields, "namespace", is_namespace, |name| {
         format!("`namespace` must be a namespace or a template such as x-{{{{ .metadata.name }}}}, not {name:?}")
     });
-    let ready_when = read_expression(&fields, "readyWhen", &["self"], report);
+    let ready_when = read_expression(&fields, "readyWhen", &["self"], findings);
     Some(DependsOn {
         group: group.unwrap_or_default(),
         version,

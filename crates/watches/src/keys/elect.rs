@@ -1,7 +1,7 @@
 //! The key `elect`: workloads that have no election of their own, of which one pod is made leader.
 
 use crate::names;
-use crate::reader::{Fields, Report};
+use crate::reader::{Findings, MapFields};
 
 /// The label of a leader, unless the watch says otherwise.
 const LABEL: &str = "chartwright.dev/leader";
@@ -11,7 +11,7 @@ const KINDS: [&str; 4] = ["StatefulSet", "Deployment", "DaemonSet", "ReplicaSet"
 
 /// One entry of `elect`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Elect {
+pub struct ElectRule {
     /// One of the group `apps`.
     pub kind: &'static str,
     /// A name, or a Go template over the custom resource that makes one.
@@ -22,42 +22,42 @@ pub struct Elect {
 }
 
 /// The key `elect`.
-pub(crate) fn read(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<Elect> {
+pub(crate) fn read(fields: &MapFields<'_>, findings: &mut Findings<'_>) -> Vec<ElectRule> {
     const KNOWN: [&str; 4] = ["kind", "name", "label", "value"];
-    let mut all: Vec<Elect> = Vec::new();
-    for node in report.list(fields, "elect") {
-        let Some(fields) = Fields::open(node, "an entry of `elect`", &KNOWN, &[], report) else {
+    let mut all: Vec<ElectRule> = Vec::new();
+    for node in findings.read_list(fields, "elect") {
+        let Some(fields) = MapFields::open(node, "an entry of `elect`", &KNOWN, &[], findings) else {
             continue;
         };
         for name in ["kind", "name"] {
             if fields.get(name).is_none() {
-                report.error(
+                findings.error(
                     node,
                     format!("`{name}` is missing: an entry of `elect` needs kind and name"),
                 );
             }
         }
-        let kind = report.choice(&fields, "kind", KINDS.map(|kind| (kind, kind)));
+        let kind = findings.read_choice(&fields, "kind", KINDS.map(|kind| (kind, kind)));
         let is_name = |name: &str| name.contains("{{") || names::is_dns_subdomain(name);
-        let name = report.checked(&fields, "name", is_name, |name| {
+        let name = findings.read_checked(&fields, "name", is_name, |name| {
             format!(
                 "`name` must be the name of an object, or a template such as {{{{ .metadata.name }}}}, not {name:?}"
             )
         });
-        let label = report.checked(&fields, "label", names::is_label_key, |label| {
+        let label = findings.read_checked(&fields, "label", names::is_label_key, |label| {
             format!("`label` must be a label's key such as {LABEL}, not {label:?}")
         });
-        let value = report.checked(&fields, "value", names::is_label_value, |value| {
+        let value = findings.read_checked(&fields, "value", names::is_label_value, |value| {
             format!("{value:?} cannot be a label's value: at most 63 of A-Z a-z 0-9 . _ -")
         });
         let Some(name) = name else { continue };
         if all.iter().any(|other| other.kind == kind && other.name == name) {
-            report.error(
+            findings.error(
                 node,
                 format!("{kind} {name} elects a leader already: a workload has one"),
             );
         }
-        all.push(Elect {
+        all.push(ElectRule {
             kind,
             name,
             label: label.unwrap_or_else(|| LABEL.to_owned()),

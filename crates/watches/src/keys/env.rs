@@ -2,7 +2,7 @@
 
 /// What a text became, and which variables were missing on the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Expanded {
+pub struct ExpandedText {
     pub text: String,
     /// Names that the lookup didn't know, each replaced by nothing. In order, each once.
     pub unset: Vec<String>,
@@ -11,7 +11,7 @@ pub struct Expanded {
 /// Replaces `$NAME` and `${NAME}` by what `lookup` answers; a name it doesn't know becomes empty.
 ///
 /// As in Go, there is no escape for a dollar sign (`$$` is the variable named `$`); a `$` that no name follows stays.
-pub fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Expanded {
+pub fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> ExpandedText {
     let mut out = String::with_capacity(text.len());
     let mut unset: Vec<String> = Vec::new();
     let mut rest = text;
@@ -27,7 +27,7 @@ pub fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Expanded {
         }
     }
     out.push_str(rest);
-    Expanded { text: out, unset }
+    ExpandedText { text: out, unset }
 }
 
 /// The variable's name at the start of what follows a `$`, empty if none is there, and what stands behind it.
@@ -86,7 +86,7 @@ mod tests {
         let expanded = expand("$A-${B}-$A-$HOST-$EMPTY-", &lookup);
         assert_eq!(
             expanded,
-            Expanded {
+            ExpandedText {
                 text: "---db--".into(),
                 unset: vec!["A".into(), "B".into()]
             }

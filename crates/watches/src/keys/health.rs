@@ -4,7 +4,7 @@ use go_yaml::Data;
 
 use crate::cel::{Expression, VARIABLES};
 use crate::names;
-use crate::reader::{Fields, Report};
+use crate::reader::{Findings, MapFields};
 
 /// One entry of `health`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,35 +18,35 @@ pub struct HealthRule {
 }
 
 /// The key `health`.
-pub(crate) fn read(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<HealthRule> {
+pub(crate) fn read(fields: &MapFields<'_>, findings: &mut Findings<'_>) -> Vec<HealthRule> {
     const KNOWN: [&str; 4] = ["group", "kind", "readyWhen", "failedWhen"];
     let mut rules: Vec<HealthRule> = Vec::new();
-    for node in report.list(fields, "health") {
-        let Some(fields) = Fields::open(node, "an entry of `health`", &KNOWN, &[], report) else {
+    for node in findings.read_list(fields, "health") {
+        let Some(fields) = MapFields::open(node, "an entry of `health`", &KNOWN, &[], findings) else {
             continue;
         };
         for name in ["kind", "readyWhen"] {
             if fields.get(name).is_none() {
-                report.error(
+                findings.error(
                     node,
                     format!("`{name}` is missing: an entry of `health` needs kind and readyWhen"),
                 );
             }
         }
-        let group = report.checked(&fields, "group", names::is_dns_subdomain, |group| {
+        let group = findings.read_checked(&fields, "group", names::is_dns_subdomain, |group| {
             format!("`group` must be a DNS name such as cert-manager.io, not {group:?}")
         });
-        let kind = report.checked(&fields, "kind", names::is_kind, |kind| {
+        let kind = findings.read_checked(&fields, "kind", names::is_kind, |kind| {
             format!("`kind` must be a kind such as Certificate, not {kind:?}")
         });
-        let ready_when = read_expression(&fields, "readyWhen", &VARIABLES, report);
-        let failed_when = read_expression(&fields, "failedWhen", &VARIABLES, report);
+        let ready_when = read_expression(&fields, "readyWhen", &VARIABLES, findings);
+        let failed_when = read_expression(&fields, "failedWhen", &VARIABLES, findings);
         let (Some(kind), Some(ready_when)) = (kind, ready_when) else {
             continue;
         };
         let group = group.unwrap_or_default();
         if rules.iter().any(|rule| rule.group == group && rule.kind == kind) {
-            report.error(node, format!("{kind} has a rule already: a kind has one"));
+            findings.error(node, format!("{kind} has a rule already: a kind has one"));
         }
         rules.push(HealthRule {
             group,
@@ -60,19 +60,19 @@ pub(crate) fn read(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<HealthRu
 
 /// A condition in CEL over these variables.
 pub(crate) fn read_expression(
-    fields: &Fields<'_>,
+    fields: &MapFields<'_>,
     name: &str,
     variables: &[&str],
-    report: &mut Report<'_>,
+    findings: &mut Findings<'_>,
 ) -> Option<Expression> {
     let node = fields.get(name)?;
     let text = match node.data {
         // YAML reads `true` so.
         Data::Bool(always) => always.to_string(),
-        _ => report.string(fields, name)?.0.to_owned(),
+        _ => findings.read_string(fields, name)?.0.to_owned(),
     };
-    let compiled = Expression::compile_for(&text, variables);
+    let compiled = Expression::compile_with(&text, variables);
     compiled
-        .map_err(|error| report.error(node, format!("`{name}`: {error}")))
+        .map_err(|error| findings.error(node, format!("`{name}`: {error}")))
         .ok()
 }

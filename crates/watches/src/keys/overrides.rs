@@ -5,8 +5,8 @@ use serde_json::Map;
 
 use helm_template::chart::strvals::{self, Mode};
 
-use super::env::{self, Expanded};
-use crate::reader::{Report, describe};
+use super::env::{self, ExpandedText};
+use crate::reader::{Findings, describe};
 
 /// One entry of `overrideValues`. What remains to be done with it: execute `value` as a Go template with sprig's
 /// functions and without data, then set `key=<result>` as a string by Helm's `--set` grammar.
@@ -25,16 +25,16 @@ pub struct OverrideValue {
 pub(crate) fn read(
     node: &Node,
     lookup: &dyn Fn(&str) -> Option<String>,
-    report: &mut Report<'_>,
+    findings: &mut Findings<'_>,
 ) -> Vec<OverrideValue> {
     let Data::Map(map) = &node.data else {
-        report.mistyped(node, "overrideValues", "a map of strings");
+        findings.type_error(node, "overrideValues", "a map of strings");
         return Vec::new();
     };
     let mut out: Vec<OverrideValue> = Vec::new();
     for (key, value) in map {
         let Some(name) = scalar_text(&key.data).filter(|name| !name.is_empty()) else {
-            report.error(
+            findings.error(
                 key,
                 format!(
                     "a key of `overrideValues` must be a path of values, not {}",
@@ -44,14 +44,14 @@ pub(crate) fn read(
             continue;
         };
         if let Some(other) = out.iter().find(|other| other.key == name) {
-            report.error(
+            findings.error(
                 key,
                 format!("`{name}` is there twice: first on line {}; remove one", other.line),
             );
             continue;
         }
         let Some(raw) = scalar_text(&value.data) else {
-            report.error(
+            findings.error(
                 value,
                 format!(
                     "`overrideValues` takes strings, but `{name}` is {}: write one entry for each leaf, as in `a.b[0].c`",
@@ -61,7 +61,7 @@ pub(crate) fn read(
             continue;
         };
         let expanded = env::expand(&raw, lookup);
-        warn_of_traps((key, value), &name, &raw, &expanded, report);
+        warn_about_pitfalls((key, value), &name, &raw, &expanded, findings);
         out.push(OverrideValue {
             key: name,
             value: expanded.text,
@@ -72,17 +72,23 @@ pub(crate) fn read(
 }
 
 /// What operator-sdk's users fall over.
-fn warn_of_traps((key, value): (&Node, &Node), name: &str, raw: &str, expanded: &Expanded, report: &mut Report<'_>) {
+fn warn_about_pitfalls(
+    (key, value): (&Node, &Node),
+    name: &str,
+    raw: &str,
+    expanded: &ExpandedText,
+    findings: &mut Findings<'_>,
+) {
     match &value.data {
-        Data::Null => report.warn(key, format!("`{name}` has no value: it is set to the empty string")),
-        Data::Number(number) if number.is_f64() => report.warn(
+        Data::Null => findings.warn(key, format!("`{name}` has no value: it is set to the empty string")),
+        Data::Number(number) if number.is_f64() => findings.warn(
             value,
             format!("`{name}` is a number without quotes and becomes the string {raw:?}: write it in quotes"),
         ),
         _ => {}
     }
     for variable in &expanded.unset {
-        report.warn(
+        findings.warn(
             value,
             format!(
                 "`{name}` refers to the environment variable `{variable}`, which is not set: it becomes empty \
@@ -90,13 +96,13 @@ fn warn_of_traps((key, value): (&Node, &Node), name: &str, raw: &str, expanded: 
             ),
         );
     }
-    if splits_at_comma(&expanded.text) {
-        let whence = if splits_at_comma(raw) {
+    if is_split_at_comma(&expanded.text) {
+        let whence = if is_split_at_comma(raw) {
             ""
         } else {
             ", brought in by an environment variable"
         };
-        report.warn(
+        findings.warn(
             value,
             format!("the value of `{name}` has a comma{whence}: Helm splits there; write `\\,` for a plain comma"),
         );
@@ -115,7 +121,7 @@ fn scalar_text(data: &Data) -> Option<String> {
 }
 
 /// Whether `--set` takes the text for more than one value. What the actions of a template bring isn't known.
-fn splits_at_comma(text: &str) -> bool {
+fn is_split_at_comma(text: &str) -> bool {
     let mut values = Map::new();
     let read = strvals::parse_into(&format!("value={text}"), &Mode::Strings, &mut values);
     !text.contains("{{") && read.is_ok() && values.len() > 1
@@ -138,7 +144,7 @@ mod tests {
             (r#"{{ "a,b" | replace "," "\\," }}"#, false),
             ("plain", false),
         ] {
-            assert_eq!(splits_at_comma(text), expected, "{text}");
+            assert_eq!(is_split_at_comma(text), expected, "{text}");
         }
     }
 }

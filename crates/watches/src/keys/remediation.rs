@@ -9,7 +9,7 @@ use super::health::read_expression;
 use super::sources::json;
 use crate::cel::{Expression, VARIABLES};
 use crate::names;
-use crate::reader::{Fields, Report};
+use crate::reader::{Findings, MapFields};
 
 /// Times an hour, and the time between two of them, if the rule doesn't say.
 const USUAL_BUDGET: usize = 3;
@@ -17,12 +17,12 @@ const USUAL_COOL_DOWN: Duration = Duration::from_secs(600);
 
 /// One rule of `remediation`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remediation {
+pub struct RemediationRule {
     pub name: String,
     /// It is to be acted on when this has been true for so long.
     pub when: Expression,
     pub lasting: Duration,
-    pub action: Action,
+    pub action: RemediationAction,
     /// How often at most within an hour.
     pub budget: usize,
     /// How long at least after the last time.
@@ -33,7 +33,7 @@ pub struct Remediation {
 
 /// What a rule does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum RemediationAction {
     /// Runs a plan of the chart.
     Plan { name: String, params: Map<String, Value> },
     /// Deletes a member, so that it is made anew. `name`: a Go template over the custom resource.
@@ -41,12 +41,14 @@ pub enum Action {
 }
 
 /// The key `remediation`.
-pub(crate) fn read(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<Remediation> {
-    let mut rules: Vec<Remediation> = Vec::new();
-    for node in report.list(fields, "remediation") {
-        let Some(rule) = read_rule(node, report) else { continue };
+pub(crate) fn read(fields: &MapFields<'_>, findings: &mut Findings<'_>) -> Vec<RemediationRule> {
+    let mut rules: Vec<RemediationRule> = Vec::new();
+    for node in findings.read_list(fields, "remediation") {
+        let Some(rule) = read_rule(node, findings) else {
+            continue;
+        };
         if rules.iter().any(|other| other.name == rule.name) {
-            report.error(
+            findings.error(
                 node,
                 format!("`{}` is there twice: each rule has a name of its own", rule.name),
             );
@@ -56,27 +58,27 @@ pub(crate) fn read(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<Remediat
     rules
 }
 
-fn read_rule(node: &Node, report: &mut Report<'_>) -> Option<Remediation> {
+fn read_rule(node: &Node, findings: &mut Findings<'_>) -> Option<RemediationRule> {
     const KNOWN: [&str; 7] = ["name", "when", "for", "do", "budget", "coolDown", "dryRun"];
-    let fields = Fields::open(node, "an entry of `remediation`", &KNOWN, &[], report)?;
+    let fields = MapFields::open(node, "an entry of `remediation`", &KNOWN, &[], findings)?;
     for name in ["name", "when", "do"] {
         if fields.get(name).is_none() {
-            report.error(
+            findings.error(
                 node,
                 format!("`{name}` is missing: an entry of `remediation` needs name, when and do"),
             );
         }
     }
-    let name = report.checked(&fields, "name", names::is_dns_label, |name| {
+    let name = findings.read_checked(&fields, "name", names::is_dns_label, |name| {
         format!("`name` must be a name such as restart-stuck, not {name:?}")
     });
-    let when = read_expression(&fields, "when", &VARIABLES, report);
-    let action = fields.get("do").and_then(|node| read_action(node, report));
-    let lasting = report.duration(&fields, "for", "means at once");
-    let cool_down = report.duration(&fields, "coolDown", "means 10 minutes");
-    let budget = report.count(&fields, "budget", 1);
-    let dry_run = report.bool(&fields, "dryRun", false);
-    Some(Remediation {
+    let when = read_expression(&fields, "when", &VARIABLES, findings);
+    let action = fields.get("do").and_then(|node| read_action(node, findings));
+    let lasting = findings.read_duration(&fields, "for", "means at once");
+    let cool_down = findings.read_duration(&fields, "coolDown", "means 10 minutes");
+    let budget = findings.read_count(&fields, "budget", 1);
+    let dry_run = findings.read_bool(&fields, "dryRun", false);
+    Some(RemediationRule {
         name: name?,
         when: when?,
         lasting: lasting.unwrap_or_default(),
@@ -87,34 +89,34 @@ fn read_rule(node: &Node, report: &mut Report<'_>) -> Option<Remediation> {
     })
 }
 
-fn read_action(node: &Node, report: &mut Report<'_>) -> Option<Action> {
-    let fields = Fields::open(node, "`do`", &["plan", "params", "recreate"], &[], report)?;
+fn read_action(node: &Node, findings: &mut Findings<'_>) -> Option<RemediationAction> {
+    let fields = MapFields::open(node, "`do`", &["plan", "params", "recreate"], &[], findings)?;
     match (fields.get("plan"), fields.get("recreate")) {
         (Some(_), None) => {
-            let name = report.checked(
+            let name = findings.read_checked(
                 &fields,
                 "plan",
                 |name| !name.is_empty(),
                 |_| "`plan` is empty".to_owned(),
             );
-            let params = match fields.get("params").map(|node| (node, json(node, report))) {
+            let params = match fields.get("params").map(|node| (node, json(node, findings))) {
                 None => Map::new(),
                 Some((_, Value::Object(params))) => params,
                 Some((node, _)) => {
-                    report.mistyped(node, "params", "a map: the parameters of the plan");
+                    findings.type_error(node, "params", "a map: the parameters of the plan");
                     Map::new()
                 }
             };
-            Some(Action::Plan { name: name?, params })
+            Some(RemediationAction::Plan { name: name?, params })
         }
         (None, Some(member)) => {
             if let Some(params) = fields.get("params") {
-                report.error(params, "`params` are those of a plan");
+                findings.error(params, "`params` are those of a plan");
             }
-            read_member(member, report)
+            read_member(member, findings)
         }
         _ => {
-            report.error(
+            findings.error(
                 node,
                 "`do` says one thing: plan, the name of a plan, or recreate, a member",
             );
@@ -123,25 +125,25 @@ fn read_action(node: &Node, report: &mut Report<'_>) -> Option<Action> {
     }
 }
 
-fn read_member(node: &Node, report: &mut Report<'_>) -> Option<Action> {
+fn read_member(node: &Node, findings: &mut Findings<'_>) -> Option<RemediationAction> {
     if !matches!(node.data, Data::Map(_)) {
-        report.mistyped(node, "recreate", "a member, such as {kind: Deployment, name: web}");
+        findings.type_error(node, "recreate", "a member, such as {kind: Deployment, name: web}");
         return None;
     }
-    let fields = Fields::open(node, "`recreate`", &["kind", "name"], &[], report)?;
-    let kind = report.checked(&fields, "kind", names::is_kind, |kind| {
+    let fields = MapFields::open(node, "`recreate`", &["kind", "name"], &[], findings)?;
+    let kind = findings.read_checked(&fields, "kind", names::is_kind, |kind| {
         format!("`kind` must be a kind such as Deployment, not {kind:?}")
     });
     let is_name = |name: &str| name.contains("{{") || names::is_dns_subdomain(name);
-    let name = report.checked(&fields, "name", is_name, |name| {
+    let name = findings.read_checked(&fields, "name", is_name, |name| {
         format!("`name` must be the name of a member, or a template such as {{{{ .metadata.name }}}}-web, not {name:?}")
     });
     for name in ["kind", "name"] {
         if fields.get(name).is_none() {
-            report.error(node, format!("`{name}` is missing: `recreate` needs kind and name"));
+            findings.error(node, format!("`{name}` is missing: `recreate` needs kind and name"));
         }
     }
-    Some(Action::Recreate {
+    Some(RemediationAction::Recreate {
         kind: kind?,
         name: name?,
     })

@@ -6,7 +6,7 @@ use kube::core::{Expression, Selector};
 
 /// What a conjunction of requirements says of one key.
 #[derive(Default)]
-struct Constraint {
+struct LabelConstraint {
     required: bool,
     forbidden: bool,
     /// The values that the label may have; `None`: any.
@@ -15,8 +15,8 @@ struct Constraint {
 }
 
 /// Whether no object can match both selectors. Exact: `false` means that labels exist which both match.
-pub fn disjoint(a: &Selector, b: &Selector) -> bool {
-    let mut constraints: BTreeMap<String, Constraint> = BTreeMap::new();
+pub fn are_disjoint(a: &Selector, b: &Selector) -> bool {
+    let mut constraints: BTreeMap<String, LabelConstraint> = BTreeMap::new();
     for expression in [a, b].into_iter().flat_map(|selector| selector.clone()) {
         let all = &mut constraints;
         match expression {
@@ -29,16 +29,16 @@ pub fn disjoint(a: &Selector, b: &Selector) -> bool {
         }
     }
     // Keys are independent of each other, so the whole is impossible only if one key is.
-    constraints.values().any(Constraint::is_impossible)
+    constraints.values().any(LabelConstraint::is_impossible)
 }
 
-fn of(all: &mut BTreeMap<String, Constraint>, key: String) -> &mut Constraint {
+fn of(all: &mut BTreeMap<String, LabelConstraint>, key: String) -> &mut LabelConstraint {
     all.entry(key).or_default()
 }
 
-// === impl Constraint ===
+// === impl LabelConstraint ===
 
-impl Constraint {
+impl LabelConstraint {
     fn allow(&mut self, mut values: BTreeSet<String>) {
         self.required = true;
         if let Some(allowed) = &self.allowed {
@@ -112,7 +112,7 @@ mod tests {
             for b in &texts {
                 let (one, two) = (selector(a), selector(b));
                 let both = objects.iter().any(|labels| one.matches(labels) && two.matches(labels));
-                assert_eq!(disjoint(&one, &two), !both, "{a} / {b}");
+                assert_eq!(are_disjoint(&one, &two), !both, "{a} / {b}");
             }
         }
     }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::names;
-use crate::reader::{Fields, Report, describe};
+use crate::reader::{Findings, MapFields, describe};
 
 /// The key of a Secret or ConfigMap whose text is read if nothing else is said.
 const VALUES_KEY: &str = "values.yaml";
@@ -74,7 +74,7 @@ impl SourceKind {
 impl ValuesFrom {
     /// Reads a list that a custom resource has; `field` names it in messages.
     ///
-    /// # Errors
+    /// # FileErrors
     /// What is wrong with it, and where. Its author has no templates.
     pub fn list(field: &str, list: &Value) -> Result<Vec<Self>, String> {
         let items = match list {
@@ -148,37 +148,37 @@ impl std::fmt::Display for ValuesFromField {
 }
 
 /// The key `values`.
-pub(crate) fn read_values(fields: &Fields<'_>, report: &mut Report<'_>) -> Map<String, Value> {
+pub(crate) fn read_values(fields: &MapFields<'_>, findings: &mut Findings<'_>) -> Map<String, Value> {
     let Some(node) = fields.get("values") else {
         return Map::new();
     };
-    match json(node, report) {
+    match json(node, findings) {
         Value::Object(values) => values,
         _ => {
-            report.mistyped(node, "values", "a map: the values of the chart");
+            findings.type_error(node, "values", "a map: the values of the chart");
             Map::new()
         }
     }
 }
 
 /// A node as JSON; keys that are there twice are reported.
-pub fn json(node: &Node, report: &mut Report<'_>) -> Value {
+pub fn json(node: &Node, findings: &mut Findings<'_>) -> Value {
     match &node.data {
         Data::Null => Value::Null,
         Data::Bool(value) => Value::Bool(*value),
         Data::Number(number) => Value::Number(number.clone()),
         Data::String(text) => Value::String(text.clone()),
-        Data::List(items) => items.iter().map(|item| json(item, report)).collect(),
+        Data::List(items) => items.iter().map(|item| json(item, findings)).collect(),
         Data::Map(entries) => {
             let mut map = Map::new();
             for (key, value) in entries {
-                let value = json(value, report);
-                let Some(name) = go_yaml::text(&json(key, report)) else {
-                    report.error(key, format!("a key must be a string, not {}", describe(&key.data)));
+                let value = json(value, findings);
+                let Some(name) = go_yaml::text(&json(key, findings)) else {
+                    findings.error(key, format!("a key must be a string, not {}", describe(&key.data)));
                     continue;
                 };
                 if map.insert(name.clone(), value).is_some() {
-                    report.error(key, format!("`{name}` is there twice; remove one"));
+                    findings.error(key, format!("`{name}` is there twice; remove one"));
                 }
             }
             Value::Object(map)
@@ -187,47 +187,47 @@ pub fn json(node: &Node, report: &mut Report<'_>) -> Value {
 }
 
 /// The key `valuesFrom`.
-pub(crate) fn read_sources(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<ValuesFrom> {
-    let items = report.list(fields, "valuesFrom");
-    items.iter().filter_map(|item| read_source(item, report)).collect()
+pub(crate) fn read_sources(fields: &MapFields<'_>, findings: &mut Findings<'_>) -> Vec<ValuesFrom> {
+    let items = findings.read_list(fields, "valuesFrom");
+    items.iter().filter_map(|item| read_source(item, findings)).collect()
 }
 
-fn read_source(node: &Node, report: &mut Report<'_>) -> Option<ValuesFrom> {
+fn read_source(node: &Node, findings: &mut Findings<'_>) -> Option<ValuesFrom> {
     const KNOWN: [&str; 5] = ["kind", "name", "valuesKey", "targetPath", "optional"];
-    let fields = Fields::open(node, "an entry of `valuesFrom`", &KNOWN, &[], report)?;
+    let fields = MapFields::open(node, "an entry of `valuesFrom`", &KNOWN, &[], findings)?;
     for name in ["kind", "name"] {
         if fields.get(name).is_none() {
-            report.error(
+            findings.error(
                 node,
                 format!("`{name}` is missing: an entry of `valuesFrom` needs kind and name"),
             );
         }
     }
-    let name = report.checked(
+    let name = findings.read_checked(
         &fields,
         "name",
         |name| name.contains("{{") || names::is_dns_subdomain(name),
         |name| format!("`name` must be the name of an object, or a template such as {{{{ .metadata.name }}}}-values, not {name:?}"),
     );
-    let key = report.checked(&fields, "valuesKey", is_key, |key| {
+    let key = findings.read_checked(&fields, "valuesKey", is_key, |key| {
         format!("`valuesKey` must be a key of the data, such as {VALUES_KEY}, not {key:?}")
     });
-    let target_path = report.checked(&fields, "targetPath", |_| true, str::to_owned);
+    let target_path = findings.read_checked(&fields, "targetPath", |_| true, str::to_owned);
     Some(ValuesFrom {
-        kind: report.choice(&fields, "kind", SourceKind::NAMES),
+        kind: findings.read_choice(&fields, "kind", SourceKind::NAMES),
         name: name?,
         values_key: key.unwrap_or_else(values_key),
         target_path,
-        optional: report.bool(&fields, "optional", false),
+        optional: findings.read_bool(&fields, "optional", false),
     })
 }
 
 /// The key `valuesFromField`.
-pub(crate) fn read_field(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<ValuesFromField> {
-    let (text, node) = report.string(fields, "valuesFromField")?;
+pub(crate) fn read_field(fields: &MapFields<'_>, findings: &mut Findings<'_>) -> Option<ValuesFromField> {
+    let (text, node) = findings.read_string(fields, "valuesFromField")?;
     let field = ValuesFromField::parse(text);
     if field.is_none() {
-        report.error(
+        findings.error(
             node,
             format!(
                 "`valuesFromField` must name a field such as {SPEC}valuesFrom, or an annotation such as \

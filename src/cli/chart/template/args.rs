@@ -70,7 +70,7 @@ const IGNORED_OPTIONS: [&str; 19] = [
 /// and `lookup` finds nothing. Flags of Helm's that concern an installation, a download or the log are accepted and change
 /// nothing.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = EXAMPLES, override_usage = USAGE, args_override_self = true, args(ignored()), mut_args(|arg| as_switch(arg, go_bool)))]
+#[command(after_help = EXAMPLES, override_usage = USAGE, args_override_self = true, args(ignored_args()), mut_args(|arg| as_switch(arg, go_bool)))]
 pub struct TemplateArgs {
     /// The release's name (optional), then the chart: a folder or a .tgz file, on disk or at a URL
     #[arg(value_name = "[NAME] CHART", required = true, value_hint = ValueHint::AnyPath)]
@@ -192,14 +192,14 @@ pub enum DryRun {
 
 impl TemplateArgs {
     /// Whether a cluster is asked.
-    pub fn asks_server(&self) -> bool {
+    pub fn needs_cluster(&self) -> bool {
         self.validate || self.dry_run == Some(DryRun::Server)
     }
 
     /// What is said of values; relative paths start from `base`.
     pub fn value_options(&self, base: &Path) -> ValueOptions {
         ValueOptions {
-            files: filled(&self.values),
+            files: without_empty(&self.values),
             set: self.set.clone(),
             set_string: self.set_string.clone(),
             set_file: self.set_file.clone(),
@@ -212,12 +212,12 @@ impl TemplateArgs {
 }
 
 /// The items that aren't empty: `-f ""` names no file.
-pub fn filled(items: &[String]) -> Vec<String> {
+pub fn without_empty(items: &[String]) -> Vec<String> {
     items.iter().filter(|item| !item.is_empty()).cloned().collect()
 }
 
 /// What is accepted and changes nothing.
-fn ignored() -> impl Iterator<Item = Arg> {
+fn ignored_args() -> impl Iterator<Item = Arg> {
     let switches = IGNORED_SWITCHES.map(|name| Arg::new(name).num_args(0..=1).require_equals(true));
     let options = IGNORED_OPTIONS.map(|name| match name {
         "labels" => Arg::new(name).short('l'),

@@ -10,7 +10,7 @@ const WIDTH: usize = 120;
 /// followed.
 ///
 /// Only template sources are shown, never values.
-pub fn excerpt(chart: &Chart, place: &Place) -> Option<String> {
+pub fn format_excerpt(chart: &Chart, place: &Place) -> Option<String> {
     let source = chart.template(&place.file)?.data.to_text();
     let shown = source.lines().nth(place.line.checked_sub(1)?)?.trim_end();
     let column = place.column;
@@ -20,7 +20,7 @@ pub fn excerpt(chart: &Chart, place: &Place) -> Option<String> {
     // Go counts bytes.
     let at = column.map(|column| shown.char_indices().take_while(|(byte, _)| *byte < column).count());
     let start = at.map_or(0, |at| at.saturating_sub(WIDTH * 2 / 3));
-    let part: String = shown.chars().skip(start).take(WIDTH).map(plain).collect();
+    let part: String = shown.chars().skip(start).take(WIDTH).map(replace_control).collect();
     out.push_str(part.trim_end());
     out.push('\n');
     if let Some(at) = at {
@@ -30,7 +30,7 @@ pub fn excerpt(chart: &Chart, place: &Place) -> Option<String> {
 }
 
 /// Tabs and control characters would move the caret, or do worse to a terminal.
-fn plain(c: char) -> char {
+fn replace_control(c: char) -> char {
     if c.is_control() { ' ' } else { c }
 }
 
@@ -80,13 +80,17 @@ mod tests {
             ("web/templates/a.yaml", (99, Some(1)), None),
         ];
         for (file, (line, column), want) in table {
-            assert_eq!(excerpt(&chart(), &place(file, line, column)).as_deref(), want, "{file}");
+            assert_eq!(
+                format_excerpt(&chart(), &place(file, line, column)).as_deref(),
+                want,
+                "{file}"
+            );
         }
     }
 
     #[test]
     fn long_lines_are_cut_around_the_place() {
-        let shown = excerpt(&chart(), &place("web/templates/b.yaml", 1, Some(506))).unwrap();
+        let shown = format_excerpt(&chart(), &place("web/templates/b.yaml", 1, Some(506))).unwrap();
         let lines: Vec<&str> = shown.lines().collect();
         assert!(lines.iter().all(|line| line.chars().count() <= WIDTH + 4), "{shown}");
         let at = lines[3].find('^').unwrap();

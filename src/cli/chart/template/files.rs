@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use helm_template::render::{Hook, Rendered, StreamOptions, document};
 
 /// Where files go, and what was written so far.
-pub struct Folder<'a> {
+pub struct OutputFolder<'a> {
     /// What relative paths start from.
     pub base: &'a Path,
     /// `--output-dir`, as given.
@@ -18,7 +18,7 @@ pub struct Folder<'a> {
     pub report: &'a mut Vec<u8>,
 }
 
-impl Folder<'_> {
+impl OutputFolder<'_> {
     /// Writes each manifest to the file that its template is called, several of one template to the same file.
     ///
     /// # Errors
@@ -27,7 +27,7 @@ impl Folder<'_> {
         let mut written: Vec<&str> = Vec::new();
         let root = self.root.to_owned();
         for crd in &rendered.crds {
-            self.file(
+            self.write_file(
                 &root,
                 &crd.name,
                 &crd.data.to_text(),
@@ -35,10 +35,10 @@ impl Folder<'_> {
             )?;
             written.push(&crd.name);
         }
-        let below = self.below();
+        let below = self.release_folder();
         for manifest in &rendered.objects {
             let source = manifest.source.as_str();
-            self.file(&below, source, &manifest.text, written.contains(&source))?;
+            self.write_file(&below, source, &manifest.text, written.contains(&source))?;
             written.push(source);
         }
         Ok(())
@@ -49,16 +49,16 @@ impl Folder<'_> {
     /// # Errors
     /// The first file that can't be written.
     pub fn write_hooks(&mut self, hooks: &[Hook], options: StreamOptions) -> Result<(), String> {
-        let below = self.below();
+        let below = self.release_folder();
         for Hook { manifest, .. } in hooks.iter().filter(|hook| options.has(hook)) {
             let exists = self.base.join(&below).join(&manifest.source).exists();
-            self.file(&below, &manifest.source, &manifest.text, exists)?;
+            self.write_file(&below, &manifest.source, &manifest.text, exists)?;
         }
         Ok(())
     }
 
     /// The folder of the release, which Helm shows without `./`.
-    fn below(&self) -> String {
+    fn release_folder(&self) -> String {
         let Some(name) = self.release else {
             return self.root.to_owned();
         };
@@ -67,15 +67,15 @@ impl Folder<'_> {
         parts.collect::<PathBuf>().display().to_string()
     }
 
-    fn file(&mut self, folder: &str, source: &str, text: &str, append: bool) -> Result<(), String> {
+    fn write_file(&mut self, folder: &str, source: &str, text: &str, append: bool) -> Result<(), String> {
         let shown = format!("{folder}/{source}");
-        self.put(&self.base.join(&shown), source, text, append)
+        self.write_document(&self.base.join(&shown), source, text, append)
             .map_err(|e| format!("{shown}: {e}"))?;
         self.report.extend_from_slice(format!("wrote {shown}\n").as_bytes());
         Ok(())
     }
 
-    fn put(&self, path: &Path, source: &str, text: &str, append: bool) -> io::Result<()> {
+    fn write_document(&self, path: &Path, source: &str, text: &str, append: bool) -> io::Result<()> {
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
         let mut options = OpenOptions::new();
         options.write(true).create(true).append(append).truncate(!append);
@@ -93,13 +93,13 @@ mod tests {
     fn the_folder_of_a_release_is_shown_as_by_go() {
         for (root, want) in [("out", "out/web"), ("./out/", "out/web"), ("/a/./b", "/a/b/web")] {
             let report = &mut Vec::new();
-            let folder = Folder {
+            let folder = OutputFolder {
                 base: Path::new(""),
                 root,
                 release: Some("web"),
                 report,
             };
-            assert_eq!(folder.below(), want);
+            assert_eq!(folder.release_folder(), want);
         }
     }
 }

@@ -3,21 +3,21 @@
 
 use serde_json::Value;
 
-use super::server::Cluster;
+use super::server::TemplateCluster;
 use chartwright_core::takeover::{HELM_NAMESPACE, HELM_RELEASE};
 use go_yaml as yaml;
 use helm_template::render::{LookupKey, Rendered};
 
 /// A release that is about to be installed.
-pub struct Install<'a> {
-    pub cluster: &'a Cluster,
+pub struct InstallCheck<'a> {
+    pub cluster: &'a TemplateCluster,
     pub name: &'a str,
     pub namespace: &'a str,
     /// Objects that exist are those of the release, or become so.
     pub owns_all: bool,
 }
 
-impl Install<'_> {
+impl InstallCheck<'_> {
     /// # Errors
     /// What keeps the objects from being installed: a kind that isn't served, an object of somebody else.
     pub fn check(&self, rendered: &Rendered) -> Result<(), String> {
@@ -28,7 +28,7 @@ impl Install<'_> {
         let crds: Vec<Value> = crds.filter_map(|text| yaml::to_json(text.as_bytes()).ok()).collect();
         let objects = rendered.objects.iter().map(|manifest| manifest.object());
         let documents = crds.iter().chain(objects).filter(|document| !document.is_null());
-        let keys = documents.flat_map(items).map(|object| self.key(object));
+        let keys = documents.flat_map(list_items).map(|object| self.lookup_key(object));
         let keys: Vec<LookupKey> = keys
             .collect::<Result<_, _>>()
             .map_err(|e| format!("unable to build kubernetes objects from release manifest: {e}"))?;
@@ -38,11 +38,11 @@ impl Install<'_> {
         // Without a name the server makes one up.
         let mut named = keys.iter().filter(|key| !key.name.is_empty());
         named
-            .try_for_each(|key| self.unclaimed(key))
+            .try_for_each(|key| self.check_ownership(key))
             .map_err(|e| format!("unable to continue with install: {e}"))
     }
 
-    fn key(&self, object: &Value) -> Result<LookupKey, String> {
+    fn lookup_key(&self, object: &Value) -> Result<LookupKey, String> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let metadata = &object["metadata"];
         let (api_version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
@@ -76,13 +76,16 @@ impl Install<'_> {
     }
 
     /// Whether the object isn't there, or belongs to the release.
-    fn unclaimed(&self, key: &LookupKey) -> Result<(), String> {
+    fn check_ownership(&self, key: &LookupKey) -> Result<(), String> {
         let what = format!("{} {:?} in namespace {:?}", key.kind, key.name, key.namespace);
         let live = self
             .cluster
             .get(key)
             .map_err(|e| format!("could not get information about the resource {what}: {e}"))?;
-        match self.foreign(&live).filter(|_| live.get("metadata").is_some()) {
+        match self
+            .find_ownership_problem(&live)
+            .filter(|_| live.get("metadata").is_some())
+        {
             Some(problem) => Err(format!(
                 "{what} exists and cannot be imported into the current release: invalid ownership metadata; {problem}"
             )),
@@ -91,7 +94,7 @@ impl Install<'_> {
     }
 
     /// What marks a live object as another's.
-    fn foreign(&self, live: &Value) -> Option<String> {
+    fn find_ownership_problem(&self, live: &Value) -> Option<String> {
         let marks = [
             ("label", "labels", "app.kubernetes.io/managed-by", "Helm"),
             ("annotation", "annotations", HELM_RELEASE, self.name),
@@ -113,7 +116,7 @@ impl Install<'_> {
 }
 
 /// The items of a list, or the object itself.
-fn items(document: &Value) -> Vec<&Value> {
+fn list_items(document: &Value) -> Vec<&Value> {
     match document["items"].as_array() {
         Some(items) => items.iter().collect(),
         None => vec![document],

@@ -13,11 +13,11 @@ const DEFAULT: &str = "default";
 
 /// The namespace of a release: the one that is given, that of the kubeconfig's context, or the pod's. A kubeconfig that
 /// can't be read says nothing, as with Helm.
-pub fn namespace(args: &TemplateArgs, dir: &Path) -> String {
+pub fn find_namespace(args: &TemplateArgs, dir: &Path) -> String {
     let given = args.namespace.clone().filter(|name| !name.is_empty());
     let found = given.or_else(|| {
-        let kubeconfig = read(args, dir).ok()?;
-        let context = context(args, &kubeconfig);
+        let kubeconfig = read_files(args, dir).ok()?;
+        let context = context_name(args, &kubeconfig);
         let mut contexts = kubeconfig.contexts.into_iter();
         let context = context.and_then(|name| contexts.find(|context| context.name == name)?.context);
         let named = context.and_then(|context| context.namespace.filter(|name| !name.is_empty()));
@@ -33,9 +33,9 @@ pub fn namespace(args: &TemplateArgs, dir: &Path) -> String {
 ///
 /// # Errors
 /// There is neither, or it can't be used.
-pub async fn config(args: &TemplateArgs, dir: &Path) -> anyhow::Result<Config> {
-    let kubeconfig = read(args, dir)?;
-    let mut config = match context(args, &kubeconfig) {
+pub async fn connection_config(args: &TemplateArgs, dir: &Path) -> anyhow::Result<Config> {
+    let kubeconfig = read_files(args, dir)?;
+    let mut config = match context_name(args, &kubeconfig) {
         None => {
             Config::incluster().context("no kubeconfig names a context, and this is no pod with a service account")?
         }
@@ -61,13 +61,13 @@ pub async fn config(args: &TemplateArgs, dir: &Path) -> anyhow::Result<Config> {
 }
 
 /// The name of the context that counts.
-fn context(args: &TemplateArgs, kubeconfig: &Kubeconfig) -> Option<String> {
+fn context_name(args: &TemplateArgs, kubeconfig: &Kubeconfig) -> Option<String> {
     let given = args.kube_context.clone().filter(|name| !name.is_empty());
     given.or_else(|| kubeconfig.current_context.clone().filter(|name| !name.is_empty()))
 }
 
 /// The kubeconfig files that there are, merged. Of what two say the first counts.
-fn read(args: &TemplateArgs, dir: &Path) -> anyhow::Result<Kubeconfig> {
+fn read_files(args: &TemplateArgs, dir: &Path) -> anyhow::Result<Kubeconfig> {
     let mut paths = args.kubeconfig.clone();
     paths.retain(|path| !path.as_os_str().is_empty());
     if paths.is_empty() {
@@ -95,7 +95,7 @@ mod tests {
         std::fs::write(folder.path().join("kc"), text).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let args = parse(&["c", "--kubeconfig=kc"]).unwrap();
-        runtime.block_on(config(&args, folder.path()))
+        runtime.block_on(connection_config(&args, folder.path()))
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
             ("--kubeconfig=b --namespace=", "other"),
         ] {
             let args = parse(&["c"].into_iter().chain(line.split(' ')).collect::<Vec<_>>()).unwrap();
-            assert_eq!(namespace(&args, folder.path()), want, "{line}");
+            assert_eq!(find_namespace(&args, folder.path()), want, "{line}");
         }
     }
 

@@ -40,7 +40,7 @@ const DEBUG_HINT: &str = "\n\nUse --debug flag to render out invalid YAML";
 
 /// What a run leaves behind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Captured {
+pub struct CapturedOutput {
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
     /// The exit code.
@@ -51,7 +51,7 @@ pub struct Captured {
 
 /// What was printed until an error came, if one came.
 #[derive(Debug, Default)]
-struct Output {
+struct TemplateOutput {
     stdout: Vec<u8>,
     notices: Vec<String>,
     /// What to say before the error.
@@ -60,11 +60,11 @@ struct Output {
 
 /// Runs the command with the process's streams and prints its result.
 pub fn run(args: &TemplateArgs) -> ExitCode {
-    tell(&capture(args, &mut io::stdin(), Path::new(""))).into()
+    print_captured(&capture(args, &mut io::stdin(), Path::new(""))).into()
 }
 
 /// Prints what a run leaves behind. Gives the exit code.
-fn tell(captured: &Captured) -> u8 {
+fn print_captured(captured: &CapturedOutput) -> u8 {
     let mut stdout = io::stdout().lock();
     let printed = stdout.write_all(&captured.stdout).and_then(|()| stdout.flush());
     let _ = io::stderr().write_all(&captured.stderr);
@@ -80,7 +80,7 @@ fn tell(captured: &Captured) -> u8 {
 
 /// Runs the command within this process: `words` are those after `template`, relative paths start from `dir`.
 /// Nothing is read from the process's streams, its environment or its user's kubeconfig, and nothing written to its streams.
-pub fn run_captured(words: &[&str], mut stdin: &[u8], dir: &Path) -> Captured {
+pub fn run_captured(words: &[&str], mut stdin: &[u8], dir: &Path) -> CapturedOutput {
     match parse(words) {
         Ok(mut args) => {
             if args.kubeconfig.is_empty() {
@@ -89,7 +89,7 @@ pub fn run_captured(words: &[&str], mut stdin: &[u8], dir: &Path) -> Captured {
             }
             capture(&args, &mut stdin, dir)
         }
-        Err(error) => failed(error.to_string()),
+        Err(error) => capture_error(error.to_string()),
     }
 }
 
@@ -100,20 +100,20 @@ fn parse(words: &[&str]) -> Result<TemplateArgs, clap::Error> {
     TemplateArgs::from_arg_matches(&command.try_get_matches_from(words)?)
 }
 
-fn failed(text: String) -> Captured {
-    Captured {
+fn capture_error(text: String) -> CapturedOutput {
+    CapturedOutput {
         stderr: format!("Error: {text}\n").into_bytes(),
         code: 1,
         error: Some(text),
-        ..Captured::default()
+        ..CapturedOutput::default()
     }
 }
 
 /// Runs the command, for values as deep as Helm takes them.
-fn capture(args: &TemplateArgs, stdin: &mut (dyn Read + Send), dir: &Path) -> Captured {
-    let mut output = Output::default();
+fn capture(args: &TemplateArgs, stdin: &mut (dyn Read + Send), dir: &Path) -> CapturedOutput {
+    let mut output = TemplateOutput::default();
     let error = on_large_stack(|| execute(args, stdin, dir, &mut output)).err();
-    let mut captured = error.map(failed).unwrap_or_default();
+    let mut captured = error.map(capture_error).unwrap_or_default();
     let mut before = String::new();
     for notice in &output.notices {
         before.push_str(notice);
@@ -127,22 +127,22 @@ fn capture(args: &TemplateArgs, stdin: &mut (dyn Read + Send), dir: &Path) -> Ca
 }
 
 /// An error is the text after `Error: `. What is checked in which order decides which error comes first.
-fn execute(args: &TemplateArgs, stdin: &mut dyn Read, dir: &Path, output: &mut Output) -> Result<(), String> {
-    let mut capabilities = capabilities(args)?;
-    let (name, chart) = name_and_chart(args)?;
-    let source = locate(dir, &chart)?;
+fn execute(args: &TemplateArgs, stdin: &mut dyn Read, dir: &Path, output: &mut TemplateOutput) -> Result<(), String> {
+    let mut capabilities = read_capabilities(args)?;
+    let (name, chart) = read_name_and_chart(args)?;
+    let source = locate_chart(dir, &chart)?;
     let (values, raw_texts) = args
         .value_options(dir)
         .merge(stdin, GO_MAX_DEPTH)
         .map_err(|e| e.to_string())?;
-    let mut renderer = Engine::new(load(source, output)?).map_err(|e| e.to_string())?;
+    let mut renderer = Engine::new(load_chart(source, output)?).map_err(|e| e.to_string())?;
     renderer.fetch = Some(Arc::new(http::get));
     if args.enable_dns {
-        renderer.hosts = Some(Arc::new(addresses));
+        renderer.hosts = Some(Arc::new(resolve_host));
     }
-    let cluster = match args.asks_server() {
+    let cluster = match args.needs_cluster() {
         true => Some(Arc::new(
-            server::Cluster::connect(args, dir).map_err(|e| format!("{e:#}"))?,
+            server::TemplateCluster::connect(args, dir).map_err(|e| format!("{e:#}"))?,
         )),
         false => None,
     };
@@ -154,7 +154,7 @@ fn execute(args: &TemplateArgs, stdin: &mut dyn Read, dir: &Path, output: &mut O
     let release = Release {
         is_install: !args.is_upgrade,
         is_upgrade: args.is_upgrade,
-        ..Release::install(&name, kubeconfig::namespace(args, dir))
+        ..Release::install(&name, kubeconfig::find_namespace(args, dir))
     };
     let input = Input {
         raw_texts,
@@ -176,28 +176,28 @@ fn execute(args: &TemplateArgs, stdin: &mut dyn Read, dir: &Path, output: &mut O
     let mut log = Vec::new();
     let result = renderer.render_logged(&input, &mut log);
     output.notices.extend(log.iter().map(Warning::log_line));
-    let install = cluster.as_ref().map(|cluster| install::Install {
+    let install = cluster.as_ref().map(|cluster| install::InstallCheck {
         cluster,
         name: &name,
         namespace: &input.release.namespace,
         owns_all: args.is_upgrade || args.take_ownership,
     });
     let check = |rendered: &Rendered| install.map_or(Ok(()), |install| install.check(rendered));
-    print(args, dir, &name, &renderer, result, output, check)
+    print_render(args, dir, &name, &renderer, result, output, check)
 }
 
 /// What the command line says of a cluster.
-fn capabilities(args: &TemplateArgs) -> Result<Capabilities, String> {
+fn read_capabilities(args: &TemplateArgs) -> Result<Capabilities, String> {
     let mut capabilities = Capabilities::default();
     if let Some(version) = args.kube_version.as_deref().filter(|version| !version.is_empty()) {
         capabilities.kube_version =
             KubeVersion::parse(version).map_err(|e| format!("invalid kube version '{version}': {e}"))?;
     }
-    Arc::make_mut(&mut capabilities.api_versions).extend(args::filled(&args.api_versions));
+    Arc::make_mut(&mut capabilities.api_versions).extend(args::without_empty(&args.api_versions));
     Ok(capabilities)
 }
 
-fn load(source: ChartSource, output: &mut Output) -> Result<Chart, String> {
+fn load_chart(source: ChartSource, output: &mut TemplateOutput) -> Result<Chart, String> {
     let mut logged = Vec::new();
     let chart = match source {
         ChartSource::Path(path) => Chart::load_logged(&path, GO_MAX_DEPTH, &mut logged),
@@ -216,13 +216,13 @@ fn load(source: ChartSource, output: &mut Output) -> Result<Chart, String> {
 }
 
 /// Prints a render that passes a check, or what there is of it. Without `--debug` a failed one leaves nothing.
-fn print(
+fn print_render(
     args: &TemplateArgs,
     dir: &Path,
     name: &str,
     renderer: &Engine,
     result: Result<Rendered, Error>,
-    output: &mut Output,
+    output: &mut TemplateOutput,
     check: impl FnOnce(&Rendered) -> Result<(), String>,
 ) -> Result<(), String> {
     let options = StreamOptions {
@@ -230,7 +230,7 @@ fn print(
         skip_tests: args.skip_tests,
     };
     let root = args.output_dir.as_deref().filter(|folder| !folder.is_empty());
-    let folder = root.map(|root| files::Folder {
+    let folder = root.map(|root| files::OutputFolder {
         base: dir,
         root,
         release: args.release_name.then_some(name),
@@ -251,7 +251,9 @@ fn print(
         },
         Err(error) => {
             let text = error.to_string();
-            output.excerpt = error.place().and_then(|place| caret::excerpt(renderer.chart(), place));
+            output.excerpt = error
+                .place()
+                .and_then(|place| caret::format_excerpt(renderer.chart(), place));
             if error.is_about_values() || error.is_about_chart() {
                 return Err(text);
             }
@@ -259,7 +261,7 @@ fn print(
                 return Err(format!("{text}{DEBUG_HINT}"));
             }
             failure = Some(text);
-            salvage(error, folder, options)?
+            print_failed_render(error, folder, options)?
         }
     };
     match show_only(&stream, &args.show_only) {
@@ -273,7 +275,11 @@ fn print(
 }
 
 /// What there is of a failed render.
-fn salvage(error: Error, folder: Option<files::Folder<'_>>, options: StreamOptions) -> Result<String, String> {
+fn print_failed_render(
+    error: Error,
+    folder: Option<files::OutputFolder<'_>>,
+    options: StreamOptions,
+) -> Result<String, String> {
     let Error::Manifest(bad) = error else {
         return Ok("\n".to_owned());
     };
@@ -294,7 +300,7 @@ enum ChartSource {
 }
 
 /// The place of the chart that a command line names (`LocateChart` in Helm's `pkg/action/install.go`).
-fn locate(dir: &Path, chart: &str) -> Result<ChartSource, String> {
+fn locate_chart(dir: &Path, chart: &str) -> Result<ChartSource, String> {
     let name = chart.trim();
     let path = dir.join(name);
     if !name.is_empty() && path.exists() {
@@ -313,13 +319,13 @@ fn locate(dir: &Path, chart: &str) -> Result<ChartSource, String> {
     ))
 }
 
-/// The addresses of a host by this machine's resolver, for `getHostByName`; none if there is no such host.
-fn addresses(host: &str) -> Vec<String> {
+/// The resolve_host of a host by this machine's resolver, for `getHostByName`; none if there is no such host.
+fn resolve_host(host: &str) -> Vec<String> {
     let found = (host, 0).to_socket_addrs().into_iter().flatten();
     found.map(|found| found.ip().to_string()).collect()
 }
 
-fn name_and_chart(args: &TemplateArgs) -> Result<(String, String), String> {
+fn read_name_and_chart(args: &TemplateArgs) -> Result<(String, String), String> {
     let template = args.name_template.as_deref().filter(|template| !template.is_empty());
     match (args.words.as_slice(), template) {
         ([_, _], _) if args.generate_name => Err("cannot set --generate-name and also specify a name".to_owned()),

@@ -19,13 +19,13 @@ use chartwright_operator::cluster::lookup::{self, group_kind};
 use helm_template::render::{Lookup, LookupKey};
 
 /// A cluster, and what it serves.
-pub struct Cluster {
+pub struct TemplateCluster {
     runtime: Runtime,
     client: Client,
     pub snapshot: Arc<Snapshot>,
 }
 
-impl Cluster {
+impl TemplateCluster {
     /// Connects as the command line and the kubeconfig say.
     ///
     /// # Errors
@@ -36,14 +36,14 @@ impl Cluster {
             .enable_all()
             .build()?;
         let connected = runtime.block_on(async {
-            let config = kubeconfig::config(args, dir).await?;
+            let config = kubeconfig::connection_config(args, dir).await?;
             let url = config.cluster_url.clone();
             let client = connect::client(config)?;
             let discovery = Discovery::new(client.clone()).await.with_context(|| url.to_string())?;
             anyhow::Ok((client, discovery.snapshot()))
         });
         let (client, snapshot) = connected.context("kubernetes cluster unreachable")?;
-        Ok(Cluster {
+        Ok(TemplateCluster {
             runtime,
             client,
             snapshot,
@@ -63,7 +63,7 @@ impl Cluster {
 }
 
 /// A render waits for the cluster's answers.
-impl Lookup for Cluster {
+impl Lookup for TemplateCluster {
     fn lookup(&self, key: &LookupKey) -> Result<Option<Cow<'_, Value>>, String> {
         Ok(Some(Cow::Owned(self.get(key)?)))
     }

@@ -8,7 +8,7 @@ use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
 use serde_json::Value;
 
-use super::crd::{Made, read_present};
+use super::crd::{GeneratedCrd, read_definition_file};
 use crate::cli::block_on;
 use crate::cli::stdout::stdout;
 use chartwright_operator::cluster::{self, connect::bounded};
@@ -16,18 +16,18 @@ use chartwright_scaffold::crd::compare::{Change, compare};
 use chartwright_scaffold::crd::{definition, validate};
 
 /// Tells what is different; false if it isn't safe.
-pub(super) fn compare_with(kubeconfig: Option<&Path>, against: &Path, made: &Made) -> Result<bool> {
+pub(super) fn compare_definition(kubeconfig: Option<&Path>, against: &Path, made: &GeneratedCrd) -> Result<bool> {
     let mut problems = Vec::new();
     let old = match against.to_str() {
         Some("cluster") => block_on_value(async {
             let client = cluster::connect(kubeconfig).await?;
-            let old = live_definition(&client, &made.generated.names.crd()).await?;
+            let old = read_live_definition(&client, &made.generated.names.crd()).await?;
             if let Some(old) = &old {
-                problems = live_problems(&client, old, &laid_over_old(made, old)).await?;
+                problems = validate_live_resources(&client, old, &definition_over(made, old)).await?;
             }
             Ok(old)
         })?,
-        _ => match read_present(against)? {
+        _ => match read_definition_file(against)? {
             Some((_, old)) => Some(old),
             None => bail!("{}: there is no such file", against.display()),
         },
@@ -38,7 +38,7 @@ pub(super) fn compare_with(kubeconfig: Option<&Path>, against: &Path, made: &Mad
         writeln!(out, "{name}: the cluster doesn't have it yet")?;
         return Ok(true);
     };
-    let new = laid_over_old(made, &old);
+    let new = definition_over(made, &old);
     let changes = compare(&old, &new);
     for change in &changes {
         writeln!(out, "{change}")?;
@@ -61,7 +61,7 @@ pub(super) fn compare_with(kubeconfig: Option<&Path>, against: &Path, made: &Mad
 }
 
 /// What would stand there if it took the place of another one, whose other versions stay.
-fn laid_over_old(made: &Made, old: &Value) -> Value {
+fn definition_over(made: &GeneratedCrd, old: &Value) -> Value {
     match made.file {
         Some(_) => made.definition.clone(),
         None => definition::laid_over(made.definition.clone(), old),
@@ -77,7 +77,7 @@ fn block_on_value<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     value.context("nothing was done")
 }
 
-async fn live_definition(client: &kube::Client, name: &str) -> Result<Option<Value>> {
+async fn read_live_definition(client: &kube::Client, name: &str) -> Result<Option<Value>> {
     let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
     let found = bounded(api.get_opt(name))
@@ -90,7 +90,7 @@ async fn live_definition(client: &kube::Client, name: &str) -> Result<Option<Val
 const PAGE: u32 = 250;
 
 /// What the new definition has against the custom resources that exist. Each is checked in the version that is made.
-async fn live_problems(client: &kube::Client, old: &Value, new: &Value) -> Result<Vec<String>> {
+async fn validate_live_resources(client: &kube::Client, old: &Value, new: &Value) -> Result<Vec<String>> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let versions = |definition: &Value| definition["spec"]["versions"].as_array().cloned().unwrap_or_default();
     let served = versions(old)

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 use clap::{ArgAction, Args};
 
-use crate::cli::stdout::{self, note, tell};
+use crate::cli::stdout::{self, note, print_line};
 use chartwright_scaffold::bundle::{self, Asked, Made, Manifests};
 use chartwright_scaffold::project::FILE;
 use chartwright_scaffold::tree::{Changes, Fate, Tree, Written};
@@ -74,7 +74,7 @@ pub struct BundleArgs {
 }
 
 pub fn run(args: &BundleArgs) -> Result<ExitCode> {
-    let asked = args.asked()?;
+    let asked = args.to_request()?;
     let root = Path::new(".");
     let made = bundle::generate(root, &asked)?;
     let folder = args.output_dir.display();
@@ -91,14 +91,14 @@ pub fn run(args: &BundleArgs) -> Result<ExitCode> {
     let parent = args.output_dir.parent().unwrap_or(root);
     let changes = made.tree(&asked).compare(parent, &Written::new(), true)?;
     let stale = made.stale(&asked)?;
-    let base = Base::of(root, &made)?;
+    let base = BaseChanges::of(root, &made)?;
     let all = [Some(&changes), base.changes.as_ref(), base.project.as_ref()]
         .into_iter()
         .flatten();
     if !args.quiet || args.check {
         all.clone()
             .for_each(|changes| stdout::show(format_args!("{}", changes.told())));
-        stale.iter().for_each(|file| tell!("{}: removed", file.display()));
+        stale.iter().for_each(|file| print_line!("{}: removed", file.display()));
     }
     if args.check {
         let is_same = all
@@ -115,7 +115,7 @@ pub fn run(args: &BundleArgs) -> Result<ExitCode> {
     }
     base.write(root)?;
     if !args.quiet {
-        tell!("{} keeps the rules for bundles", made.name);
+        print_line!("{} keeps the rules for bundles", made.name);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -123,7 +123,7 @@ pub fn run(args: &BundleArgs) -> Result<ExitCode> {
 // === impl BundleArgs ===
 
 impl BundleArgs {
-    fn asked(&self) -> Result<Asked> {
+    fn to_request(&self) -> Result<Asked> {
         if self.output_dir.file_name().is_none() {
             bail!("--output-dir {}: name a folder of its own", self.output_dir.display());
         }
@@ -152,17 +152,17 @@ impl BundleArgs {
 }
 
 /// What is written by hand, where nobody has yet; PROJECT takes note of it.
-struct Base {
+struct BaseChanges {
     changes: Option<Changes>,
     project: Option<Changes>,
 }
 
-// === impl Base ===
+// === impl BaseChanges ===
 
-impl Base {
+impl BaseChanges {
     fn of(root: &Path, made: &Made) -> Result<Self> {
         let Some((path, text)) = &made.base else {
-            return Ok(Base {
+            return Ok(BaseChanges {
                 changes: None,
                 project: None,
             });
@@ -178,7 +178,7 @@ impl Base {
             own.merge(FILE, known.to_text(&written)?);
             project = Some(own.compare(root, &written, true)?);
         }
-        Ok(Base {
+        Ok(BaseChanges {
             changes: Some(changes),
             project,
         })

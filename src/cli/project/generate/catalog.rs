@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 
 use crate::cli::stdout;
-use crate::cli::stdout::tell;
+use crate::cli::stdout::print_line;
 use chartwright_scaffold::bundle::catalog;
 use chartwright_scaffold::tree::{Tree, Written};
 
@@ -50,7 +50,7 @@ pub fn run(args: &CatalogArgs) -> Result<ExitCode> {
     };
     let template = catalog::with_bundle(&args.output, text.as_deref(), &args.bundle_image, &args.channels)?;
     let Some(template) = template else {
-        tell!("{shown}: lists {} already", args.bundle_image);
+        print_line!("{shown}: lists {} already", args.bundle_image);
         return Ok(ExitCode::SUCCESS);
     };
     let mut tree = Tree::default();

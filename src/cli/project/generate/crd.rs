@@ -29,7 +29,7 @@ Examples:
   chartwright generate crd charts/memcached --group cache.example.com --version v1alpha1 --kind Memcached --against cluster";
 
 /// What `kubectl apply` can remember in an annotation.
-const APPLIED: usize = 256 << 10;
+const MAX_APPLY_BYTES: usize = 256 << 10;
 
 /// Make the CustomResourceDefinition of a chart's releases
 #[derive(Args, Debug)]
@@ -45,13 +45,13 @@ pub struct CrdArgs {
     #[arg(requires_all = ["group", "version", "kind"])]
     chart: Option<PathBuf>,
     /// The kind's API group
-    #[arg(long, requires = "chart", value_parser = group)]
+    #[arg(long, requires = "chart", value_parser = parse_group)]
     group: Option<String>,
     /// The version of the API
-    #[arg(long, requires = "chart", value_parser = version)]
+    #[arg(long, requires = "chart", value_parser = parse_version)]
     version: Option<String>,
     /// The kind
-    #[arg(long, requires = "chart", value_parser = kind)]
+    #[arg(long, requires = "chart", value_parser = parse_kind)]
     kind: Option<String>,
     /// Its plural, in lower case [default: an English one]
     #[arg(long, requires = "chart")]
@@ -100,7 +100,7 @@ pub struct CrdArgs {
 }
 
 /// A definition, and the file that it belongs into.
-pub(super) struct Made {
+pub(super) struct GeneratedCrd {
     pub definition: Value,
     pub generated: Generated,
     pub file: Option<PathBuf>,
@@ -110,26 +110,30 @@ pub(super) struct Made {
 
 pub fn run(args: &CrdArgs) -> Result<ExitCode> {
     let made = match &args.chart {
-        Some(chart) => vec![of_chart(args, chart)?],
-        None => project::of_watches(&args.watches_file)?,
+        Some(chart) => vec![generate_from_chart(args, chart)?],
+        None => project::generate_from_watches(&args.watches_file)?,
     };
-    let mut is_well = true;
+    let mut succeeded = true;
     for made in made {
         for warning in &made.generated.warnings {
             note!("warning: {warning}");
         }
         if let Some(against) = &args.against {
-            is_well &= against::compare_with(args.kubeconfig.as_deref(), against, &made)?;
+            succeeded &= against::compare_definition(args.kubeconfig.as_deref(), against, &made)?;
         }
-        is_well &= deliver(args, &made)?;
+        succeeded &= write_definition(args, &made)?;
     }
-    Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if succeeded {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// Writes or prints it; false if `--check` finds that it would be another.
-fn deliver(args: &CrdArgs, made: &Made) -> Result<bool> {
+fn write_definition(args: &CrdArgs, made: &GeneratedCrd) -> Result<bool> {
     let text = to_yaml(&made.definition)?;
-    if text.len() > APPLIED {
+    if text.len() > MAX_APPLY_BYTES {
         note!(
             "warning: {} takes {} KiB: apply it with `kubectl apply --server-side`, or `kubectl create`",
             made.generated.names.crd(),
@@ -147,7 +151,7 @@ fn deliver(args: &CrdArgs, made: &Made) -> Result<bool> {
     if before == text {
         return Ok(true);
     }
-    write!(out, "{}", difference(file, &before, &text))?;
+    write!(out, "{}", unified_diff(file, &before, &text))?;
     if args.check {
         return Ok(false);
     }
@@ -159,7 +163,7 @@ fn deliver(args: &CrdArgs, made: &Made) -> Result<bool> {
 }
 
 /// What would change in a file, as `diff -u` shows it; of a new file its name.
-fn difference(file: &Path, before: &str, after: &str) -> String {
+fn unified_diff(file: &Path, before: &str, after: &str) -> String {
     if before.is_empty() {
         return format!("new: {}\n", file.display());
     }
@@ -168,7 +172,7 @@ fn difference(file: &Path, before: &str, after: &str) -> String {
     difference.unified_diff().header(&file, &file).to_string()
 }
 
-fn of_chart(args: &CrdArgs, chart: &Path) -> Result<Made> {
+fn generate_from_chart(args: &CrdArgs, chart: &Path) -> Result<GeneratedCrd> {
     let names = Names {
         group: args.group.clone().unwrap_or_default(),
         version: args.version.clone().unwrap_or_default(),
@@ -178,7 +182,7 @@ fn of_chart(args: &CrdArgs, chart: &Path) -> Result<Made> {
         categories: args.categories.clone(),
         cluster: args.cluster,
         scale: args.scale.as_ref().map(|path| Scale {
-            spec_replicas_path: below_spec(path),
+            spec_replicas_path: path_below_spec(path),
             status_replicas_path: args.scale_status.clone(),
             label_selector_path: args.scale_selector.clone(),
         }),
@@ -186,12 +190,12 @@ fn of_chart(args: &CrdArgs, chart: &Path) -> Result<Made> {
     };
     let overlay = read_overlay(chart, args.overlay.as_deref())?;
     let generated = generate(&Source::load(chart)?, names, &overlay, Surroundings::default())?;
-    let present = args.output.as_deref().map(read_present).transpose()?.flatten();
+    let present = args.output.as_deref().map(read_definition_file).transpose()?.flatten();
     let mut definition = generated.definition();
     if let Some((_, old)) = &present {
         definition = definition::laid_over(definition, old);
     }
-    Ok(Made {
+    Ok(GeneratedCrd {
         definition,
         generated,
         file: args.output.clone(),
@@ -199,14 +203,14 @@ fn of_chart(args: &CrdArgs, chart: &Path) -> Result<Made> {
     })
 }
 
-fn below_spec(path: &str) -> String {
+fn path_below_spec(path: &str) -> String {
     let path = path.trim_start_matches('.');
     format!(".spec.{}", path.strip_prefix("spec.").unwrap_or(path))
 }
 
 /// The overlay that is named, or the one beside the chart, if there is one.
 pub(in crate::cli) fn read_overlay(chart: &Path, named: Option<&Path>) -> Result<Overlay> {
-    let file = named.map_or_else(|| beside(chart), Path::to_owned);
+    let file = named.map_or_else(|| overlay_beside(chart), Path::to_owned);
     if named.is_none() && !file.exists() {
         return Ok(Overlay::default());
     }
@@ -215,7 +219,7 @@ pub(in crate::cli) fn read_overlay(chart: &Path, named: Option<&Path>) -> Result
     Overlay::read(&shown, &text).map_err(anyhow::Error::msg)
 }
 
-fn beside(chart: &Path) -> PathBuf {
+fn overlay_beside(chart: &Path) -> PathBuf {
     let mut stem: OsString = chart.components().collect::<PathBuf>().into_os_string();
     if let Some(text) = stem.to_str().and_then(|text| text.strip_suffix(".tgz")) {
         stem = text.into();
@@ -225,7 +229,7 @@ fn beside(chart: &Path) -> PathBuf {
 }
 
 /// The definition in a file, if there is one.
-pub(super) fn read_present(file: &Path) -> Result<Option<(String, Value)>> {
+pub(super) fn read_definition_file(file: &Path) -> Result<Option<(String, Value)>> {
     if !file.exists() {
         return Ok(None);
     }
@@ -238,7 +242,7 @@ pub(super) fn read_present(file: &Path) -> Result<Option<(String, Value)>> {
     Ok(Some((text, value)))
 }
 
-fn group(text: &str) -> Result<String, String> {
+fn parse_group(text: &str) -> Result<String, String> {
     let is_group = text.contains('.') && text.split('.').all(watches::names::is_dns_label);
     match is_group {
         true => Ok(text.to_owned()),
@@ -246,14 +250,14 @@ fn group(text: &str) -> Result<String, String> {
     }
 }
 
-fn version(text: &str) -> Result<String, String> {
+fn parse_version(text: &str) -> Result<String, String> {
     match watches::names::is_dns_label(text) {
         true => Ok(text.to_owned()),
         false => Err("a version is a word in lower case, such as v1alpha1".to_owned()),
     }
 }
 
-fn kind(text: &str) -> Result<String, String> {
+fn parse_kind(text: &str) -> Result<String, String> {
     let is_kind = text.starts_with(|c: char| c.is_ascii_uppercase()) && text.chars().all(|c| c.is_ascii_alphanumeric());
     match is_kind && text.len() <= 63 {
         true => Ok(text.to_owned()),

@@ -18,7 +18,7 @@ Examples:
   # The CustomResourceDefinitions of all watches
   chartwright generate crd
 
-  # What the operator may do
+  # GenerateCommand the operator may do
   chartwright generate rbac -o config/rbac/role.yaml
 
   # The operator's bundle for OLM
@@ -29,11 +29,11 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct GenerateArgs {
     #[command(subcommand)]
-    what: What,
+    command: GenerateCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum GenerateCommand {
     Crd(Box<crd::CrdArgs>),
     Rbac(rbac::RbacArgs),
     Bundle(Box<bundle::BundleArgs>),
@@ -41,10 +41,10 @@ enum What {
 }
 
 pub fn run(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
-    match &args.what {
-        What::Crd(args) => crd::run(args),
-        What::Rbac(args) => rbac::run(args),
-        What::Bundle(args) => bundle::run(args),
-        What::Catalog(args) => catalog::run(args),
+    match &args.command {
+        GenerateCommand::Crd(args) => crd::run(args),
+        GenerateCommand::Rbac(args) => rbac::run(args),
+        GenerateCommand::Bundle(args) => bundle::run(args),
+        GenerateCommand::Catalog(args) => catalog::run(args),
     }
 }

@@ -5,14 +5,14 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-use super::crd::{Made, read_overlay};
+use super::crd::{GeneratedCrd, read_overlay};
 use crate::cli::stdout::note;
 use chartwright_scaffold::crd::{Generated, Names, Source, Surroundings, definition, generate};
 use chartwright_watches::{Watch, names::is_built_in};
 
 /// The definitions of a project's watches. Those of one kind make versions of one definition, those of one version a schema
 /// that takes what either chart takes.
-pub(super) fn of_watches(file: &Path) -> Result<Vec<Made>> {
+pub(super) fn generate_from_watches(file: &Path) -> Result<Vec<GeneratedCrd>> {
     let (watches, warnings) = chartwright_watches::load(file)?;
     for warning in warnings {
         note!("warning: {warning}");
@@ -28,15 +28,15 @@ pub(super) fn of_watches(file: &Path) -> Result<Vec<Made>> {
     if kinds.is_empty() {
         bail!("{}: there is no watch of a custom resource", file.display());
     }
-    kinds.iter().map(|watches| of_kind(watches)).collect()
+    kinds.iter().map(|watches| generate_for_kind(watches)).collect()
 }
 
-fn of_kind(watches: &[&Watch]) -> Result<Made> {
+fn generate_for_kind(watches: &[&Watch]) -> Result<GeneratedCrd> {
     let present = definition::find(Path::new(""), &watches[0].group, &watches[0].kind);
     let old = present.as_ref().map(|found| &found.object);
     let mut versions: Vec<Generated> = Vec::new();
     for watch in watches {
-        let generated = of_watch(watch, old)?;
+        let generated = generate_for_watch(watch, old)?;
         match versions.iter().position(|made| made.names.version == watch.version) {
             Some(at) => {
                 let earlier = versions.remove(at);
@@ -59,7 +59,7 @@ fn of_kind(watches: &[&Watch]) -> Result<Made> {
     };
     generated.warnings.extend(versions.flat_map(|version| version.warnings));
     let name = present.as_ref().map(|found| found.name.clone());
-    Ok(Made {
+    Ok(GeneratedCrd {
         file: Some(Path::new(definition::BASES).join(name.unwrap_or_else(|| generated.names.file()))),
         present: present.map(|found| found.text),
         definition,
@@ -68,7 +68,7 @@ fn of_kind(watches: &[&Watch]) -> Result<Made> {
 }
 
 /// What the chart of a watch makes of it.
-fn of_watch(watch: &Watch, old: Option<&Value>) -> Result<Generated> {
+fn generate_for_watch(watch: &Watch, old: Option<&Value>) -> Result<Generated> {
     let mut names = Names {
         group: watch.group.clone(),
         version: watch.version.clone(),

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde_json::Value;
 
-use crate::cli::stdout::{note, stdout, tell};
+use crate::cli::stdout::{note, print_line, stdout};
 use chartwright_scaffold::printable::to_yaml;
 use chartwright_scaffold::project::{self, Project};
 use chartwright_scaffold::rights::{self, Role};
@@ -66,7 +66,7 @@ pub struct RbacArgs {
 
 pub fn run(args: &RbacArgs) -> Result<ExitCode> {
     if args.own {
-        return write_own(args);
+        return write_own_role(args);
     }
     let (watches, warnings) = watches::load(&args.watches_file)?;
     for warning in warnings {
@@ -107,7 +107,7 @@ pub fn run(args: &RbacArgs) -> Result<ExitCode> {
     };
     let present = go_yaml::to_json(before.as_bytes()).unwrap_or_default();
     if args.check {
-        return Ok(check(file, &object, &present));
+        return Ok(check_rights(file, &object, &present));
     }
     // Comments and the order of fields are whoever's who wrote them.
     let same = present == object;
@@ -115,14 +115,14 @@ pub fn run(args: &RbacArgs) -> Result<ExitCode> {
         std::fs::write(file, &text).with_context(|| shown.to_string())?;
     }
     if (!same || before == text) && !args.namespaced && args.name == rights::ROLE_NAME {
-        remember(file, text)?;
+        record_in_project(file, text)?;
     }
-    tell!("{shown}: {}", if same { "unchanged" } else { "written" });
+    print_line!("{shown}: {}", if same { "unchanged" } else { "written" });
     Ok(ExitCode::SUCCESS)
 }
 
 /// Writes the role for the operator's own namespace.
-fn write_own(args: &RbacArgs) -> Result<ExitCode> {
+fn write_own_role(args: &RbacArgs) -> Result<ExitCode> {
     let lease = args.leader_election_id.as_ref().unwrap_or(&args.operator_name);
     let objects = rights::own_role(&args.operator_name, lease);
     let documents: Vec<String> = objects.iter().map(to_yaml).collect::<Result<_, _>>()?;
@@ -132,7 +132,7 @@ fn write_own(args: &RbacArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     std::fs::write(file, text).with_context(|| file.display().to_string())?;
-    tell!("{}: written", file.display());
+    print_line!("{}: written", file.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -147,25 +147,25 @@ fn has_key_role(root: &Path) -> bool {
 }
 
 /// Whether the role in a file has all the rights of the one that would be written, and tells which it lacks.
-fn check(file: &Path, made: &Value, present: &Value) -> ExitCode {
+fn check_rights(file: &Path, made: &Value, present: &Value) -> ExitCode {
     let shown = file.display();
     if present["kind"] != made["kind"] {
-        tell!("{shown}: is no {}", made["kind"].as_str().unwrap_or_default());
+        print_line!("{shown}: is no {}", made["kind"].as_str().unwrap_or_default());
         return ExitCode::FAILURE;
     }
     let lacking = rights::lacking(made, present);
     for sentence in &lacking {
-        tell!("{shown}: {sentence}");
+        print_line!("{shown}: {sentence}");
     }
     if !lacking.is_empty() {
         return ExitCode::FAILURE;
     }
-    tell!("{shown}: lacks nothing");
+    print_line!("{shown}: lacks nothing");
     ExitCode::SUCCESS
 }
 
 /// Lets a project know that its role is as it was made: or `create api` would take it for edited by hand, and leave it.
-fn remember(file: &Path, text: String) -> Result<()> {
+fn record_in_project(file: &Path, text: String) -> Result<()> {
     let root = file.ancestors().nth(3).filter(|_| file.ends_with(rights::ROLE));
     let Some(root) = root else { return Ok(()) };
     let Some(project) = Project::find(root)? else {

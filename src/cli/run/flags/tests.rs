@@ -7,17 +7,19 @@ use chartwright_operator::telemetry::logging::{Encoder, Level, TimeEncoding};
 
 #[derive(Debug, Parser)]
 #[command(name = "run")]
-struct Cli {
+struct RunCli {
     #[command(flatten)]
     run: RunArgs,
 }
 
 /// What these flags amount to; the environment of the test is left out of it.
 fn parse(flags: &str) -> Result<RunArgs, String> {
-    let command = Cli::command().mut_args(|arg| arg.env(None::<&str>));
+    let command = RunCli::command().mut_args(|arg| arg.env(None::<&str>));
     let words = std::iter::once("run").chain(flags.split(' ').filter(|flag| !flag.is_empty()));
     let matches = command.try_get_matches_from(words).map_err(|error| error.to_string())?;
-    let args = Cli::from_arg_matches(&matches).map_err(|error| error.to_string())?.run;
+    let args = RunCli::from_arg_matches(&matches)
+        .map_err(|error| error.to_string())?
+        .run;
     args.check().map(|()| args)
 }
 
@@ -43,7 +45,7 @@ fn defaults() {
 }
 
 #[test]
-fn what_asks_for_https_gets_plain_metrics_on_loopback_only() {
+fn https_flags_restrict_metrics_to_loopback() {
     for (flags, expected, warns) in [
         ("", ":8080", false),
         ("--metrics-secure=false --metrics-require-rbac=false", ":8080", false),
@@ -89,7 +91,7 @@ fn what_asks_for_https_gets_plain_metrics_on_loopback_only() {
 }
 
 #[test]
-fn every_flag_of_helm_operator_is_read() {
+fn every_helm_operator_flag_is_accepted() {
     let args = parse(
         "--watches-file=/opt/helm/watches.yaml --reconcile-period=1m30s --max-concurrent-reconciles 4 \
          --metrics-bind-address=127.0.0.1:9090 --metrics-secure=false --metrics-require-rbac=false \
@@ -114,7 +116,7 @@ fn every_flag_of_helm_operator_is_read() {
 }
 
 #[test]
-fn values_of_flags() {
+fn flag_values_are_parsed() {
     let show = |args: &RunArgs, flag: &str| match flag.split(['=', ' ']).next() {
         Some("--memory-limit") => format!("{:?}", args.memory_limit),
         Some("--watch-namespace") => format!("{:?}", args.watch_namespace),
@@ -163,7 +165,7 @@ fn values_of_flags() {
 }
 
 #[test]
-fn mistakes_are_told() {
+fn mistakes_are_reported() {
     let long = format!("--operator-name={}", "x".repeat(64));
     for (flags, part) in [
         ("--memory-limit=much", "use a number of bytes such as 512Mi"),
@@ -197,7 +199,7 @@ fn mistakes_are_told() {
 
 #[test]
 fn the_environment_is_read() {
-    let command = Cli::command();
+    let command = RunCli::command();
     for (id, variable) in [
         ("operator_name", "OPERATOR_NAME"),
         ("namespace", "POD_NAMESPACE"),
