@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::meter::Overrun;
-use super::quote::quote_go;
+use crate::text::quote::quote_go;
 
 /// A template that does not parse. Displays as Go's `template: NAME:LINE: MESSAGE`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

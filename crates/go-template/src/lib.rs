@@ -4,38 +4,25 @@
 
 #![forbid(unsafe_code)]
 
-mod arena;
-mod ast;
-mod builtins;
-pub mod commands;
-pub mod compare;
-pub mod entries;
 pub mod error;
-pub mod escape;
 pub mod exec;
 pub mod footprint;
-pub mod format;
 pub mod func;
 pub mod host;
-pub mod integer;
-mod items;
-mod lexer;
-pub mod memory;
 pub mod meter;
-pub mod number;
-mod parser;
-pub mod printf;
-pub mod quote;
 pub mod set;
-mod token;
-pub mod unicode;
+mod syntax;
+mod text;
 pub mod value;
 
-pub use ast::Tree;
 pub use error::{CallError, ExecError, ParseError, Place};
 pub use exec::exec;
 pub use func::{Func, FuncMap, Given, Param, Rest};
 pub use host::{Host, MissingKey};
 pub use meter::Meter;
 pub use set::Set;
+pub use syntax::ast::Tree;
+pub use syntax::commands;
+pub use text::{escape, format, integer, number, printf, quote, unicode};
 pub use value::{Entries, Field, List, ListKind, Map, MapKind, Named, Object, Str, Value};
+pub use value::{compare, entries, memory};

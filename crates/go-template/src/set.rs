@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::ast::Tree;
 use super::error::ParseError;
 use super::func::FuncMap;
-use super::parser;
 use super::value::Str;
+use crate::syntax::ast::Tree;
+use crate::syntax::parser;
 
 /// Templates by name. Cloning shares what is there: more text can be parsed into the clone without touching the
 /// original, which is what Helm's `tpl` needs.

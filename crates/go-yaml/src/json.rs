@@ -5,9 +5,9 @@ use std::fmt::Write;
 use serde_json::{Map, Number, Value};
 
 use super::Error;
-use super::decode::{Position, Target};
 use super::number::{format_g, whole};
-use super::resolve::Scalar;
+use crate::read::decode::{Position, Target};
+use crate::read::resolve::Scalar;
 
 /// What `encoding/json` says about a float that JSON cannot have.
 pub fn unsupported_value(f: f64) -> Error {

@@ -2,36 +2,25 @@
 //!
 //! # Inside
 //!
-//! Reading goes through `reader` (bytes), `scanner` (tokens), `compose` (nodes) and `decode` (aliases, merges, scalars);
-//! writing goes straight from a JSON value to text (`emit`).
+//! Reading (`read`) goes through `bytes`, `scanner` (tokens), `compose` (nodes) and `decode` (aliases, merges, scalars).
+//! Writing (`write`) turns a JSON value into text directly.
 
 #![forbid(unsafe_code)]
 
-mod compose;
-mod decode;
-mod documents;
-mod emit;
 mod json;
-mod node;
 mod number;
-mod reader;
-mod resolve;
-mod scan_scalar;
-mod scanner;
-mod sort;
-mod style;
+mod read;
 #[cfg(test)]
 mod tests;
-mod timestamp;
-mod token;
+mod write;
 
 use std::fmt;
 
 use serde_json::Value;
 
-pub use decode::go_json_string;
-pub use documents::Documents;
 pub use json::unsupported_value;
+pub use read::decode::go_json_string;
+pub use read::documents::Documents;
 
 /// How deep a document that is read, or a value that is written, may nest. Data that nest deeper can exhaust the stack of
 /// whoever clones, drops or writes them, all of which recurse.
@@ -154,7 +143,7 @@ pub enum Data {
 /// What go-yaml refuses, with its words and line; also `.inf` and `.nan`, which no consumer of ours can hold, and
 /// nesting deeper than [`MAX_DEPTH`].
 pub fn parse(text: &[u8]) -> Result<Node, Error> {
-    let decoded = decode::decode::<Node>(text, MAX_DEPTH)?;
+    let decoded = read::decode::decode::<Node>(text, MAX_DEPTH)?;
     Ok(decoded.unwrap_or(Node {
         line: 1,
         column: 1,
@@ -178,7 +167,7 @@ pub fn to_json(text: &[u8]) -> Result<Value, Error> {
 /// # Errors
 /// As [`to_json`].
 pub fn to_json_within(text: &[u8], max_depth: usize) -> Result<Value, Error> {
-    let decoded = decode::decode(text, max_depth).map_err(|e| e.within(CONVERTING))?;
+    let decoded = read::decode::decode(text, max_depth).map_err(|e| e.within(CONVERTING))?;
     Ok(decoded.unwrap_or(Value::Null))
 }
 
@@ -235,7 +224,7 @@ pub fn documents(text: &str) -> Result<Vec<&str>, Error> {
 /// # Errors
 /// Nesting deeper than `max_depth`, such as [`MAX_DEPTH`].
 pub fn to_string(value: &Value, max_depth: usize) -> Result<String, Error> {
-    emit::to_string(value, max_depth)
+    write::emit::to_string(value, max_depth)
 }
 
 /// Writes `value` as Helm's `toYamlPretty`: yaml.v3 with an indent of 2, with a trailing newline.
@@ -246,5 +235,5 @@ pub fn to_string(value: &Value, max_depth: usize) -> Result<String, Error> {
 /// # Errors
 /// Nesting deeper than `max_depth`.
 pub fn to_string_pretty(value: &Value, max_depth: usize) -> Result<String, Error> {
-    emit::to_string_pretty(value, max_depth)
+    write::emit::to_string_pretty(value, max_depth)
 }

@@ -1,12 +1,12 @@
 //! Arguments: evaluated against the type of their parameter, as Go's reflection checks them.
 
-use super::super::arena::Id;
-use super::super::ast::Operand;
 use super::super::func::Param;
 use super::super::host::Host;
-use super::super::number::Constant;
 use super::super::value::{List, ListKind, Map, MapKind, Value};
 use super::{At, Failure, Reflected, State};
+use crate::syntax::arena::Id;
+use crate::syntax::ast::Operand;
+use crate::text::number::Constant;
 
 impl<'a, C: Host> State<'a, '_, C> {
     /// Pushes all arguments of a call, the piped one last, onto the stack of arguments. Where they start.

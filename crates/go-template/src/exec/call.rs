@@ -1,13 +1,13 @@
 //! Function calls.
 
-use super::super::ast::{Identifier, Operand};
-use super::super::builtins::Builtin;
 use super::super::func::{CallError, Param};
 use super::super::host::Host;
-use super::super::quote::quote_go;
 use super::super::value::Value;
 use super::args::as_argument;
 use super::{At, Failure, Reflected, State};
+use crate::exec::builtins::Builtin;
+use crate::syntax::ast::{Identifier, Operand};
+use crate::text::quote::quote_go;
 
 impl<'a, C: Host> State<'a, '_, C> {
     /// Calls the function of that name; `at` is where its own error is reported.

@@ -1,12 +1,12 @@
 //! Field access: methods first, then struct fields and map keys.
 
-use super::super::ast::{Operand, Span};
-use super::super::builtins::entry_of;
 use super::super::func::{CallError, Param};
 use super::super::host::{Host, MissingKey};
-use super::super::quote::quote_go;
 use super::super::value::{Map, MapKind, Value};
 use super::{At, Failure, Reflected, State};
+use crate::exec::builtins::entry_of;
+use crate::syntax::ast::{Operand, Span};
+use crate::text::quote::quote_go;
 
 /// Whether it can be a method's name.
 fn is_exported(name: &[u8]) -> bool {

@@ -4,6 +4,7 @@
 //! the places where Go's choice looks odd: a bad piped argument is reported at the last operand evaluated.
 
 mod args;
+pub(crate) mod builtins;
 mod call;
 mod fields;
 mod pipeline;
@@ -13,15 +14,15 @@ mod tests;
 #[cfg(test)]
 mod tests_host;
 
-use super::arena::{Id, Run};
-use super::ast::{Branch, Command, Invocation, Node, Operand, Pipe, Pos, Source, Span, Tree};
 use super::error::{ExecError, Place};
-use super::format;
 use super::func::FuncMap;
 use super::host::{Host, MissingKey};
-use super::quote::quote_go;
 use super::set::Set;
 use super::value::Value;
+use crate::syntax::arena::{Id, Run};
+use crate::syntax::ast::{Branch, Command, Invocation, Node, Operand, Pipe, Pos, Source, Span, Tree};
+use crate::text::format;
+use crate::text::quote::quote_go;
 
 /// Executes the template `name` of `set` over `data` and appends what it prints to `out`.
 ///

@@ -1,9 +1,9 @@
 //! Pipelines, commands and the operands that commands start with.
 
-use super::super::arena::Id;
-use super::super::ast::{Chain, Command, Operand, Path, Pipe};
 use super::super::host::Host;
 use super::{At, Failure, Reflected, State};
+use crate::syntax::arena::Id;
+use crate::syntax::ast::{Chain, Command, Operand, Path, Pipe};
 
 impl<'a, C: Host> State<'a, '_, C> {
     /// The pipeline's value; an interface is looked through. Variables that it declares are pushed.

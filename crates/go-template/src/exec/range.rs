@@ -1,14 +1,14 @@
 //! `range`.
 
-use super::super::arena::Id;
-use super::super::ast::{Branch, Pipe};
-use super::super::builtins::{element_of, entry_of};
-use super::super::format::print_into;
 use super::super::host::Host;
 use super::super::meter::{ELEMENT, Meter};
 use super::super::value::Value;
 use super::args::as_argument;
 use super::{Failure, Flow, Reflected, State};
+use crate::exec::builtins::{element_of, entry_of};
+use crate::syntax::arena::Id;
+use crate::syntax::ast::{Branch, Pipe};
+use crate::text::format::print_into;
 
 impl<'a, C: Host> State<'a, '_, C> {
     pub(super) fn walk_range(&mut self, dot: &Reflected, branch: Id<Branch>) -> Result<Flow, Failure> {

@@ -3,18 +3,12 @@
 //! Everything here follows Helm's own loader (`pkg/chart/loader`, `pkg/chart/v2`, `pkg/chart/common/util`); error
 //! texts are those that `helm template` prints, since people search for them.
 
-mod archive;
 pub mod dependencies;
 mod digest;
-mod directory;
-mod files;
-mod frozen;
-pub mod ignore;
+pub(crate) mod load;
 pub mod metadata;
-pub mod options;
 pub mod schema;
 pub mod stamp;
-pub mod strvals;
 pub mod values;
 pub mod version;
 pub mod warning;
@@ -25,9 +19,12 @@ mod tests;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-pub use frozen::Frozen;
 use go_template::Str;
+pub use load::ignore;
+use load::{archive, directory, files};
 pub use metadata::{Dependency, Maintainer, Metadata};
+pub use values::frozen::Frozen;
+pub use values::{options, strvals};
 pub use warning::Warning;
 
 /// A loaded chart: plain data, immutable, shared between threads by `Arc`.

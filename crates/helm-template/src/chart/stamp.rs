@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use super::directory::MAX_DEPTH;
 use super::{Chart, Error};
+use crate::chart::load::directory::MAX_DEPTH;
 
 /// A chart that somebody copies is read again after this, and so often.
 const PAUSE: Duration = Duration::from_millis(200);

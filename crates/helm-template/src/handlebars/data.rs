@@ -3,7 +3,7 @@
 use serde_json::{Map as Object, Number, Value as Json};
 
 use crate::helm::Context;
-use crate::helm::convert::to_json_value;
+use crate::helm::functions::convert::to_json_value;
 use go_template::{Map, Value};
 
 /// Beyond this a `float64` can't tell neighbouring whole numbers apart, and stays a float.

@@ -4,16 +4,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::asked::Asked;
-use super::data::{FILES, VALUES};
-use super::includes::Includes;
-use super::kept::{Kept, Randomness};
 use super::limits::{Limit, Limits};
 use super::lookup::{Lookup, LookupKey, NoCluster};
 use super::random::{Draws, Random, Recall};
-use super::{files, functions};
 use crate::chart::values;
-use crate::render::weight;
+use crate::helm::functions;
+use crate::helm::include_cache::Includes;
+use crate::helm::objects::capabilities_used::Asked;
+use crate::helm::objects::data::{FILES, VALUES};
+use crate::helm::objects::files;
+use crate::helm::random::stored::{Kept, Randomness};
+use crate::render::data_size;
 use crate::sprig::{Call, Drawn, Env, Source};
 use go_template::footprint;
 use go_template::memory::Scope;
@@ -260,7 +261,7 @@ impl Context {
             self.meter.spend(LOOKED_UP)?;
         }
         let answer = self.lookup.lookup(&key).map_err(CallError::Text)?;
-        self.meter.spend(answer.as_deref().map_or(0, weight::of))?;
+        self.meter.spend(answer.as_deref().map_or(0, data_size::of))?;
         match answer.map(|answer| Value::from_json(&answer)) {
             Some(answer) => Ok(answer),
             None => {
@@ -395,7 +396,8 @@ fn values_method(context: &Context, map: &Map, name: &str, args: &[Value]) -> Re
     match name {
         "AsMap" if map.is_empty() => Ok(Value::map(Entries::new())),
         "AsMap" => Ok(Value::Map(map.with_kind(MapKind::Any))),
-        "YAML" => super::convert::yaml_text(context, &Value::Map(map.clone())).map(|text| Value::string(text + "\n")),
+        "YAML" => crate::helm::functions::convert::yaml_text(context, &Value::Map(map.clone()))
+            .map(|text| Value::string(text + "\n")),
         "Table" => values::find_table(map, &path).map(|table| Value::Map(table.with_kind(VALUES))),
         "PathValue" if path.is_empty() => Err("YAML path cannot be empty".to_owned()),
         "PathValue" => values::path_value(map, &path).ok_or_else(|| {

@@ -1,34 +1,26 @@
 //! Helm's template language: Go's templates, sprig's functions, and what Helm adds to both.
 
-mod asked;
-pub mod capabilities;
 pub mod context;
-pub mod convert;
-pub mod data;
-mod duration;
 pub mod error;
-mod files;
-mod functions;
-mod glob;
+pub(crate) mod functions;
 #[cfg(test)]
 mod hostile_tests;
-mod includes;
-mod kept;
+pub(crate) mod include_cache;
 mod limits;
 mod lookup;
-mod random;
-mod toml;
-mod toml_read;
+pub(crate) mod objects;
+pub(crate) mod random;
 
-pub use asked::{Asked, is_about_all};
-pub use capabilities::{Capabilities, KubeVersion};
 pub use context::{Context, Environment, Hosts, Own, Used};
-pub use functions::table;
-pub use glob::Glob;
-pub use kept::{Kept, KeptError, KeptKey, Randomness};
+pub use functions::{convert, table};
 pub use limits::{Limit, Limits};
 pub use lookup::{Lookup, LookupKey, NoCluster};
+pub use objects::capabilities::{Capabilities, KubeVersion};
+pub use objects::capabilities_used::{Asked, is_about_all};
+pub use objects::data;
+pub use objects::glob::Glob;
 pub use random::Random;
+pub use random::stored::{Kept, KeptError, KeptKey, Randomness};
 
 /// What Go prints for a missing value, and Helm removes from every rendered file and `tpl` result.
 const NO_VALUE: &[u8] = b"<no value>";

@@ -8,7 +8,8 @@ use super::Input;
 use super::templates::{ChartId, Enabled};
 use crate::chart::dependencies::Node;
 use crate::chart::{File, Metadata, values};
-use crate::helm::{Asked, data};
+use crate::helm::Asked;
+use crate::helm::objects::data;
 use go_template::{Entries, Map, MapKind, Str, Value};
 
 /// One template file of a render.

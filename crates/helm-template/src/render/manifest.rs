@@ -6,11 +6,11 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 
 use super::documents::split;
-use super::heads::Head;
-use super::order::by_install_order;
-use super::{BadManifest, Error, Input, over, weight};
 use crate::chart::Warning;
 use crate::chart::warning::Level;
+use crate::render::document_head::Head;
+use crate::render::install_order::by_install_order;
+use crate::render::{BadManifest, Error, Input, data_size, over};
 use go_template::meter::Meter;
 use go_yaml as yaml;
 
@@ -192,14 +192,14 @@ impl Sorted {
         })?;
         for (text, line) in split(text) {
             if input.read_objects {
-                let size = weight::to_read(text.as_bytes());
+                let size = data_size::to_read(text.as_bytes());
                 meter.has_room(size).map_err(|_| Problem::Memory)?;
             }
             let object = read(text.as_bytes()).map_err(|error| Problem::Yaml(error.to_string()))?;
             let head = Head::read(&object).map_err(|error| Problem::Yaml(error.to_string()))?;
             let mut kept = OnceLock::new();
             if input.read_objects {
-                let size = text.len() as u64 + COPIES * weight::of(&object);
+                let size = text.len() as u64 + COPIES * data_size::of(&object);
                 meter.spend(size).map_err(|_| Problem::Memory)?;
                 self.size += size;
                 kept = OnceLock::from(object);

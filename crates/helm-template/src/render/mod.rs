@@ -3,29 +3,21 @@
 //! [`Engine`] parses a chart's templates once and renders them as often as there are releases. What it does, and in
 //! which order errors come, is Helm's `pkg/action/install.go` up to the point where Helm talks to the cluster.
 
+mod chart_texts;
 mod contexts;
+pub(crate) mod data_size;
+mod document_head;
 mod documents;
 mod error;
-mod file;
-#[cfg(test)]
-mod fixture_tests;
-#[cfg(test)]
-mod handlebars_tests;
-mod heads;
-#[cfg(test)]
-mod kept_tests;
-#[cfg(test)]
-mod limits_tests;
+mod install_order;
 pub mod manifest;
-mod order;
-mod own;
-mod probe;
+mod redraw;
+mod render_file;
+mod render_text;
 mod stream;
 mod templates;
 #[cfg(test)]
 mod tests;
-mod text;
-pub(crate) mod weight;
 
 #[cfg(test)]
 use std::collections::BTreeMap;
@@ -33,25 +25,25 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use crate::chart::dependencies::{self, Node};
-use crate::chart::options::RawTexts;
+use crate::chart::values::options::RawTexts;
 use crate::chart::{Chart, Dependency, Fetch, File, Warning, schema, values, version};
 use crate::handlebars::{self, Templates, is_handlebars};
 use crate::helm::{Asked, Context, Environment, error as wording};
 use go_template::{Entries, ExecError, Host, Map, MapKind, Meter, Str, Value};
 
-pub use crate::helm::data::Release;
+pub use crate::helm::objects::data::Release;
 pub use crate::helm::{
     Capabilities, Hosts, Kept, KeptError, KeptKey, KubeVersion, Limit, Limits, Lookup, LookupKey, NoCluster, Random,
     Randomness, Used, is_about_all,
 };
+pub use data_size::{of as size_of_data, to_read as size_to_read};
 use documents::Outputs;
 pub use error::{BadManifest, Error, Place};
+pub use install_order::{INSTALL_ORDER, by_install_order};
 pub use manifest::{Hook, HookEvent, Manifest};
-pub use order::{INSTALL_ORDER, by_install_order};
+pub use render_text::render_text;
 pub use stream::{StreamOptions, bad_stream, document, show_only, to_stream};
 use templates::{ChartId, Sets};
-pub use text::render_text;
-pub use weight::{of as size_of_data, to_read as size_to_read};
 
 /// What [`on_large_stack`] reserves, in bytes: enough for the default [`Limits`]. Only what is used is ever backed by memory.
 const STACK: usize = 512 << 20;
@@ -84,7 +76,7 @@ pub struct Input<'a> {
     pub more: Vec<(&'static str, serde_json::Value)>,
     /// Strings of `values` that stand for texts which aren't UTF-8, as [`ValueOptions`] makes them.
     ///
-    /// [`ValueOptions`]: crate::chart::options::ValueOptions
+    /// [`ValueOptions`]: crate::chart::values::options::ValueOptions
     pub raw_texts: RawTexts,
     pub capabilities: &'a Capabilities,
     /// Answers `lookup`.
@@ -216,7 +208,7 @@ impl Engine {
             kept: input.kept.cloned(),
             limits: input.limits,
             hosts: self.hosts.clone(),
-            own: input.guards_secrets.then(|| own::texts_of(&self.chart)),
+            own: input.guards_secrets.then(|| chart_texts::texts_of(&self.chart)),
         }
     }
 
@@ -249,7 +241,7 @@ impl Engine {
 
     fn render_here(&self, input: &Input<'_>, warnings: &mut Vec<Warning>) -> Result<Rendered, Error> {
         warnings.extend(self.chart.warnings.iter().cloned());
-        let size = weight::of_values(&input.values);
+        let size = data_size::of_values(&input.values);
         if size > input.limits.memory {
             return Err(over(VALUES, input.limits));
         }
@@ -326,7 +318,7 @@ fn collect_files(chart: &Chart, files: &mut HashMap<ChartId, Vec<(Str, Str)>>) {
 fn size_of_chart(chart: &Chart) -> u64 {
     let bytes = |files: &[File]| files.iter().map(|file| file.data.len() as u64).sum::<u64>();
     let schema = chart.schema.as_ref().map_or(0, |schema| schema.text().len() as u64);
-    let values = weight::of(&serde_json::Value::Object(chart.values.to_json()));
+    let values = data_size::of(&serde_json::Value::Object(chart.values.to_json()));
     let children = chart.dependencies.iter().map(size_of_chart).sum::<u64>();
     2 * bytes(&chart.templates) + bytes(&chart.files) + 16 * schema + values + children
 }

@@ -2,7 +2,7 @@
 
 use super::documents::split;
 use super::{BadManifest, Hook, HookEvent, Rendered};
-use crate::chart::ignore::path_match;
+use crate::chart::load::ignore::path_match;
 
 /// More than what is printed around a document, in bytes.
 const AROUND: usize = 32;

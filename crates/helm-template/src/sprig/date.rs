@@ -2,11 +2,12 @@
 
 use jiff::tz::TimeZone;
 
-use super::convert::clamped;
-use super::{Env, draw};
 use crate::gostd::duration::{duration_text, parse_duration, round_duration};
 use crate::gostd::time::{Time, local_zone, zone};
 use crate::gostd::time_parse;
+use crate::sprig::Env;
+use crate::sprig::numbers::convert::clamped;
+use crate::sprig::random::draw;
 use go_template::func::{CallError, Func};
 use go_template::value::Value;
 

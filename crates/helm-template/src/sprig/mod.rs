@@ -6,32 +6,18 @@
 //!
 //! Values are somebody's input, so every function bounds what it makes: see `limit`.
 
-mod case;
-#[cfg(feature = "crypto")]
-pub mod certs;
-pub mod convert;
-#[cfg(feature = "crypto")]
-mod crypto;
+mod collections;
+pub(crate) mod crypto;
 mod date;
-mod decimal;
-mod dict;
-pub mod draw;
 mod encoding;
-mod float;
 mod json;
-#[cfg(feature = "crypto")]
-mod keys;
-mod list;
 pub mod logic;
-mod math;
-mod merge;
+pub(crate) mod numbers;
 mod path;
-mod random;
+pub(crate) mod random;
 mod regex;
 pub mod semver;
-mod semver_constraint;
 mod strings;
-mod strings_wrap;
 pub mod text;
 mod types;
 mod url;
@@ -40,24 +26,8 @@ use go_template::func::{CallError, Func};
 use go_template::host::Host;
 use go_template::value::Value;
 
-pub use draw::{Call, Drawn, Pair, Source};
-pub use merge::merge_maps;
-
-/// Without the feature there are no certificates.
-#[cfg(not(feature = "crypto"))]
-pub mod certs {
-    use go_template::Value;
-
-    use super::draw::{Identity, Pair};
-
-    pub fn pair(_cert: &str, _key: &str) -> Option<Pair> {
-        None
-    }
-
-    pub(super) fn identity_of(_value: &Value) -> Option<Identity> {
-        None
-    }
-}
+pub use collections::merge::merge_maps;
+pub use random::draw::{Call, Drawn, Pair, Source};
 
 /// What the functions need from outside, so that rendering stays a pure function.
 pub trait Env: Host + 'static {
@@ -87,14 +57,14 @@ pub trait Env: Host + 'static {
 pub fn functions<C: Env>() -> Vec<Func<C>> {
     let mut all = Vec::with_capacity(220);
     all.extend(strings::table());
-    all.extend(strings_wrap::table());
-    all.extend(case::table());
-    all.extend(convert::table());
-    all.extend(math::table());
-    all.extend(float::table());
-    all.extend(list::table());
-    all.extend(dict::table());
-    all.extend(merge::table());
+    all.extend(strings::wrap::table());
+    all.extend(strings::case::table());
+    all.extend(numbers::convert::table());
+    all.extend(numbers::integers::table());
+    all.extend(numbers::floats::table());
+    all.extend(collections::list::table());
+    all.extend(collections::dict::table());
+    all.extend(collections::merge::table());
     all.extend(logic::table());
     all.extend(types::table());
     all.extend(encoding::table());
@@ -106,9 +76,9 @@ pub fn functions<C: Env>() -> Vec<Func<C>> {
     all.extend(path::table());
     all.extend(random::table());
     #[cfg(feature = "crypto")]
-    all.extend(crypto::table());
+    all.extend(crypto::passwords::table());
     #[cfg(feature = "crypto")]
-    all.extend(certs::table());
+    all.extend(crypto::certs::table());
     all
 }
 

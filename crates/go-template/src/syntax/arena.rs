@@ -1,0 +1,186 @@
+//! Where the parts of syntax trees lie: those of a text in one block for each kind. A chart has a hundred thousand, mostly in
+//! lists of one or two; a box for each list would take more than what is in it.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use crate::syntax::ast::{Branch, Chain, Command, Invocation, Node, Operand, Pipe, Span};
+use crate::text::number::Constant;
+use crate::value::Str;
+
+/// A part in an arena.
+pub(crate) struct Id<T>(u32, PhantomData<fn() -> T>);
+
+/// A list in an arena.
+pub(crate) struct Run<T> {
+    first: u32,
+    count: u32,
+    kind: PhantomData<fn() -> T>,
+}
+
+/// Something that arenas hold.
+pub(crate) trait Part: Sized {
+    fn block(arena: &Arena) -> &[Self];
+    fn grown(arena: &Growing) -> &[Self];
+    fn growing(arena: &mut Growing) -> &mut Vec<Self>;
+}
+
+macro_rules! arena {
+    ($($block:ident: $kind:ty,)*) => {
+        /// The parts of a text's trees.
+        pub(crate) struct Arena {
+            $($block: Box<[$kind]>,)*
+        }
+
+        /// An arena that is being filled.
+        #[derive(Default)]
+        pub(crate) struct Growing {
+            $($block: Vec<$kind>,)*
+        }
+
+        impl Growing {
+            /// The arena, each block in memory of just its size.
+            pub(crate) fn finish(self) -> Arena {
+                Arena {
+                    $($block: fitted(self.$block),)*
+                }
+            }
+        }
+
+        $(impl Part for $kind {
+            #[inline]
+            fn block(arena: &Arena) -> &[Self] {
+                &arena.$block
+            }
+
+            #[inline]
+            fn grown(arena: &Growing) -> &[Self] {
+                &arena.$block
+            }
+
+            #[inline]
+            fn growing(arena: &mut Growing) -> &mut Vec<Self> {
+                &mut arena.$block
+            }
+        })*
+    };
+}
+
+arena! {
+    nodes: Node,
+    branches: Branch,
+    invocations: Invocation,
+    pipes: Pipe,
+    commands: Command,
+    operands: Operand,
+    chains: Chain,
+    names: Span,
+    strings: Str,
+    numbers: Constant,
+}
+
+/// Moves parts to memory of just their size: shrinking a block mostly leaves it as large as it was.
+fn fitted<T>(mut parts: Vec<T>) -> Box<[T]> {
+    parts.drain(..).collect()
+}
+
+// === impl Arena ===
+
+impl Arena {
+    pub(crate) fn one<T: Part>(&self, id: Id<T>) -> &T {
+        &T::block(self)[id.0 as usize]
+    }
+
+    pub(crate) fn all<T: Part>(&self, run: Run<T>) -> &[T] {
+        &T::block(self)[run.range()]
+    }
+}
+
+// === impl Growing ===
+
+impl Growing {
+    /// Takes in a part.
+    pub(crate) fn add<T: Part>(&mut self, part: T) -> Id<T> {
+        let block = T::growing(self);
+        block.push(part);
+        Id(block.len() as u32 - 1, PhantomData)
+    }
+
+    /// Takes in what was collected since there were `mark`.
+    pub(crate) fn take<T: Part>(&mut self, collected: &mut Vec<T>, mark: usize) -> Run<T> {
+        let first = self.mark::<T>();
+        let block = T::growing(self);
+        // Mostly that is one.
+        match collected.len() == mark + 1 {
+            true => block.extend(collected.pop()),
+            false => block.extend(collected.drain(mark..)),
+        }
+        self.since(first)
+    }
+
+    /// How many parts of that kind there are.
+    pub(crate) fn mark<T: Part>(&self) -> u32 {
+        T::grown(self).len() as u32
+    }
+
+    /// The parts that were added since that mark.
+    pub(crate) fn since<T: Part>(&self, mark: u32) -> Run<T> {
+        Run::new(mark, self.mark::<T>().saturating_sub(mark))
+    }
+
+    pub(crate) fn all<T: Part>(&self, run: Run<T>) -> &[T] {
+        &T::grown(self)[run.range()]
+    }
+}
+
+// === impl Run ===
+
+impl<T> Run<T> {
+    pub(crate) fn new(first: u32, count: u32) -> Self {
+        Run {
+            first,
+            count,
+            kind: PhantomData,
+        }
+    }
+
+    pub(crate) fn first(self) -> u32 {
+        self.first
+    }
+
+    pub(crate) fn count(self) -> u32 {
+        self.count
+    }
+
+    fn range(self) -> Range<usize> {
+        self.first as usize..(self.first + self.count) as usize
+    }
+}
+
+impl<T> Clone for Run<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Run<T> {}
+
+impl<T> Clone for Id<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Id<T> {}
+
+#[cfg(test)]
+mod tests {
+    use crate::syntax::arena::*;
+
+    /// What a chart of a megabyte of templates takes many of.
+    #[test]
+    fn parts_are_small() {
+        let sizes = [size_of::<Node>(), size_of::<Command>(), size_of::<Operand>()];
+        assert_eq!(sizes, [20, 12, 16]);
+    }
+}

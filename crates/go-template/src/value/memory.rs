@@ -1,0 +1,199 @@
+//! What lists and maps are stored in: dropped without recursion however deep they nest, and freed at the end of a
+//! render even if they contain themselves.
+//!
+//! Templates can nest a list into a list millions of times, and put a map into itself; Go's garbage collector frees
+//! both. Reference counts would overflow the stack on the first and leak the second.
+
+use std::cell::{Cell, Ref, RefCell};
+use std::rc::{Rc, Weak};
+
+use crate::footprint::Birth;
+use crate::value::{Entries, Str, Value};
+
+/// How many levels are dropped by recursion before the rest is put off.
+const MAX_NESTED_DROPS: u32 = 64;
+
+// `Drop` has no parameters, and maps are changed through handles that know no context.
+thread_local! {
+    /// How many drops are under way, one within the other.
+    static DROPPING: Cell<u32> = const { Cell::new(0) };
+    /// What is dropped when the outermost drop is done.
+    static LATER: RefCell<Vec<Part>> = const { RefCell::new(Vec::new()) };
+    /// How many [`Scope`]s are open.
+    static SCOPES: Cell<u32> = const { Cell::new(0) };
+    /// Tables that were changed to hold other values, so that only they can be part of a cycle.
+    static CHANGED: RefCell<Vec<Weak<Table>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The entries of a map, with a note of who reads and changes them ([`crate::footprint`]).
+pub struct Table {
+    entries: RefCell<Entries>,
+    birth: Birth,
+}
+
+/// Content whose drop was put off. It is held only to be dropped.
+enum Part {
+    List(#[expect(dead_code)] Vec<Value>),
+    Map(#[expect(dead_code)] Entries),
+}
+
+/// While it lives, changes to tables are remembered; when it ends, the changed tables are emptied, which breaks every
+/// cycle. Values of the scope that are still held then have lost what was put into them.
+#[derive(Default)]
+pub struct Scope {
+    from: usize,
+}
+
+/// Whether dropping the value drops others.
+pub(crate) fn holds_values(value: &Value) -> bool {
+    matches!(value, Value::List(_) | Value::Map(_) | Value::Object(_))
+}
+
+/// Drops the elements of a list, now or when less is being dropped.
+pub(crate) fn release_list(elements: Vec<Value>) {
+    release(Part::List(elements));
+}
+
+fn release(part: Part) {
+    let depth = DROPPING.try_with(Cell::get).unwrap_or(0);
+    if depth >= MAX_NESTED_DROPS {
+        // While the thread ends, there may be no queue any more; then the part is dropped here.
+        let _ = LATER.try_with(|later| later.borrow_mut().push(part));
+        return;
+    }
+    let set = |depth| {
+        let _ = DROPPING.try_with(|cell| cell.set(depth));
+    };
+    set(depth + 1);
+    drop(part);
+    if depth == 0 {
+        while let Ok(Some(next)) = LATER.try_with(|later| later.borrow_mut().pop()) {
+            drop(next);
+        }
+    }
+    set(depth);
+}
+
+// === impl Table ===
+
+impl From<Entries> for Table {
+    fn from(entries: Entries) -> Self {
+        Table {
+            entries: RefCell::new(entries),
+            birth: Birth::now(),
+        }
+    }
+}
+
+impl Table {
+    /// A table that only the execution at hand has.
+    pub fn local(entries: Entries) -> Self {
+        Table {
+            entries: RefCell::new(entries),
+            birth: Birth::local(),
+        }
+    }
+
+    /// The entries.
+    pub fn borrow(&self) -> Ref<'_, Entries> {
+        self.birth.read();
+        self.entries.borrow()
+    }
+
+    /// Sets a key.
+    pub fn insert(table: &Rc<Table>, key: Str, value: Value) {
+        table.birth.changed();
+        if holds_values(&value) && SCOPES.with(Cell::get) > 0 {
+            CHANGED.with(|changed| changed.borrow_mut().push(Rc::downgrade(table)));
+        }
+        table.put(key, value);
+    }
+
+    /// Sets a key where no result can depend on it: before templates are executed, or to a table of the execution at hand.
+    pub fn put(&self, key: Str, value: Value) {
+        // The old value is dropped after the borrow has ended: it may hold this very table.
+        let old = self.entries.borrow_mut().insert(key, value);
+        drop(old);
+    }
+
+    /// Removes a key.
+    pub fn remove(&self, key: &[u8]) {
+        self.birth.changed();
+        let old = self.entries.borrow_mut().remove(key);
+        drop(old);
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        let entries = self.entries.get_mut();
+        if entries.values().any(holds_values) {
+            release(Part::Map(std::mem::take(entries)));
+        }
+    }
+}
+
+// === impl Scope ===
+
+impl Scope {
+    /// Opens a scope on this thread. Scopes nest; they end in reverse order.
+    pub fn open() -> Self {
+        SCOPES.with(|scopes| scopes.set(scopes.get() + 1));
+        Scope {
+            from: CHANGED.with(|changed| changed.borrow().len()),
+        }
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        let _ = SCOPES.try_with(|scopes| scopes.set(scopes.get().saturating_sub(1)));
+        let changed = CHANGED.try_with(|changed| {
+            let mut changed = changed.borrow_mut();
+            let from = self.from.min(changed.len());
+            changed.split_off(from)
+        });
+        for table in changed.unwrap_or_default() {
+            if let Some(table) = table.upgrade() {
+                let entries = std::mem::take(&mut *table.entries.borrow_mut());
+                release(Part::Map(entries));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::value::memory::*;
+    use crate::value::{List, ListKind, Map, MapKind};
+
+    #[test]
+    fn deep_nesting_is_dropped_without_recursion() {
+        let mut list = Value::Nil;
+        let mut map = Value::Nil;
+        for _ in 0..1_000_000 {
+            list = Value::list(vec![list]);
+            map = Value::map(Entries::from([(Str::from("x"), map)]));
+        }
+        drop((list, map));
+        assert_eq!(DROPPING.with(Cell::get), 0);
+        assert!(LATER.with(|later| later.borrow().is_empty()));
+    }
+
+    #[test]
+    fn cycles_end_with_their_scope() {
+        let outside = Map::new(MapKind::Any, Entries::new());
+        outside.insert("list".into(), Value::list(vec![])).unwrap();
+        let scope = Scope::open();
+        let map = Map::new(MapKind::Any, Entries::new());
+        let list = Value::List(List::new(ListKind::Any, vec![Value::Map(map.clone())]));
+        map.insert("self".into(), Value::Map(map.clone())).unwrap();
+        map.insert("list".into(), list).unwrap();
+        let table = Rc::downgrade(map.entries.as_ref().unwrap());
+        drop(map);
+        assert!(table.upgrade().is_some());
+        drop(scope);
+        assert!(table.upgrade().is_none());
+        assert_eq!(outside.len(), 1);
+    }
+}

@@ -1,0 +1,548 @@
+//! Text to tokens: libyaml's scanner as go-yaml v2 has it, without directives and the line breaks of Unicode. Scalars are
+//! in [`crate::read::scalars`].
+
+use std::collections::VecDeque;
+
+use crate::Error;
+use crate::read::token::{Kind, Mark, Payload, Token};
+
+/// How far behind a simple key its colon may be, in characters.
+const MAX_KEY_DISTANCE: u32 = 1024;
+
+/// A place where a key without `?` may have started; there is at most one per flow level.
+#[derive(Debug, Clone, Copy, Default)]
+struct SimpleKey {
+    possible: bool,
+    /// In block context at the current indentation nothing but a key can stand.
+    required: bool,
+    /// Whether the token waits in the queue for the decision.
+    awaited: bool,
+    token_number: usize,
+    mark: Mark,
+}
+
+fn is_name(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || b == b'_' || b == b'-'
+}
+
+pub(crate) struct Scanner<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) bytes: &'a [u8],
+    /// Byte offset of the next character.
+    pub(crate) at: usize,
+    pub(crate) mark: Mark,
+    tokens: VecDeque<Token<'a>>,
+    /// Number of tokens that left the queue.
+    tokens_parsed: usize,
+    token_available: bool,
+    /// Column of the current block, -1 outside any.
+    pub(crate) indent: i32,
+    indents: Vec<i32>,
+    pub(crate) simple_key_allowed: bool,
+    simple_keys: Vec<SimpleKey>,
+    pub(crate) flow_level: usize,
+    max_depth: usize,
+}
+
+impl<'a> Scanner<'a> {
+    pub(crate) fn new(text: &'a str, max_depth: usize) -> Self {
+        Scanner {
+            text,
+            bytes: text.as_bytes(),
+            at: 0,
+            mark: Mark::default(),
+            tokens: VecDeque::new(),
+            tokens_parsed: 0,
+            token_available: false,
+            indent: -1,
+            indents: Vec::new(),
+            simple_key_allowed: true,
+            simple_keys: vec![SimpleKey::default()],
+            flow_level: 0,
+            max_depth,
+        }
+    }
+
+    /// The kind, start and end of the next token.
+    // Inline, so that they stay in registers: put together on the stack, they are waited for when they are read back.
+    #[inline]
+    pub(crate) fn peek(&mut self) -> Result<(Kind, Mark, Mark), Error> {
+        if !self.token_available {
+            self.fetch_more_tokens()?;
+            self.token_available = true;
+        }
+        // The queue is empty only behind the end of the stream.
+        Ok(match self.tokens.front() {
+            Some(token) => (token.kind, token.start, token.end),
+            None => (Kind::StreamEnd, self.mark, self.mark),
+        })
+    }
+
+    /// Takes the token that was peeked at.
+    pub(crate) fn take(&mut self) -> Payload<'a> {
+        self.token_available = false;
+        self.tokens_parsed += 1;
+        self.tokens.pop_front().map_or(Payload::None, |token| token.payload)
+    }
+
+    // === characters ===
+
+    /// The byte `ahead` of the current position; 0 behind the end (the text itself has none).
+    pub(crate) fn byte(&self, ahead: usize) -> u8 {
+        self.bytes.get(self.at + ahead).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn is_break(&self, ahead: usize) -> bool {
+        matches!(self.byte(ahead), b'\r' | b'\n')
+    }
+
+    pub(crate) fn is_blank(&self, ahead: usize) -> bool {
+        matches!(self.byte(ahead), b' ' | b'\t')
+    }
+
+    /// Whether a line break or the end is there.
+    pub(crate) fn is_break_or_end(&self, ahead: usize) -> bool {
+        matches!(self.byte(ahead), 0 | b'\r' | b'\n')
+    }
+
+    /// Whether white space, a line break or the end is there.
+    pub(crate) fn is_blank_or_end(&self, ahead: usize) -> bool {
+        self.is_blank(ahead) || self.is_break_or_end(ahead)
+    }
+
+    /// Skips a character.
+    pub(crate) fn skip(&mut self) {
+        let Some(&lead) = self.bytes.get(self.at) else { return };
+        self.at += match lead {
+            0..=0x7F => 1,
+            0x80..=0xDF => 2,
+            0xE0..=0xEF => 3,
+            _ => 4,
+        };
+        self.mark.index += 1;
+        self.mark.column += 1;
+    }
+
+    /// Skips `bytes` that are known to be ASCII.
+    pub(crate) fn skip_ascii(&mut self, bytes: usize) {
+        self.skip_run(bytes, bytes as u32);
+    }
+
+    /// Skips the spaces that come next, of which deeply nested documents largely consist.
+    pub(crate) fn skip_spaces(&mut self) {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        self.skip_ascii(rest.iter().take_while(|b| **b == b' ').count());
+    }
+
+    pub(crate) fn skip_blanks(&mut self) {
+        while self.is_blank(0) {
+            self.skip_ascii(1);
+        }
+    }
+
+    /// Skips to the end of the line, returning what was there.
+    pub(crate) fn skip_to_break(&mut self) -> &'a str {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let end = memchr::memchr2(b'\n', b'\r', rest.as_bytes());
+        let line = end.and_then(|end| rest.get(..end)).unwrap_or(rest);
+        let characters = match line.is_ascii() {
+            true => line.len(),
+            false => line.chars().count(),
+        };
+        self.skip_run(line.len(), characters as u32);
+        line
+    }
+
+    /// Skips that many bytes and characters, among which is no line break.
+    pub(crate) fn skip_run(&mut self, bytes: usize, characters: u32) {
+        self.at += bytes;
+        self.mark.index += characters;
+        self.mark.column += characters;
+    }
+
+    /// Skips a line break; whether there was one.
+    pub(crate) fn skip_break(&mut self) -> bool {
+        if !self.is_break(0) {
+            return false;
+        }
+        let length = match (self.byte(0), self.byte(1)) {
+            (b'\r', b'\n') => 2,
+            _ => 1,
+        };
+        self.at += length;
+        self.mark.index += length as u32;
+        self.mark.column = 0;
+        self.mark.line += 1;
+        true
+    }
+
+    /// Whether `---` or `...` stands alone at the start of the line.
+    pub(crate) fn at_document_indicator(&self) -> bool {
+        self.mark.column == 0
+            && matches!(self.bytes.get(self.at..self.at + 3), Some(b"---" | b"..."))
+            && self.is_blank_or_end(3)
+    }
+
+    /// An error at the current position.
+    pub(crate) fn error(&self, problem: &str) -> Error {
+        Error::yaml((self.mark.line > 0).then_some(self.mark.line as usize + 1), problem)
+    }
+
+    // === tokens ===
+
+    fn push(&mut self, kind: Kind, start: Mark, payload: Payload<'a>) {
+        self.tokens.push_back(Token {
+            kind,
+            start,
+            end: self.mark,
+            payload,
+        });
+    }
+
+    /// Inserts a token before the one with the number `number`, or at the end if that has left the queue already.
+    fn insert(&mut self, number: usize, kind: Kind, mark: Mark) {
+        let token = Token {
+            kind,
+            start: mark,
+            end: mark,
+            payload: Payload::None,
+        };
+        match number.checked_sub(self.tokens_parsed) {
+            Some(position) => self.tokens.insert(position.min(self.tokens.len()), token),
+            None => self.tokens.push_back(token),
+        }
+    }
+
+    /// Number that the next token in the queue will get.
+    fn next_token_number(&self) -> usize {
+        self.tokens_parsed + self.tokens.len()
+    }
+
+    /// Fetches until the first token in the queue is known not to be preceded by a `Key`.
+    fn fetch_more_tokens(&mut self) -> Result<(), Error> {
+        loop {
+            if !self.tokens.is_empty() {
+                let number = self.tokens_parsed;
+                let from = self.simple_keys.partition_point(|k| k.token_number < number);
+                let awaited = (from..self.simple_keys.len())
+                    .take_while(|&i| self.simple_keys[i].token_number == number)
+                    .find(|&i| self.simple_keys[i].awaited);
+                let Some(key) = awaited else { return Ok(()) };
+                if !self.is_valid(key)? {
+                    return Ok(());
+                }
+            }
+            self.fetch_next_token()?;
+        }
+    }
+
+    fn fetch_next_token(&mut self) -> Result<(), Error> {
+        self.skip_to_next_token();
+        self.unroll_indent(self.mark.column as i32);
+        let c = self.byte(0);
+        if c == 0 {
+            return self.fetch_stream_end();
+        }
+        if self.at_document_indicator() {
+            self.leave_document()?;
+            let start = self.mark;
+            self.skip_ascii(3);
+            let kind = if c == b'-' {
+                Kind::DocumentStart
+            } else {
+                Kind::DocumentEnd
+            };
+            self.push(kind, start, Payload::None);
+            return Ok(());
+        }
+        let in_flow = self.flow_level > 0;
+        match c {
+            b'[' => self.fetch_flow_start(Kind::FlowSequenceStart),
+            b'{' => self.fetch_flow_start(Kind::FlowMappingStart),
+            b']' => self.fetch_flow_end(Kind::FlowSequenceEnd),
+            b'}' => self.fetch_flow_end(Kind::FlowMappingEnd),
+            b',' => {
+                self.remove_simple_key()?;
+                self.simple_key_allowed = true;
+                self.indicator(Kind::FlowEntry)
+            }
+            b'-' if self.is_blank_or_end(1) => self.fetch_block_entry(),
+            b'?' if in_flow || self.is_blank_or_end(1) => self.fetch_key(),
+            b':' if in_flow || self.is_blank_or_end(1) => self.fetch_value(),
+            b'*' => self.fetch_name(Kind::Alias),
+            b'&' => self.fetch_name(Kind::Anchor),
+            b'!' => self.fetch_name(Kind::Tag),
+            b'|' | b'>' if !in_flow => {
+                self.remove_simple_key()?;
+                self.simple_key_allowed = true;
+                let token = self.scan_block_scalar(c == b'|')?;
+                self.tokens.push_back(token);
+                Ok(())
+            }
+            b'\'' | b'"' => {
+                self.save_simple_key()?;
+                self.simple_key_allowed = false;
+                let token = self.scan_quoted_scalar(c == b'\'')?;
+                self.tokens.push_back(token);
+                Ok(())
+            }
+            b'\t' | b'#' | b'|' | b'>' | b'%' | b'@' | b'`' => {
+                Err(self.error("found character that cannot start any token"))
+            }
+            _ => {
+                self.save_simple_key()?;
+                self.simple_key_allowed = false;
+                let token = self.scan_plain_scalar()?;
+                self.tokens.push_back(token);
+                Ok(())
+            }
+        }
+    }
+
+    fn skip_to_next_token(&mut self) {
+        loop {
+            // Tabs separate tokens, but are no indentation: not where a key may start.
+            self.skip_spaces();
+            while self.byte(0) == b'\t' && (self.flow_level > 0 || !self.simple_key_allowed) {
+                self.skip_ascii(1);
+                self.skip_spaces();
+            }
+            if self.byte(0) == b'#' {
+                self.skip_to_break();
+            }
+            if !self.skip_break() {
+                return;
+            }
+            if self.flow_level == 0 {
+                self.simple_key_allowed = true;
+            }
+        }
+    }
+
+    /// Consumes a one-character indicator.
+    fn indicator(&mut self, kind: Kind) -> Result<(), Error> {
+        let start = self.mark;
+        self.skip();
+        self.push(kind, start, Payload::None);
+        Ok(())
+    }
+
+    fn fetch_stream_end(&mut self) -> Result<(), Error> {
+        if self.mark.column != 0 {
+            self.mark.column = 0;
+            self.mark.line += 1;
+        }
+        self.leave_document()?;
+        self.push(Kind::StreamEnd, self.mark, Payload::None);
+        Ok(())
+    }
+
+    /// Ends all blocks.
+    fn leave_document(&mut self) -> Result<(), Error> {
+        self.unroll_indent(-1);
+        self.remove_simple_key()?;
+        self.simple_key_allowed = false;
+        Ok(())
+    }
+
+    fn fetch_flow_start(&mut self, kind: Kind) -> Result<(), Error> {
+        self.save_simple_key()?;
+        let token_number = self.next_token_number();
+        self.simple_keys.push(SimpleKey {
+            token_number,
+            mark: self.mark,
+            ..SimpleKey::default()
+        });
+        self.flow_level += 1;
+        if self.flow_level > self.max_depth {
+            return Err(self.too_deep());
+        }
+        self.simple_key_allowed = true;
+        self.indicator(kind)
+    }
+
+    fn fetch_flow_end(&mut self, kind: Kind) -> Result<(), Error> {
+        self.remove_simple_key()?;
+        if self.flow_level > 0 {
+            self.flow_level -= 1;
+            // The library keeps the awaited keys in a map by token number, where a level that saw no key of its own
+            // has the number of the bracket that opened it: leaving it drops the bracket's entry.
+            if let Some(left) = self.simple_keys.pop()
+                && let Some(outer) = self.simple_keys.last_mut()
+                && outer.token_number == left.token_number
+            {
+                outer.awaited = false;
+            }
+        }
+        self.simple_key_allowed = false;
+        self.indicator(kind)
+    }
+
+    fn fetch_block_entry(&mut self) -> Result<(), Error> {
+        // In flow context the parser refuses it.
+        if self.flow_level == 0 {
+            if !self.simple_key_allowed {
+                return Err(self.error("block sequence entries are not allowed in this context"));
+            }
+            self.roll_indent(self.mark, None, Kind::BlockSequenceStart)?;
+        }
+        self.remove_simple_key()?;
+        self.simple_key_allowed = true;
+        self.indicator(Kind::BlockEntry)
+    }
+
+    fn fetch_key(&mut self) -> Result<(), Error> {
+        if self.flow_level == 0 {
+            if !self.simple_key_allowed {
+                return Err(self.error("mapping keys are not allowed in this context"));
+            }
+            self.roll_indent(self.mark, None, Kind::BlockMappingStart)?;
+        }
+        self.remove_simple_key()?;
+        self.simple_key_allowed = self.flow_level == 0;
+        self.indicator(Kind::Key)
+    }
+
+    fn fetch_value(&mut self) -> Result<(), Error> {
+        let top = self.simple_keys.len().saturating_sub(1);
+        if self.is_valid(top)? {
+            let key = self.simple_keys[top];
+            self.insert(key.token_number, Kind::Key, key.mark);
+            self.roll_indent(key.mark, Some(key.token_number), Kind::BlockMappingStart)?;
+            self.simple_keys[top].possible = false;
+            self.simple_keys[top].awaited = false;
+            self.simple_key_allowed = false;
+        } else {
+            if self.flow_level == 0 {
+                if !self.simple_key_allowed {
+                    return Err(self.error("mapping values are not allowed in this context"));
+                }
+                self.roll_indent(self.mark, None, Kind::BlockMappingStart)?;
+            }
+            self.simple_key_allowed = self.flow_level == 0;
+        }
+        self.indicator(Kind::Value)
+    }
+
+    fn fetch_name(&mut self, kind: Kind) -> Result<(), Error> {
+        self.save_simple_key()?;
+        self.simple_key_allowed = false;
+        let start = self.mark;
+        let name = match kind {
+            Kind::Tag => self.scan_tag()?,
+            _ => self.scan_name()?,
+        };
+        self.push(kind, start, Payload::Name(name));
+        Ok(())
+    }
+
+    /// The name behind `&` or `*`.
+    fn scan_name(&mut self) -> Result<&'a str, Error> {
+        self.skip_ascii(1);
+        let name = self.skip_while(is_name);
+        let ends = self.is_blank_or_end(0) || b"?:,]}%@`".contains(&self.byte(0));
+        if name.is_empty() || !ends {
+            return Err(self.error("did not find expected alphabetic or numeric character"));
+        }
+        Ok(name)
+    }
+
+    /// A tag as it is written, with its `!`.
+    fn scan_tag(&mut self) -> Result<&'a str, Error> {
+        let tag = self.skip_while(|b| is_name(b) || b";/?:@&=+$,.!~*'()[]%".contains(&b));
+        match self.is_blank_or_end(0) {
+            true => Ok(tag),
+            false => Err(self.error("did not find expected whitespace or line break")),
+        }
+    }
+
+    /// Skips ASCII characters.
+    fn skip_while(&mut self, accept: impl Fn(u8) -> bool) -> &'a str {
+        let start = self.at;
+        while accept(self.byte(0)) {
+            self.skip_ascii(1);
+        }
+        self.text.get(start..self.at).unwrap_or_default()
+    }
+
+    // === simple keys and indentation ===
+
+    /// Whether the simple key at `index` of the stack may still get its colon.
+    fn is_valid(&mut self, index: usize) -> Result<bool, Error> {
+        let Some(key) = self.simple_keys.get(index).filter(|key| key.possible) else {
+            return Ok(false);
+        };
+        if key.mark.line < self.mark.line || key.mark.index + MAX_KEY_DISTANCE < self.mark.index {
+            if key.required {
+                return Err(self.error("could not find expected ':'"));
+            }
+            self.simple_keys[index].possible = false;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    fn save_simple_key(&mut self) -> Result<(), Error> {
+        if !self.simple_key_allowed {
+            return Ok(());
+        }
+        let required = self.flow_level == 0 && self.indent == self.mark.column as i32;
+        let token_number = self.next_token_number();
+        self.remove_simple_key()?;
+        if let Some(top) = self.simple_keys.last_mut() {
+            *top = SimpleKey {
+                possible: true,
+                required,
+                awaited: true,
+                token_number,
+                mark: self.mark,
+            };
+        }
+        Ok(())
+    }
+
+    fn remove_simple_key(&mut self) -> Result<(), Error> {
+        match self.simple_keys.last_mut() {
+            Some(top) if top.possible && top.required => Err(self.error("could not find expected ':'")),
+            Some(top) if top.possible => {
+                top.possible = false;
+                top.awaited = false;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Starts a block at `mark` if that is further in than the current one; its token goes before the token `number`.
+    fn roll_indent(&mut self, mark: Mark, number: Option<usize>, kind: Kind) -> Result<(), Error> {
+        let column = mark.column as i32;
+        if self.flow_level > 0 || self.indent >= column {
+            return Ok(());
+        }
+        self.indents.push(self.indent);
+        self.indent = column;
+        if self.indents.len() > self.max_depth {
+            return Err(self.too_deep());
+        }
+        self.insert(number.unwrap_or(usize::MAX), kind, mark);
+        Ok(())
+    }
+
+    fn too_deep(&self) -> Error {
+        Error::depth(
+            (self.mark.line > 0).then_some(self.mark.line as usize + 1),
+            self.max_depth,
+        )
+    }
+
+    /// Ends the blocks that are further in than `column`.
+    fn unroll_indent(&mut self, column: i32) {
+        if self.flow_level > 0 {
+            return;
+        }
+        while self.indent > column {
+            self.push(Kind::BlockEnd, self.mark, Payload::None);
+            self.indent = self.indents.pop().unwrap_or(-1);
+        }
+    }
+}

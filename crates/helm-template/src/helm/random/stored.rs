@@ -1,0 +1,346 @@
+//! Random results that outlive a render: a table that the caller stores and hands in again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::sprig::crypto::certs;
+use crate::sprig::random::draw::{Call, Drawn, Identity, mac};
+
+/// The version of the stored form.
+const VERSION: u64 = 1;
+
+/// Which call a kept result belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct KeptKey {
+    /// The path of the file that was rendered, for example `chart/templates/secret.yaml`.
+    pub template: String,
+    /// The function's name.
+    pub function: String,
+    /// An HMAC of the arguments, since they may be secret: 32 hex digits.
+    pub arguments: String,
+    /// How many calls with this template, function and arguments came before it in the render.
+    pub ordinal: u64,
+}
+
+/// A table of kept results. Cheap to clone. As JSON it holds secrets; as `Debug` it shows none.
+#[derive(Clone)]
+pub struct Kept {
+    secret: [u8; 32],
+    results: Arc<BTreeMap<KeptKey, Drawn>>,
+    /// Stored results that could not be read.
+    unreadable: usize,
+}
+
+/// Why stored results can't be used at all.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeptError {
+    /// Not the JSON that a [`Kept`] becomes.
+    #[error("the kept results can't be read: {0}")]
+    Syntax(String),
+    /// Written by a later version of this program.
+    #[error("the kept results have version {0}, this program reads version {VERSION}")]
+    Version(u64),
+}
+
+/// What a render took from chance and from the clock. Empty where the render kept nothing.
+#[derive(Debug, Clone, Default)]
+pub struct Randomness {
+    /// All results that the render used, new and old: what is to be stored, instead of what was stored before.
+    pub kept: Kept,
+    /// Those that nothing was kept for.
+    pub missed: BTreeSet<KeptKey>,
+    /// Those that replace a kept one that had come to two thirds of its life, or that such a one had signed.
+    pub renewed: BTreeSet<KeptKey>,
+    /// When the next of the certificates in `kept` is to be renewed: a render at or after that time does it.
+    pub next_renewal: Option<jiff::Timestamp>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Entry<'a> {
+    #[serde(flatten)]
+    key: std::borrow::Cow<'a, KeptKey>,
+    result: std::borrow::Cow<'a, Drawn>,
+}
+
+#[derive(Deserialize)]
+struct Stored {
+    version: u64,
+    #[serde(default)]
+    results: Vec<serde_json::Value>,
+}
+
+// === impl Kept ===
+
+impl Kept {
+    /// An empty table. `secret` keys the digests of arguments: with another one nothing kept is found again.
+    pub fn new(secret: [u8; 32]) -> Self {
+        Kept {
+            secret,
+            results: Arc::default(),
+            unreadable: 0,
+        }
+    }
+
+    /// Reads the JSON that [`Kept`] becomes. A single result that can't be read is left out, and the next render
+    /// warns of it.
+    ///
+    /// # Errors
+    /// [`KeptError`]
+    pub fn read(secret: [u8; 32], json: &[u8]) -> Result<Self, KeptError> {
+        // Where it is wrong, without its text: it may be a secret.
+        let place = |e: serde_json::Error| format!("no such JSON at line {} column {}", e.line(), e.column());
+        let stored: Stored = serde_json::from_slice(json).map_err(|error| KeptError::Syntax(place(error)))?;
+        if stored.version != VERSION {
+            return Err(KeptError::Version(stored.version));
+        }
+        let all = stored.results.len();
+        let readable = stored.results.into_iter().filter_map(|entry| {
+            let entry: Entry<'static> = serde_json::from_value(entry).ok()?;
+            Some((entry.key.into_owned(), entry.result.into_owned()))
+        });
+        let results: BTreeMap<KeptKey, Drawn> = readable.collect();
+        Ok(Kept {
+            secret,
+            unreadable: all.saturating_sub(results.len()),
+            results: Arc::new(results),
+        })
+    }
+
+    /// How many results there are.
+    pub fn len(&self) -> usize {
+        self.results.len()
+    }
+
+    /// Whether there are none: then nothing needs to be stored.
+    pub fn is_empty(&self) -> bool {
+        self.results.is_empty()
+    }
+
+    /// The keys, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &KeptKey> {
+        self.results.keys()
+    }
+
+    /// The table without these results.
+    pub fn without(&self, keys: &BTreeSet<KeptKey>) -> Kept {
+        let left = self.results.iter().filter(|(key, _)| !keys.contains(key));
+        Kept {
+            results: Arc::new(left.map(|(key, drawn)| (key.clone(), drawn.clone())).collect()),
+            ..self.clone()
+        }
+    }
+
+    /// The texts in it that must not appear in logs, events or status: passwords, keys, hashes. Certificates are
+    /// public, numbers and times are no secrets that could be told from others.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        self.results.values().filter_map(|drawn| match drawn {
+            Drawn::Text(text) => Some(text.as_str()),
+            Drawn::Certificate(pair) => Some(pair.key.as_str()),
+            Drawn::Int(_) | Drawn::Time(_) => None,
+        })
+    }
+
+    /// The texts that templates got for a call: one, or a certificate and its key. None for a time.
+    pub fn texts(&self, key: &KeptKey) -> Vec<String> {
+        match self.results.get(key) {
+            Some(Drawn::Text(text)) => vec![text.clone()],
+            Some(Drawn::Int(number)) => vec![number.to_string()],
+            Some(Drawn::Certificate(pair)) => vec![pair.cert.clone(), pair.key.clone()],
+            Some(Drawn::Time(_)) | None => Vec::new(),
+        }
+    }
+
+    /// The table with other texts for a call, in the order of [`Kept::texts`]. `None` if they can't be its result;
+    /// whether they fit its arguments, the next render finds out.
+    pub fn restored(&self, key: &KeptKey, texts: &[String]) -> Option<Kept> {
+        let drawn = match (self.results.get(key)?, texts) {
+            (Drawn::Text(_), [text]) => Drawn::Text(text.clone()),
+            (Drawn::Int(_), [text]) => Drawn::Int(text.parse().ok()?),
+            (Drawn::Certificate(_), [cert, key]) => Drawn::Certificate(certs::pair(cert, key)?),
+            _ => return None,
+        };
+        let mut results = (*self.results).clone();
+        results.insert(key.clone(), drawn);
+        Some(self.with(results))
+    }
+
+    /// The table with what only `older` has besides.
+    pub fn and(&self, older: &Kept) -> Kept {
+        let mut results = (*older.results).clone();
+        results.extend(self.results.iter().map(|(key, drawn)| (key.clone(), drawn.clone())));
+        self.with(results)
+    }
+
+    pub(crate) fn get(&self, key: &KeptKey) -> Option<&Drawn> {
+        self.results.get(key)
+    }
+
+    pub(crate) fn unreadable(&self) -> usize {
+        self.unreadable
+    }
+
+    /// The table with these results instead.
+    pub(crate) fn with(&self, results: BTreeMap<KeptKey, Drawn>) -> Kept {
+        Kept {
+            secret: self.secret,
+            results: Arc::new(results),
+            unreadable: 0,
+        }
+    }
+
+    /// What stands for a call's arguments.
+    pub(crate) fn digest(&self, call: &Call, issuer: Option<&Identity>) -> String {
+        let issuer: &[u8] = issuer.map_or(&[], |identity| identity);
+        let mac = mac(&self.secret, &[&call.args, issuer]);
+        data_encoding::HEXLOWER.encode(mac.get(..16).unwrap_or(&mac))
+    }
+}
+
+/// No results, and a secret of zeros.
+impl Default for Kept {
+    fn default() -> Self {
+        Kept::new([0; 32])
+    }
+}
+
+/// Two tables are equal if they are stored alike.
+impl PartialEq for Kept {
+    fn eq(&self, other: &Self) -> bool {
+        self.results == other.results
+    }
+}
+
+impl std::fmt::Debug for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.results.keys()).finish()
+    }
+}
+
+/// `{"version": 1, "results": [...]}` in the order of the keys; the secret stays out.
+impl Serialize for Kept {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let entry = |(key, drawn)| Entry {
+            key: std::borrow::Cow::Borrowed(key),
+            result: std::borrow::Cow::Borrowed(drawn),
+        };
+        let mut out = serializer.serialize_struct("Kept", 2)?;
+        out.serialize_field("version", &VERSION)?;
+        out.serialize_field("results", &self.results.iter().map(entry).collect::<Vec<_>>())?;
+        out.end()
+    }
+}
+
+// === impl Randomness ===
+
+impl Randomness {
+    /// Counts what an earlier render of the same series drew as new, as far as it is still used.
+    pub fn include(&mut self, earlier: &Randomness) {
+        let used = |key: &&KeptKey| self.kept.results.contains_key(*key);
+        let missed: Vec<KeptKey> = earlier.missed.iter().filter(used).cloned().collect();
+        let renewed: Vec<KeptKey> = earlier.renewed.iter().filter(used).cloned().collect();
+        self.missed.extend(missed);
+        self.renewed.extend(renewed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::helm::random::stored::*;
+    use crate::sprig::Pair;
+    use go_template::{Meter, Value};
+
+    fn key(function: &str, ordinal: u64) -> KeptKey {
+        KeptKey {
+            template: "c/templates/t.yaml".into(),
+            function: function.into(),
+            arguments: "00".into(),
+            ordinal,
+        }
+    }
+
+    fn table() -> Kept {
+        let pair = Pair {
+            cert: "cert".into(),
+            key: "its key".into(),
+            not_before: jiff::Timestamp::UNIX_EPOCH,
+            not_after: jiff::Timestamp::UNIX_EPOCH,
+        };
+        let results = [
+            (key("randAlpha", 1), Drawn::Text("second".into())),
+            (key("randAlpha", 0), Drawn::Text("first".into())),
+            (key("randInt", 0), Drawn::Int(7)),
+            (key("now", 0), Drawn::Time(jiff::Timestamp::UNIX_EPOCH)),
+            (key("genCA", 0), Drawn::Certificate(pair)),
+        ];
+        Kept::new([1; 32]).with(BTreeMap::from(results))
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let written = serde_json::to_string(&table()).unwrap();
+        assert_eq!(Kept::read([1; 32], written.as_bytes()), Ok(table()));
+        let first = concat!(
+            r#"{"version":1,"results":[{"template":"c/templates/t.yaml","function":"genCA","arguments":"00","#,
+            r#""ordinal":0,"result":{"certificate":{"cert":"cert","key":"its key","#,
+            r#""notBefore":"1970-01-01T00:00:00Z","notAfter":"1970-01-01T00:00:00Z"}}},"#,
+        );
+        assert!(written.starts_with(first), "{written}");
+        assert!(table().len() == 5 && table().keys().is_sorted());
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_an_error_or_left_out() {
+        let read = |json: &str| Kept::read([1; 32], json.as_bytes());
+        assert_eq!(read(r#"{"version":2}"#), Err(KeptError::Version(2)));
+        for json in ["", "hunter2", "[]", r#"{"results":[]}"#] {
+            let error = read(json).unwrap_err();
+            assert!(matches!(error, KeptError::Syntax(_)), "{json}");
+            assert!(!error.to_string().contains("hunter2"), "{error}");
+        }
+        let one = serde_json::to_value(table()).unwrap()["results"][1].clone();
+        let stored = serde_json::json!({"version": 1, "results": [7, one, {"result": {"text": "x"}}]});
+        let found = read(&stored.to_string()).unwrap();
+        assert_eq!((found.len(), found.unreadable()), (1, 2));
+    }
+
+    #[test]
+    fn debug_and_digests_show_no_secret() {
+        let text = format!("{:?}", table());
+        assert!(text.contains("randAlpha") && !text.contains("first") && !text.contains("its key"));
+        let secrets: Vec<_> = table().secrets().map(str::to_owned).collect();
+        assert_eq!(secrets, ["its key", "first", "second"]);
+        let call = Call::new(&Meter::default(), "htpasswd", &[Value::string("hunter2")]).unwrap();
+        let digest = |secret: u8| Kept::new([secret; 32]).digest(&call, None);
+        assert_eq!(digest(1).len(), 32);
+        assert_eq!(digest(1), digest(1));
+        assert_ne!(digest(1), digest(2));
+        assert_ne!(Kept::new([1; 32]).digest(&call, Some(&[0; 32])), digest(1));
+    }
+
+    #[test]
+    fn results_can_be_taken_out_and_put_back() {
+        let left = table().without(&BTreeSet::from([key("randInt", 0), key("unknown", 0)]));
+        assert!(left.len() == 4 && left.get(&key("randInt", 0)).is_none());
+        assert_eq!(left.and(&table()), table());
+        let texts = |function, ordinal| table().texts(&key(function, ordinal));
+        assert_eq!(texts("randAlpha", 0), ["first"]);
+        assert_eq!(texts("genCA", 0), ["cert", "its key"]);
+        assert!(texts("now", 0).is_empty() && texts("unknown", 0).is_empty());
+        for (function, texts, fits) in [
+            ("randAlpha", &["old"][..], true),
+            ("randInt", &["12"], true),
+            ("randInt", &["x"], false),
+            ("randAlpha", &["a", "b"], false),
+            ("genCA", &["no PEM", "no PEM"], false),
+            ("unknown", &["a"], false),
+        ] {
+            let texts: Vec<_> = texts.iter().map(|text| (*text).to_owned()).collect();
+            let put = table().restored(&key(function, 0), &texts);
+            let found = put.map(|table| table.texts(&key(function, 0)));
+            assert_eq!(found, fits.then_some(texts), "{function}");
+        }
+    }
+}
