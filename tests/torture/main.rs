@@ -5,42 +5,13 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-// What the integration tests run an operator with; each user of it needs a part.
+// Shared with the integration tests; the torture tests do not use all of it.
 #[allow(dead_code)]
-#[path = "../integration/former.rs"]
-mod former;
-#[allow(dead_code)]
-#[path = "../integration/look.rs"]
-mod look;
-#[allow(dead_code)]
-#[path = "../integration/operator.rs"]
-mod operator;
-#[allow(dead_code)]
-#[path = "../integration/world.rs"]
+#[path = "../integration/world/mod.rs"]
 mod world;
 
-mod acto;
-mod blind;
-mod call;
-mod claim;
-mod endurance;
-mod enumerated;
-mod fault;
 mod faults;
-mod flavour;
-mod history;
-mod hostile;
-mod kill;
-mod lane;
+mod histories;
 mod model;
-mod oracle;
-mod outage;
-mod place;
-mod proxy;
-mod race;
-mod release;
+mod real_server;
 mod report;
-mod scenario;
-mod sequences;
-mod sieve;
-mod watches;

@@ -10,7 +10,7 @@ use anyhow::{Result, ensure};
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, FailurePersistence, RngSeed, TestCaseError, TestRunner};
 
-use crate::history::in_virtual_time;
+use crate::histories::history::in_virtual_time;
 
 /// True under `make torture`: everything, not only what fits into `make test`.
 pub fn everything() -> bool {

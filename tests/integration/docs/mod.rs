@@ -15,9 +15,9 @@ use anyhow::{Context as _, Result, ensure};
 use flate2::{Compression, write::GzEncoder};
 use serde_json::json;
 
-use crate::fetch::{path, serve};
-use crate::look::says;
+use crate::cli::fetch::{path, serve};
 use crate::support::{ControlPlane, Mark, eventually};
+use crate::world::fields::says;
 use terminal::Reader;
 
 const SOON: Duration = Duration::from_secs(30);

@@ -8,8 +8,8 @@ use serde_json::json;
 use super::databases::{credentials, database, image};
 use super::etcd::set_ready;
 use super::{CLUSTER, DATABASE, MEMCACHED, System};
-use crate::look::{condition, says, text, uid};
 use crate::support::eventually;
+use crate::world::fields::{condition, says, text, uid};
 use crate::world::{CRASHES, HANGS, SOON, Setup, World};
 
 /// The names of the pods that the EndpointSlices of a Service lead to.

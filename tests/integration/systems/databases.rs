@@ -4,8 +4,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::{DATABASE, MOMENT, System, kinds, template};
-use crate::look::{condition, says, text, uid};
 use crate::support::eventually;
+use crate::world::fields::{condition, says, text, uid};
 use crate::world::{CRASHES, HANGS, SOON};
 
 pub(super) fn credentials(system: &System, name: &str) -> Result<()> {

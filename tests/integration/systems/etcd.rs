@@ -9,8 +9,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::{CLUSTER, MOMENT, System};
-use crate::look::{condition, says, text, uid};
 use crate::support::until;
+use crate::world::fields::{condition, says, text, uid};
 use crate::world::{HANGS, SOON};
 
 /// A cluster without a schedule.

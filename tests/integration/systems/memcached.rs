@@ -4,9 +4,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::{MEMCACHED, System};
-use crate::look::says;
 use crate::support::until;
 use crate::world::SOON;
+use crate::world::fields::says;
 
 #[test]
 fn a_size_that_no_chart_takes_is_refused() -> Result<()> {

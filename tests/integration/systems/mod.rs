@@ -9,9 +9,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::look::{condition, says, text};
-use crate::operator::Operator;
 use crate::support::{Requests, eventually};
+use crate::world::fields::{condition, says, text};
+use crate::world::operator::Operator;
 use crate::world::{SOON, Setup, Start, World};
 
 mod automations;

@@ -4,8 +4,8 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use super::{System, TICKET};
-use crate::look::{says, uid};
 use crate::support::eventually;
+use crate::world::fields::{says, uid};
 use crate::world::{SOON, any_fields, crd};
 
 fn ticket(from: &str, to: &str, number: i64) -> Value {

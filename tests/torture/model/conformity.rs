@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 
 use super::Model;
 use super::fields::managers;
-use crate::call::{Call, Server, ask};
-use crate::lane::in_real_time;
-use crate::look::text;
-use crate::proxy;
+use crate::faults::call::{Call, Server, ask};
+use crate::real_server::process::in_real_time;
+use crate::real_server::proxy;
 use crate::world::World;
+use crate::world::fields::text;
 
 /// Objects that are there all the time.
 const OWNERS: [&str; 2] = ["owner1", "owner2"];

@@ -9,9 +9,9 @@ use futures::future::try_join_all;
 use serde_json::{Value, json};
 
 use super::Model;
-use crate::call::{Call, Server, ask};
-use crate::lane::in_real_time;
-use crate::proxy;
+use crate::faults::call::{Call, Server, ask};
+use crate::real_server::process::in_real_time;
+use crate::real_server::proxy;
 use crate::world::World;
 
 /// How long the webhook is waited for. A deletion that has to look again waits a second time.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::server::is_system;
 use super::store::KINDS;
-use crate::look::text;
+use crate::world::fields::text;
 
 /// From the root; the last element may be `v:<finalizer>` or `k:{"uid":"<owner>"}`.
 pub type Path = Vec<String>;

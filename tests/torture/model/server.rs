@@ -15,9 +15,9 @@ use tokio::time::Instant;
 
 use super::fields::{self, Manager};
 use super::store::{Change, Key, Kind, Store, discovery};
-use crate::call::{Answer, Body, BoxError, Call, Server, Target, answer, failure, whole};
-use crate::look::{annotation, text};
-use crate::watches::expired;
+use crate::faults::call::{Answer, Body, BoxError, Call, Server, Target, answer, failure, whole};
+use crate::faults::watches::expired;
+use crate::world::fields::{annotation, text};
 
 /// Cheap to clone: all clones are the same server.
 #[derive(Clone, Default)]

@@ -9,8 +9,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::stale::Stale;
-use crate::call::Target;
-use crate::look::uid;
+use crate::faults::call::Target;
+use crate::world::fields::uid;
 
 /// A kind that the model serves.
 #[derive(Clone, Copy, Debug)]

@@ -19,7 +19,11 @@ pub(super) fn build(root: &Path, folder: &Path) -> anyhow::Result<Vec<Value>> {
     let kubectl = env::var_os("KUBECTL").unwrap_or_else(|| OsString::from("kubectl"));
     let shown = kubectl.to_string_lossy();
     let mut command = Command::new(&kubectl);
-    command.arg("kustomize").arg(folder).current_dir(root).stdin(Stdio::null());
+    command
+        .arg("kustomize")
+        .arg(folder)
+        .current_dir(root)
+        .stdin(Stdio::null());
     let output = match command.output() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => bail!(
             "{shown} was not found, and builds {}: install kubectl, or set KUBECTL to its path",

@@ -1,0 +1,12 @@
+//! How members are created, changed and kept as the chart says.
+
+pub mod annotations;
+pub mod autoscaler;
+pub mod conflicts;
+pub mod cost;
+pub mod crds;
+pub mod drift;
+pub mod immutable;
+pub mod lifecycle;
+pub mod preconditions;
+pub mod unions;

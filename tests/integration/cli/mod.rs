@@ -1,0 +1,8 @@
+//! Commands that need an API server or a chart repository.
+
+pub mod bundle;
+pub mod fetch;
+pub mod generated_crd;
+pub mod render;
+pub mod scaffold;
+pub mod verify;

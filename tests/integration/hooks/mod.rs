@@ -1,0 +1,5 @@
+//! Helm's hooks, and plans.
+
+pub mod plans;
+pub mod runs;
+pub mod stored;

@@ -1,0 +1,4 @@
+//! Leader election, of the operator and of workloads.
+
+pub mod operators;
+pub mod workloads;

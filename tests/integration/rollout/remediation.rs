@@ -1,0 +1,165 @@
+//! Rules of a watch that do something by themselves about a release that isn't well: when, how often, and when not.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use crate::support::eventually;
+use crate::world::fields::{text, uid};
+use crate::world::{SOON, World};
+
+const BAD: &str = "members.ConfigMap['a-main'].data.state == 'bad'";
+
+fn world(name: &str, action: &str) -> Result<World> {
+    let rule = format!("remediation:\n- name: repair\n  when: {BAD}\n  {action}");
+    World::staged(name, &[&rule], &[("apps", "deployments")])
+}
+
+fn become_state(world: &World, state: &str) -> Result<()> {
+    world.patch("configmap", "a-main", &json!({"data": {"state": state}}))
+}
+
+/// What the status tells of the rule, when that holds.
+fn await_told(world: &World, what: &str, holds: impl Fn(&Value) -> bool) -> Result<Value> {
+    eventually(what, SOON, || {
+        let told = world.live("a")?["status"]["remediation"][0].clone();
+        ensure!(holds(&told), "{told}");
+        Ok(Some(told))
+    })
+}
+
+fn plan_runs(world: &World) -> Result<Value> {
+    Ok(world.live("a")?["status"]["plans"][0]["count"].clone())
+}
+
+#[test]
+fn a_plan_repairs_what_has_been_broken_for_a_while() -> Result<()> {
+    let world = world(
+        "remediation-plan",
+        "for: 1s\n  do: {plan: repair, params: {label: rule}}",
+    )?;
+    let operator = world.start()?;
+    world.install(
+        "a",
+        json!({"hooks": [{"name": "fix", "at": "plan-repair", "kind": "ConfigMap"}]}),
+    )?;
+    become_state(&world, "bad")?;
+    become_state(&world, "good")?;
+    sleep(Duration::from_millis(1500));
+    ensure!(plan_runs(&world)? == 0, "it did not last");
+    become_state(&world, "bad")?;
+    world.await_event("a", "Remediated", &["rule repair: plan repair is run", BAD])?;
+    let told = await_told(&world, "it was done once", |told| told["count"] == 1)?;
+    ensure!(told["name"] == "repair" && !told["last"].is_null(), "{told}");
+    let fixed = world.await_there("configmap", "a-fix")?;
+    ensure!(fixed["data"]["label"] == "rule", "{fixed}");
+    // It is as bad as before: not again before it has cooled down, nor after a restart.
+    world.await_event("a", "RemediationHeld", &["the last time is less than 600s ago"])?;
+    let operator = world.restart(operator)?;
+    sleep(Duration::from_millis(1500));
+    ensure!(plan_runs(&world)? == 1);
+    await_told(&world, "it is held", |told| text(&told["message"]).contains("600s ago"))?;
+    become_state(&world, "good")?;
+    await_told(&world, "it is well", |told| {
+        told["since"].is_null() && told["message"].is_null()
+    })?;
+    world.await_quiet(&operator)?;
+    world.asks_nothing(&operator, 1.0)
+}
+
+#[test]
+fn a_member_is_made_anew_within_the_budget() -> Result<()> {
+    let action = "do: {recreate: {kind: Deployment, name: '{{ .metadata.name }}-web'}}\n  budget: 1\n  coolDown: 1s";
+    let world = world("remediation-recreate", action)?;
+    let _operator = world.start()?;
+    let widget = world.install("a", json!({"deployment": {"tier": "web"}}))?;
+    let before = uid(&world.expect("deployment", "a-web")?);
+    become_state(&world, "bad")?;
+    world.await_event("a", "Remediated", &["Deployment a-web is made anew"])?;
+    let is_new = |object: &Value| !uid(object).is_empty() && uid(object) != before;
+    let second = world.await_object("deployment", "a-web", "made anew", is_new)?;
+    await_told(&world, "the budget is spent", |told| {
+        text(&told["message"]).contains("it was done 1 times within an hour")
+    })?;
+    ensure!(uid(&world.expect("deployment", "a-web")?) == uid(&second), "only once");
+    become_state(&world, "good")?;
+    let ready = world.await_ready("a")?;
+    ensure!(
+        ready["status"]["release"]["revision"] == widget["status"]["release"]["revision"],
+        "it is no upgrade"
+    );
+    Ok(())
+}
+
+#[test]
+fn nobody_is_fought() -> Result<()> {
+    let world = world(
+        "remediation-peace",
+        "do: {recreate: {kind: Deployment, name: a-web}}\n  coolDown: 1s",
+    )?;
+    let world = world.granted("autoscaling", "horizontalpodautoscalers")?;
+    let _operator = world.start()?;
+    world.install("a", json!({"deployment": {"tier": "web"}}))?;
+    let before = uid(&world.expect("deployment", "a-web")?);
+    // Somebody works on it by hand.
+    world.suspend("a")?;
+    become_state(&world, "bad")?;
+    sleep(Duration::from_millis(1500));
+    ensure!(world.live("a")?["status"]["remediation"][0]["since"].is_null());
+    world.patch("deployment", "a-web", &json!({"spec": {"paused": true}}))?;
+    world.annotate("a", json!({"chartwright.dev/suspend": null}))?;
+    await_told(&world, "it is paused", |told| {
+        text(&told["message"]).contains("is suspended")
+    })?;
+    world.run(["autoscale", "deployment", "a-web", "--max=9", "--min=1", "--cpu=80%"])?;
+    world.patch("deployment", "a-web", &json!({"spec": {"paused": null}}))?;
+    await_told(&world, "an autoscaler's work would be lost", |told| {
+        text(&told["message"]).contains("sets the replicas")
+    })?;
+    let left = json!({"metadata": {"annotations": {"chartwright.dev/reconcile": "disabled"}}});
+    world.patch("deployment", "a-web", &left)?;
+    await_told(&world, "somebody wants it left", |told| {
+        text(&told["message"]).contains("is to be left as it is")
+    })?;
+    ensure!(uid(&world.expect("deployment", "a-web")?) == before);
+    Ok(())
+}
+
+#[test]
+fn a_dry_run_tells_what_would_be_done() -> Result<()> {
+    let world = world(
+        "remediation-dry",
+        "do: {recreate: {kind: Deployment, name: a-web}}\n  dryRun: true",
+    )?;
+    let _operator = world.start()?;
+    world.install("a", json!({"deployment": {"tier": "web"}}))?;
+    let before = uid(&world.expect("deployment", "a-web")?);
+    become_state(&world, "bad")?;
+    world.await_event("a", "RemediationDue", &["Deployment a-web would be made anew"])?;
+    ensure!(uid(&world.expect("deployment", "a-web")?) == before);
+    Ok(())
+}
+
+#[test]
+fn what_can_not_be_done_is_told() -> Result<()> {
+    for (name, action, why) in [
+        ("plan", "do: {plan: nowhere}", "the chart has no plan nowhere"),
+        (
+            "member",
+            "do: {recreate: {kind: Deployment, name: none}}",
+            "the release has no Deployment none",
+        ),
+    ] {
+        let name = format!("remediation-no-{name}");
+        let rule = format!("remediation:\n- name: repair\n  when: {BAD}\n  {action}");
+        let world = World::staged(&name, &[&rule], &[])?;
+        let _operator = world.start()?;
+        world.install("a", json!({}))?;
+        become_state(&world, "bad")?;
+        await_told(&world, why, |told| text(&told["message"]).contains(why))?;
+        world.await_ready("a")?;
+    }
+    Ok(())
+}

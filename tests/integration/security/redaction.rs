@@ -1,0 +1,220 @@
+//! What is secret is told to nobody: not in logs, Events, status or metrics, as it is or in base64, whatever goes wrong.
+
+use anyhow::{Context, Result, ensure};
+use data_encoding::BASE64;
+use serde_json::{Value, json};
+
+use crate::world::fields::{says, text};
+use crate::world::operator::{Launch, METERED, Operator, PANIC};
+use crate::world::{World, member_rule};
+
+const MARK: &str = "[redacted]";
+
+/// A release, its operator, and what must not be seen of them.
+struct Story {
+    world: World,
+    operator: Operator,
+    secrets: Vec<String>,
+}
+
+impl Story {
+    fn begin(name: &str, encoder: &str) -> Result<Self> {
+        let world = World::of_chart(name, "tells")?;
+        world.grant("secrets", &[member_rule("", "secrets")])?;
+        let outside = "Outside!\"quoted\"-6d1f";
+        world.apply(&json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "outside"}, "stringData": {"token": outside},
+        }))?;
+        let launch = Launch {
+            arguments: &[&format!("--zap-encoder={encoder}")],
+            ..METERED
+        };
+        let operator = world.launch(&launch)?;
+        operator.await_log("watching")?;
+        let mut secrets = [outside, "Pass/word<&>9c", "Hook%word#77aa"]
+            .map(str::to_owned)
+            .to_vec();
+        world.install("a", json!({"password": secrets[1], "hooked": secrets[2]}))?;
+        let random = world.expect("configmap", "a-config")?["data"]["random"].clone();
+        secrets.push(random.as_str().context("no random result")?.to_owned());
+        Ok(Story {
+            world,
+            operator,
+            secrets,
+        })
+    }
+
+    /// Makes an error of which all channels tell, with the secrets left out.
+    fn fails(&self, mode: &str, reason: &str) -> Result<()> {
+        let before = self.operator.log().len();
+        self.world.edit("a", json!({"mode": mode}))?;
+        self.world.await_stalled("a", reason, &[MARK])?;
+        self.world.await_event("a", reason, &[MARK])?;
+        self.world.await_quiet(&self.operator)?;
+        says(&self.operator.log()[before..], &[MARK])?;
+        self.is_silent()
+    }
+
+    /// Looks through everything that the operator emits.
+    fn is_silent(&self) -> Result<()> {
+        let widget = self.world.live("a")?;
+        let events = self.world.list("events", "")?;
+        let outlets = [
+            ("the log", self.operator.log()),
+            ("the status", texts(&widget["status"])),
+            ("the metadata", texts(&widget["metadata"]["annotations"])),
+            ("the Events", events.iter().map(texts).collect()),
+            ("the metrics", self.operator.metrics()?),
+        ];
+        for secret in &self.secrets {
+            let quoted = format!("{secret:?}");
+            let user = BASE64.encode(format!("user:{secret}").as_bytes());
+            // What stands before it changes no digit from the second on.
+            let forms = [
+                secret.clone(),
+                quoted.trim_matches('"').to_owned(),
+                BASE64.encode(secret.as_bytes()),
+                user[8..user.len() - 4].to_owned(),
+                // The beginning, where a text was cut.
+                secret[..8].to_owned(),
+            ];
+            for (outlet, text) in &outlets {
+                for form in &forms {
+                    ensure!(!text.contains(form), "{outlet} tells {form}:\n{text}");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Every text in a value, unescaped.
+fn texts(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("{text}\n"),
+        Value::Array(items) => items.iter().map(texts).collect(),
+        Value::Object(fields) => {
+            let field = |(key, value): (&String, &Value)| format!("{key}\n{}", texts(value));
+            fields.iter().map(field).collect()
+        }
+        _ => String::new(),
+    }
+}
+
+#[test]
+fn no_error_tells_a_secret() -> Result<()> {
+    let story = Story::begin("redaction-json", "json")?;
+    story.is_silent()?;
+    let widget = story.world.live("a")?;
+    // NOTES.txt, in the status and in the condition that is cut after the first kilobyte, and the name of a lookup.
+    let notes = text(&widget["status"]["notes"]);
+    ensure!(notes.matches(MARK).count() >= 6, "{notes}");
+    let lookups = &widget["status"]["release"]["lookups"];
+    ensure!(lookups.to_string().contains(MARK), "{lookups}");
+
+    for mode in ["fail", "required", "function"] {
+        story.fails(mode, "RenderFailed").context(mode)?;
+    }
+    for mode in ["label", "address", "field", "data"] {
+        story.fails(mode, "ObjectInvalid").context(mode)?;
+    }
+    // These name a place and no value, or begin to: whatever they say, it is no secret.
+    for mode in ["head", "metadata"] {
+        story.world.edit("a", json!({"mode": mode}))?;
+        story.world.await_condition("a", "Ready", "False")?;
+        story.world.await_quiet(&story.operator)?;
+        story.is_silent()?;
+    }
+    // The schema quotes what it refuses.
+    story.world.update("a", json!({"mode": "none"}))?;
+    story.world.edit("a", json!({"checked": story.secrets[1]}))?;
+    story.world.await_stalled("a", "ValuesInvalid", &[MARK])?;
+    story.is_silent()?;
+    story.world.update("a", json!({"checked": ""}))?;
+
+    // One that was looked up, and is another one now.
+    let other = "AnotherOne+6d1f";
+    let token = json!({"stringData": {"token": other}});
+    story.world.patch("secret", "outside", &token)?;
+    story.world.edit("a", json!({"mode": "fail"}))?;
+    let message = story.world.await_stalled("a", "RenderFailed", &[])?;
+    ensure!(message.contains(MARK) && !message.contains(other), "{message}");
+    story.world.delete("a")?;
+    let log = story.operator.log();
+    ensure!(!log.contains(other) && !log.contains(&BASE64.encode(other.as_bytes())));
+    Ok(())
+}
+
+#[test]
+fn readable_logs_tell_no_secret_either() -> Result<()> {
+    let story = Story::begin("redaction-console", "console")?;
+    story.fails("fail", "RenderFailed")?;
+    story.fails("label", "ObjectInvalid")?;
+    story.operator.terminate()?;
+
+    // The next process knows none of it, and learns it before it tells of it.
+    let operator = story.world.launch(&METERED)?;
+    operator.await_log("watching")?;
+    // It renders what was refused once more; what a hook holds is known from a render alone.
+    story.world.await_quiet(&operator)?;
+    let story = Story { operator, ..story };
+    story.fails("required", "RenderFailed")?;
+    story.fails("address", "ObjectInvalid")?;
+
+    // However often it fails, and though the next process never rendered it. (What a hook holds is in no object.)
+    let shown = json!({"mode": "function", "password": story.secrets[1]});
+    for turn in 0..10 {
+        let mut spec = shown.clone();
+        spec["turn"] = turn.into();
+        story.world.edit("a", spec)?;
+        story.world.await_stalled("a", "RenderFailed", &[])?;
+    }
+    story.is_silent()?;
+    story.operator.terminate()?;
+    let operator = story.world.launch(&METERED)?;
+    operator.await_log("watching")?;
+    let story = Story { operator, ..story };
+    story.world.edit("a", json!({"turn": 10}))?;
+    story.world.await_stalled("a", "RenderFailed", &[MARK])?;
+    story.world.await_quiet(&story.operator)?;
+    story.is_silent()
+}
+
+/// A defect may quote what it stumbled over, wherever it is: in the middle of a reconcile, or in a render.
+#[test]
+fn a_panic_tells_no_secret() -> Result<()> {
+    let mut story = Story::begin("redaction-panic", "json")?;
+    for (at, color) in [("a", "red"), ("a/render", "green")] {
+        story.operator.terminate()?;
+        story.operator = story.world.launch(&Launch::with(&[(PANIC, at)]).metered())?;
+        story.operator.await_log("watching")?;
+        story.world.edit("a", json!({"color": color}))?;
+        let ready = story.world.await_condition("a", "Ready", "False")?;
+        ensure!(ready["reason"] == "Panicked", "{at}: {ready}");
+        story.world.await_event("a", "Panicked", &[])?;
+        story.world.await_quiet(&story.operator)?;
+        let log = story.operator.log();
+        let told: Vec<&str> = log.lines().filter(|line| line.contains(PANIC)).collect();
+        let is_marked = told.iter().all(|line| line.contains(MARK));
+        ensure!(!told.is_empty() && is_marked, "{at}: {told:?}");
+        story.is_silent().with_context(|| at.to_owned())?;
+    }
+    Ok(())
+}
+
+/// The API server quotes what it refuses, and a Secret may hold numbers, though it may not.
+#[test]
+fn a_number_in_a_secret_is_told_to_nobody() -> Result<()> {
+    let world = World::of_chart("redaction-number", "numbers")?.granted("", "secrets")?;
+    let operator = world.start()?;
+    world.apply_widget("a", json!({"pw": 7_391_528_460_u64}))?;
+    world.await_stalled("a", "ObjectInvalid", &[MARK, ".stringData.pw"])?;
+    world.await_event("a", "ObjectInvalid", &[])?;
+    world.await_quiet(&operator)?;
+    let widget = world.live("a")?;
+    let events = format!("{:?}", world.events("a")?);
+    for text in [widget["status"].to_string(), events, operator.log()] {
+        ensure!(!text.contains("739152846") && !text.contains("7.3915"), "{text}");
+    }
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! The status template of a chart: what it computes from live members is told in the status, and nothing else suffers
+//! from what is wrong with it.
+
+use std::fs;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use crate::support::until;
+use crate::world::fields::{condition, says, text};
+use crate::world::{SOON, World, any_fields};
+
+fn world(name: &str, template: &str) -> Result<World> {
+    let world = World::new(name)?;
+    write(&world, template)?;
+    Ok(world)
+}
+
+fn write(world: &World, template: &str) -> Result<()> {
+    Ok(fs::write(world.chart().join("status.yaml"), template)?)
+}
+
+fn await_status(world: &World, name: &str, field: &str, value: impl Into<Value>) -> Result<Value> {
+    world.await_field(&world.widgets(), name, &format!("/status/{field}"), value)
+}
+
+const COLORS: &str = "\
+state: {{ (index .Members.ConfigMap (printf \"%s-main\" .Release.Name)).data.state | default \"new\" }}
+size: {{ .Values.size }}
+conditions:
+- type: Open
+  status: {{ eq (index .Members.ConfigMap (printf \"%s-main\" .Release.Name)).data.state \"open\" }}
+  reason: Asked
+";
+
+#[test]
+fn fields_and_conditions_follow_the_members() -> Result<()> {
+    let world = world(
+        "template-fields",
+        &COLORS.replace(".data.state \"open\"", ".data.color \"red\""),
+    )?;
+    let operator = world.start()?;
+    world.install("a", json!({"color": "blue"}))?;
+    let widget = await_status(&world, "a", "state", "new")?;
+    ensure!(widget["status"]["size"] == 1, "{widget}");
+    ensure!(condition(&widget, "Open")["status"] == "False", "{widget}");
+    ensure!(condition(&widget, "StatusInvalid").is_null(), "{widget}");
+    world.patch("configmap", "a-main", &json!({"data": {"state": "open"}}))?;
+    await_status(&world, "a", "state", "open")?;
+    world.edit("a", json!({"color": "red", "size": 2}))?;
+    await_status(&world, "a", "size", 2)?;
+    let widget = world.await_ready("a")?;
+    ensure!(condition(&widget, "Open")["status"] == "True", "{widget}");
+    world.await_quiet(&operator)?;
+    world.asks_nothing(&operator, 1.5)?;
+    // Nothing changed meanwhile: nothing is read, nor written.
+    let before = world.mark()?;
+    let operator = world.restart(operator)?;
+    world.await_quiet(&operator)?;
+    let requests = world.requests(&operator, before)?;
+    requests
+        .filter(|request| request.resource == "configmaps" && request.verb == "get")
+        .none()?;
+    ensure!(world.live("a")?["status"]["state"] == "open");
+    Ok(())
+}
+
+#[test]
+fn pods_hooks_and_plans_can_be_told() -> Result<()> {
+    let template = "nodes: {{- range .Pods }}\n- {{ .metadata.name }}\n{{- else }} []\n{{- end }}\n";
+    let world = world("template-pods", template)?;
+    let _operator = world.start()?;
+    world.install("a", json!({"deployment": {"enabled": true, "replicas": 2}}))?;
+    until("two nodes are told", SOON, || {
+        let widget = world.live("a")?;
+        let nodes = widget["status"]["nodes"].as_array().cloned().unwrap_or_default();
+        Ok(nodes.len() == 2 && nodes.iter().all(|node| text(node).starts_with("a-")))
+    })
+}
+
+#[test]
+fn what_is_wrong_with_it_is_a_condition_and_nothing_else() -> Result<()> {
+    let world = world(
+        "template-wrong",
+        "state: {{ .Values.color }}\nbad: {{ .Values.color.more }}\n",
+    )?;
+    let operator = world.start()?;
+    let widget = world.install("a", json!({}))?;
+    let invalid = world.await_condition("a", "StatusInvalid", "True")?;
+    says(text(&invalid["message"]), &["status.yaml:2"])?;
+    ensure!(
+        widget["status"]["state"].is_null() && condition(&widget, "Ready")["status"] == "True",
+        "{widget}"
+    );
+    let mut operator = operator;
+    for (template, why) in [
+        ("inventory: []", "status.inventory is not the chart's to write"),
+        (
+            "conditions: [{type: Ready, status: 'True'}]",
+            "the condition Ready is not the chart's to write",
+        ),
+        ("- a", "must print a map"),
+        ("{{ fail \"not today\" }}", "not today"),
+    ] {
+        write(&world, template)?;
+        operator = world.replace_and_settle(operator)?;
+        until(&format!("it is told: {why}"), SOON, || {
+            let invalid = condition(&world.live("a")?, "StatusInvalid");
+            Ok(text(&invalid["message"]).contains(why))
+        })?;
+        world.await_ready("a")?;
+    }
+    write(&world, "state: fine\n")?;
+    operator = world.replace_and_settle(operator)?;
+    await_status(&world, "a", "state", "fine")?;
+    ensure!(condition(&world.live("a")?, "StatusInvalid").is_null());
+    // A chart that has none any more takes along what it told.
+    fs::remove_file(world.chart().join("status.yaml"))?;
+    let _operator = world.replace_and_settle(operator)?;
+    until("its fields are gone", SOON, || {
+        Ok(world.live("a")?["status"]["state"].is_null())
+    })
+}
+
+#[test]
+fn a_status_that_the_schema_refuses_is_told_without_its_fields() -> Result<()> {
+    let world = world("template-schema", "state: {{ .Values.color }}\n")?;
+    let mut status = any_fields();
+    status["properties"] = json!({"state": {"type": "string", "enum": ["red"]}});
+    world.install_crd_with("Widget", Some(status))?;
+    let operator = world.start()?;
+    let widget = world.install("a", json!({"color": "blue"}))?;
+    let invalid = world.await_condition("a", "StatusInvalid", "True")?;
+    says(text(&invalid["message"]), &["the API server refuses", "state"])?;
+    ensure!(!widget["status"]["inventory"].is_null(), "{widget}");
+    world.await_quiet(&operator)?;
+    world.edit("a", json!({"color": "red"}))?;
+    let widget = await_status(&world, "a", "state", "red")?;
+    ensure!(condition(&widget, "StatusInvalid").is_null(), "{widget}");
+    Ok(())
+}
+
+#[test]
+fn nothing_secret_is_told() -> Result<()> {
+    let template = "told: {{ .Values.secret.password }}\nkeys: {{ index .Members.Secret (printf \"%s-secret\" .Release.Name) | toJson | quote }}\n";
+    let world = world("template-secret", template)?.granted("", "secrets")?;
+    let operator = world.start()?;
+    let spec = json!({"secret": {"enabled": true, "password": "hunter2hunter2"}});
+    world.install("a", spec)?;
+    let is_clean = || -> Result<bool> {
+        let widget = world.live("a")?;
+        let status = widget["status"].to_string();
+        ensure!(!status.contains("hunter2") && !status.contains("aHVudGVy"), "{status}");
+        Ok(!widget["status"]["told"].is_null())
+    };
+    until("it is told without the password", SOON, is_clean)?;
+    let _operator = world.restart(operator)?;
+    world.annotate("a", json!({"chartwright.dev/requested-at": "1"}))?;
+    await_status(&world, "a", "lastHandledReconcileAt", "1")?;
+    is_clean().map(drop)
+}

@@ -1,0 +1,407 @@
+//! `decorate: true`: charts attached to objects of others, several to one if need be, which go with it or before it.
+
+use std::fmt::Write as _;
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::support::{Kubectl, eventually};
+use crate::world::fields::uid;
+use crate::world::operator::METERED;
+use crate::world::{COLLECTED, SOON, World, member_rule};
+
+/// A ConfigMap that tells what the chart sees of its object.
+const TELLS: &str = r#"
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-{{ .Chart.Name }}}
+data:
+  team: {{ .Object.metadata.labels.team | default "none" | quote }}
+  annotations: {{ keys .Object.metadata.annotations | sortAlpha | join "," | quote }}
+  replicas: {{ .Object.spec.replicas | default .Values.replicas | quote }}
+"#;
+const KEPT: &str = r#"
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-kept
+  annotations: {helm.sh/resource-policy: keep}
+"#;
+
+/// Name, selector and further templates.
+type Decorator<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
+
+/// A world whose decorators are of a kind (group, kind, resource).
+fn world(name: &str, kind: [&str; 3], decorators: &[Decorator<'_>]) -> Result<World> {
+    let world = World::new(name)?;
+    let [group, kind, resource] = kind;
+    let verbs = ["get", "list", "watch", "patch"];
+    let rule = json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
+    world.grant("decorated", &[rule, member_rule("", "secrets")])?;
+    let mut watches = String::new();
+    for (decorator, selector, more) in decorators {
+        let chart = world.write_chart(decorator, &[&[("tells.yaml", TELLS)], *more].concat())?;
+        writeln!(
+            watches,
+            "- {{group: {group:?}, version: v1, kind: {kind}, chart: {}, decorate: true, selector: {{matchLabels: {{{selector}}}}}}}",
+            chart.display()
+        )?;
+    }
+    fs::write(world.watches_file(), watches)?;
+    Ok(world)
+}
+
+fn await_map(place: &Kubectl, name: &str, is_there: bool) -> Result<Value> {
+    // What goes with its object is left to the garbage collector.
+    let patience = if is_there { SOON } else { COLLECTED };
+    eventually(&format!("{name} is there: {is_there}"), patience, || {
+        let found = place.get("configmap", name)?;
+        ensure!(found.is_some() == is_there, "{found:?}");
+        Ok(Some(found.unwrap_or_default()))
+    })
+}
+
+fn await_data(place: &Kubectl, name: &str, key: &str, value: &str) -> Result<Value> {
+    eventually(&format!("{name} has {key}={value}"), SOON, || {
+        let found = place.get("configmap", name)?.unwrap_or_default();
+        ensure!(found["data"][key] == value, "{found}");
+        Ok(Some(found))
+    })
+}
+
+fn marks(object: &Value) -> Vec<String> {
+    let metadata = &object["metadata"];
+    let keys = |field: &str| {
+        metadata[field]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(key, _)| key.clone())
+            .collect()
+    };
+    let mut all: Vec<String> = keys("labels");
+    all.extend::<Vec<String>>(keys("annotations"));
+    all.extend(
+        metadata["finalizers"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|name| name.as_str().unwrap_or_default().into()),
+    );
+    all.retain(|key| key.contains("chartwright"));
+    all.sort();
+    all
+}
+
+const DECORATED: &str = "chartwright.dev/decorated";
+
+#[test]
+fn a_namespace_has_what_its_decorators_make_while_their_selectors_match() -> Result<()> {
+    let name = "decorate-ns";
+    let selectors = ["decorate-ns/one: chosen", "decorate-ns/two: chosen"];
+    let decorators = [("one", selectors[0], [].as_slice()), ("two", selectors[1], &[])];
+    let world = world(name, ["", "Namespace", "namespaces"], &decorators)?;
+    let operator = world.launch(&METERED)?;
+    let target = format!("{name}-target");
+    let place = world.kubectl.create_namespace(&target)?;
+    let label = |labels: Value| world.patch("namespace", &target, &json!({"metadata": {"labels": labels}}));
+    label(json!({"decorate-ns/one": "chosen", "decorate-ns/two": "chosen"}))?;
+    let first = await_map(&place, &format!("{target}-one"), true).with_context(|| world.story(""))?;
+    let second = await_map(&place, &format!("{target}-two"), true)?;
+    for map in [&first, &second] {
+        let owners = &map["metadata"]["ownerReferences"];
+        ensure!(
+            owners[0]["kind"] == "Namespace" && map["data"]["annotations"] == "",
+            "{map}"
+        );
+    }
+    world.await_quiet(&operator)?;
+    let of = |name: &str| {
+        [name.to_owned(), format!("{name}.namespaces")].map(|name| format!("decorator.chartwright.dev/{name}"))
+    };
+    let expected = |names: &[&str]| -> Vec<String> {
+        let marks = names.iter().flat_map(|name| of(name));
+        [DECORATED.to_owned()].into_iter().chain(marks).collect()
+    };
+    let namespace = world.expect("namespace", &target)?;
+    ensure!(marks(&namespace) == expected(&["one", "two"]), "{namespace}");
+
+    // What the chart can see is followed; an unchanged object costs nothing, nor does a restart.
+    label(json!({"team": "x"}))?;
+    await_data(&place, &format!("{target}-one"), "team", "x")?;
+    await_data(&place, &format!("{target}-two"), "team", "x")?;
+    place.run(["delete", "configmap", &format!("{target}-two")])?;
+    await_map(&place, &format!("{target}-two"), true)?;
+    world.await_quiet(&operator)?;
+    world.asks_nothing(&operator, 2.0)?;
+    let start = world.mark()?;
+    let operator = world.replace_and_settle(operator)?;
+    let requests = world.requests(&operator, start)?;
+    ensure!(requests.clone().writes().is_empty(), "{requests}");
+
+    // One leaves, the other stays. Whoever else wrote a mark doesn't keep it there.
+    world.run([
+        "annotate",
+        "namespace",
+        &target,
+        "--overwrite",
+        &format!("{}=ConfigMap", of("one")[0]),
+    ])?;
+    label(json!({"decorate-ns/one": null}))?;
+    await_map(&place, &format!("{target}-one"), false)?;
+    world.await_quiet(&operator)?;
+    await_map(&place, &format!("{target}-two"), true)?;
+    let namespace = world.expect("namespace", &target)?;
+    ensure!(marks(&namespace) == expected(&["two"]), "{namespace}");
+    // The other does while nobody looks.
+    operator.kill()?;
+    label(json!({"decorate-ns/two": null}))?;
+    let operator = world.start()?;
+    await_map(&place, &format!("{target}-two"), false)?;
+    world.await_quiet(&operator)?;
+    let namespace = world.expect("namespace", &target)?;
+    ensure!(marks(&namespace).is_empty(), "{namespace}");
+    let left = world.list("secrets", "chartwright.dev/release-uid")?;
+    ensure!(left.is_empty(), "{left:?}");
+
+    label(json!({"decorate-ns/one": "chosen"}))?;
+    await_map(&place, &format!("{target}-one"), true)?;
+    world.run(["delete", "namespace", &target]).map(drop)
+}
+
+fn deployment(name: &str, labels: Value) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "labels": labels},
+        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": name}}, "template": {
+            "metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "none"}]},
+        }},
+    })
+}
+
+#[test]
+fn the_garbage_collector_does_what_it_can_and_the_finalizer_is_for_the_rest() -> Result<()> {
+    let selector = "decorate: here";
+    let decorators = [
+        ("plain", selector, [].as_slice()),
+        ("keeps", selector, &[("kept.yaml", KEPT)]),
+    ];
+    let world = world("decorate-gc", ["apps", "Deployment", "deployments"], &decorators)?;
+    let operator = world.start()?;
+    world.apply(&deployment("other", json!({})))?;
+    world.apply(&deployment("web", json!({"decorate": "here"})))?;
+    await_data(&world.kubectl, "web-plain", "replicas", "2")?;
+    await_map(&world.kubectl, "web-keeps", true)?;
+    let kept = await_map(&world.kubectl, "web-kept", true)?;
+    ensure!(kept["metadata"]["ownerReferences"].is_null(), "{kept}");
+    world.await_quiet(&operator)?;
+    let web = world.expect("deployment", "web")?;
+    ensure!(
+        web["metadata"]["finalizers"] == json!(["chartwright.dev/decorator-keeps"]),
+        "{web}"
+    );
+    let is_theirs = |entry: &Value| entry["subresource"] == "status" && entry["manager"] == "chartwright-status";
+    ensure!(
+        !web["metadata"]["managedFields"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(is_theirs),
+        "{web}"
+    );
+    ensure!(marks(&world.expect("deployment", "other")?).is_empty());
+    world.patch("deployment", "web", &json!({"spec": {"replicas": 3}}))?;
+    await_data(&world.kubectl, "web-plain", "replicas", "3")?;
+
+    // What it is attached to is known to who looks for leftovers, and to who frees what is held.
+    let (status, told) =
+        world.chartwright(&["leftovers", "--namespace", &world.name, "--operator-name", &world.name])?;
+    ensure!(status.success() && told.contains("Nothing is left"), "{told}");
+    let free = [
+        "release-finalizers",
+        "--group",
+        "apps",
+        "--kind",
+        "Deployment",
+        "--namespace",
+        &world.name,
+        "--dry-run",
+    ];
+    let (status, told) = world.chartwright(&free)?;
+    let parts = [
+        "decorate-gc/web (decorator keeps): would be freed",
+        "kubectl get ConfigMap -A",
+    ];
+    ensure!(
+        status.success() && parts.iter().all(|part| told.contains(part)),
+        "{told}"
+    );
+
+    // Both come back that somebody takes off, also while no operator runs; what is forged on another object goes.
+    operator.kill()?;
+    world.let_go("deployment", "web")?;
+    let operator = world.start()?;
+    let is_held = |web: &Value| web["metadata"]["finalizers"] == json!(["chartwright.dev/decorator-keeps"]);
+    world.await_object("deployment", "web", "is held again", is_held)?;
+    world.run(["annotate", "deployment", "web", "decorator.chartwright.dev/plain-"])?;
+    let is_claimed = |web: &Value| web["metadata"]["annotations"]["decorator.chartwright.dev/plain"] == "ConfigMap";
+    world.await_object("deployment", "web", "is claimed again", is_claimed)?;
+    world.run([
+        "annotate",
+        "deployment",
+        "other",
+        "decorator.chartwright.dev/plain=ConfigMap",
+    ])?;
+    world.await_object("deployment", "other", "has no marks", |other| marks(other).is_empty())?;
+    world.await_quiet(&operator)?;
+
+    world.run(["delete", "deployment", "web"])?;
+    await_map(&world.kubectl, "web-plain", false)?;
+    await_map(&world.kubectl, "web-keeps", false)?;
+    let kept = await_map(&world.kubectl, "web-kept", true)?;
+    ensure!(marks(&kept).is_empty(), "{kept}");
+    eventually("no Secret is left", COLLECTED, || {
+        let left = world.list("secrets", "chartwright.dev/release-uid")?;
+        ensure!(left.is_empty(), "{left:?}");
+        Ok(Some(()))
+    })?;
+    ensure!(!operator.log().contains("FinalizerRemoved"), "{}", operator.log());
+
+    // A chart that needs it no more, and an object whose decorator needs none, are free.
+    world.apply(&deployment("api", json!({"decorate": "here"})))?;
+    await_map(&world.kubectl, "api-kept", true)?;
+    let operator = {
+        operator.kill()?;
+        fs::remove_file(world.dir.path().join("keeps/templates/kept.yaml"))?;
+        world.start()?
+    };
+    await_map(&world.kubectl, "api-kept", true)?;
+    world.await_object("deployment", "api", "is free", |api| {
+        api["metadata"]["finalizers"].is_null()
+    })?;
+    drop(operator);
+    world.run(["delete", "deployment", "api", "--wait=true"])?;
+    await_map(&world.kubectl, "api-plain", false)?;
+    await_map(&world.kubectl, "api-keeps", false).map(drop)
+}
+
+/// Two Jobs for the deletion, the first of which hangs.
+const LEAVING: &str = r#"
+{{- range $at, $labels := dict "pre-delete" (dict "chartwright.test/fails" "true") "post-delete" dict }}
+---
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{ $.Release.Name }}-{{ $at }}
+  annotations: {helm.sh/hook: {{ $at }}}
+spec:
+  backoffLimit: 0
+  template:
+    metadata: {labels: {{ toJson $labels }}}
+    spec: {restartPolicy: Never, containers: [{name: main, image: example/main}]}
+{{- end }}
+"#;
+
+#[test]
+fn what_is_decorated_again_is_not_taken_leave_of() -> Result<()> {
+    let decorators = [("leaves", "decorate: leaves", [("leaving.yaml", LEAVING)].as_slice())];
+    let world = world("decorate-again", ["apps", "Deployment", "deployments"], &decorators)?;
+    world.grant("jobs", &[member_rule("batch", "jobs")])?;
+    let operator = world.start()?;
+    world.apply(&deployment("web", json!({"decorate": "leaves"})))?;
+    await_map(&world.kubectl, "web-leaves", true)?;
+    world.await_quiet(&operator)?;
+    let label = |value: Value| {
+        world.patch(
+            "deployment",
+            "web",
+            &json!({"metadata": {"labels": {"decorate": value}}}),
+        )
+    };
+    label(Value::Null)?;
+    let first = world.await_there("job", "web-pre-delete")?;
+    label("leaves".into())?;
+    world.await_gone("job", "web-pre-delete")?;
+    world.await_quiet(&operator)?;
+    await_map(&world.kubectl, "web-leaves", true)?;
+    world.absent("job", ["web-post-delete"])?;
+
+    // When it leaves in earnest, all that belongs to that runs.
+    label(Value::Null)?;
+    let second = world.await_there("job", "web-pre-delete")?;
+    ensure!(uid(&first) != uid(&second));
+    world.expect("configmap", "web-leaves")?;
+    eventually("nothing is left of it", SOON, || {
+        let _ = world.end_pods_of("web-pre-delete", "Succeeded");
+        let web = world.expect("deployment", "web")?;
+        ensure!(marks(&web).is_empty(), "{web}");
+        Ok(Some(()))
+    })?;
+    world.absent("configmap", ["web-leaves"])?;
+    ensure!(
+        operator
+            .log()
+            .contains("post-delete hook Job web-post-delete succeeded")
+    );
+    Ok(())
+}
+
+#[test]
+fn releases_of_ones_own_can_be_decorated() -> Result<()> {
+    let world = World::new("decorate-own")?;
+    world.grant("secrets", &[member_rule("", "secrets")])?;
+    let (plain, tells) = (world.chart(), world.write_chart("tells", &[("tells.yaml", TELLS)])?);
+    let clash = world.write_chart(
+        "clash",
+        &[("tells.yaml", &TELLS.replace("-{{ .Chart.Name }}", "-tells"))],
+    )?;
+    let decorate = ["decorate: true", "selector: {matchLabels: {tell: all}}"];
+    world.write_watches_of(&[
+        ("Widget", &plain, &[]),
+        ("Widget", &tells, &decorate),
+        ("Widget", &clash, &decorate),
+    ])?;
+    let operator = world.start()?;
+    world.install("a", json!({"replicas": 4}))?;
+    world.patch_widget("a", &json!({"metadata": {"labels": {"tell": "all", "team": "y"}}}))?;
+    await_data(&world.kubectl, "a-tells", "team", "y")?;
+    // Whichever comes second is told, and takes nothing.
+    world.await_event("a", "Collision", &["a-tells", "it belongs to another release"])?;
+    world.await_quiet(&operator)?;
+    let widget = world.await_ready("a")?;
+    let inventory = crate::world::fields::inventory(&widget);
+    ensure!(inventory == ["ConfigMap a-main"], "{inventory:?}");
+    let start = world.mark()?;
+    let operator = world.replace_and_settle(operator)?;
+    let requests = world.requests(&operator, start)?.writes();
+    ensure!(
+        !requests.iter().any(|request| request.resource != "events"),
+        "{requests}"
+    );
+    world.delete("a")?;
+    await_map(&world.kubectl, "a-main", false)?;
+    world.await_gone_within(COLLECTED, "configmap", "a-tells")
+}
+
+#[test]
+fn a_decorator_may_wait_for_the_object_itself() -> Result<()> {
+    let decorators = [("late", "decorate: late", [].as_slice())];
+    let world = world("decorate-late", ["apps", "Deployment", "deployments"], &decorators)?;
+    let watches = fs::read_to_string(world.watches_file())?;
+    let itself = "dependsOn: [{group: apps, kind: Deployment, name: \"{{ .metadata.name }}\", readyWhen: self.spec.replicas > 2}]";
+    let watches = watches.trim_end().trim_end_matches('}');
+    fs::write(world.watches_file(), format!("{watches}}}}}, {itself}}}\n"))?;
+    let operator = world.start()?;
+    world.apply(&deployment("web", json!({"decorate": "late"})))?;
+    eventually("an Event tells what it waits for", SOON, || {
+        let told = world.run(["get", "events", "-o", "yaml"])?;
+        let is_told = told.contains("DependencyNotReady") && told.contains("is false");
+        ensure!(is_told, "{told}");
+        Ok(Some(()))
+    })?;
+    world.await_quiet(&operator)?;
+    world.absent("configmap", ["web-late"])?;
+    ensure!(marks(&world.expect("deployment", "web")?).is_empty());
+    world.patch("deployment", "web", &json!({"spec": {"replicas": 3}}))?;
+    await_data(&world.kubectl, "web-late", "replicas", "3").map(drop)
+}

@@ -1,0 +1,105 @@
+//! Watches that end, fall silent or tell late, whatever they are watches of.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
+use http_body::Frame;
+use http_body_util::{BodyExt, BodyStream, StreamBody};
+use serde_json::json;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+
+use crate::faults::call::{Body, BoxError};
+
+/// How a watch ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum End {
+    /// With 410 Gone.
+    Gone,
+    /// With its connection.
+    Cut,
+    /// With its connection, after it was silent for so long.
+    Silent(Duration),
+    /// Never: it stays open and tells nothing any more, not even bookmarks. What is behind the connection is gone.
+    Mute,
+}
+
+/// What happens to all watches.
+#[derive(Clone, Copy, Debug)]
+pub struct Flow {
+    /// How often all watches have ended by now, and how the last time.
+    pub ends: usize,
+    pub how: End,
+    /// They tell everything this much later.
+    pub late: Duration,
+}
+
+/// The last line of a watch that has to list anew.
+pub fn expired() -> Bytes {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410,
+        "message": "too old resource version",
+    });
+    format!("{{\"type\":\"ERROR\",\"object\":{status}}}\n").into()
+}
+
+/// A watch whose lines pass as `flow` says.
+pub fn disturbed(body: Body, mut flow: watch::Receiver<Flow>) -> Body {
+    let (sender, receiver) = mpsc::unbounded_channel::<Result<(Instant, Bytes), BoxError>>();
+    let begun = *flow.borrow_and_update();
+    tokio::spawn(async move {
+        let mut frames = BodyStream::new(body);
+        let mut line = BytesMut::new();
+        loop {
+            tokio::select! {
+                // The client is gone.
+                () = sender.closed() => return,
+                frame = frames.next() => {
+                    let Some(frame) = frame else { return };
+                    let late = flow.borrow().late;
+                    match frame.map(Frame::into_data) {
+                        Ok(Ok(bytes)) => line.extend_from_slice(&bytes),
+                        // Trailers: there are none on a watch.
+                        Ok(Err(_)) => {}
+                        Err(error) => {
+                            let _ = sender.send(Err(error));
+                            return;
+                        }
+                    }
+                    // Whole lines only: what is put in between must not tear one.
+                    if let Some(end) = line.iter().rposition(|byte| *byte == b'\n') {
+                        let _ = sender.send(Ok((Instant::now() + late, line.split_to(end + 1).freeze())));
+                    }
+                }
+                changed = flow.changed() => {
+                    if changed.is_err() { return }
+                    let now = *flow.borrow_and_update();
+                    if now.ends == begun.ends { continue }
+                    let last = match now.how {
+                        End::Gone => Ok((Instant::now(), expired())),
+                        End::Cut => Err("cut".into()),
+                        End::Silent(how_long) => {
+                            tokio::time::sleep(how_long).await;
+                            Err("cut after silence".into())
+                        }
+                        End::Mute => return sender.closed().await,
+                    };
+                    let _ = sender.send(last);
+                    return;
+                }
+            }
+        }
+    });
+    let lines = futures::stream::unfold(receiver, |mut receiver| async move {
+        let line = match receiver.recv().await? {
+            Ok((due, line)) => {
+                sleep_until(due).await;
+                Ok(Frame::data(line))
+            }
+            Err(error) => Err(error),
+        };
+        Some((line, receiver))
+    });
+    StreamBody::new(lines).boxed_unsync()
+}

@@ -1,0 +1,102 @@
+//! What goes on and on: something that fails again and again, and releases that come and go.
+
+use anyhow::{Context, Result, ensure};
+
+use crate::faults::call::Call;
+use crate::faults::fault::{Fault, Plan};
+use crate::histories::history::{History, SECOND, in_virtual_time};
+use crate::real_server::release::spec;
+
+fn writes_a_status(call: &Call) -> bool {
+    call.is_write() && call.target().is_some_and(|target| target.subresource == "status")
+}
+
+fn writes_a_map(call: &Call) -> bool {
+    call.is_write() && call.is_of("configmaps")
+}
+
+/// How many statuses were written in vain in ten minutes in which all such calls fail.
+async fn tries(fails: fn(&Call) -> bool, restarts: bool) -> Result<usize> {
+    let mut history = History::begin().await?;
+    history.set_plan(Plan::always(Fault::Status(503), fails));
+    history.edit("a", spec("blue", &[], false)).await?;
+    let told = |history: &History| {
+        let log = history.faults().log();
+        log.iter().filter(|entry| writes_a_status(&entry.call)).count()
+    };
+    let mut count = 0;
+    for _ in 0..10 {
+        tokio::time::sleep(60 * SECOND).await;
+        if restarts {
+            count += told(&history);
+            history.restart(true).await?;
+            history.set_plan(Plan::always(Fault::Status(503), fails));
+        }
+    }
+    count += told(&history);
+    history.faults().heal();
+    history.end().await?;
+    Ok(count)
+}
+
+#[test]
+fn what_fails_is_tried_half_as_often_each_time() -> Result<()> {
+    for (what, fails, restarts, most) in [
+        // 1, 2, 4, ... 256 seconds, and the first at once.
+        ("a member", writes_a_map as fn(&Call) -> bool, false, 13),
+        ("the status", writes_a_status, false, 13),
+        ("both", |call| writes_a_map(call) || writes_a_status(call), false, 13),
+        // A new process tries at once, and then goes on where the former was.
+        ("a member, with restarts", writes_a_map, true, 20),
+    ] {
+        let tries = in_virtual_time(tries(fails, restarts))?;
+        ensure!((8..=most).contains(&tries), "{what}: {tries} tries in ten minutes");
+    }
+    Ok(())
+}
+
+const ROUNDS: usize = 1000;
+/// By then, every kind of series has been seen.
+const FIRST: usize = 50;
+
+/// Without Events, which stay as long as a server keeps them.
+fn objects(history: &History) -> Vec<String> {
+    let store = history.model.store();
+    let keys = store.objects.keys().filter(|(kind, ..)| *kind != "events");
+    keys.map(|(kind, _, name)| format!("{kind}/{name}")).collect()
+}
+
+/// Releases that come and go, each with a name of its own.
+async fn rounds() -> Result<()> {
+    let mut history = History::begin().await?;
+    let mut first = None;
+    for round in 0..ROUNDS {
+        let name = format!("release-{round}");
+        for color in ["blue", "red"] {
+            let mut spec = spec(color, &[&format!("extra-{round}")], false);
+            spec["secret"]["enabled"] = true.into();
+            history.edit(&name, spec).await?;
+            tokio::time::sleep(SECOND).await;
+        }
+        history.delete(&name).await?;
+        tokio::time::sleep(SECOND).await;
+        history.faults().clear_log();
+        if round == FIRST {
+            tokio::time::sleep(60 * SECOND).await;
+            first = Some((history.metrics.encode()?.lines().count(), objects(&history).len()));
+        }
+    }
+    tokio::time::sleep(60 * SECOND).await;
+    let (lines, count) = first.context("too few rounds")?;
+    let metrics = history.metrics.encode()?;
+    let last = metrics.lines().count();
+    ensure!(last <= lines, "{lines} lines of metrics became {last}:\n{metrics}");
+    let left = objects(&history);
+    ensure!(left.len() <= count, "{count} objects became {}: {left:?}", left.len());
+    history.end().await
+}
+
+#[test]
+fn releases_that_come_and_go_leave_nothing() -> Result<()> {
+    in_virtual_time(rounds())
+}

@@ -1,0 +1,238 @@
+//! Random histories: people edit, break and delete, the operator restarts and dies, requests fail. In the end, with all
+//! failures gone, the cluster is what the custom resources say. A history that failed stays in `regressions.txt`.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
+use serde_json::{Value, json};
+
+use crate::faults::call::Call;
+use crate::faults::fault::{Fault, Plan};
+use crate::faults::watches::End;
+use crate::histories::history::{History, SOURCE, in_virtual_time, writes_a_member};
+use crate::model::Model;
+use crate::real_server::release;
+use crate::report::{drawn, everything};
+
+/// Two of a kind and namespace, one in another namespace, and one of another kind.
+const RELEASES: [&str; 4] = ["a", "b", "yard/a", "gadgets/yard/g"];
+const NAMESPACES: [&str; 2] = ["shop", "yard"];
+const EXTRAS: [&str; 3] = ["one", "two", "three"];
+
+#[derive(Clone, Debug)]
+enum Step {
+    Edit(usize, Value),
+    Delete(usize),
+    ByHand(usize, usize, usize),
+    ByOthers(usize, usize, bool),
+    Suspend(usize, bool),
+    /// Somebody asks for a plan; whether it fails.
+    Plan(usize, bool),
+    /// What may be looked up in a namespace is written or taken away.
+    Source(usize, Option<&'static str>),
+    /// Another operator of the same name comes or goes.
+    Twin(bool),
+    /// A version of a member's kind is not served any more.
+    EarlyEnds,
+    /// At once, or (`false`) in order.
+    Restart(bool),
+    OtherChart(bool),
+    /// What goes wrong, at which call, how often; and whether only writes on members count.
+    Fault(Fault, usize, usize, bool),
+    Wait(u64),
+}
+
+fn spec() -> impl Strategy<Value = Value> {
+    let extras = proptest::sample::subsequence(EXTRAS.to_vec(), 0..=3);
+    let color = proptest::sample::select(vec!["blue", "red"]);
+    let fail = proptest::bool::weighted(0.1);
+    let hooks = proptest::sample::select(vec!["", "", "", "ends", "ends", "fails", "hangs"]);
+    let more = (any::<bool>(), any::<bool>(), hooks, proptest::bool::weighted(0.3));
+    (color, extras, any::<bool>(), any::<bool>(), fail, more).prop_map(|(color, extra, secret, class, fail, more)| {
+        json!({
+            "color": color, "extra": extra, "secret": {"enabled": secret, "password": color},
+            "priorityClass": {"enabled": class}, "fail": if fail { "on purpose" } else { "" },
+            "lookup": if more.0 { SOURCE } else { "" }, "part": more.1, "hooks": more.2,
+            "plan": more.3,
+        })
+    })
+}
+
+/// What may go wrong on the model; time costs nothing there.
+pub const FAULTS: [Fault; 22] = [
+    Fault::Status(403),
+    Fault::Status(404),
+    Fault::Status(409),
+    Fault::Status(410),
+    Fault::Status(413),
+    Fault::Status(422),
+    Fault::Status(429),
+    Fault::Status(500),
+    Fault::Status(503),
+    Fault::Late,
+    Fault::CutBefore,
+    Fault::CutAfter,
+    Fault::Hang,
+    Fault::Slow,
+    Fault::Watches(End::Gone),
+    Fault::Watches(End::Cut),
+    Fault::Watches(End::Silent(Duration::from_secs(30))),
+    Fault::WatchesLate(Duration::from_secs(3)),
+    Fault::Watches(End::Mute),
+    Fault::WatchesBroken(403, Duration::from_secs(300)),
+    Fault::WatchesBroken(404, Duration::from_secs(30)),
+    Fault::WatchesBroken(410, Duration::from_secs(120)),
+];
+
+fn step() -> impl Strategy<Value = Step> {
+    let release = 0..RELEASES.len();
+    let fault = proptest::sample::select(FAULTS.to_vec());
+    prop_oneof![
+        5 => (release.clone(), spec()).prop_map(|(release, spec)| Step::Edit(release, spec)),
+        1 => release.clone().prop_map(Step::Delete),
+        2 => (release.clone(), 0..4_usize, 0..5_usize).prop_map(|(release, member, what)| Step::ByHand(release, member, what)),
+        1 => (release.clone(), 0..4_usize, any::<bool>()).prop_map(|(release, member, copied)| Step::ByOthers(release, member, copied)),
+        1 => (release.clone(), any::<bool>()).prop_map(|(release, suspended)| Step::Suspend(release, suspended)),
+        1 => (release, proptest::bool::weighted(0.3)).prop_map(|(release, fails)| Step::Plan(release, fails)),
+        2 => (0..NAMESPACES.len(), proptest::sample::select(vec![None, Some("first"), Some("second")]))
+            .prop_map(|(namespace, word)| Step::Source(namespace, word)),
+        1 => any::<bool>().prop_map(Step::Twin),
+        1 => Just(Step::EarlyEnds),
+        2 => any::<bool>().prop_map(Step::Restart),
+        1 => any::<bool>().prop_map(Step::OtherChart),
+        3 => (fault.clone(), 1..20_usize, 1..4_usize).prop_map(|(fault, position, times)| Step::Fault(fault, position, times, false)),
+        3 => (fault, 1..6_usize, 1..4_usize).prop_map(|(fault, position, times)| Step::Fault(fault, position, times, true)),
+        4 => prop_oneof![Just(1), Just(20), Just(400), Just(3_000), Just(40_000)].prop_map(Step::Wait),
+    ]
+}
+
+async fn run(steps: &[Step]) -> Result<()> {
+    let model = Model::default();
+    model.store().has_early = steps.iter().any(|step| matches!(step, Step::EarlyEnds));
+    model.store().deletions_take = Duration::from_millis(50);
+    let mut history = History::begin_on(model).await?;
+    for step in steps {
+        match step {
+            Step::Edit(release, spec) => history.edit(RELEASES[*release], spec.clone()).await?,
+            Step::Delete(release) => history.delete(RELEASES[*release]).await?,
+            Step::ByHand(release, member, what) => {
+                let member = ["main", "one", "two", "three"][*member];
+                let name = format!("{}-{member}", RELEASES[*release]);
+                history.by_hand(&name, *what).await?;
+            }
+            Step::ByOthers(release, member, copied) => {
+                let release = RELEASES[*release];
+                let name = match copied {
+                    true => format!("{release}copy"),
+                    false => format!("{release}-{}", ["main", "one", "two", "three"][*member]),
+                };
+                let from = format!("{release}-main");
+                history.by_others(&name, copied.then_some(from.as_str())).await?;
+            }
+            Step::Suspend(release, suspended) => history.suspend(RELEASES[*release], *suspended).await?,
+            Step::Plan(release, fails) => {
+                history
+                    .run_plan(RELEASES[*release], if *fails { "fails" } else { "ends" })
+                    .await?;
+            }
+            Step::Source(namespace, word) => history.source(NAMESPACES[*namespace], *word).await?,
+            Step::Twin(runs) => history.twin(*runs).await?,
+            Step::EarlyEnds => history.model.store().end_early(),
+            Step::Restart(killed) => history.restart(*killed).await?,
+            Step::OtherChart(killed) => history.other_chart(*killed).await?,
+            Step::Fault(fault, position, times, members) => {
+                let members = *members;
+                let counts = move |call: &Call| !members || writes_a_member(call);
+                history.set_plan(Plan::new(*fault, *position, *times, counts));
+            }
+            Step::Wait(milliseconds) => tokio::time::sleep(Duration::from_millis(*milliseconds)).await,
+        }
+    }
+    history.end().await
+}
+
+#[test]
+fn any_history_ends_as_the_custom_resources_say() -> Result<()> {
+    let cases = if everything() { 2_000 } else { 40 };
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/torture/regressions.txt");
+    let file = FileFailurePersistence::Direct(file);
+    let steps = proptest::collection::vec(step(), 1..25);
+    let run = async |steps: &Vec<Step>| run(steps).await;
+    drawn("histories", cases, Some(Box::new(file)), &steps, run)
+}
+
+/// Those that once failed, as they were found: they stay the same when what is drawn changes.
+#[test]
+fn histories_that_once_failed_do_not_fail_again() -> Result<()> {
+    let spec = |extra: &[&str]| release::spec("blue", extra, false);
+    let mut with_class = spec(&[]);
+    with_class["priorityClass"]["enabled"] = true.into();
+    let mut with_part = spec(&[]);
+    with_part["part"] = true.into();
+    let histories = [
+        // The operator ends in the moment in which a custom resource goes in spite of its finalizer.
+        vec![Step::Edit(1, with_class.clone()), Step::Delete(1), Step::Restart(false)],
+        // The same, and the operator waits for an answer until then.
+        vec![
+            Step::Fault(Fault::Slow, 14, 2, false),
+            Step::Edit(1, with_class),
+            Step::Delete(1),
+            Step::Restart(false),
+        ],
+        // A version goes, and with it the watch that shows a member which the next edit drops.
+        vec![
+            Step::Edit(0, spec(&[])),
+            Step::Edit(2, with_part.clone()),
+            Step::Suspend(0, true),
+            Step::EarlyEnds,
+            Step::Edit(2, spec(&[])),
+        ],
+        // The same before the CustomResourceDefinitions were listed, which is refused at first.
+        vec![
+            Step::Fault(Fault::Status(410), 1, 1, true),
+            Step::Wait(1),
+            Step::Edit(0, with_part.clone()),
+            Step::EarlyEnds,
+            Step::Fault(Fault::Status(403), 1, 1, false),
+        ],
+        // A LIST that is never answered.
+        vec![
+            Step::Fault(Fault::Hang, 7, 2, false),
+            Step::Edit(0, spec(&[])),
+            Step::Wait(1),
+        ],
+        // Somebody takes the name of a member while its release comes again.
+        vec![
+            Step::Edit(1, spec(&[])),
+            Step::Wait(1),
+            Step::Delete(1),
+            Step::Edit(1, spec(&[])),
+            Step::ByOthers(1, 0, false),
+        ],
+        // The answer to a write shows an edit before its watch does.
+        vec![
+            Step::Edit(1, spec(&[])),
+            Step::Fault(Fault::WatchesLate(Duration::from_secs(3)), 1, 1, false),
+            Step::ByOthers(1, 0, false),
+            Step::Wait(1),
+            Step::Edit(1, spec(&["three"])),
+        ],
+        // A watch that is refused its version at its beginning, after it was cut.
+        vec![
+            Step::Edit(1, spec(&[])),
+            Step::Fault(Fault::WatchesBroken(410, Duration::from_secs(120)), 12, 1, false),
+            Step::Delete(1),
+            Step::Wait(400),
+            Step::Edit(1, spec(&[])),
+            Step::Edit(2, spec(&[])),
+            Step::Delete(2),
+            Step::Delete(1),
+        ],
+    ];
+    for steps in &histories {
+        in_virtual_time(run(steps)).with_context(|| format!("{steps:?}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,219 @@
+//! Something of the API server doesn't answer, or asks for patience: it is waited for, and nobody else is kept waiting.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use kube::api::Patch;
+use serde_json::{Value, json};
+
+use crate::faults::call::Call;
+use crate::faults::fault::{Fault, Plan};
+use crate::faults::watches::End;
+use crate::real_server::process::{Lane, in_real_time};
+use crate::real_server::release::live;
+use crate::real_server::scenario::Scenario;
+use crate::real_server::variant::{ReleaseVariant, keepers};
+use crate::world::fields::text;
+
+/// The group of PriorityClass, of which the release has one.
+const GROUP: &str = "scheduling.k8s.io";
+
+/// The API server of one group is down: discovery is partial, and what it hides is neither pruned nor forgotten.
+async fn discovery_is_partial() -> Result<()> {
+    let mut lane = Lane::new("discovery", ReleaseVariant::Plain, &[]).await?;
+    for scenario in [Scenario::PruneKinds, Scenario::Delete] {
+        let release = format!("{scenario:?}").to_lowercase();
+        scenario.prepare(&mut lane, &release).await?;
+        lane.stop()?;
+        lane.faults.set_missing_group(GROUP);
+        let before = live(&lane, &release).await?;
+        scenario.act(&mut lane, &release).await?;
+        lane.start()?;
+        lane.until("it says what it doesn't know", async || {
+            let widget = lane.widget(&release).await?.context("the custom resource is gone")?;
+            let told = widget["status"]["conditions"].to_string();
+            ensure!(told.contains(GROUP), "{told}");
+            Ok(())
+        })
+        .await?;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let found = live(&lane, &release).await?;
+        let left = found.keys();
+        let all = left.clone().eq(before.keys());
+        ensure!(all, "deleted on partial knowledge: {left:?} are left");
+        // Nothing tells the operator: it has to look by itself.
+        lane.faults.heal();
+        let done = async || scenario.is_done(&lane, &release, false).await;
+        lane.until("it ends what it began", done).await?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_group_that_does_not_answer_is_waited_for() -> Result<()> {
+    in_real_time(discovery_is_partial())
+}
+
+/// Calls of the operator since the log began.
+fn calls(lane: &Lane, counts: impl Fn(&Call) -> bool) -> Vec<String> {
+    let log = lane.faults.log();
+    let of_it = log.iter().filter(|entry| counts(&entry.call));
+    of_it.map(|entry| entry.call.to_string()).collect()
+}
+
+/// What a watch may be silent in this test, in seconds: far less than between two bookmarks.
+const SILENCE: &str = "4";
+/// Long enough for watches to end and begin anew some times.
+const QUIET: Duration = Duration::from_secs(9);
+
+/// A watch stays open and tells nothing any more, because what was behind its connection is gone: it is given up and
+/// begun anew, and what it missed is made good.
+async fn watches_are_mute() -> Result<()> {
+    let mut lane = Lane::new("silence", ReleaseVariant::Plain, &[]).await?;
+    lane.environment.push(("CHARTWRIGHT_TEST_SILENCE", SILENCE));
+    lane.start()?;
+    let spec = Scenario::Install.spec();
+    lane.put("a", &spec).await?;
+    lane.await_release("a", &spec).await?;
+
+    lane.until("all is written", async || {
+        lane.faults.clear_log();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let written = calls(&lane, Call::is_write);
+        ensure!(written.is_empty(), "{written:?}");
+        Ok(())
+    })
+    .await?;
+
+    // Where nothing happens, a watch goes on where it was: nothing is listed, and nothing is written.
+    tokio::time::sleep(QUIET).await;
+    let watches = calls(&lane, |call| call.verb() == "watch" && call.is_of("configmaps"));
+    ensure!(watches.len() >= 2, "no silent watch ended: {watches:?}");
+    let lists = calls(&lane, |call| call.verb() == "list");
+    ensure!(lists.is_empty(), "listed anew: {lists:?}");
+    let written = calls(&lane, Call::is_write);
+    ensure!(written.is_empty(), "written for nothing: {written:?}");
+
+    // Nothing that happens from here on is told by the watches that are open.
+    lane.faults.end_watches(End::Mute);
+    lane.faults.clear_log();
+    let edit = Patch::Merge(json!({"data": {"color": "pink"}}));
+    let maps = lane.maps();
+    maps.patch("a-main", &Default::default(), &edit).await?;
+    maps.delete("a-one", &Default::default()).await?;
+    lane.put("b", &spec).await?;
+    lane.until("what the watches kept to themselves is made good", async || {
+        Scenario::Install.is_done(&lane, "b", false).await?;
+        let main: Value = serde_json::to_value(maps.get("a-main").await?)?;
+        ensure!(main["data"]["color"] == spec["color"], "{main}");
+        Scenario::Drift.is_done(&lane, "a", false).await
+    })
+    .await?;
+    let heals = |call: &Call| call.is_write() && ["a-main", "a-one"].iter().any(|name| call.names(name));
+    let told = calls(&lane, |call| {
+        call.is_of("configmaps") && (call.is_watch() || heals(call))
+    });
+    let watches = calls(&lane, |call| call.is_of("configmaps") && call.is_watch());
+    ensure!(told.first() == watches.first(), "told before a watch began: {told:?}");
+
+    // A deletion, too.
+    lane.faults.end_watches(End::Mute);
+    lane.delete("a").await?;
+    let gone = async || Scenario::Delete.is_done(&lane, "a", false).await;
+    lane.until("a is gone", gone).await
+}
+
+#[test]
+fn a_watch_that_falls_silent_is_begun_anew() -> Result<()> {
+    in_real_time(watches_are_mute())
+}
+
+const PATIENCE: u64 = 8;
+
+/// An API server that asks for patience gets it, and no worker sleeps through that time.
+async fn put_off() -> Result<()> {
+    let lane = Lane::new("throttled", ReleaseVariant::Plain, &["maxConcurrentReconciles: 1"]).await?;
+    lane.put("a", &json!({"color": "blue"})).await?;
+    lane.await_ready("a").await?;
+    let busy = |seconds, times| {
+        let counts = |call: &Call| call.is_write() && call.is_of("configmaps");
+        Plan::new(Fault::Busy(seconds), 1, times, counts)
+    };
+
+    lane.arm("a", busy(PATIENCE, 1));
+    // It is told after this moment, and seen to be told some time later.
+    let before = Instant::now();
+    lane.put("a", &json!({"color": "red"})).await?;
+    lane.await_hit().await?;
+    let told = Instant::now();
+    lane.put("b", &json!({})).await?;
+    lane.await_ready("b").await?;
+    let took = told.elapsed();
+    ensure!(took < Duration::from_secs(PATIENCE - 1), "the only worker was held up");
+    let widget = lane.widget("a").await?.unwrap_or_default();
+    ensure!(widget["status"]["failures"].is_null(), "it was put off: {widget}");
+    lane.await_ready("a").await?;
+    let took = before.elapsed();
+    ensure!(took >= Duration::from_secs(PATIENCE), "it came back too early");
+    ensure!(lane.faults.heal().len() == 1);
+
+    // Where it goes on, the status says it.
+    lane.arm("a", busy(1, 1000));
+    lane.put("a", &json!({"color": "green"})).await?;
+    let ready = lane.await_reason("a", "Ready", "ApplyFailed").await?;
+    ensure!(text(&ready["message"]).contains("too many requests"), "{ready}");
+    lane.faults.heal();
+    lane.await_ready("a").await.map(drop)
+}
+
+#[test]
+fn who_is_told_to_wait_keeps_nobody_else_waiting() -> Result<()> {
+    in_real_time(put_off())
+}
+
+/// Requests that write members, or the Secrets of the release.
+fn writes(lane: &Lane) -> Vec<String> {
+    let is_told = |call: &Call| call.is_of("widgets") || call.is_of("events");
+    calls(lane, |call| call.is_write() && !is_told(call))
+}
+
+/// A record in Secrets can't be read when an operator starts: it is not lost, and nothing is done until it is there.
+async fn record_is_unread() -> Result<()> {
+    let mut lane = Lane::new("unread", ReleaseVariant::Lossy, &[]).await?;
+    let spec = Scenario::Install.spec();
+    lane.put("a", &spec).await?;
+    lane.await_release("a", &spec).await?;
+    let secrets = keepers(&lane, "a").await?;
+    let names = secrets
+        .iter()
+        .map(|secret| text(&secret["metadata"]["name"]).to_owned());
+    let names: Vec<String> = names.collect();
+    ensure!(!names.is_empty(), "there is no record in Secrets");
+
+    lane.stop()?;
+    let reads_it = move |call: &Call| {
+        let secret = call.target().filter(|target| target.resource == "secrets");
+        call.verb() == "get" && secret.is_some_and(|target| names.contains(&target.name))
+    };
+    lane.faults.arm(Plan::always(Fault::Status(500), reads_it));
+    lane.start()?;
+    lane.until("the status tells of it", async || {
+        let ready = lane.condition("a", "Ready").await?;
+        ensure!(ready["status"] == "False", "{ready}");
+        Ok(())
+    })
+    .await?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    ensure!(writes(&lane).is_empty(), "{:?}", writes(&lane));
+
+    ensure!(!lane.faults.heal().is_empty());
+    lane.await_release("a", &spec).await?;
+    let written = writes(&lane);
+    ensure!(written.is_empty(), "written for nothing: {written:?}");
+    Ok(())
+}
+
+#[test]
+fn a_record_that_cannot_be_read_is_waited_for() -> Result<()> {
+    in_real_time(record_is_unread())
+}
