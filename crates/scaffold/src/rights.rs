@@ -15,7 +15,7 @@ use super::survey::{RBAC, Survey};
 use super::tree::Tree;
 use super::unmade::Unmade;
 use chartwright_core::history::is_watched;
-use chartwright_operator::cluster::keys::secret_name;
+use chartwright_operator::cluster::storage::keys::secret_name;
 use chartwright_watches::SourceKind;
 use chartwright_watches::Watch;
 pub(super) use escalation::{ESCALATING, ROLES};

@@ -136,7 +136,7 @@ impl RenderCluster {
             discovery,
             client: client.clone(),
             resource: resource.with_context(|| format!("the API server does not serve {group_kind} in {version}"))?,
-            keys: cluster::keys::load(client, &own_namespace, &args.operator_name).await?,
+            keys: cluster::storage::keys::load(client, &own_namespace, &args.operator_name).await?,
             own_namespace,
         })
     }
@@ -168,7 +168,7 @@ impl RenderCluster {
     }
 
     fn offline(args: &RenderArgs, group_kind: &GroupKind, version: &str, namespaced: bool) -> anyhow::Result<Self> {
-        let client = cluster::connect::nowhere()?;
+        let client = cluster::connection::nowhere()?;
         Ok(RenderCluster {
             discovery: Discovery::offline(client.clone(), Capabilities::default(), []),
             client,
@@ -220,7 +220,7 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
     let own_namespace = cluster.own_namespace;
     let is_keyed = cluster.keys.is_some();
     if !is_keyed && release.record.revision > 0 {
-        let secret = cluster::keys::secret_name(&args.operator_name);
+        let secret = cluster::storage::keys::secret_name(&args.operator_name);
         note!(
             "warning: there is no Secret {own_namespace}/{secret}, the operator's key: without it a release that is as \
              it was looks like an upgrade; --operator-name and --operator-namespace say where it is"

@@ -19,7 +19,7 @@ use chartwright_core::members::Live;
 use chartwright_core::ownership::{Owner, owner_of};
 use chartwright_core::prune::{Purpose, Verdict, verdict};
 use chartwright_operator::cluster::discovery::Resource;
-use chartwright_operator::cluster::secrets::UID_LABEL;
+use chartwright_operator::cluster::storage::secrets::UID_LABEL;
 use chartwright_operator::cluster::{self, Discovery, objects};
 use chartwright_watches::names::is_built_in;
 

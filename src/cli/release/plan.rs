@@ -18,7 +18,7 @@ use crate::cli::stdout::{note, print_line};
 use chartwright_core::annotations::{PLAN_PARAMS, RUN_PLAN};
 use chartwright_core::hooks::HookRun;
 use chartwright_core::plans::{self, FAILED, Plan, SUCCEEDED};
-use chartwright_operator::cluster::pods::{last_lines, tail};
+use chartwright_operator::cluster::workloads::pods::{last_lines, tail};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -9,7 +9,7 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Map, Value, json};
 
 use chartwright_core::identity::GroupKind;
-use chartwright_operator::cluster::connect::bounded;
+use chartwright_operator::cluster::connection::bounded;
 use chartwright_operator::cluster::discovery::{Resource, Snapshot};
 use chartwright_operator::cluster::{self, Discovery};
 

@@ -103,9 +103,9 @@ async fn read_counters(args: &UsageArgs) -> anyhow::Result<Counters> {
     let client = cluster::connect(args.kubeconfig.as_deref()).await?;
     let namespace = args.operator_namespace.as_deref();
     let namespace = namespace.unwrap_or(client.default_namespace());
-    let name = cluster::usage::config_map_name(&args.operator_name);
+    let name = cluster::storage::usage::config_map_name(&args.operator_name);
     let what = || format!("ConfigMap {namespace}/{name}");
-    let read = cluster::usage::read(&client, namespace, &args.operator_name).await;
+    let read = cluster::storage::usage::read(&client, namespace, &args.operator_name).await;
     let Some(text) = read.with_context(what)? else {
         bail!(
             "nothing is counted: there is no {}. Run the operator with --meter-usage=1m; if it does, name its namespace \

@@ -10,7 +10,7 @@
 //! | a namespace on an object that has none | `pitfalls::apply::trap_10_what_the_server_makes_of_a_manifest_is_no_drift` |
 //! | a Job that its TTL removes | `apply::immutable::a_finished_job_that_its_ttl_removes_is_satisfied` |
 //! | a retry wrapper for each reconcile | none is made: `plan::contest` and `Release::told` are bounded |
-//! | a request without a time limit | `cluster::connect::tests::a_request_without_an_answer_ends` |
+//! | a request without a time limit | `cluster::connection::tests::a_request_without_an_answer_ends` |
 //! | labels that an owner copies to its children | `prune::guards::what_controllers_copy_our_labels_to_is_no_candidate` |
 //! | one cluster-scoped name in two releases | `security::refusals::an_object_belongs_to_one_release_at_a_time` |
 //! | a field manager that is renamed | `apply::drift::a_deployment_scaled_or_edited_by_hand_is_put_right` |

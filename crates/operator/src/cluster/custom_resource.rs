@@ -8,10 +8,10 @@ use kube::api::{Api, ApiResource, ListParams, Patch, PatchParams};
 use kube::core::{DynamicResourceScope, ObjectMeta};
 use serde_json::{Value, json};
 
-use super::connect::bounded;
-use super::discovery::{Discovery, Resource};
-use super::error::{Error, Result};
-use super::objects::list_if_served;
+use crate::cluster::connection::bounded;
+use crate::cluster::discovery::{Discovery, Resource};
+use crate::cluster::error::{Error, Result};
+use crate::cluster::objects::list_if_served;
 use chartwright_core::applyset::FINALIZER;
 use chartwright_core::decorate;
 use chartwright_core::identity::GroupKind;
@@ -207,8 +207,8 @@ pub async fn remove_finalizer(client: &Client, target: &Target, finalizers: &[St
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{client, widgets};
     use super::*;
+    use crate::cluster::testing::{client, widgets};
 
     /// Asks a server that answers so whether the one of UID `u` is there.
     async fn asked(code: u16, answer: Value) -> Result<bool> {

@@ -13,10 +13,10 @@ use kube::core::{DynamicResourceScope, GroupVersionKind};
 use kube::{Api, Client};
 use tokio::sync::{Mutex, Notify, watch};
 
-use super::connect::bounded;
-use super::error::{Error, Result};
-use super::path::segment;
-use super::throttle;
+use crate::cluster::connection::bounded;
+use crate::cluster::connection::throttle;
+use crate::cluster::connection::url_path::segment;
+use crate::cluster::error::{Error, Result};
 use chartwright_core::identity::GroupKind;
 use helm_template::render::{Capabilities, KubeVersion};
 
@@ -427,8 +427,8 @@ mod tests {
 
     use serde_json::json;
 
-    use super::super::testing::{client, served};
     use super::*;
+    use crate::cluster::testing::{client, served};
 
     #[tokio::test]
     async fn those_who_want_it_read_at_one_time_share_a_read() {

@@ -147,7 +147,7 @@ fn is_too_large(text: &str) -> bool {
 }
 
 /// Webhooks and policies choose their own status codes; the words before their message are the API server's.
-pub(super) fn is_denied(text: &str) -> bool {
+pub(in crate::cluster) fn is_denied(text: &str) -> bool {
     (text.contains("admission webhook ") && text.contains(" denied the request"))
         || (text.contains("ValidatingAdmissionPolicy ") && text.contains(" denied request"))
 }

@@ -14,10 +14,12 @@ use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use tokio::sync::{mpsc, oneshot};
 
-use super::connect::bounded;
-use super::core_events::CoreRecorder;
-use super::error::{Error, Result};
+use crate::cluster::connection::bounded;
+use crate::cluster::error::{Error, Result};
+use crate::cluster::events::core_api::CoreRecorder;
 use crate::telemetry::{cut, redact};
+
+mod core_api;
 
 /// Event notes may have 1 kB; the API server refuses longer ones.
 const NOTE_BYTES: usize = 1000;

@@ -1,28 +1,26 @@
-//! The API server: I/O only. Whoever calls decides; here is how each request is made, bounded and understood.
+//! Requests to the API server. The caller decides; this module sends, limits and interprets each request.
+//!
+//! - [`connection`]: the client, its time limits, the write fence, throttling
+//! - [`discovery`]: the kinds that the API server serves
+//! - [`objects`]: members: read, apply, list, delete; `lookup`; takeover from Helm
+//! - [`custom_resource`]: metadata, status and finalizer of a custom resource
+//! - [`workloads`]: pods, their logs and leaders, HorizontalPodAutoscalers
+//! - [`storage`]: the Secrets and the ConfigMap in which the operator stores data
+//! - [`events`]: Events about custom resources
+//! - [`offline`]: a client without an API server
 
-pub mod autoscalers;
-pub mod connect;
-mod core_events;
+pub mod connection;
 pub mod custom_resource;
 pub mod discovery;
-pub mod elect;
 pub mod error;
 pub mod events;
-pub mod fence;
-pub mod keys;
-pub mod lookup;
 pub mod objects;
 pub mod offline;
-pub mod path;
-pub mod pods;
-pub mod secrets;
-pub mod silence;
-pub mod takeover;
+pub mod storage;
 #[cfg(test)]
 pub mod testing;
-pub mod throttle;
-pub mod usage;
+pub mod workloads;
 
-pub use connect::{answering, client, config_without_retries, connect, fenced};
+pub use connection::{answering, client, config_without_retries, connect, fenced};
 pub use discovery::{Discovery, Resource, Snapshot};
 pub use error::{Error, Result};

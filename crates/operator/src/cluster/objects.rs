@@ -14,13 +14,16 @@ use kube::core::{ObjectMeta, Request};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::connect::bounded;
-use super::discovery::{Discovery, Resource};
-use super::error::{Error, Result};
-use super::path::segment;
+use crate::cluster::connection::bounded;
+use crate::cluster::connection::url_path::segment;
+use crate::cluster::discovery::{Discovery, Resource};
+use crate::cluster::error::{Error, Result};
 use chartwright_core::identity::{GroupKind, ObjectId};
 use chartwright_core::members::Live;
 use chartwright_core::{annotations, applyset, fingerprint, health, hooks, immutable, references};
+
+pub mod lookup;
+pub mod takeover;
 
 /// The field manager of members. Frozen for ever: another name would orphan every field that this one owns.
 pub const FIELD_MANAGER: &str = "chartwright";
@@ -163,7 +166,7 @@ pub async fn list_whole(client: &Client, resource: &Resource, namespace: Option<
 }
 
 /// All pages of what a label selector finds, each object reduced at once to what is wanted of it.
-pub(super) async fn list<K, T>(api: Api<K>, labels: &str, reduce: impl Fn(K) -> T) -> Result<Vec<T>>
+pub(in crate::cluster) async fn list<K, T>(api: Api<K>, labels: &str, reduce: impl Fn(K) -> T) -> Result<Vec<T>>
 where
     K: Clone + DeserializeOwned + Debug,
 {
@@ -468,8 +471,8 @@ async fn patch_seen(
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use super::super::testing::{client, served, widgets};
     use super::*;
+    use crate::cluster::testing::{client, served, widgets};
 
     /// Lists widgets that aren't served the first `refused` times, and of which discovery tells in `groups` from its
     /// second reading on.

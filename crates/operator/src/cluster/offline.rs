@@ -10,8 +10,8 @@ use kube::api::DynamicObject;
 use kube::client::Body;
 use serde_json::{Value, json};
 
-use super::discovery::Resource;
-use super::path::segment;
+use crate::cluster::connection::url_path::segment;
+use crate::cluster::discovery::Resource;
 
 /// What it has, by the paths of the objects.
 type Stored = BTreeMap<String, Value>;
@@ -111,7 +111,7 @@ fn is_list(path: &str) -> bool {
 mod tests {
     use super::*;
     use crate::cluster::discovery::Discovery;
-    use crate::cluster::lookup;
+    use crate::cluster::objects::lookup;
     use chartwright_core::identity::GroupKind;
     use helm_template::render::LookupKey;
 

@@ -8,7 +8,7 @@ use kube::api::ApiResource;
 use kube::client::Body;
 use serde_json::{Value, json};
 
-use super::discovery::Resource;
+use crate::cluster::discovery::Resource;
 
 /// A request.
 pub struct Asked {

@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::election::Timing;
 use self::election::{Election, Failure};
-use crate::cluster::fence::Fence;
+use crate::cluster::connection::fence::Fence;
 use crate::telemetry::chain;
 use crate::telemetry::metrics::Metrics;
 

@@ -12,8 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::leader::{self, Ended, LeaderElection};
 use super::unit::Blueprint;
-use super::{api_watch, scopes, usage};
-use crate::cluster::{self, Discovery, events::Events, fence::Fence};
+use super::usage_meter;
+use super::watches::{discovery, scopes};
+use crate::cluster::{self, Discovery, connection::fence::Fence, events::Events};
 use crate::reconcile::{Context, list};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::probes::Health;
@@ -194,10 +195,10 @@ async fn lead(
     // The watches outlive the units: reconciles that are ending still use them.
     let ended = CancellationToken::new();
     let mut services = JoinSet::new();
-    services.spawn(api_watch::run(context.clone(), ended.clone()));
+    services.spawn(discovery::run(context.clone(), ended.clone()));
     services.spawn(scopes::run(context.clone(), ended.clone()));
     if let Some(period) = options.usage_period {
-        services.spawn(usage::run(context.clone(), period, ended.clone()));
+        services.spawn(usage_meter::run(context.clone(), period, ended.clone()));
     }
 
     let mut units = JoinSet::new();
@@ -236,11 +237,14 @@ async fn start(client: &kube::Client, options: &Options, health: &Health) -> any
         ..
     } = options;
     let discovery = retrying("the API server's discovery", || Discovery::new(client.clone())).await?;
-    let secret = format!("Secret {own_namespace}/{}", cluster::keys::secret_name(operator));
+    let secret = format!(
+        "Secret {own_namespace}/{}",
+        cluster::storage::keys::secret_name(operator)
+    );
     let mut said = String::new();
     loop {
         let keys = retrying("the operator's Secret", || {
-            cluster::keys::load_or_create(client.clone(), own_namespace, operator)
+            cluster::storage::keys::load_or_create(client.clone(), own_namespace, operator)
         });
         let error = match keys.await {
             Ok(keys) => return Ok((discovery, keys)),

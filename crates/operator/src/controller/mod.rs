@@ -1,18 +1,19 @@
-//! The operator at run time: one supervised [`unit`] per watch with a fair [`queue`], watches of members
-//! ([`children`]) and of what else releases depend on ([`dependencies`]) that wake the releases concerned, [`api_watch`]
-//! for kinds that come and go, a [`leader`] among replicas, and [`usage`], which meters what releases request.
+//! The running operator.
+//!
+//! - [`manager`]: starts, leads and stops everything
+//! - [`unit`]: one supervised task per entry of `watches.yaml`, with its custom resources ([`cache`]) and its fair [`queue`]
+//! - [`watches`]: watch streams of members, of dependencies and of the kinds that the API server serves
+//! - [`chart_crds`]: creates the CRDs of a chart's `crds/` folder
+//! - [`leader`]: leader election among replicas
+//! - [`usage_meter`]: counts what releases request
 
-mod api_watch;
 mod cache;
-mod children;
-mod crds;
-mod dependencies;
+mod chart_crds;
 pub mod leader;
 pub mod manager;
 mod queue;
-mod scopes;
 mod unit;
-mod usage;
-mod watching;
+mod usage_meter;
+mod watches;
 
 pub use manager::{LeaseOptions, Options, run};

@@ -14,9 +14,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::cache::Cache;
-use super::crds;
+use super::chart_crds;
 use super::queue::Queue;
-use super::watching::{News, watch};
+use super::watches::stream::{News, watch};
 use crate::cluster::discovery::Resource;
 use crate::reconcile::{self, Context, CustomResource, Key, Outcome, Release, Unit};
 use crate::telemetry::redact::{self, Secrets};
@@ -94,7 +94,7 @@ impl Blueprint {
     async fn create_crds(&self, context: &Context, told: &mut Vec<String>) -> bool {
         let kind = self.group_kind();
         let Ok(renderer) = &self.renderer else { return false };
-        let created = crds::create(context, renderer.chart()).await;
+        let created = chart_crds::create(context, renderer.chart()).await;
         for problem in created.problems.iter().filter(|problem| !told.contains(problem)) {
             tracing::warn!(%kind, "crds/: {problem}");
         }

@@ -9,7 +9,7 @@ use super::pool::off_worker_if_large;
 use super::render::{Answers, Made, Request, Work};
 use super::secrets::{self, ChartText};
 use super::sources::{self, Source};
-use crate::cluster::lookup;
+use crate::cluster::objects::lookup;
 use chartwright_core::dependencies;
 use chartwright_core::desired::Desired;
 use chartwright_core::identity::ObjectId;

@@ -7,7 +7,7 @@ use super::sealed::Purpose;
 use super::status::rights;
 use super::superset::{self, Superset};
 use crate::cluster::error::Error;
-use crate::cluster::secrets;
+use crate::cluster::storage::secrets;
 use chartwright_core::annotations::{self, ON_DELETE, SKIP_PLANS};
 use chartwright_core::desired;
 use chartwright_core::digest::KeyUse;

@@ -15,7 +15,7 @@ use super::texts::Texts;
 use super::values::{self, Error};
 use super::{Run, inputs};
 use crate::cluster::discovery::Snapshot;
-use crate::cluster::lookup;
+use crate::cluster::objects::lookup;
 use chartwright_core::annotations::DEPENDS_ON;
 use chartwright_core::dependencies::{self, Dependency};
 use chartwright_core::depends;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::context::lock;
 use super::release::{Release, split};
 use super::render::{Answers, Prepared};
-use crate::cluster::lookup;
+use crate::cluster::objects::lookup;
 use chartwright_core::dependencies;
 use chartwright_core::identity::ObjectId;
 use helm_template::render::LookupKey;

@@ -8,7 +8,7 @@ use super::Run;
 use super::live::judged;
 use super::preflight::list;
 use super::release::{Release, split};
-use crate::cluster::lookup;
+use crate::cluster::objects::lookup;
 use chartwright_core::health::{Health, Status, has_health};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::members::Members;

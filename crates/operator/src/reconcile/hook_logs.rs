@@ -3,7 +3,7 @@
 use super::Run;
 use super::release::Release;
 use crate::cluster::objects;
-use crate::cluster::pods::{last_lines, tail};
+use crate::cluster::workloads::pods::{last_lines, tail};
 use chartwright_core::desired::Member;
 use chartwright_core::hooks::{Hook, HookRun};
 use chartwright_core::ownership::{Ownership, ownership};

@@ -6,7 +6,7 @@ use super::custom_resource::CustomResource;
 use super::release::{Release, split};
 use super::sources;
 use crate::cluster::discovery::{Snapshot, group_of};
-use crate::cluster::lookup;
+use crate::cluster::objects::lookup;
 use crate::telemetry::redact::MARK;
 use chartwright_core::apply::is_as_recorded;
 use chartwright_core::digest::{Key, KeyUse};

@@ -14,7 +14,7 @@ use super::takeover::{claimant, may_adopt};
 use super::{Run, secrets};
 use crate::cluster::error::Error;
 use crate::cluster::objects::{self, NO_VERSION};
-use crate::cluster::secrets::{Files, Place};
+use crate::cluster::storage::secrets::{Files, Place};
 use crate::telemetry::redact::Secrets;
 use chartwright_core::desired::Desired;
 use chartwright_core::digest::{Key, KeyUse};

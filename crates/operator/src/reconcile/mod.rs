@@ -72,8 +72,8 @@ use status::Conclusion;
 pub use superset::{Superset, watch_recorded};
 pub use vanished::{is_gone, tell_freed, uninstall};
 
+use crate::cluster::connection::throttle;
 use crate::cluster::error::Error;
-use crate::cluster::throttle;
 use crate::telemetry::metrics::ReconcileResult;
 use crate::telemetry::redact;
 use chartwright_core::annotations;

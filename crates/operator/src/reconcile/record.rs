@@ -15,7 +15,7 @@ use super::status::rights;
 use super::superset::Superset;
 use super::{Run, delete_hooks, kept, plans, rollback, sealed};
 use crate::cluster::error::Error;
-use crate::cluster::secrets::Files;
+use crate::cluster::storage::secrets::Files;
 use chartwright_core::conditions;
 use chartwright_core::digest;
 use chartwright_core::plans::Plan;

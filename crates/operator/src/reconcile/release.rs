@@ -18,7 +18,7 @@ use super::preflight::Permit;
 use super::record::{Refused, Saved};
 use super::retry::Tried;
 use super::status_template::StatusTemplate;
-use crate::cluster::throttle::spread;
+use crate::cluster::connection::throttle::spread;
 use crate::telemetry::redact::Secrets;
 use chartwright_core::annotations;
 use chartwright_core::conditions::{self, cut};

@@ -16,7 +16,7 @@ use super::secrets::ChartText;
 use super::{Run, inputs, secrets, values};
 use crate::cluster::discovery::Snapshot;
 use crate::cluster::error::Error;
-use crate::cluster::{lookup, objects};
+use crate::cluster::objects::{self, lookup};
 use crate::telemetry::redact::{self, Secrets};
 use chartwright_core::annotations::{ON_CREATE, ON_DELETE};
 use chartwright_core::dependencies;

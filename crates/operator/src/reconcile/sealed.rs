@@ -15,7 +15,7 @@ use super::Run;
 use super::context::Context;
 use super::custom_resource::CustomResource;
 use crate::cluster::error::Result;
-use crate::cluster::secrets::{self, Files, Form, Place, Stored};
+use crate::cluster::storage::secrets::{self, Files, Form, Place, Stored};
 use crate::telemetry::metrics::Operation;
 use chartwright_core::digest::{self, KeyUse};
 use chartwright_core::record::secret::{pack, unpack};

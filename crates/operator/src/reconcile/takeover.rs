@@ -25,7 +25,7 @@ use crate::cluster::custom_resource::{self as writes, STATUS_MANAGER};
 use crate::cluster::discovery::Resource;
 use crate::cluster::error::Error;
 use crate::cluster::objects::FIELD_MANAGER;
-use crate::cluster::takeover as requests;
+use crate::cluster::objects::takeover as requests;
 use crate::telemetry::metrics::Operation;
 use chartwright_core::apply::{Step, Why};
 use chartwright_core::desired::{Desired, Identity, Member, Rendered, desired};

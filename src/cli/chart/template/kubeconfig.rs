@@ -7,7 +7,7 @@ use kube::Config;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 
 use super::args::TemplateArgs;
-use chartwright_operator::cluster::connect::read_kubeconfig;
+use chartwright_operator::cluster::connection::read_kubeconfig;
 
 const DEFAULT: &str = "default";
 

@@ -12,10 +12,10 @@ use tokio::runtime::Runtime;
 use super::args::TemplateArgs;
 use super::kubeconfig;
 use chartwright_operator::cluster::Discovery;
-use chartwright_operator::cluster::connect;
+use chartwright_operator::cluster::connection;
 use chartwright_operator::cluster::discovery::Snapshot;
 use chartwright_operator::cluster::error::Error;
-use chartwright_operator::cluster::lookup::{self, group_kind};
+use chartwright_operator::cluster::objects::lookup::{self, group_kind};
 use helm_template::render::{Lookup, LookupKey};
 
 /// A cluster, and what it serves.
@@ -38,7 +38,7 @@ impl TemplateCluster {
         let connected = runtime.block_on(async {
             let config = kubeconfig::connection_config(args, dir).await?;
             let url = config.cluster_url.clone();
-            let client = connect::client(config)?;
+            let client = connection::client(config)?;
             let discovery = Discovery::new(client.clone()).await.with_context(|| url.to_string())?;
             anyhow::Ok((client, discovery.snapshot()))
         });

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::crd::{GeneratedCrd, read_definition_file};
 use crate::cli::block_on;
 use crate::cli::stdout::stdout;
-use chartwright_operator::cluster::{self, connect::bounded};
+use chartwright_operator::cluster::{self, connection::bounded};
 use chartwright_scaffold::crd::compare::{Change, compare};
 use chartwright_scaffold::crd::{definition, validate};
 

@@ -17,7 +17,7 @@ use kube::Client;
 use kube::client::Body;
 use tokio::time::Instant;
 
-use super::error::Error;
+use crate::cluster::error::Error;
 
 /// Until when writes may leave this process. Closed until it is extended for the first time.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub struct Fence {
 }
 
 /// Lets the writes of one client pass while a fence is open.
-pub(super) struct Gate {
+pub(in crate::cluster) struct Gate {
     fence: Arc<Fence>,
     /// Wraps bodies. kube wraps only bodies of answers, so this is a client of a server that answers with the body it got.
     wrap: Client,
@@ -77,7 +77,7 @@ impl Fence {
 // === impl Gate ===
 
 impl Gate {
-    pub(super) fn new(fence: Arc<Fence>) -> Self {
+    pub(in crate::cluster) fn new(fence: Arc<Fence>) -> Self {
         let of_bodies = fence.clone();
         let echo = tower::service_fn(move |request: Request<Body>| {
             let fence = of_bodies.clone();
@@ -97,7 +97,7 @@ impl Gate {
     ///
     /// # Errors
     /// [`Error::NotLeading`], for a write while the fence is closed.
-    pub(super) async fn admit(&self, request: Request<Body>) -> kube::Result<Request<Body>> {
+    pub(in crate::cluster) async fn admit(&self, request: Request<Body>) -> kube::Result<Request<Body>> {
         if !is_write(&request) {
             return Ok(request);
         }
@@ -156,8 +156,8 @@ mod tests {
     use std::sync::Mutex;
     use std::time::Duration;
 
-    use super::super::connect::fenced;
     use super::*;
+    use crate::cluster::connection::fenced;
 
     const TERM: Duration = Duration::from_secs(10);
 

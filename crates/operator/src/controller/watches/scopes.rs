@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::watching::TOLD;
-use super::{children, dependencies};
+use super::stream::TOLD;
+use super::{dependencies, members};
 use crate::cluster::discovery::Snapshot;
 use crate::reconcile::Context;
 use crate::telemetry::test_limit;
@@ -108,7 +108,7 @@ impl Watches {
                 let resource = snapshot.preferred(&scope.group_kind).cloned();
                 let version = resource.as_ref().map(|resource| resource.api.version.clone());
                 let task = match purpose {
-                    Purpose::Members => self.tasks.spawn(children::scope_watch(context, scope, resource)),
+                    Purpose::Members => self.tasks.spawn(members::scope_watch(context, scope, resource)),
                     Purpose::Dependencies => self.tasks.spawn(dependencies::scope_watch(context, scope, resource)),
                 };
                 Watch {

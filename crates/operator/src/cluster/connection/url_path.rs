@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use super::error::{Error, Result};
+use crate::cluster::error::{Error, Result};
 
 /// What Go's `net/url` leaves in a path as it is, besides letters and digits; the slash apart.
 const PLAIN: &[u8] = b"-_.~$&+,:;=@";

@@ -12,8 +12,8 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::connect::bounded;
-use super::error::{Error, Result};
+use crate::cluster::connection::bounded;
+use crate::cluster::error::{Error, Result};
 use chartwright_core::health::pods::{self, Controller};
 use chartwright_core::identity::ObjectId;
 
@@ -248,8 +248,8 @@ mod tests {
 
     use serde_json::json;
 
-    use super::super::testing::client;
     use super::*;
+    use crate::cluster::testing::client;
     use chartwright_core::identity::GroupKind;
 
     fn workload() -> ObjectId {

@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster::secrets::MAX_BYTES;
-use crate::cluster::usage;
+use crate::cluster::storage::secrets::MAX_BYTES;
+use crate::cluster::storage::usage;
 use crate::reconcile::Context;
 use chartwright_core::applyset;
 use chartwright_core::identity::{GroupKind, ObjectId};

@@ -9,11 +9,11 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use super::connect::bounded;
-use super::discovery::{Resource, Snapshot};
-use super::error::{Error, Result};
-use super::objects::list_whole;
-use super::path::{check, segment};
+use crate::cluster::connection::bounded;
+use crate::cluster::connection::url_path::{check, segment};
+use crate::cluster::discovery::{Resource, Snapshot};
+use crate::cluster::error::{Error, Result};
+use crate::cluster::objects::list_whole;
 use chartwright_core::dependencies::Dependency;
 use chartwright_core::identity::GroupKind;
 use helm_template::render::LookupKey;
@@ -213,9 +213,9 @@ fn plain(object: &Whole) -> Result<Value> {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::discovery::Discovery;
-    use super::super::testing::client;
     use super::*;
+    use crate::cluster::discovery::Discovery;
+    use crate::cluster::testing::client;
 
     /// What a server serves.
     async fn snapshot(client: &Client) -> Arc<Snapshot> {

@@ -9,7 +9,7 @@ use http::{HeaderMap, Response};
 use kube::client::Body;
 use kube::core::Status;
 
-use super::error::{Error, is_denied};
+use crate::cluster::error::{Error, is_denied};
 
 /// Of a message that isn't a `Status`, in bytes.
 const LONGEST_TEXT: usize = 200;
@@ -40,7 +40,7 @@ pub fn spread(after: Duration, asker: impl Hash) -> Duration {
 }
 
 /// Remembers what an error asks for.
-pub(super) fn note(error: &Error) {
+pub(in crate::cluster) fn note(error: &Error) {
     if let Some(after) = error.retry_after() {
         // Work that nobody puts off has nobody to remember it for.
         let _ = ASKED.try_with(|asked| asked.set(asked.get().max(Some(after))));
@@ -51,7 +51,7 @@ pub(super) fn note(error: &Error) {
 ///
 /// # Errors
 /// [`Error::Throttled`], wrapped as kube wraps what its layers say; or an answer that ends in its middle.
-pub(super) async fn told(answer: Response<Body>) -> kube::Result<Response<Body>> {
+pub(in crate::cluster) async fn told(answer: Response<Body>) -> kube::Result<Response<Body>> {
     let code = answer.status();
     let asks = code.as_u16() == 429 || code.is_server_error();
     // As client-go (rest/request.go, `checkWait`).
@@ -85,8 +85,8 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::connect::{answering, bounded};
     use super::*;
+    use crate::cluster::connection::{answering, bounded};
 
     /// What a request comes to that is answered like this, and how long its caller is asked to wait.
     async fn answered(code: u16, after: Option<&str>, body: &str) -> (Error, Option<Duration>) {

@@ -4,9 +4,9 @@ use api_objects::Whole;
 use kube::Client;
 use serde_json::Value;
 
-use super::discovery::Snapshot;
-use super::error::Result;
-use super::objects::list_whole;
+use crate::cluster::discovery::Snapshot;
+use crate::cluster::error::Result;
+use crate::cluster::objects::list_whole;
 use chartwright_core::scale::autoscaler;
 
 /// All of them. None where the API server doesn't serve the kind.

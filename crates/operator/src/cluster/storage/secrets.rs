@@ -9,14 +9,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Client;
 use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, Preconditions};
 
-use super::connect::bounded;
-use super::error::{Error, Result};
-use super::objects::FIELD_MANAGER;
+use crate::cluster::connection::bounded;
+use crate::cluster::error::{Error, Result};
+use crate::cluster::objects::FIELD_MANAGER;
 
 /// The label of a Secret that belongs to one custom resource: its UID.
 pub const UID_LABEL: &str = "chartwright.dev/release-uid";
 /// The label that says which program made an object.
-pub(super) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+pub(in crate::cluster) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// The annotation of a Secret or a Lease that only the operator can make: a keyed digest of whose it is.
 pub const MARK: &str = "chartwright.dev/mark";
 /// What a Secret may hold in all, in bytes; the API server's limit is 1 MiB with everything around it.
@@ -63,7 +63,7 @@ impl std::fmt::Display for Place {
 }
 
 /// The Secrets of a namespace.
-pub(super) fn secrets(client: &Client, namespace: &str) -> Api<Secret> {
+pub(in crate::cluster) fn secrets(client: &Client, namespace: &str) -> Api<Secret> {
     Api::namespaced(client.clone(), namespace)
 }
 
@@ -82,7 +82,7 @@ pub async fn read(client: &Client, place: &Place) -> Result<Option<Stored>> {
 }
 
 /// Deletes that very object, in the version that was read.
-pub(super) fn as_read(metadata: ObjectMeta) -> DeleteParams {
+pub(in crate::cluster) fn as_read(metadata: ObjectMeta) -> DeleteParams {
     DeleteParams::default().preconditions(Preconditions {
         uid: metadata.uid,
         resource_version: metadata.resource_version,

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use kube::core::ObjectMeta;
 
 use super::scopes::{Purpose, fail};
-use super::watching::{News, watch};
+use super::stream::{News, watch};
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects;
 use crate::reconcile::Context;

@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 
-use super::connect::bounded;
-use super::error::{Error, Result};
+use crate::cluster::connection::bounded;
+use crate::cluster::error::{Error, Result};
 use chartwright_core::digest::{Key, Keyring};
 
 /// The Secret's name; each operator of a namespace has its own.

@@ -9,9 +9,9 @@ use futures::{Stream, StreamExt};
 use kube::core::ObjectMeta;
 
 use super::scopes::{Purpose, fail};
-use super::watching::{News, watch};
+use super::stream::{News, watch};
 use crate::cluster::discovery::Resource;
-use crate::cluster::elect;
+use crate::cluster::workloads::elect;
 use crate::reconcile::Context;
 use chartwright_core::elect::Pod;
 use chartwright_core::members::Scope;

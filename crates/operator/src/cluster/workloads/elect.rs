@@ -11,11 +11,11 @@ use kube::{Client, ResourceExt as _};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::connect::bounded;
-use super::discovery::Resource;
-use super::error::{Error, Result};
-use super::path::segment;
-use super::secrets::{MANAGED_BY, MARK as OWN_MARK, as_read, mark};
+use crate::cluster::connection::bounded;
+use crate::cluster::connection::url_path::segment;
+use crate::cluster::discovery::Resource;
+use crate::cluster::error::{Error, Result};
+use crate::cluster::storage::secrets::{MANAGED_BY, MARK as OWN_MARK, as_read, mark};
 use chartwright_core::elect::{Held, Holder, Label, MARK, Pod};
 use chartwright_core::identity::GroupKind;
 use chartwright_core::reserved::ELECTION;
@@ -78,7 +78,7 @@ pub fn mark_of(lease: &Lease) -> String {
 pub fn looks_own(lease: &Lease, workload: &str) -> bool {
     let manager = lease.labels().get(MANAGED_BY).map(String::as_str);
     let owners = lease.owner_references();
-    manager == Some(super::objects::FIELD_MANAGER) && owners.iter().any(|owner| owner.uid == workload)
+    manager == Some(crate::cluster::objects::FIELD_MANAGER) && owners.iter().any(|owner| owner.uid == workload)
 }
 
 /// Writes it for another holder, in the place of what was read. It goes with the workload that `owner` names, and carries
@@ -115,7 +115,7 @@ fn claimed(place: &Place, mut lease: Lease, holder: &Holder, owner: OwnerReferen
     metadata.owner_references = Some(vec![owner]);
     metadata.managed_fields = None;
     let labels = metadata.labels.get_or_insert_default();
-    labels.insert(MANAGED_BY.to_owned(), super::objects::FIELD_MANAGER.to_owned());
+    labels.insert(MANAGED_BY.to_owned(), crate::cluster::objects::FIELD_MANAGER.to_owned());
     let annotations: &mut BTreeMap<String, String> = metadata.annotations.get_or_insert_default();
     annotations.remove(FORMER);
     annotations.insert(OWN_MARK.to_owned(), mark);

@@ -11,7 +11,7 @@ use futures::{FutureExt, Stream, StreamExt};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::watching::{News, watch};
+use super::stream::{News, watch};
 use crate::reconcile::{Context, lock};
 use chartwright_core::identity::GroupKind;
 

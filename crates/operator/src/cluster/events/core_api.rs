@@ -16,7 +16,7 @@ use serde_json::json;
 const NAME_BYTES: usize = 220;
 
 /// Counts repetitions of an Event instead of writing it again.
-pub(super) struct CoreRecorder {
+pub(in crate::cluster) struct CoreRecorder {
     client: Client,
     reporter: Reporter,
     window: Duration,
@@ -34,7 +34,7 @@ struct Written {
 
 impl CoreRecorder {
     /// `window`: how long an Event is remembered.
-    pub(super) fn new(client: Client, reporter: Reporter, window: Duration) -> Self {
+    pub(in crate::cluster) fn new(client: Client, reporter: Reporter, window: Duration) -> Self {
         CoreRecorder {
             client,
             reporter,
@@ -44,7 +44,12 @@ impl CoreRecorder {
     }
 
     /// Writes an Event, or counts one more where `key` was written within the window.
-    pub(super) async fn publish(&self, key: u64, event: &Event, about: &ObjectReference) -> kube::Result<()> {
+    pub(in crate::cluster) async fn publish(
+        &self,
+        key: u64,
+        event: &Event,
+        about: &ObjectReference,
+    ) -> kube::Result<()> {
         // As kube's recorder does for objects without a namespace.
         let namespace = about.namespace.as_deref().unwrap_or("default");
         let api: Api<CoreEvent> = Api::namespaced(self.client.clone(), namespace);

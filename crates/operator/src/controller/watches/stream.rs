@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use crate::cluster;
-use crate::cluster::throttle::spread;
+use crate::cluster::connection::throttle::spread;
 use crate::telemetry::test_limit;
 
 /// Objects in one page of a list. Full objects are large while they are decoded.

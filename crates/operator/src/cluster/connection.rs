@@ -11,11 +11,15 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use tokio::sync::Semaphore;
 
-use super::error::{Error, Result};
-use super::fence::{Fence, Gate};
-use super::silence::{self, Audible};
-use super::throttle;
+use crate::cluster::connection::fence::{Fence, Gate};
+use crate::cluster::connection::silent_watch::Audible;
+use crate::cluster::error::{Error, Result};
 use crate::telemetry::chain;
+
+pub mod fence;
+mod silent_watch;
+pub mod throttle;
+pub mod url_path;
 
 /// The longest that one request may take; a watch has its own clock.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -122,14 +126,14 @@ pub fn fenced(client: Client, fence: Arc<Fence>) -> Client {
 
 fn bounding(client: Client, gate: Option<Arc<Gate>>) -> Client {
     let namespace = client.default_namespace().to_owned();
-    let silence = silence::longest_silence();
+    let silence = silent_watch::longest_silence();
     let requests = Arc::new(Semaphore::new(REQUESTS));
     let service = tower::service_fn(move |request| {
         let client = client.clone();
         let requests = requests.clone();
         let gate = gate.clone();
         async move {
-            let limit = silence::is_watch(&request).then_some(silence);
+            let limit = silent_watch::is_watch(&request).then_some(silence);
             let permit = match limit.is_some() || is_lease(&request) {
                 true => None,
                 // It is never closed.

@@ -7,13 +7,13 @@ use kube::api::{Api, DeleteParams, PartialObjectMeta, Patch, PatchParams, Precon
 use kube::core::ObjectMeta;
 use serde_json::Value;
 
-use super::connect::bounded;
-use super::discovery::Resource;
-use super::error::{Error, Result};
-pub use super::objects::metadata;
-use super::objects::{FIELD_MANAGER, list};
-use super::path::segment;
-use super::secrets::secrets;
+use crate::cluster::connection::bounded;
+use crate::cluster::connection::url_path::segment;
+use crate::cluster::discovery::Resource;
+use crate::cluster::error::{Error, Result};
+pub use crate::cluster::objects::metadata;
+use crate::cluster::objects::{FIELD_MANAGER, list};
+use crate::cluster::storage::secrets::secrets;
 
 /// A Secret in which Helm stored a revision of a release.
 pub struct ReleaseSecret {

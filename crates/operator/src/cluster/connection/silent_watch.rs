@@ -20,18 +20,18 @@ use crate::telemetry::test_limit;
 pub const LONGEST_SILENCE: Duration = Duration::from_secs(130);
 
 /// [`LONGEST_SILENCE`]; a test that has no time names another, in whole seconds.
-pub(super) fn longest_silence() -> Duration {
+pub(in crate::cluster) fn longest_silence() -> Duration {
     test_limit("CHARTWRIGHT_TEST_SILENCE").map_or(LONGEST_SILENCE, Duration::from_secs)
 }
 
 /// True for requests whose answer goes on for as long as it is listened to.
-pub(super) fn is_watch<B>(request: &Request<B>) -> bool {
+pub(in crate::cluster) fn is_watch<B>(request: &Request<B>) -> bool {
     let query = request.uri().query().unwrap_or_default();
     query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"))
 }
 
 /// A body that ends when it has been silent for too long.
-pub(super) struct Audible {
+pub(in crate::cluster) struct Audible {
     body: Body,
     /// How long it may be silent, and when that will have been too long; `None`: for ever.
     limit: Option<(Duration, Pin<Box<Sleep>>)>,
@@ -42,7 +42,7 @@ pub(super) struct Audible {
 // === impl Audible ===
 
 impl Audible {
-    pub(super) fn new(body: Body, limit: Option<Duration>, permit: Option<OwnedSemaphorePermit>) -> Self {
+    pub(in crate::cluster) fn new(body: Body, limit: Option<Duration>, permit: Option<OwnedSemaphorePermit>) -> Self {
         let limit = limit.map(|silence| (silence, Box::pin(tokio::time::sleep(silence))));
         Audible {
             body,
@@ -84,8 +84,8 @@ mod tests {
     use futures::{SinkExt, StreamExt};
     use http_body_util::{BodyStream, StreamBody};
 
-    use super::super::connect::answering;
     use super::*;
+    use crate::cluster::connection::answering;
 
     /// When the answer to a request ends, of which a frame comes after each of these pauses, and then nothing for ever.
     async fn ends(uri: &str, pauses: &'static [u64]) -> Option<Duration> {

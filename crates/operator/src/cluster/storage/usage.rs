@@ -11,10 +11,10 @@ use kube::{Client, Resource};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::connect::bounded;
-use super::discovery::Snapshot;
-use super::error::Result;
-use super::objects::{FIELD_MANAGER, list};
+use crate::cluster::connection::bounded;
+use crate::cluster::discovery::Snapshot;
+use crate::cluster::error::Result;
+use crate::cluster::objects::{FIELD_MANAGER, list};
 use chartwright_core::identity::GroupKind;
 use chartwright_core::usage::requests::{self, ClaimSpec, PodSpec};
 use chartwright_core::usage::sample::{BETWEEN, Consumer, Sample};
@@ -125,8 +125,8 @@ mod tests {
 
     use serde_json::json;
 
-    use super::super::testing::client;
     use super::*;
+    use crate::cluster::testing::client;
     use chartwright_core::identity::ObjectId;
     use chartwright_core::usage::Requests;
 

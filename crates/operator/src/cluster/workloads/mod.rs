@@ -1,0 +1,5 @@
+//! Requests about a workload's pods, leaders and autoscalers.
+
+pub mod autoscalers;
+pub mod elect;
+pub mod pods;
