@@ -8,18 +8,18 @@ use kube::core::{Selector, SelectorExt as _};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
 
-use super::budget::Budget;
-use super::custom_resource::{CustomResource, Key as ResourceKey};
-use super::depends::{self, Need};
-use super::pool::{Deadline, Lost, Pool};
-use super::record::Lossy;
-use super::unread::ReadValues;
 use crate::cluster::discovery::{Discovery, Resource, Snapshot};
 use crate::cluster::events::Events;
 use crate::cluster::objects::lookup;
 use crate::cluster::storage::keys;
 use crate::cluster::workloads::elect::pod_kind;
 use crate::cluster::workloads::pods::Pods;
+use crate::reconcile::custom_resource::{CustomResource, Key as ResourceKey};
+use crate::reconcile::load::dependencies::{self, Need};
+use crate::reconcile::record::Lossy;
+use crate::reconcile::render::memory_budget::Budget;
+use crate::reconcile::render::pool::{Deadline, Lost, Pool};
+use crate::reconcile::values::unread_values::ReadValues;
 use crate::telemetry::metrics::{Metrics, ReleaseLabels};
 use chartwright_core::applyset;
 use chartwright_core::decorate;
@@ -297,7 +297,7 @@ impl Context {
         let (needs, changed) = match before {
             Some((before, needs)) if before == trigger => (needs, false),
             before => {
-                let needs: Arc<[Need]> = depends::needs(unit, resource).unwrap_or_default().into();
+                let needs: Arc<[Need]> = dependencies::needs(unit, resource).unwrap_or_default().into();
                 let changed = before.is_some_and(|(_, before)| before != needs);
                 (needs, changed)
             }
@@ -344,7 +344,7 @@ impl Context {
 
     /// What a custom resource depends on has changed: who was told of it by another watch before may have looked too soon.
     fn tell_needs_of(&self, unit: &Unit, key: &ResourceKey) {
-        let followers = self.dependencies().followers(&depends::as_dependency(unit, key));
+        let followers = self.dependencies().followers(&dependencies::as_dependency(unit, key));
         self.notify(&followers);
     }
 

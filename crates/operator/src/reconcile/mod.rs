@@ -9,52 +9,25 @@
 //!
 //! A step that fails gives the phase that the release is in for it.
 
-mod answers;
 mod apply;
-mod budget;
+mod check;
+mod claim;
 mod context;
 pub mod custom_resource;
-mod decorate;
 mod delete;
-mod delete_hooks;
-mod depends;
-mod dispose;
-mod earlier;
-mod elect;
-mod health;
-mod hook_logs;
 mod hooks;
-mod inputs;
-mod kept;
-mod live;
-mod member_outcome;
+mod load;
+mod observe;
 mod plans;
-mod pods;
-mod pool;
-mod preflight;
 mod prune;
 mod record;
 pub mod rehearsal;
 mod release;
-mod remediation;
 mod render;
-mod requests;
-mod retry;
 mod rollback;
-mod scale;
-mod sealed;
-mod secrets;
-mod send;
-mod sources;
 mod status;
-mod status_template;
-mod stored;
-mod superset;
 mod takeover;
-mod texts;
-mod unread;
 mod values;
-mod vanished;
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -62,15 +35,15 @@ use std::time::Duration;
 use api_objects::CustomObject;
 use serde_json::Value;
 
+pub use check::list;
+pub use claim::member_scopes::{Superset, watch_recorded};
 pub use context::lock;
 pub use context::{Context, Unit, reads_release_facts};
 pub use custom_resource::{CustomResource, Key};
-pub use preflight::list;
+pub use delete::deleted_resource::{is_gone, tell_freed, uninstall};
 pub use release::Release;
 pub use render::{Answers, Prepared, prepare};
 use status::Conclusion;
-pub use superset::{Superset, watch_recorded};
-pub use vanished::{is_gone, tell_freed, uninstall};
 
 use crate::cluster::connection::throttle;
 use crate::cluster::error::Error;

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Run;
-use super::hooks::TIMEOUT;
-use super::release::Release;
-use super::render::{Answers, Prepared, give_owners};
-use super::sealed::Purpose;
-use super::status::rights;
 use crate::cluster::error::Error;
+use crate::reconcile::Run;
+use crate::reconcile::hooks::TIMEOUT;
+use crate::reconcile::record::signed_secrets::Purpose;
+use crate::reconcile::release::Release;
+use crate::reconcile::render::{Answers, Prepared, give_owners};
+use crate::reconcile::status::rights;
 use chartwright_core::annotations;
 use chartwright_core::conditions::whole;
 use chartwright_core::desired::{self, Desired, Rendered};

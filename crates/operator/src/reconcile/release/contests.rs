@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::reconcile::preflight::list;
+use crate::reconcile::check::list;
 use chartwright_core::contest::Contest;
 use chartwright_core::identity::ObjectId;
 

@@ -1,0 +1,560 @@
+//! Applies the members, stage by stage. A member that fails does not keep the others from being applied, but it keeps
+//! the next stage closed and the prune from running.
+
+pub(crate) mod member_outcome;
+pub(crate) mod replicas;
+pub(crate) mod send;
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::cluster::connection::throttle::asked_to_wait;
+use crate::cluster::custom_resource::{Marks, apply_metadata};
+use crate::cluster::discovery::{Resource, Snapshot};
+use crate::cluster::error::Error;
+use crate::cluster::objects;
+use crate::reconcile::Run;
+use crate::reconcile::apply::member_outcome::MemberOutcome;
+use crate::reconcile::apply::send::Order;
+use crate::reconcile::check::list;
+use crate::reconcile::claim::member_scopes::{self, Superset};
+use crate::reconcile::observe::health::trouble;
+use crate::reconcile::observe::live_members::judged;
+use crate::reconcile::release::Release;
+use crate::reconcile::render::Prepared;
+use crate::reconcile::render::generated_values;
+use crate::telemetry::metrics::Operation;
+use chartwright_core::annotations;
+use chartwright_core::apply::{Seen, Step, Why, content, sign, step};
+use chartwright_core::applyset;
+use chartwright_core::decorate;
+use chartwright_core::desired::Member;
+use chartwright_core::drift::{DriftedField, drifted_fields};
+use chartwright_core::gates;
+use chartwright_core::identity::ObjectId;
+use chartwright_core::members::Live;
+use chartwright_core::ownership::Ownership;
+use chartwright_core::prune::Knowledge;
+use chartwright_core::record::Entry;
+use chartwright_core::request::Request;
+use chartwright_core::sequence::{self, Turn};
+use chartwright_core::status::{Changes, Phase, Reason};
+
+const MEANWHILE: &str = "the custom resource changed meanwhile: beginning anew";
+
+/// The phase of a release whose custom resource changed since it was rendered.
+pub(super) fn interrupted() -> Phase {
+    Phase::waiting(Reason::Progressing, MEANWHILE)
+}
+
+/// What the applies of a reconcile came to.
+#[derive(Default)]
+pub(super) struct Applied {
+    /// Set if the reconcile ends here: a stage waits, or something failed.
+    pub phase: Option<Phase>,
+    pub knowledge: Knowledge,
+    pub changes: Changes,
+}
+
+#[derive(Default)]
+struct Pass {
+    applied: Applied,
+    /// What is recorded of the members that it hasn't reached.
+    recorded: HashMap<ObjectId, Entry>,
+    /// What is to be recorded of those that it has, in their order.
+    reached: Vec<Entry>,
+    failures: Vec<(Reason, String)>,
+    /// No watch of ours may tell when a failure is over.
+    recheck: bool,
+    /// Why no further member is touched; empty if the failures say it.
+    closed: Option<String>,
+}
+
+#[derive(Clone, Copy)]
+struct Task<'a> {
+    prepared: &'a Prepared,
+    member: &'a Member,
+    /// What is recorded of it.
+    entry: Option<&'a Entry>,
+    /// Somebody asked for it, though nothing may be wrong with it.
+    forced: bool,
+}
+
+impl Task<'_> {
+    fn step(&self, seen: Seen<'_>) -> Step {
+        step(self.member, self.entry, seen, &self.prepared.identity.owner)
+    }
+}
+
+struct Decision {
+    next: Step,
+    live: Option<Live>,
+    /// Our fields that somebody took.
+    drifted: Vec<DriftedField>,
+    /// All that is ours is there, and it isn't what we wrote.
+    is_twin: bool,
+}
+
+impl Decision {
+    fn new(next: Step, live: Option<Live>) -> Self {
+        Decision {
+            next,
+            live,
+            drifted: Vec::new(),
+            is_twin: false,
+        }
+    }
+}
+
+/// The step for a member that somebody changed.
+const DRIFTED: Step = Step::Apply {
+    force: true,
+    why: Why::Drifted,
+};
+
+// === impl Pass ===
+
+impl Pass {
+    fn note(&mut self, release: &Release, member: &Member, done: MemberOutcome) {
+        let Applied { knowledge, changes, .. } = &mut self.applied;
+        match done {
+            MemberOutcome::Unchanged
+            | MemberOutcome::Left
+            | MemberOutcome::Yielded
+            | MemberOutcome::Finished
+            | MemberOutcome::Contested => {}
+            MemberOutcome::Applied(_, why) => {
+                changes.applied += 1;
+                changes.found += usize::from(why == Why::Unrecorded);
+            }
+            MemberOutcome::Corrected(_, how) => {
+                changes.applied += 1;
+                if !release.contests.is_contested(&member.id) {
+                    changes.corrected.push(format!("{} ({how})", member.id));
+                }
+            }
+            MemberOutcome::Recreated(_, fields) => {
+                changes.applied += 1;
+                changes
+                    .recreated
+                    .push(format!("{} ({fields} can't be changed)", member.id));
+            }
+            MemberOutcome::Awaited => knowledge.not_applied.push(member.id.to_string()),
+            MemberOutcome::Failed(reason, message) => {
+                knowledge.not_applied.push(member.id.to_string());
+                // Its owner may take a foreign object away, and a CRD may get another schema: no watch of ours tells.
+                self.recheck |= reason == Reason::Collision;
+                self.recheck |= reason == Reason::ObjectInvalid && member.id.group_kind.group.contains('.');
+                self.failures.push((reason, message));
+                if asked_to_wait().is_some() {
+                    self.closed = Some(String::new());
+                }
+            }
+        }
+    }
+
+    /// The new entries of the record, in the order of the members. What is recorded and not desired stays recorded until
+    /// it is pruned.
+    fn entries(&mut self, members: &[Member]) -> Vec<Entry> {
+        let mut entries = std::mem::take(&mut self.reached);
+        entries.extend(members.iter().filter_map(|member| self.recorded.remove(&member.id)));
+        let mut rest: Vec<Entry> = self.recorded.drain().map(|(_, entry)| entry).collect();
+        rest.sort_by(|a, b| a.id.cmp(&b.id));
+        entries.extend(rest);
+        entries
+    }
+
+    fn end(self, prepared: &Prepared, snapshot: &Snapshot) -> Applied {
+        Applied {
+            phase: phase(self.failures, self.recheck, self.closed, prepared, snapshot),
+            ..self.applied
+        }
+    }
+}
+
+/// The phase that a release is in after its applies; `None` if nothing failed, and nothing waits.
+fn phase(
+    failures: Vec<(Reason, String)>,
+    recheck: bool,
+    closed: Option<String>,
+    prepared: &Prepared,
+    snapshot: &Snapshot,
+) -> Option<Phase> {
+    if let Some((reason, _)) = failures.first() {
+        let reason = *reason;
+        let permanent = failures
+            .iter()
+            .all(|(reason, _)| matches!(reason, Reason::ObjectInvalid | Reason::Immutable | Reason::Collision));
+        let message = list(failures.into_iter().map(|(_, message)| message));
+        return Some(match permanent {
+            true => Phase::Stalled {
+                reason,
+                message,
+                recheck,
+            },
+            false => Phase::failed(reason, message),
+        });
+    }
+    if let Some(message) = closed {
+        return Some(Phase::waiting(Reason::Progressing, message));
+    }
+    if prepared.desired.unknown.is_empty() {
+        return None;
+    }
+    let mut told: Vec<String> = Vec::new();
+    for unknown in &prepared.desired.unknown {
+        let served = snapshot.preferred(&unknown.group_kind);
+        let line = unknown.told(served.map(|resource| resource.api.version.as_str()));
+        if !told.contains(&line) {
+            told.push(line);
+        }
+    }
+    Some(Phase::waiting(Reason::KindUnknown, list(told)))
+}
+
+// === impl Run ===
+
+impl Run<'_> {
+    /// Step 6: one write on the custom resource, before the first member: finalizer, ApplySet label, and where members
+    /// may be from now on.
+    pub(super) async fn claim(&mut self, release: &Release, prepared: &Prepared) -> Result<(), Error> {
+        let members = prepared.desired.members.iter().map(|member| &member.id);
+        let desired = Superset::of_objects(members.chain(prepared.hook_ids()));
+        let recorded = Superset::of_record(&release.record);
+        let proven = recorded.union(desired);
+        let superset = Superset::of_resource(&self.written).union(proven.clone());
+        self.holds = self.must_hold(prepared) || self.written.has_finalizer();
+        let keeps = prepared.memory.keeps() || self.keeps();
+        self.write_superset(&superset, keeps).await?;
+        member_scopes::want(self.context, &prepared.identity.owner.set, &proven);
+        Ok(())
+    }
+
+    /// Puts the finalizer on again that somebody took off, whatever else keeps the release from being applied: what was
+    /// made is to go with the custom resource.
+    pub(super) async fn hold_again(&mut self, release: &Release) -> Result<(), Phase> {
+        // What a decorator needs is known from its render.
+        if self.written.is_claimed() || release.record.entries.is_empty() || self.written.decorator.is_some() {
+            return Ok(());
+        }
+        let author_digest = self.written.author_digest();
+        let superset = Superset::of_resource(&self.written).union(Superset::of_record(&release.record));
+        let keeps = self.keeps();
+        let written = self.write_superset(&superset, keeps).await;
+        written.map_err(|error| self.unclaimed(&error))?;
+        match self.written.author_digest() == author_digest {
+            true => Ok(()),
+            false => Err(interrupted()),
+        }
+    }
+
+    /// Writes the superset, and whether there are kept results, unless the custom resource says it already.
+    pub(super) async fn write_superset(&mut self, superset: &Superset, keeps: bool) -> Result<(), Error> {
+        let mut annotations = superset.annotations(&self.written);
+        if keeps {
+            let place = generated_values::place(self.context, &self.written);
+            annotations.insert(self.written.kept_annotation(), place.to_string());
+        }
+        let former = self.former_release.as_ref().map(|former_release| former_release.former);
+        if let Some(former) = former {
+            annotations.insert(annotations::TAKEOVER.to_owned(), former.name().to_owned());
+        }
+        let labels = match &self.written.decorator {
+            None => BTreeMap::from([(applyset::ID_LABEL.to_owned(), self.owner.set.clone())]),
+            Some(_) => BTreeMap::from([(decorate::LABEL.to_owned(), "true".to_owned())]),
+        };
+        let is = &self.written;
+        let has_namespaces = |annotations: &BTreeMap<_, _>| annotations.contains_key(&is.superset_annotations().1);
+        let claimed = is.is_claimed()
+            && is.has_finalizer() == self.holds
+            && labels.iter().all(|(key, text)| is.labels.get(key) == Some(text))
+            && has_namespaces(&annotations) == has_namespaces(&is.annotations)
+            && annotations
+                .iter()
+                .all(|(key, text)| is.annotations.get(key) == Some(text))
+            && keeps == self.keeps()
+            && former.is_some() == is.annotations.contains_key(annotations::TAKEOVER);
+        if claimed {
+            return Ok(());
+        }
+        let marks = Marks {
+            labels,
+            annotations,
+            finalizer: self.holds.then(|| self.written.finalizer()),
+        };
+        self.write_marks(&marks).await?;
+        Ok(())
+    }
+
+    /// Writes what the operator has in the metadata of the custom resource: this, and nothing else any more.
+    pub(super) async fn write_marks(&mut self, marks: &Marks) -> Result<(), Error> {
+        let target = self.written.target(&self.unit.resource);
+        let decorator = self.written.decorator.as_deref();
+        let object = apply_metadata(&self.context.client, &target, marks, decorator).await?;
+        self.context.metrics.wrote("CustomResource", Operation::Metadata);
+        self.learn_written(object);
+        Ok(())
+    }
+
+    /// Step 7. Keeps the record up to date whatever happens.
+    /// `forced`: the text of the `force-at` that it carries out, if there is one.
+    pub(super) async fn apply(&self, release: &mut Release, prepared: &Prepared, forced: Option<String>) -> Applied {
+        self.tell_of_render(release, prepared).await;
+        let members = &prepared.desired.members;
+        if !self.unit.watch.health.is_empty() || members.iter().any(|member| gates::is_stated(&member.object)) {
+            // The record has none of them meanwhile.
+            release
+                .whole
+                .get_or_insert_default()
+                .learn_versions(members.iter().map(|member| (&member.id, &member.version)));
+        }
+        release.record.done_for = None;
+        let entries = release.record.entries.drain(..);
+        let mut pass = Pass {
+            recorded: entries.map(|entry| (entry.id.clone(), entry)).collect(),
+            ..Pass::default()
+        };
+        self.apply_turns(release, prepared, forced.is_some(), &mut pass).await;
+        release.record.entries = pass.entries(&prepared.desired.members);
+        let is_rendered_otherwise = pass.applied.changes.applied > 0 && prepared.stay.is_empty();
+        release.learn_lookups(&prepared.lookups, &prepared.seen, is_rendered_otherwise);
+        let snapshot = self.context.discovery.snapshot();
+        let knowledge = &mut pass.applied.knowledge;
+        for unknown in &prepared.desired.unknown {
+            // If it is its group that does not answer, somebody waits for it.
+            let _ = snapshot.has_answered(&unknown.group_kind.group);
+            let kind = format!("{}/{}", unknown.group_kind, unknown.version);
+            knowledge.unknown_kinds.push(kind);
+        }
+        if let Some(token) = forced.filter(|_| pass.closed.is_none() && knowledge.not_applied.is_empty()) {
+            release.record.handled.set(Request::Force, &token);
+        }
+        pass.end(prepared, &snapshot)
+    }
+
+    async fn apply_turns(&self, release: &mut Release, prepared: &Prepared, forced: bool, pass: &mut Pass) {
+        let (set, trigger) = (&prepared.identity.owner.set, self.written.trigger());
+        for turn in sequence::installation(&prepared.desired.members) {
+            let Turn::Members(members) = turn else {
+                pass.closed = self.gate(release, pass).await;
+                if pass.closed.is_some() {
+                    return;
+                }
+                continue;
+            };
+            for member in members {
+                if self.context.is_outdated(set, &self.written, trigger) {
+                    pass.closed = Some(MEANWHILE.to_owned());
+                    return;
+                }
+                let previous = pass.recorded.remove(&member.id);
+                let task = Task {
+                    prepared,
+                    member,
+                    entry: previous.as_ref(),
+                    forced,
+                };
+                let done = self.member(release, task).await;
+                pass.reached.extend(self.entry(member, previous, &done));
+                pass.note(release, member, done);
+                if pass.closed.is_some() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// What the log and Events say of a render that is applied.
+    async fn tell_of_render(&self, release: &mut Release, prepared: &Prepared) {
+        for warning in &prepared.warnings {
+            tracing::debug!(resource = %self.written.key, %warning, "render");
+        }
+        for warning in &prepared.desired.warnings {
+            self.warn_once(release, "AnnotationInvalid", warning.clone()).await;
+        }
+        if !prepared.stay.is_empty() || !prepared.held.is_empty() {
+            let note = format!(
+                "nobody edited the release, and the chart renders it otherwise since it looks up what the release itself \
+                 made: it stays as it was applied until the custom resource or the chart changes: {}",
+                list(&prepared.held)
+            );
+            self.warn_once(release, "KeptAsApplied", note).await;
+        }
+    }
+
+    /// Why the next turn can't begin, if it can't: a member of those before failed, or is not healthy yet.
+    async fn gate(&self, release: &mut Release, pass: &Pass) -> Option<String> {
+        if !pass.failures.is_empty() {
+            return Some(String::new());
+        }
+        // What is done, and what is somebody else's, is not waited for.
+        let awaited = pass.reached.iter().filter(|entry| !entry.finished);
+        let awaited: Vec<ObjectId> = awaited.map(|entry| entry.id.clone()).collect();
+        self.judge(release, &awaited).await;
+        let members = self.context.members();
+        let troubles: Vec<String> = awaited
+            .iter()
+            .filter_map(|id| trouble(id, &members, judged(release, id)))
+            .map(|(_, message)| message)
+            .collect();
+        (!troubles.is_empty()).then(|| list(troubles))
+    }
+
+    /// Does what is to be done about one member. If somebody else was faster, it is seen what they made of it.
+    async fn member(&self, release: &mut Release, task: Task<'_>) -> MemberOutcome {
+        match self.attempt(release, task, false).await {
+            Ok(done) => done,
+            Err(_) => {
+                let again = self.attempt(release, task, true).await;
+                again.unwrap_or_else(|conflict| self.failure(task.member, &conflict))
+            }
+        }
+    }
+
+    /// `again`: what is known of it is not what is there.
+    async fn attempt(&self, release: &mut Release, task: Task<'_>, again: bool) -> Result<MemberOutcome, Error> {
+        let Task { member, entry, .. } = task;
+        let snapshot = self.context.discovery.snapshot();
+        let Some(resource) = snapshot.resource(&member.id.group_kind, &member.version) else {
+            return Ok(MemberOutcome::Failed(
+                Reason::KindUnknown,
+                format!("{}: its kind is no longer served", member.id),
+            ));
+        };
+        let indexed = self.context.members().get(&member.id).cloned();
+        let mut next = match &indexed {
+            _ if again => Step::Look,
+            Some(live) => task.step(Seen::Present(live)),
+            None => task.step(Seen::NotInIndex),
+        };
+        // What was never made isn't there as a rule. An apply that only creates finds out what is, at no other cost.
+        let was_made = !self.is_first && entry.is_none_or(|entry| !entry.uid.is_empty());
+        if next == Step::Look && !again && !was_made && self.former_release.is_none() {
+            next = task.step(Seen::Absent);
+        }
+        if next == DRIFTED && release.contests.must_wait(&member.id) {
+            return Ok(MemberOutcome::Contested);
+        }
+        let mut decision = match next {
+            Step::Look | DRIFTED => match self.inspect(resource, task).await {
+                Ok(decision) => decision,
+                Err(error) => return Ok(self.failure(member, &error)),
+            },
+            next => Decision::new(next, indexed),
+        };
+        if task.forced && decision.next == Step::Unchanged {
+            decision.next = Step::Apply {
+                force: true,
+                why: Why::Forced,
+            };
+        }
+        // What a former owner made by the same chart isn't there by chance.
+        let may_yield = decision.next == Step::Yield;
+        if may_yield && self.former_release.is_some()
+            || matches!(decision.next, Step::Refuse(Ownership::Foreign | Ownership::Inherited))
+        {
+            decision.next = match self.adopt(task.prepared, member, resource).await {
+                Ok(step) => step,
+                Err((Reason::Collision, _)) if may_yield => Step::Yield,
+                Err((reason, message)) => return Ok(MemberOutcome::Failed(reason, message)),
+            };
+        }
+        self.perform(release, resource, task, decision).await
+    }
+
+    /// Asks for what is there under the name of a member, and decides by that.
+    async fn inspect(&self, resource: &Resource, task: Task<'_>) -> Result<Decision, Error> {
+        let Task { member, .. } = task;
+        self.context.members().begin_request(&member.id);
+        let found = objects::look_closely(&self.context.client, resource, &member.id).await;
+        let end = |answer: Option<&Live>| self.context.members().end_request(&member.id, answer);
+        let (seen, managed) = match found {
+            Ok(Some(found)) => found,
+            Ok(None) => {
+                end(None);
+                return Ok(Decision::new(task.step(Seen::Absent), None));
+            }
+            Err(error) => {
+                end(None);
+                return Err(error);
+            }
+        };
+        let mut decision = Decision::new(task.step(Seen::Present(&seen)), None);
+        if decision.next == DRIFTED {
+            // What is given up to an autoscaler is told apart below.
+            let unscaled = Live {
+                scaled_by: None,
+                ..seen.clone()
+            };
+            let mut object = content(member, Some(&unscaled));
+            sign(&mut object, &member.digest);
+            decision.drifted = drifted_fields(&object, &managed, objects::FIELD_MANAGER);
+            decision.is_twin = decision.drifted.is_empty() && seen.fingerprint.is_some();
+            let given_up = |field: &DriftedField| seen.scaled_by.is_some() && field.field == "spec.replicas";
+            if !decision.drifted.is_empty() && decision.drifted.iter().all(given_up) {
+                decision.next = Step::Unchanged;
+            }
+            decision.drifted.retain(|field| !given_up(field));
+        }
+        let is_left = matches!(decision.next, Step::Unchanged | Step::Leave);
+        end(is_left.then_some(&seen));
+        decision.live = Some(seen);
+        Ok(decision)
+    }
+
+    async fn perform(
+        &self,
+        release: &mut Release,
+        resource: &Resource,
+        task: Task<'_>,
+        decision: Decision,
+    ) -> Result<MemberOutcome, Error> {
+        let Task { member, entry, .. } = task;
+        let live = decision.live.as_ref();
+        let (force, why) = match decision.next {
+            Step::Unchanged => return Ok(MemberOutcome::Unchanged),
+            Step::Leave => return Ok(MemberOutcome::Left),
+            Step::Yield => return Ok(MemberOutcome::Yielded),
+            Step::Satisfied => return Ok(MemberOutcome::Finished),
+            Step::AwaitDeletion => return Ok(MemberOutcome::Awaited),
+            Step::Refuse(ownership) => {
+                let whose = self.context.whose(&ownership).unwrap_or_else(|| ownership.to_string());
+                let text = format!("{} ({}) is left untouched: {whose}", member.id, member.source);
+                return Ok(MemberOutcome::Failed(Reason::Collision, text));
+            }
+            Step::Look => {
+                let text = format!("{}: could not be looked at", member.id);
+                return Ok(MemberOutcome::Failed(Reason::ApplyFailed, text));
+            }
+            Step::Apply { force, why } => (force, why),
+        };
+        // A member that was there, with this very content, and is not: somebody deleted it.
+        let was_deleted =
+            why == Why::Missing && entry.is_some_and(|entry| !entry.uid.is_empty() && entry.digest == member.digest);
+        if was_deleted && release.contests.must_wait(&member.id) {
+            return Ok(MemberOutcome::Contested);
+        }
+        let refused = self.refused_before(release, member, live);
+        if let Some(refused) = refused.filter(|_| !task.forced) {
+            return Ok(refused);
+        }
+        let order = Order {
+            force,
+            why,
+            recreate: task.forced,
+        };
+        let done = self.send(release, resource, member, live, order).await?;
+        self.note_refusal(release, member, live, &done);
+        match done {
+            MemberOutcome::Applied(live, why) if was_deleted || why == Why::Drifted => {
+                let how = match was_deleted {
+                    true => "was deleted".to_owned(),
+                    false if decision.is_twin => self.met_twin(release).await,
+                    false => list(&decision.drifted),
+                };
+                self.corrected(release, member, &how).await;
+                Ok(MemberOutcome::Corrected(live, how))
+            }
+            done => Ok(done),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Replicas that were given up to an autoscaler are the chart's again when it is gone.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use crate::cluster::error::Error;
+use crate::cluster::workloads::autoscalers;
+use crate::reconcile::Run;
+use crate::reconcile::apply::member_outcome::MemberOutcome;
+use crate::reconcile::apply::send::Order;
+use crate::reconcile::release::Release;
+use crate::reconcile::render::Prepared;
+use chartwright_core::apply::Why;
+use chartwright_core::desired::Member;
+use chartwright_core::members::Live;
+use chartwright_core::policy::Update;
+use chartwright_core::scale;
+use chartwright_core::status::{Changes, Phase, Reason};
+
+impl Run<'_> {
+    /// Applies the members whose replicas are given up and no longer set by anybody. Where nothing is given up, or the
+    /// chart itself has the autoscaler, no request is made.
+    pub(crate) async fn reclaim_replicas(
+        &self,
+        release: &mut Release,
+        prepared: &Prepared,
+        asked: bool,
+        changes: &mut Changes,
+    ) -> Result<(), Phase> {
+        let snapshot = self.context.discovery.snapshot();
+        let mut listed: HashMap<&str, Result<Vec<Value>, Error>> = HashMap::new();
+        for member in &prepared.desired.members {
+            let Some((live, by)) = self.given_up(member) else {
+                continue;
+            };
+            let namespace = member.id.namespace.as_str();
+            let has_own = prepared.desired.members.iter().any(|other| {
+                other.id.group_kind == scale::autoscaler()
+                    && other.id.namespace == namespace
+                    && scale::scales(&other.object, &member.id)
+            });
+            if has_own {
+                continue;
+            }
+            if !listed.contains_key(namespace) {
+                let found = autoscalers::list(&self.context.client, &snapshot, namespace).await;
+                match &found {
+                    // Nothing would ask again.
+                    Err(error) if error.may_pass() => {
+                        let message = format!("the HorizontalPodAutoscalers in {namespace}: {error}");
+                        return Err(Phase::failed(Reason::ApplyFailed, message));
+                    }
+                    Err(error) => {
+                        tracing::debug!(namespace, %error, "autoscalers can't be listed: replicas stay given up");
+                    }
+                    Ok(_) => {}
+                }
+                listed.insert(namespace, found);
+            }
+            let autoscalers = match listed.get(namespace) {
+                Some(Ok(found)) => Some(found.as_slice()),
+                Some(Err(error)) if asked => {
+                    self.warn("ReplicasLeft", &scale::unseen(&member.id, &by, error)).await;
+                    continue;
+                }
+                _ => None,
+            };
+            if !scale::is_free(&by, autoscalers, &member.id, asked) || release.contests.must_wait(&member.id) {
+                continue;
+            }
+            let Some(resource) = snapshot.resource(&member.id.group_kind, &member.version) else {
+                continue;
+            };
+            let order = Order {
+                force: true,
+                why: Why::Forced,
+                recreate: false,
+            };
+            let sent = self.send(release, resource, member, Some(&live), order).await;
+            match sent.unwrap_or_else(|conflict| self.failure(member, &conflict)) {
+                MemberOutcome::Applied(live, _) => {
+                    if let Some(entry) = release.record.entry_mut(&member.id) {
+                        entry.fingerprint = live.fingerprint;
+                    }
+                    // An autoscaler that nobody can see would take them again.
+                    let how = format!("spec.replicas was set by {by}");
+                    self.corrected(release, member, &how).await;
+                    changes.reclaimed.push(member.id.to_string());
+                }
+                MemberOutcome::Failed(reason, message) => return Err(Phase::Failed { reason, message }),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What is live of a member whose replicas the chart sets and somebody else owns, and who: as if nobody did.
+    fn given_up(&self, member: &Member) -> Option<(Live, String)> {
+        member.object.pointer("/spec/replicas")?;
+        let mut live = self.context.members().get(&member.id).cloned()?;
+        let by = live.scaled_by.take()?;
+        let is_left = live.disabled || live.deleting || member.policy.update == Update::IfNotPresent;
+        (!is_left).then_some((live, by))
+    }
+}

@@ -1,0 +1,296 @@
+//! One member is sent: with what is given up to others, without what the API server can't take, and, where a field
+//! can't be changed and its policy allows it, deleted and made anew.
+
+use serde_json::Value;
+
+use crate::cluster::discovery::Resource;
+use crate::cluster::error::{Cause, Error};
+use crate::cluster::objects::{self, Creation, Deleted, Onto};
+use crate::reconcile::Run;
+use crate::reconcile::apply::member_outcome::MemberOutcome;
+use crate::reconcile::check::list;
+use crate::reconcile::release::Release;
+use crate::telemetry::metrics::Operation;
+use chartwright_core::apply::{Why, content, sign};
+use chartwright_core::desired::Member;
+use chartwright_core::identity::ObjectId;
+use chartwright_core::immutable::{self, Kept, asks_for_renewal};
+use chartwright_core::members::Live;
+use chartwright_core::status::Reason;
+use chartwright_core::{schema_errors, unions};
+
+/// The server names all duplicates at once; those of an item that goes hide others.
+const ROUNDS: usize = 4;
+
+/// How a member is to be sent.
+#[derive(Clone, Copy)]
+pub(crate) struct Order {
+    /// What was seen is applied to. If not, nothing was there.
+    pub force: bool,
+    pub why: Why,
+    /// The custom resource asks that what can't be changed be made anew, this once.
+    pub recreate: bool,
+}
+
+impl Run<'_> {
+    /// Applies a member. `live` is what is known of the object that is there.
+    ///
+    /// # Errors
+    /// A conflict: what is there by now is not what was seen, and nothing was written.
+    pub(crate) async fn send(
+        &self,
+        release: &mut Release,
+        resource: &Resource,
+        member: &Member,
+        live: Option<&Live>,
+        order: Order,
+    ) -> Result<MemberOutcome, Error> {
+        let live = live.filter(|_| order.force);
+        let mut answer = self.send_content(release, resource, member, live).await;
+        if let (Err(Error::Unprocessable { causes, .. }), Some(live)) = (&answer, live)
+            && self.claim_excluded(resource, member, live, causes).await?
+        {
+            answer = self.send_content(release, resource, member, Some(live)).await;
+        }
+        match answer {
+            Ok(live) => {
+                if order.why == Why::Drifted {
+                    self.context.metrics.corrected_drift(&member.id.group_kind.kind);
+                }
+                Ok(MemberOutcome::Applied(Box::new(live), order.why))
+            }
+            Err(Error::Unprocessable { message, causes }) => {
+                let error = Error::Unprocessable { message, causes };
+                match live {
+                    Some(live) => self.unchangeable(release, resource, member, live, order, error).await,
+                    None => Ok(self.failure(member, &error)),
+                }
+            }
+            Err(error) => self.unless_overtaken(member, error),
+        }
+    }
+
+    /// What a failed apply comes to, unless somebody was faster.
+    fn unless_overtaken(&self, member: &Member, error: Error) -> Result<MemberOutcome, Error> {
+        match error {
+            Error::Conflict(_) => Err(error),
+            error => Ok(self.failure(member, &error)),
+        }
+    }
+
+    /// Applies what is sent of a member to what is live of it, or as a new object: the last of equal list items if there
+    /// are several, and without nulls that its schema refuses.
+    async fn send_content(
+        &self,
+        release: &mut Release,
+        resource: &Resource,
+        member: &Member,
+        live: Option<&Live>,
+    ) -> Result<Live, Error> {
+        let onto = live.map_or(Onto::Nothing, |live| Onto::Object(&live.uid));
+        let mut object = content(member, live);
+        for _ in 1..ROUNDS {
+            let error = match self.write(resource, member, &mut object, onto).await {
+                Err(error @ Error::Invalid(_)) => error,
+                Err(Error::Unprocessable { message, causes }) => {
+                    let Some(fixed) = schema_errors::without_nulls(&object, &pairs(&causes)) else {
+                        return Err(Error::Unprocessable { message, causes });
+                    };
+                    object = fixed;
+                    continue;
+                }
+                answer => return answer,
+            };
+            let Some((fixed, left_out)) = schema_errors::without_duplicates(&object, &error.to_string()) else {
+                return Err(error);
+            };
+            let note = format!(
+                "{} ({}): the last one counts: {}",
+                member.id,
+                member.source,
+                list(left_out)
+            );
+            self.warn_once(release, "DuplicateKeys", note).await;
+            object = fixed;
+        }
+        self.write(resource, member, &mut object, onto).await
+    }
+
+    /// Takes over what excludes a rendered field and belongs to nobody, so that the next apply of the render removes it.
+    /// False if there is nothing to be taken, or it can't be.
+    async fn claim_excluded(
+        &self,
+        resource: &Resource,
+        member: &Member,
+        live: &Live,
+        causes: &[Cause],
+    ) -> Result<bool, Error> {
+        if !causes.iter().any(|cause| unions::is_exclusion(&cause.message)) {
+            return Ok(false);
+        }
+        let refused = pairs(causes);
+        let found = match objects::read(&self.context.client, resource, &member.id).await {
+            Ok(found) => found.filter(|(seen, _)| seen.uid == live.uid),
+            Err(error) => {
+                tracing::debug!(object = %member.id, %error, "what keeps it from being applied can't be read");
+                return Ok(false);
+            }
+        };
+        let mut claim = found
+            .as_ref()
+            .and_then(|(_, object)| unions::claim(object, objects::FIELD_MANAGER, &member.object, &refused));
+        let Some(claim) = &mut claim else { return Ok(false) };
+        match self.write(resource, member, claim, Onto::Object(&live.uid)).await {
+            Ok(_) => Ok(true),
+            Err(error @ Error::Conflict(_)) => Err(error),
+            Err(error) => {
+                tracing::debug!(object = %member.id, %error, "what keeps it from being applied can't be taken over");
+                Ok(false)
+            }
+        }
+    }
+
+    /// One apply. What it wrote is known at once; the watch that tells it again changes nothing.
+    async fn write(
+        &self,
+        resource: &Resource,
+        member: &Member,
+        object: &mut Value,
+        onto: Onto<'_>,
+    ) -> Result<Live, Error> {
+        sign(object, &member.digest);
+        self.context.members().begin_request(&member.id);
+        let answer = objects::apply(&self.context.client, resource, &member.id, object, onto).await;
+        self.context.members().end_request(&member.id, answer.as_ref().ok());
+        if answer.is_ok() {
+            self.context.metrics.wrote(&member.id.group_kind.kind, Operation::Apply);
+        }
+        answer
+    }
+
+    /// The API server refuses a change. If it would take the same object as a new one, a field can't be changed.
+    async fn unchangeable(
+        &self,
+        release: &mut Release,
+        resource: &Resource,
+        member: &Member,
+        live: &Live,
+        order: Order,
+        error: Error,
+    ) -> Result<MemberOutcome, Error> {
+        let fields = match &error {
+            Error::Unprocessable { causes, .. } => fields(causes),
+            _ => String::new(),
+        };
+        match self.make_room(resource, member, live, order, &error, &fields).await {
+            Ok(None) => {}
+            Ok(Some(outcome)) => return Ok(outcome),
+            Err(error) => return Ok(self.failure(member, &error)),
+        }
+        match self.send_content(release, resource, member, None).await {
+            Ok(live) => Ok(MemberOutcome::Recreated(Box::new(live), fields)),
+            Err(error) => self.unless_overtaken(member, error),
+        }
+    }
+
+    /// True if data, or objects of others, would go with an object.
+    pub(crate) async fn takes_data(&self, resource: &Resource, id: &ObjectId) -> Result<bool, Error> {
+        if id.group_kind.kind != "StatefulSet" {
+            return Ok(immutable::takes_data(id, &Value::Null));
+        }
+        let found = objects::read(&self.context.client, resource, id).await?;
+        Ok(found.is_some_and(|(_, object)| immutable::takes_data(id, &object)))
+    }
+
+    /// Deletes what is there of a member, if that would help and may be. What becomes of the member if it isn't gone.
+    async fn make_room(
+        &self,
+        resource: &Resource,
+        member: &Member,
+        live: &Live,
+        order: Order,
+        error: &Error,
+        fields: &str,
+    ) -> Result<Option<MemberOutcome>, Error> {
+        let (client, id) = (&self.context.client, &member.id);
+        if let Creation::Refused(_) = objects::would_be_created(client, resource, id, &member.object).await? {
+            return Ok(Some(self.failure(member, error)));
+        }
+        let immutable = |kept: Kept| {
+            Ok(Some(MemberOutcome::Failed(
+                Reason::Immutable,
+                kept.told(member, fields),
+            )))
+        };
+        if !asks_for_renewal(member, live, order.recreate) {
+            return immutable(Kept::NotAsked);
+        }
+        if self.takes_data(resource, id).await? && !live.prune_allowed {
+            return immutable(Kept::TakesData);
+        }
+        // Its status may have moved on since, and a request to delete says what was looked at.
+        let deleted = match objects::look(client, resource, id).await? {
+            Some(seen) if seen.uid == live.uid => objects::delete(client, resource, id, &seen).await?,
+            Some(_) => Deleted::Changed,
+            None => Deleted::Absent,
+        };
+        match deleted {
+            Deleted::Accepted => self.context.metrics.wrote(&id.group_kind.kind, Operation::Delete),
+            Deleted::Absent => {}
+            Deleted::Changed => return Err(Error::Conflict(format!("{id} was changed meanwhile"))),
+        }
+        tracing::info!(object = %id, fields, "deleted, to be made anew");
+        // A finalizer may hold it; the watch tells when it is gone.
+        let held = objects::look(client, resource, id).await?;
+        Ok(held.map(|_| MemberOutcome::Awaited))
+    }
+
+    /// What a failed request says about a member.
+    pub(crate) fn failure(&self, member: &Member, error: &Error) -> MemberOutcome {
+        let reason = match error {
+            error if error.is_permanent() => Reason::ObjectInvalid,
+            Error::Forbidden(_) => Reason::Forbidden,
+            Error::Denied(_) => Reason::Denied,
+            _ => Reason::ApplyFailed,
+        };
+        let source = self.place(member, &error.to_string());
+        MemberOutcome::Failed(reason, format!("{} ({source}): {error}", member.id))
+    }
+
+    /// The template of a member, with the line if the error names a field that stands on one line of it.
+    fn place(&self, member: &Member, error: &str) -> String {
+        let template = self.unit.renderer.as_ref().ok().and_then(|renderer| {
+            let file = renderer.chart().template(&member.source)?;
+            std::str::from_utf8(file.data.as_bytes()).ok()
+        });
+        let line = template.and_then(|template| {
+            let complaints = schema_errors::complaints(error);
+            complaints
+                .iter()
+                .find_map(|complaint| schema_errors::line_of(&complaint.path, template))
+        });
+        match line {
+            Some(line) => format!("{}:{line}", member.source),
+            None => member.source.clone(),
+        }
+    }
+}
+
+/// The fields that are refused, each with what was said of it.
+fn pairs(causes: &[Cause]) -> Vec<(&str, &str)> {
+    let causes = causes.iter();
+    causes
+        .map(|cause| (cause.field.as_str(), cause.message.as_str()))
+        .collect()
+}
+
+/// The fields that an error is about, each once.
+fn fields(causes: &[Cause]) -> String {
+    let mut fields: Vec<String> = Vec::new();
+    for cause in causes {
+        if !fields.contains(&cause.field) {
+            fields.push(cause.field.clone());
+        }
+    }
+    fields.join(", ")
+}

@@ -1,0 +1,160 @@
+//! Everything that forbids a release is found here, before its first write.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+
+use crate::reconcile::Run;
+use crate::reconcile::release::Release;
+use crate::reconcile::render::{Answers, Prepared, Work, no_plan};
+use crate::reconcile::values;
+use chartwright_core::conditions;
+use chartwright_core::desired::Member;
+use chartwright_core::digest::{Key, KeyUse};
+use chartwright_core::grants::{self, Baseline, Own};
+use chartwright_core::identity::ObjectId;
+use chartwright_core::status::{Phase, Reason};
+
+/// Problems listed in one condition; a chart that goes wrong often goes wrong everywhere.
+const SHOWN: usize = 5;
+
+/// What the author of a custom resource was permitted to create.
+#[derive(Debug, Default)]
+pub(super) struct Permit {
+    /// Stands for the objects, the chart and the watch; empty before.
+    digest: String,
+    /// How much of those that carry rights or reach, and that `allow` doesn't name, the chart creates by default.
+    pub(super) own: BTreeMap<ObjectId, Own>,
+}
+
+impl Run<'_> {
+    pub(super) async fn preflight(
+        &self,
+        release: &mut Release,
+        prepared: &Prepared,
+        answers: &mut Answers,
+    ) -> Result<(), Phase> {
+        let problems = &prepared.desired.problems;
+        if !problems.is_empty() {
+            return Err(Phase::stalled(Reason::ManifestInvalid, list(problems.clone())));
+        }
+        let hooks = || prepared.desired.hooks.iter().map(|hook| &hook.member);
+        let all = prepared.desired.members.iter().chain(hooks());
+        let reserved = all.filter_map(|member| {
+            let refused = grants::may_be_named(&member.id, &self.context.own_objects).err()?;
+            Some(format!("{}: {refused}", member.source))
+        });
+        let reserved: Vec<String> = reserved.collect();
+        if !reserved.is_empty() {
+            return Err(Phase::stalled(Reason::Refused, list(reserved)));
+        }
+        // A cluster-scoped custom resource is made by whoever may do so in the whole cluster.
+        if self.written.key.namespace.is_empty() {
+            return Ok(());
+        }
+        let refused = |member: &Member, baseline: Option<&Baseline>| {
+            let namespace = &prepared.identity.namespace;
+            let allow = &self.unit.watch.allow;
+            grants::may_create(&member.id, &member.object, namespace, baseline, allow).err()
+        };
+        let suspicious: Vec<&Member> = (prepared.desired.members.iter().chain(hooks()))
+            .filter(|member| refused(member, None).is_some())
+            .collect();
+        if suspicious.is_empty() {
+            release.permit = Permit::default();
+            return Ok(());
+        }
+        let digest = self.permit(&suspicious);
+        if release.permit.digest == digest {
+            return Ok(());
+        }
+        let key = release.key(&self.context.keys);
+        let baseline = self.baseline(key, prepared, answers).await?;
+        let refused: Vec<_> = suspicious
+            .iter()
+            .filter_map(|member| Some((member.source.as_str(), refused(member, baseline.as_ref())?)))
+            .collect();
+        match grants::refusal(&refused) {
+            None => {
+                let mut own: BTreeMap<ObjectId, Own> = BTreeMap::new();
+                for member in suspicious {
+                    let (id, baseline) = (&member.id, baseline.as_ref());
+                    let namespace = &prepared.identity.namespace;
+                    let found = baseline.map(|baseline| baseline.own(id, &member.object, namespace));
+                    let known = own.entry(id.clone()).or_insert(Own::Object);
+                    *known = found.unwrap_or_default().min(*known);
+                }
+                release.permit = Permit { digest, own };
+                Ok(())
+            }
+            Some(message) => Err(Phase::stalled(Reason::Refused, message)),
+        }
+    }
+
+    /// What was permitted, so that it is not asked again for the same objects: the default render costs as much as the
+    /// release's own.
+    fn permit(&self, members: &[&Member]) -> String {
+        let chart = self.unit.renderer.as_ref().map(|renderer| renderer.chart().digest());
+        let (chart, watch) = (chart.unwrap_or_default(), self.unit.watch.digest());
+        let objects = members
+            .iter()
+            .flat_map(|member| [member.source.as_bytes(), member.digest.as_bytes()]);
+        let parts: Vec<&[u8]> = [chart.as_bytes(), watch.as_bytes()]
+            .into_iter()
+            .chain(objects)
+            .collect();
+        self.context.keys.current().digest(KeyUse::Permit, &parts)
+    }
+
+    /// What the chart renders for this release with nobody's values but the operator's: with its name, its namespace and
+    /// its random results. `None` for a chart that needs values to render.
+    async fn baseline(&self, key: &Key, prepared: &Prepared, answers: &mut Answers) -> Result<Option<Baseline>, Phase> {
+        let nobodys = values::values(self.unit, &[], Value::Object(Default::default()));
+        let (Ok(renderer), Ok(values)) = (&self.unit.renderer, nobodys) else {
+            return Ok(None);
+        };
+        let lane = self.context.pool.lane(&self.owner.set);
+        let share = self.context.budget.another(lane).await;
+        let work = Work {
+            context: self.context,
+            unit: self.unit,
+            resource: &self.written,
+            renderer,
+            key,
+            identity: prepared.identity.clone(),
+            values,
+            plan: no_plan(),
+            object: self.undecorated(),
+            sources: Answers::new(),
+            snapshot: self.context.discovery.snapshot(),
+            clock: self.written.created,
+            known: None,
+            earlier: None,
+            secrets: Default::default(),
+            share: Arc::new(Mutex::new(share)),
+        };
+        match work.rounds(prepared.revision, &prepared.memory.kept, answers).await {
+            Ok((_, desired)) => {
+                let hooks = desired.hooks.into_iter().map(|hook| hook.member);
+                Ok(Some(Baseline::of(desired.members.into_iter().chain(hooks))))
+            }
+            Err(failed @ Phase::Failed { .. }) => Err(failed),
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+/// The first few of a list, and how many more there are.
+pub fn list<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+    conditions::list(SHOWN, items)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn long_lists_are_cut() {
+        assert_eq!(super::list(0..2), "0; 1");
+        assert_eq!(super::list(0..8), "0; 1; 2; 3; 4; and 3 more");
+    }
+}

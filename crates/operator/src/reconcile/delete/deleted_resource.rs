@@ -1,0 +1,85 @@
+//! A custom resource that is gone although our finalizer was on it. The API server looks for finalizers on what it read
+//! when the request to delete came, and then deletes what is there: one that was put on in between holds nothing. What
+//! carries an owner reference goes by itself; all of the release goes here.
+
+use crate::cluster::connection::throttle::{self, asked_to_wait};
+use crate::cluster::custom_resource::is_there;
+use crate::reconcile::Context;
+use crate::reconcile::Outcome;
+use crate::reconcile::Run;
+use crate::reconcile::Unit;
+use crate::reconcile::custom_resource::CustomResource;
+use crate::reconcile::delete::{Gone, POLL, finished};
+use crate::reconcile::release::Release;
+use crate::telemetry::metrics::ReconcileResult;
+use crate::telemetry::redact;
+use chartwright_core::status::Phase;
+
+/// Uninstalls the release of a custom resource that is gone, as its deletion would have. `resource` is how it was seen
+/// last.
+pub async fn uninstall(context: &Context, unit: &Unit, resource: &CustomResource, release: &mut Release) -> Outcome {
+    let mut run = Run::new(context, unit, resource);
+    run.written.deleting = true;
+    let secrets = release.secrets.clone();
+    redact::scope(&secrets, throttle::noticing(run.uninstall_vanished(release))).await
+}
+
+/// Tells that somebody took our finalizer off a custom resource: its release is let go.
+pub async fn tell_freed(context: &Context, unit: &Unit, resource: &CustomResource) {
+    let finalizer = resource.finalizer();
+    let note = format!(
+        "somebody took the finalizer {finalizer} off, and it went: what was made for it is left as it is, but for what the \
+         garbage collector takes by its owner reference; `chartwright leftovers` lists it"
+    );
+    Run::new(context, unit, resource).warn("FinalizerRemoved", &note).await;
+}
+
+/// Asks whether a custom resource that a write did not find is gone.
+pub async fn is_gone(context: &Context, unit: &Unit, resource: &CustomResource) -> bool {
+    let there = is_there(&context.client, &resource.target(&unit.resource)).await;
+    there.is_ok_and(|there| !there)
+}
+
+impl Run<'_> {
+    async fn uninstall_vanished(&mut self, release: &mut Release) -> Outcome {
+        let target = self.written.target(&self.unit.resource);
+        // A list may have come from a server that lags behind.
+        match is_there(&self.context.client, &target).await {
+            Ok(false) => {}
+            Ok(true) => {
+                tracing::info!(resource = %self.written.key, "a list did not show it, and it is there all the same");
+                return finished();
+            }
+            Err(error) => return self.uninstall_later(release, &error.to_string()),
+        }
+        // What can't be read names what no label finds.
+        if let Err(Phase::Failed { message, .. }) = self.recall(release).await {
+            return self.uninstall_later(release, &message);
+        }
+        let done = match self.find_former_release(release).await {
+            // What was just written may not have come to the watches yet.
+            Ok(()) => self.uninstall(release, true).await,
+            Err(phase) => Err(phase),
+        };
+        match done {
+            Ok(Gone::All(note)) => {
+                let note = format!("it went although it had our finalizer; {note}");
+                self.inform("UninstallSuccessful", &note).await;
+                finished()
+            }
+            Ok(Gone::Going(_)) => Outcome::again(POLL, ReconcileResult::Progressing),
+            Err(Phase::Failed { message, .. } | Phase::Stalled { message, .. }) => {
+                self.uninstall_later(release, &message)
+            }
+            Err(_) => Outcome::again(POLL, ReconcileResult::Progressing),
+        }
+    }
+
+    /// There is no status any more that could tell it.
+    fn uninstall_later(&self, release: &mut Release, why: &str) -> Outcome {
+        let (kind, resource) = (&self.unit.group_kind, &self.written.key);
+        tracing::warn!(%kind, %resource, "it is gone, and what was made for it can't be deleted yet: {why}");
+        let wait = self.back_off(release);
+        Outcome::again(wait.max(asked_to_wait().unwrap_or_default()), ReconcileResult::Error)
+    }
+}

@@ -1,0 +1,598 @@
+//! Runs Helm's hooks around an installation, an upgrade and a deletion. What is next, `plan::hooks` decides; here it is
+//! carried out, one hook after the other, as far as nothing has to be waited for.
+
+pub(crate) mod delete_hooks;
+pub(crate) mod logs;
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::cluster::discovery::Resource;
+use crate::cluster::error::Error;
+use crate::cluster::objects::{self, Deleted, Onto};
+use crate::reconcile::Run;
+use crate::reconcile::claim::member_scopes::Superset;
+use crate::reconcile::delete::POLL;
+use crate::reconcile::prune::removal::Candidate;
+use crate::reconcile::release::Release;
+use crate::reconcile::render::Prepared;
+use crate::reconcile::render::pool::off_worker;
+use crate::telemetry::metrics;
+use chartwright_core::annotations::{HOOK_RUN, ON_CREATE};
+use chartwright_core::apply::content;
+use chartwright_core::desired;
+use chartwright_core::digest::KeyUse;
+use chartwright_core::gates::{Gate, is_stated};
+use chartwright_core::health::Status;
+use chartwright_core::hooks::{self, Hook, HookRun, Next, Operation, Removal, RunPhase, State, in_order};
+use chartwright_core::identity::ObjectId;
+use chartwright_core::members::Live;
+use chartwright_core::ownership::{Ownership, ownership};
+use chartwright_core::plans::{self, By};
+use chartwright_core::prune::{Purpose, Verdict, verdict};
+use chartwright_core::status::{Changes, Phase, Reason};
+use chartwright_watches::cel;
+
+/// How long a hook may take if neither it nor the watch says so: as with Helm.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(300);
+/// Helm writes this on hooks, and on nothing else.
+const HOOK_ANNOTATION: &str = "helm.sh/hook";
+
+/// What there is under the name of a hook.
+enum Found {
+    Nothing,
+    /// This run of it.
+    Run(Value),
+    /// Somebody else's, or an earlier run's.
+    Other(Box<Live>, Value),
+}
+
+fn failed(message: String) -> Phase {
+    Phase::failed(Reason::HookFailed, message)
+}
+
+/// A hook, for people.
+fn describe(event: &str, id: &ObjectId) -> String {
+    format!("{event} hook {} {}", id.group_kind.kind, id.name)
+}
+
+impl Run<'_> {
+    /// Before the first member: an installation or an upgrade begins with its hooks, if there are any. What hooks of an
+    /// earlier operation still do is ended first. `before`: where members may have been before this reconcile.
+    ///
+    /// # Errors
+    /// The phase of a release whose hooks have not come so far that members may be touched.
+    pub(super) async fn begin_operation(
+        &mut self,
+        release: &mut Release,
+        prepared: &Prepared,
+        before: &Superset,
+    ) -> Result<(), Phase> {
+        let progress = &release.record.hooks;
+        if prepared.hooks_digest.is_empty() && progress.is_empty() {
+            return Ok(());
+        }
+        if self.former_release.is_some() {
+            // Whoever had it before has run them.
+            self.store_delete_hooks(release, &prepared.desired.hooks).await?;
+            release.record.hooks.taken_over = true;
+            return Ok(());
+        }
+        let revision = release.record.revision;
+        let operation = match revision {
+            0 => Operation::Install,
+            _ if prepared.revision > revision => match prepared.rollback {
+                Some(_) => Operation::Rollback,
+                None => Operation::Upgrade,
+            },
+            _ => return self.end_unwanted(release, prepared).await,
+        };
+        let hooks = &prepared.desired.hooks;
+        let key = release.key(&self.context.keys);
+        let members = desired::digest(key, prepared.desired.members.iter());
+        let parts = [&members, &prepared.hooks_digest].map(|digest| digest.as_bytes());
+        let digest = key.digest(KeyUse::Operation, &parts);
+        if !progress.is_of(operation, prepared.revision, &digest) {
+            let was_there = self.was_there(release, before).await?;
+            self.stop_hooks(release).await?;
+            self.store_delete_hooks(release, hooks).await?;
+            release.record.done_for = None;
+            release
+                .record
+                .entries
+                .retain(|entry| !hooks.iter().any(|hook| hook.member.id == entry.id));
+            let progress = &mut release.record.hooks;
+            progress.begin(operation, prepared.revision, &digest, hooks);
+            progress.done = was_there;
+            for id in progress.dropped(hooks) {
+                self.clear(&id).await?;
+                release.record.hooks.forget(&id);
+            }
+            self.store_progress(release, "hooks run before the first object is applied".into())
+                .await?;
+        }
+        if release.record.hooks.done {
+            return Ok(());
+        }
+        if operation == Operation::Install {
+            self.run_marked_plans(release, hooks, ON_CREATE).await?;
+        }
+        let event = operation.before();
+        self.run_hooks(release, &in_order(hooks, event), event, None).await
+    }
+
+    /// What was begun is not asked for any more: an upgrade that was taken back, the deletion of what is decorated again.
+    /// The hooks for the deletion are those of the revision that stays.
+    async fn end_unwanted(&mut self, release: &mut Release, prepared: &Prepared) -> Result<(), Phase> {
+        let progress = &release.record.hooks;
+        let is_deletion = progress.operation == Some(Operation::Delete);
+        if is_deletion || progress.is_open() && progress.revision > release.record.revision {
+            self.stop_hooks(release).await?;
+            let progress = &mut release.record.hooks;
+            progress.done = true;
+            if is_deletion {
+                progress.operation = None;
+            }
+        }
+        self.store_delete_hooks(release, &prepared.desired.hooks).await
+    }
+
+    /// True if a release that is about to be installed is there already, and its record is lost: its hooks have run. An
+    /// installation that failed lists what it made.
+    async fn was_there(&self, release: &Release, before: &Superset) -> Result<bool, Phase> {
+        let record = &release.record;
+        let has_record = record.revision > 0 || record.hooks.operation.is_some() || !record.entries.is_empty();
+        if has_record || before.is_empty() {
+            return Ok(false);
+        }
+        let found = self.find_members(release, true).await;
+        let found = found.map_err(|error| failed(format!("whether the release is there already: {error}")))?;
+        let is_member = |(id, candidate): &(ObjectId, Candidate)| match candidate {
+            Candidate::Read(live) | Candidate::Watched(live) => {
+                !live.is_of_hook && ownership(id, live, &self.owner) == Ownership::Ours
+            }
+            Candidate::Unknown => false,
+        };
+        Ok(found.iter().any(is_member))
+    }
+
+    /// After everything is applied and pruned: the hooks that end the operation. `phase` is that of the members.
+    pub(super) async fn end_operation(
+        &mut self,
+        release: &mut Release,
+        prepared: &Prepared,
+        phase: Phase,
+        mut changes: Changes,
+    ) -> (Phase, Changes) {
+        let progress = &release.record.hooks;
+        let (Some(operation), true) = (progress.operation, progress.is_open()) else {
+            return (phase, changes);
+        };
+        if progress.revision != release.record.revision {
+            return (phase, changes);
+        }
+        let event = operation.after();
+        let hooks = in_order(&prepared.desired.hooks, event);
+        let unready = Some(&phase).filter(|phase| !phase.is_ready());
+        let ended = self.run_hooks(release, &hooks, event, unready).await;
+        let is_over = ended.is_ok();
+        release.record.hooks.done = is_over;
+        // Told once, and not before the hooks are over.
+        changes.installed = is_over && operation == Operation::Install;
+        changes.upgraded = is_over && matches!(operation, Operation::Upgrade | Operation::Rollback);
+        match ended {
+            Ok(()) => (phase, changes),
+            Err(unfinished) => {
+                release.applied_before += std::mem::take(&mut changes.applied);
+                release.record.done_for = None;
+                (unfinished, changes)
+            }
+        }
+    }
+
+    /// Runs the plans that are part of an operation, by the annotation that says so.
+    ///
+    /// # Errors
+    /// The phase of a release in which a step of one runs, or has failed.
+    pub(super) async fn run_marked_plans(
+        &mut self,
+        release: &mut Release,
+        hooks: &[Hook],
+        mark: &str,
+    ) -> Result<(), Phase> {
+        let by = if mark == ON_CREATE { By::Create } else { By::Delete };
+        for plan in plans::marked(hooks, mark) {
+            let event = plans::event(&plan);
+            let ended = self.run_hooks(release, &in_order(hooks, &event), &event, None).await;
+            let record = &mut release.record;
+            record.plans.follow(&plan, by, &record.hooks, ended.is_ok());
+            ended?;
+        }
+        Ok(())
+    }
+
+    /// Runs the hooks of an event, which come in their order. `unready`: how the members are, unless they are well.
+    ///
+    /// # Errors
+    /// The phase of a release in which one of them runs, waits or has failed.
+    pub(super) async fn run_hooks(
+        &mut self,
+        release: &mut Release,
+        hooks: &[&Hook],
+        event: &str,
+        unready: Option<&Phase>,
+    ) -> Result<(), Phase> {
+        loop {
+            let (hook, run) = match hooks::next(hooks, event, release.record.progress(event)) {
+                Next::Done => break,
+                Next::Await(hook, run) => (hook, run),
+                Next::Start(hook) => {
+                    if let Some(unready) = unready.filter(|_| hook.after_healthy || self.unit.watch.wait) {
+                        return Err(unready.clone());
+                    }
+                    let name = release.record.progress(event).name(event);
+                    (hook, HookRun::begins(event, &hook.member.id, name))
+                }
+                Next::Retry(hook, run) => match self.retry(release, hook, event, run)? {
+                    Some(run) => (hook, run),
+                    None => continue,
+                },
+            };
+            self.advance(release, hook, run).await?;
+        }
+        self.remove_succeeded(release, hooks, event).await
+    }
+
+    /// The next run of a hook that failed; `None` if a deletion goes on without it.
+    fn retry(&self, release: &mut Release, hook: &Hook, event: &str, run: HookRun) -> Result<Option<HookRun>, Phase> {
+        let what = describe(&run.event, &hook.member.id);
+        let progress = release.record.progress_mut(event);
+        // What a plan was to save would be lost: it is tried until it succeeds, each time anew.
+        let is_bounded = progress.operation == Some(Operation::Delete) && plans::plan_of(event).is_none();
+        let left = run.time_left(self.timeout(hook), jiff::Timestamp::now());
+        if is_bounded && left.is_zero() {
+            progress.note(HookRun {
+                phase: RunPhase::GivenUp,
+                ..run
+            });
+            return Ok(None);
+        }
+        let now = tokio::time::Instant::now();
+        if let Some(wait) = release
+            .tried
+            .hook_retry
+            .and_then(|retry| retry.checked_duration_since(now))
+        {
+            let wait = if is_bounded { wait.min(left) } else { wait };
+            release.contests.wait_for(wait);
+            // It is the failure that was counted.
+            release.backoff.failures = release.backoff.failures.saturating_sub(1);
+            return Err(failed(format!("{what} failed: {}", run.message)));
+        }
+        release.tried.hook_retry = None;
+        let progress = release.record.progress_mut(event);
+        progress.attempt = progress.attempt.saturating_add(1);
+        let mut next = HookRun::begins(event, &hook.member.id, progress.name(event));
+        if is_bounded {
+            // Its time is that of all attempts.
+            next.started = run.started;
+        }
+        Ok(Some(next))
+    }
+
+    fn timeout(&self, hook: &Hook) -> Duration {
+        hook.timeout.or(self.unit.watch.timeout).unwrap_or(TIMEOUT)
+    }
+
+    /// Brings a run further, and takes note of how it is.
+    ///
+    /// # Errors
+    /// The phase of a release whose hook isn't over.
+    async fn advance(&mut self, release: &mut Release, hook: &Hook, mut run: HookRun) -> Result<(), Phase> {
+        let id = &hook.member.id;
+        let what = describe(&run.event, id);
+        run.ttl = hook.ttl();
+        let is_of_deletion = release.record.hooks.operation == Some(Operation::Delete);
+        // What a plan was to save would be lost without it.
+        let is_bounded = is_of_deletion && plans::plan_of(&run.event).is_none();
+        let state = self.look_after(release, hook, &mut run).await?;
+        let now = jiff::Timestamp::now();
+        let state = match state {
+            State::AwaitsRemoval(removal) if run.awaits(&removal, is_bounded, now) => {
+                release.contests.wait_for(POLL);
+                release.record.note(run);
+                let message = format!("{what}: {}", removal.message);
+                return Err(Phase::waiting(Reason::HookRunning, message));
+            }
+            State::AwaitsRemoval(removal) => State::Running(removal.message),
+            state => {
+                run.resume(now);
+                state
+            }
+        };
+        let left = run.time_left(self.timeout(hook), now);
+        match state {
+            State::Succeeded => {
+                let lines = match hook.tells_log {
+                    true => self.last_lines(release, hook, &run).await,
+                    false => String::new(),
+                };
+                let note = format!("{what} succeeded{lines}");
+                match lines.is_empty() {
+                    true => tracing::info!(kind = %self.unit.group_kind, resource = %self.written.key, "{note}"),
+                    false => self.inform("HookSucceeded", &note).await,
+                }
+                // The members have their own time.
+                release.restart_clock();
+                release.record.note(run.ends(RunPhase::Succeeded, ""));
+                Ok(())
+            }
+            State::Running(message) if !left.is_zero() => {
+                // No watch shows when what a former owner left in its place is gone.
+                let is_unseen = id.group_kind.kind == "Pod" || run.uid.is_empty() || is_stated(&hook.member.object);
+                let often = if is_unseen { POLL } else { left };
+                release.contests.wait_for(left.min(often));
+                release.record.note(run);
+                Err(Phase::waiting(Reason::HookRunning, format!("{what}: {message}")))
+            }
+            State::Running(message) => {
+                let message = format!("it did not end within {:?}: {message}", self.timeout(hook));
+                self.fail(release, hook, run, &what, message).await
+            }
+            State::Hopeless(message) if is_of_deletion => {
+                release.record.note(run.ends(RunPhase::GivenUp, &message));
+                Ok(())
+            }
+            State::Refused(why) if is_bounded => {
+                let note = format!("{what} is not run: the deletion goes on without it. {why}");
+                self.warn_once(release, "HookRefused", note).await;
+                release.record.note(run.ends(RunPhase::GivenUp, &why));
+                Ok(())
+            }
+            State::AwaitsRemoval(Removal { message, .. })
+            | State::Failed(message)
+            | State::Hopeless(message)
+            | State::Refused(message) => self.fail(release, hook, run, &what, message).await,
+        }
+    }
+
+    async fn fail(
+        &mut self,
+        release: &mut Release,
+        hook: &Hook,
+        run: HookRun,
+        what: &str,
+        message: String,
+    ) -> Result<(), Phase> {
+        let message = message + &self.last_lines(release, hook, &run).await;
+        let progress = release.record.progress_mut(&run.event);
+        progress.failures = progress.failures.saturating_add(1);
+        let run = run.ends(RunPhase::Failed, &message);
+        release.record.note(run.clone());
+        if hook.deleted_on_failure {
+            self.clear(&hook.member.id).await?;
+            release.record.note(HookRun { deleted: true, ..run });
+        }
+        Err(failed(format!("{what} failed: {message}")))
+    }
+
+    /// How a run is, after what there was to be done about its object.
+    ///
+    /// # Errors
+    /// The phase of a release that could not find out, or that waits until an earlier run is gone.
+    async fn look_after(&mut self, release: &mut Release, hook: &Hook, run: &mut HookRun) -> Result<State, Phase> {
+        let Hook { member, .. } = hook;
+        let snapshot = self.context.discovery.snapshot();
+        let Some(resource) = snapshot.resource(&member.id.group_kind, &member.version) else {
+            return Ok(State::Failed("the API server does not serve its kind".into()));
+        };
+        let found = match self.find(resource, &member.id, &run.run).await {
+            Ok(found) => found,
+            Err(error) => return self.state_of(&member.id, error),
+        };
+        match found {
+            Found::Run(object) => {
+                uid(&object).clone_into(&mut run.uid);
+                let gate = off_worker(|| Gate::of_object(&object));
+                let gated = gate.map(|gate| (gate, object.clone()));
+                let state = match hook.is_awaited() {
+                    true => hooks::state(object),
+                    false => State::Succeeded,
+                };
+                match (gated, state) {
+                    (Some((gate, object)), State::Succeeded) => {
+                        Ok(self.pass_gate(release, gate, &member.id, object).await)
+                    }
+                    (_, state) => Ok(state),
+                }
+            }
+            // It was there, and nobody saw it succeed. No TTL of ours took it away.
+            Found::Nothing | Found::Other(..) if !run.uid.is_empty() => Ok(State::Failed(hooks::DELETED.into())),
+            Found::Nothing | Found::Other(..) if hook.refused.is_some() => {
+                Ok(State::Refused(hook.refused.clone().unwrap_or_default()))
+            }
+            Found::Nothing => self.make(resource, hook, run, Onto::Nothing).await,
+            Found::Other(live, object) => {
+                let is_left_behind = release.record.hooks.taken_over
+                    && live.tracking.is_none()
+                    && live.controller.is_none()
+                    && object["metadata"]["annotations"].get(HOOK_ANNOTATION).is_some();
+                match ownership(&member.id, &live, &self.owner) {
+                    Ownership::Ours => {}
+                    _ if is_left_behind => {}
+                    other => return Ok(State::Failed(format!("{} is left untouched: {other}", member.id))),
+                }
+                if !live.deleting && !hook.is_made_anew() {
+                    return self.make(resource, hook, run, Onto::Object(&live.uid)).await;
+                }
+                match self.delete_hook(resource, &member.id, &live).await {
+                    Ok(true) => self.make(resource, hook, run, Onto::Nothing).await,
+                    Ok(false) => Ok(State::AwaitsRemoval(hooks::removal(&member.id, &object))),
+                    Err(error) => self.state_of(&member.id, error),
+                }
+            }
+        }
+    }
+
+    /// Applies the object of a hook: without its TTL, for until it is written down how it ended, it alone tells that.
+    async fn make(&self, resource: &Resource, hook: &Hook, run: &mut HookRun, onto: Onto<'_>) -> Result<State, Phase> {
+        let id = &hook.member.id;
+        let mut object = content(&hook.member, None);
+        object["metadata"]["annotations"][HOOK_RUN] = run.run.as_str().into();
+        if run.ttl.is_some()
+            && let Some(spec) = object["spec"].as_object_mut()
+        {
+            spec.remove(hooks::TTL);
+        }
+        match objects::apply(&self.context.client, resource, id, &mut object, onto).await {
+            Ok(live) => {
+                self.context
+                    .metrics
+                    .wrote(&id.group_kind.kind, metrics::Operation::Apply);
+                run.uid = live.uid;
+                Ok(match hook.is_awaited() || is_stated(&hook.member.object) {
+                    true => State::Running("has not started yet".into()),
+                    false => State::Succeeded,
+                })
+            }
+            Err(error) => self.state_of(id, error),
+        }
+    }
+
+    /// What an error means for a hook.
+    ///
+    /// # Errors
+    /// The phase of a release, where the error says nothing about the hook.
+    fn state_of(&self, id: &ObjectId, error: Error) -> Result<State, Phase> {
+        match error {
+            error if error.may_pass() || matches!(error, Error::Conflict(_)) => {
+                Err(Phase::failed(Reason::ApplyFailed, format!("{id}: {error}")))
+            }
+            Error::Terminating(_) => Ok(State::Hopeless(error.to_string())),
+            error => Ok(State::Failed(error.to_string())),
+        }
+    }
+
+    async fn find(&self, resource: &Resource, id: &ObjectId, run: &str) -> Result<Found, Error> {
+        let found = objects::read(&self.context.client, resource, id).await?;
+        let Some((live, object)) = found else {
+            return Ok(Found::Nothing);
+        };
+        let is_ours = ownership(id, &live, &self.owner) == Ownership::Ours;
+        let is_run = object["metadata"]["annotations"][HOOK_RUN] == run;
+        Ok(match is_ours && is_run {
+            true => Found::Run(object),
+            false => Found::Other(Box::new(live), object),
+        })
+    }
+
+    /// Deletes what a hook made. True if it is gone by now.
+    async fn delete_hook(&self, resource: &Resource, id: &ObjectId, live: &Live) -> Result<bool, Error> {
+        let client = &self.context.client;
+        if !live.deleting {
+            match objects::delete_after_its_own(client, resource, id, live).await? {
+                Deleted::Absent => return Ok(true),
+                Deleted::Changed => return Ok(false),
+                Deleted::Accepted => self
+                    .context
+                    .metrics
+                    .wrote(&id.group_kind.kind, metrics::Operation::Delete),
+            }
+        }
+        Ok(objects::look(client, resource, id).await?.is_none())
+    }
+
+    /// Deletes what a hook made, if it is ours. True if nothing of it is left.
+    ///
+    /// # Errors
+    /// The phase of a release of which that can't be deleted.
+    pub(super) async fn clear(&self, id: &ObjectId) -> Result<bool, Phase> {
+        let snapshot = self.context.discovery.snapshot();
+        let failed = |error: &dyn std::fmt::Display| {
+            Phase::failed(Reason::DeleteFailed, format!("{id}, which a hook made: {error}"))
+        };
+        let Some(resource) = snapshot.served(&id.group_kind).map_err(|error| failed(&error))? else {
+            return Ok(true);
+        };
+        let found = objects::look(&self.context.client, resource, id).await;
+        let Some(live) = found.map_err(|error| failed(&error))? else {
+            return Ok(true);
+        };
+        match verdict(id, &live, &self.owner, Purpose::Prune) {
+            Verdict::Delete | Verdict::Going => {
+                let deleted = self.delete_hook(resource, id, &live).await;
+                deleted.map_err(|error| failed(&error))
+            }
+            _ => Ok(true),
+        }
+    }
+
+    /// Ends what hooks of an earlier operation still do: their objects are gone before anything else begins.
+    ///
+    /// # Errors
+    /// The phase of a release that waits for that.
+    pub(super) async fn stop_hooks(&mut self, release: &mut Release) -> Result<(), Phase> {
+        let running: Vec<HookRun> = release.record.hooks.running().cloned().collect();
+        for run in running {
+            let id = run.object.clone();
+            if !self.clear(&id).await? {
+                release.contests.wait_for(POLL);
+                let what = describe(&run.event, &id);
+                return Err(Phase::waiting(
+                    Reason::HookRunning,
+                    format!("{what} is not wanted any more: waiting until it is gone"),
+                ));
+            }
+            let ended = run.ends(RunPhase::Failed, "stopped: something else is asked for since");
+            release.record.hooks.note(HookRun { deleted: true, ..ended });
+        }
+        Ok(())
+    }
+
+    /// Carries out `hook-succeeded`, once all hooks of an event are over: until then one may need what another made. That
+    /// they succeeded is written down first: what is gone tells nothing any more.
+    async fn remove_succeeded(&mut self, release: &mut Release, hooks: &[&Hook], event: &str) -> Result<(), Phase> {
+        let progress = release.record.progress(event);
+        let due = |hook: &&&Hook| {
+            let run = progress.run(event, &hook.member.id);
+            hook.deleted_on_success && run.is_some_and(|run| run.phase == RunPhase::Succeeded && !run.deleted)
+        };
+        let due: Vec<ObjectId> = hooks.iter().filter(due).map(|hook| hook.member.id.clone()).collect();
+        if due.is_empty() {
+            return Ok(());
+        }
+        self.store_progress(release, format!("{event} hooks have succeeded"))
+            .await?;
+        for id in due.iter().rev() {
+            self.clear(id).await?;
+            let progress = release.record.progress_mut(event);
+            if let Some(run) = progress.run(event, id).cloned() {
+                progress.note(HookRun { deleted: true, ..run });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what a hook waits for besides its end has come.
+    async fn pass_gate(
+        &self,
+        release: &mut Release,
+        gate: Result<Gate, cel::CelError>,
+        id: &ObjectId,
+        object: Value,
+    ) -> State {
+        let health = match gate {
+            Ok(gate) => self.judge_object(release, gate, id, object).await,
+            Err(error) => return State::Failed(error.to_string()),
+        };
+        match health.status {
+            Status::Current => State::Succeeded,
+            _ => State::Running(health.message),
+        }
+    }
+}
+
+fn uid(object: &Value) -> &str {
+    object["metadata"]["uid"].as_str().unwrap_or_default()
+}

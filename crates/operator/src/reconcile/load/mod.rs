@@ -1,0 +1,6 @@
+//! What a reconcile starts from: its inputs, dependencies, requests, and what the last attempt found.
+
+pub(crate) mod dependencies;
+pub(crate) mod input_digest;
+pub(crate) mod requests;
+pub(crate) mod retry;

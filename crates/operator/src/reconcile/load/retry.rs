@@ -1,0 +1,99 @@
+//! What a retry need not do again: a release that failed is tried again as a whole, and most of what was found out or
+//! refused the last time is as it was.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::reconcile::Run;
+use crate::reconcile::apply::member_outcome::MemberOutcome;
+use crate::reconcile::release::Release;
+use crate::reconcile::render::Answers;
+use crate::reconcile::render::generated_values::Stored;
+use chartwright_core::desired::Member;
+use chartwright_core::identity::ObjectId;
+use chartwright_core::members::Live;
+use chartwright_core::status::{Phase, Reason};
+
+/// After this it is sent all the same: not all that the API server judges by can be seen.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// What is remembered from one attempt to the next, until one succeeds or somebody asks for something else.
+#[derive(Default)]
+pub(crate) struct Tried {
+    /// The Secret with the random results, as it was read or written.
+    pub(crate) kept: Option<Stored>,
+    /// What was looked up.
+    pub(crate) answers: Answers,
+    refused: HashMap<ObjectId, Refusal>,
+    /// When the hook that failed is tried again.
+    pub(crate) hook_retry: Option<Instant>,
+}
+
+/// The API server refuses an object as it is written.
+struct Refusal {
+    digest: String,
+    /// UID and version of what it was to be applied to.
+    onto: Option<(String, String)>,
+    at: Instant,
+    reason: Reason,
+    message: String,
+}
+
+fn version(live: Option<&Live>) -> Option<(String, String)> {
+    live.map(|live| (live.uid.clone(), live.resource_version.clone()))
+}
+
+impl Run<'_> {
+    /// What the API server said of this very member before, if nothing that it judges by has changed.
+    pub(crate) fn refused_before(
+        &self,
+        release: &Release,
+        member: &Member,
+        live: Option<&Live>,
+    ) -> Option<MemberOutcome> {
+        let known = release.tried.refused.get(&member.id)?;
+        let is_same = known.digest == member.digest
+            && known.onto == version(live)
+            && !self
+                .context
+                .schemas
+                .may_judge_otherwise(&member.id.group_kind.group, known.at)
+            && known.at.elapsed() < LONGEST;
+        is_same.then(|| MemberOutcome::Failed(known.reason, known.message.clone()))
+    }
+
+    /// Takes note of what came of sending a member.
+    pub(crate) fn note_refusal(
+        &self,
+        release: &mut Release,
+        member: &Member,
+        live: Option<&Live>,
+        done: &MemberOutcome,
+    ) {
+        let refused = &mut release.tried.refused;
+        match done {
+            MemberOutcome::Failed(reason @ (Reason::ObjectInvalid | Reason::Immutable), message) => {
+                let refusal = Refusal {
+                    digest: member.digest.clone(),
+                    onto: version(live),
+                    at: Instant::now(),
+                    reason: *reason,
+                    message: message.clone(),
+                };
+                refused.insert(member.id.clone(), refusal);
+            }
+            _ => drop(refused.remove(&member.id)),
+        }
+    }
+}
+
+impl Tried {
+    /// What is of no use if there is no retry.
+    pub(crate) fn after(&mut self, phase: &Phase) {
+        if !matches!(phase, Phase::Failed { .. } | Phase::Stalled { .. }) {
+            *self = Tried::default();
+        }
+    }
+}

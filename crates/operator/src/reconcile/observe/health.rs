@@ -1,0 +1,104 @@
+//! Is the release well? Answered from the index of live members: what the watches saw, or our own writes answered.
+
+use std::collections::BTreeSet;
+
+use jiff::{Timestamp, Unit};
+
+use crate::cluster::objects::lookup;
+use crate::reconcile::Run;
+use crate::reconcile::check::list;
+use crate::reconcile::observe::live_members::judged;
+use crate::reconcile::release::{Release, split};
+use chartwright_core::health::{Health, Status, has_health};
+use chartwright_core::identity::ObjectId;
+use chartwright_core::members::Members;
+use chartwright_core::status::{Phase, Reason};
+
+/// The health of one member: `None` if it is well.
+/// `gate`: how it is by a condition of its own, which counts instead of what its kind tells.
+pub(crate) fn trouble(id: &ObjectId, members: &Members, gate: Option<&Health>) -> Option<(Reason, String)> {
+    let kind = &id.group_kind;
+    let (reason, text) = match members.get(id) {
+        None => {
+            let why = members
+                .failure(kind)
+                .map(|error| format!(" (its watch fails: {error})"));
+            (Reason::Progressing, format!("not seen yet{}", why.unwrap_or_default()))
+        }
+        Some(live) if live.deleting => (Reason::Terminating, "is being deleted".to_owned()),
+        Some(live) => match gate.or(live.health.as_ref()) {
+            None if has_health(&kind.group, &kind.kind) => {
+                (Reason::Progressing, "its state is not known yet".to_owned())
+            }
+            None => return None,
+            Some(health) => match health.status {
+                Status::Current => return None,
+                Status::InProgress => (Reason::Progressing, health.message.clone()),
+                Status::Terminating => (Reason::Terminating, "is being deleted".to_owned()),
+                Status::Failed => (Reason::MemberFailed, health.message.clone()),
+            },
+        },
+    };
+    Some((reason, format!("{} {}: {text}", kind.kind, id.name)))
+}
+
+impl Run<'_> {
+    pub(crate) async fn health_of_record(&self, release: &mut Release) -> Phase {
+        let entries = release.record.entries.iter().filter(|entry| !entry.finished);
+        let ids: Vec<ObjectId> = entries.map(|entry| entry.id.clone()).collect();
+        self.phase_of(release, &ids).await
+    }
+
+    /// Ready, or waiting for the members named.
+    pub(crate) async fn phase_of(&self, release: &mut Release, ids: &[ObjectId]) -> Phase {
+        self.look_at_pods(release, ids).await;
+        self.judge(release, ids).await;
+        let troubles: Vec<(Reason, String)> = {
+            let members = self.context.members();
+            let explained = |id: &ObjectId| {
+                let (reason, text) = trouble(id, &members, judged(release, id))?;
+                match release.pod_troubles.of(id) {
+                    Some(why) => Some((reason, format!("{text}: {why}"))),
+                    None => Some((reason, text)),
+                }
+            };
+            let unseen = self.unseen(release, ids, &members).into_iter();
+            unseen.chain(ids.iter().filter_map(explained)).collect()
+        };
+        let mut reasons = troubles.iter().map(|(reason, _)| *reason);
+        let Some(first) = reasons.next() else {
+            return Phase::Ready;
+        };
+        let reason = reasons.find(|reason| *reason == Reason::MemberFailed).unwrap_or(first);
+        Phase::waiting(reason, list(troubles.into_iter().map(|(_, text)| text)))
+    }
+
+    /// The kinds whose watch has not worked for a while, so that it can't be told how their members are.
+    fn unseen(&self, release: &Release, ids: &[ObjectId], members: &Members) -> Vec<(Reason, String)> {
+        let mut texts = BTreeSet::new();
+        for (id, failing) in ids.iter().filter_map(|id| Some((id, members.unseen(id)?))) {
+            let (kind, since, error) = (&id.group_kind, second(failing.since), &failing.error);
+            texts.insert(format!("{kind}: not known since {since}: its watch fails: {error}"));
+        }
+        let snapshot = self.context.discovery.snapshot();
+        let looked_up = self.context.dependencies();
+        let keys = release
+            .last_render
+            .lookups
+            .iter()
+            .filter_map(|lookup| lookup::parse(split(lookup).0));
+        for target in keys.map(|key| lookup::dependency(&snapshot, &key)) {
+            if let Some((since, error)) = looked_up.unseen(&target) {
+                let (kind, since) = (&target.group_kind, second(*since));
+                texts.insert(format!(
+                    "{kind}: what is looked up is not known since {since}: its watch fails: {error}"
+                ));
+            }
+        }
+        texts.into_iter().map(|text| (Reason::WatchFailed, text)).collect()
+    }
+}
+
+fn second(time: Timestamp) -> Timestamp {
+    time.round(Unit::Second).unwrap_or(time)
+}

@@ -1,0 +1,494 @@
+//! Elects leaders: of each workload that the watch names, one ready pod carries the label. What is decided lies in a Lease
+//! beside the workload; `chartwright_core` says what comes next, and why in that order. Nothing else waits for it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde_json::Value;
+
+use crate::cluster::discovery::Resource;
+use crate::cluster::error::Error;
+use crate::cluster::objects;
+use crate::cluster::workloads::elect::{self, Place, Pods};
+use crate::reconcile::RECHECK;
+use crate::reconcile::Run;
+use crate::reconcile::release::Release;
+use crate::reconcile::status::rights;
+use crate::reconcile::values::name_templates::Texts;
+use chartwright_core::dependencies::Dependency;
+use chartwright_core::digest::KeyUse;
+use chartwright_core::elect::{Elected, Held, Holder, Label, Pod, Round, Step};
+use chartwright_core::electorate::Workload;
+use chartwright_core::identity::{GroupKind, ObjectId};
+use chartwright_core::ownership::owner_of;
+
+/// More steps than a leader takes to go and another to come, somebody else's writes included.
+const STEPS: usize = 24;
+
+/// What may pass is tried again after this.
+const SOON: Duration = Duration::from_secs(2);
+
+const RIGHTS: &str = "electing a leader needs the rights to get, list, watch and patch pods, to get, create, update and \
+                      delete leases, and to get the workload and replicasets (config/rbac/elect_role.yaml)";
+
+/// What is known of the elections of a release.
+#[derive(Debug, Default)]
+pub struct Elections {
+    /// UIDs of ReplicaSets, and of what controls each.
+    replica_sets: HashMap<String, String>,
+}
+
+/// A workload in which a leader is elected.
+struct Seat {
+    id: ObjectId,
+    uid: String,
+    place: Place,
+}
+
+/// Why a leader can't be elected now.
+enum Hindrance {
+    Failed(Error),
+    /// Only a change of the chart or the watch can help.
+    Wrong(String),
+    /// Another client has the Lease, whose end no watch shows.
+    Taken(String),
+    /// Somebody else is at it.
+    Busy,
+}
+
+impl From<Error> for Hindrance {
+    fn from(error: Error) -> Self {
+        Hindrance::Failed(error)
+    }
+}
+
+// === impl Elections ===
+
+impl Elections {
+    /// Whether a pod is one of a workload's; `None`: that isn't known of its ReplicaSet.
+    fn is_of(&self, seat: &Seat, pod: &Pod) -> Option<bool> {
+        let [kind, _, uid] = &pod.controller;
+        match (seat.id.group_kind.kind.as_str(), kind.as_str()) {
+            ("Deployment", "ReplicaSet") => Some(*self.replica_sets.get(uid)? == seat.uid),
+            _ => Some(*uid == seat.uid),
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Sees to it that each workload of the watch's `elect` has its leader, and that none has that the watch dropped.
+    pub(crate) async fn elect(&mut self, release: &mut Release) {
+        // While a release is installed, members of later waves may wait for the leader.
+        if release.unread || release.record.entries.is_empty() {
+            return;
+        }
+        let former = std::mem::take(&mut release.record.elected);
+        let mut all = Vec::new();
+        if !self.unit.watch.elect.is_empty() || !former.is_empty() {
+            self.elect_all(release, &former, &mut all).await;
+        }
+        release.record.elected = all;
+    }
+
+    /// `former`: what was told so far, `all`: what is to be told.
+    async fn elect_all(&self, release: &mut Release, former: &[Elected], all: &mut Vec<Elected>) {
+        let wanted = self.wanted(former);
+        let seats: Vec<Option<Seat>> = wanted.iter().map(|elected| self.seat(elected)).collect();
+        let workloads = seats.iter().flatten().map(Seat::workload).collect();
+        self.context.follow_pods(&self.owner.set, workloads);
+        let is_wanted = |former: &Elected| wanted.iter().any(|one| one.key() == former.key());
+        for former in former.iter().filter(|former| !is_wanted(former)) {
+            all.extend(self.retire(release, former, &wanted).await);
+        }
+        for (mut elected, seat) in wanted.into_iter().zip(seats) {
+            match seat {
+                Some(seat) => self.lead(release, &mut elected, &seat).await,
+                None if elected.name.is_empty() || is_recorded(release, &elected) || release.record.revision == 0 => {}
+                None => elected.settle(None, "it is no member of this release"),
+            }
+            all.push(elected);
+        }
+    }
+
+    /// The elections that the watch asks for, each with what was told of it so far.
+    fn wanted(&self, former: &[Elected]) -> Vec<Elected> {
+        let texts = Texts::new(self.unit, &self.written);
+        let wanted = self.unit.watch.elect.iter().map(|elect| {
+            let name = texts.text("elect", &elect.name);
+            let mut wanted = Elected {
+                kind: elect.kind.to_owned(),
+                label: elect.label.clone(),
+                value: elect.value.clone(),
+                ..Elected::default()
+            };
+            match name {
+                Ok(name) => wanted.name = name.trim().to_owned(),
+                Err(error) => wanted.message = Some(format!("the name {:?}: {error}", elect.name)),
+            }
+            let known = former.iter().find(|former| former.key() == wanted.key());
+            known.cloned().unwrap_or(wanted)
+        });
+        wanted.collect()
+    }
+
+    /// The member that is the workload, if it is there.
+    fn seat(&self, elected: &Elected) -> Option<Seat> {
+        let kind = GroupKind::new("apps", &elected.kind);
+        let members = self.context.members();
+        members.of_set(&self.owner.set).into_iter().find_map(|id| {
+            let live = members
+                .get(&id)
+                .filter(|_| id.group_kind == kind && id.name == elected.name)?;
+            let is_own = owner_of(&id, live)?.uid == self.written.uid && !live.deleting;
+            let place = Place::of(&id.namespace, &elected.kind, &id.name);
+            let uid = live.uid.clone();
+            is_own.then_some(Seat { id, uid, place })
+        })
+    }
+
+    /// Elects a leader among the pods that a watch shows, and tells of it.
+    async fn lead(&self, release: &mut Release, elected: &mut Elected, seat: &Seat) {
+        elected.namespace.clone_from(&seat.id.namespace);
+        let Some(mut pods) = self.context.electorate().pods(&seat.workload()) else {
+            return self.tell_unseen(release, elected).await;
+        };
+        pods.retain(|pod| release.elections.is_of(seat, pod) != Some(false));
+        let Elected { label: key, value, .. } = elected.clone();
+        let (key, value) = (key.as_str(), value.as_str());
+        let label = Label { key, value };
+        let mut round = Round::new(label, pods);
+        // As long as all is as it was told, nothing is asked.
+        round.read(elected.held());
+        let before = elected.clone();
+        if round.next() != Step::Nothing {
+            round.doubt();
+            match self.vote(release, seat, &mut round, label).await {
+                Ok(lease) => {
+                    elected.since = lease.as_ref().and_then(elect::since);
+                    elected.transitions = lease.as_ref().map(elect::transitions).unwrap_or_default();
+                }
+                Err(hindrance) => {
+                    let leader = round
+                        .pods()
+                        .iter()
+                        .find(|pod| pod.uid == before.uid && label.leads(pod));
+                    if leader.is_none() {
+                        elected.settle(None, "");
+                    }
+                    return self.hindered(release, elected, hindrance).await;
+                }
+            }
+        }
+        elected.settle(round.leader(), &vacancy(round.pods(), label));
+        if let Some(pod) = elected.pod.as_ref().filter(|_| elected.uid != before.uid) {
+            let after = before.pod.map(|former| format!(", after {former}")).unwrap_or_default();
+            let workload = format!("{} {}", elected.kind, elected.name);
+            let note = format!("{workload}: {pod} is leader ({key}={value}){after}");
+            self.inform("LeaderElected", &note).await;
+        }
+    }
+
+    /// The pods can't be watched, for long.
+    async fn tell_unseen(&self, release: &mut Release, elected: &mut Elected) {
+        let watch = Dependency::watch(elect::pod_kind(), &elected.namespace);
+        let unseen = self.context.dependencies().unseen(&watch).cloned();
+        if let Some((_, error)) = unseen {
+            let note = format!("its pods can't be watched: {error}; {RIGHTS}");
+            self.warn_of(release, elected, note).await;
+        }
+    }
+
+    /// Goes on until nothing is left to be done. Gives the Lease.
+    async fn vote(
+        &self,
+        release: &mut Release,
+        seat: &Seat,
+        round: &mut Round<'_>,
+        label: Label<'_>,
+    ) -> Result<Option<Lease>, Hindrance> {
+        self.check_template(seat, label).await?;
+        self.keep_own(release, seat, round).await?;
+        let labels = self.context.electorate().labels.clone();
+        let resource = self.pods()?;
+        let client = &self.context.client;
+        let pods = Pods {
+            client,
+            resource: &resource,
+            namespace: &seat.id.namespace,
+            labels: &labels,
+        };
+        let mut lease: Option<Lease> = None;
+        for _ in 0..STEPS {
+            let (asked, answer) = match round.next() {
+                Step::Nothing => return Ok(lease),
+                Step::Read => {
+                    lease = elect::read(client, &seat.place).await?;
+                    round.read(self.believed(seat, lease.as_ref())?);
+                    continue;
+                }
+                Step::Claim(pod) => {
+                    let holder = Holder::of(&pod);
+                    let mark = self.lease_mark(&seat.place);
+                    match elect::claim(client, &seat.place, lease.take(), &holder, seat.reference(), mark).await {
+                        Ok(claimed) => {
+                            let kind = &self.unit.group_kind;
+                            self.context.metrics.elected(&kind.group, &kind.kind);
+                            round.read(elect::held(Some(&claimed)));
+                            lease = Some(claimed);
+                        }
+                        Err(Error::Conflict(_) | Error::NotFound(_)) => round.doubt(),
+                        Err(error) => return Err(error.into()),
+                    }
+                    continue;
+                }
+                Step::Look(holder) => (holder.clone(), pods.look(&holder.name).await),
+                Step::TakeOff(pod) => {
+                    let mark = elect::held(lease.as_ref()).epoch;
+                    (Holder::of(&pod), pods.take_off(&pod, label, &mark).await.map(Some))
+                }
+                Step::Put(pod) => (Holder::of(&pod), pods.put(&pod, label).await.map(Some)),
+            };
+            let found = match answer {
+                Err(Error::Conflict(_)) => {
+                    round.doubt();
+                    pods.look(&asked.name).await?
+                }
+                Err(error) if error.is_not_found() => None,
+                answer => answer?,
+            };
+            // A Lease may name any pod: only the workload's own are written.
+            let is_known = |pod: &Pod| round.pods().iter().any(|known| known.uid == pod.uid);
+            let is_new = found.as_ref().is_some_and(|pod| !is_known(pod));
+            self.take_in(seat, round, &asked, found);
+            if is_new {
+                self.keep_own(release, seat, round).await?;
+            }
+        }
+        Err(Hindrance::Busy)
+    }
+
+    /// Takes in what was found of a pod.
+    fn take_in(&self, seat: &Seat, round: &mut Round<'_>, asked: &Holder, found: Option<Pod>) {
+        match found.filter(|pod| pod.uid == asked.uid) {
+            Some(pod) => {
+                self.context.electorate().learn(&seat.id.namespace, &pod);
+                round.learn(pod);
+            }
+            None => round.gone(&asked.uid),
+        }
+    }
+
+    /// A label that the pods get from their template, or by which the workload knows them, is none to be moved.
+    async fn check_template(&self, seat: &Seat, label: Label<'_>) -> Result<(), Hindrance> {
+        let snapshot = self.context.discovery.snapshot();
+        let Some(resource) = snapshot.preferred(&seat.id.group_kind) else {
+            return Err(Hindrance::Busy);
+        };
+        let found = objects::read(&self.context.client, resource, &seat.id).await?;
+        let object = found.map(|(_, object)| object).unwrap_or_default();
+        let places = ["/spec/selector/matchLabels", "/spec/template/metadata/labels"];
+        let labels = places
+            .iter()
+            .filter_map(|place| object.pointer(place))
+            .find(|labels| labels.get(label.key).is_some());
+        match labels.map(Value::to_string) {
+            Some(_) => Err(Hindrance::Wrong(format!(
+                "its pods are made with the label {}: a leader's label is one that no template has",
+                label.key
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Leaves those pods out whose ReplicaSet is not the Deployment's, whatever its name.
+    async fn keep_own(&self, release: &mut Release, seat: &Seat, round: &mut Round<'_>) -> Result<(), Hindrance> {
+        let kind = GroupKind::new("apps", "ReplicaSet");
+        let snapshot = self.context.discovery.snapshot();
+        let elections = &mut release.elections;
+        for pod in round.pods().to_vec() {
+            let [_, name, uid] = &pod.controller;
+            if elections.is_of(seat, &pod).is_none()
+                && let Some(resource) = snapshot.preferred(&kind)
+            {
+                let id = ObjectId::new(kind.clone(), &*seat.id.namespace, &**name);
+                let found = objects::look(&self.context.client, resource, &id).await?;
+                let controller = found
+                    .filter(|found| found.uid == *uid)
+                    .and_then(|found| found.controller);
+                let controller = controller.map(|(_, controller)| controller).unwrap_or_default();
+                elections.replica_sets.insert(uid.clone(), controller);
+            }
+            if elections.is_of(seat, &pod) != Some(true) {
+                round.gone(&pod.uid);
+            }
+        }
+        let used: Vec<String> = round.pods().iter().map(|pod| pod.controller[2].clone()).collect();
+        elections
+            .replica_sets
+            .retain(|uid, controller| *controller != seat.uid || used.contains(uid));
+        Ok(())
+    }
+
+    fn pods(&self) -> Result<Resource, Hindrance> {
+        let snapshot = self.context.discovery.snapshot();
+        snapshot.preferred(&elect::pod_kind()).cloned().ok_or(Hindrance::Busy)
+    }
+
+    /// Takes the label off a pod that the watch no longer wants to be leader. `Some`: what is still to be done.
+    async fn retire(&self, release: &mut Release, former: &Elected, wanted: &[Elected]) -> Option<Elected> {
+        let mut left = former.clone();
+        let is_used = wanted
+            .iter()
+            .any(|one| (&one.kind, &one.name) == (&former.kind, &former.name));
+        match self.take_back(release, former, is_used).await {
+            Ok(()) => None,
+            Err(hindrance) => {
+                self.hindered(release, &mut left, hindrance).await;
+                Some(left)
+            }
+        }
+    }
+
+    /// Only what is the release's own is written: what is told of a former election is no proof of that.
+    async fn take_back(&self, release: &mut Release, former: &Elected, keep_lease: bool) -> Result<(), Hindrance> {
+        let seat = self.seat(former).filter(|seat| seat.id.namespace == former.namespace);
+        let Some(seat) = seat else {
+            let kind = GroupKind::new("apps", &*former.kind);
+            let is_seen = self.context.members().is_synced(&kind, &former.namespace);
+            return match is_seen || !is_recorded(release, former) {
+                // Its pods and its Lease go with the workload.
+                true => Ok(()),
+                false => Err(Hindrance::Busy),
+            };
+        };
+        let client = &self.context.client;
+        let label = Label {
+            key: &former.label,
+            value: &former.value,
+        };
+        let resource = self.pods()?;
+        let pods = Pods {
+            client,
+            resource: &resource,
+            namespace: &seat.id.namespace,
+            labels: &[former.label.clone()].into(),
+        };
+        if let Some(name) = &former.pod
+            && let Some(pod) = pods
+                .look(name)
+                .await?
+                .filter(|pod| pod.uid == former.uid && label.is_on(pod))
+        {
+            let mut round = Round::new(label, vec![pod]);
+            self.keep_own(release, &seat, &mut round).await?;
+            for pod in round.pods() {
+                pods.take_off(pod, label, &pod.mark).await?;
+            }
+        }
+        if !keep_lease
+            && let Some(lease) = elect::read(client, &seat.place).await?
+            && self.is_own_lease(&seat.place, &lease)
+        {
+            elect::remove(client, &seat.place, lease).await?;
+        }
+        Ok(())
+    }
+
+    /// What only the operator can put on the Lease of a workload of this release.
+    fn lease_mark(&self, place: &Place) -> String {
+        self.context.keys.sign(KeyUse::Mark, &self.parts_of(place))
+    }
+
+    fn is_own_lease(&self, place: &Place, lease: &Lease) -> bool {
+        let mark = elect::mark_of(lease);
+        self.context.keys.is_signed(KeyUse::Mark, &self.parts_of(place), &mark)
+    }
+
+    fn parts_of<'p>(&'p self, place: &'p Place) -> [&'p [u8]; 4] {
+        ["Lease", &self.written.uid, &place.namespace, &place.name].map(str::as_bytes)
+    }
+
+    /// What a Lease says, if the operator wrote it. One with another mark that looks like an operator's says nothing and is
+    /// written again: it was forged, made with a key that is lost, or for an earlier custom resource, and without it no pod
+    /// could be elected.
+    fn believed(&self, seat: &Seat, lease: Option<&Lease>) -> Result<Held, Hindrance> {
+        let held = elect::held(lease);
+        match lease {
+            Some(lease) if !self.is_own_lease(&seat.place, lease) => match elect::looks_own(lease, &seat.uid) {
+                true => Ok(Held {
+                    epoch: held.epoch,
+                    ..Held::default()
+                }),
+                false => Err(Hindrance::Taken(format!(
+                    "Lease {}/{} is there and is not the operator's, which reserves such names: delete it",
+                    seat.place.namespace, seat.place.name
+                ))),
+            },
+            _ => Ok(held),
+        }
+    }
+
+    /// Tells why there is no telling who leads, and comes back.
+    async fn hindered(&self, release: &mut Release, elected: &mut Elected, hindrance: Hindrance) {
+        let note = match hindrance {
+            // What is wrong is a member's, whose change is heard of.
+            Hindrance::Wrong(why) => why,
+            Hindrance::Taken(why) => {
+                release.contests.wait_for(RECHECK);
+                why
+            }
+            Hindrance::Busy | Hindrance::Failed(Error::Conflict(_)) => return release.contests.wait_for(SOON),
+            Hindrance::Failed(error) => {
+                release.contests.wait_for(if error.may_pass() { SOON } else { RECHECK });
+                format!("{error}{}", rights(&error, RIGHTS))
+            }
+        };
+        self.warn_of(release, elected, note).await;
+    }
+
+    async fn warn_of(&self, release: &mut Release, elected: &mut Elected, note: String) {
+        let text = format!("{} {}: no leader can be elected: {note}", elected.kind, elected.name);
+        self.warn_once(release, "ElectionFailed", text).await;
+        elected.message = Some(note);
+    }
+}
+
+// === impl Seat ===
+
+impl Seat {
+    fn workload(&self) -> Workload {
+        Workload {
+            namespace: self.id.namespace.clone(),
+            kind: self.id.group_kind.kind.clone(),
+            name: self.id.name.clone(),
+        }
+    }
+
+    fn reference(&self) -> OwnerReference {
+        OwnerReference {
+            api_version: "apps/v1".to_owned(),
+            kind: self.id.group_kind.kind.clone(),
+            name: self.id.name.clone(),
+            uid: self.uid.clone(),
+            block_owner_deletion: Some(false),
+            controller: None,
+        }
+    }
+}
+
+/// Why nobody leads.
+fn vacancy(pods: &[Pod], label: Label<'_>) -> String {
+    match pods.iter().find(|pod| pod.ready && pod.labels.contains_key(label.key)) {
+        Some(pod) => format!("{} has a label {} of somebody else's", pod.name, label.key),
+        None => "none of its pods is ready".to_owned(),
+    }
+}
+
+/// True while a workload belongs to the release, though it may not be there.
+fn is_recorded(release: &Release, elected: &Elected) -> bool {
+    let kind = GroupKind::new("apps", &elected.kind);
+    let id = ObjectId::new(kind, &*elected.namespace, &*elected.name);
+    release.record.entry(&id).is_some()
+}

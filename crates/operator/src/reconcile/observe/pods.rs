@@ -1,0 +1,226 @@
+//! Why a workload isn't well: its pods are looked at while it isn't, and seldom. Pods are not watched: there are many
+//! of them, and whoever runs the operator need not let it read them.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use crate::reconcile::Run;
+use crate::reconcile::release::Release;
+use chartwright_core::identity::ObjectId;
+use chartwright_core::ownership::{Ownership, ownership};
+
+/// A workload that has been started gets this long before anybody asks why it isn't well.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The second look comes after this, each further one after twice the time, up to the longest.
+const AGAIN: Duration = Duration::from_secs(30);
+const LONGEST: Duration = Duration::from_secs(300);
+/// A problem that lasts longer is reported by an Event.
+const LASTING: Duration = Duration::from_secs(60);
+/// Problems of one workload that Events report, until it is ready again.
+const REPORTED: usize = 5;
+/// Workloads of one release that are looked at; a condition shows few.
+const LOOKED_AT: usize = 3;
+
+/// What is known of why the workloads of a release aren't well.
+#[derive(Debug, Default)]
+pub struct PodTroubles {
+    known: HashMap<ObjectId, PodTrouble>,
+    /// Its status tells of it already, and why may be part of that.
+    told: bool,
+}
+
+#[derive(Debug)]
+struct PodTrouble {
+    next: Instant,
+    looks: u32,
+    text: Option<String>,
+    /// When its pods first had a problem, and since when it has been this one.
+    first: Option<Instant>,
+    since: Instant,
+    /// Problems that Events have reported.
+    reported: Vec<String>,
+}
+
+// === impl PodTroubles ===
+
+impl PodTroubles {
+    /// Nothing is known. `told`: that the workloads aren't well is no news.
+    pub(crate) fn new(told: bool) -> Self {
+        PodTroubles {
+            told,
+            ..PodTroubles::default()
+        }
+    }
+
+    /// What the pods of a member said.
+    pub(crate) fn of(&self, id: &ObjectId) -> Option<&str> {
+        self.known.get(id)?.text.as_deref()
+    }
+
+    /// When the next pods are to be looked at, if any are.
+    pub(crate) fn next_look(&self) -> Option<Duration> {
+        let next = self.known.values().map(|why| why.next).min()?;
+        Some(
+            next.saturating_duration_since(Instant::now())
+                .max(Duration::from_secs(1)),
+        )
+    }
+
+    /// Takes in which members are in trouble; gives those whose pods are to be looked at now.
+    fn due(&mut self, troubled: &[ObjectId], now: Instant) -> Vec<ObjectId> {
+        self.known.retain(|id, _| troubled.contains(id));
+        let patience = match std::mem::take(&mut self.told) {
+            true => Duration::ZERO,
+            false => PATIENCE,
+        };
+        for id in troubled.iter().take(LOOKED_AT) {
+            self.known.entry(id.clone()).or_insert_with(|| PodTrouble {
+                next: now + patience,
+                looks: 0,
+                text: None,
+                first: None,
+                since: now,
+                reported: Vec::new(),
+            });
+        }
+        self.known
+            .iter()
+            .filter(|(_, why)| why.next <= now)
+            .map(|(id, _)| id.clone())
+            .collect()
+    }
+
+    fn learn(&mut self, id: &ObjectId, text: Option<String>, now: Instant) {
+        if let Some(why) = self.known.get_mut(id) {
+            why.next = now + AGAIN.saturating_mul(1 << why.looks.min(10)).min(LONGEST);
+            why.looks = why.looks.saturating_add(1);
+            if why.text != text {
+                why.since = now;
+            }
+            why.first = why.first.or(text.is_some().then_some(now));
+            why.text = text;
+        }
+    }
+
+    /// Problems that have lasted for a while and that no Event has reported yet. The first one counts from the first problem on:
+    /// a pod that can't pull its image says so in two ways by turns.
+    pub(crate) fn lasting(&mut self, now: Instant) -> Vec<String> {
+        let mut found = Vec::new();
+        for (id, why) in &mut self.known {
+            let Some(text) = &why.text else { continue };
+            let start = match why.reported.is_empty() {
+                true => why.first,
+                false => Some(why.since),
+            };
+            let lasts = start.is_some_and(|start| now.saturating_duration_since(start) >= LASTING);
+            if lasts && why.reported.len() < REPORTED && !why.reported.contains(text) {
+                why.reported.push(text.clone());
+                found.push(format!("{id}: {text}"));
+            }
+        }
+        found.sort();
+        found
+    }
+}
+
+impl Run<'_> {
+    /// Looks at the pods of the workloads among the members that aren't well, where that is due.
+    pub(crate) async fn look_at_pods(&self, release: &mut Release, ids: &[ObjectId]) {
+        let troubled: HashMap<ObjectId, (String, Box<str>)> = {
+            let members = self.context.members();
+            // What a status names may be anybody's.
+            let own = |id: &ObjectId| {
+                let live = members.get(id)?;
+                let is_own = ownership(id, live, &self.owner) == Ownership::Ours;
+                Some((live.uid.clone(), live.pods.clone().filter(|_| is_own)?))
+            };
+            ids.iter().filter_map(|id| Some((id.clone(), own(id)?))).collect()
+        };
+        let order: Vec<ObjectId> = ids.iter().filter(|id| troubled.contains_key(*id)).cloned().collect();
+        for id in release.pod_troubles.due(&order, Instant::now()) {
+            let Some((uid, selector)) = troubled.get(&id) else {
+                continue;
+            };
+            let pods = &self.context.pods;
+            let text = match pods.why(&self.context.client, &id, uid, selector).await {
+                Ok(why) => why,
+                // The status of the workload says that it isn't well; a right to read pods is no duty.
+                Err(error) => {
+                    tracing::debug!(member = %id, %error, "its pods could not be looked at");
+                    None
+                }
+            };
+            release.pod_troubles.learn(&id, text, Instant::now());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chartwright_core::identity::GroupKind;
+
+    fn id(name: &str) -> ObjectId {
+        ObjectId::new(GroupKind::new("apps", "Deployment"), "shop", name)
+    }
+
+    #[test]
+    fn pods_are_looked_at_after_a_while_and_then_ever_less_often() {
+        let mut troubles = PodTroubles::default();
+        let start = Instant::now();
+        let all: Vec<ObjectId> = (0..9).map(|n| id(&n.to_string())).collect();
+        assert!(troubles.due(&all, start).is_empty(), "they have just begun");
+        assert_eq!(
+            troubles.due(&all, start + PATIENCE).len(),
+            LOOKED_AT,
+            "of many, a few speak"
+        );
+        let mut now = start + PATIENCE;
+        let mut waits = Vec::new();
+        for _ in 0..6 {
+            assert_eq!(troubles.due(&[id("0")], now), [id("0")]);
+            troubles.learn(&id("0"), Some("because".into()), now);
+            assert!(troubles.due(&[id("0")], now).is_empty(), "not twice at once");
+            let wait = troubles.known[&id("0")].next - now;
+            waits.push(wait.as_secs());
+            now += wait;
+        }
+        assert_eq!(waits, [30, 60, 120, 240, 300, 300]);
+        assert_eq!(troubles.of(&id("0")), Some("because"));
+        assert!(troubles.due(&[], now).is_empty());
+        assert_eq!(
+            (troubles.of(&id("0")), troubles.next_look()),
+            (None, None),
+            "all is well"
+        );
+
+        // An image that can't be pulled, and then a crash.
+        let mut troubles = PodTroubles::default();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        troubles.due(&[id("0")], start);
+        for (seconds, text, expected) in [
+            (5, Some("pull"), 0),
+            (35, Some("back off"), 0),
+            (66, Some("back off"), 1),
+            (95, Some("back off"), 0),
+            (100, Some("pull"), 0),
+            (120, Some("crash"), 0),
+            (179, Some("crash"), 0),
+            (181, Some("crash"), 1),
+            (900, Some("crash"), 0),
+        ] {
+            troubles.learn(&id("0"), text.map(str::to_owned), at(seconds));
+            let found = troubles.lasting(at(seconds));
+            assert_eq!(found.len(), expected, "{seconds} {found:?}");
+            assert!(
+                found.iter().all(|found| found.ends_with(text.unwrap_or_default())),
+                "{found:?}"
+            );
+        }
+
+        let mut told = PodTroubles::new(true);
+        assert_eq!(told.due(&[id("a")], start), [id("a")], "its status tells it already");
+        told.learn(&id("a"), Some("because".into()), start);
+        assert!(told.due(&[id("a"), id("b")], start).is_empty(), "the other was well");
+    }
+}

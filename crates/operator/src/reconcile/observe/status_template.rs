@@ -1,0 +1,258 @@
+//! The status template of a chart: rendered over the live members when one of them has changed, and told in the status.
+//! What is wrong with it is a condition, and keeps nothing else from being done.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use crate::reconcile::RECHECK;
+use crate::reconcile::Run;
+use crate::reconcile::load::input_digest;
+use crate::reconcile::release::Release;
+use crate::reconcile::render::{Answers, Work};
+use chartwright_core::digest::KeyUse;
+use chartwright_core::identity::ObjectId;
+use chartwright_core::status::{Phase, Reason};
+use chartwright_core::status_template::{Computed, Templated};
+use chartwright_watches::STATUS_TEMPLATE;
+use helm_template::chart::Chart;
+
+/// A template is evaluated no more often than so many times within so long.
+const EVALUATIONS: usize = 10;
+const PERIOD: Duration = Duration::from_secs(10);
+/// What the API server refused is tried again after this: the schema may be another one by now.
+const REFUSED_FOR: Duration = Duration::from_secs(300);
+
+/// What the template of a release made last.
+#[derive(Debug, Default)]
+pub struct StatusTemplate {
+    /// Digest of what it read.
+    seen: String,
+    pub(crate) computed: Option<Computed>,
+    pub(crate) invalid: Option<String>,
+    /// What the API server refused as it is, why, and when.
+    refused: Option<(Computed, String, Instant)>,
+    /// When it was evaluated of late.
+    recent: VecDeque<Instant>,
+}
+
+/// Why there is nothing new to tell.
+enum Failure {
+    /// The template is wrong, or what it prints.
+    Invalid(String),
+    /// Something could not be read; it may be in a while.
+    Unread(String),
+}
+
+// === impl StatusTemplate ===
+
+impl StatusTemplate {
+    pub(crate) fn told(&self) -> Option<(&Computed, &str)> {
+        Some((self.computed.as_ref()?, self.seen.as_str()))
+    }
+
+    /// The API server refuses a status with these fields. False if there are none, so that it isn't for them.
+    pub(crate) fn refuse(&mut self, error: &str) -> bool {
+        let Some(computed) = self.computed.take_if(|computed| !computed.fields.is_empty()) else {
+            return false;
+        };
+        self.invalid = Some(refused(error));
+        // Without the fields that are there, one of which may be at fault.
+        self.computed = Some(computed.without_fields());
+        self.refused = Some((computed, error.to_owned(), Instant::now()));
+        true
+    }
+
+    /// `is_ready`: while a release is on its way, a template may fail for what isn't there yet.
+    fn learn(&mut self, made: Result<Computed, String>, is_ready: bool) {
+        let known = self
+            .refused
+            .as_ref()
+            .filter(|(_, _, since)| since.elapsed() < REFUSED_FOR);
+        match made {
+            Ok(computed) => {
+                let same = known.filter(|(refused, ..)| *refused == computed);
+                self.invalid = same.map(|(_, why, _)| refused(why));
+                self.computed = Some(match same {
+                    Some(_) => computed.without_fields(),
+                    None => computed,
+                });
+            }
+            Err(why) if is_ready => self.invalid = Some(why),
+            Err(why) => tracing::debug!(why, "the status template failed; the release isn't ready yet"),
+        }
+    }
+
+    /// How long the next evaluation has to wait, if it has to.
+    fn wait(&mut self, now: Instant) -> Option<Duration> {
+        self.recent.retain(|time| now.duration_since(*time) < PERIOD);
+        let first = *self.recent.front().filter(|_| self.recent.len() >= EVALUATIONS)?;
+        Some(PERIOD.saturating_sub(now.duration_since(first)))
+    }
+}
+
+fn refused(why: &str) -> String {
+    format!("the API server refuses a status with the fields that it prints: {why}")
+}
+
+impl Run<'_> {
+    /// Evaluates the status template, if the chart has one and what it reads has changed.
+    pub(crate) async fn look_at_status(&mut self, release: &mut Release, phase: &Phase) {
+        let Some(name) = self.status_template(release, phase) else {
+            return;
+        };
+        let Ok(renderer) = &self.unit.renderer else { return };
+        let reads = |word: &str| mentions(renderer.chart(), word);
+        let (members, pods) = (reads("Members"), reads("Pods"));
+        let ids = match members || pods {
+            true => self.own_members(),
+            false => Vec::new(),
+        };
+        let seen = self.status_inputs(release, &ids, phase.is_ready());
+        let template = release.template.get_or_insert_default();
+        let retries = template
+            .refused
+            .as_ref()
+            .is_some_and(|(_, _, since)| since.elapsed() >= REFUSED_FOR);
+        let is_known = match template.seen.is_empty() {
+            // An earlier process evaluated it.
+            true => Templated::of(self.written_status()).seen == seen,
+            false => template.seen == seen && !retries,
+        };
+        if is_known {
+            template.seen = seen;
+            // What it reads is followed, and remembered.
+            self.attend(release);
+            return;
+        }
+        let now = Instant::now();
+        if let Some(wait) = template.wait(now) {
+            release.contests.wait_for(wait);
+            self.attend(release);
+            return;
+        }
+        // What it prints is told, so that it must be known what is secret.
+        if !self.knows_secrets(release).await {
+            return;
+        }
+        release.template.get_or_insert_default().recent.push_back(now);
+        let made = match self.compute_status(release, name, members, pods).await {
+            Ok(mut computed) => {
+                computed.redact(&release.secrets);
+                Ok(computed)
+            }
+            Err(Failure::Invalid(why)) => Err(release.secrets.redact(&why).into_owned()),
+            Err(Failure::Unread(why)) => {
+                tracing::info!(resource = %self.written.key, why, "the status template can't be evaluated now");
+                release.contests.wait_for(RECHECK);
+                return;
+            }
+        };
+        let template = release.template.get_or_insert_default();
+        template.seen = seen;
+        template.learn(made, phase.is_ready());
+        if template.invalid.is_some() {
+            release.contests.wait_for(REFUSED_FOR);
+        }
+    }
+
+    /// The name of the template that is to be evaluated; `None` if there is none, or now is not the time.
+    fn status_template(&self, release: &mut Release, phase: &Phase) -> Option<String> {
+        let is_readable = !matches!(
+            phase,
+            Phase::Suspended
+                | Phase::Stalled {
+                    reason: Reason::ChartInvalid | Reason::ValuesInvalid | Reason::Record,
+                    ..
+                }
+        );
+        let renderer = self.unit.renderer.as_ref().ok()?;
+        if !is_readable || release.unread || self.written.deleting {
+            return None;
+        }
+        let name = &self.unit.watch.status_template;
+        if renderer.chart().files.iter().any(|file| file.name == *name) {
+            return Some(name.clone());
+        }
+        let is_asked_for = name != STATUS_TEMPLATE;
+        let missing = || format!("the chart has no file {name}, which `statusTemplate` names");
+        // What an earlier chart printed goes.
+        let was_there = Templated::of(self.written_status()) != Templated::default();
+        release.template = (is_asked_for || was_there).then(|| {
+            Box::new(StatusTemplate {
+                invalid: is_asked_for.then(missing),
+                computed: (!is_asked_for).then(Computed::default),
+                ..StatusTemplate::default()
+            })
+        });
+        None
+    }
+
+    /// Digest of what the template reads: values come from the custom resource, its sources and the chart.
+    fn status_inputs(&self, release: &Release, ids: &[ObjectId], is_ready: bool) -> String {
+        let mut parts = self.versions(ids);
+        let record = &release.record;
+        parts.push(
+            json!([
+                record.hooks.runs,
+                record.plans.plans,
+                record.revision,
+                record.lookups,
+                is_ready
+            ])
+            .to_string(),
+        );
+        let snapshot = self.context.discovery.snapshot();
+        parts.push(input_digest::digest(
+            release.key(&self.context.keys),
+            self.unit,
+            &self.written,
+            &snapshot,
+            &[],
+        ));
+        let parts: Vec<&[u8]> = parts.iter().map(String::as_bytes).collect();
+        self.context.keys.current().digest(KeyUse::StatusTemplate, &parts)
+    }
+
+    async fn compute_status(
+        &mut self,
+        release: &mut Release,
+        name: String,
+        members: bool,
+        pods: bool,
+    ) -> Result<Computed, Failure> {
+        let facts = self.live_facts(release, members, pods).await.map_err(Failure::Unread)?;
+        let named = |items: Value| -> Value {
+            let items = items.as_array().cloned().unwrap_or_default().into_iter();
+            let named = items.filter_map(|item| Some((item["name"].as_str()?.to_owned(), item)));
+            Value::Object(named.collect::<Map<_, _>>())
+        };
+        let record = &release.record;
+        let more = vec![
+            ("Members", facts.members),
+            ("Pods", facts.pods),
+            ("Hooks", named(json!(record.hooks.runs))),
+            ("Plans", named(json!(record.plans.plans))),
+        ];
+        let revision = record.revision.max(1);
+        let mut answers = Answers::new();
+        let work = Work::begin(self.context, self.unit, &self.written, release, &mut answers).await;
+        let work = work.map_err(|phase| match phase {
+            Phase::Stalled { message, .. } => Failure::Invalid(message),
+            Phase::Failed { message, .. } | Phase::Waiting { message, .. } => Failure::Unread(message),
+            Phase::Ready | Phase::Suspended => Failure::Unread(String::new()),
+        })?;
+        let printed = work.file(&name, revision, more).await.map_err(Failure::Invalid)?;
+        Computed::read(&printed).map_err(|why| Failure::Invalid(format!("{name}: {why}")))
+    }
+}
+
+/// True if something of the chart has a word, which may be executed by the template. It may be too much, and is never too
+/// little: what values bring in from elsewhere sees nothing of the members.
+fn mentions(chart: &Chart, word: &str) -> bool {
+    let mut texts = chart.files.iter().chain(&chart.templates);
+    texts.any(|file| memchr::memmem::find(&file.data, word.as_bytes()).is_some())
+        || chart.dependencies.iter().any(|child| mentions(child, word))
+}

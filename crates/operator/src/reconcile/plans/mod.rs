@@ -1,0 +1,343 @@
+//! Runs plans: what is asked for by annotations, schedules and changed values, one run at a time. A run is rendered with its
+//! parameters, its steps are stored, and both are written down before the first object is made; from then on nothing but
+//! these steps counts, whatever becomes of chart and spec.
+
+pub(crate) mod remediation;
+pub(crate) mod stored_objects;
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::cluster::error::Error;
+use crate::reconcile::RECHECK;
+use crate::reconcile::Run;
+use crate::reconcile::claim::member_scopes::{self, Superset};
+use crate::reconcile::delete::POLL;
+use crate::reconcile::hooks::TIMEOUT;
+use crate::reconcile::record::signed_secrets::Purpose;
+use crate::reconcile::release::Release;
+use crate::reconcile::render::{Answers, Prepared, prepare_plan};
+use crate::reconcile::status::rights;
+use chartwright_core::annotations::{PLAN_PARAMS, RUN_PLAN};
+use chartwright_core::conditions;
+use chartwright_core::desired;
+use chartwright_core::grants::StoredObject;
+use chartwright_core::hooks::{Hook, in_order};
+use chartwright_core::plans::{self, Due};
+use chartwright_core::request::Request;
+use chartwright_core::reserved;
+use chartwright_core::status::{Phase, Reason};
+
+pub(super) const STEPS: Purpose = Purpose {
+    prefix: reserved::PLAN,
+    kind: "chartwright.dev/plan",
+    what: "the steps of a plan",
+    is_owned: false,
+};
+
+/// What came of a look at the plan that runs.
+enum Look {
+    Runs,
+    /// It is over, or there is none.
+    Over,
+}
+
+impl Run<'_> {
+    /// Takes in what is asked for, and brings plans as far as nothing has to be waited for. `phase`: how the release is.
+    pub(super) async fn run_plans(&mut self, release: &mut Release, phase: &Phase) {
+        if self.has_precedence(release, phase) {
+            return;
+        }
+        self.ask_plans(release).await;
+        self.shown = Some(phase.clone());
+        while let Look::Over = self.advance_plan(release).await {
+            if !self.start_plan(release, phase).await {
+                break;
+            }
+        }
+        self.shown = None;
+        if let Some(next) = release.record.plans.next() {
+            let wait = Duration::try_from(next - jiff::Timestamp::now()).unwrap_or_default();
+            release.contests.wait_for(wait.max(Duration::from_millis(100)));
+        }
+    }
+
+    /// True while plans wait for the release: for its installation, a hook, an upgrade. One that fails, or that gets on no
+    /// more, keeps no backup from being made: it waits for the plan.
+    fn has_precedence(&self, release: &mut Release, phase: &Phase) -> bool {
+        let record = &release.record;
+        if record.revision == 0 || record.hooks.running().next().is_some() {
+            return true;
+        }
+        let is_upgraded = record.upgrading || record.hooks.is_open();
+        if !is_upgraded || record.plans.plans.is_empty() || !matches!(phase, Phase::Waiting { .. }) {
+            return false;
+        }
+        let conditions = conditions::of(self.previous(release));
+        let ready = conditions::get(&conditions, "Ready").filter(|ready| ready.status != "True");
+        let unready = ready.map_or(Duration::ZERO, |ready| {
+            Duration::try_from(jiff::Timestamp::now() - ready.last_transition_time).unwrap_or_default()
+        });
+        let left = self.unit.watch.timeout.unwrap_or(TIMEOUT).saturating_sub(unready);
+        if left.is_zero() || release.record.plans.work.running.is_some() {
+            return false;
+        }
+        release.contests.wait_for(left.max(Duration::from_millis(100)));
+        true
+    }
+
+    /// An upgrade waits for the plan that runs: the phase meanwhile; `None` if there is nothing to wait for.
+    pub(super) async fn await_plan(&mut self, release: &mut Release, prepared: &Prepared) -> Option<Phase> {
+        let recorded = release.record.revision;
+        let run = release.record.plans.work.running.as_ref()?;
+        if recorded == 0 || prepared.revision <= recorded && !release.record.hooks.is_open() {
+            return None;
+        }
+        let message = format!("plan {} runs: the upgrade begins when it is over", run.plan);
+        let phase = Phase::waiting(Reason::PlanRunning, message);
+        self.shown = Some(phase.clone());
+        let look = self.advance_plan(release).await;
+        self.shown = None;
+        matches!(look, Look::Runs).then_some(phase)
+    }
+
+    /// What annotations and schedules ask for goes into the queue.
+    async fn ask_plans(&mut self, release: &mut Release) {
+        if let Some(text) = self.requested(release, Request::Plan) {
+            let params = self.written.annotations.get(PLAN_PARAMS).map(String::as_str);
+            release.record.plans.request(&text, params);
+            release.record.handled.set(Request::Plan, &text);
+            let refused = release.record.plans.work.refused.clone();
+            if !refused.is_empty() {
+                self.warn("PlanRefused", &refused).await;
+            }
+        }
+        if !self.written.annotations.contains_key(RUN_PLAN) {
+            release.record.plans.work.refused.clear();
+        }
+        for due in release.record.plans.tick(jiff::Timestamp::now()) {
+            match due {
+                Due::Missed(note) => self.warn_once(release, "PlanMissed", note).await,
+                Due::Replace(_) => {
+                    if let Err(phase) = self.stop_plan(release).await {
+                        tracing::info!(resource = %self.written.key, ?phase, "the plan that is to be replaced still runs");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins the next run. False if there is none to begin.
+    async fn start_plan(&mut self, release: &mut Release, phase: &Phase) -> bool {
+        let Some(run) = release.record.plans.start(jiff::Timestamp::now()) else {
+            return false;
+        };
+        let context = json!({"Name": run.plan, "Params": run.params});
+        match self.prepare_steps(release, &run.plan, context).await {
+            Ok(steps) => release.steps = Some(steps),
+            // Nothing was made, and it may pass: it begins again.
+            Err(Phase::Failed { message, .. }) => {
+                release.record.plans.take_back();
+                release.contests.wait_for(RECHECK);
+                let note = format!("plan {} can't begin yet: {message}", run.plan);
+                self.warn_once(release, "PlanWaits", note).await;
+                return false;
+            }
+            Err(phase) => {
+                let (Phase::Stalled { message, .. } | Phase::Waiting { message, .. }) = phase else {
+                    return false;
+                };
+                self.finish_plan(release, Some(message)).await;
+                return true;
+            }
+        }
+        if let Err(unwritten) = self.write_down(release, phase.clone()).await {
+            tracing::info!(resource = %self.written.key, ?unwritten, "the beginning of a plan can't be written down yet");
+            release.steps = None;
+            release.record.plans.take_back();
+            release.contests.wait_for(POLL);
+            return false;
+        }
+        true
+    }
+
+    /// Renders the steps of a plan, checks and stores them.
+    async fn prepare_steps(
+        &mut self,
+        release: &mut Release,
+        plan: &str,
+        context: serde_json::Value,
+    ) -> Result<Vec<Hook>, Phase> {
+        let mut answers = Answers::new();
+        let prepared = prepare_plan(self.context, self.unit, &self.written, release, &mut answers, context).await;
+        let prepared = prepared?;
+        self.preflight(release, &prepared, &mut answers).await?;
+        let event = plans::event(plan);
+        let steps = in_order(&prepared.desired.hooks, &event);
+        if steps.is_empty() {
+            let message = "with these parameters, the chart renders no step of it";
+            return Err(Phase::stalled(Reason::RenderFailed, message));
+        }
+        let key = release.key(&self.context.keys);
+        let digest = desired::digest(key, steps.iter().map(|hook| &hook.member));
+        release.record.plans.identify(key, &digest);
+        let ids: Vec<_> = steps.iter().map(|hook| hook.member.id.clone()).collect();
+        let stored = Self::to_store(&steps, self.permits(release, &steps));
+        let sealed = self.seal(&STEPS, "", &stored).await;
+        sealed.map_err(|error| Phase::failed(Reason::Record, self.unstored(&error)))?;
+        let superset = Superset::of_resource(&self.written)
+            .union(Superset::of_record(&release.record))
+            .union(Superset::of_objects(&ids));
+        let written = self.write_superset(&superset, self.keeps()).await;
+        written.map_err(|error| self.unclaimed(&error))?;
+        let steps = self.check_stored(release, stored);
+        self.watch_steps(&steps);
+        Ok(steps)
+    }
+
+    fn watch_steps(&self, steps: &[Hook]) {
+        let places = Superset::of_objects(steps.iter().map(|hook| &hook.member.id));
+        member_scopes::want(self.context, &self.owner.set, &places);
+    }
+
+    fn unstored(&self, error: &Error) -> String {
+        let hint = rights(
+            error,
+            "plans need the rights to get, create, patch and delete Secrets there",
+        );
+        format!(
+            "{}, which keeps its steps: {error}{hint}",
+            self.sealed_place(&STEPS, "")
+        )
+    }
+
+    /// Brings the plan that runs further.
+    async fn advance_plan(&mut self, release: &mut Release) -> Look {
+        let Some(run) = release.record.plans.work.running.clone() else {
+            return Look::Over;
+        };
+        if release.steps.is_none() {
+            match self.unseal::<Vec<StoredObject>>(&STEPS, "").await {
+                Ok(Some(stored)) => {
+                    // The watch may permit less than it did when the run began.
+                    let steps = self.check_stored(release, stored);
+                    // Those that were not begun are in no record.
+                    self.watch_steps(&steps);
+                    self.learn(release, steps.iter().map(|step| &step.member));
+                    release.steps = Some(steps);
+                }
+                Ok(None) => {
+                    self.finish_plan(release, Some("its steps are lost".to_owned())).await;
+                    return Look::Over;
+                }
+                Err(error) => {
+                    tracing::info!(resource = %self.written.key, "{}", self.unstored(&error));
+                    release.contests.wait_for(POLL);
+                    return Look::Runs;
+                }
+            }
+        }
+        let steps = release.steps.clone().unwrap_or_default();
+        let event = plans::event(&run.plan);
+        // A step that failed ends the plan: its Job has had the retries that it asks for.
+        let failed = release.record.plans.work.steps.failed(&event).cloned();
+        if let Some(failed) = failed {
+            let why = format!(
+                "{} {}: {}",
+                failed.object.group_kind.kind, failed.object.name, failed.message
+            );
+            self.finish_plan(release, Some(why)).await;
+            return Look::Over;
+        }
+        match self.run_hooks(release, &in_order(&steps, &event), &event, None).await {
+            Ok(()) => {
+                self.finish_plan(release, None).await;
+                Look::Over
+            }
+            Err(Phase::Failed {
+                reason: Reason::HookFailed,
+                ..
+            }) => Box::pin(self.advance_plan(release)).await,
+            Err(Phase::Waiting { .. }) => Look::Runs,
+            Err(phase) => {
+                tracing::info!(resource = %self.written.key, ?phase, plan = run.plan, "the plan can't go on yet");
+                release.contests.wait_for(POLL);
+                Look::Runs
+            }
+        }
+    }
+
+    /// The plan that runs is over. `failed`: why it failed.
+    async fn finish_plan(&mut self, release: &mut Release, failed: Option<String>) {
+        let Some(run) = release.record.plans.work.running.clone() else {
+            return;
+        };
+        release.steps = None;
+        let failed = failed.map(|why| release.secrets.redact(&why).into_owned());
+        release.record.plans.finish(failed.as_deref(), jiff::Timestamp::now());
+        let labels = self.unit.metric_labels(&self.written.key);
+        self.context.metrics.plan_ended(&labels, &run.plan, failed.is_none());
+        match failed {
+            Some(why) => {
+                self.warn("PlanFailed", &format!("plan {} failed: {why}", run.plan))
+                    .await
+            }
+            None => {
+                self.inform("PlanSucceeded", &format!("plan {} succeeded", run.plan))
+                    .await
+            }
+        }
+    }
+
+    /// Ends the plan that runs: what it made is gone before anything else begins.
+    ///
+    /// # Errors
+    /// The phase of a release that waits for that.
+    pub(super) async fn stop_plan(&mut self, release: &mut Release) -> Result<(), Phase> {
+        let steps = &release.record.plans.work.steps;
+        let running: Vec<_> = steps.running().map(|run| run.object.clone()).collect();
+        for id in running {
+            if !self.clear(&id).await? {
+                release.contests.wait_for(POLL);
+                let message = format!("{id}, a step of a plan, is not wanted any more: waiting until it is gone");
+                return Err(Phase::waiting(Reason::PlanRunning, message));
+            }
+        }
+        if release.record.plans.work.running.is_some() {
+            let why = "stopped: something else is asked for since".to_owned();
+            self.finish_plan(release, Some(why)).await;
+        }
+        Ok(())
+    }
+
+    /// Jobs and Pods of steps that the chart has no more go: nobody needs what has ended.
+    ///
+    /// # Errors
+    /// The phase of a release of which they can't be deleted.
+    pub(super) async fn clear_dropped_steps(&self, release: &mut Release, prepared: &Prepared) -> Result<(), Phase> {
+        let work = &release.record.plans.work;
+        if work.running.is_some() {
+            return Ok(());
+        }
+        for id in work.steps.dropped(&prepared.desired.hooks) {
+            if !prepared.ids().any(|member| *member == id) {
+                self.clear(&id).await?;
+            }
+            release.record.plans.work.steps.forget(&id);
+        }
+        Ok(())
+    }
+
+    /// Removes the steps that are stored, if any plan ever ran.
+    ///
+    /// # Errors
+    /// The phase of a release of which they can't be removed.
+    pub(super) async fn forget_steps(&self, release: &Release) -> Result<(), Phase> {
+        if release.record.plans.work.steps.is_empty() {
+            return Ok(());
+        }
+        let removed = self.remove_sealed(&STEPS, "").await;
+        removed.map_err(|error| Phase::failed(Reason::Record, self.unstored(&error)))
+    }
+}

@@ -1,0 +1,312 @@
+//! Does something about a release that isn't well, by the rules of its watch: runs a plan, or makes a member anew. What is
+//! done is written down before, so that a crash repeats nothing.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use crate::cluster::discovery::Snapshot;
+use crate::cluster::objects::{self, Deleted};
+use crate::cluster::workloads::autoscalers;
+use crate::reconcile::RECHECK;
+use crate::reconcile::Run;
+use crate::reconcile::release::Release;
+use crate::reconcile::status::Conclusion;
+use crate::reconcile::values::name_templates::Texts;
+use crate::telemetry::metrics::Operation;
+use chartwright_core::annotations;
+use chartwright_core::identity::ObjectId;
+use chartwright_core::plans::{By, Run as PlanRun};
+use chartwright_core::prune::{self, Purpose, verdict};
+use chartwright_core::remediation::{Remedied, Verdict};
+use chartwright_core::scale;
+use chartwright_core::status::Phase;
+use chartwright_watches::cel::{self, CelData, Expression};
+use chartwright_watches::{RemediationAction, RemediationRule};
+
+/// A rule that is due, and what becomes of it.
+enum Done {
+    /// With what to tell.
+    Yes(String),
+    /// Nothing can be done, for this reason.
+    Held(String),
+}
+
+impl Run<'_> {
+    /// Judges the rules of the watch, and does what is due: one thing at a time. `conclusion`: what is to be told of the
+    /// release.
+    pub(crate) async fn remediate(&mut self, release: &mut Release, conclusion: &Conclusion) {
+        let unit = self.unit;
+        let rules = &unit.watch.remediation;
+        let known = &mut release.record.remediation;
+        known.retain(|known| rules.iter().any(|rule| rule.name == known.name));
+        if rules.is_empty() || release.record.revision == 0 {
+            return;
+        }
+        let judged = match self.judge_rules(release, rules, conclusion).await {
+            Ok(judged) => judged,
+            // A part of what is there could be taken for all of it.
+            Err(why) => {
+                rules.iter().for_each(|rule| remedied(release, &rule.name).tell(&why));
+                return;
+            }
+        };
+        let mut has_acted = false;
+        for (rule, holds) in rules.iter().zip(judged) {
+            has_acted |= self
+                .remediate_by(release, rule, holds, has_acted, &conclusion.phase)
+                .await;
+        }
+    }
+
+    /// Whether their conditions are true.
+    ///
+    /// # Errors
+    /// What they are about can't be read.
+    async fn judge_rules(
+        &self,
+        release: &mut Release,
+        rules: &[RemediationRule],
+        conclusion: &Conclusion,
+    ) -> Result<Vec<Result<bool, cel::CelError>>, String> {
+        let reads = |variable: &str| rules.iter().any(|rule| rule.when.has_variable(variable));
+        let (members, pods) = (reads("members"), reads("pods"));
+        // What pods say changes without their workload.
+        if pods && !conclusion.phase.is_ready() {
+            self.await_pods(release);
+        }
+        let facts = self.live_facts(release, members, pods).await?;
+        let mut this = self.written.as_data(&self.unit.resource);
+        this["status"] = self.status(release, conclusion).status;
+        let conditions: Vec<Expression> = rules.iter().map(|rule| rule.when.clone()).collect();
+        let judge = move |_| {
+            let (this, facts) = (CelData::from_json(&this), facts.into_facts());
+            let variables = [("self", &this), ("members", &facts.members), ("pods", &facts.pods)];
+            conditions
+                .iter()
+                .map(|condition| condition.evaluate(&variables))
+                .collect()
+        };
+        let judged = self.context.evaluate(&self.owner.set, judge).await;
+        judged.map_err(|lost| lost.to_string())
+    }
+
+    /// Does what is due by one rule. True if something was done. `waits`: something was done already.
+    async fn remediate_by(
+        &mut self,
+        release: &mut Release,
+        rule: &RemediationRule,
+        holds: Result<bool, cel::CelError>,
+        waits: bool,
+        phase: &Phase,
+    ) -> bool {
+        let known = remedied(release, &rule.name);
+        let verdict = known.judge(rule, holds == Ok(true), Timestamp::now());
+        match verdict {
+            Verdict::Fine => {
+                if let Err(error) = holds {
+                    known.tell(&error.to_string());
+                }
+            }
+            Verdict::Wait(left, why) => {
+                known.tell(&why);
+                release.contests.wait_for(left);
+                if !why.is_empty() {
+                    let note = format!("rule {}: nothing is done yet: {why}", rule.name);
+                    self.warn_once(release, "RemediationHeld", note).await;
+                }
+            }
+            Verdict::Act if waits => release.contests.wait_for(RECHECK),
+            Verdict::Act => match self.act(release, rule, phase).await {
+                Done::Yes(what) => {
+                    let condition = rule.when.text();
+                    let note = format!("rule {}: {what}, since for {:?}: {condition}", rule.name, rule.lasting);
+                    let reason = if rule.dry_run { "RemediationDue" } else { "Remediated" };
+                    self.inform(reason, &note).await;
+                    return true;
+                }
+                Done::Held(why) => {
+                    remedied(release, &rule.name).tell(&why);
+                    release.contests.wait_for(RECHECK);
+                    let note = format!("rule {}: nothing is done: {why}", rule.name);
+                    self.warn_once(release, "RemediationHeld", note).await;
+                }
+            },
+        }
+        false
+    }
+
+    async fn act(&mut self, release: &mut Release, rule: &RemediationRule, phase: &Phase) -> Done {
+        let record = &release.record;
+        if record.hooks.is_open() || record.upgrading || !phase.is_well() {
+            return Done::Held("something else is under way, or has failed".to_owned());
+        }
+        let work = &record.plans.work;
+        if let Some(run) = work.running.iter().chain(&work.queue).next() {
+            return Done::Held(format!("plan {} runs, or is about to", run.plan));
+        }
+        match &rule.action {
+            RemediationAction::Plan { name, params } => self.act_by_plan(release, rule, name, params),
+            RemediationAction::Recreate { kind, name } => {
+                self.act_by_recreation(release, rule, kind, name, phase).await
+            }
+        }
+    }
+
+    fn act_by_plan(
+        &self,
+        release: &mut Release,
+        rule: &RemediationRule,
+        name: &str,
+        params: &Map<String, Value>,
+    ) -> Done {
+        let plans = &mut release.record.plans;
+        if plans.get(name).is_none() {
+            return Done::Held(format!("the chart has no plan {name}"));
+        }
+        if !rule.dry_run {
+            plans.ask(PlanRun {
+                params: params.clone(),
+                ..PlanRun::of(name, By::Remediation)
+            });
+        }
+        remedied(release, &rule.name).acts(Timestamp::now());
+        Done::Yes(match rule.dry_run {
+            true => format!("plan {name} would be run"),
+            false => format!("plan {name} is run"),
+        })
+    }
+
+    async fn act_by_recreation(
+        &mut self,
+        release: &mut Release,
+        rule: &RemediationRule,
+        kind: &str,
+        name: &str,
+        phase: &Phase,
+    ) -> Done {
+        let name = match Texts::new(self.unit, &self.written).text("name", name) {
+            Ok(name) => name,
+            Err(error) => return Done::Held(error),
+        };
+        let entries = release.record.entries.iter().map(|entry| &entry.id);
+        let is_meant = |id: &&ObjectId| id.group_kind.kind == kind && id.name == name;
+        let id = match entries.filter(is_meant).collect::<Vec<_>>()[..] {
+            [id] => id.clone(),
+            [] => return Done::Held(format!("the release has no {kind} {name}")),
+            [one, other, ..] => return Done::Held(format!("{kind} {name} may be {one} or {other}")),
+        };
+        if let Err(why) = self.may_be_made_anew(release, &id).await {
+            return Done::Held(why);
+        }
+        remedied(release, &rule.name).acts(Timestamp::now());
+        if rule.dry_run {
+            return Done::Yes(format!("{kind} {name} would be made anew"));
+        }
+        if let Err(Phase::Failed { message, .. }) = self.write_down(release, phase.clone()).await {
+            return Done::Held(message);
+        }
+        // It may have taken a while to come here.
+        let trigger = self.written.trigger();
+        let is_over = self.written.deleting || annotations::is_suspended(&self.written.annotations);
+        if is_over || self.context.is_outdated(&self.owner.set, &self.written, trigger) {
+            return Done::Held("the custom resource has changed meanwhile".to_owned());
+        }
+        match self.delete_to_make_anew(&id).await {
+            Ok(()) => Done::Yes(format!("{kind} {name} is made anew")),
+            Err(why) => Done::Held(why),
+        }
+    }
+
+    /// Whether nobody is in the way of making a member anew.
+    ///
+    /// # Errors
+    /// Who is.
+    async fn may_be_made_anew(&self, release: &mut Release, id: &ObjectId) -> Result<(), String> {
+        let live = self.context.members().get(id).cloned();
+        let Some(live) = live.filter(|live| !live.deleting) else {
+            return Err(format!("{id} is not there"));
+        };
+        if live.disabled {
+            return Err(format!(
+                "{id} is to be left as it is (chartwright.dev/reconcile: disabled)"
+            ));
+        }
+        if let Some(scaler) = &live.scaled_by {
+            return Err(format!(
+                "{scaler} sets the replicas of {id}, which a new one would lose"
+            ));
+        }
+        let object = self.whole(release, id).await?;
+        let object = object.ok_or_else(|| format!("{id} is not there"))?;
+        let is_true = |pointer: &str| object.pointer(pointer) == Some(&Value::Bool(true));
+        if is_true("/spec/paused") || is_true("/spec/suspend") {
+            return Err(format!("{id} is suspended"));
+        }
+        let snapshot = self.context.discovery.snapshot();
+        // One that found nothing to do yet, or whose target has no replicas of the chart's, has left no mark.
+        if object.pointer("/spec/replicas").is_some() && self.is_autoscaled(&snapshot, id).await? {
+            return Err(format!(
+                "an autoscaler sets the replicas of {id}, which a new one would lose"
+            ));
+        }
+        let Some(resource) = snapshot.preferred(&id.group_kind) else {
+            return Err(format!("the kind of {id} is not served"));
+        };
+        match self.takes_data(resource, id).await {
+            Ok(false) => Ok(()),
+            Ok(true) if live.prune_allowed => Ok(()),
+            Ok(true) => Err(format!("making {id} anew would take data or other objects with it")),
+            Err(error) => Err(format!("{id}: {error}")),
+        }
+    }
+
+    /// Where autoscalers may not be listed, none is seen.
+    async fn is_autoscaled(&self, snapshot: &Snapshot, id: &ObjectId) -> Result<bool, String> {
+        match autoscalers::list(&self.context.client, snapshot, &id.namespace).await {
+            Ok(found) => Ok(found.iter().any(|autoscaler| scale::scales(autoscaler, id))),
+            Err(error) if error.may_pass() => Err(format!("the autoscalers in {}: {error}", id.namespace)),
+            Err(_) => Ok(false),
+        }
+    }
+
+    async fn delete_to_make_anew(&self, id: &ObjectId) -> Result<(), String> {
+        let snapshot = self.context.discovery.snapshot();
+        let live = self.context.members().get(id).cloned();
+        let (Some(resource), Some(live)) = (snapshot.preferred(&id.group_kind), live) else {
+            return Err(format!("{id} is not there"));
+        };
+        let looked = objects::look(&self.context.client, resource, id).await;
+        let deleted = match looked.map_err(|error| format!("{id}: {error}"))? {
+            Some(seen) if seen.uid == live.uid => {
+                // What stands in a status is no proof: the object itself is asked whose it is.
+                match verdict(id, &seen, &self.owner, Purpose::Prune) {
+                    prune::Verdict::Delete => objects::delete(&self.context.client, resource, id, &seen).await,
+                    prune::Verdict::Leave(whose) => return Err(format!("{id}: {whose}")),
+                    _ => return Err(format!("{id} is to stay, or somebody else decides about it")),
+                }
+            }
+            _ => return Err(format!("{id} is another one by now")),
+        };
+        match deleted.map_err(|error| format!("{id}: {error}"))? {
+            Deleted::Accepted => {
+                self.context.metrics.wrote(&id.group_kind.kind, Operation::Delete);
+                Ok(())
+            }
+            Deleted::Absent => Ok(()),
+            Deleted::Changed => Err(format!("{id} has changed meanwhile")),
+        }
+    }
+}
+
+/// What is remembered of a rule.
+fn remedied<'r>(release: &'r mut Release, name: &str) -> &'r mut Remedied {
+    let all = &mut release.record.remediation;
+    let place = all.iter().position(|known| known.name == name).unwrap_or_else(|| {
+        all.push(Remedied {
+            name: name.to_owned(),
+            ..Remedied::default()
+        });
+        all.len() - 1
+    });
+    &mut all[place]
+}

@@ -1,0 +1,441 @@
+//! Steps 9 and 10: what the render no longer contains goes, if and only if everything is known.
+
+pub(crate) mod removal;
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use tokio::time::Instant;
+
+use crate::cluster::discovery::group_of;
+use crate::cluster::error::Error;
+use crate::cluster::objects;
+use crate::reconcile::Run;
+use crate::reconcile::apply::Applied;
+use crate::reconcile::check::list;
+use crate::reconcile::claim::member_scopes::Superset;
+use crate::reconcile::prune::removal::{Candidate, Removed};
+use crate::reconcile::release::Release;
+use crate::reconcile::render::Prepared;
+use crate::reconcile::status::refusal;
+use chartwright_core::annotations;
+use chartwright_core::identity::ObjectId;
+use chartwright_core::intent::{self, HOLD, Intent};
+use chartwright_core::members::{Live, Scope};
+use chartwright_core::prune::{Knowledge, Purpose, Verdict, orphans, verdict};
+use chartwright_core::record::Entry;
+use chartwright_core::sequence;
+use chartwright_core::status::{Changes, Phase, Reason};
+use chartwright_watches::DeletionPolicy;
+use helm_template::render::is_about_all;
+
+/// What a prune came to. Consumed by `conclude`, so that it cannot be forgotten.
+#[derive(Default)]
+#[must_use = "a prune that failed must stay in the record"]
+pub(super) struct Pruned {
+    /// Why nothing was looked at.
+    gap: Option<String>,
+    gone: Vec<ObjectId>,
+    /// Deleted or no longer ours; out of the record.
+    settled: HashSet<ObjectId>,
+    held: Vec<String>,
+    /// It isn't decided yet whether all that is no longer rendered goes.
+    undecided: bool,
+    failures: Vec<String>,
+}
+
+// === impl Pruned ===
+
+impl Pruned {
+    fn note(&mut self, removed: Removed) {
+        self.settled.extend(removed.open.into_iter().chain(removed.left));
+        self.gone = removed.deleted;
+        self.held.extend(removed.held.iter().map(|id| {
+            format!(
+                "{id} is no longer rendered, but deleting it would take data or other objects with it. To let it go, \
+                 annotate it with {}=true",
+                annotations::PRUNE
+            )
+        }));
+        self.failures = removed.failures;
+        if let Some(awaited) = removed.awaited {
+            // Their watches tell when they are gone.
+            let awaited = list(awaited);
+            self.gap = Some(format!("lower waves are pruned when these are gone: {awaited}"));
+        }
+    }
+}
+
+// === impl Release ===
+
+impl Release {
+    /// Before the first member is applied: keeps in mind what is known of who wants this render. `first`: there was
+    /// nothing before.
+    pub(super) fn note_intent(&mut self, prepared: &Prepared, first: bool) {
+        let record = &mut self.record;
+        record.settled = match first && record.revision == 0 && record.settled.is_empty() {
+            true => {
+                record.capabilities = prepared.capabilities.clone();
+                prepared.inputs.clone()
+            }
+            false => intent::noted(&record.settled, &prepared.inputs),
+        };
+        self.last_render.answers_changed |= self.last_render.has_other_answers(&prepared.lookups);
+        // What is rendered again begins anew.
+        let members = &prepared.desired.members;
+        self.last_render
+            .dropped
+            .retain(|id, _| !members.iter().any(|member| member.id == *id));
+    }
+
+    /// All members of a render are applied, and their digests are made with a key of this id.
+    pub(super) fn note_applied(&mut self, prepared: &Prepared, key: &str) {
+        key.clone_into(&mut self.record.key);
+        // What is no longer rendered only waits to be deleted, and doesn't make the next render another one.
+        let desired: HashSet<&ObjectId> = prepared.ids().collect();
+        for entry in &mut self.record.entries {
+            if !desired.contains(&entry.id) {
+                entry.digest.clear();
+            }
+        }
+        self.record.revision = prepared.revision;
+        self.record.upgrading = false;
+        self.record.hooks.hooks.clone_from(&prepared.hooks_digest);
+        self.last_render.inputs.clone_from(&prepared.inputs);
+        self.last_render.capabilities.clone_from(&prepared.capabilities);
+    }
+
+    /// Nothing that went missing is waited for any more.
+    pub(super) fn note_decided(&mut self, prepared: &Prepared) {
+        self.record.settled = prepared.inputs.clone();
+        self.record.capabilities = prepared.capabilities.clone();
+        self.last_render.answers_changed = false;
+        self.last_render.dropped.clear();
+    }
+}
+
+// === impl Run ===
+
+impl Run<'_> {
+    /// Deletes orphans. `before` is what the custom resource said before this reconcile: a release that never had
+    /// members has no orphans, so the first install needs no synced watches.
+    pub(super) async fn prune(
+        &self,
+        release: &mut Release,
+        prepared: &Prepared,
+        knowledge: &Knowledge,
+        before: &Superset,
+    ) -> Pruned {
+        let mut pruned = Pruned::default();
+        if before.is_empty() && release.record.revision == 0 {
+            return pruned;
+        }
+        let mut knowledge = knowledge.clone();
+        self.note_failed_groups(prepared, before, &mut knowledge);
+        let (orphans, mut read) = self.find_orphans(release, prepared, before, &mut knowledge).await;
+        if !orphans.is_empty() && !self.unit.is_chart_unchanged().await {
+            knowledge
+                .changed_charts
+                .push(self.unit.watch.chart.display().to_string());
+        }
+        if let Some(gap) = knowledge.gap() {
+            pruned.gap = Some(format!("nothing is pruned until everything is known ({gap})"));
+            return pruned;
+        }
+        let orphans = match self.intent(release, prepared, &orphans) {
+            Intent::Guarded => {
+                pruned.undecided = true;
+                pruned.held.push(format!(
+                    "the chart suddenly renders no objects at all, and not only for an edit of the custom resource; its {} \
+                     members stay. To let them go, annotate the custom resource with {}=true",
+                    orphans.len(),
+                    annotations::PRUNE
+                ));
+                return pruned;
+            }
+            intent => self.hold(release, orphans, intent, &mut pruned),
+        };
+        let candidates = {
+            let members = self.context.members();
+            let candidate = |id: ObjectId| {
+                let candidate = match members.get(&id).cloned() {
+                    Some(live) => Candidate::Watched(live),
+                    None => read.remove(&id).map_or(Candidate::Unknown, Candidate::Read),
+                };
+                (id, candidate)
+            };
+            orphans.into_iter().map(candidate).collect()
+        };
+        let wave = |(_, candidate): &(ObjectId, Candidate)| candidate.wave();
+        let turns = sequence::removal(candidates, |(id, _)| id, wave, &release.record, DeletionPolicy::Delete);
+        let purpose = match prepared.rollback {
+            Some(_) => Purpose::Rollback,
+            None => Purpose::Prune,
+        };
+        pruned.note(self.remove(turns, purpose).await);
+        self.context.metrics.pruned.inc_by(pruned.gone.len() as u64);
+        pruned
+    }
+
+    /// API groups that don't answer now, or did not when it was rendered: what a render could not see, it may have left
+    /// out. What is none of its business holds nothing back.
+    fn note_failed_groups(&self, prepared: &Prepared, before: &Superset, knowledge: &mut Knowledge) {
+        let snapshot = self.context.discovery.snapshot();
+        let asked = &prepared.capabilities;
+        let asked_for_all = asked.iter().any(|question| is_about_all(question));
+        let desired_kinds = prepared.desired.members.iter().map(|member| &member.id.group_kind);
+        let groups = before.kinds.iter().chain(desired_kinds).map(|kind| kind.group.as_str());
+        let groups: HashSet<&str> = groups.chain(asked.iter().map(|question| group_of(question))).collect();
+        for failed in snapshot.failed.iter().chain(&prepared.failed_groups) {
+            let group = group_of(failed);
+            if (asked_for_all || groups.contains(group)) && !knowledge.failed_groups.contains(failed) {
+                // Somebody waits for it.
+                let _ = snapshot.has_answered(group);
+                knowledge.failed_groups.push(failed.clone());
+            }
+        }
+    }
+
+    /// The members that the render no longer contains, those that no record lists first; and those of them that no watch
+    /// shows, as they were read.
+    async fn find_orphans(
+        &self,
+        release: &Release,
+        prepared: &Prepared,
+        before: &Superset,
+        knowledge: &mut Knowledge,
+    ) -> (Vec<ObjectId>, BTreeMap<ObjectId, Live>) {
+        let snapshot = self.context.discovery.snapshot();
+        let recorded = Superset::of_record(&release.record);
+        let mut read = self.find_unwatched(before, &recorded, knowledge).await;
+        let desired: HashSet<&ObjectId> = prepared.ids().chain(prepared.hook_ids()).collect();
+        read.retain(|id, live| !desired.contains(id) && !live.is_of_hook);
+        let watched = {
+            let members = self.context.members();
+            // A kind that is no longer served, while discovery is complete, has no objects.
+            let recorded: HashSet<_> = recorded.places(&snapshot).collect();
+            let unsynced = before
+                .places(&snapshot)
+                .filter(|place| recorded.contains(place) && !members.is_synced(place.0, place.1));
+            knowledge.unsynced.extend(unsynced.map(|(kind, _)| kind.to_string()));
+            orphans(&members, &release.record, &desired, &self.owner)
+        };
+        knowledge.unsynced.dedup();
+        read.retain(|id, _| !watched.contains(id));
+        (read.keys().cloned().chain(watched).collect(), read)
+    }
+
+    /// Who wants these to go that are no longer rendered.
+    pub(super) fn intent(&self, release: &Release, prepared: &Prepared, orphans: &[ObjectId]) -> Intent {
+        // What is on its way out already, and what only bears our labels, is no member that could be lost.
+        let is_member = |id: &ObjectId| {
+            let members = self.context.members();
+            let verdict = members
+                .get(id)
+                .map(|live| verdict(id, live, &self.owner, Purpose::Prune));
+            matches!(verdict, None | Some(Verdict::Delete | Verdict::Release | Verdict::Hold))
+        };
+        if annotations::is_prune_allowed(&self.written.annotations) || !orphans.iter().any(is_member) {
+            return Intent::Wanted;
+        }
+        let changed = intent::changed(&release.record.settled, &prepared.since_settled);
+        let (empties, looks_up) = (prepared.desired.members.is_empty(), !prepared.lookups.is_empty());
+        intent::intent(changed, empties, looks_up, release.last_render.answers_changed)
+    }
+
+    /// Keeps back for a while what only the answer of a lookup took out of the render; returns what goes.
+    fn hold(
+        &self,
+        release: &mut Release,
+        orphans: Vec<ObjectId>,
+        intent: Intent,
+        pruned: &mut Pruned,
+    ) -> Vec<ObjectId> {
+        let now = Instant::now();
+        let allowed = annotations::is_prune_allowed(&self.written.annotations);
+        let mut dropped = std::mem::take(&mut release.last_render.dropped);
+        if allowed || intent == Intent::Wanted && dropped.is_empty() {
+            return orphans;
+        }
+        let recorded: HashSet<&ObjectId> = release.record.entries.iter().map(|entry| &entry.id).collect();
+        // What no record lists was left by a reconcile that was cut off, and guards have their own word.
+        let may_wait = |id: &ObjectId| {
+            let members = self.context.members();
+            let live = members.get(id).filter(|live| !live.prune_allowed);
+            let verdict = live.map(|live| verdict(id, live, &self.owner, Purpose::Prune));
+            recorded.contains(id) && matches!(verdict, Some(Verdict::Delete | Verdict::Release))
+        };
+        let mut going = Vec::with_capacity(orphans.len());
+        let mut waits = Vec::new();
+        for id in orphans {
+            let Some(since) = dropped.remove(&id).or((intent == Intent::Awaited).then_some(now)) else {
+                going.push(id);
+                continue;
+            };
+            // Also of what goes now: it may take several rounds.
+            release.last_render.dropped.insert(id.clone(), since);
+            let left = HOLD.saturating_sub(now - since);
+            if left.is_zero() || !may_wait(&id) {
+                going.push(id);
+                continue;
+            }
+            waits.push(left);
+            pruned.held.push(format!(
+                "{id} is no longer rendered since an answer of `lookup` changed: it goes if that lasts for {HOLD:?}. \
+                 To let it go at once, annotate it with {}=true",
+                annotations::PRUNE
+            ));
+        }
+        if let Some(wait) = waits.into_iter().min() {
+            pruned.undecided = true;
+            release.contests.wait_for(wait);
+        }
+        going
+    }
+
+    /// What carries our label where only the annotations say that members may be: somebody else may have written those, so
+    /// they begin no watch. What is found there is watched from now on.
+    async fn find_unwatched(
+        &self,
+        named: &Superset,
+        watched: &Superset,
+        knowledge: &mut Knowledge,
+    ) -> BTreeMap<ObjectId, Live> {
+        let snapshot = self.context.discovery.snapshot();
+        let set = &self.owner.set;
+        let unwatched: BTreeSet<Scope> = {
+            let members = self.context.members();
+            let known: HashSet<_> = watched.places(&snapshot).collect();
+            let places = named.places(&snapshot);
+            let unknown = places.filter(|place| !known.contains(place) && !members.is_synced(place.0, place.1));
+            unknown
+                .map(|(kind, namespace)| self.context.scope(kind, namespace))
+                .collect()
+        };
+        let mut found = BTreeMap::new();
+        for scope in unwatched {
+            let Some(resource) = snapshot.preferred(&scope.group_kind) else {
+                continue;
+            };
+            let listed = objects::list_set(&self.context.client, resource, scope.namespace.as_deref(), set).await;
+            match listed {
+                Ok(listed) if listed.is_empty() => {}
+                Ok(listed) => {
+                    let ids = listed.into_iter().map(|(namespace, name, live)| {
+                        (ObjectId::new(scope.group_kind.clone(), namespace, name), live)
+                    });
+                    found.extend(ids);
+                    self.context.want(set, [scope]);
+                }
+                Err(error) => {
+                    tracing::debug!(kind = %scope.group_kind, %error, "members could not be looked for");
+                    knowledge.unsynced.push(scope.group_kind.to_string());
+                    // The others can't make it complete any more.
+                    break;
+                }
+            }
+        }
+        found
+    }
+
+    /// Brings record and custom resource to what is really there, and says how the release is.
+    pub(super) async fn conclude(
+        &mut self,
+        release: &mut Release,
+        prepared: &Prepared,
+        applied: Applied,
+        pruned: Pruned,
+    ) -> Result<(Phase, Changes), Phase> {
+        let settled = |entry: &Entry| pruned.settled.contains(&entry.id);
+        release.record.entries.retain(|entry| !settled(entry));
+        let mut changes = applied.changes;
+        // While a member is awaited, this revision is not there yet, and random results of the last may still be wanted.
+        let complete = applied.knowledge.not_applied.is_empty();
+        let keeps = match complete {
+            true => {
+                self.note_revision(release, prepared, &mut changes).await?;
+                prepared.memory.keeps()
+            }
+            false => prepared.memory.keeps() || self.keeps(),
+        };
+        changes.pruned = pruned.gone.iter().map(ToString::to_string).collect();
+        if !pruned.failures.is_empty() {
+            return Err(Phase::failed(Reason::PruneFailed, list(pruned.failures)));
+        }
+        if pruned.gap.is_none() {
+            let hooks = Superset::of_objects(prepared.hook_ids());
+            let superset = Superset::of_record(&release.record).union(hooks);
+            self.holds = self.must_hold(prepared) || self.holds_for_others(release, prepared);
+            let written = self.write_superset(&superset, keeps).await;
+            written.map_err(|error| self.unclaimed(&error))?;
+            // What a guard holds is watched, though no record may name it.
+            if pruned.held.is_empty() {
+                self.want_only(&superset);
+            }
+            if complete {
+                self.note_settled(release, prepared, &pruned);
+            }
+        }
+        let is_there = |id: &&ObjectId| release.record.entry(id).is_some_and(|entry| !entry.finished);
+        let desired: Vec<ObjectId> = prepared.ids().filter(is_there).cloned().collect();
+        changes.gap = pruned.gap;
+        changes.held = (!pruned.held.is_empty()).then(|| list(pruned.held));
+        Ok((self.phase_of(release, &desired).await, changes))
+    }
+
+    /// All members are applied: the release is of this revision.
+    async fn note_revision(
+        &self,
+        release: &mut Release,
+        prepared: &Prepared,
+        changes: &mut Changes,
+    ) -> Result<(), Phase> {
+        changes.installed = release.record.revision == 0;
+        changes.upgraded = !changes.installed && prepared.revision > release.record.revision;
+        changes.applied += std::mem::take(&mut release.applied_before);
+        let key = release.key(&self.context.keys);
+        release.note_applied(prepared, key.id());
+        if prepared.rollback.is_some() {
+            // What these inputs were rendered to isn't what runs.
+            release.last_render.inputs.clear();
+        }
+        self.list_revision(release, prepared).await?;
+        let hooks = &prepared.desired.hooks;
+        // What is gone back to is no change that somebody asked for.
+        let values = Some(&prepared.values).filter(|_| prepared.rollback.is_none());
+        release.record.plans.learn(hooks, key, values, jiff::Timestamp::now());
+        self.clear_dropped_steps(release, prepared).await?;
+        self.settle(release, prepared).await
+    }
+
+    /// All members are applied, and all that may be known of others is.
+    fn note_settled(&mut self, release: &mut Release, prepared: &Prepared, pruned: &Pruned) {
+        if let Some(former_release) = &mut self.former_release {
+            former_release.settled = true;
+        }
+        if !pruned.undecided {
+            release.note_decided(prepared);
+        }
+        if pruned.held.is_empty() {
+            release.record.done_for = Some(prepared.inputs.clone());
+        }
+    }
+
+    /// The finalizer or the ApplySet annotations could not be written.
+    pub(super) fn unclaimed(&self, error: &Error) -> Phase {
+        let size = match error {
+            Error::TooLarge(_) => format!(" (it has about {} bytes)", self.written.size()),
+            _ => String::new(),
+        };
+        let message = format!(
+            "finalizer and ApplySet annotations can't be written: {error}{}{size}",
+            refusal(error).unwrap_or_default()
+        );
+        match error {
+            Error::TooLarge(_) => {
+                self.context.metrics.refused(&self.unit.group_kind.kind);
+                Phase::stalled(Reason::Claim, message)
+            }
+            _ => Phase::failed(Reason::Claim, message),
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Carries out a verdict on one object: what a prune and a deletion have in common.
+
+use futures::StreamExt;
+
+use crate::cluster::discovery::Resource;
+use crate::cluster::objects::{self, Deleted};
+use crate::reconcile::Run;
+use crate::telemetry::metrics::Operation;
+use chartwright_core::identity::ObjectId;
+use chartwright_core::members::Live;
+use chartwright_core::prune::{Purpose, Verdict, verdict};
+use chartwright_core::sequence::Turn;
+
+/// An object that changes between every look and the delete that follows is left for the next reconcile after so many.
+const TRIES: usize = 5;
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Disposed {
+    Deleted,
+    /// It was being deleted already.
+    Going,
+    Absent,
+    /// Ours no longer, or never: it stays.
+    Left,
+    /// A guard holds it back. Only a prune meets this.
+    Held,
+    Failed(String),
+}
+
+pub(crate) enum Candidate {
+    /// Read for this very purpose.
+    Read(Live),
+    /// As its watch told it last. Enough to delete it, for the API server compares; that it stays is never decided on
+    /// this alone.
+    Watched(Live),
+    Unknown,
+}
+
+// === impl Candidate ===
+
+impl Candidate {
+    /// The wave that the object says it is of; `None` if it wasn't looked at.
+    pub(crate) fn wave(&self) -> Option<i32> {
+        match self {
+            Candidate::Read(live) | Candidate::Watched(live) => Some(live.wave),
+            Candidate::Unknown => None,
+        }
+    }
+
+    /// True if a hook made it.
+    pub(crate) fn is_of_hook(&self) -> bool {
+        match self {
+            Candidate::Read(live) | Candidate::Watched(live) => live.is_of_hook,
+            Candidate::Unknown => false,
+        }
+    }
+}
+
+/// What became of all objects of a removal, or of those before one that has to wait.
+#[derive(Default)]
+#[must_use = "what could not be deleted must stay in the record"]
+pub(crate) struct Removed {
+    pub deleted: Vec<ObjectId>,
+    /// Deleted now or before, and perhaps not gone yet.
+    pub open: Vec<ObjectId>,
+    /// Absent, or no longer ours.
+    pub left: Vec<ObjectId>,
+    pub held: Vec<ObjectId>,
+    pub failures: Vec<String>,
+    /// Others have to wait until these are gone.
+    pub awaited: Option<Vec<ObjectId>>,
+}
+
+// === impl Removed ===
+
+impl Removed {
+    fn note(&mut self, id: ObjectId, disposed: Disposed) {
+        match disposed {
+            Disposed::Deleted => {
+                self.deleted.push(id.clone());
+                self.open.push(id);
+            }
+            Disposed::Going => self.open.push(id),
+            Disposed::Absent | Disposed::Left => self.left.push(id),
+            Disposed::Held => self.held.push(id),
+            Disposed::Failed(message) => self.failures.push(message),
+        }
+    }
+}
+
+/// Objects of one release that are disposed of at the same time. They begin in order.
+const AT_ONCE: usize = 8;
+
+impl Run<'_> {
+    /// Carries out a removal, as far as nothing has to be waited for. A deletion goes no further than the turn in which
+    /// something failed; a prune no further than the next wait.
+    pub(crate) async fn remove(&self, turns: Vec<Turn<(ObjectId, Candidate)>>, purpose: Purpose) -> Removed {
+        let mut removed = Removed::default();
+        // How much there was of what is open, and of failures, before the last turn.
+        let (mut open, mut failures) = (0, 0);
+        for turn in turns {
+            match turn {
+                Turn::Members(items) => {
+                    (open, failures) = (removed.open.len(), removed.failures.len());
+                    for (id, disposed) in self.dispose_all(items, purpose).await {
+                        removed.note(id, disposed);
+                    }
+                    if !matches!(purpose, Purpose::Prune | Purpose::Rollback) && !removed.failures.is_empty() {
+                        break;
+                    }
+                }
+                Turn::Wait if removed.open.len() > open || removed.failures.len() > failures => {
+                    removed.awaited = Some(removed.open[open..].to_vec());
+                    break;
+                }
+                Turn::Wait => {}
+            }
+        }
+        removed
+    }
+
+    /// Answers in the order of the candidates.
+    async fn dispose_all(&self, candidates: Vec<(ObjectId, Candidate)>, purpose: Purpose) -> Vec<(ObjectId, Disposed)> {
+        let snapshot = &self.context.discovery.snapshot();
+        let all = candidates.into_iter().map(|(id, candidate)| async move {
+            let disposed = match snapshot.served(&id.group_kind) {
+                Ok(Some(resource)) => self.dispose(resource, &id, candidate, purpose).await,
+                // Its kind is gone, and all objects with it.
+                Ok(None) => Disposed::Absent,
+                Err(unknown) => Disposed::Failed(format!("{id}: {unknown}")),
+            };
+            (id, disposed)
+        });
+        futures::stream::iter(all).buffered(AT_ONCE).collect().await
+    }
+
+    async fn dispose(&self, resource: &Resource, id: &ObjectId, candidate: Candidate, purpose: Purpose) -> Disposed {
+        let client = &self.context.client;
+        let kind = &id.group_kind.kind;
+        let failed = |error: &dyn std::fmt::Display| Disposed::Failed(format!("{id}: {error}"));
+        // Whether claims go with it, neither its metadata nor its watch tells.
+        let is_read_whole = matches!(purpose, Purpose::Prune | Purpose::Rollback) && kind == "StatefulSet";
+        let mut candidate = candidate;
+        for _ in 0..TRIES {
+            let (live, was_read) = match candidate {
+                _ if is_read_whole => match objects::read(client, resource, id).await {
+                    Ok(Some((live, _))) => (live, true),
+                    Ok(None) => return Disposed::Absent,
+                    Err(error) => return failed(&error),
+                },
+                Candidate::Read(live) => (live, true),
+                Candidate::Watched(live) => (live, false),
+                Candidate::Unknown => match objects::look(client, resource, id).await {
+                    Ok(Some(live)) => (live, true),
+                    Ok(None) => return Disposed::Absent,
+                    Err(error) => return failed(&error),
+                },
+            };
+            candidate = Candidate::Unknown;
+            let (request, operation, done) = match verdict(id, &live, &self.owner, purpose) {
+                Verdict::Delete => {
+                    let request = objects::delete(client, resource, id, &live).await;
+                    (request, Operation::Delete, Disposed::Deleted)
+                }
+                Verdict::Release => {
+                    let request = objects::release(client, resource, id, &live).await;
+                    (request, Operation::Release, Disposed::Left)
+                }
+                Verdict::Disown => {
+                    let request = objects::disown(client, resource, id, &live).await;
+                    (request, Operation::Metadata, Disposed::Left)
+                }
+                Verdict::Going => return Disposed::Going,
+                _ if !was_read => continue,
+                Verdict::Hold => return Disposed::Held,
+                Verdict::Stay => return Disposed::Left,
+                verdict @ (Verdict::Leave(_) | Verdict::Controlled(_)) => {
+                    tracing::info!(object = %id, ?verdict, "not deleted");
+                    return Disposed::Left;
+                }
+            };
+            match request {
+                Ok(Deleted::Accepted) => {
+                    self.context.metrics.wrote(kind, operation);
+                    if done == Disposed::Deleted {
+                        self.context.members().is_going(id, &live.uid);
+                    }
+                    return done;
+                }
+                Ok(Deleted::Absent) => return Disposed::Absent,
+                Ok(Deleted::Changed) => {}
+                Err(error) => return failed(&error),
+            }
+        }
+        failed(&"it changes all the time")
+    }
+}

@@ -1,0 +1,431 @@
+//! Where the record of a release lies: in its status, unless it is too long for that or the status doesn't keep it; then
+//! in a Secret beside the custom resource. Written before the status that speaks of it, and removed after the status that
+//! has it all again: whenever the operator dies, one of the two is whole. Both are signed: what another client wrote is no
+//! record, and the release is found again by the labels and tracking annotations of its members.
+
+pub(crate) mod signed_secrets;
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use serde_json::Value;
+
+use crate::cluster::error::Error;
+use crate::cluster::storage::secrets::Files;
+use crate::reconcile::Run;
+use crate::reconcile::claim::member_scopes::Superset;
+use crate::reconcile::hooks::delete_hooks;
+use crate::reconcile::plans;
+use crate::reconcile::record::signed_secrets::Purpose;
+use crate::reconcile::release::Release;
+use crate::reconcile::render::Prepared;
+use crate::reconcile::render::generated_values;
+use crate::reconcile::rollback;
+use crate::reconcile::status::rights;
+use chartwright_core::conditions;
+use chartwright_core::digest;
+use chartwright_core::plans::Plan;
+use chartwright_core::record::secret::{Found, Packed};
+use chartwright_core::record::signature::{self, RecordSeal};
+use chartwright_core::record::{Entry, Record, STATUS_ENTRIES, STATUS_LOOKUPS, Stored};
+use chartwright_core::reserved;
+use chartwright_core::status::{self, Phase, Reason};
+use chartwright_watches::names::is_built_in;
+
+/// The Secret of a release that holds its record, where its status can't.
+const RECORD: Purpose = Purpose {
+    prefix: reserved::RECORD,
+    kind: "chartwright.dev/record",
+    what: "the record of the release",
+    is_owned: true,
+};
+const FILE: &str = "record.json.gz";
+
+/// What is taken over of plans that a status claims to be part of a deletion: so many names, each cut at so many bytes.
+const MOST_PLANS: usize = 50;
+const NAME_BYTES: usize = 253;
+
+/// The digest of the hooks for a deletion, where a Secret has some though the record is lost.
+const UNKNOWN: &str = "unknown";
+
+/// What the status of a kind loses, once that was seen: its schema drops unknown fields, or it has none. That the API
+/// server refuses the status of one custom resource, for its size or for what it says, is no business of the others
+/// ([`Refused`]).
+#[derive(Debug, Default)]
+pub struct Lossy {
+    record: AtomicBool,
+    pub(super) conditions: AtomicBool,
+    /// The schema refuses what it doesn't know.
+    pub(super) refuses: AtomicBool,
+    told: AtomicBool,
+}
+
+/// How much of the status of one custom resource the API server refuses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Refused {
+    #[default]
+    Nothing,
+    /// All that there is to say. What must be known of the release is in a Secret, and the least is written.
+    Details,
+    /// That, too: Events tell what conditions would.
+    Everything,
+}
+
+/// A record as it was read.
+struct Recalled {
+    record: Record,
+    saved: Saved,
+    /// Some of it is lost.
+    is_partial: bool,
+    /// All of it is, though the status claims one.
+    is_lost: bool,
+    /// The key that signed it.
+    signer: Option<String>,
+}
+
+/// What is known to be stored in a Secret.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Saved {
+    /// There is one.
+    pub exists: bool,
+    /// Of the record that is stored; empty if that isn't known.
+    stamp: String,
+}
+
+impl Lossy {
+    /// True if it is noticed for the first time.
+    fn notice(&self, record: bool, conditions: bool) -> bool {
+        self.record.fetch_or(record, Relaxed);
+        self.conditions.fetch_or(conditions, Relaxed);
+        !self.told.swap(true, Relaxed)
+    }
+}
+
+impl Run<'_> {
+    /// Reads the record of a custom resource that isn't remembered. Most have it in their status: no request.
+    pub(super) async fn recall(&self, release: &mut Release) -> Result<(), Phase> {
+        if release.is_new(&self.written) {
+            release.unread = true;
+            let status = self.written_status();
+            let recalled = self.stored(status).await?;
+            let current = self.context.keys.current().id();
+            release.begin(&self.written, status, recalled.record, recalled.saved);
+            release.partial = recalled.is_partial;
+            release.signer = recalled.signer.filter(|id| id != current);
+            if recalled.is_lost {
+                let note = "the record of this release is lost: its status was not written by this operator for this custom \
+                            resource, or was signed with a key that it doesn't have. What is there is found by labels and \
+                            tracking annotations";
+                self.warn_once(release, "RecordLost", note.to_owned()).await;
+            }
+        }
+        if release.signer.is_some() && !self.written.deleting {
+            self.sign_again(release).await?;
+        }
+        let key = &release.record.key;
+        let has_other_key = !key.is_empty() && self.context.keys.get(key).is_none();
+        if has_other_key && !std::mem::replace(&mut release.rekeyed, true) {
+            release.record.forget_digests();
+            release.partial = true;
+        }
+        release.observe(&self.written);
+        Ok(())
+    }
+
+    /// The key was replaced: what the earlier one signed for this release is signed with the new one, the status last.
+    ///
+    /// # Errors
+    /// The phase of a release of which a Secret can't be read or written.
+    async fn sign_again(&self, release: &mut Release) -> Result<(), Phase> {
+        let record = &release.record;
+        let mut all: Vec<(&Purpose, String)> = Vec::new();
+        if self.keeps() {
+            all.push((&generated_values::KEPT, String::new()));
+        }
+        if !record.hooks.stored.is_empty() {
+            all.push((&delete_hooks::STORED, String::new()));
+        }
+        if !record.plans.work.steps.is_empty() {
+            all.push((&plans::STEPS, String::new()));
+        }
+        let kept = record.history.kept().map(rollback::suffix);
+        all.extend(kept.map(|suffix| (&rollback::RENDERS, suffix)));
+        if release.saved.exists {
+            all.push((&RECORD, String::new()));
+        }
+        for (purpose, suffix) in all {
+            match self.reseal(purpose, &suffix).await {
+                // Whoever may not read Secrets wrote none.
+                Ok(()) | Err(Error::Forbidden(_)) => {}
+                Err(error) => return Err(self.failed(&error)),
+            }
+        }
+        release.tried.kept = None;
+        release.signer = None;
+        Ok(())
+    }
+
+    /// The record as it can be believed, and the Secret that holds it.
+    async fn stored(&self, status: &Value) -> Result<Recalled, Phase> {
+        let generation = self.generation;
+        let observed = conditions::recorded_generation(status);
+        let saved = |exists| Saved {
+            exists,
+            ..Saved::default()
+        };
+        let recalled = |record: Record, saved: Saved, is_partial: bool| Recalled {
+            record,
+            saved,
+            is_partial,
+            is_lost: false,
+            signer: signature::of_status(status).and_then(digest::signer).map(str::to_owned),
+        };
+        // A custom resource that never had a member has no record anywhere.
+        let had_none = || Superset::of_resource(&self.written).is_empty();
+        let (in_status, known, expected, claimed) = match Record::from_status(
+            status,
+            Some(&self.written.seal(&self.context.keys, &self.unit.group_kind)),
+        ) {
+            Stored::Whole { record, in_secret } if record.is_complete() || had_none() => {
+                return Ok(recalled(
+                    record.proven_by(observed, generation),
+                    saved(in_secret),
+                    false,
+                ));
+            }
+            Stored::Whole { record, in_secret } => (record, in_secret, false, None),
+            Stored::Part { record, in_secret } => (record, in_secret, true, None),
+            Stored::Lost { claimed } => (claimed.left_of_claim(), false, false, Some(claimed)),
+            Stored::Later(version) => return Err(later(version)),
+        };
+        let is_lost = claimed.is_some();
+        if is_lost && had_none() {
+            return Ok(Recalled {
+                is_lost,
+                ..recalled(in_status, Saved::default(), false)
+            });
+        }
+        let resource = &self.written.key;
+        let loaded = self.load_sealed(&RECORD, "").await;
+        let loaded = match loaded {
+            // Whoever may not read Secrets wrote none.
+            Err(Error::Forbidden(_)) if !expected => signed_secrets::Found::default(),
+            loaded => loaded.map_err(|error| self.failed(&error))?,
+        };
+        let file = loaded.files.and_then(|mut files| files.remove(FILE));
+        match file.map_or(Found::Nothing, |file| Found::read(&file, &self.written.uid)) {
+            Found::Record {
+                record,
+                generation: stored_for,
+                stamp,
+            } if record.revision >= in_status.revision => {
+                let record = record.proven_by(Some(stored_for), generation);
+                Ok(Recalled {
+                    signer: loaded.signer,
+                    ..recalled(record, Saved { exists: true, stamp }, false)
+                })
+            }
+            Found::Record { .. } => Ok(recalled(in_status.unproven(), saved(true), expected)),
+            Found::Nothing => {
+                if expected {
+                    tracing::warn!(%resource, "the Secret with the record is lost: labels tell of the members");
+                }
+                let mut record = in_status.proven_by(observed, generation);
+                if self.written.deleting && record.revision == 0 {
+                    self.find_delete_hooks(&mut record, claimed.as_deref()).await?;
+                }
+                Ok(Recalled {
+                    is_lost,
+                    ..recalled(record, saved(known), expected)
+                })
+            }
+            Found::Later(version) => Err(later(version)),
+        }
+    }
+
+    /// A deletion whose record is lost looks for the hooks and plans that come before it: a Secret may have them all the
+    /// same, and where the status claims a plan without which nothing is deleted, people are asked.
+    ///
+    /// # Errors
+    /// The phase of a release of which they can't be read.
+    async fn find_delete_hooks(&self, record: &mut Record, claimed: Option<&Record>) -> Result<(), Phase> {
+        if !record.hooks.stored.is_empty() {
+            return Ok(());
+        }
+        let plans = claimed.into_iter().flat_map(|claimed| &claimed.plans.plans);
+        let plans = plans.filter(|plan| plan.on_delete).map(|plan| Plan {
+            name: conditions::cut(&plan.name, NAME_BYTES),
+            on_delete: true,
+            ..Plan::default()
+        });
+        record.plans.plans = plans.take(MOST_PLANS).collect();
+        let has_some = match self.load_sealed(&delete_hooks::STORED, "").await {
+            Ok(found) => found.files.is_some() || !record.plans.plans.is_empty(),
+            Err(Error::Forbidden(_)) => false,
+            Err(error) => return Err(self.failed(&error)),
+        };
+        if has_some {
+            UNKNOWN.clone_into(&mut record.hooks.stored);
+        }
+        Ok(())
+    }
+
+    /// Signs and checks what the status says of the record.
+    pub(super) fn record_seal(&self, release: &Release) -> RecordSeal<'_> {
+        let keys = &self.context.keys;
+        let signer = release.signer.as_deref().and_then(|id| keys.get(id));
+        let seal = self.written.seal(keys, &self.unit.group_kind);
+        RecordSeal {
+            key: signer.unwrap_or(seal.key),
+            ..seal
+        }
+    }
+
+    fn failed(&self, error: &Error) -> Phase {
+        let namespace = generated_values::place(self.context, &self.written).namespace;
+        let hint = rights(
+            error,
+            "a release of many members, or one whose status keeps no record, needs the rights to get, create, patch and \
+             delete Secrets there",
+        );
+        let message = format!("the Secret in {namespace} that holds the record of the release: {error}{hint}");
+        Phase::failed(Reason::Record, message)
+    }
+
+    /// True if the status can't hold the record of a release with so many members.
+    fn needs_secrets(&self, release: &Release, members: usize) -> bool {
+        members > STATUS_ENTRIES
+            || release.record.lookups.len() > STATUS_LOOKUPS
+            || release.refused > Refused::Nothing
+            || !self.unit.resource.status
+            || self.unit.lossy.record.load(Relaxed)
+    }
+
+    /// Before the first member of a release whose record goes to a Secret: it is there, so that the lack of a right is
+    /// found before anything is made.
+    pub(super) async fn reserve(&self, release: &mut Release, prepared: &Prepared) -> Result<(), Phase> {
+        let desired = &prepared.desired.members;
+        if release.saved.exists || !self.needs_secrets(release, desired.len()) {
+            return Ok(());
+        }
+        let mut planned = release.record.clone();
+        planned.done_for = None;
+        let new = desired
+            .iter()
+            .filter(|member| release.record.entry(&member.id).is_none());
+        planned.entries.extend(new.map(Entry::of));
+        self.save(release, &planned).await
+    }
+
+    async fn save(&self, release: &mut Release, record: &Record) -> Result<(), Phase> {
+        let packed = Packed::of(record, &self.written.uid, self.generation);
+        if packed.stamp == release.saved.stamp {
+            return Ok(());
+        }
+        // Unless all goes well, nobody knows what is there.
+        release.saved.stamp.clear();
+        let files = Files::from([(FILE.to_owned(), packed.bytes())]);
+        let written = self.store_sealed(&RECORD, "", files, None).await;
+        written.map_err(|error| self.failed(&error))?;
+        release.saved = Saved {
+            exists: true,
+            stamp: packed.stamp,
+        };
+        Ok(())
+    }
+
+    /// Writes the record to its Secret, if that is where it belongs. To be called before the status is written.
+    ///
+    /// # Errors
+    /// The phase that the release is in instead.
+    pub(super) async fn save_record(&self, release: &mut Release) -> Result<(), Phase> {
+        if release.unread || !self.needs_secrets(release, release.record.entries.len()) {
+            return Ok(());
+        }
+        let record = std::mem::take(&mut release.record);
+        let saved = self.save(release, &record).await;
+        release.record = record;
+        if saved.is_err() {
+            // Until it is written, nothing counts as done.
+            release.record.done_for = None;
+        }
+        saved
+    }
+
+    /// Removes the Secret of a record that the status has as a whole again. True if there was one.
+    pub(super) async fn drop_secrets(&self, release: &mut Release) -> bool {
+        if !release.saved.exists || release.unread || self.needs_secrets(release, release.record.entries.len()) {
+            return false;
+        }
+        match self.forget_record(release).await {
+            Ok(()) => {
+                release.saved = Saved::default();
+                true
+            }
+            Err(phase) => {
+                tracing::debug!(resource = %self.written.key, ?phase, "the Secret with the former record stays for now");
+                false
+            }
+        }
+    }
+
+    /// Removes the record of a release that goes.
+    pub(super) async fn forget_record(&self, release: &Release) -> Result<(), Phase> {
+        if !release.saved.exists {
+            return Ok(());
+        }
+        let removed = self.remove_sealed(&RECORD, "").await;
+        removed.map_err(|error| self.failed(&error))
+    }
+
+    /// Compares what the status was to say with what the API server made of it. What is lost goes elsewhere from now on,
+    /// and one warning says so.
+    pub(super) fn compare(&self, release: &mut Release, sent: &Value, read: &Value) {
+        if status::survives(sent, read) {
+            release.told.status = None;
+            return;
+        }
+        release.told.status = Some(sent.clone());
+        let lost = |field: &str| {
+            let sent = sent.get(field);
+            sent.is_some_and(|sent| read.get(field).is_none_or(|read| !status::survives(sent, read)))
+        };
+        // A record of which a part is lost is none: its signature is of all parts.
+        let record = status::recorded().any(lost);
+        let conditions = lost("conditions");
+        if !self.unit.lossy.notice(record, conditions) {
+            return;
+        }
+        let kind = &self.unit.group_kind;
+        let fields = sent.as_object().into_iter().flatten().map(|(field, _)| field.as_str());
+        let lost: Vec<&str> = fields.filter(|field| lost(field)).collect();
+        let remedy = "; to see it in the status, give the schema x-kubernetes-preserve-unknown-fields: true there";
+        let (what, remedy) = match !self.unit.resource.status {
+            true if self.written.decorator.is_some() => {
+                ("the status of what is decorated is never written".to_owned(), "")
+            }
+            true if is_built_in(&kind.group) => ("the status of Kubernetes' own kinds is never written".to_owned(), ""),
+            true => {
+                let what = "the CustomResourceDefinition has no subresource status, so that no status is written";
+                (what.to_owned(), remedy)
+            }
+            false => {
+                let what = format!("the schema of its status drops these fields: {}", lost.join(", "));
+                (what, remedy)
+            }
+        };
+        tracing::warn!(
+            %kind,
+            "{what}. What must be known of a release is kept in Secrets beside it, Events tell what conditions would{remedy}"
+        );
+    }
+}
+
+fn later(version: u64) -> Phase {
+    let message = format!(
+        "the record of this release has version {version}, which a later chartwright wrote; this one reads version {}. \
+         Nothing is changed until a chartwright runs that can read it",
+        chartwright_core::record::VERSION
+    );
+    Phase::stalled(Reason::Record, message)
+}

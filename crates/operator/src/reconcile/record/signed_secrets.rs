@@ -1,0 +1,186 @@
+//! What the operator keeps of a release in Secrets beside its custom resource: the record where the status can't hold it,
+//! random results, hooks, steps of plans, renders. Whoever may write Secrets there must not have the operator apply or
+//! delete what he may not himself. So each carries a mark that says whose it is and a signature of what it holds, both made
+//! with the operator's key: what has others is not believed, and not deleted.
+//!
+//! One of the operator's own type with another mark is overwritten all the same: its name has the UID of the custom
+//! resource, so it is a forgery, or made with a key that is lost, and the release could not go on before it was deleted.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::cluster::error::Result;
+use crate::cluster::storage::secrets::{self, Files, Form, Place, Stored};
+use crate::reconcile::Run;
+use crate::reconcile::context::Context;
+use crate::reconcile::custom_resource::CustomResource;
+use crate::telemetry::metrics::Operation;
+use chartwright_core::digest::{self, KeyUse};
+use chartwright_core::record::secret::{pack, unpack};
+
+const CONTENT: &str = "content.json.gz";
+const SIGNATURE: &str = "signature";
+
+/// What is kept for what.
+pub(crate) struct Purpose {
+    /// How the Secret's name begins: one of [`chartwright_core::reserved`].
+    pub prefix: &'static str,
+    /// Its type: no other controller takes it for its own.
+    pub kind: &'static str,
+    /// What it holds, for messages.
+    pub what: &'static str,
+    /// It goes with what a decorator's release is attached to, where no operator may be there to remove it.
+    pub is_owned: bool,
+}
+
+/// What was found in the place of a Secret.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// As the operator wrote it; `None`: there is nothing that it wrote.
+    pub files: Option<Files>,
+    /// The version of the Secret that is there, whoever wrote it.
+    pub version: Option<String>,
+    /// The key that signed the files.
+    pub signer: Option<String>,
+}
+
+impl Context {
+    /// Where something is kept: with the custom resource, so that it is there before the release's namespace is. `suffix`:
+    /// which of several.
+    pub(crate) fn sealed_place(&self, resource: &CustomResource, purpose: &Purpose, suffix: &str) -> Place {
+        let namespace = match resource.key.namespace.as_str() {
+            "" => &self.own_namespace,
+            own => own,
+        };
+        Place {
+            namespace: namespace.to_owned(),
+            name: format!("{}-{}{suffix}", purpose.prefix, resource.secret_id()),
+        }
+    }
+
+    /// Reads what is kept there.
+    ///
+    /// # Errors
+    /// If the Secret can't be read.
+    pub(crate) async fn load_sealed(&self, resource: &CustomResource, place: &Place) -> Result<Found> {
+        let Some(stored) = secrets::read(&self.client, place).await? else {
+            return Ok(Found::default());
+        };
+        let is_own = self.is_sealed(resource, place, &stored);
+        if !is_own {
+            tracing::warn!(resource = %resource.key, "{place} is not as the operator wrote it, and counts as lost");
+        }
+        let version = Some(stored.version);
+        let mut files = stored.files;
+        let signature = files.remove(SIGNATURE).filter(|_| is_own).unwrap_or_default();
+        let signer = str::from_utf8(&signature).ok().and_then(digest::signer);
+        Ok(Found {
+            signer: signer.map(str::to_owned),
+            files: is_own.then_some(files),
+            version,
+        })
+    }
+
+    fn is_sealed(&self, resource: &CustomResource, place: &Place, stored: &Stored) -> bool {
+        let signature = stored.files.get(SIGNATURE).and_then(|bytes| str::from_utf8(bytes).ok());
+        let content = parts(resource, place, &stored.files);
+        self.is_marked(resource, place, stored.mark.as_deref().unwrap_or_default())
+            && signature.is_some_and(|signature| self.keys.is_signed(KeyUse::Content, &content, signature))
+    }
+
+    fn is_marked(&self, resource: &CustomResource, place: &Place, mark: &str) -> bool {
+        let parts = parts(resource, place, &NONE);
+        self.keys.is_signed(KeyUse::Mark, &parts, mark)
+    }
+}
+
+static NONE: Files = BTreeMap::new();
+
+/// What is signed: whose it is, where it lies, and what it holds.
+fn parts<'a>(resource: &'a CustomResource, place: &'a Place, files: &'a Files) -> Vec<&'a [u8]> {
+    let head = ["Secret", &resource.uid, &place.namespace, &place.name].map(str::as_bytes);
+    let files = files.iter().filter(|(name, _)| *name != SIGNATURE);
+    let files = files.flat_map(|(name, bytes)| [name.as_bytes(), bytes]);
+    head.into_iter().chain(files).collect()
+}
+
+impl Run<'_> {
+    pub(crate) fn sealed_place(&self, purpose: &Purpose, suffix: &str) -> Place {
+        self.context.sealed_place(&self.written, purpose, suffix)
+    }
+
+    /// Writes files in the place of this version, or (`None`) whatever is there. Gives the new version.
+    ///
+    /// # Errors
+    /// As [`secrets::write`].
+    pub(crate) async fn store_sealed(
+        &self,
+        purpose: &Purpose,
+        suffix: &str,
+        mut files: Files,
+        version: Option<&str>,
+    ) -> Result<String> {
+        let place = self.sealed_place(purpose, suffix);
+        let (keys, resource) = (&self.context.keys, &self.written);
+        let signature = keys.sign(KeyUse::Content, &parts(resource, &place, &files));
+        files.insert(SIGNATURE.to_owned(), signature.into_bytes());
+        let owner = resource.secrets_owner(&self.unit.resource);
+        let form = Form {
+            kind: purpose.kind,
+            what: purpose.what,
+            about: &format!("{} {}", self.unit.group_kind, resource.key),
+            uid: &resource.uid,
+            mark: keys.sign(KeyUse::Mark, &parts(resource, &place, &NONE)),
+            owner: owner.filter(|_| purpose.is_owned),
+        };
+        let version = secrets::write(&self.context.client, &place, files, &form, version).await?;
+        self.context.metrics.wrote("Secret", Operation::Apply);
+        Ok(version)
+    }
+
+    pub(crate) async fn load_sealed(&self, purpose: &Purpose, suffix: &str) -> Result<Found> {
+        let place = self.sealed_place(purpose, suffix);
+        self.context.load_sealed(&self.written, &place).await
+    }
+
+    pub(crate) async fn seal(&self, purpose: &Purpose, suffix: &str, content: &impl Serialize) -> Result<()> {
+        // Our own types are all JSON.
+        let content = pack(&serde_json::to_vec(content).unwrap_or_default());
+        let files = Files::from([(CONTENT.to_owned(), content)]);
+        self.store_sealed(purpose, suffix, files, None).await.map(drop)
+    }
+
+    /// What is kept; `None` if it is lost, or not as it was written.
+    pub(crate) async fn unseal<T: DeserializeOwned>(&self, purpose: &Purpose, suffix: &str) -> Result<Option<T>> {
+        let found = self.load_sealed(purpose, suffix).await?;
+        Ok(found
+            .files
+            .and_then(|files| serde_json::from_slice(&unpack(files.get(CONTENT)?)?).ok()))
+    }
+
+    /// Signs what is kept again, with the key that is in use now.
+    ///
+    /// # Errors
+    /// If the Secret can't be read or written.
+    pub(crate) async fn reseal(&self, purpose: &Purpose, suffix: &str) -> Result<()> {
+        let found = self.load_sealed(purpose, suffix).await?;
+        if let Some(files) = found.files {
+            self.store_sealed(purpose, suffix, files, found.version.as_deref())
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Removes what is kept, if the operator wrote it.
+    ///
+    /// # Errors
+    /// If it can't be removed.
+    pub(crate) async fn remove_sealed(&self, purpose: &Purpose, suffix: &str) -> Result<()> {
+        let place = self.sealed_place(purpose, suffix);
+        let is_own = |mark: &str| self.context.is_marked(&self.written, &place, mark);
+        secrets::remove(&self.context.client, &place, is_own).await?;
+        Ok(())
+    }
+}

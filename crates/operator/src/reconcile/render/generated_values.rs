@@ -1,0 +1,429 @@
+//! Random results of a release: read before the render, stored before the first member, never rotated silently.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::cluster::error::Error;
+use crate::cluster::objects::{self, NO_VERSION};
+use crate::cluster::storage::secrets::{Files, Place};
+use crate::reconcile::Run;
+use crate::reconcile::claim::member_scopes::Superset;
+use crate::reconcile::context::Context;
+use crate::reconcile::custom_resource::CustomResource;
+use crate::reconcile::record::signed_secrets::Purpose;
+use crate::reconcile::release::Release;
+use crate::reconcile::render::secret_values;
+use crate::reconcile::render::{Answers, Made, Prepared, Request, Work};
+use crate::reconcile::status::rights;
+use crate::reconcile::takeover::{claimant, may_adopt};
+use crate::telemetry::redact::Secrets;
+use chartwright_core::desired::Desired;
+use chartwright_core::digest::{Key, KeyUse};
+use chartwright_core::identity::ObjectId;
+use chartwright_core::lost_results::{self, Found, Pin};
+use chartwright_core::members::Live;
+use chartwright_core::ownership::{Ownership, ownership};
+use chartwright_core::request::Request::Regenerate;
+use chartwright_core::reserved;
+use chartwright_core::status::{Phase, Reason};
+use helm_template::render::{Kept, KeptError, KeptKey, Rendered};
+
+const RESULTS: &str = "results.json";
+const PINS: &str = "pins.json";
+/// The text of the `regenerate` that made these results.
+const REGENERATED: &str = "regenerated";
+/// The key of the digests of what the results are made from. It lies with them: another key of the operator changes none.
+const KEY: &str = "arguments.key";
+
+pub(crate) const KEPT: Purpose = Purpose {
+    prefix: reserved::KEPT,
+    kind: "chartwright.dev/kept-results",
+    what: "the chart's random results",
+    is_owned: true,
+};
+
+/// Rounds in which lost results are put back: what a lost authority signed is only told once the authority is back.
+const RECOVERIES: usize = 4;
+
+/// What the Secret holds; nothing if there is none.
+#[derive(Clone, Default)]
+pub(crate) struct Stored {
+    kept: Kept,
+    pins: Vec<Pin>,
+    version: Option<String>,
+    /// What asked for these results.
+    made_for: Option<String>,
+    /// As [`KEY`].
+    key: [u8; 32],
+}
+
+/// What is remembered of chance.
+#[derive(Clone, Default)]
+pub(crate) struct Memory {
+    stored: Stored,
+    was_read: bool,
+    /// A release that has members, or may have: what they hold must not change without need.
+    exists: bool,
+    /// What the render needs.
+    pub(crate) kept: Kept,
+    pins: Vec<Pin>,
+    renewal: Option<jiff::Timestamp>,
+    regenerated: Option<String>,
+}
+
+/// Where the random results of a custom resource lie.
+pub(crate) fn place(context: &Context, resource: &CustomResource) -> Place {
+    context.sealed_place(resource, &KEPT, "")
+}
+
+fn failed(place: &Place, error: &Error) -> Phase {
+    let hint = rights(
+        error,
+        "a chart with random results needs the rights to get, create, patch and delete Secrets there",
+    );
+    let message = format!("{place}, which holds the release's random results: {error}{hint}");
+    match error.is_permanent() {
+        true => Phase::stalled(Reason::KeptResults, message),
+        false => Phase::failed(Reason::KeptResults, message),
+    }
+}
+
+// === impl Memory ===
+
+impl Memory {
+    /// Reads the Secret that the custom resource names; without one there is no request.
+    pub(crate) async fn read(context: &Context, resource: &CustomResource, release: &Release) -> Result<Self, Phase> {
+        let record = &release.record;
+        let new_key = release
+            .key(&context.keys)
+            .derive(KeyUse::KeptResults, &[resource.uid.as_bytes()]);
+        let mut memory = Memory {
+            stored: Stored::empty(new_key),
+            exists: record.revision > 0
+                || !record.entries.is_empty()
+                || !Superset::of_resource(resource).kinds.is_empty(),
+            regenerated: record
+                .handled
+                .pending(Regenerate, &resource.annotations)
+                .map(str::to_owned),
+            ..Memory::default()
+        };
+        if let Some(stored) = &release.tried.kept {
+            memory.was_read = true;
+            memory.stored = stored.clone();
+        } else if resource.annotations.contains_key(&resource.kept_annotation()) {
+            memory.fetch(context, resource, &release.secrets).await?;
+        }
+        let is_made = memory.regenerated.is_none() || memory.regenerated == memory.stored.made_for;
+        if is_made && !release.under_takeover {
+            memory.use_stored();
+        } else {
+            memory.kept = Kept::new(memory.stored.key);
+            memory.was_read = true;
+        }
+        Ok(memory)
+    }
+
+    async fn fetch(&mut self, context: &Context, resource: &CustomResource, secrets: &Secrets) -> Result<(), Phase> {
+        self.was_read = true;
+        let place = place(context, resource);
+        let found = context.load_sealed(resource, &place).await;
+        let found = found.map_err(|error| failed(&place, &error))?;
+        let stored = &mut self.stored;
+        stored.version = found.version;
+        let Some(files) = found.files else {
+            return Ok(());
+        };
+        if let Some(Ok(key)) = files.get(KEY).map(|bytes| <[u8; 32]>::try_from(bytes.as_slice())) {
+            stored.key = key;
+        }
+        let bytes = |name: &str| files.get(name).map(Vec::as_slice);
+        match Kept::read(stored.key, bytes(RESULTS).unwrap_or_default()) {
+            Ok(kept) => stored.kept = kept,
+            // A later version of the operator wrote them: overwriting would lose them.
+            Err(error @ KeptError::Version(_)) => return Err(failed(&place, &Error::Invalid(error.to_string()))),
+            Err(KeptError::Syntax(error)) => {
+                tracing::warn!(resource = %resource.key, %place, %error, "random results can't be read; looking for them in the live objects");
+            }
+        }
+        stored.made_for = bytes(REGENERATED).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        stored.pins = bytes(PINS)
+            .and_then(|bytes| serde_json::from_slice(bytes).ok())
+            .unwrap_or_default();
+        secret_values::learn_kept(secrets, &stored.kept, &stored.pins);
+        Ok(())
+    }
+
+    fn use_stored(&mut self) {
+        self.kept = self.stored.kept.clone();
+        self.pins = self.stored.pins.clone();
+    }
+
+    /// True if random results are to be drawn anew, or renewed: then the render differs, whatever it looks up.
+    pub(crate) fn must_draw(&self, release: &Release, now: jiff::Timestamp) -> bool {
+        let renewal = release.record.renewal;
+        self.regenerated.is_some() || renewal.is_some_and(|due| due <= now)
+    }
+
+    pub(crate) fn known(&self) -> Option<Stored> {
+        self.was_read.then(|| self.stored.clone())
+    }
+
+    pub(crate) fn keeps(&self) -> bool {
+        !self.kept.is_empty() || !self.pins.is_empty()
+    }
+
+    /// When the first certificate is to be renewed.
+    pub(crate) fn renewal(&self) -> Option<jiff::Timestamp> {
+        self.renewal
+    }
+
+    /// What is stored after its render was applied, or while members of it are missing: then the former results, too.
+    pub(crate) fn written(&self, complete: bool) -> Stored {
+        Stored {
+            kept: match complete {
+                true => self.kept.clone(),
+                false => self.kept.and(&self.stored.kept),
+            },
+            pins: self.pins.clone(),
+            version: None,
+            key: self.stored.key,
+            made_for: self.regenerated.as_ref().or(self.stored.made_for.as_ref()).cloned(),
+        }
+    }
+}
+
+// === impl Stored ===
+
+impl Stored {
+    fn empty(key: [u8; 32]) -> Self {
+        Stored {
+            kept: Kept::new(key),
+            key,
+            ..Stored::default()
+        }
+    }
+}
+
+// === impl Work ===
+
+impl Work<'_> {
+    /// Renders with what is remembered, and remembers what the render used. Where results are missing though the release
+    /// exists, its live objects are asked.
+    pub(crate) async fn settled(
+        &self,
+        revision: i64,
+        memory: &mut Memory,
+        answers: &mut Answers,
+    ) -> Result<(Rendered, Desired), Phase> {
+        let mut made = self.rounds(revision, &memory.kept, answers).await?;
+        if memory.exists && memory.regenerated.is_none() {
+            made = self.recover(revision, made, memory, answers).await?;
+        }
+        let (rendered, mut desired) = made;
+        let randomness = &rendered.randomness;
+        memory.kept = randomness.kept.clone();
+        let of_pins = Key::new(memory.stored.key);
+        memory.pins = lost_results::apply_pins(&mut desired.members, &memory.pins, &of_pins, self.key);
+        memory.renewal = randomness.next_renewal;
+        Ok((rendered, desired))
+    }
+
+    async fn recover(
+        &self,
+        revision: i64,
+        mut made: (Rendered, Desired),
+        memory: &mut Memory,
+        answers: &mut Answers,
+    ) -> Result<(Rendered, Desired), Phase> {
+        if !memory.was_read && !made.0.randomness.missed.is_empty() {
+            // Nothing says that there are kept results; but somebody may have taken the annotation off.
+            memory.fetch(self.context, self.resource, &self.secrets).await?;
+            if !memory.stored.kept.is_empty() {
+                memory.use_stored();
+                made = self.rounds(revision, &memory.kept, answers).await?;
+            }
+        }
+        let randomness = &made.0.randomness;
+        let moved = lost_results::shifted(&memory.kept, &randomness.kept, &randomness.missed);
+        if !moved.is_empty() {
+            let kept = memory.kept.without(&BTreeSet::from_iter(moved));
+            made = self.rounds(revision, &kept, answers).await?;
+        }
+        for _ in 0..RECOVERIES {
+            let randomness = &made.0.randomness;
+            if randomness.missed.is_empty() {
+                break;
+            }
+            let found = self.found(revision, &made, answers).await?;
+            let missed = &randomness.missed;
+            match lost_results::recover(&randomness.kept, missed, &found) {
+                Some((kept, known)) => {
+                    let unknown: BTreeSet<KeptKey> = missed.difference(&known).cloned().collect();
+                    made = self.rounds(revision, &kept.without(&unknown), answers).await?;
+                }
+                None => {
+                    let stays = found.iter().filter(|found| found.rendered != found.live);
+                    let of_pins = Key::new(memory.stored.key);
+                    memory.pins.extend(stays.map(|found| Pin::new(found, &of_pins)));
+                    break;
+                }
+            }
+        }
+        Ok(made)
+    }
+
+    /// The leaves that come from missing results, where the live objects of the release have them.
+    async fn found(
+        &self,
+        revision: i64,
+        (rendered, one): &(Rendered, Desired),
+        answers: &Answers,
+    ) -> Result<Vec<Found>, Phase> {
+        let request = Request {
+            revision,
+            lookups: Arc::new(answers.clone()),
+            kept: rendered.randomness.kept.clone(),
+            probe: Some(Box::new(rendered.clone())),
+        };
+        // A probe that would look up something else tells nothing.
+        let Made::Rendered(_, other) = self.once(request).await? else {
+            return Ok(Vec::new());
+        };
+        let mut live: BTreeMap<ObjectId, Option<serde_json::Value>> = BTreeMap::new();
+        let mut found = Vec::new();
+        for leaf in lost_results::random_leaves(&one.members, &other.members) {
+            let Some(member) = one.members.iter().find(|member| member.id == leaf.id) else {
+                continue;
+            };
+            if !live.contains_key(&leaf.id) {
+                live.insert(leaf.id.clone(), self.live(&leaf.id, &member.version).await?);
+            }
+            let object = live.get(&leaf.id).and_then(Option::as_ref);
+            let value = object.and_then(|object| lost_results::live_leaf(&member.object, object, &leaf.pointer));
+            if let (Some(rendered), Some(value)) = (member.object.pointer(&leaf.pointer), value) {
+                // It was a random result, whatever kind of object has it.
+                self.secrets.learn(value.as_str().unwrap_or_default());
+                found.push(Found {
+                    rendered: rendered.clone(),
+                    live: value.clone(),
+                    leaf,
+                });
+            }
+        }
+        Ok(found)
+    }
+
+    /// A live object of this release.
+    async fn live(&self, id: &ObjectId, version: &str) -> Result<Option<serde_json::Value>, Phase> {
+        let Some(resource) = self.snapshot.resource(&id.group_kind, version) else {
+            return Ok(None);
+        };
+        let object = objects::read(&self.context.client, resource, id)
+            .await
+            .map_err(|error| {
+                let message = format!("{id}, which may hold a random result that was lost: {error}");
+                Phase::failed(Reason::KeptResults, message)
+            })?;
+        let owner = &self.identity.owner;
+        let claimant = claimant(self.unit, self.resource, &self.identity.namespace);
+        let ours = |live: &Live, object: &serde_json::Value| match ownership(id, live, owner) {
+            Ownership::Ours | Ownership::Predecessor => true,
+            Ownership::Foreign | Ownership::Inherited => may_adopt(object, &claimant),
+            _ => false,
+        };
+        Ok(object
+            .filter(|(live, object)| ours(live, object))
+            .map(|(_, object)| object))
+    }
+}
+
+// === impl Run ===
+
+impl Run<'_> {
+    /// True if the custom resource says that there are kept results.
+    pub(crate) fn keeps(&self) -> bool {
+        self.written.annotations.contains_key(&self.written.kept_annotation())
+    }
+
+    /// Stores the results of this render, before the first member. The former ones stay until all members are applied:
+    /// somebody may go back to them. False if another operator stored others since they were read: those count.
+    pub(crate) async fn keep(&self, release: &mut Release, prepared: &Prepared) -> Result<bool, Phase> {
+        let memory = &prepared.memory;
+        release.tried.kept = memory.known();
+        let both = memory.kept.and(&memory.stored.kept);
+        self.store(release, memory, both).await
+    }
+
+    /// Stores what the members have now, and nothing else; unless another operator is further than this one.
+    pub(crate) async fn settle(&self, release: &mut Release, prepared: &Prepared) -> Result<(), Phase> {
+        let memory = &prepared.memory;
+        release.record.renewal = memory.renewal;
+        if let Some(done) = &memory.regenerated {
+            release.record.handled.set(Regenerate, done);
+        }
+        if memory.kept.and(&memory.stored.kept) == memory.kept {
+            return Ok(());
+        }
+        self.store(release, memory, memory.kept.clone()).await.map(drop)
+    }
+
+    /// False if the Secret is not the one that was read or written last.
+    async fn store(&self, release: &mut Release, memory: &Memory, kept: Kept) -> Result<bool, Phase> {
+        let place = place(self.context, &self.written);
+        if kept.is_empty() && memory.pins.is_empty() {
+            let is_absent = release.tried.kept.as_ref().is_some_and(|known| known.version.is_none());
+            if !self.keeps() || is_absent {
+                return Ok(true);
+            }
+            release.tried.kept = None;
+            let removed = self.remove_sealed(&KEPT, "").await;
+            removed.map_err(|error| failed(&place, &error))?;
+            release.tried.kept = Some(Stored::empty(memory.stored.key));
+            return Ok(true);
+        }
+        if (&kept, &memory.pins) == (&memory.stored.kept, &memory.stored.pins) {
+            return Ok(true);
+        }
+        let json = |error: serde_json::Error| failed(&place, &Error::Invalid(error.to_string()));
+        let mut files = Files::from([
+            (RESULTS.to_owned(), serde_json::to_vec(&kept).map_err(json)?),
+            (KEY.to_owned(), memory.stored.key.to_vec()),
+        ]);
+        if !memory.pins.is_empty() {
+            files.insert(PINS.to_owned(), serde_json::to_vec(&memory.pins).map_err(json)?);
+        }
+        let made_for = memory.regenerated.as_ref().or(memory.stored.made_for.as_ref());
+        if let Some(made_for) = made_for {
+            files.insert(REGENERATED.to_owned(), made_for.clone().into_bytes());
+        }
+        // Unless all goes well, nobody knows what is there.
+        let version = release.tried.kept.take().and_then(|known| known.version);
+        let version = version.as_deref().unwrap_or(NO_VERSION);
+        match self.store_sealed(&KEPT, "", files, Some(version)).await {
+            Ok(version) => {
+                release.tried.kept = Some(Stored {
+                    kept,
+                    pins: memory.pins.clone(),
+                    version: Some(version),
+                    made_for: made_for.cloned(),
+                    key: memory.stored.key,
+                });
+            }
+            Err(Error::Conflict(_)) => return Ok(false),
+            Err(error) => return Err(failed(&place, &error)),
+        }
+        Ok(true)
+    }
+
+    /// Removes the results of a release that goes.
+    pub(crate) async fn forget_kept(&self) -> Result<(), Phase> {
+        if !self.keeps() {
+            return Ok(());
+        }
+        let place = place(self.context, &self.written);
+        self.remove_sealed(&KEPT, "")
+            .await
+            .map_err(|error| failed(&place, &error))
+    }
+}

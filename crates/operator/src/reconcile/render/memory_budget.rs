@@ -1,0 +1,266 @@
+//! How the memory of the process is shared out to renders: what one may take is put aside before it begins, and given
+//! back but for what it made. A render that would take more than there is waits.
+//!
+//! A render has a small share at first, which is more than public charts need. One that does not fit gets a whole share,
+//! and is done again in the long lane of the [pool](crate::reconcile::render::pool). Neither kind of share ever takes all there is from the
+//! other.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::{Notify, Semaphore};
+
+use crate::reconcile::context::lock;
+use crate::reconcile::render::pool::Lane;
+use helm_template::render::Limits;
+
+/// What part of the process's memory renders, and what they made, may take together. The rest is the program's, the charts',
+/// the caches' and what requests take.
+const RENDERS: u64 = 2;
+/// What part of it one render may take.
+const ONE: u64 = 4;
+/// The most that one render may take, however much memory there is: 7 times what the largest public charts take.
+const MOST: u64 = 128 << 20;
+/// What it has at first: nearly twice what the largest public charts take. The same of processor time.
+const FIRST: u64 = 32 << 20;
+const FIRST_TIME: Duration = Duration::from_secs(1);
+
+/// The memory for renders.
+pub struct Budget {
+    /// The limit of the process, in bytes. `None`: there is none.
+    limit: Option<u64>,
+    taken: Mutex<Taken>,
+    /// Notified when something was given back.
+    freed: Notify,
+    /// Those that wait for a first share in each lane, in their order.
+    turns: [Semaphore; 2],
+}
+
+/// By lane.
+#[derive(Default)]
+struct Taken {
+    bytes: [u64; 2],
+    /// How many whole shares.
+    shares: [u64; 2],
+}
+
+/// What is put aside for a release. It is given back when this is dropped.
+pub struct Share {
+    budget: Arc<Budget>,
+    lane: Lane,
+    bytes: u64,
+    is_whole: bool,
+}
+
+// === impl Budget ===
+
+impl Budget {
+    /// For a process that may take so many bytes.
+    pub fn new(limit: Option<u64>) -> Arc<Self> {
+        Arc::new(Budget {
+            limit,
+            taken: Mutex::default(),
+            freed: Notify::new(),
+            turns: [Semaphore::new(1), Semaphore::new(1)],
+        })
+    }
+
+    /// What a render in a lane puts aside.
+    fn size(&self, lane: Lane) -> u64 {
+        let whole = self.limit.map_or(MOST, |limit| (limit / ONE).clamp(1, MOST));
+        match lane {
+            Lane::Short => whole.min(FIRST),
+            Lane::Long => whole,
+        }
+    }
+
+    /// What one render may take in a lane.
+    pub fn limits(&self, lane: Lane) -> Limits {
+        let limits = Limits::within(self.size(lane));
+        match lane {
+            Lane::Short => Limits {
+                time: limits.time.min(FIRST_TIME),
+                ..limits
+            },
+            Lane::Long => limits,
+        }
+    }
+
+    /// Why a render was not given more.
+    pub fn why(&self) -> String {
+        match self.limit {
+            Some(limit) => format!(
+                "; the operator may take {} MiB (--memory-limit, else the container's limit, else what the machine has), \
+                 a render a quarter of it and at most {} MiB",
+                limit >> 20,
+                MOST >> 20,
+            ),
+            None => String::new(),
+        }
+    }
+
+    /// Waits until there is a share, for a release that has none.
+    pub async fn share(self: &Arc<Self>, lane: Lane) -> Share {
+        // It is never closed.
+        let _turn = self.turns[lane as usize].acquire().await;
+        self.wait(lane, |taken| self.fits(lane, taken)).await
+    }
+
+    /// Waits for a share for a release that holds what it rendered. If all that is left is held by such, one of them gets a
+    /// share all the same: else each would wait for the others.
+    pub async fn another(self: &Arc<Self>, lane: Lane) -> Share {
+        let is_alone = |taken: &Taken| taken.shares[lane as usize] == 0;
+        self.wait(lane, |taken| self.fits(lane, taken) || is_alone(taken)).await
+    }
+
+    /// Whether there is a share, and one is left for the other lane.
+    fn fits(&self, lane: Lane, taken: &Taken) -> bool {
+        let Some(limit) = self.limit else { return true };
+        let (own, size) = (taken.bytes[lane as usize], self.size(lane));
+        let others = match lane {
+            Lane::Short => Lane::Long,
+            Lane::Long => Lane::Short,
+        };
+        let others = taken.bytes[others as usize].max(self.size(others));
+        own + size + others <= limit / RENDERS
+    }
+
+    async fn wait(self: &Arc<Self>, lane: Lane, fits: impl Fn(&Taken) -> bool) -> Share {
+        loop {
+            let freed = self.freed.notified();
+            tokio::pin!(freed);
+            // From here on nothing is missed.
+            freed.as_mut().enable();
+            {
+                let mut taken = lock(&self.taken);
+                if fits(&taken) {
+                    let bytes = self.size(lane);
+                    taken.bytes[lane as usize] += bytes;
+                    taken.shares[lane as usize] += 1;
+                    return Share {
+                        budget: self.clone(),
+                        lane,
+                        bytes,
+                        is_whole: true,
+                    };
+                }
+            }
+            freed.await;
+        }
+    }
+}
+
+// === impl Share ===
+
+impl Share {
+    /// Keeps so many bytes of it, for what was made.
+    pub fn keep(&mut self, bytes: u64) {
+        let kept = bytes.min(self.bytes);
+        self.give_back(self.bytes - kept);
+        self.bytes = kept;
+    }
+
+    pub fn lane(&self) -> Lane {
+        self.lane
+    }
+
+    fn give_back(&mut self, bytes: u64) {
+        let lane = self.lane as usize;
+        let mut taken = lock(&self.budget.taken);
+        taken.bytes[lane] = taken.bytes[lane].saturating_sub(bytes);
+        taken.shares[lane] = taken.shares[lane].saturating_sub(u64::from(self.is_whole));
+        drop(taken);
+        self.is_whole = false;
+        self.budget.freed.notify_waiters();
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.give_back(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    async fn waits<T>(future: impl Future<Output = T>) -> bool {
+        tokio::time::timeout(Duration::from_secs(1), future).await.is_err()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_would_take_more_than_there_is_waits() {
+        // 600 MiB are for renders, 128 for one in the long lane, and 32 for one in the short lane.
+        let budget = Budget::new(Some(1200 << 20));
+        assert_eq!(budget.limits(Lane::Long).memory, 128 << 20);
+        let mut long: Vec<Share> = Vec::new();
+        for _ in 0..4 {
+            long.push(budget.share(Lane::Long).await);
+        }
+        let fifth = budget.clone();
+        let fifth = tokio::spawn(async move { fifth.share(Lane::Long).await });
+        assert!(waits(budget.share(Lane::Long)).await);
+        // However many there are, and however long they take: there is one for what is short.
+        assert!(!waits(budget.share(Lane::Short)).await);
+        drop(long.pop());
+        let fifth = fifth.await.unwrap();
+        // What was rendered stays counted.
+        for share in &mut long {
+            share.keep(120 << 20);
+        }
+        assert!(waits(budget.share(Lane::Long)).await, "80 MiB are left");
+        drop(fifth);
+        // One of those that hold something goes on, one at a time.
+        let again = budget.another(Lane::Long).await;
+        assert!(!waits(budget.share(Lane::Short)).await);
+        long.iter_mut().for_each(|share| share.keep(0));
+        drop((long, again));
+        let taken = lock(&budget.taken);
+        assert_eq!((taken.bytes, taken.shares), ([0, 0], [0, 0]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn short_work_leaves_a_share_for_long_work() {
+        for limit in [64 << 20, 128 << 20, 512 << 20, 4 << 30] {
+            let budget = Budget::new(Some(limit));
+            let mut short = Vec::new();
+            while let Ok(share) = tokio::time::timeout(Duration::from_secs(1), budget.share(Lane::Short)).await {
+                short.push(share);
+            }
+            assert!(!short.is_empty(), "{limit}");
+            let long = budget.share(Lane::Long).await;
+            let taken = lock(&budget.taken).bytes.iter().sum::<u64>();
+            assert!(taken <= limit / RENDERS, "{limit}");
+            // If all is held, one goes on.
+            short.iter_mut().for_each(|share| share.keep(budget.size(Lane::Short)));
+            drop(budget.another(Lane::Short).await);
+            drop(long);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_limit_nobody_waits() {
+        let budget = Budget::new(None);
+        let shares = futures::future::join_all((0..1000).map(|_| budget.share(Lane::Long)));
+        assert!(!waits(shares).await);
+        assert_eq!((budget.limits(Lane::Long).memory, budget.why().as_str()), (MOST, ""));
+    }
+
+    #[test]
+    fn the_shipped_limit_leaves_room_for_the_largest_charts() {
+        // The most that a public chart took (docs/reference/templates.md), in bytes: of memory and of output.
+        let (memory, output) = (18 << 20, 2 << 20);
+        let manager = include_str!("../../../../../config/manager/manager.yaml");
+        let limits = manager.split_once("limits:").unwrap().1;
+        let limit = limits.split_once("memory: ").unwrap().1.lines().next().unwrap();
+        let limit = limit.strip_suffix("Mi").unwrap().parse::<u64>().unwrap() << 20;
+        let budget = Budget::new(Some(limit));
+        let limits = budget.limits(Lane::Long);
+        assert!(limits.memory >= 7 * memory && limits.output >= 8 * output, "{limits:?}");
+        let limits = budget.limits(Lane::Short);
+        assert!(limits.memory >= memory && limits.output >= output, "{limits:?}");
+    }
+}

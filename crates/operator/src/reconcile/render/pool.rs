@@ -1,0 +1,326 @@
+//! Threads for work that takes a processor for a while: renders and conditions. The async workers have other things to do:
+//! requests, watches and the Lease.
+//!
+//! Fairness: there are two lanes. Work of a release begins in the short lane, where it gets little time and memory. What
+//! does not fit is done again in the long lane, which never has the last thread of the pool. The pool remembers for a
+//! while which releases needed it. So a release whose work is quick waits for no more than short work, however many
+//! releases have long work; those wait in turn.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use crate::reconcile::context::lock;
+use go_template::meter::cpu_time;
+
+/// Processor time that a release may use before its work belongs to the long lane; and how much of what it used is
+/// forgotten in a second.
+const BURST: Duration = Duration::from_secs(2);
+const FORGOTTEN: f64 = 0.1;
+/// What is remembered of a release at most: five minutes in the long lane.
+const MOST: Duration = Duration::from_secs(32);
+/// Processor time that the conditions of a release may use at once; and how much more it gets in a second.
+const CONDITIONS: Duration = Duration::from_secs(1);
+const REFILLED: f64 = 0.1;
+/// Conditions are not begun with less than this.
+const LEAST: Duration = Duration::from_millis(100);
+/// Accounts that are empty are removed when there are so many.
+const ACCOUNTS: usize = 1000;
+
+/// Where work is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lane {
+    /// Work that takes up to a second.
+    Short,
+    /// Work of releases that needed more lately.
+    Long,
+}
+
+/// Why work has no result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Lost {
+    #[error("the operator is stopping")]
+    Stopping,
+    #[error("it could not be evaluated: this is a defect of chartwright; see its log")]
+    Panicked,
+    #[error(
+        "the conditions of this release are over their budget of {} s of processor time, and {REFILLED} s more in each \
+         second: use fewer or simpler conditions, or smaller objects",
+        CONDITIONS.as_secs()
+    )]
+    OverBudget,
+}
+
+/// The threads.
+pub struct Pool {
+    all: Arc<Semaphore>,
+    long: Arc<Semaphore>,
+    used: Accounts,
+    conditions: Accounts,
+}
+
+/// Processor time that releases used lately, by the id of their ApplySet.
+struct Accounts {
+    /// What is forgotten in a second, in seconds.
+    leak: f64,
+    most: f64,
+    seconds: Mutex<HashMap<String, (f64, Instant)>>,
+}
+
+/// How long the conditions of a release may still be evaluated, in processor time of the thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline(Duration);
+
+// === impl Pool ===
+
+impl Pool {
+    /// A pool that uses so many processors.
+    pub fn new(cores: usize) -> Self {
+        let threads = cores.max(2);
+        Pool {
+            all: Arc::new(Semaphore::new(threads)),
+            long: Arc::new(Semaphore::new(threads - 1)),
+            used: Accounts::new(FORGOTTEN, MOST),
+            conditions: Accounts::new(REFILLED, CONDITIONS),
+        }
+    }
+
+    /// The lane for the next work of a release.
+    pub fn lane(&self, release: &str) -> Lane {
+        match self.used.level(release) > BURST.as_secs_f64() {
+            true => Lane::Long,
+            false => Lane::Short,
+        }
+    }
+
+    /// The next work of this release is long as well.
+    pub fn expect_long(&self, release: &str) {
+        self.used.raise(release, 2.0 * BURST.as_secs_f64());
+    }
+
+    /// Does work on a thread of its own, when one is free. It is done to the end even if no task waits for it any more.
+    ///
+    /// # Errors
+    /// The operator is stopping, or the work panicked.
+    pub async fn run<T: Send + 'static>(
+        self: &Arc<Self>,
+        release: &str,
+        lane: Lane,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Lost> {
+        let long = match lane {
+            Lane::Short => None,
+            Lane::Long => Some(self.long.clone().acquire_owned().await.map_err(|_| Lost::Stopping)?),
+        };
+        let permit = self.all.clone().acquire_owned().await.map_err(|_| Lost::Stopping)?;
+        let (pool, release) = (self.clone(), release.to_owned());
+        let job = move || {
+            let _permits = (long, permit);
+            let _charge = Charge {
+                accounts: &pool.used,
+                release: &release,
+                start: cpu_time(),
+            };
+            work()
+        };
+        tokio::task::spawn_blocking(job).await.map_err(|_| Lost::Panicked)
+    }
+
+    /// Evaluates conditions of a release, within their budget: `work` is to stop when its deadline is over.
+    ///
+    /// # Errors
+    /// As those of [`Pool::run`], or there is nothing left of the budget.
+    pub async fn evaluate<T: Send + 'static>(
+        self: &Arc<Self>,
+        release: &str,
+        work: impl FnOnce(Deadline) -> T + Send + 'static,
+    ) -> Result<T, Lost> {
+        let pool = self.clone();
+        let owner = release.to_owned();
+        let job = move || {
+            // Read here: others of this release may have been evaluated while this waited for a thread.
+            let left = pool.left_for_conditions(&owner);
+            if left < LEAST {
+                return Err(Lost::OverBudget);
+            }
+            let start = cpu_time();
+            let _charge = Charge {
+                accounts: &pool.conditions,
+                release: &owner,
+                start,
+            };
+            Ok(work(Deadline(start + left)))
+        };
+        if self.left_for_conditions(release) < LEAST {
+            return Err(Lost::OverBudget);
+        }
+        self.run(release, self.lane(release), job).await?
+    }
+
+    fn left_for_conditions(&self, release: &str) -> Duration {
+        let used = self.conditions.level(release);
+        Duration::from_secs_f64((CONDITIONS.as_secs_f64() - used).max(0.0))
+    }
+}
+
+// === impl Deadline ===
+
+impl Deadline {
+    /// True if there is no time left.
+    pub fn is_over(self) -> bool {
+        cpu_time() > self.0
+    }
+}
+
+// === impl Accounts ===
+
+impl Accounts {
+    fn new(leak: f64, most: Duration) -> Self {
+        Accounts {
+            leak,
+            most: most.as_secs_f64(),
+            seconds: Mutex::default(),
+        }
+    }
+
+    fn now(&self, (seconds, at): (f64, Instant)) -> f64 {
+        (seconds - self.leak * at.elapsed().as_secs_f64()).max(0.0)
+    }
+
+    /// What a release used lately, in seconds.
+    fn level(&self, release: &str) -> f64 {
+        let known = lock(&self.seconds).get(release).copied();
+        known.map_or(0.0, |known| self.now(known))
+    }
+
+    fn add(&self, release: &str, seconds: f64) {
+        self.change(release, |level| level + seconds);
+    }
+
+    fn raise(&self, release: &str, seconds: f64) {
+        self.change(release, |level| level.max(seconds));
+    }
+
+    fn change(&self, release: &str, change: impl FnOnce(f64) -> f64) {
+        let mut all = lock(&self.seconds);
+        if all.len() >= ACCOUNTS {
+            all.retain(|_, known| self.now(*known) > 0.0);
+        }
+        let level = all.get(release).map_or(0.0, |known| self.now(*known));
+        all.insert(release.to_owned(), (change(level).min(self.most), Instant::now()));
+    }
+}
+
+/// Charges an account with the processor time of the thread since its start, also if the work panics.
+struct Charge<'a> {
+    accounts: &'a Accounts,
+    release: &'a str,
+    start: Duration,
+}
+
+impl Drop for Charge<'_> {
+    fn drop(&mut self) {
+        let took = cpu_time().saturating_sub(self.start);
+        self.accounts.add(self.release, took.as_secs_f64());
+    }
+}
+
+/// From this size on, in bytes of memory, data of an author are too much for an async worker.
+const LARGE: u64 = 64 << 10;
+
+/// Does work on data of this size: away from the async workers if they are large. For small data that costs more than it
+/// saves: each time another thread takes over, with memory of its own.
+pub fn off_worker_if_large<T>(size: u64, work: impl FnOnce() -> T) -> T {
+    match size > LARGE {
+        true => off_worker(work),
+        false => work(),
+    }
+}
+
+/// Does work that is short, but too long for an async worker if an author's data are as large as the API server takes them.
+/// The other tasks of this worker go on elsewhere meanwhile.
+pub fn off_worker<T>(work: impl FnOnce() -> T) -> T {
+    let has_workers = Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
+    match has_workers {
+        true => tokio::task::block_in_place(work),
+        false => work(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn long_work_never_has_the_last_thread() {
+        let pool = Arc::new(Pool::new(3));
+        let (end, ended) = mpsc::channel::<()>();
+        let ended = Arc::new(Mutex::new(ended));
+        let hostile: Vec<_> = (0..20)
+            .map(|number| {
+                let (pool, ended) = (pool.clone(), ended.clone());
+                let work = move || {
+                    let _ = lock(&ended).recv();
+                };
+                tokio::spawn(async move { pool.run(&format!("hostile-{number}"), Lane::Long, work).await })
+            })
+            .collect();
+        // As many as there may be have begun.
+        while pool.long.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        for number in 0..50 {
+            let release = format!("quick-{number}");
+            assert_eq!(
+                pool.run(&release, pool.lane(&release), move || number).await,
+                Ok(number)
+            );
+        }
+        drop(end);
+        for hostile in hostile {
+            assert_eq!(hostile.await.unwrap(), Ok(()));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_release_that_used_much_is_long_until_that_is_forgotten() {
+        tokio::time::pause();
+        let pool = Pool::new(2);
+        pool.used.add("a", 1.9);
+        assert_eq!(pool.lane("a"), Lane::Short);
+        pool.used.add("a", 1000.0);
+        assert_eq!((pool.lane("a"), pool.lane("b")), (Lane::Long, Lane::Short));
+        tokio::time::advance(Duration::from_secs(290)).await;
+        assert_eq!(pool.lane("a"), Lane::Long);
+        tokio::time::advance(Duration::from_secs(20)).await;
+        assert_eq!(pool.lane("a"), Lane::Short);
+        pool.expect_long("b");
+        assert_eq!(pool.lane("b"), Lane::Long);
+        // What is forgotten takes no memory.
+        for number in 0..5000 {
+            pool.used.add(&number.to_string(), 0.001);
+            tokio::time::advance(Duration::from_millis(20)).await;
+        }
+        assert!(lock(&pool.used.seconds).len() <= ACCOUNTS);
+    }
+
+    #[tokio::test]
+    async fn conditions_have_a_budget_of_their_own() {
+        let pool = Arc::new(Pool::new(2));
+        let endless = |deadline: Deadline| while !deadline.is_over() {};
+        assert_eq!(pool.evaluate("a", endless).await, Ok(()));
+        assert_eq!(pool.evaluate("a", |_| ()).await, Err(Lost::OverBudget));
+        assert_eq!(pool.evaluate("b", |_| 1).await, Ok(1));
+        let told = Lost::OverBudget.to_string();
+        assert!(
+            told.contains("1 s of processor time, and 0.1 s more in each second"),
+            "{told}"
+        );
+    }
+}

@@ -1,0 +1,184 @@
+//! Values and names of a release: what the custom resource says, with the watch's word above it.
+
+pub(crate) mod name_templates;
+pub(crate) mod sources;
+pub(crate) mod unread_values;
+
+use api_objects::Unreadable;
+use serde_json::{Map, Value};
+
+use crate::reconcile::context::Unit;
+use crate::reconcile::custom_resource::CustomResource;
+use crate::reconcile::values::name_templates::Texts;
+use crate::reconcile::values::sources::Source;
+use chartwright_core::grants;
+use chartwright_core::status::{Phase, Reason};
+use chartwright_watches::names::is_dns_label;
+use helm_template::chart::strvals::{self, Mode};
+use helm_template::chart::values::merge_maps;
+use helm_template::render::{Limits, render_text};
+
+/// Why a release has no values or no name.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(".spec must be a mapping: it is the values of the chart")]
+    SpecIsNoMapping,
+    #[error(".spec {0}")]
+    SpecIsUnreadable(#[from] Unreadable),
+    #[error("{0}")]
+    Source(String),
+    #[error("overrideValues: {key}: {message}")]
+    Override { key: String, message: String },
+    #[error("targetNamespace {template:?}: {message}")]
+    TargetNamespace { template: String, message: String },
+    #[error(
+        "a cluster-scoped custom resource has no namespace of its own: give the watch a `targetNamespace`, \
+         for example targetNamespace: \"x-{{{{ .metadata.name }}}}\""
+    )]
+    NoNamespace,
+    #[error(transparent)]
+    Refused(#[from] grants::Refused),
+}
+
+/// As the conditions say it.
+impl From<Error> for Phase {
+    fn from(error: Error) -> Self {
+        let reason = match error {
+            Error::Refused(_) => Reason::Refused,
+            _ => Reason::ValuesInvalid,
+        };
+        Phase::stalled(reason, error.to_string())
+    }
+}
+
+/// The user's values, each over those before: the watch's, those of its sources, `.spec`, then `overrideValues` as strings
+/// at their `--set` paths (operator-sdk's meaning).
+///
+/// # Errors
+/// If the spec is no mapping or an override does not parse.
+pub(super) fn values(unit: &Unit, found: &[(Source, Value)], mut spec: Value) -> Result<Value, Error> {
+    sources::without_list(unit, &mut spec);
+    let Value::Object(spec) = spec else {
+        return Err(Error::SpecIsNoMapping);
+    };
+    let mut values = unit.watch.values.clone();
+    sources::add_all(found, &mut values)?;
+    merge_maps(&mut values, spec);
+    for override_value in &unit.watch.override_values {
+        let error = |message: String| Error::Override {
+            key: override_value.key.clone(),
+            message,
+        };
+        // operator-sdk executes each value as a template with sprig's functions and no data, once the environment is in.
+        let value = render_text(
+            "overrideValues",
+            &override_value.value,
+            &Value::Null,
+            Limits::of_a_name(),
+        )
+        .map_err(error)?;
+        set(&override_value.key, &value, &mut values).map_err(error)?;
+    }
+    Ok(Value::Object(values))
+}
+
+/// Sets `key=value` as `--set-string` does. Where Helm only finds a key without a value behind a comma, as in
+/// `10.0.0.0/8,localhost`, it was no list of assignments: then the text is taken whole.
+fn set(key: &str, value: &str, values: &mut Map<String, Value>) -> Result<(), String> {
+    let text = format!("{key}={value}");
+    let is_whole = value.contains(',')
+        && strvals::parse_into(&text, &Mode::Strings, &mut Map::new())
+            .is_err_and(|message| message.contains("has no value"));
+    match is_whole {
+        true => strvals::parse_into(&format!("{key}={}", plain(value)), &Mode::Strings, values),
+        false => strvals::parse_into(&text, &Mode::Strings, values),
+    }
+}
+
+/// A text in which no comma separates and no brace begins a list; what is escaped stays so.
+fn plain(value: &str) -> String {
+    let mut text = String::with_capacity(value.len() + 8);
+    let mut escaped = false;
+    for c in value.chars() {
+        if !escaped && (c == ',' || c == '{' && text.is_empty()) {
+            text.push('\\');
+        }
+        text.push(c);
+        escaped = c == '\\' && !escaped;
+    }
+    text
+}
+
+/// `.Release.Namespace`: the watch's `targetNamespace`, or the custom resource's own.
+///
+/// # Errors
+/// If there is none, the template fails or makes no valid name, or it is not for the custom resource's author to choose.
+pub fn release_namespace(unit: &Unit, resource: &CustomResource) -> Result<String, Error> {
+    let Some(template) = &unit.watch.target_namespace else {
+        let kind = &unit.group_kind;
+        let is_namespace = kind.group.is_empty() && kind.kind == "Namespace";
+        if is_namespace && resource.decorator.is_some() {
+            return Ok(resource.key.name.clone());
+        }
+        return match resource.key.namespace.is_empty() {
+            true => Err(Error::NoNamespace),
+            false => Ok(resource.key.namespace.clone()),
+        };
+    };
+    let error = |message: String| Error::TargetNamespace {
+        template: template.clone(),
+        message,
+    };
+    let name = Texts::new(unit, resource)
+        .text("targetNamespace", template)
+        .map_err(error)?;
+    let name = name.trim();
+    if !is_dns_label(name) {
+        return Err(error(format!(
+            "{name:?} is not a namespace name: at most 63 of a-z, 0-9 and -, beginning and ending with a letter or digit"
+        )));
+    }
+    grants::may_settle(template, name, &resource.key.namespace, &unit.watch.allow)?;
+    Ok(name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, Value, json};
+
+    use super::set;
+
+    #[test]
+    fn a_text_with_commas_that_assigns_nothing_is_taken_whole() {
+        let of = |value: &str| {
+            let mut values = Map::new();
+            set("a.b", value, &mut values).map(|()| Value::Object(values))
+        };
+        let whole = |value: &'static str| (value, json!({"a": {"b": value}}));
+        for (value, expected) in [
+            whole("10.0.0.0/8,localhost,.svc"),
+            whole("one,,two"),
+            whole("x=1,two"),
+            whole("{one},two"),
+            // An escape means what it means elsewhere.
+            (r"one\,two,three", json!({"a": {"b": "one,two,three"}})),
+            (r"c:\\x,two", json!({"a": {"b": r"c:\x,two"}})),
+            // What Helm can read is as Helm reads it.
+            ("one,c=two", json!({"a": {"b": "one"}, "c": "two"})),
+            ("{one,two}", json!({"a": {"b": ["one", "two"]}})),
+            ("one,", json!({"a": {"b": "one"}})),
+            (r"one\,two", json!({"a": {"b": "one,two"}})),
+        ] {
+            assert_eq!(of(value), Ok(expected), "{value}");
+        }
+        // What is wrong for another reason still is, and nothing is set by halves.
+        assert!(of("{one,two").is_err());
+        let mut values = Map::new();
+        assert_eq!(
+            set("a.", "one,two", &mut values),
+            Err("key map \"a\" has no value".into())
+        );
+        set("a", "x,b.c=1,d", &mut values).unwrap();
+        assert_eq!(Value::Object(values), json!({"a": "x,b.c=1,d"}));
+    }
+}
