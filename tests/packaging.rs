@@ -207,7 +207,7 @@ fn a_release_has_its_version_and_its_notes() {
 
 /// `image-size` with a tool that says so of an image.
 #[test]
-fn an_image_that_is_too_large_is_refused() {
+fn a_too_large_image_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let tool = folder.path().join("tool");
     for (size, is_good) in [("19999999", true), ("20000001", false)] {

@@ -186,7 +186,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_every_write_changes_is_no_change() {
+    fn fields_that_every_write_changes_do_not_count() {
         let before =
             json!({"metadata": {"name": "a", "resourceVersion": "1", "annotations": {"b": "1"}}, "data": {"c": "1"}});
         let mut after = before.clone();

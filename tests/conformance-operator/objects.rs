@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_anew_is_new_and_gone() {
+    fn a_recreated_object_is_reported_new_and_gone() {
         let before = objects(&[
             "v1\tSecret\ta\tone\t1\t\t",
             "v1\tSecret\ta\ttwo\t2\t\t",
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_is_kept_or_made_by_others() {
+    fn remaining_objects_are_kept_or_foreign() {
         for (line, stays) in [
             ("v1\tSecret\ta\ts\t1\tset\t", false),
             ("v1\tSecret\ta\ts\t1\t\t", false),

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn helm_is_asked_again_before_something_differs() {
+    fn helm_renders_again_before_a_difference_is_reported() {
         let (one, two) = (answer("a\nb"), answer("a\nc"));
         assert_eq!(judge(&one, &one, &[]), Ok(Verdict::Identical));
         assert_eq!(judge(&two, &one, &[]), Err(Rerun::Now));

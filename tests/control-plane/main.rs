@@ -36,7 +36,7 @@ fn workload(kind: &str, name: &str, replicas: u32, labels: &str) -> String {
 }
 
 #[test]
-fn workloads_run() -> anyhow::Result<()> {
+fn workloads_run_on_the_control_plane() -> anyhow::Result<()> {
     let kubectl = ControlPlane::shared().kubectl().create_namespace("workloads")?;
     let fails = ", chartwright.test/fails: 'true'";
     let crashes = ", chartwright.test/crashes: 'true'";
@@ -83,7 +83,7 @@ fn workloads_run() -> anyhow::Result<()> {
 }
 
 #[test]
-fn users_have_the_groups_they_were_given() -> anyhow::Result<()> {
+fn users_have_their_groups() -> anyhow::Result<()> {
     let control_plane = ControlPlane::shared();
     let account = "system:serviceaccount:users:operator";
     let groups = ["system:serviceaccounts", "system:serviceaccounts:users"];
@@ -134,7 +134,7 @@ fn an_audit_log_that_is_being_written_can_be_read() -> anyhow::Result<()> {
 }
 
 #[test]
-fn two_side_by_side_and_one_stops() -> anyhow::Result<()> {
+fn two_control_planes_run_side_by_side() -> anyhow::Result<()> {
     let shared = ControlPlane::shared();
     let second = ControlPlane::builder().start()?;
     ensure!(second.dir() != shared.dir() && second.server() != shared.server());

@@ -19,7 +19,7 @@ fn await_handled(world: &World, field: &str, token: &str) -> Result<Value> {
 }
 
 #[test]
-fn requests_are_carried_out_once_and_acknowledged() -> Result<()> {
+fn annotation_requests_are_handled_once_and_acknowledged() -> Result<()> {
     let world = World::new("asked")?;
     let operator = world.launch(&METERED)?;
     world.install("a", json!({"extra": ["one", "two"]}))?;
@@ -75,7 +75,7 @@ fn requests_are_carried_out_once_and_acknowledged() -> Result<()> {
 }
 
 #[test]
-fn a_request_is_not_done_while_a_member_fails() -> Result<()> {
+fn a_request_is_not_acknowledged_while_a_member_fails() -> Result<()> {
     let world = World::new("asked-failing")?;
     let operator = world.start()?;
     let odd = |field: &str| {
@@ -102,7 +102,7 @@ fn a_request_is_not_done_while_a_member_fails() -> Result<()> {
 }
 
 #[test]
-fn what_an_annotation_cannot_mean_is_told_and_harmless() -> Result<()> {
+fn invalid_annotations_are_reported_and_have_no_effect() -> Result<()> {
     let world = World::new("asked-badly")?.watch_key("watchDependentResources: false");
     let _operator = world.start()?;
     let sdk = "helm.sdk.operatorframework.io";
@@ -129,7 +129,7 @@ fn what_an_annotation_cannot_mean_is_told_and_harmless() -> Result<()> {
 }
 
 #[test]
-fn waves_open_one_after_the_other_and_an_edit_ends_the_waiting() -> Result<()> {
+fn waves_are_applied_in_order_and_an_edit_ends_the_wait() -> Result<()> {
     let world = World::new("waves")?.granted("batch", "jobs")?;
     let _operator = world.start()?;
     let map = |name: &str, wave: &str| annotated_map(name, "chartwright.dev/wave", wave);
@@ -154,7 +154,7 @@ fn waves_open_one_after_the_other_and_an_edit_ends_the_waiting() -> Result<()> {
 
 /// As many of them as there are threads, and more: none of them may keep one to itself.
 #[test]
-fn a_period_that_is_too_short_starves_nobody() -> Result<()> {
+fn a_too_short_reconcile_period_starves_no_release() -> Result<()> {
     let world = World::new("asked-often")?;
     let operator = world.start()?;
     for number in 0..5 {

@@ -14,7 +14,7 @@ fn replicas(world: &World) -> Result<Value> {
 }
 
 #[test]
-fn replicas_are_the_charts_again_when_it_drops_its_autoscaler() -> Result<()> {
+fn replicas_belong_to_the_chart_again_without_its_autoscaler() -> Result<()> {
     let world = autoscaled("scale-chart")?;
     let operator = world.start()?;
     world.install("a", json!({"autoscaler": true}))?;
@@ -31,7 +31,7 @@ fn replicas_are_the_charts_again_when_it_drops_its_autoscaler() -> Result<()> {
 }
 
 #[test]
-fn replicas_are_left_to_an_autoscaler_that_somebody_else_made_until_it_is_gone() -> Result<()> {
+fn replicas_belong_to_a_foreign_autoscaler_until_it_is_deleted() -> Result<()> {
     let world = autoscaled("scale-other")?;
     let operator = world.start()?;
     world.install("a", json!({}))?;

@@ -25,7 +25,7 @@ fn rival(world: &World, time: Duration) -> Result<usize> {
 }
 
 #[test]
-fn a_controller_that_fights_back_is_named_and_not_fought_for_ever() -> Result<()> {
+fn a_competing_controller_is_reported_and_corrections_are_limited() -> Result<()> {
     let world = World::new("contest")?;
     let operator = world.start()?;
     world.install("a", json!({}))?;

@@ -37,7 +37,7 @@ fn an_unchanged_release_makes_no_request() -> Result<()> {
 }
 
 #[test]
-fn many_new_releases_look_at_nothing_and_still_find_what_is_in_the_way() -> Result<()> {
+fn many_new_releases_read_nothing_and_still_find_collisions() -> Result<()> {
     let world = World::new("cost-burst")?;
     let releases = 60;
     let names = || (0..releases).map(|n| format!("w{n}"));
@@ -68,7 +68,7 @@ fn many_new_releases_look_at_nothing_and_still_find_what_is_in_the_way() -> Resu
 }
 
 #[test]
-fn a_release_costs_what_changes_and_no_more() -> Result<()> {
+fn a_release_costs_only_the_requests_of_its_change() -> Result<()> {
     let world = World::new("cost-write")?;
     let operator = world.start()?;
     // The first release starts the watches that the others share.
@@ -100,7 +100,7 @@ fn a_release_costs_what_changes_and_no_more() -> Result<()> {
 }
 
 #[test]
-fn a_restart_lists_and_watches_and_does_nothing_else() -> Result<()> {
+fn a_restart_only_lists_and_watches() -> Result<()> {
     let world = World::new("cost-restart")?;
     let operator = world.start()?;
     let names = ["a", "b", "c", "d", "e"];

@@ -17,7 +17,7 @@ fn grant(world: &World) -> Result<()> {
 }
 
 #[test]
-fn crds_of_the_folder_belong_to_the_watch() -> Result<()> {
+fn crds_of_the_crds_folder_belong_to_the_watch() -> Result<()> {
     let world = World::new("crds-folder")?;
     let folder = world.chart().join("crds");
     fs::create_dir(&folder)?;
@@ -81,7 +81,7 @@ fn a_crd_among_the_templates_comes_before_its_objects() -> Result<()> {
 }
 
 #[test]
-fn a_wave_of_crds_renders_anew_a_few_times_not_once_for_each() -> Result<()> {
+fn many_new_crds_cause_few_renders() -> Result<()> {
     let world = World::new("crds-wave")?;
     world.add_template("served.yaml")?;
     let operator = world.launch(&METERED)?;

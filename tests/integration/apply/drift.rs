@@ -8,7 +8,7 @@ use crate::world::{IMAGE, World, config_map};
 
 /// No timer of the operator may be what puts things right: [`crate::world::PROMPT`] is shorter than any of them.
 #[test]
-fn a_member_that_is_deleted_or_changed_comes_back() -> Result<()> {
+fn a_deleted_or_changed_member_is_restored() -> Result<()> {
     let world = World::new("drift-back")?;
     let _operator = world.start()?;
     world.install("a", json!({"extra": ["one"]}))?;
@@ -31,7 +31,7 @@ fn a_member_that_is_deleted_or_changed_comes_back() -> Result<()> {
 }
 
 #[test]
-fn marks_that_are_taken_off_a_member_come_back() -> Result<()> {
+fn removed_labels_and_annotations_of_members_are_restored() -> Result<()> {
     let world = World::new("drift-marks")?;
     let _operator = world.start()?;
     world.install("a", json!({}))?;
@@ -61,7 +61,7 @@ fn marks_that_are_taken_off_a_member_come_back() -> Result<()> {
 }
 
 #[test]
-fn what_others_add_survives_and_is_no_drift() -> Result<()> {
+fn foreign_fields_survive_and_are_no_drift() -> Result<()> {
     let world = World::new("drift-foreign")?;
     let operator = world.start()?;
     world.install("a", json!({}))?;
@@ -114,7 +114,7 @@ fn cluster_scoped_members_and_those_of_other_namespaces_are_watched_too() -> Res
 }
 
 #[test]
-fn a_deployment_scaled_or_edited_by_hand_is_put_right() -> Result<()> {
+fn a_deployment_scaled_or_edited_by_hand_is_corrected() -> Result<()> {
     let world = World::new("drift-scale")?;
     let _operator = world.start()?;
     world.install("a", json!({"deployment": {"enabled": true, "replicas": 2}}))?;
@@ -130,7 +130,7 @@ fn a_deployment_scaled_or_edited_by_hand_is_put_right() -> Result<()> {
 }
 
 #[test]
-fn a_watch_can_leave_its_members_alone_until_the_next_look() -> Result<()> {
+fn a_watch_can_correct_drift_only_at_the_next_resync() -> Result<()> {
     let world = World::new("drift-later")?.watch_key("watchDependentResources: false");
     let _operator = world.start()?;
     world.install("a", json!({}))?;

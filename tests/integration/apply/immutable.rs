@@ -19,7 +19,7 @@ fn job(image: &str, annotations: Value) -> Value {
 }
 
 #[test]
-fn an_immutable_field_is_named_and_the_rest_goes_on() -> Result<()> {
+fn an_immutable_field_is_reported_and_other_members_are_applied() -> Result<()> {
     let world = World::new("immutable-job")?.granted("batch", "jobs")?;
     let _operator = world.start()?;
     world.install("a", json!({"extraDeploy": [job("example/app:1", json!({}))]}))?;
@@ -58,7 +58,7 @@ fn an_immutable_field_is_named_and_the_rest_goes_on() -> Result<()> {
 }
 
 #[test]
-fn nothing_with_data_is_made_anew_without_a_second_word() -> Result<()> {
+fn objects_with_data_are_recreated_only_if_confirmed() -> Result<()> {
     let world = World::new("immutable-claim")?.granted("", "persistentvolumeclaims")?;
     let _operator = world.start()?;
     let claim = |mode: &str| {
@@ -83,7 +83,7 @@ fn nothing_with_data_is_made_anew_without_a_second_word() -> Result<()> {
 
 /// Trap 9: "is immutable" is only text. What could not be made anew is never deleted.
 #[test]
-fn a_healthy_object_is_not_deleted_for_what_an_error_says() -> Result<()> {
+fn an_error_text_does_not_delete_a_healthy_object() -> Result<()> {
     let world = World::new("immutable-text")?;
     world.grant("picky", &[member_rule(&world.group(), "pickys")])?;
     let rule = json!({"rule": "self != 'pink'", "message": "field is immutable"});
@@ -112,7 +112,7 @@ fn a_healthy_object_is_not_deleted_for_what_an_error_says() -> Result<()> {
 }
 
 #[test]
-fn members_are_left_alone_where_an_annotation_says_so() -> Result<()> {
+fn the_reconcile_annotation_excludes_members() -> Result<()> {
     let world = World::new("leave-alone")?;
     let operator = world.start()?;
     let once = |color: &str| {
@@ -159,7 +159,7 @@ fn members_are_left_alone_where_an_annotation_says_so() -> Result<()> {
 }
 
 #[test]
-fn what_server_side_apply_refuses_is_put_right_or_named() -> Result<()> {
+fn manifests_that_server_side_apply_refuses_are_corrected_or_reported() -> Result<()> {
     let world = World::new("untyped")?;
     world.add_template("odd.yaml")?;
     let _operator = world.start()?;

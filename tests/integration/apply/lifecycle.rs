@@ -62,7 +62,7 @@ fn a_value_that_the_chart_never_reads_is_reported_for_each_generation() -> Resul
 }
 
 #[test]
-fn what_is_no_longer_rendered_is_pruned_be_it_one_object_or_a_whole_kind() -> Result<()> {
+fn orphans_are_pruned_single_objects_and_complete_kinds() -> Result<()> {
     let world = World::new("life-prune")?;
     let _operator = world.start()?;
     let widget = world.install("a", json!({"extra": ["one", "two"], "deployment": {"enabled": true}}))?;
@@ -92,7 +92,7 @@ fn what_is_no_longer_rendered_is_pruned_be_it_one_object_or_a_whole_kind() -> Re
 }
 
 #[test]
-fn cluster_scoped_members_go_with_the_release_and_kept_ones_stay_without_our_marks() -> Result<()> {
+fn cluster_scoped_members_are_deleted_and_kept_ones_lose_our_labels() -> Result<()> {
     let world = World::new("life-keep")?.watch_key("allow: {kinds: [PriorityClass.scheduling.k8s.io]}");
     let _operator = world.start()?;
     let class = |name: &str| format!("life-keep-{name}");
@@ -118,7 +118,7 @@ fn cluster_scoped_members_go_with_the_release_and_kept_ones_stay_without_our_mar
 }
 
 #[test]
-fn a_member_in_another_namespace_is_made_pruned_and_deleted() -> Result<()> {
+fn a_member_in_another_namespace_is_created_pruned_and_deleted() -> Result<()> {
     let world = World::new("life-elsewhere")?.watch_key("allow: {namespaces: [life-elsewhere-2]}");
     let elsewhere = world.kubectl.create_namespace("life-elsewhere-2")?;
     let _operator = world.start()?;
@@ -139,7 +139,7 @@ fn a_member_in_another_namespace_is_made_pruned_and_deleted() -> Result<()> {
 }
 
 #[test]
-fn ready_means_that_the_members_are_healthy() -> Result<()> {
+fn ready_requires_healthy_members() -> Result<()> {
     let world = World::new("life-health")?;
     let operator = world.start()?;
     world.apply_widget("a", json!({"deployment": {"enabled": true, "failing": true}}))?;
@@ -172,7 +172,7 @@ fn ready_means_that_the_members_are_healthy() -> Result<()> {
 /// A custom resource that comes at the very moment at which the one before it goes: the operator still has that one in
 /// hand, for it writes an Event after its last word.
 #[test]
-fn a_custom_resource_that_is_replaced_is_installed_anew() -> Result<()> {
+fn a_recreated_custom_resource_is_installed_again() -> Result<()> {
     let world = World::new("life-replace")?;
     let _operator = world.start()?;
     let mut before = world.install("a", json!({"color": "c0"}))?;

@@ -26,7 +26,7 @@ fn connect(world: &World, runtime: &Runtime) -> Result<(kube::Client, Arc<Snapsh
 }
 
 #[test]
-fn a_delete_means_the_object_that_was_looked_at() -> Result<()> {
+fn a_delete_names_the_uid_that_was_read() -> Result<()> {
     let world = World::new("requests-delete")?;
     let runtime = Runtime::new()?;
     let (client, snapshot) = connect(&world, &runtime)?;
@@ -60,7 +60,7 @@ fn a_delete_means_the_object_that_was_looked_at() -> Result<()> {
 }
 
 #[test]
-fn no_write_brings_a_deleted_custom_resource_back() -> Result<()> {
+fn no_write_recreates_a_deleted_custom_resource() -> Result<()> {
     let world = World::new("requests-uid")?;
     let runtime = Runtime::new()?;
     let (client, snapshot) = connect(&world, &runtime)?;
@@ -103,7 +103,7 @@ fn is_conflict(result: &Result<Live, Error>) -> bool {
 }
 
 #[test]
-fn a_ttl_means_the_job_that_ended() -> Result<()> {
+fn a_ttl_patch_names_the_finished_job() -> Result<()> {
     let world = World::new("requests-ttl")?;
     let runtime = Runtime::new()?;
     let (client, snapshot) = connect(&world, &runtime)?;
@@ -127,7 +127,7 @@ fn labels(object: Option<&Value>) -> Value {
 }
 
 #[test]
-fn an_apply_is_for_what_was_seen_whatever_the_kind() -> Result<()> {
+fn an_apply_names_the_state_that_was_read_for_every_kind() -> Result<()> {
     let world = World::new("creation")?;
     let runtime = Runtime::new()?;
     let (client, snapshot) = connect(&world, &runtime)?;

@@ -65,7 +65,7 @@ fn follow(world: &World, operator: &Operator, case: &Value) -> Result<()> {
 }
 
 #[test]
-fn one_of_several_fields_can_be_replaced_by_another() -> Result<()> {
+fn one_union_field_can_replace_another() -> Result<()> {
     let (world, operator) = world("union")?;
     objects("unions")?
         .iter()
@@ -73,7 +73,7 @@ fn one_of_several_fields_can_be_replaced_by_another() -> Result<()> {
 }
 
 #[test]
-fn what_somebody_else_owns_is_not_taken_away() -> Result<()> {
+fn union_fields_of_other_managers_are_kept() -> Result<()> {
     let (world, operator) = world("union-others")?;
     let case = &objects("unions")?[0];
     world.install("a", json!({"extraDeploy": [object(case, &Value::Null)?]}))?;

@@ -62,7 +62,7 @@ fn installed(csv: &Value, namespace: &str) -> Vec<Value> {
 }
 
 #[test]
-fn the_api_server_takes_all_that_is_in_a_bundle() -> Result<()> {
+fn the_api_server_accepts_all_objects_of_a_bundle() -> Result<()> {
     let world = World::with("bundled-system", Setup::NO_CRD)?;
     let folder = world.dir.path().join("bundled");
     fs::create_dir(&folder)?;
@@ -114,7 +114,7 @@ fn the_api_server_takes_all_that_is_in_a_bundle() -> Result<()> {
 }
 
 #[test]
-fn a_bundle_is_made_again_without_losses() -> Result<()> {
+fn regenerating_a_bundle_keeps_edits() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let folder = dir.path();
     succeed(folder, "init --domain example.com --name bundled")?;
@@ -173,7 +173,7 @@ fn a_bundle_is_made_again_without_losses() -> Result<()> {
 }
 
 #[test]
-fn what_is_wrong_leaves_no_bundle() -> Result<()> {
+fn an_error_leaves_no_bundle() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let folder = dir.path();
     refuse(

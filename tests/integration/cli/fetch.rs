@@ -386,7 +386,7 @@ fn charts_come_from_a_registry() -> Result<()> {
 }
 
 #[test]
-fn registries_are_told_who_asks() -> Result<()> {
+fn registries_receive_credentials() -> Result<()> {
     let project = Project::new()?;
     fs::create_dir_all(project.path("docker"))?;
     fs::create_dir_all(project.path("bin"))?;
@@ -778,7 +778,7 @@ fn dependencies_are_fetched() -> Result<()> {
 
 /// What the chart's own values switch off isn't missed offline, until a release switches it on.
 #[test]
-fn what_is_switched_off_needs_no_network() -> Result<()> {
+fn disabled_dependencies_need_no_network() -> Result<()> {
     let project = Project::new()?;
     let chart = project.path("web");
     fs::create_dir_all(chart.join("templates"))?;
@@ -847,7 +847,7 @@ fn what_is_switched_off_needs_no_network() -> Result<()> {
 }
 
 #[test]
-fn nonsense_is_one_clear_sentence() -> Result<()> {
+fn wrong_chart_sources_give_one_clear_error() -> Result<()> {
     let project = Project::new()?;
     let archive = fs::read(format!("{FIXTURES}/repository/web-1.0.0.tgz"))?;
     let manifest = |kind: &str, layer: &str| {

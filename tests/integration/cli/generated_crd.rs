@@ -183,7 +183,7 @@ fn with(kind: &Kind, values: &Value) -> Value {
 }
 
 #[test]
-fn fixtures_are_kept_and_refused_as_their_schema_says() -> Result<()> {
+fn fixtures_are_accepted_and_refused_as_their_schema_says() -> Result<()> {
     let control_plane = ControlPlane::shared();
     let client = client(control_plane)?;
     for case in ["comments", "combinators", "draft4", "subcharts", "overlay"] {
@@ -287,7 +287,7 @@ fn program(control_plane: &ControlPlane, folder: &Path, arguments: &[&str]) -> R
 }
 
 #[test]
-fn a_definition_is_compared_with_that_of_the_cluster() -> Result<()> {
+fn a_crd_is_compared_with_the_one_in_the_cluster() -> Result<()> {
     let control_plane = ControlPlane::shared();
     let client = client(control_plane)?;
     let folder = tempfile::tempdir()?;

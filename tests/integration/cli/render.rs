@@ -113,7 +113,7 @@ fn helm() -> Option<PathBuf> {
 }
 
 #[test]
-fn a_dry_run_on_the_server_equals_helms() -> Result<()> {
+fn a_server_dry_run_equals_helms() -> Result<()> {
     let world = World::new("render-template")?;
     add_source(&world)?;
     let [good, bad, old] = ["asks", "unserved", "old"].map(|chart| world.second_chart(chart));

@@ -32,7 +32,7 @@ pub fn refuse(folder: &Path, line: &str, parts: &[&str]) -> Result<()> {
 }
 
 #[test]
-fn a_generated_project_is_taken_as_it_is() -> Result<()> {
+fn the_api_server_accepts_a_generated_project() -> Result<()> {
     let world = World::with("scaffold-system", Setup::NO_CRD)?;
     let folder = world.dir.path().join("shop");
     fs::create_dir(&folder)?;
@@ -71,7 +71,7 @@ fn a_generated_project_is_taken_as_it_is() -> Result<()> {
 }
 
 #[test]
-fn what_is_run_again_loses_nothing() -> Result<()> {
+fn repeated_commands_lose_nothing() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let folder = dir.path();
     succeed(folder, "init --domain example.com --name shop-operator")?;
@@ -115,7 +115,7 @@ fn what_is_run_again_loses_nothing() -> Result<()> {
 
 /// The role has what watches and samples bring in, under the plural of the definition, whoever of the commands writes it.
 #[test]
-fn the_role_is_made_in_one_way() -> Result<()> {
+fn generate_rbac_and_create_api_make_the_same_role() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let folder = dir.path();
     succeed(folder, "init --domain example.com --name shop-operator")?;
@@ -206,7 +206,7 @@ fn chart(folder: &Path, name: &str, version: &str, files: &[(&str, &str)]) -> Re
 }
 
 #[test]
-fn a_chart_gives_way_to_another_one_if_asked_to() -> Result<()> {
+fn force_replaces_a_chart() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let folder = dir.path().join("shop");
     fs::create_dir(&folder)?;
@@ -292,7 +292,7 @@ fn a_chart_gives_way_to_another_one_if_asked_to() -> Result<()> {
 }
 
 #[test]
-fn what_a_chart_requires_is_told() -> Result<()> {
+fn required_values_of_a_chart_are_reported() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let folder = dir.path().join("shop");
     fs::create_dir(&folder)?;
@@ -321,7 +321,7 @@ fn what_a_chart_requires_is_told() -> Result<()> {
 }
 
 #[test]
-fn lists_of_others_are_edited_with_care() -> Result<()> {
+fn generate_keeps_other_entries_of_existing_lists() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let folder = dir.path();
     let read = |file: &str| fs::read_to_string(folder.join(file));
@@ -374,7 +374,7 @@ fn lists_of_others_are_edited_with_care() -> Result<()> {
 }
 
 #[test]
-fn a_kind_keeps_what_its_other_watches_need() -> Result<()> {
+fn a_kind_keeps_the_rules_that_its_other_watches_need() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let folder = dir.path();
     let read = |file: &str| fs::read_to_string(folder.join(file));

@@ -32,7 +32,7 @@ fn wrong(world: &World, row: &Value) -> Result<Option<String>> {
 }
 
 #[test]
-fn the_table_of_fields_that_can_not_be_changed_is_the_api_servers() -> Result<()> {
+fn the_table_of_immutable_fields_equals_the_api_servers() -> Result<()> {
     let world = World::with("immutable", Setup::NO_CRD)?;
     let table: Value = serde_yaml::from_str(&fs::read_to_string(TABLE)?)?;
     let rows = table["changes"].as_array().map(Vec::as_slice).unwrap_or_default();

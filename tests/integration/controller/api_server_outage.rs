@@ -10,7 +10,7 @@ use crate::world::fields::{says, versions};
 use crate::world::{SOON, Setup, World};
 
 #[test]
-fn an_api_server_that_goes_away_and_comes_back_costs_nothing_but_time() -> Result<()> {
+fn the_operator_resumes_after_an_api_server_restart() -> Result<()> {
     let world = World::with("absence", Setup::ALONE)?.with_gadgets()?;
     let mut operator = world.start_and_settle()?;
     world.install("a", json!({"extra": ["one"]}))?;
@@ -40,7 +40,7 @@ fn an_api_server_that_goes_away_and_comes_back_costs_nothing_but_time() -> Resul
 
 /// The operator sleeps while its watches end; when it begins them again, etcd has forgotten the versions of before.
 #[test]
-fn watches_whose_versions_were_compacted_away_begin_anew_and_miss_nothing() -> Result<()> {
+fn compacted_watches_relist_and_miss_nothing() -> Result<()> {
     let world = World::with("compacted", Setup::ALONE)?;
     let operator = world.start_and_settle()?;
     world.install("a", json!({"extra": ["one", "two"]}))?;

@@ -38,7 +38,7 @@ fn nothing_leaks(world: &World, widgets: &[Value]) -> Result<()> {
 }
 
 #[test]
-fn sigterm_ends_in_time_whatever_is_going_on() -> Result<()> {
+fn sigterm_ends_the_operator_within_its_limit() -> Result<()> {
     let world = World::new("crash-term")?;
     apply_all(&world, &json!({"extra": ["one", "two", "three"]}))?;
     let operator = world.start()?;
@@ -58,7 +58,7 @@ fn sigterm_ends_in_time_whatever_is_going_on() -> Result<()> {
 }
 
 #[test]
-fn what_changes_while_no_operator_runs_is_put_right_by_the_next() -> Result<()> {
+fn changes_made_while_no_operator_runs_are_corrected_by_the_next() -> Result<()> {
     let world = World::new("crash-away")?;
     let operator = world.start()?;
     for name in ["a", "b", "c"] {

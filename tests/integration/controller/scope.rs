@@ -11,7 +11,7 @@ use crate::world::operator::{ELECTED, Launch, METERED, UNELECTED};
 use crate::world::{PROMPT, SOON, Setup, World, member_rule};
 
 #[test]
-fn of_two_replicas_one_works_and_the_other_takes_over() -> Result<()> {
+fn one_of_two_replicas_works_and_the_other_takes_over() -> Result<()> {
     let world = World::new("scope-leader")?;
     let replica = |replica: usize| world.launch(&Launch { replica, ..ELECTED });
     let first = replica(1)?;
@@ -44,7 +44,7 @@ fn of_two_replicas_one_works_and_the_other_takes_over() -> Result<()> {
 }
 
 #[test]
-fn a_crd_that_is_not_there_yet_is_waited_for() -> Result<()> {
+fn the_operator_waits_for_a_missing_crd() -> Result<()> {
     let world = World::with("scope-late", Setup::NO_CRD)?;
     let mut operator = world.start()?;
     operator.await_log("waiting for its CustomResourceDefinition")?;
@@ -140,7 +140,7 @@ fn watch_namespace_confines_the_operator_to_several() -> Result<()> {
 }
 
 #[test]
-fn a_selector_chooses_and_does_not_let_go_of_what_it_chose() -> Result<()> {
+fn a_selector_applies_to_new_releases_and_keeps_existing_ones() -> Result<()> {
     let world = World::new("scope-selector")?.watch_key("selector: {matchLabels: {team: blue}}");
     let operator = world.start()?;
     let start = world.mark()?;
@@ -191,7 +191,7 @@ fn cluster_scoped_custom_resources_have_a_target_namespace() -> Result<()> {
 }
 
 #[test]
-fn a_name_takes_no_release_into_another_namespace() -> Result<()> {
+fn a_custom_resource_name_cannot_move_a_release_to_another_namespace() -> Result<()> {
     let world = World::new("scope-target")?;
     let chart = world.chart();
     let of_allowed = |allowed: &str| {
@@ -227,7 +227,7 @@ fn a_name_takes_no_release_into_another_namespace() -> Result<()> {
 }
 
 #[test]
-fn a_custom_resource_without_a_spec_gets_the_charts_defaults() -> Result<()> {
+fn an_absent_spec_gives_the_chart_defaults() -> Result<()> {
     let world = World::new("scope-specless")?;
     let operator = world.start()?;
     for (name, spec) in [("absent", None), ("empty", Some(json!({})))] {
@@ -281,7 +281,7 @@ fn several_kinds_live_in_one_process_and_the_same_name_in_two_of_them() -> Resul
 }
 
 #[test]
-fn two_charts_share_a_kind_by_selectors_that_exclude_each_other() -> Result<()> {
+fn two_charts_can_share_a_kind_with_exclusive_selectors() -> Result<()> {
     let world = World::new("scope-share")?;
     let other = world.second_chart("other")?;
     let first = "selector: {matchLabels: {chart: first}}";
@@ -310,7 +310,7 @@ const VERSIONED: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .
 
 /// A rolling update without leader election: the old operator takes the new one's upgrades for drift.
 #[test]
-fn of_two_operators_of_one_name_the_one_that_stays_has_its_way() -> Result<()> {
+fn two_operators_of_one_name_converge_to_the_remaining_one() -> Result<()> {
     let world = World::new("scope-twins")?;
     let chart = |version: &str| world.write_chart(version, &[("map.yaml", &VERSIONED.replace("VERSION", version))]);
     let start = |chart: &std::path::Path, replica: usize| {

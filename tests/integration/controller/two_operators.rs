@@ -72,7 +72,7 @@ impl Pair {
 }
 
 #[test]
-fn two_at_work_on_the_same_releases_do_not_fight() -> Result<()> {
+fn two_operators_on_the_same_releases_do_not_conflict() -> Result<()> {
     let pair = Pair::new("replicas")?;
     let world = &pair.world;
     let spec = json!({"extra": ["one", "two"], "deployment": {"enabled": true}});

@@ -70,13 +70,13 @@ fn nothing_is_left(name: &str, keys: &[&str], count: u32) -> Result<()> {
 }
 
 #[test]
-fn nothing_is_left_of_custom_resources_that_live_for_a_moment() -> Result<()> {
+fn short_lived_custom_resources_leave_nothing() -> Result<()> {
     nothing_is_left("lost-moment", &[], 150)
 }
 
 /// The operator alone.
 #[test]
-fn nothing_is_left_of_them_without_the_garbage_collector() -> Result<()> {
+fn short_lived_custom_resources_leave_nothing_without_the_garbage_collector() -> Result<()> {
     nothing_is_left("lost-alone", &["ownerReferences: false"], 150)
 }
 
@@ -88,7 +88,7 @@ fn nothing_is_left_of_thousands_of_custom_resources_that_live_for_a_moment() -> 
 }
 
 #[test]
-fn a_custom_resource_whose_finalizer_somebody_took_off_is_let_go_and_told() -> Result<()> {
+fn a_custom_resource_without_its_finalizer_is_released_and_reported() -> Result<()> {
     let world = World::new("lost-freed")?.watch_key("deletionPolicy: WaitForTermination");
     let world = world.watch_key("ownerReferences: false");
     let operator = world.start()?;
@@ -109,7 +109,7 @@ fn leftovers(world: &World, arguments: &[&str]) -> Result<(bool, String)> {
 }
 
 #[test]
-fn what_is_left_is_counted_named_and_removed_on_request() -> Result<()> {
+fn leftovers_are_counted_listed_and_removed_on_request() -> Result<()> {
     let world = World::new("lost-leftovers")?.watch_key("ownerReferences: false");
     let operator = world.start()?;
     for name in ["here", "gone", "suspended"] {

@@ -25,7 +25,7 @@ fn keep(world: &World, name: &str) -> Result<()> {
 }
 
 #[test]
-fn members_refer_to_their_custom_resource_beside_other_owners() -> Result<()> {
+fn members_keep_other_owner_references() -> Result<()> {
     let world =
         World::new("owner-refs")?.watch_key("allow: {kinds: [PriorityClass.scheduling.k8s.io], namespaces: [\"*\"]}");
     world.kubectl.create_namespace("owner-refs-2")?;
@@ -109,7 +109,7 @@ fn all_members_of_a_cluster_scoped_custom_resource_refer_to_it() -> Result<()> {
 }
 
 #[test]
-fn a_release_that_goes_in_an_order_has_no_owner_references() -> Result<()> {
+fn a_release_with_ordered_deletion_has_no_owner_references() -> Result<()> {
     let world = World::new("owner-order")?;
     // The hooks of a deletion are stored.
     world.grant("secrets", &[member_rule("", "secrets")])?;
@@ -129,7 +129,7 @@ fn a_release_that_goes_in_an_order_has_no_owner_references() -> Result<()> {
 
 /// Nobody but the garbage collector is there to delete anything.
 #[test]
-fn what_an_operator_that_is_gone_leaves_behind_is_collected() -> Result<()> {
+fn members_of_a_removed_operator_are_garbage_collected() -> Result<()> {
     let world = World::new("owner-gone")?;
     let operator = world.start()?;
     let spec = json!({"extra": ["one"], "kept": true, "deployment": {"enabled": true}});
@@ -143,7 +143,7 @@ fn what_an_operator_that_is_gone_leaves_behind_is_collected() -> Result<()> {
 }
 
 #[test]
-fn what_stays_is_cut_off_before_its_custom_resource_goes() -> Result<()> {
+fn kept_members_lose_their_owner_reference_before_the_custom_resource_is_deleted() -> Result<()> {
     let world = World::new("owner-cut")?;
     let _operator = world.start()?;
     for name in ["suspended", "orphaned", "kept"] {
@@ -175,7 +175,7 @@ fn what_stays_is_cut_off_before_its_custom_resource_goes() -> Result<()> {
 
 /// `kubectl delete --cascade=foreground`, as Argo CD deletes: the collector is as fast as it can.
 #[test]
-fn the_foreground_takes_neither_orphans_nor_what_has_an_order() -> Result<()> {
+fn foreground_deletion_keeps_orphans_and_order() -> Result<()> {
     let world = World::new("owner-front")?;
     world.install_crd("Gadget")?;
     let (chart, keys) = (world.chart(), ["deletionPolicy: Orphan"]);

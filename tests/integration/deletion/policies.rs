@@ -10,7 +10,7 @@ use crate::world::fields::{PART_OF, condition, inventory, is_marked, label, text
 use crate::world::{COLLECTED, SOON, World, objects, served_changed};
 
 #[test]
-fn a_member_with_a_foreign_finalizer_keeps_nothing_but_itself() -> Result<()> {
+fn a_member_with_a_foreign_finalizer_does_not_block_the_deletion() -> Result<()> {
     let world = World::new("del-finalizer")?;
     let _operator = world.start()?;
     world.install("a", json!({"extra": ["one"]}))?;
@@ -30,7 +30,7 @@ fn a_member_with_a_foreign_finalizer_keeps_nothing_but_itself() -> Result<()> {
 }
 
 #[test]
-fn wait_for_termination_means_that_the_last_member_is_gone() -> Result<()> {
+fn wait_for_termination_waits_for_the_last_member() -> Result<()> {
     let world = World::new("del-wait")?.watch_key("deletionPolicy: WaitForTermination");
     let operator = world.start()?;
     world.install("a", json!({"extra": ["one", "two"]}))?;
@@ -61,7 +61,7 @@ fn wait_for_termination_means_that_the_last_member_is_gone() -> Result<()> {
 }
 
 #[test]
-fn the_annotation_of_operator_sdk_makes_a_release_wait() -> Result<()> {
+fn the_wait_annotation_of_operator_sdk_is_followed() -> Result<()> {
     let world = World::new("del-sdk-wait")?;
     let operator = world.start()?;
     world.install("a", json!({}))?;
@@ -77,7 +77,7 @@ fn the_annotation_of_operator_sdk_makes_a_release_wait() -> Result<()> {
 }
 
 #[test]
-fn orphans_stay_as_they_are_without_the_marks_of_a_release() -> Result<()> {
+fn orphaned_members_stay_without_release_labels() -> Result<()> {
     let world = World::new("del-orphan")?.watch_key("deletionPolicy: Orphan");
     let _operator = world.start()?;
     let spec = json!({"extra": ["one"], "kept": true, "deployment": {"enabled": true}});
@@ -132,7 +132,7 @@ fn kubectl_cascade_orphan_leaves_the_members_and_foreground_waits_for_them() -> 
 }
 
 #[test]
-fn a_suspended_release_goes_and_leaves_everything_as_it_is() -> Result<()> {
+fn deleting_a_suspended_release_leaves_its_members() -> Result<()> {
     let world = World::new("del-suspended")?;
     let operator = world.start()?;
     world.install("a", json!({"extra": ["one"]}))?;
@@ -163,7 +163,7 @@ fn a_suspended_release_goes_and_leaves_everything_as_it_is() -> Result<()> {
 }
 
 #[test]
-fn members_whose_crd_is_gone_keep_no_release() -> Result<()> {
+fn members_without_their_crd_do_not_block_the_deletion() -> Result<()> {
     let world = World::new("del-crdless")?.with_gadgets()?;
     let operator = world.start()?;
     for name in ["a", "b"] {
@@ -180,7 +180,7 @@ fn members_whose_crd_is_gone_keep_no_release() -> Result<()> {
 }
 
 #[test]
-fn a_namespace_that_terminates_takes_its_releases_along() -> Result<()> {
+fn a_terminating_namespace_deletes_its_releases() -> Result<()> {
     let world = World::new("del-namespace")?;
     let _operator = world.start()?;
     let elsewhere = world.kubectl.create_namespace("del-namespace-2")?;
@@ -202,7 +202,7 @@ fn forbid_deletes(world: &World) -> Result<()> {
 }
 
 #[test]
-fn a_refused_delete_is_told_and_tried_again_whether_it_is_a_prune_or_not() -> Result<()> {
+fn a_refused_delete_is_reported_and_retried() -> Result<()> {
     let world = World::new("del-refused")?;
     let operator = world.start()?;
     for name in ["a", "b"] {
@@ -231,7 +231,7 @@ fn a_refused_delete_is_told_and_tried_again_whether_it_is_a_prune_or_not() -> Re
 }
 
 #[test]
-fn what_a_forged_status_or_annotation_names_is_not_deleted() -> Result<()> {
+fn foreign_objects_named_in_a_forged_status_are_not_deleted() -> Result<()> {
     let world = World::new("del-forged")?.watch_key("allow: {kinds: [PriorityClass.scheduling.k8s.io]}");
     let operator = world.start()?;
     let other = world.kubectl.create_namespace("del-forged-2")?;
@@ -274,7 +274,7 @@ fn what_a_forged_status_or_annotation_names_is_not_deleted() -> Result<()> {
 }
 
 #[test]
-fn what_a_forged_status_leaves_out_is_deleted_all_the_same() -> Result<()> {
+fn members_missing_from_a_forged_status_are_deleted() -> Result<()> {
     let world = World::new("del-emptied")?;
     let operator = world.start()?;
     world.install("a", json!({"extra": ["one"]}))?;
@@ -287,7 +287,7 @@ fn what_a_forged_status_leaves_out_is_deleted_all_the_same() -> Result<()> {
 }
 
 #[test]
-fn a_kind_that_may_not_be_listed_keeps_the_custom_resource_and_is_named() -> Result<()> {
+fn a_kind_that_cannot_be_listed_keeps_the_custom_resource_and_is_reported() -> Result<()> {
     let world = World::new("del-unlisted")?;
     let _operator = world.start()?;
     world.install("a", json!({}))?;
@@ -302,7 +302,7 @@ fn a_kind_that_may_not_be_listed_keeps_the_custom_resource_and_is_named() -> Res
 }
 
 #[test]
-fn a_deletion_asks_for_nothing_that_the_watches_have_told() -> Result<()> {
+fn a_deletion_reads_nothing_that_the_caches_hold() -> Result<()> {
     let world = World::new("del-cost")?;
     let operator = world.start()?;
     world.install("a", json!({"extra": ["one", "two"], "deployment": {"enabled": true}}))?;
@@ -315,7 +315,7 @@ fn a_deletion_asks_for_nothing_that_the_watches_have_told() -> Result<()> {
 }
 
 #[test]
-fn a_member_that_changed_since_its_watch_told_is_looked_at_again() -> Result<()> {
+fn a_member_that_changed_since_its_watch_event_is_read_again() -> Result<()> {
     let world = World::new("del-stale")?;
     let operator = world.start()?;
     world.install("a", json!({"extra": ["one"]}))?;

@@ -27,17 +27,17 @@ fn held(name: &str, keys: &[&str]) -> Result<()> {
 }
 
 #[test]
-fn a_wave_goes_when_the_one_above_it_is_gone() -> Result<()> {
+fn a_wave_is_deleted_after_the_wave_above_it() -> Result<()> {
     held("waves-delete", &[])
 }
 
 #[test]
-fn a_wave_goes_when_the_one_above_it_is_gone_if_the_end_is_waited_for_too() -> Result<()> {
+fn a_wave_is_deleted_after_the_wave_above_it_with_wait_for_termination() -> Result<()> {
     held("waves-wait", &["deletionPolicy: WaitForTermination"])
 }
 
 #[test]
-fn what_is_pruned_goes_by_waves_as_well() -> Result<()> {
+fn prune_follows_the_order_of_waves() -> Result<()> {
     let world = World::of_chart("waves-prune", "waves")?;
     let _operator = world.start()?;
     let widget = world.install("a", json!({}))?;
@@ -64,7 +64,7 @@ fn what_is_pruned_goes_by_waves_as_well() -> Result<()> {
 
 /// The higher wave is the same as before, and waits until the lower one is healthy.
 #[test]
-fn an_upgrade_that_has_to_wait_is_one_all_the_same() -> Result<()> {
+fn an_upgrade_that_waits_for_a_wave_is_recorded_once() -> Result<()> {
     let world = World::new("waves-upgrade")?;
     let _operator = world.start()?;
     let later = [annotated_map("{{ .Release.Name }}-later", "chartwright.dev/wave", "1")];

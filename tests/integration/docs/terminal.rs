@@ -232,7 +232,7 @@ fn shows(text: &str, printed: &str) -> Result<()> {
 }
 
 #[test]
-fn what_a_page_shows_has_to_be_printed() {
+fn output_shown_on_a_page_must_be_printed() {
     let printed = "NAME   READY   AGE\nweb    3/3     17s\n";
     for (text, is_true) in [
         ("NAME READY AGE\nweb 3/3 5s\n", true),

@@ -55,7 +55,7 @@ fn ask(world: &World, text: &str) -> Result<()> {
 }
 
 #[test]
-fn a_plan_runs_once_each_time_that_somebody_asks() -> Result<()> {
+fn a_plan_runs_once_per_request() -> Result<()> {
     let world = world("plans-asked", &[])?;
     let mut operator = world.launch(&METERED)?;
     let weight = |weight: &str| json!({"helm.sh/hook-weight": weight});
@@ -133,7 +133,7 @@ fn a_plan_runs_once_each_time_that_somebody_asks() -> Result<()> {
 }
 
 #[test]
-fn a_crash_continues_the_run_and_an_upgrade_waits_for_its_end() -> Result<()> {
+fn a_plan_run_continues_after_a_crash_and_an_upgrade_waits_for_it() -> Result<()> {
     let world = world("plans-crash", &[])?;
     let operator = world.start()?;
     let hooks = json!([
@@ -165,7 +165,7 @@ fn a_crash_continues_the_run_and_an_upgrade_waits_for_its_end() -> Result<()> {
 }
 
 #[test]
-fn what_a_step_logs_after_a_restart_is_told_without_what_is_secret() -> Result<()> {
+fn logs_of_a_step_after_a_restart_are_reported_redacted() -> Result<()> {
     let source = "valuesFrom: [{kind: Secret, name: token, valuesKey: color, targetPath: color}]";
     let world = world("plans-log", &[source])?;
     let logs = json!({"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]});
@@ -193,7 +193,7 @@ fn what_a_step_logs_after_a_restart_is_told_without_what_is_secret() -> Result<(
 }
 
 #[test]
-fn a_schedule_makes_up_once_for_what_was_missed() -> Result<()> {
+fn a_schedule_catches_up_once_after_missed_runs() -> Result<()> {
     let world = world("plans-schedule", &[])?;
     let operator = world.start()?;
     let hourly = json!({"chartwright.dev/schedule": "0 * * * *"});
@@ -354,7 +354,7 @@ fn plans_are_part_of_creation_change_and_deletion() -> Result<()> {
 }
 
 #[test]
-fn an_upgrade_that_fails_keeps_no_plan_from_running() -> Result<()> {
+fn a_failed_upgrade_blocks_no_plan() -> Result<()> {
     let world = world("plans-stuck", &[])?;
     let _operator = world.start()?;
     let dump = step("dump", "plan-backup", json!({}));
@@ -372,7 +372,7 @@ fn an_upgrade_that_fails_keeps_no_plan_from_running() -> Result<()> {
 }
 
 #[test]
-fn an_upgrade_that_is_taken_back_takes_no_snapshot_from_the_deletion() -> Result<()> {
+fn a_rolled_back_upgrade_keeps_the_snapshot_at_deletion() -> Result<()> {
     let world = world("plans-reverted", &[])?;
     let _operator = world.start()?;
     let mut snapshot = annotated(
@@ -399,7 +399,7 @@ fn an_upgrade_that_is_taken_back_takes_no_snapshot_from_the_deletion() -> Result
 
 /// As after `make undeploy deploy`: the operator's namespace goes, and its key with it.
 #[test]
-fn another_key_upgrades_nothing_and_takes_no_snapshot_from_a_deletion() -> Result<()> {
+fn a_new_key_upgrades_nothing_and_keeps_the_snapshot_at_deletion() -> Result<()> {
     let world = world("plans-rekeyed", &[])?;
     let operator = world.start()?;
     let on_delete = |name: &str| {

@@ -129,7 +129,7 @@ fn hooks_run_once_around_an_installation_and_once_around_each_upgrade() -> Resul
 }
 
 #[test]
-fn a_failed_hook_leaves_the_members_and_is_tried_again() -> Result<()> {
+fn a_failed_hook_changes_no_members_and_is_retried() -> Result<()> {
     let world = world("hooks-failed", &[])?;
     let _operator = world.start()?;
     world.install("a", json!({"hooks": []}))?;
@@ -153,7 +153,7 @@ fn a_failed_hook_leaves_the_members_and_is_tried_again() -> Result<()> {
 }
 
 #[test]
-fn a_hanging_hook_holds_nobody_else_up_and_a_newer_edit_ends_it() -> Result<()> {
+fn a_hanging_hook_delays_no_other_release_and_a_newer_edit_ends_it() -> Result<()> {
     let world = world("hooks-hanging", &["maxConcurrentReconciles: 1"])?;
     let _operator = world.start()?;
     let hanging = with(hook("wait", "pre-install"), "pod", json!({HANGS: "true"}));
@@ -178,7 +178,7 @@ fn a_hanging_hook_holds_nobody_else_up_and_a_newer_edit_ends_it() -> Result<()> 
 }
 
 #[test]
-fn a_crash_continues_with_what_runs() -> Result<()> {
+fn a_running_hook_continues_after_a_crash() -> Result<()> {
     let world = world("hooks-crash", &[])?;
     let mut operator = world.start()?;
     let slow = with(hook("slow", "pre-install"), "pod", json!({HANGS: "true"}));
@@ -198,7 +198,7 @@ fn a_crash_continues_with_what_runs() -> Result<()> {
 }
 
 #[test]
-fn a_ttl_removes_what_is_known_to_have_ended_and_nothing_else_is_success() -> Result<()> {
+fn a_hook_removed_by_its_ttl_succeeded_only_if_its_end_was_seen() -> Result<()> {
     let world = world("hooks-ttl", &[])?;
     let operator = world.start()?;
     let short = |hook: Value| with(hook, "ttl", 1.into());
@@ -240,7 +240,7 @@ fn a_ttl_removes_what_is_known_to_have_ended_and_nothing_else_is_success() -> Re
 }
 
 #[test]
-fn policies_say_what_becomes_of_a_hook() -> Result<()> {
+fn delete_policies_of_hooks_are_followed() -> Result<()> {
     let world = world("hooks-policies", &["timeout: 2s"])?;
     let _operator = world.start()?;
     let policy = |hook: Value, policy: &str| with(hook, "annotations", json!({"helm.sh/hook-delete-policy": policy}));
@@ -276,7 +276,7 @@ fn policies_say_what_becomes_of_a_hook() -> Result<()> {
 }
 
 #[test]
-fn the_last_lines_of_a_log_are_told_without_what_is_secret() -> Result<()> {
+fn the_last_log_lines_of_a_hook_are_reported_redacted() -> Result<()> {
     let source = "valuesFrom: [{kind: Secret, name: token, valuesKey: color, targetPath: color}]";
     let world = world("hooks-log", &[source])?;
     let logs = json!({"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]});
@@ -313,7 +313,7 @@ fn the_last_lines_of_a_log_are_told_without_what_is_secret() -> Result<()> {
 }
 
 #[test]
-fn nothing_is_told_of_what_has_the_name_of_a_hook() -> Result<()> {
+fn foreign_objects_with_a_hooks_name_are_not_read() -> Result<()> {
     let world = World::new("hooks-foreign")?
         .granted("batch", "jobs")?
         .granted("", "pods")?;
@@ -345,7 +345,7 @@ fn nothing_is_told_of_what_has_the_name_of_a_hook() -> Result<()> {
 }
 
 #[test]
-fn a_hook_has_not_failed_while_kubernetes_owes_the_end_of_its_last_job() -> Result<()> {
+fn a_hook_waits_while_its_previous_job_is_still_being_deleted() -> Result<()> {
     // Time enough for a Job on a busy machine, and less than what it waits for the removal.
     let world = world("hooks-owed", &["timeout: 10s", "onFailure: stall"])?;
     let _operator = world.start()?;
@@ -382,7 +382,7 @@ fn a_hook_has_not_failed_while_kubernetes_owes_the_end_of_its_last_job() -> Resu
 }
 
 #[test]
-fn a_namespace_that_terminates_does_not_wait_for_hooks_that_can_not_run() -> Result<()> {
+fn a_terminating_namespace_does_not_wait_for_hooks_that_cannot_run() -> Result<()> {
     let world = world("hooks-namespace", &[])?;
     let operator = world.start()?;
     let elsewhere = world.kubectl.create_namespace("hooks-namespace-2")?;
@@ -400,7 +400,7 @@ fn a_namespace_that_terminates_does_not_wait_for_hooks_that_can_not_run() -> Res
 }
 
 #[test]
-fn hooks_that_an_installation_gets_after_it_failed_are_run() -> Result<()> {
+fn hooks_added_after_a_failed_install_are_run() -> Result<()> {
     let world = world("hooks-late", &[])?;
     let _operator = world.start()?;
     world.apply_widget("a", json!({"hooks": [], "deployment": {"team": "no label!"}}))?;
@@ -414,7 +414,7 @@ fn hooks_that_an_installation_gets_after_it_failed_are_run() -> Result<()> {
 }
 
 #[test]
-fn hooks_for_the_deletion_that_somebody_else_wrote_are_not_run() -> Result<()> {
+fn forged_delete_hooks_are_not_run() -> Result<()> {
     let world = world("hooks-forged", &[])?;
     let _operator = world.start()?;
     let widget = world.install("a", json!({"hooks": [hook("bye", "pre-delete")]}))?;
@@ -427,7 +427,7 @@ fn hooks_for_the_deletion_that_somebody_else_wrote_are_not_run() -> Result<()> {
 }
 
 #[test]
-fn a_deletion_runs_what_was_stored_whatever_became_of_the_chart() -> Result<()> {
+fn a_deletion_runs_the_stored_hooks_without_the_chart() -> Result<()> {
     let world = world("hooks-delete", &["timeout: 3s"])?;
     let operator = world.start()?;
     let hooks = json!([hook("bye", "pre-delete"), hook("gone", "post-delete")]);

@@ -40,7 +40,7 @@ fn writes(requests: &Requests, name: &str) -> usize {
 }
 
 #[test]
-fn a_hook_for_the_deletion_is_not_created_once_the_watch_no_longer_allows_it() -> Result<()> {
+fn a_stored_delete_hook_is_not_created_once_the_watch_no_longer_allows_it() -> Result<()> {
     let world = world("stored-hooks")?;
     world.write_watches_of(&[("Widget", &widget_chart(), &[ALLOW])])?;
     let operator = world.start()?;
@@ -92,7 +92,7 @@ fn a_hook_for_the_deletion_is_not_created_once_the_watch_no_longer_allows_it() -
 }
 
 #[test]
-fn what_the_chart_creates_by_itself_at_a_deletion_needs_the_same_chart() -> Result<()> {
+fn default_delete_hooks_need_the_unchanged_chart() -> Result<()> {
     let world = world("stored-own")?;
     let template = binding(
         "stored-own-{{ .Release.Name }}",
@@ -146,7 +146,7 @@ fn what_the_chart_creates_by_itself_at_a_deletion_needs_the_same_chart() -> Resu
 }
 
 #[test]
-fn a_plan_that_runs_creates_nothing_that_the_watch_no_longer_allows() -> Result<()> {
+fn a_running_plan_creates_nothing_that_the_watch_no_longer_allows() -> Result<()> {
     let world = world("stored-plan")?;
     world.write_watches_of(&[("Widget", &widget_chart(), &[ALLOW])])?;
     let operator = world.start()?;

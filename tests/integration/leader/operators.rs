@@ -93,7 +93,7 @@ impl Place {
 }
 
 #[test]
-fn a_leader_that_stops_hands_over_and_one_that_dies_is_waited_out() -> Result<()> {
+fn a_stopped_leader_releases_its_lease_and_a_killed_one_expires() -> Result<()> {
     let place = Place::new("leader-handover")?;
     let mark = place.control_plane.audit().mark()?;
     let a = place.run("a")?;
@@ -130,7 +130,7 @@ fn a_leader_that_stops_hands_over_and_one_that_dies_is_waited_out() -> Result<()
 }
 
 #[test]
-fn a_leader_whose_rights_are_taken_away_stops_in_time() -> Result<()> {
+fn a_leader_that_loses_its_rights_stops_before_the_lease_expires() -> Result<()> {
     let place = Place::new("leader-rights")?;
     let a = place.run("a")?;
     place.until_held_by("a", &a)?;
@@ -149,7 +149,7 @@ fn a_leader_whose_rights_are_taken_away_stops_in_time() -> Result<()> {
 }
 
 #[test]
-fn a_lease_of_somebody_else_is_taken_over_only_when_it_stops_changing() -> Result<()> {
+fn a_foreign_lease_is_taken_over_only_when_it_stops_changing() -> Result<()> {
     let place = Place::new("leader-foreign")?;
     let lease = |second: u8| {
         let renewed = format!("2001-01-01T00:00:0{second}.000000Z");
@@ -174,7 +174,7 @@ fn a_lease_of_somebody_else_is_taken_over_only_when_it_stops_changing() -> Resul
 
 /// A process that stands still for longer than its Lease lasts is starved of all that it needs: no thread of it runs.
 #[test]
-fn a_leader_that_stood_still_writes_nothing_when_it_goes_on() -> Result<()> {
+fn a_paused_leader_writes_nothing_when_it_resumes() -> Result<()> {
     let world = World::new("leader-still")?;
     let replica = |replica: usize| world.launch(&Launch { replica, ..ELECTED });
     let mut first = replica(1)?;

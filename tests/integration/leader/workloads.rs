@@ -129,7 +129,7 @@ fn asks_nothing(world: &World, operator: &Operator) -> Result<()> {
 }
 
 #[test]
-fn one_pod_leads_and_another_when_it_goes() -> Result<()> {
+fn another_pod_becomes_leader_when_the_leader_is_deleted() -> Result<()> {
     let world = world("elect-one", DB)?;
     let pods = Pods::watch(&world)?;
     let operator = world.launch(&METERED)?;
@@ -194,7 +194,7 @@ fn one_pod_leads_and_another_when_it_goes() -> Result<()> {
 }
 
 #[test]
-fn who_is_labelled_by_hand_is_not_leader_and_nobody_is_while_none_is_ready() -> Result<()> {
+fn a_hand_written_label_makes_no_leader_and_unready_pods_never_lead() -> Result<()> {
     let world = world("elect-hand", DB)?;
     let operator = world.start()?;
     world.install("a", json!({"replicas": 2}))?;
@@ -240,7 +240,7 @@ fn who_is_labelled_by_hand_is_not_leader_and_nobody_is_while_none_is_ready() -> 
 }
 
 #[test]
-fn what_the_watch_drops_loses_label_and_lease() -> Result<()> {
+fn an_elect_entry_removed_from_the_watch_removes_label_and_lease() -> Result<()> {
     let both = format!("{DB}, {WEB}");
     let world = world("elect-drop", &both)?;
     world.grant("web", &[member_rule("apps", "deployments")])?;
@@ -280,7 +280,7 @@ fn what_the_watch_drops_loses_label_and_lease() -> Result<()> {
 }
 
 #[test]
-fn what_keeps_a_leader_from_being_elected_is_told_and_nothing_else_suffers() -> Result<()> {
+fn obstacles_to_an_election_are_reported_and_affect_nothing_else() -> Result<()> {
     let world = World::new("elect-rights")?.use_chart("elected")?;
     let world = world.watch_key(&format!("elect: [{DB}, {{kind: DaemonSet, name: none}}]"));
     let operator = world.start()?;
@@ -344,7 +344,7 @@ fn two_operators_never_have_two_leaders() -> Result<()> {
 }
 
 #[test]
-fn what_others_write_into_a_lease_is_not_believed() -> Result<()> {
+fn foreign_writes_to_an_election_lease_are_not_trusted() -> Result<()> {
     let world = world("elect-forged", DB)?;
     let operator = world.start()?;
     world.install("a", json!({}))?;
@@ -388,7 +388,7 @@ fn what_others_write_into_a_lease_is_not_believed() -> Result<()> {
 }
 
 #[test]
-fn an_entry_that_means_nothing_is_an_error_of_the_file() -> Result<()> {
+fn an_invalid_elect_entry_is_an_error_in_watches_yaml() -> Result<()> {
     let world = World::new("elect-file")?.watch_key("elect: [{kind: Job, name: x}]");
     world.write_watches()?;
     let file = world.watches_file();

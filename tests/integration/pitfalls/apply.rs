@@ -2,19 +2,19 @@
 //!
 //! | trap | test |
 //! |---|---|
-//! | random values rendered anew in each loop | `values::random_results::results_outlive_edits_restarts_and_a_deleted_member` |
+//! | random values rendered anew in each loop | `values::random_results::random_results_survive_edits_restarts_and_a_deleted_member` |
 //! | a CRD that is made and used in one pass | `apply::crds::a_crd_among_the_templates_comes_before_its_objects` |
-//! | kinds without a generation | `apply::drift::a_member_that_is_deleted_or_changed_comes_back` |
-//! | labels that drift don't move the generation | `apply::drift::marks_that_are_taken_off_a_member_come_back` |
-//! | "is immutable" is only text | `apply::immutable::a_healthy_object_is_not_deleted_for_what_an_error_says` |
-//! | a namespace on an object that has none | `pitfalls::apply::trap_10_what_the_server_makes_of_a_manifest_is_no_drift` |
+//! | kinds without a generation | `apply::drift::a_deleted_or_changed_member_is_restored` |
+//! | labels that drift don't move the generation | `apply::drift::removed_labels_and_annotations_of_members_are_restored` |
+//! | "is immutable" is only text | `apply::immutable::an_error_text_does_not_delete_a_healthy_object` |
+//! | a namespace on an object that has none | `pitfalls::apply::server_defaults_are_no_drift` |
 //! | a Job that its TTL removes | `apply::immutable::a_finished_job_that_its_ttl_removes_is_satisfied` |
 //! | a retry wrapper for each reconcile | none is made: `plan::contest` and `Release::told` are bounded |
 //! | a request without a time limit | `cluster::connection::tests::a_request_without_an_answer_ends` |
-//! | labels that an owner copies to its children | `prune::guards::what_controllers_copy_our_labels_to_is_no_candidate` |
+//! | labels that an owner copies to its children | `prune::guards::objects_with_copied_labels_are_no_prune_candidates` |
 //! | one cluster-scoped name in two releases | `security::refusals::an_object_belongs_to_one_release_at_a_time` |
-//! | a field manager that is renamed | `apply::drift::a_deployment_scaled_or_edited_by_hand_is_put_right` |
-//! | a generation observed by a retry | `rollout::retry::failures_are_counted_until_they_pass_or_something_changes` |
+//! | a field manager that is renamed | `apply::drift::a_deployment_scaled_or_edited_by_hand_is_corrected` |
+//! | a generation observed by a retry | `rollout::retry::failures_are_counted_until_success_or_an_edit` |
 
 use std::fs;
 
@@ -33,7 +33,7 @@ fn rests(world: &World, operator: &Operator) -> Result<()> {
 
 /// Order, blanks and comments of a manifest are not its content.
 #[test]
-fn trap_02_manifests_are_not_compared_as_text() -> Result<()> {
+fn manifests_are_not_compared_as_text() -> Result<()> {
     let world = World::new("trap-02")?;
     world.add_template("text.yaml")?;
     let operator = world.start()?;
@@ -51,7 +51,7 @@ fn trap_02_manifests_are_not_compared_as_text() -> Result<()> {
 
 /// What the API server makes of a manifest (defaults, dropped empty lists, rules of an aggregated role) is no drift.
 #[test]
-fn trap_10_what_the_server_makes_of_a_manifest_is_no_drift() -> Result<()> {
+fn server_defaults_are_no_drift() -> Result<()> {
     let rbac = "rbac.authorization.k8s.io";
     let world = World::new("trap-10")?.watch_key(
         "allow: {kinds: [Role.rbac.authorization.k8s.io, ClusterRole.rbac.authorization.k8s.io, PriorityClass.scheduling.k8s.io]}",
@@ -76,7 +76,7 @@ fn trap_10_what_the_server_makes_of_a_manifest_is_no_drift() -> Result<()> {
 
 /// operator-sdk takes both for one release.
 #[test]
-fn trap_14_releases_of_two_kinds_with_one_name_are_two() -> Result<()> {
+fn releases_of_two_kinds_with_one_name_are_separate() -> Result<()> {
     let world = World::new("trap-14")?;
     world.install_crd("Gadget")?;
     let gadget = world.second_chart("rival")?;
@@ -100,7 +100,7 @@ fn trap_14_releases_of_two_kinds_with_one_name_are_two() -> Result<()> {
 
 /// A status in a manifest says nothing of how the object is, and no two write it.
 #[test]
-fn trap_16_a_status_that_the_chart_fills_in_is_no_health() -> Result<()> {
+fn a_status_in_a_manifest_does_not_count_as_health() -> Result<()> {
     let world = World::new("trap-16")?.with_gadgets()?;
     let operator = world.start()?;
     let mut gadget = world.custom("Gadget", "made", json!({}));
@@ -120,7 +120,7 @@ fn trap_16_a_status_that_the_chart_fills_in_is_no_health() -> Result<()> {
 }
 
 #[test]
-fn trap_19_lists_and_empty_documents_are_what_they_hold() -> Result<()> {
+fn lists_are_expanded_and_empty_documents_skipped() -> Result<()> {
     let world = World::new("trap-19")?;
     world.add_template("lists.yaml")?;
     world.write_template("empty.yaml", "# nothing\n---\n---\n")?;
@@ -132,7 +132,7 @@ fn trap_19_lists_and_empty_documents_are_what_they_hold() -> Result<()> {
 
 /// Lists with keys are shared item by item; those without are owned as a whole.
 #[test]
-fn trap_23_lists_with_and_without_keys() -> Result<()> {
+fn lists_with_and_without_keys_are_merged_correctly() -> Result<()> {
     let world = World::new("trap-23")?;
     let operator = world.start()?;
     world.install("a", json!({"extraDeploy": objects("keyed")?}))?;

@@ -11,7 +11,7 @@ use crate::world::{PROMPT, SOON, World, served_changed};
 
 /// kubectl's `--prune` gives up when a kind of the set is gone, helm-operator's rollback loops.
 #[test]
-fn trap_05_a_crd_that_is_gone_stops_neither_a_prune_nor_what_comes_after() -> Result<()> {
+fn a_removed_crd_blocks_neither_prune_nor_later_steps() -> Result<()> {
     let world = World::new("trap-05")?.with_gadgets()?;
     let _operator = world.start()?;
     let gadget = world.custom("Gadget", "made", json!({}));
@@ -38,7 +38,7 @@ fn trap_05_a_crd_that_is_gone_stops_neither_a_prune_nor_what_comes_after() -> Re
 /// kro waits for ever, in `Unknown`, where an expression refers to what isn't there. What can't be evaluated is told, and
 /// health that others write badly keeps no release from being ready.
 #[test]
-fn trap_11_what_cannot_be_evaluated_is_told_at_once_and_never_unknown() -> Result<()> {
+fn a_failed_health_evaluation_is_reported_immediately_and_never_unknown() -> Result<()> {
     let world = World::new("trap-11")?.with_gadgets()?;
     let refers = "{{ if .Values.refer }}{{ .Values.no.such.thing }}{{ end }}\n";
     world.write_template("reference.yaml", refers)?;
@@ -74,7 +74,7 @@ fn trap_11_what_cannot_be_evaluated_is_told_at_once_and_never_unknown() -> Resul
 
 /// kro: deleting the definition strands its instances.
 #[test]
-fn trap_20_custom_resources_whose_watch_is_gone_can_be_freed() -> Result<()> {
+fn custom_resources_of_a_removed_watch_can_be_released() -> Result<()> {
     let world = World::new("trap-20")?;
     let operator = world.start()?;
     for name in ["a", "b", "c"] {
@@ -143,7 +143,7 @@ fn trap_20_custom_resources_whose_watch_is_gone_can_be_freed() -> Result<()> {
 
 /// Annotations hold 256 KiB: kinds are recorded there, not objects.
 #[test]
-fn trap_24_the_annotations_of_a_large_release_stay_small() -> Result<()> {
+fn the_annotations_of_a_large_release_stay_small() -> Result<()> {
     let world = World::new("trap-24")?;
     let _operator = world.start()?;
     let names: Vec<String> = (0..120).map(|n| format!("{}-{n}", "x".repeat(180))).collect();

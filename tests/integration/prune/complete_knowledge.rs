@@ -104,7 +104,7 @@ fn while_an_api_group_does_not_answer_nothing_is_pruned() -> Result<()> {
 }
 
 #[test]
-fn an_edit_that_leaves_nothing_to_render_is_carried_out() -> Result<()> {
+fn a_spec_edit_to_an_empty_render_prunes_all_members() -> Result<()> {
     let world = World::of_chart("prune-edit", "switch")?;
     let operator = world.start()?;
     world.install("a", json!({"on": true}))?;
@@ -125,7 +125,7 @@ fn an_edit_that_leaves_nothing_to_render_is_carried_out() -> Result<()> {
 }
 
 #[test]
-fn a_chart_that_renders_nothing_any_more_prunes_nothing_unless_it_is_allowed() -> Result<()> {
+fn an_empty_render_prunes_nothing_unless_allowed() -> Result<()> {
     let world = World::of_chart("prune-empty", "switch")?;
     let template = fs::read_to_string(world.chart().join("templates/map.yaml"))?;
     let operator = world.start()?;
@@ -160,7 +160,7 @@ fn a_chart_that_renders_nothing_any_more_prunes_nothing_unless_it_is_allowed() -
 }
 
 #[test]
-fn an_api_that_does_not_answer_and_that_nobody_uses_costs_nothing() -> Result<()> {
+fn an_unused_api_that_does_not_answer_costs_no_requests() -> Result<()> {
     let world = World::with("foreign-api", Setup::ALONE)?;
     world.add_template("asks.yaml")?;
     let operator = world.launch(&METERED)?;

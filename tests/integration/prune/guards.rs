@@ -24,7 +24,7 @@ fn claim(name: &str) -> Value {
 }
 
 #[test]
-fn namespaces_crds_and_claims_are_pruned_only_with_leave() -> Result<()> {
+fn namespaces_crds_and_claims_are_pruned_only_if_allowed() -> Result<()> {
     let world = World::new("guard-kinds")?
         .watch_key("allow: {kinds: [Namespace, CustomResourceDefinition.apiextensions.k8s.io]}");
     let world = world.granted("", "namespaces")?.granted("", "persistentvolumeclaims")?;
@@ -90,7 +90,7 @@ fn database(name: &str, when_deleted: &str) -> Value {
 }
 
 #[test]
-fn a_statefulset_whose_claims_go_with_it_is_pruned_only_with_leave() -> Result<()> {
+fn a_statefulset_that_deletes_its_claims_is_pruned_only_if_allowed() -> Result<()> {
     let world = World::new("guard-claims")?.granted("apps", "statefulsets")?;
     let operator = world.start()?;
     let databases = json!({"extraDeploy": [database("takes", "Delete"), database("leaves", "Retain")]});
@@ -115,7 +115,7 @@ fn a_statefulset_whose_claims_go_with_it_is_pruned_only_with_leave() -> Result<(
 }
 
 #[test]
-fn a_hold_ends_when_the_object_is_rendered_again_and_deletion_does_not_ask() -> Result<()> {
+fn a_held_prune_ends_when_the_object_is_rendered_again_and_deletion_ignores_guards() -> Result<()> {
     let world = World::new("guard-again")?.granted("", "persistentvolumeclaims")?;
     let _operator = world.start()?;
     let with_claim = json!({"extraDeploy": [claim("data")]});
@@ -150,7 +150,7 @@ fn while_a_lookup_is_not_answered_nothing_is_pruned() -> Result<()> {
 }
 
 #[test]
-fn while_the_chart_on_disk_is_not_the_one_that_was_read_nothing_is_pruned() -> Result<()> {
+fn while_the_chart_on_disk_differs_from_the_loaded_one_nothing_is_pruned() -> Result<()> {
     let world = World::new("guard-copied")?;
     let operator = world.start()?;
     world.install("a", json!({"extra": ["one"]}))?;
@@ -168,7 +168,7 @@ fn while_the_chart_on_disk_is_not_the_one_that_was_read_nothing_is_pruned() -> R
 }
 
 #[test]
-fn what_controllers_copy_our_labels_to_is_no_candidate() -> Result<()> {
+fn objects_with_copied_labels_are_no_prune_candidates() -> Result<()> {
     let world = World::new("guard-copies")?
         .granted("", "services")?
         .granted("", "pods")?;
@@ -225,7 +225,7 @@ fn what_controllers_copy_our_labels_to_is_no_candidate() -> Result<()> {
 }
 
 #[test]
-fn while_a_member_is_on_its_way_out_nothing_is_pruned() -> Result<()> {
+fn while_a_member_is_being_deleted_nothing_is_pruned() -> Result<()> {
     let world = World::new("guard-awaited")?;
     let _operator = world.start()?;
     world.install("a", json!({"extra": ["one"]}))?;

@@ -35,7 +35,7 @@ fn on(world: &World, name: &str) -> Value {
 }
 
 #[test]
-fn a_release_begins_when_what_it_depends_on_is_ready() -> Result<()> {
+fn a_release_starts_when_its_dependency_is_ready() -> Result<()> {
     let world = world("depends")?;
     let operator = world.launch(&METERED)?;
     world.apply_widget("a", json!({"gadget": "db"}))?;
@@ -90,7 +90,7 @@ fn a_release_begins_when_what_it_depends_on_is_ready() -> Result<()> {
 }
 
 #[test]
-fn those_that_wait_for_each_other_are_named() -> Result<()> {
+fn a_dependency_cycle_is_reported() -> Result<()> {
     let world = World::new("depends-cycle")?;
     let _operator = world.start()?;
     for (name, other) in [("a", "b"), ("b", "c")] {
@@ -134,7 +134,7 @@ fn those_that_wait_for_each_other_are_named() -> Result<()> {
 }
 
 #[test]
-fn a_custom_resource_names_what_its_author_may_know() -> Result<()> {
+fn depends_on_reveals_only_the_authors_namespace() -> Result<()> {
     let world = World::new("depends-own")?.granted("", "secrets")?;
     let _operator = world.start()?;
     world.install("a", json!({}))?;

@@ -45,7 +45,7 @@ fn a_template_error_after_a_good_release_changes_nothing_until_the_next_edit() -
 }
 
 #[test]
-fn values_that_the_schema_rejects_are_named_and_nothing_is_applied() -> Result<()> {
+fn values_that_the_schema_rejects_are_reported_and_nothing_is_applied() -> Result<()> {
     let world = World::new("fail-schema")?;
     let _operator = world.start()?;
     world.apply_widget("a", json!({"size": 9, "color": 7}))?;
@@ -58,7 +58,7 @@ fn values_that_the_schema_rejects_are_named_and_nothing_is_applied() -> Result<(
 }
 
 #[test]
-fn a_broken_chart_stalls_its_releases_alone_and_does_not_keep_them_from_going() -> Result<()> {
+fn a_broken_chart_stalls_only_its_releases_and_they_can_be_deleted() -> Result<()> {
     let world = World::new("fail-chart")?;
     world.install_crd("Gadget")?;
     let gadget = world.second_chart("gadget")?;
@@ -103,7 +103,7 @@ fn a_broken_chart_stalls_its_releases_alone_and_does_not_keep_them_from_going() 
 }
 
 #[test]
-fn manifests_that_cannot_be_members_are_named_before_the_first_write() -> Result<()> {
+fn invalid_manifests_are_reported_before_the_first_write() -> Result<()> {
     let world = World::new("fail-manifest")?;
     let _operator = world.start()?;
     let map = |metadata: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});

@@ -47,7 +47,7 @@ fn a_wave_waits_until_a_condition_is_true() -> Result<()> {
 }
 
 #[test]
-fn a_condition_may_be_about_other_members_and_pods() -> Result<()> {
+fn a_ready_when_condition_can_use_other_members_and_pods() -> Result<()> {
     let world = World::new("gates-members")?;
     let _operator = world.start()?;
     let condition = "members.ConfigMap['a-main'].data.state == 'open' && pods.exists(p, p.status.phase == 'Running')";
@@ -61,7 +61,7 @@ fn a_condition_may_be_about_other_members_and_pods() -> Result<()> {
 }
 
 #[test]
-fn no_condition_sees_what_a_secret_holds() -> Result<()> {
+fn conditions_cannot_read_secret_data() -> Result<()> {
     let world = World::new("gates-secret")?
         .granted("", "secrets")?
         .watch_key("timeout: 2s");
@@ -92,7 +92,7 @@ fn no_condition_sees_what_a_secret_holds() -> Result<()> {
 }
 
 #[test]
-fn conditions_see_no_pods_of_others_whoever_selects_them() -> Result<()> {
+fn conditions_see_no_foreign_pods() -> Result<()> {
     let world = World::new("gates-pods")?;
     let _operator = world.start()?;
     let deployment = |name: &str| {
@@ -121,7 +121,7 @@ fn conditions_see_no_pods_of_others_whoever_selects_them() -> Result<()> {
 }
 
 #[test]
-fn a_condition_that_means_nothing_keeps_everything_as_it_is() -> Result<()> {
+fn an_invalid_ready_when_condition_changes_nothing() -> Result<()> {
     let world = World::new("gates-wrong")?;
     let _operator = world.start()?;
     for (condition, why) in [
@@ -143,7 +143,7 @@ fn a_condition_that_means_nothing_keeps_everything_as_it_is() -> Result<()> {
 }
 
 #[test]
-fn a_rule_of_the_watch_judges_a_kind_of_others() -> Result<()> {
+fn a_health_rule_of_the_watch_applies_to_a_foreign_kind() -> Result<()> {
     let world = World::new("gates-rule")?.with_gadgets()?;
     let group = world.group();
     let rule = format!(
@@ -176,7 +176,7 @@ fn a_rule_of_the_watch_judges_a_kind_of_others() -> Result<()> {
 }
 
 #[test]
-fn a_rule_that_does_not_compile_is_an_error_of_the_file() -> Result<()> {
+fn a_health_rule_that_does_not_compile_is_an_error_in_watches_yaml() -> Result<()> {
     let world = World::new("gates-file")?.watch_key("health: [{kind: Pod, readyWhen: self.x +}]");
     world.write_watches()?;
     let file = world.watches_file();
@@ -207,7 +207,7 @@ fn a_step_of_a_plan_waits_until_its_condition_is_true() -> Result<()> {
 }
 
 #[test]
-fn a_hook_whose_condition_never_comes_true_fails_when_its_time_is_over() -> Result<()> {
+fn a_hook_whose_condition_stays_false_fails_at_its_timeout() -> Result<()> {
     let world = World::staged("gates-hook", &["timeout: 2s"], &[])?;
     let _operator = world.start()?;
     let hooks = json!([{"name": "gate", "at": "pre-install", "kind": "ConfigMap",

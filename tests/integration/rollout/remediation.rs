@@ -35,7 +35,7 @@ fn plan_runs(world: &World) -> Result<Value> {
 }
 
 #[test]
-fn a_plan_repairs_what_has_been_broken_for_a_while() -> Result<()> {
+fn a_plan_repairs_a_member_after_the_unhealthy_period() -> Result<()> {
     let world = world(
         "remediation-plan",
         "for: 1s\n  do: {plan: repair, params: {label: rule}}",
@@ -70,7 +70,7 @@ fn a_plan_repairs_what_has_been_broken_for_a_while() -> Result<()> {
 }
 
 #[test]
-fn a_member_is_made_anew_within_the_budget() -> Result<()> {
+fn a_member_is_recreated_within_the_budget() -> Result<()> {
     let action = "do: {recreate: {kind: Deployment, name: '{{ .metadata.name }}-web'}}\n  budget: 1\n  coolDown: 1s";
     let world = world("remediation-recreate", action)?;
     let _operator = world.start()?;
@@ -94,7 +94,7 @@ fn a_member_is_made_anew_within_the_budget() -> Result<()> {
 }
 
 #[test]
-fn nobody_is_fought() -> Result<()> {
+fn remediation_does_not_compete_with_other_controllers() -> Result<()> {
     let world = world(
         "remediation-peace",
         "do: {recreate: {kind: Deployment, name: a-web}}\n  coolDown: 1s",
@@ -128,7 +128,7 @@ fn nobody_is_fought() -> Result<()> {
 }
 
 #[test]
-fn a_dry_run_tells_what_would_be_done() -> Result<()> {
+fn a_dry_run_reports_the_remediation_it_skips() -> Result<()> {
     let world = world(
         "remediation-dry",
         "do: {recreate: {kind: Deployment, name: a-web}}\n  dryRun: true",
@@ -143,7 +143,7 @@ fn a_dry_run_tells_what_would_be_done() -> Result<()> {
 }
 
 #[test]
-fn what_can_not_be_done_is_told() -> Result<()> {
+fn remediation_that_is_impossible_is_reported() -> Result<()> {
     for (name, action, why) in [
         ("plan", "do: {plan: nowhere}", "the chart has no plan nowhere"),
         (

@@ -31,7 +31,7 @@ fn failures(world: &World, name: &str, at_least: u64) -> Result<Value> {
 }
 
 #[test]
-fn failures_are_counted_until_they_pass_or_something_changes() -> Result<()> {
+fn failures_are_counted_until_success_or_an_edit() -> Result<()> {
     let world = World::new("retry")?;
     let operator = world.start_and_settle()?;
     let start = world.mark()?;
@@ -76,7 +76,7 @@ fn failures_are_counted_until_they_pass_or_something_changes() -> Result<()> {
 }
 
 #[test]
-fn what_a_policy_denies_is_tried_until_the_policy_goes() -> Result<()> {
+fn a_write_denied_by_a_policy_is_retried_until_the_policy_is_removed() -> Result<()> {
     let world = World::new("denied")?;
     let _operator = world.start()?;
     world.install("a", json!({}))?;
@@ -217,7 +217,7 @@ fn one_release_that_panics_does_not_stop_the_others() -> Result<()> {
 
 /// A newer generation ends what an older one has begun, and so does suspending: nothing is finished in vain.
 #[test]
-fn a_change_ends_what_is_under_way() -> Result<()> {
+fn an_edit_cancels_the_running_reconcile() -> Result<()> {
     const MANY: usize = 300;
     let world = World::new("outdated")?;
     // So many members are recorded in Secrets.

@@ -54,7 +54,7 @@ fn renders(world: &World) -> Result<Vec<Value>> {
 }
 
 #[test]
-fn an_upgrade_whose_hook_fails_goes_back_to_what_was_healthy() -> Result<()> {
+fn an_upgrade_whose_hook_fails_is_rolled_back_to_the_healthy_revision() -> Result<()> {
     let world = world("rollback-hook", &[ROLLBACK, "retries: 1"])?;
     let operator = world.launch(&METERED)?;
     let around = [job("undo", "pre-rollback"), job("undone", "post-rollback")];
@@ -124,7 +124,7 @@ fn an_upgrade_whose_hook_fails_goes_back_to_what_was_healthy() -> Result<()> {
 }
 
 #[test]
-fn an_upgrade_that_does_not_become_healthy_goes_back_and_leaves_data() -> Result<()> {
+fn an_unhealthy_upgrade_is_rolled_back_and_keeps_data() -> Result<()> {
     let world = world("rollback-health", &[ROLLBACK, "timeout: 2s"])?;
     let operator = world.start()?;
     world.install("a", json!({}))?;
@@ -156,7 +156,7 @@ fn an_upgrade_that_does_not_become_healthy_goes_back_and_leaves_data() -> Result
 }
 
 #[test]
-fn the_time_that_hooks_take_is_not_that_of_the_members() -> Result<()> {
+fn the_health_timeout_excludes_hooks() -> Result<()> {
     let world = world("rollback-slow", &[ROLLBACK, "timeout: 5s"])?;
     let _operator = world.start()?;
     world.install("a", json!({}))?;
@@ -177,7 +177,7 @@ fn the_time_that_hooks_take_is_not_that_of_the_members() -> Result<()> {
 }
 
 #[test]
-fn what_is_refused_goes_back_at_once_and_an_installation_has_nowhere_to_go() -> Result<()> {
+fn a_refused_upgrade_is_rolled_back_immediately_and_an_install_is_not() -> Result<()> {
     let world = world("rollback-refused", &[ROLLBACK, "retries: 9"])?;
     let _operator = world.start()?;
     let bad = json!({"color": "red", "deployment": {"team": "no label!"}});
@@ -195,7 +195,7 @@ fn what_is_refused_goes_back_at_once_and_an_installation_has_nowhere_to_go() -> 
 }
 
 #[test]
-fn an_upgrade_that_stalls_is_left_where_it_failed() -> Result<()> {
+fn a_stalled_upgrade_is_not_rolled_back() -> Result<()> {
     let world = world("rollback-stall", &["onFailure: stall", "timeout: 2s"])?;
     let operator = world.start()?;
     world.install("a", json!({}))?;
@@ -225,7 +225,7 @@ fn an_upgrade_that_stalls_is_left_where_it_failed() -> Result<()> {
 }
 
 #[test]
-fn people_go_back_to_a_revision_until_the_spec_changes() -> Result<()> {
+fn rollback_to_applies_until_the_spec_changes() -> Result<()> {
     let world = world("rollback-people", &[ROLLBACK])?;
     let operator = world.start()?;
     world.install("a", json!({}))?;
@@ -297,7 +297,7 @@ fn people_go_back_to_a_revision_until_the_spec_changes() -> Result<()> {
 }
 
 #[test]
-fn what_somebody_else_wrote_into_a_kept_render_is_not_applied() -> Result<()> {
+fn foreign_writes_to_a_stored_render_are_not_applied() -> Result<()> {
     let world = world("rollback-forged", &[ROLLBACK])?;
     let _operator = world.start()?;
     world.install("a", json!({}))?;

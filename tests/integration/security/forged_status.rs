@@ -344,7 +344,7 @@ fn encode(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn another_key_signs_again_what_the_one_before_signed_and_changes_nothing() -> Result<()> {
+fn a_new_key_signs_existing_records_again_and_changes_nothing() -> Result<()> {
     let world = world("untrusted-rotated")?;
     let operator = world.start()?;
     let hooks = json!({"hooks": [
@@ -408,7 +408,7 @@ fn another_key_signs_again_what_the_one_before_signed_and_changes_nothing() -> R
 }
 
 #[test]
-fn a_release_has_no_object_with_a_name_of_the_operators_own() -> Result<()> {
+fn a_release_cannot_create_objects_with_the_operators_names() -> Result<()> {
     let world = World::new("untrusted-names")?.watch_key("allow: {kinds: ['*'], namespaces: ['*']}");
     world.write_template(
         "named.yaml",

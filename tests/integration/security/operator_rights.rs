@@ -31,7 +31,7 @@ fn revoke(world: &World, role: &str) -> Result<()> {
 }
 
 #[test]
-fn a_status_that_may_not_be_written_is_told_by_an_event_and_tried_ever_more_seldom() -> Result<()> {
+fn a_forbidden_status_write_is_reported_by_an_event_and_retried_with_backoff() -> Result<()> {
     let world = without("rights-status", &["widgets/status"])?;
     let operator = world.start()?;
     world.apply_widget("a", json!({"extra": ["one"]}))?;
@@ -56,7 +56,7 @@ fn a_status_that_may_not_be_written_is_told_by_an_event_and_tried_ever_more_seld
 }
 
 #[test]
-fn events_that_may_not_be_written_are_told_by_the_log() -> Result<()> {
+fn forbidden_events_are_reported_in_the_log() -> Result<()> {
     let world = without("rights-events", &["events"])?;
     let operator = world.start()?;
     world.install("a", json!({}))?;
@@ -70,7 +70,7 @@ fn events_that_may_not_be_written_are_told_by_the_log() -> Result<()> {
 }
 
 #[test]
-fn without_the_right_to_leases_nobody_leads_and_whoever_loses_one_ends() -> Result<()> {
+fn without_lease_rights_no_replica_leads_and_a_leader_that_loses_them_ends() -> Result<()> {
     let world = without("rights-leases", &["leases"])?;
     let mut operator = world.launch(&ELECTED)?;
     world.apply_widget("a", json!({}))?;
@@ -90,7 +90,7 @@ fn without_the_right_to_leases_nobody_leads_and_whoever_loses_one_ends() -> Resu
 
 /// As projects of operator-sdk have it: Events of the core group, and a Lease that may be looked at.
 #[test]
-fn an_old_role_is_enough_for_the_only_replica() -> Result<()> {
+fn a_role_that_can_only_read_leases_is_enough_for_one_replica() -> Result<()> {
     let world = without("rights-old", &["events", "leases"])?;
     let look = rule("coordination.k8s.io", "leases", &["get"]);
     world.grant("old", &[rule("", "events", &["create"]), look])?;
@@ -123,7 +123,7 @@ fn an_old_role_is_enough_for_the_only_replica() -> Result<()> {
 }
 
 #[test]
-fn an_operator_waits_for_the_right_to_its_key_and_goes_on_by_itself() -> Result<()> {
+fn the_operator_waits_for_the_right_to_its_key_and_continues() -> Result<()> {
     let world = without("rights-key", &["secrets"])?;
     let mut operator = world.start()?;
     world.apply_widget("a", json!({}))?;
@@ -143,7 +143,7 @@ fn an_operator_waits_for_the_right_to_its_key_and_goes_on_by_itself() -> Result<
 }
 
 #[test]
-fn a_kind_of_members_without_rights_is_named_and_nothing_is_pruned_until_they_are_given() -> Result<()> {
+fn a_member_kind_without_rights_is_reported_and_blocks_prune() -> Result<()> {
     let world = without("rights-member", &["configmaps"])?.granted("", "secrets")?;
     let _operator = world.start()?;
     let spec =
@@ -175,7 +175,7 @@ fn a_kind_of_members_without_rights_is_named_and_nothing_is_pruned_until_they_ar
 }
 
 #[test]
-fn what_an_operator_may_not_do_to_its_own_kind_is_told() -> Result<()> {
+fn missing_rights_on_the_watched_kind_are_reported() -> Result<()> {
     let world = without("rights-own", &["widgets"])?;
     let operator = world.start()?;
     world.apply_widget("a", json!({}))?;
@@ -197,7 +197,7 @@ fn what_an_operator_may_not_do_to_its_own_kind_is_told() -> Result<()> {
 }
 
 #[test]
-fn a_namespace_without_rights_keeps_no_other_from_working() -> Result<()> {
+fn a_namespace_without_rights_affects_no_other() -> Result<()> {
     let world = World::with("rights-one", Setup::only_in(&["rights-one"]))?;
     let other = world.control_plane.kubectl().create_namespace("rights-other")?;
     let operator = world.launch(&Launch {
@@ -222,7 +222,7 @@ fn a_namespace_without_rights_keeps_no_other_from_working() -> Result<()> {
 }
 
 #[test]
-fn forcing_leaves_replicas_while_it_cannot_be_seen_who_sets_them() -> Result<()> {
+fn force_keeps_replicas_while_their_manager_is_unknown() -> Result<()> {
     let world = without("rights-scale", &["horizontalpodautoscalers"])?.use_chart("web")?;
     let operator = world.start()?;
     world.install("a", json!({}))?;
@@ -266,7 +266,7 @@ fn texts(list: &Value) -> Vec<String> {
 }
 
 #[test]
-fn each_resource_that_is_taken_away_is_missed() -> Result<()> {
+fn each_right_of_the_role_is_needed() -> Result<()> {
     let whole = World::new("rights-missed")?;
     let mut resources = BTreeSet::new();
     for role in ROLES {
@@ -385,7 +385,7 @@ pub fn unused(role: &str, rules: &[Value], asked: &Requests) -> Vec<String> {
                     ("get", _) if of_members => is_used("", "configmaps", "get", &[]),
                     // A write that is refused asks why, and a takeover reads what is there.
                     ("get", _) if verbs == CUSTOM_RESOURCE_VERBS => true,
-                    // forcing_leaves_replicas_while_it_cannot_be_seen_who_sets_them
+                    // force_keeps_replicas_while_their_manager_is_unknown
                     ("list", "horizontalpodautoscalers") => true,
                     _ => is_used(group, resource, verb, &names),
                 };
@@ -457,7 +457,7 @@ fn every_right_of_elections_is_used_and_they_work_with_named_leases() -> Result<
 }
 
 #[test]
-fn the_rules_for_one_namespace_are_those_for_the_cluster_but_for_what_lies_in_none() -> Result<()> {
+fn the_namespaced_rules_are_the_cluster_rules_without_cluster_scoped_kinds() -> Result<()> {
     let world = World::new("rights-namespaced")?;
     let whole = world.project_rules("rbac/role.yaml")?;
     let lies_in_none = |rule: &Value| {
@@ -474,7 +474,7 @@ fn the_rules_for_one_namespace_are_those_for_the_cluster_but_for_what_lies_in_no
 }
 
 #[test]
-fn without_the_right_to_watch_crds_discovery_is_read_now_and_then() -> Result<()> {
+fn without_the_right_to_watch_crds_discovery_is_polled() -> Result<()> {
     let world = without("rights-crds", &["customresourcedefinitions", "apiservices"])?;
     let operator = world.start()?;
     world.install("a", json!({}))?;

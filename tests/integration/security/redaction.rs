@@ -102,7 +102,7 @@ fn texts(value: &Value) -> String {
 }
 
 #[test]
-fn no_error_tells_a_secret() -> Result<()> {
+fn errors_are_redacted() -> Result<()> {
     let story = Story::begin("redaction-json", "json")?;
     story.is_silent()?;
     let widget = story.world.live("a")?;
@@ -146,7 +146,7 @@ fn no_error_tells_a_secret() -> Result<()> {
 }
 
 #[test]
-fn readable_logs_tell_no_secret_either() -> Result<()> {
+fn console_logs_are_redacted() -> Result<()> {
     let story = Story::begin("redaction-console", "console")?;
     story.fails("fail", "RenderFailed")?;
     story.fails("label", "ObjectInvalid")?;
@@ -182,7 +182,7 @@ fn readable_logs_tell_no_secret_either() -> Result<()> {
 
 /// A defect may quote what it stumbled over, wherever it is: in the middle of a reconcile, or in a render.
 #[test]
-fn a_panic_tells_no_secret() -> Result<()> {
+fn a_panic_message_is_redacted() -> Result<()> {
     let mut story = Story::begin("redaction-panic", "json")?;
     for (at, color) in [("a", "red"), ("a/render", "green")] {
         story.operator.terminate()?;
@@ -204,7 +204,7 @@ fn a_panic_tells_no_secret() -> Result<()> {
 
 /// The API server quotes what it refuses, and a Secret may hold numbers, though it may not.
 #[test]
-fn a_number_in_a_secret_is_told_to_nobody() -> Result<()> {
+fn a_number_in_a_secret_is_redacted() -> Result<()> {
     let world = World::of_chart("redaction-number", "numbers")?.granted("", "secrets")?;
     let operator = world.start()?;
     world.apply_widget("a", json!({"pw": 7_391_528_460_u64}))?;

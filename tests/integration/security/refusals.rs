@@ -19,7 +19,7 @@ fn is_elsewhere(request: &Request) -> bool {
 }
 
 #[test]
-fn an_object_of_somebody_else_is_left_alone_until_it_is_gone() -> Result<()> {
+fn a_foreign_object_is_refused_until_it_is_deleted() -> Result<()> {
     let world = World::new("fail-foreign")?;
     world.apply(&config_map("a-main", json!({"color": "blue"})))?;
     let foreign = world.expect("configmap", "a-main")?;
@@ -69,7 +69,7 @@ fn a_foreign_object_outlives_a_release_that_was_refused_it() -> Result<()> {
 }
 
 #[test]
-fn values_cannot_smuggle_in_rights_or_reach() -> Result<()> {
+fn values_cannot_add_rights_or_reach() -> Result<()> {
     let world = World::new("fail-smuggle")?;
     // Rights that the operator happens to have, so that nothing but its own refusal is in the way.
     let rbac = "rbac.authorization.k8s.io";
@@ -94,7 +94,7 @@ fn values_cannot_smuggle_in_rights_or_reach() -> Result<()> {
 }
 
 #[test]
-fn rights_that_the_chart_gives_by_itself_are_no_leave_for_others() -> Result<()> {
+fn default_rights_of_the_chart_allow_no_other_rights() -> Result<()> {
     let world = World::of_chart("fail-rights", "binds")?.granted("", "secrets")?;
     let world = world.granted("rbac.authorization.k8s.io", "clusterrolebindings")?;
     world.grant("bind", &[may_bind()])?;
@@ -129,7 +129,7 @@ fn rights_that_the_chart_gives_by_itself_are_no_leave_for_others() -> Result<()>
 }
 
 #[test]
-fn a_chart_that_makes_its_own_kind_comes_to_an_end() -> Result<()> {
+fn a_chart_that_creates_its_own_kind_is_limited_in_depth() -> Result<()> {
     let world = World::of_chart("fail-nested", "bred")?.granted("fail-nested.test", "widgets")?;
     let operator = world.start()?;
     world.apply_widget("a", json!({}))?;

@@ -32,7 +32,7 @@ fn conditions(count: usize, condition: impl Fn(usize) -> String) -> Value {
 }
 
 #[test]
-fn no_value_takes_more_memory_than_there_is_for_it() -> Result<()> {
+fn no_value_exceeds_the_memory_budget() -> Result<()> {
     let world = World::new("hostile-memory")?;
     let operator = world.launch(&METERED)?;
     let many = |function: &str| {
@@ -68,7 +68,7 @@ fn no_value_takes_more_memory_than_there_is_for_it() -> Result<()> {
 }
 
 #[test]
-fn nothing_waits_for_templates_that_take_long() -> Result<()> {
+fn slow_templates_delay_no_other_release() -> Result<()> {
     let world = World::new("hostile-time")?;
     let operator = world.launch(&METERED)?;
     world.install("a", json!({"color": "blue"}))?;
@@ -95,7 +95,7 @@ fn nothing_waits_for_templates_that_take_long() -> Result<()> {
 }
 
 #[test]
-fn conditions_that_take_long_are_told_of_and_nothing_waits_for_them() -> Result<()> {
+fn slow_conditions_are_reported_and_delay_no_other_release() -> Result<()> {
     let world = World::new("hostile-conditions")?;
     let operator = world.launch(&METERED)?;
     world.install("a", json!({"color": "blue"}))?;

@@ -31,7 +31,7 @@ fn secrets(world: &World) -> Result<usize> {
 
 /// The API server then refuses every write on what was made before: status, finalizer and all.
 #[test]
-fn a_custom_resource_that_a_later_schema_refuses_is_told_of_and_costs_no_other() -> Result<()> {
+fn a_custom_resource_invalid_under_a_newer_schema_is_reported_and_affects_no_other() -> Result<()> {
     let world = World::new("schema-spec")?;
     let operator = world.start()?;
     world.install("a", json!({"color": "red", "extra": ["one"]}))?;
@@ -60,7 +60,7 @@ fn a_custom_resource_that_a_later_schema_refuses_is_told_of_and_costs_no_other()
 }
 
 #[test]
-fn a_status_whose_values_the_schema_refuses_is_kept_elsewhere() -> Result<()> {
+fn a_record_that_the_status_schema_refuses_is_stored_in_a_secret() -> Result<()> {
     let world = World::new("schema-status")?.granted("", "secrets")?;
     let mut status = any_fields();
     status["properties"] = json!({"conditions": {"type": "array", "maxItems": 1, "items": any_fields()}});
@@ -80,7 +80,7 @@ fn a_status_whose_values_the_schema_refuses_is_kept_elsewhere() -> Result<()> {
 }
 
 #[test]
-fn a_crd_that_is_removed_takes_its_releases_along_and_may_come_back() -> Result<()> {
+fn a_removed_crd_deletes_its_releases_and_can_be_reinstalled() -> Result<()> {
     // With references, the garbage collector would take in the end what is adopted or told of here.
     let world = World::new("schema-gone")?.watch_key("ownerReferences: false");
     let operator = world.start()?;

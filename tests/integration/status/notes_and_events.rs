@@ -9,7 +9,7 @@ use crate::world::World;
 use crate::world::fields::{says, text, versions};
 
 #[test]
-fn notes_and_events_tell_what_happened() -> Result<()> {
+fn notes_and_events_report_install_and_upgrade() -> Result<()> {
     let world = World::new("hooks-events")?;
     let operator = world.start()?;
     let widget = world.install("a", json!({"extra": ["one"]}))?;

@@ -47,7 +47,7 @@ fn restart(world: &World, operator: Operator) -> Result<Operator> {
 }
 
 #[test]
-fn a_long_inventory_lies_in_secrets() -> Result<()> {
+fn a_long_inventory_is_stored_in_secrets() -> Result<()> {
     let world = world("record-long", Setup::USUAL)?;
     let operator = world.start_and_settle()?;
     let widget = world.install("a", json!({"members": 350}))?;
@@ -122,7 +122,7 @@ fn three_thousand_members_are_recorded() -> Result<()> {
 }
 
 #[test]
-fn a_lost_record_is_made_anew_from_what_is_there() -> Result<()> {
+fn a_lost_record_is_rebuilt_from_live_objects() -> Result<()> {
     for (members, what) in [(3, "status"), (310, "secret")] {
         let world = world(&format!("record-lost-{what}"), Setup::USUAL)?;
         let operator = world.start_and_settle()?;
@@ -183,7 +183,7 @@ fn wipe_status(world: &World) -> Result<()> {
 }
 
 #[test]
-fn what_others_write_into_the_record_is_not_believed() -> Result<()> {
+fn foreign_writes_to_the_record_are_not_trusted() -> Result<()> {
     let world = world("record-forged", Setup::USUAL)?;
     let operator = world.start_and_settle()?;
     let widget = world.install("a", json!({"members": 305}))?;
@@ -299,7 +299,7 @@ fn lives_without_status(world: &World, warning: &str) -> Result<()> {
 }
 
 #[test]
-fn a_kind_without_a_status_works() -> Result<()> {
+fn a_kind_without_a_status_subresource_works() -> Result<()> {
     let world = world("record-none", Setup::NO_CRD)?;
     world.install_crd_with("Widget", None)?;
     lives_without_status(&world, "has no subresource status")
@@ -318,7 +318,7 @@ fn a_kind_whose_schema_drops_the_status_works() -> Result<()> {
 }
 
 #[test]
-fn without_the_right_to_write_secrets_nothing_is_made() -> Result<()> {
+fn without_the_right_to_write_secrets_no_member_is_created() -> Result<()> {
     let world = World::of_chart("record-forbidden", "many")?;
     let _operator = world.start_and_settle()?;
     world.apply_widget("a", json!({"members": 301}))?;

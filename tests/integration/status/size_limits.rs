@@ -36,7 +36,7 @@ fn await_told(world: &World, name: &str, condition: &str, text: &str) -> Result<
 }
 
 #[test]
-fn what_nests_deep_is_read_and_keeps_nobody_from_being_served() -> Result<()> {
+fn deeply_nested_objects_are_read_and_delay_no_other_release() -> Result<()> {
     let world = World::new("bounds-deep")?.with_gadgets()?;
     let operator = world.start()?;
     let mut made = world.custom("Gadget", "made", json!({"deep": "DEEP"}));
@@ -85,7 +85,7 @@ fn apply_largest(world: &World, name: &str, spec: &Value) -> Result<usize> {
 }
 
 #[test]
-fn a_custom_resource_without_room_is_told_of_and_goes_when_it_is_deleted() -> Result<()> {
+fn a_custom_resource_of_maximum_size_is_reported_and_can_be_deleted() -> Result<()> {
     let world = World::new("bounds-large")?;
     let operator = world.launch(&METERED)?;
     apply_largest(&world, "big", &json!({"color": "red"}))?;
@@ -101,7 +101,7 @@ fn a_custom_resource_without_room_is_told_of_and_goes_when_it_is_deleted() -> Re
 }
 
 #[test]
-fn a_status_without_room_says_the_least_and_its_siblings_say_all() -> Result<()> {
+fn a_status_over_the_size_limit_is_reduced_and_other_statuses_are_complete() -> Result<()> {
     let world = World::new("bounds-status")?.granted("", "secrets")?;
     let operator = world.start()?;
     world.install("a", json!({"extra": ["one"]}))?;

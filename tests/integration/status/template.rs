@@ -66,7 +66,7 @@ fn fields_and_conditions_follow_the_members() -> Result<()> {
 }
 
 #[test]
-fn pods_hooks_and_plans_can_be_told() -> Result<()> {
+fn a_status_template_can_use_pods_hooks_and_plans() -> Result<()> {
     let template = "nodes: {{- range .Pods }}\n- {{ .metadata.name }}\n{{- else }} []\n{{- end }}\n";
     let world = world("template-pods", template)?;
     let _operator = world.start()?;
@@ -79,7 +79,7 @@ fn pods_hooks_and_plans_can_be_told() -> Result<()> {
 }
 
 #[test]
-fn what_is_wrong_with_it_is_a_condition_and_nothing_else() -> Result<()> {
+fn an_invalid_status_template_is_only_a_condition() -> Result<()> {
     let world = world(
         "template-wrong",
         "state: {{ .Values.color }}\nbad: {{ .Values.color.more }}\n",
@@ -123,7 +123,7 @@ fn what_is_wrong_with_it_is_a_condition_and_nothing_else() -> Result<()> {
 }
 
 #[test]
-fn a_status_that_the_schema_refuses_is_told_without_its_fields() -> Result<()> {
+fn a_status_that_the_schema_refuses_is_written_without_the_template_fields() -> Result<()> {
     let world = world("template-schema", "state: {{ .Values.color }}\n")?;
     let mut status = any_fields();
     status["properties"] = json!({"state": {"type": "string", "enum": ["red"]}});
@@ -141,7 +141,7 @@ fn a_status_that_the_schema_refuses_is_told_without_its_fields() -> Result<()> {
 }
 
 #[test]
-fn nothing_secret_is_told() -> Result<()> {
+fn a_status_template_reveals_no_secret() -> Result<()> {
     let template = "told: {{ .Values.secret.password }}\nkeys: {{ index .Members.Secret (printf \"%s-secret\" .Release.Name) | toJson | quote }}\n";
     let world = world("template-secret", template)?.granted("", "secrets")?;
     let operator = world.start()?;

@@ -79,7 +79,7 @@ fn counts_at_least(line: &Value, core_seconds: f64) -> bool {
 }
 
 #[test]
-fn what_releases_request_is_counted_over_time_and_over_restarts() -> Result<()> {
+fn requested_resources_are_metered_across_restarts() -> Result<()> {
     let world = World::with("usage-counted", Setup::without(&["configmaps"]))?.use_chart("metered")?;
     let members = [("", "persistentvolumeclaims"), ("batch", "jobs")];
     world.grant("members", &members.map(|(group, kind)| member_rule(group, kind)))?;
@@ -166,7 +166,7 @@ fn forms(world: &World) -> Result<()> {
 }
 
 #[test]
-fn without_the_rights_a_warning_says_so_and_reconciles_go_on() -> Result<()> {
+fn without_metering_rights_a_warning_is_logged_and_reconciles_continue() -> Result<()> {
     let world = World::new("usage-rights")?;
     let operator = world.launch(&LAUNCH)?;
     operator.await_log("usage is not metered")?;

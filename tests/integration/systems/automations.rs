@@ -35,7 +35,7 @@ fn await_behind(system: &System, service: &str, names: &[&str]) -> Result<()> {
 }
 
 #[test]
-fn an_application_is_deployed_on_demand() -> Result<()> {
+fn an_application_is_deployed_from_a_custom_resource() -> Result<()> {
     let system = System::new("automation-deploy", DATABASE)?;
     database(&system, "shop", json!({"size": 2}))?;
     let told = [
@@ -54,7 +54,7 @@ fn an_application_is_deployed_on_demand() -> Result<()> {
 }
 
 #[test]
-fn its_state_is_backed_up_and_restored() -> Result<()> {
+fn the_database_state_is_backed_up_and_restored() -> Result<()> {
     let system = System::new("automation-backup", DATABASE)?;
     let world = &system.world;
     let shop = database(&system, "shop", json!({"backup": {"schedule": "@daily", "keep": 3}}))?;
@@ -83,7 +83,7 @@ fn its_state_is_backed_up_and_restored() -> Result<()> {
 }
 
 #[test]
-fn it_is_upgraded_together_with_its_schema() -> Result<()> {
+fn the_database_and_its_schema_are_upgraded_together() -> Result<()> {
     let system = System::new("automation-upgrade", DATABASE)?;
     let world = &system.world;
     database(&system, "shop", json!({"version": "17.4"}))?;
@@ -202,7 +202,7 @@ fn evict(system: &System, pod: &str) -> Result<String> {
 
 /// No container runs here, so the test does what the Job's command would, with the Job's rights.
 #[test]
-fn a_failure_is_simulated_and_the_recovery_is_measured() -> Result<()> {
+fn a_simulated_failure_is_recovered_and_measured() -> Result<()> {
     let system = System::new("automation-chaos", CLUSTER)?;
     let world = &system.world;
     account(&system)?;

@@ -133,7 +133,7 @@ fn an_upgrade_whose_migration_fails_touches_no_server() -> Result<()> {
 }
 
 #[test]
-fn an_upgrade_whose_servers_do_not_become_well_is_taken_back() -> Result<()> {
+fn an_upgrade_whose_servers_stay_unready_is_rolled_back() -> Result<()> {
     let system = System::with_keys("database-health", DATABASE, &[("timeout", "8s")])?;
     database(&system, "shop", json!({"size": 2, "version": "17.4"}))?;
     let pod = |number: u32| system.world.expect("pod", &format!("shop-sampledb-{number}"));
@@ -151,7 +151,7 @@ fn an_upgrade_whose_servers_do_not_become_well_is_taken_back() -> Result<()> {
 }
 
 #[test]
-fn a_deletion_takes_one_more_backup_and_leaves_it_for_the_next_database() -> Result<()> {
+fn a_deletion_takes_a_final_backup_for_the_next_database() -> Result<()> {
     let system = System::new("database-deletion", DATABASE)?;
     let world = &system.world;
     database(&system, "shop", json!({}))?;
@@ -216,7 +216,7 @@ fn a_deletion_takes_one_more_backup_and_leaves_it_for_the_next_database() -> Res
 }
 
 #[test]
-fn a_last_backup_that_fails_keeps_the_data() -> Result<()> {
+fn a_failed_final_backup_keeps_the_data() -> Result<()> {
     let system = System::new("database-last", DATABASE)?;
     let world = &system.world;
     database(&system, "shop", json!({"jobs": {"podLabels": {"team": "shop"}}}))?;
@@ -248,7 +248,7 @@ fn fallen() -> Value {
 }
 
 #[test]
-fn what_a_follower_has_is_saved_while_the_first_server_falls_again_and_again() -> Result<()> {
+fn follower_data_survives_while_the_first_server_crashes_repeatedly() -> Result<()> {
     let mut system = System::new("database-stuck", DATABASE)?;
     // The rule as it is shipped, but for the minutes.
     let file = system.world.watches_file();

@@ -155,7 +155,7 @@ fn an_upgrade_replaces_members_one_by_one() -> Result<()> {
 }
 
 #[test]
-fn an_upgrade_that_a_member_does_not_survive_is_taken_back_with_the_quorum() -> Result<()> {
+fn an_upgrade_that_breaks_a_member_is_rolled_back_with_quorum() -> Result<()> {
     let system = System::with_keys("etcd-health", CLUSTER, &[("timeout", "8s")])?;
     let world = &system.world;
     cluster(&system, "kv", json!({"version": "3.6.11"}))?;

@@ -9,7 +9,7 @@ use crate::world::SOON;
 use crate::world::fields::says;
 
 #[test]
-fn a_size_that_no_chart_takes_is_refused() -> Result<()> {
+fn a_size_out_of_range_is_refused() -> Result<()> {
     let system = System::new("memcached-refused", MEMCACHED)?;
     for size in [0, 6] {
         says(&system.refused("none", json!({"size": size}))?, &["spec.size"])?;

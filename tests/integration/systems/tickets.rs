@@ -75,7 +75,7 @@ fn a_ticket_is_booked_after_it_is_made_and_cancelled_before_it_goes() -> Result<
 }
 
 #[test]
-fn what_is_no_ticket_is_refused_with_a_reason() -> Result<()> {
+fn an_invalid_ticket_is_refused_with_a_reason() -> Result<()> {
     let system = System::new("ticket-refused", TICKET)?;
     for (spec, reason) in [
         (ticket("Mumbai", "London", 11), "a ticket is for 1 to 10 seats"),

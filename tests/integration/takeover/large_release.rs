@@ -18,7 +18,7 @@ fn maps(world: &World) -> Result<BTreeMap<String, Value>> {
 }
 
 #[test]
-fn a_release_of_more_members_than_a_status_lists_is_taken_over_as_well() -> Result<()> {
+fn a_release_with_its_record_in_secrets_is_taken_over() -> Result<()> {
     let world = World::of_chart("take-many", "shop")?;
     helm_releases::grant(&world)?;
     helm_releases::restore_many(&world, "operator-sdk-store", "shop", MANY)?;

@@ -78,7 +78,7 @@ fn takes_over(world: &World, former: &Former) -> Result<Operator> {
 }
 
 #[test]
-fn helm_operators_release_is_taken_over_without_touching_a_pod() -> Result<()> {
+fn a_helm_operator_release_is_taken_over_without_touching_a_pod() -> Result<()> {
     let world = store("take-store", &[])?;
     let former = restore(&world, SDK, "shop", as_it_was)?;
     let start = world.mark()?;
@@ -121,7 +121,7 @@ fn helm_operators_release_is_taken_over_without_touching_a_pod() -> Result<()> {
 }
 
 #[test]
-fn hooks_of_a_release_that_is_taken_over_have_run() -> Result<()> {
+fn a_takeover_runs_no_install_hooks_again() -> Result<()> {
     let world = World::new("take-hooks")?.use_chart("../takeover/charts/store")?;
     helm_releases::grant(&world)?;
     world.write_watches()?;
@@ -151,7 +151,7 @@ fn hooks_of_a_release_that_is_taken_over_have_run() -> Result<()> {
 }
 
 #[test]
-fn the_release_of_the_memcached_chart_is_taken_over() -> Result<()> {
+fn the_memcached_release_is_taken_over() -> Result<()> {
     let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/memcached");
     let world = of_chart("take-memcached", &chart, &[])?;
     let former = restore(&world, "operator-sdk-memcached", "cache", as_it_was)?;
@@ -231,7 +231,7 @@ fn a_suspended_release_stays_helm_operators_and_outlives_its_custom_resource() -
 }
 
 #[test]
-fn what_helm_installed_is_refused_by_name_and_adopted_when_the_watch_says_so() -> Result<()> {
+fn a_helm_release_is_refused_by_name_and_adopted_if_the_watch_allows() -> Result<()> {
     for (world, file, name) in [
         ("take-helm-apply", "helm-4-apply", "mart"),
         ("take-helm-update", "helm-4-update", "wares"),
@@ -267,7 +267,7 @@ fn what_helm_installed_is_refused_by_name_and_adopted_when_the_watch_says_so() -
 }
 
 #[test]
-fn what_a_custom_resource_says_of_itself_takes_no_release_from_helm() -> Result<()> {
+fn a_custom_resource_cannot_request_the_takeover_of_a_helm_release() -> Result<()> {
     let sdk = json!({"finalizers": ["helm.sdk.operatorframework.io/uninstall-release"]});
     let legacy = json!({"finalizers": ["uninstall-helm-release"]});
     let taken = json!({"annotations": {"chartwright.dev/takeover": "operator-sdk"}});
@@ -308,7 +308,7 @@ fn what_a_custom_resource_says_of_itself_takes_no_release_from_helm() -> Result<
 }
 
 #[test]
-fn what_the_chart_lacks_of_a_helm_release_stays_with_helm() -> Result<()> {
+fn members_missing_from_the_chart_stay_with_helm() -> Result<()> {
     let world = store("take-helm-part", &["collisions: Adopt"])?;
     let former = restore(&world, "helm-4-apply", "mart", as_it_was)?;
     let _operator = world.start()?;
@@ -324,7 +324,7 @@ fn what_the_chart_lacks_of_a_helm_release_stays_with_helm() -> Result<()> {
 }
 
 #[test]
-fn foreign_objects_are_taken_only_by_force_and_another_release_s_never() -> Result<()> {
+fn foreign_objects_are_adopted_only_by_force_and_never_from_another_release() -> Result<()> {
     let world = World::new("take-force")?;
     let make = |name: &str, annotations: Value| {
         let object = json!({

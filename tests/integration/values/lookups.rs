@@ -61,7 +61,7 @@ fn a_release_follows_what_it_looked_up() -> Result<()> {
 }
 
 #[test]
-fn a_name_that_needs_escaping_is_not_found_and_one_that_would_change_the_path_is_told() -> Result<()> {
+fn lookup_names_are_escaped_and_path_changing_names_are_refused() -> Result<()> {
     let world = world("lookup-odd", "copy.yaml")?;
     let template = fs::read_to_string(world.chart().join("templates/copy.yaml"))?;
     world.write_template("copy.yaml", &template.replace("\"source\"", ".Values.source"))?;
@@ -78,7 +78,7 @@ fn a_name_that_needs_escaping_is_not_found_and_one_that_would_change_the_path_is
 }
 
 #[test]
-fn a_restart_does_not_look_again() -> Result<()> {
+fn a_restart_repeats_no_lookups() -> Result<()> {
     let world = world("lookup-restart", "copy.yaml")?;
     world.apply(&source("one"))?;
     let operator = launch(&world)?;
@@ -101,7 +101,7 @@ fn a_restart_does_not_look_again() -> Result<()> {
 }
 
 #[test]
-fn a_release_that_stalls_for_what_is_missing_goes_on_when_it_comes() -> Result<()> {
+fn a_release_stalled_by_a_missing_object_continues_when_it_appears() -> Result<()> {
     let world = world("lookup-required", "copy-required.yaml")?;
     let _operator = world.start()?;
     world.apply_widget("a", json!({}))?;
@@ -113,7 +113,7 @@ fn a_release_that_stalls_for_what_is_missing_goes_on_when_it_comes() -> Result<(
 }
 
 #[test]
-fn what_only_an_answer_drops_waits_for_the_answer_to_hold_still() -> Result<()> {
+fn members_dropped_by_a_lookup_are_pruned_after_a_quiet_period() -> Result<()> {
     let world = World::of_chart("lookup-flap", "optional")?;
     let _operator = launch(&world)?;
     world.apply(&source("one"))?;
@@ -153,7 +153,7 @@ fn what_only_an_answer_drops_waits_for_the_answer_to_hold_still() -> Result<()> 
 }
 
 #[test]
-fn what_a_release_made_itself_does_not_upgrade_it() -> Result<()> {
+fn own_members_in_a_lookup_cause_no_upgrade() -> Result<()> {
     let world = World::new("lookup-own")?.granted("", "secrets")?;
     world.add_template("password.yaml")?;
     let operator = launch(&world)?;
@@ -196,7 +196,7 @@ fn what_a_release_made_itself_does_not_upgrade_it() -> Result<()> {
 }
 
 #[test]
-fn a_chart_that_follows_its_own_objects_is_rendered_when_somebody_asks() -> Result<()> {
+fn a_lookup_of_own_members_is_rendered_again_on_request() -> Result<()> {
     let world = world("lookup-count", "copy-counter.yaml")?;
     let operator = launch(&world)?;
     world.install("a", json!({"extra": ["one"], "color": "blue"}))?;
@@ -214,7 +214,7 @@ fn a_chart_that_follows_its_own_objects_is_rendered_when_somebody_asks() -> Resu
 }
 
 #[test]
-fn lookups_beyond_the_limit_are_told_and_none_of_them_is_sent() -> Result<()> {
+fn lookups_over_the_limit_are_reported_and_not_sent() -> Result<()> {
     let world = world("lookup-many", "copy-many.yaml")?;
     // The record of so many is too long for a status.
     world.grant("secrets", &[member_rule("", "secrets")])?;

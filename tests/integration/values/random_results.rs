@@ -38,7 +38,7 @@ fn restart(world: &World, operator: Operator) -> Result<Operator> {
 }
 
 #[test]
-fn results_outlive_edits_restarts_and_a_deleted_member() -> Result<()> {
+fn random_results_survive_edits_restarts_and_a_deleted_member() -> Result<()> {
     let world = world("kept-stable")?;
     let operator = world.start_and_settle()?;
     let start = world.mark()?;
@@ -80,7 +80,7 @@ fn results_outlive_edits_restarts_and_a_deleted_member() -> Result<()> {
 }
 
 #[test]
-fn an_upgrade_that_adds_another_call_before_rotates_nothing() -> Result<()> {
+fn an_added_random_call_rotates_no_other_result() -> Result<()> {
     let world = world("kept-upgrade")?;
     let operator = world.start()?;
     world.install("a", json!({}))?;
@@ -102,7 +102,7 @@ fn an_upgrade_that_adds_another_call_before_rotates_nothing() -> Result<()> {
 }
 
 #[test]
-fn a_lost_secret_is_made_again_from_what_is_live() -> Result<()> {
+fn a_lost_results_secret_is_rebuilt_from_live_objects() -> Result<()> {
     let world = world("kept-lost")?;
     let _operator = world.start()?;
     world.install("a", json!({}))?;
@@ -123,7 +123,7 @@ fn a_lost_secret_is_made_again_from_what_is_live() -> Result<()> {
 }
 
 #[test]
-fn a_renewal_that_is_due_makes_a_render() -> Result<()> {
+fn a_due_certificate_renewal_starts_a_render() -> Result<()> {
     let world = world("kept-renewal")?;
     let operator = world.start()?;
     let widget = world.install("a", json!({}))?;

@@ -31,7 +31,7 @@ fn await_size(world: &World, size: &str) -> Result<Value> {
 }
 
 #[test]
-fn values_come_from_where_the_watch_says_and_follow_it() -> Result<()> {
+fn values_from_sources_are_read_and_followed() -> Result<()> {
     let world = world("sources", &["values: {color: white, size: 3}", SOURCES])?;
     let operator = world.launch(&METERED)?;
     world.apply_widget("a", json!({}))?;
@@ -72,7 +72,7 @@ fn values_come_from_where_the_watch_says_and_follow_it() -> Result<()> {
 }
 
 #[test]
-fn a_custom_resource_names_sources_of_its_own_where_the_watch_lets_it() -> Result<()> {
+fn a_custom_resource_can_list_sources_where_the_watch_allows_it() -> Result<()> {
     let world = world("sources-own", &["valuesFromField: spec.more.from"])?;
     let _operator = world.start()?;
     world.apply(&values("one", "{size: 2, color: green}"))?;
@@ -125,7 +125,7 @@ fn a_custom_resource_names_sources_of_its_own_where_the_watch_lets_it() -> Resul
 }
 
 #[test]
-fn sources_are_bounded_in_what_they_hold() -> Result<()> {
+fn the_size_of_sources_is_limited() -> Result<()> {
     let world = world("sources-large", &["valuesFromField: spec.from"])?;
     let _operator = world.start()?;
     let text = format!("list: [{}]", "[],".repeat(300_000));
@@ -145,7 +145,7 @@ fn sources_are_bounded_in_what_they_hold() -> Result<()> {
 }
 
 #[test]
-fn what_a_secret_says_is_told_to_nobody() -> Result<()> {
+fn values_from_a_secret_are_redacted() -> Result<()> {
     let world = world("sources-secret", &["valuesFromField: metadata.annotations.test/from"])?;
     let operator = world.launch(&METERED)?;
     let hidden = "Hidden-value-7c1d";

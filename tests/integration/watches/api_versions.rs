@@ -23,7 +23,7 @@ fn serve_gadgets(world: &World, alpha: bool, stable: bool) -> Result<()> {
 }
 
 #[test]
-fn a_kind_whose_version_goes_is_watched_in_another() -> Result<()> {
+fn a_kind_is_watched_in_another_version_when_its_version_is_removed() -> Result<()> {
     let world = World::of_chart("gone-version", "moving")?;
     let group = world.group();
     world.grant("gadgets", &[member_rule(&group, "gadgets")])?;

@@ -97,7 +97,7 @@ fn marks(object: &Value) -> Vec<String> {
 const DECORATED: &str = "chartwright.dev/decorated";
 
 #[test]
-fn a_namespace_has_what_its_decorators_make_while_their_selectors_match() -> Result<()> {
+fn a_namespace_has_the_members_of_its_decorators_while_their_selectors_match() -> Result<()> {
     let name = "decorate-ns";
     let selectors = ["decorate-ns/one: chosen", "decorate-ns/two: chosen"];
     let decorators = [("one", selectors[0], [].as_slice()), ("two", selectors[1], &[])];
@@ -180,7 +180,7 @@ fn deployment(name: &str, labels: Value) -> Value {
 }
 
 #[test]
-fn the_garbage_collector_does_what_it_can_and_the_finalizer_is_for_the_rest() -> Result<()> {
+fn decorated_members_are_deleted_by_garbage_collector_or_finalizer() -> Result<()> {
     let selector = "decorate: here";
     let decorators = [
         ("plain", selector, [].as_slice()),
@@ -303,7 +303,7 @@ spec:
 "#;
 
 #[test]
-fn what_is_decorated_again_is_not_taken_leave_of() -> Result<()> {
+fn an_object_that_is_decorated_again_keeps_its_members() -> Result<()> {
     let decorators = [("leaves", "decorate: leaves", [("leaving.yaml", LEAVING)].as_slice())];
     let world = world("decorate-again", ["apps", "Deployment", "deployments"], &decorators)?;
     world.grant("jobs", &[member_rule("batch", "jobs")])?;
@@ -347,7 +347,7 @@ fn what_is_decorated_again_is_not_taken_leave_of() -> Result<()> {
 }
 
 #[test]
-fn releases_of_ones_own_can_be_decorated() -> Result<()> {
+fn the_operators_own_releases_can_be_decorated() -> Result<()> {
     let world = World::new("decorate-own")?;
     world.grant("secrets", &[member_rule("", "secrets")])?;
     let (plain, tells) = (world.chart(), world.write_chart("tells", &[("tells.yaml", TELLS)])?);
@@ -384,7 +384,7 @@ fn releases_of_ones_own_can_be_decorated() -> Result<()> {
 }
 
 #[test]
-fn a_decorator_may_wait_for_the_object_itself() -> Result<()> {
+fn a_decorator_can_wait_for_the_decorated_object() -> Result<()> {
     let decorators = [("late", "decorate: late", [].as_slice())];
     let world = world("decorate-late", ["apps", "Deployment", "deployments"], &decorators)?;
     let watches = fs::read_to_string(world.watches_file())?;

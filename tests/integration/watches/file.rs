@@ -30,7 +30,7 @@ fn refusal(text: &str) -> Result<String> {
 }
 
 #[test]
-fn everything_that_is_wrong_with_watches_yaml_is_told_at_once_with_its_place() -> Result<()> {
+fn all_errors_in_watches_yaml_are_reported_together_with_their_lines() -> Result<()> {
     let chart = widget_chart().display().to_string();
     let wrong =
         |kind: &str, key: &str| format!("- group: a.test\n  version: v1\n  kind: {kind}\n  chart: {chart}\n{key}");
@@ -129,7 +129,7 @@ fn every_right_of_the_charts_is_used(user: &str) -> Result<()> {
 }
 
 #[test]
-fn an_object_of_kubernetes_own_kinds_is_a_release_only_where_a_selector_says_so() -> Result<()> {
+fn a_built_in_kind_is_a_release_only_with_a_selector() -> Result<()> {
     let chart = widget_chart().display().to_string();
     let every = format!("- {{group: apps, version: v1, kind: Deployment, chart: {chart}}}\n");
     let own = "watches.yaml:1:36: Deployment is one of Kubernetes' own kinds";

@@ -21,7 +21,7 @@ fn quota() -> Value {
 }
 
 #[test]
-fn kinds_that_only_annotations_name_are_not_watched() -> Result<()> {
+fn kinds_named_only_in_annotations_are_not_watched() -> Result<()> {
     let world = World::new("forged")?;
     let kinds = "ReplicaSet.apps,DaemonSet.apps,StatefulSet.apps,CronJob.batch,Job.batch,LimitRange";
     let rules = kinds.split(',').map(|kind| {
@@ -53,7 +53,7 @@ fn kinds_that_only_annotations_name_are_not_watched() -> Result<()> {
 }
 
 #[test]
-fn a_watch_that_nobody_needs_any_more_ends() -> Result<()> {
+fn an_unused_watch_ends() -> Result<()> {
     let world = World::new("unneeded")?.granted("", "resourcequotas")?;
     let launch = Launch::with(&[("CHARTWRIGHT_TEST_UNNEEDED_MS", "500")]);
     let operator = world.launch(&launch.metered())?;
@@ -76,7 +76,7 @@ fn a_watch_that_nobody_needs_any_more_ends() -> Result<()> {
 }
 
 #[test]
-fn what_an_annotation_names_and_a_label_proves_is_found() -> Result<()> {
+fn members_named_in_annotations_and_proven_by_labels_are_found() -> Result<()> {
     let world = World::new("forged-not")?.granted("", "resourcequotas")?;
     let operator = world.start()?;
     world.install("a", json!({"extraDeploy": [quota()]}))?;
@@ -91,7 +91,7 @@ fn what_an_annotation_names_and_a_label_proves_is_found() -> Result<()> {
 }
 
 #[test]
-fn a_right_that_one_release_lacks_delays_no_other() -> Result<()> {
+fn a_missing_right_of_one_release_delays_no_other() -> Result<()> {
     let world = World::new("needs-right")?.granted("", "resourcequotas")?;
     let operator = world.start()?;
     world.install("a", json!({"color": "green"}))?;

@@ -194,7 +194,7 @@ async fn properties_of(chart: &Path, some: &[(Pointer, Value)], report: &mut Rep
 }
 
 #[test]
-fn any_property_may_be_set_and_set_back() -> Result<()> {
+fn any_value_can_be_changed_and_reverted() -> Result<()> {
     let mut report = Report::new("acto");
     let mut never_read = 0;
     for chart in CHARTS.map(folder) {

@@ -40,7 +40,7 @@ async fn tries(fails: fn(&Call) -> bool, restarts: bool) -> Result<usize> {
 }
 
 #[test]
-fn what_fails_is_tried_half_as_often_each_time() -> Result<()> {
+fn each_retry_waits_twice_as_long() -> Result<()> {
     for (what, fails, restarts, most) in [
         // 1, 2, 4, ... 256 seconds, and the first at once.
         ("a member", writes_a_map as fn(&Call) -> bool, false, 13),

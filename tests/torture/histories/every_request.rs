@@ -211,7 +211,7 @@ fn each_position(report: &mut Report, what: &str, mut run: impl AsyncFnMut(usize
 }
 
 #[test]
-fn what_happens_during_any_request_is_seen_on_the_model() -> Result<()> {
+fn a_concurrent_change_at_any_request_is_seen_on_the_model() -> Result<()> {
     let mut report = Report::new("interrupted");
     let cases: [(Meanwhile, &[Work]); 7] = [
         (Deletes, &[Install, Upgrade]),
@@ -234,7 +234,7 @@ fn what_happens_during_any_request_is_seen_on_the_model() -> Result<()> {
 }
 
 #[test]
-fn any_fault_at_any_request_is_made_good_on_the_model() -> Result<()> {
+fn the_operator_recovers_from_any_fault_at_any_request_on_the_model() -> Result<()> {
     let faults: &[Fault] = match everything() {
         true => &FAULTS,
         // Not carried out, carried out or not, carried out.

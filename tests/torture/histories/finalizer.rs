@@ -47,7 +47,7 @@ async fn taken_off(fail: &str, restarts: bool) -> Result<()> {
 }
 
 #[test]
-fn a_finalizer_that_somebody_took_off_comes_back() -> Result<()> {
+fn a_removed_finalizer_is_restored() -> Result<()> {
     for fail in ["", "on purpose"] {
         for restarts in [false, true] {
             let outcome = in_virtual_time(taken_off(fail, restarts));
@@ -79,7 +79,7 @@ async fn deleted(after: u32, takes: u32, again: bool) -> Result<()> {
 }
 
 #[test]
-fn what_is_deleted_while_it_is_claimed_leaves_nothing() -> Result<()> {
+fn a_custom_resource_deleted_during_the_claim_leaves_nothing() -> Result<()> {
     let mut report = Report::new("lost");
     // The finalizer arrives after two seconds, the last status after ten.
     let (durations, until): (&[u32], u32) = match everything() {
@@ -120,6 +120,6 @@ async fn unlisted() -> Result<()> {
 }
 
 #[test]
-fn what_cannot_be_listed_is_not_taken_for_gone() -> Result<()> {
+fn a_kind_that_cannot_be_listed_does_not_count_as_deleted() -> Result<()> {
     in_virtual_time(unlisted())
 }

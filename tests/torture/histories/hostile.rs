@@ -433,7 +433,7 @@ async fn leaves(history: &mut History, steps: &[Step], scene: &Scene) -> Result<
 }
 
 #[test]
-fn a_hostile_author_harms_nobody_else() -> Result<()> {
+fn a_hostile_author_harms_no_other_owner() -> Result<()> {
     let cases = if everything() { 200 } else { 12 };
     let steps = proptest::collection::vec(step(), 1..20);
     drawn("hostile", cases, None, &steps, async |steps| run(steps).await)
@@ -441,7 +441,7 @@ fn a_hostile_author_harms_nobody_else() -> Result<()> {
 
 /// Each of his ideas, right after one restart and before another: with `make torture` alone, else some at a time.
 #[test]
-fn no_single_idea_of_a_hostile_author_harms_anybody_else() -> Result<()> {
+fn no_single_attack_harms_another_owner() -> Result<()> {
     let mut report = Report::new("hostile-ideas");
     let ideas: Vec<usize> = (0..IDEAS.len()).collect();
     for ideas in ideas.chunks(if everything() { 1 } else { 6 }) {

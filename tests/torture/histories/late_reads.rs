@@ -163,7 +163,7 @@ fn late_reads_leave_no_trace() -> Result<()> {
 
 /// Nobody waits for what is late: only the end counts.
 #[test]
-fn late_reads_keep_nothing_from_becoming_as_it_should() -> Result<()> {
+fn releases_converge_despite_late_reads() -> Result<()> {
     let mut report = Report::new("sieve-hasty");
     for disturbance in disturbances() {
         for pause in if everything() { &[0, 700, 5_000][..] } else { &[700] } {

@@ -62,7 +62,7 @@ async fn refused(code: u16, counts: fn(&Call) -> bool, at_once: bool) -> Result<
 }
 
 #[test]
-fn what_cannot_be_watched_any_more_is_not_known() -> Result<()> {
+fn a_kind_that_can_no_longer_be_watched_counts_as_unknown() -> Result<()> {
     for (codes, counts, at_once) in [
         (&[403, 404][..], sees_maps as fn(&Call) -> bool, false),
         (&[403, 410], watches_maps, false),
@@ -126,7 +126,7 @@ async fn lookup_in_a_version_that_ends() -> Result<()> {
 }
 
 #[test]
-fn what_is_looked_up_is_watched_in_a_version_that_is_served() -> Result<()> {
+fn looked_up_objects_are_watched_in_a_served_version() -> Result<()> {
     in_virtual_time(lookup_in_a_version_that_ends())
 }
 
@@ -171,6 +171,6 @@ async fn restored() -> Result<()> {
 }
 
 #[test]
-fn what_a_backup_brings_back_is_believed() -> Result<()> {
+fn objects_restored_from_a_backup_are_reconciled() -> Result<()> {
     in_virtual_time(restored())
 }

@@ -154,7 +154,7 @@ async fn run(steps: &[Step]) -> Result<()> {
 }
 
 #[test]
-fn any_history_ends_as_the_custom_resources_say() -> Result<()> {
+fn any_history_converges_to_the_custom_resources() -> Result<()> {
     let cases = if everything() { 2_000 } else { 40 };
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/torture/regressions.txt");
     let file = FileFailurePersistence::Direct(file);
@@ -165,7 +165,7 @@ fn any_history_ends_as_the_custom_resources_say() -> Result<()> {
 
 /// Those that once failed, as they were found: they stay the same when what is drawn changes.
 #[test]
-fn histories_that_once_failed_do_not_fail_again() -> Result<()> {
+fn earlier_failed_histories_pass() -> Result<()> {
     let spec = |extra: &[&str]| release::spec("blue", extra, false);
     let mut with_class = spec(&[]);
     with_class["priorityClass"]["enabled"] = true.into();

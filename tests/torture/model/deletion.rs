@@ -137,6 +137,6 @@ async fn both() -> Result<()> {
 }
 
 #[test]
-fn a_finalizer_that_comes_during_a_deletion_is_lost_on_both() -> Result<()> {
+fn a_finalizer_added_during_a_delete_is_lost_on_both_servers() -> Result<()> {
     in_real_time(both())
 }

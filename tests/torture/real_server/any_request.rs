@@ -181,14 +181,14 @@ fn drawn(cases: Vec<Case>, few: usize) -> Result<Vec<Case>> {
 }
 
 #[test]
-fn any_request_may_go_wrong() -> Result<()> {
+fn the_operator_recovers_from_any_fault_at_any_request() -> Result<()> {
     let lanes = if everything() { 6 } else { 3 };
     in_lanes("faults", ReleaseVariant::Plain, &drawn(all_cases(), 24)?, lanes)
 }
 
 /// Of releases that keep more than their members, and of those that are taken over: a sample of each, in turn.
 #[test]
-fn any_request_about_what_is_kept_may_go_wrong() -> Result<()> {
+fn the_operator_recovers_from_any_fault_with_stored_state() -> Result<()> {
     let usual = &[Install, Upgrade, Delete][..];
     let lanes = if everything() { 2 } else { 1 };
     let mut outcome = Ok(());

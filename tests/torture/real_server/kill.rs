@@ -142,37 +142,37 @@ fn sampled(scenarios: &[Scenario], variant: ReleaseVariant, step: usize) -> Resu
 }
 
 #[test]
-fn a_kill_at_any_write_of_an_install_is_made_good() -> Result<()> {
+fn the_next_operator_finishes_an_install_killed_at_any_write() -> Result<()> {
     both(Install)
 }
 
 #[test]
-fn a_kill_at_any_write_of_an_upgrade_is_made_good() -> Result<()> {
+fn the_next_operator_finishes_an_upgrade_killed_at_any_write() -> Result<()> {
     both(Upgrade)
 }
 
 #[test]
-fn a_kill_at_any_write_of_a_prune_is_made_good() -> Result<()> {
+fn the_next_operator_finishes_a_prune_killed_at_any_write() -> Result<()> {
     both(PruneKinds)
 }
 
 #[test]
-fn a_kill_at_any_write_of_a_deletion_is_made_good() -> Result<()> {
+fn the_next_operator_finishes_a_deletion_killed_at_any_write() -> Result<()> {
     both(Delete)
 }
 
 #[test]
-fn what_a_killed_install_left_goes_with_a_custom_resource_that_is_deleted_meanwhile() -> Result<()> {
+fn a_deletion_after_a_killed_install_leaves_nothing() -> Result<()> {
     both(Abandoned)
 }
 
 #[test]
-fn what_a_killed_upgrade_added_goes_when_it_is_taken_back_meanwhile() -> Result<()> {
+fn reverting_the_spec_after_a_killed_upgrade_prunes_its_additions() -> Result<()> {
     both(Reverted)
 }
 
 #[test]
-fn a_plan_runs_once_whatever_write_was_the_last() -> Result<()> {
+fn a_plan_runs_once_after_a_kill_at_any_write() -> Result<()> {
     match everything() {
         true => both(Scenario::Plan),
         false => sampled(&[Scenario::Plan], ReleaseVariant::Plain, 2),
@@ -180,7 +180,7 @@ fn a_plan_runs_once_whatever_write_was_the_last() -> Result<()> {
 }
 
 #[test]
-fn an_upgrade_that_goes_back_is_made_good_after_a_kill_at_any_write() -> Result<()> {
+fn the_next_operator_finishes_a_rollback_killed_at_any_write() -> Result<()> {
     match everything() {
         true => both(RollsBack),
         false => sampled(&[RollsBack], ReleaseVariant::Plain, 3),
@@ -188,7 +188,7 @@ fn an_upgrade_that_goes_back_is_made_good_after_a_kill_at_any_write() -> Result<
 }
 
 #[test]
-fn hooks_and_a_last_snapshot_run_once_whatever_write_was_the_last() -> Result<()> {
+fn hooks_and_a_final_snapshot_run_once_after_a_kill_at_any_write() -> Result<()> {
     // With a migration before each upgrade.
     match everything() {
         true => sampled(&[Install, Upgrade, Delete], ReleaseVariant::Hooked, 1),
@@ -197,7 +197,7 @@ fn hooks_and_a_last_snapshot_run_once_whatever_write_was_the_last() -> Result<()
 }
 
 #[test]
-fn random_results_are_drawn_once_and_go_with_their_release_whatever_write_was_the_last() -> Result<()> {
+fn random_results_are_drawn_once_and_deleted_with_their_release_after_a_kill_at_any_write() -> Result<()> {
     match everything() {
         true => sampled(&[Install, Upgrade, Delete, Abandoned], ReleaseVariant::Random, 1),
         false => sampled(&[Install, Abandoned], ReleaseVariant::Random, 4),
@@ -205,7 +205,7 @@ fn random_results_are_drawn_once_and_go_with_their_release_whatever_write_was_th
 }
 
 #[test]
-fn a_record_in_secrets_is_whole_after_a_kill() -> Result<()> {
+fn a_record_in_secrets_is_complete_after_a_kill() -> Result<()> {
     // The first without another release: each operator has to find out that the schema keeps no record.
     let scenarios = [Abandoned, Install, Upgrade, PruneKinds, Delete, Reverted];
     match everything() {
@@ -215,7 +215,7 @@ fn a_record_in_secrets_is_whole_after_a_kill() -> Result<()> {
 }
 
 #[test]
-fn a_record_that_comes_to_secrets_and_back_is_whole_after_a_kill() -> Result<()> {
+fn a_record_that_moves_to_secrets_and_back_is_complete_after_a_kill() -> Result<()> {
     match everything() {
         true => sampled(&[Install, Upgrade, PruneKinds, Delete], ReleaseVariant::Long, 1),
         // Each case installs 300 objects.
@@ -287,7 +287,7 @@ async fn moves(lane: &mut Lane, release: &str, fault: Fault, position: usize) ->
 }
 
 #[test]
-fn a_leader_is_followed_by_one_whatever_write_was_the_last() -> Result<()> {
+fn a_workload_has_one_leader_after_a_kill_at_any_write() -> Result<()> {
     let lane_of = async |fault: Fault| {
         let name = format!("kill-elect-{fault:?}").to_lowercase();
         let elect = "elect: [{kind: Deployment, name: '{{ .metadata.name }}'}]";

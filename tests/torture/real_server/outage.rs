@@ -50,7 +50,7 @@ async fn discovery_is_partial() -> Result<()> {
 }
 
 #[test]
-fn a_group_that_does_not_answer_is_waited_for() -> Result<()> {
+fn the_operator_waits_for_an_api_group_that_does_not_answer() -> Result<()> {
     in_real_time(discovery_is_partial())
 }
 
@@ -124,7 +124,7 @@ async fn watches_are_mute() -> Result<()> {
 }
 
 #[test]
-fn a_watch_that_falls_silent_is_begun_anew() -> Result<()> {
+fn a_silent_watch_is_restarted() -> Result<()> {
     in_real_time(watches_are_mute())
 }
 
@@ -167,7 +167,7 @@ async fn put_off() -> Result<()> {
 }
 
 #[test]
-fn who_is_told_to_wait_keeps_nobody_else_waiting() -> Result<()> {
+fn a_throttled_release_delays_no_other() -> Result<()> {
     in_real_time(put_off())
 }
 
@@ -214,6 +214,6 @@ async fn record_is_unread() -> Result<()> {
 }
 
 #[test]
-fn a_record_that_cannot_be_read_is_waited_for() -> Result<()> {
+fn the_operator_waits_for_a_record_that_cannot_be_read() -> Result<()> {
     in_real_time(record_is_unread())
 }

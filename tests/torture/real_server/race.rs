@@ -132,7 +132,7 @@ async fn forces(lane: &Lane) -> Result<()> {
 }
 
 #[test]
-fn who_is_faster_than_an_apply_keeps_his_object() -> Result<()> {
+fn an_object_created_during_an_apply_is_not_taken() -> Result<()> {
     in_real_time(async {
         let lane = Lane::new("race", ReleaseVariant::Plain, &[]).await?;
         for theirs in [Theirs::Foreign, Theirs::OtherRelease] {
