@@ -6,7 +6,7 @@
 mod support;
 
 // Shared with the integration tests; the torture tests do not use all of it.
-#[allow(dead_code)]
+#[allow(dead_code, unused_imports)]
 #[path = "../integration/world/mod.rs"]
 mod world;
 

@@ -1,19 +1,19 @@
-//! What tests read out of objects.
+//! Reads fields of objects.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
-/// The labels by which the operator finds its members.
+/// The labels by which the operator finds members.
 pub const PART_OF: &str = "applyset.kubernetes.io/part-of";
 pub const OPERATOR: &str = "chartwright.dev/operator";
-/// The annotation by which it recognises them.
+/// The annotation that proves that an object is a member.
 pub const TRACKING: &str = "chartwright.dev/tracking-id";
-/// Says which run of a hook an object is.
+/// The annotation with the run of a hook.
 pub const HOOK_RUN: &str = "chartwright.dev/hook-run";
 
-/// A condition of an object; `null` if it is not there.
+/// A condition of an object; `null` if absent.
 pub fn condition(object: &Value, kind: &str) -> Value {
     let mut all = object["status"]["conditions"].as_array().into_iter().flatten();
     all.find(|condition| condition["type"] == kind)
@@ -36,12 +36,12 @@ pub fn inventory(resource: &Value) -> Vec<String> {
     rows
 }
 
-/// A text of an object; empty where there is none.
+/// A string value; empty if it is no string.
 pub fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// A text has all of these parts in it.
+/// Checks that a text contains all parts.
 pub fn says(text: &str, parts: &[&str]) -> Result<()> {
     for part in parts {
         ensure!(text.contains(*part), "no {part:?} in: {text}");
@@ -61,12 +61,12 @@ pub fn annotation<'o>(object: &'o Value, key: &str) -> Option<&'o str> {
     object["metadata"]["annotations"][key].as_str()
 }
 
-/// True if an object bears one of the marks of a member.
+/// Whether an object has a label or the annotation of members.
 pub fn is_marked(object: &Value) -> bool {
     label(object, PART_OF).is_some() || label(object, OPERATOR).is_some() || annotation(object, TRACKING).is_some()
 }
 
-/// UIDs and resource versions of some objects, by kind and name: equal before and after if nothing was written.
+/// UIDs and resource versions by kind and name. They stay equal if nothing is written.
 pub fn versions(objects: &[Value]) -> BTreeMap<String, String> {
     let version = |object: &Value| {
         let metadata = &object["metadata"];
@@ -76,7 +76,7 @@ pub fn versions(objects: &[Value]) -> BTreeMap<String, String> {
     objects.iter().map(version).collect()
 }
 
-/// An object for a message.
+/// Formats an object for a message.
 pub fn brief(object: Option<&Value>) -> String {
     let Some(object) = object else {
         return "not there".to_owned();

@@ -1,4 +1,4 @@
-//! A process of the operator under test.
+//! An operator process.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -11,17 +11,17 @@ use anyhow::{Context, Result, ensure};
 use crate::support::{ControlPlane, eventually, until};
 use crate::world::SOON;
 
-/// How an operator is started; most tests need none of this.
+/// Options of an operator process. Most tests use a constant below.
 pub struct Launch<'a> {
     pub arguments: &'a [&'a str],
     pub environment: &'a [(&'a str, &'a str)],
-    /// Which of several replicas it is: each asks as a user of its own.
+    /// The number of the replica. Each replica has its own user.
     pub replica: usize,
     /// Serves metrics, for [`Operator::metric`].
     pub metrics: bool,
 }
 
-/// The usual one.
+/// Without leader election and metrics.
 pub const UNELECTED: Launch<'static> = Launch {
     arguments: &[],
     environment: &[],
@@ -29,14 +29,14 @@ pub const UNELECTED: Launch<'static> = Launch {
     metrics: false,
 };
 
-/// One that serves metrics.
+/// With metrics.
 pub const METERED: Launch<'static> = Launch {
     metrics: true,
     ..UNELECTED
 };
 
 impl<'a> Launch<'a> {
-    /// One with variables in its environment.
+    /// With environment variables.
     pub fn with(environment: &'a [(&'a str, &'a str)]) -> Self {
         Launch {
             environment,
@@ -44,19 +44,19 @@ impl<'a> Launch<'a> {
         }
     }
 
-    /// The same, serving metrics.
+    /// Adds metrics.
     pub fn metered(self) -> Self {
         Launch { metrics: true, ..self }
     }
 }
 
-/// One that works only while it holds a lease.
+/// With leader election.
 pub const ELECTED: Launch<'static> = Launch {
     arguments: &["--leader-elect", "--leader-election-id=widgets"],
     ..UNELECTED
 };
 
-/// One that tries a watch again that fails, such as one that is forbidden, within a second.
+/// Retries failed watches, such as forbidden ones, within a second.
 pub const IMPATIENT: Launch<'static> = Launch {
     environment: &[("CHARTWRIGHT_TEST_LONGEST_PAUSE_MS", "1000")],
     ..UNELECTED
@@ -66,10 +66,10 @@ pub const IMPATIENT: Launch<'static> = Launch {
 pub struct Operator {
     child: Child,
     log: PathBuf,
-    /// As the API server knows it.
+    /// Its user name on the API server.
     pub user: String,
     metrics: Option<u16>,
-    /// It was asked to.
+    /// The test makes it panic.
     panics: bool,
 }
 
@@ -160,7 +160,7 @@ impl Operator {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// The most memory that it has held at a time, in bytes.
+    /// Peak memory in bytes.
     pub fn peak_memory(&self) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -168,17 +168,17 @@ impl Operator {
         Ok(kib.trim().parse::<u64>()? << 10)
     }
 
-    /// How often it has rendered a chart.
+    /// The number of renders.
     pub fn renders(&self) -> Result<f64> {
         self.metric("chartwright_render_duration_seconds_count")
     }
 
-    /// How often it has looked at a release.
+    /// The number of reconciles.
     pub fn reconciles(&self) -> usize {
         self.log().matches("\"reconciled\"").count()
     }
 
-    /// Everything that it tells in numbers.
+    /// The metrics page.
     pub fn metrics(&self) -> Result<String> {
         let port = self.metrics.context("this operator serves no metrics")?;
         let mut connection = TcpStream::connect(("127.0.0.1", port))?;
@@ -189,7 +189,7 @@ impl Operator {
         Ok(answer)
     }
 
-    /// The value of a series, by the beginning of its line; 0 if there is none.
+    /// The value of a series by a prefix of its line; 0 if absent.
     pub fn metric(&self, series: &str) -> Result<f64> {
         let answer = self.metrics()?;
         let line = answer.lines().find(|line| line.starts_with(series));
@@ -202,7 +202,7 @@ impl Drop for Operator {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // A panic is caught, its release tried again: nothing but the log would tell.
+        // The operator catches panics and retries, so only the log shows them.
         if !std::thread::panicking() && !self.panics && self.log().contains("panicked") {
             panic!("the operator panicked:\n{}", self.log());
         }

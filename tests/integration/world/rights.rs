@@ -1,4 +1,4 @@
-//! What an operator of the tests may do, and what the API server refuses.
+//! RBAC rules of operators, and admission policies.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 impl World {
-    /// The rules of a role in `config`, with this world's kind in place of Memcached and its names in place of the
+    /// The rules of a role in `config`, with this world's kind instead of Memcached and its names instead of the
     /// project's.
     pub fn project_rules(&self, role: &str) -> Result<Vec<Value>> {
         let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
@@ -17,14 +17,14 @@ impl World {
             let text = text.replace("memcacheds", "widgets");
             let text = text.replace("chartwright-hmac-key", &format!("{}-hmac-key", self.name));
             let text = text.replace("chartwright-usage", &format!("{}-usage", self.name));
-            // What the tests call their Leases.
+            // The names of the Leases in tests.
             serde_json::from_str(&text.replace("\"chartwright\"", &format!("{:?},\"widgets\"", self.name)))
         };
         let rules = rules_of(&config.join(role))?.into_iter().map(ours);
         Ok(rules.collect::<serde_json::Result<_>>()?)
     }
 
-    /// The project's own rules, the same for the kind Gadget, and those for two kinds that only the tests' chart makes.
+    /// Grants the project's rules, the same for the kind Gadget, and rules for two kinds of the tests' chart.
     pub(super) fn grant_project_rules(&self, setup: &Setup<'_>) -> Result<()> {
         let role = match setup.only_in {
             [] => "rbac/role.yaml",
@@ -66,15 +66,15 @@ impl World {
         self.apply_rbac(objects)
     }
 
-    /// Gives the operator further rules, in the whole cluster.
+    /// Grants further rules, in the complete cluster.
     pub fn grant(&self, role: &str, rules: &[Value]) -> Result<()> {
         let name = format!("{}-{role}", self.name);
         let role = json!({"kind": "ClusterRole", "metadata": {"name": name}, "rules": rules});
         self.apply_rbac(vec![role, self.binding("ClusterRole", &name, None)])
     }
 
-    /// Has the API server refuse operations on the world's ConfigMaps, unless a CEL expression is true, with a message.
-    /// It takes a moment.
+    /// Makes the API server refuse operations on the world's ConfigMaps with a message, unless a CEL expression is true.
+    /// The policy takes effect after some time.
     pub fn deny(&self, operations: &str, unless: &str, message: &str) -> Result<()> {
         let policy = include_str!("../../fixtures/integration/policy.yaml").replace("NAME", &self.name);
         let policy = policy.replace("OPERATIONS", operations);
@@ -82,13 +82,13 @@ impl World {
         self.kubectl.apply(&policy)
     }
 
-    /// Takes away what [`World::deny`] made.
+    /// Removes the policy of [`World::deny_writes`].
     pub fn deny_no_more(&self) -> Result<()> {
         self.kubectl.delete("validatingadmissionpolicybinding", &self.name)?;
         self.kubectl.delete("validatingadmissionpolicy", &self.name)
     }
 
-    /// Takes away what [`World::grant`] gave.
+    /// Removes the rules of [`World::grant`].
     pub fn revoke(&self, role: &str) -> Result<()> {
         let name = format!("{}-{role}", self.name);
         self.kubectl.delete("clusterrolebinding", &name)
@@ -116,7 +116,7 @@ impl World {
     }
 }
 
-/// What an operator may do with a kind of members.
+/// The rights that an operator needs on a kind of members.
 pub fn member_rule(group: &str, resource: &str) -> Value {
     let verbs = ["get", "list", "watch", "create", "patch", "delete"];
     json!({"apiGroups": [group], "resources": [resource], "verbs": verbs})

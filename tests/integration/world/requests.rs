@@ -1,0 +1,79 @@
+//! Counts an operator's requests from the API server's audit log.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+
+use super::operator::Operator;
+use super::{SOON, World};
+use crate::support::{Mark, Request, Requests};
+
+/// When a test last changed the served kinds. For some seconds after that, every operator reads discovery again.
+static SERVED_CHANGED: Mutex<Option<Instant>> = Mutex::new(None);
+const DISCOVERY_ECHO: Duration = Duration::from_secs(8);
+
+/// The start of a count of requests.
+#[derive(Clone, Copy)]
+pub struct Start {
+    mark: Mark,
+    at: Instant,
+}
+
+impl World {
+    /// Starts a count of requests.
+    pub fn mark(&self) -> Result<Start> {
+        Ok(Start {
+            mark: self.control_plane.audit().mark()?,
+            at: Instant::now(),
+        })
+    }
+
+    /// All requests of an operator.
+    pub fn all_requests(&self, operator: &Operator, since: Start) -> Result<Requests> {
+        // The audit log has a request only after its response.
+        std::thread::sleep(Duration::from_millis(300));
+        Ok(self.control_plane.audit().since(since.mark)?.by_user(&operator.user))
+    }
+
+    /// Like `all_requests`, without Leases, watches and, if a test changed the served kinds, discovery.
+    pub fn requests(&self, operator: &Operator, since: Start) -> Result<Requests> {
+        let requests = self.all_requests(operator, since)?.without_idling();
+        let changed = *SERVED_CHANGED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let echo = changed.is_some_and(|changed| changed + DISCOVERY_ECHO > since.at);
+        let is_discovery = |request: &Request| request.verb == "get" && request.resource.is_empty();
+        Ok(requests.filter(|request| !(echo && is_discovery(request))))
+    }
+
+    /// Waits until an operator sends no requests for a second.
+    pub fn await_quiet(&self, operator: &Operator) -> Result<()> {
+        let deadline = Instant::now() + SOON;
+        loop {
+            let start = self.mark()?;
+            std::thread::sleep(Duration::from_millis(700));
+            let requests = self.requests(operator, start)?;
+            if requests.is_empty() {
+                return Ok(());
+            }
+            ensure!(Instant::now() < deadline, "{requests}");
+        }
+    }
+
+    /// The requests of an operator until it sends no more.
+    pub fn requests_until_quiet(&self, operator: &Operator, since: Start) -> Result<Requests> {
+        self.await_quiet(operator)?;
+        self.requests(operator, since)
+    }
+
+    /// Checks that an operator sends no requests for some seconds.
+    pub fn asks_nothing(&self, operator: &Operator, seconds: f64) -> Result<()> {
+        let start = self.mark()?;
+        std::thread::sleep(Duration::from_secs_f64(seconds));
+        self.requests(operator, start)?.none()
+    }
+}
+
+/// Notes that the test adds or removes a CRD or an APIService now.
+pub fn served_changed() {
+    *SERVED_CHANGED.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(Instant::now());
+}
