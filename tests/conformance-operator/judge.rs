@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use chartwright_core::applyset::DIGEST_ANNOTATION;
-use chartwright_core::conditions::{self, Condition};
 use chartwright_core::health::{self, Status};
+use chartwright_core::identity::applyset::DIGEST_ANNOTATION;
 use chartwright_core::identity::{GroupKind, ObjectId};
+use chartwright_core::status::conditions::{self, Condition};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 

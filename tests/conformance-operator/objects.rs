@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
-use chartwright_core::applyset::PART_OF_LABEL;
+use chartwright_core::identity::applyset::PART_OF_LABEL;
 
 use crate::lane::{OPERATOR_NAMESPACE, RELEASES};
 use crate::support::Kubectl;

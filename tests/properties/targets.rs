@@ -3,9 +3,12 @@
 
 use std::sync::Arc;
 
+use chartwright_core::annotations;
+use chartwright_core::identity::applyset;
 use chartwright_core::record::{Record, secret};
+use chartwright_core::status as statuses;
+use chartwright_core::status::conditions;
 use chartwright_core::takeover::{StoredRelease, objects};
-use chartwright_core::{annotations, applyset, conditions, status as statuses};
 use chartwright_scaffold::fetch::{oci as registry, repository};
 use chartwright_watches::cel::{CelData, Expression, VARIABLES};
 use go_template::Set;

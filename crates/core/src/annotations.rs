@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::applyset::{DIGEST_ANNOTATION, TRACKING_ANNOTATION};
+use crate::identity::applyset::{DIGEST_ANNOTATION, TRACKING_ANNOTATION};
 use chartwright_watches::{duration, suggestion};
 
 /// On a custom resource: nothing of the release is changed, nor deleted with it, while it is `true`.

@@ -8,15 +8,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::applyset::tracking_id;
-use super::desired::{Member, Stage};
-use super::digest::{Key, Keyring};
-use super::identity::{GroupKind, ObjectId};
-use super::members::Live;
-use super::ownership::Owner;
-use super::policy::Policy;
-use super::record::Entry;
-use super::record::signature::RecordSeal;
+use crate::digest::{Key, Keyring};
+use crate::identity::applyset::tracking_id;
+use crate::identity::ownership::Owner;
+use crate::identity::{GroupKind, ObjectId};
+use crate::index::members::Live;
+use crate::members::desired::{Member, Stage};
+use crate::members::policy::Policy;
+use crate::record::Entry;
+use crate::record::signature::RecordSeal;
 
 pub fn owner() -> Owner {
     Owner {

@@ -14,7 +14,7 @@ use super::printable::{one_line, to_yaml};
 use super::survey::{RBAC, Survey};
 use super::tree::Tree;
 use super::unmade::Unmade;
-use chartwright_core::history::is_watched;
+use chartwright_core::record::history::is_watched;
 use chartwright_operator::cluster::storage::keys::secret_name;
 use chartwright_watches::SourceKind;
 use chartwright_watches::Watch;

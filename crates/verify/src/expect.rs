@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::case::{Changed, Check, Expectation, Step, What};
 use super::refer::{FieldPath, Reference, differences};
 use super::run::{Done, Stopped};
-use chartwright_core::applyset;
 use chartwright_core::identity::ObjectId;
+use chartwright_core::identity::applyset;
 use chartwright_operator::reconcile::rehearsal::{Outcome, Performed};
 use chartwright_watches::suggestion;
 

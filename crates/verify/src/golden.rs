@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::run::Done;
-use chartwright_core::applyset;
-use chartwright_core::desired::Member;
-use chartwright_core::lost_results::random_leaves;
+use chartwright_core::identity::applyset;
+use chartwright_core::members::desired::Member;
+use chartwright_core::values::recovery::random_leaves;
 use chartwright_operator::reconcile::rehearsal::Performed;
 
 /// Beside the case files.

@@ -15,9 +15,9 @@ use crate::cli::block_on;
 use crate::cli::stdout::stdout;
 use crate::cli::stdout::{note, print_line};
 use chartwright_core::annotations::ROLLBACK_TO;
-use chartwright_core::conditions;
-use chartwright_core::history::{History, Revision};
 use chartwright_core::record::Record;
+use chartwright_core::record::history::{History, Revision};
+use chartwright_core::status::conditions;
 
 const HISTORY_EXAMPLES: &str = "\
 Examples:

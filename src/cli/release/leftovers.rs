@@ -11,12 +11,12 @@ use kube::core::ObjectMeta;
 
 use crate::cli::block_on;
 use crate::cli::stdout::{note, print_line};
-use chartwright_core::applyset::{ID_LABEL, OPERATOR_LABEL};
-use chartwright_core::decorate;
-use chartwright_core::desired::Stage;
+use chartwright_core::identity::applyset::{ID_LABEL, OPERATOR_LABEL};
+use chartwright_core::identity::decorator;
+use chartwright_core::identity::ownership::{Owner, owner_of};
 use chartwright_core::identity::{GroupKind, ObjectId};
-use chartwright_core::members::Live;
-use chartwright_core::ownership::{Owner, owner_of};
+use chartwright_core::index::members::Live;
+use chartwright_core::members::desired::Stage;
 use chartwright_core::prune::{Purpose, Verdict, verdict};
 use chartwright_operator::cluster::discovery::Resource;
 use chartwright_operator::cluster::storage::secrets::UID_LABEL;
@@ -91,7 +91,7 @@ async fn list_leftovers(args: &LeftoversArgs) -> anyhow::Result<()> {
     };
     let mut left: Vec<Leftover> = found
         .into_iter()
-        .filter(|found| !owners.contains(decorate::object_uid(&found.owner.uid)))
+        .filter(|found| !owners.contains(decorator::object_uid(&found.owner.uid)))
         .collect();
     // As a release goes: what others may depend on comes last.
     left.sort_by_cached_key(|found| {
@@ -174,7 +174,7 @@ async fn find_candidates(
     found.retain(|found| {
         args.uid
             .as_ref()
-            .is_none_or(|uid| *uid == decorate::object_uid(&found.owner.uid))
+            .is_none_or(|uid| *uid == decorator::object_uid(&found.owner.uid))
     });
     Ok(found)
 }
@@ -214,7 +214,7 @@ async fn list_owner_uids(client: &Client, discovery: &Discovery) -> anyhow::Resu
     for kind in snapshot.kinds().filter(|(_, resource)| resource.watchable) {
         let group_kind = kind.0;
         let searches: &[&str] = match is_built_in(&group_kind.group) {
-            true => &[ID_LABEL, decorate::LABEL],
+            true => &[ID_LABEL, decorator::LABEL],
             false => &[""],
         };
         for labels in searches {

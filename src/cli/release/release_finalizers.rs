@@ -11,8 +11,8 @@ use kube::core::ObjectMeta;
 
 use crate::cli::block_on;
 use crate::cli::stdout::{self, note};
-use chartwright_core::applyset::{FINALIZER, PART_OF_LABEL};
-use chartwright_core::decorate;
+use chartwright_core::identity::applyset::{FINALIZER, PART_OF_LABEL};
+use chartwright_core::identity::decorator;
 use chartwright_core::identity::{GroupKind, ObjectId};
 use chartwright_core::prune::{Purpose, Verdict, verdict};
 use chartwright_operator::cluster::custom_resource::{remove_finalizer, with_finalizer};
@@ -158,7 +158,10 @@ fn split_by_finalizer(metadata: ObjectMeta) -> Vec<CustomResource> {
         metadata,
         data: serde_json::Value::Null,
     });
-    let decorators = custom.finalizers.iter().filter_map(|name| decorate::of_finalizer(name));
+    let decorators = custom
+        .finalizers
+        .iter()
+        .filter_map(|name| decorator::of_finalizer(name));
     let decorators = decorators.map(|name| Some(name.into()));
     let usual = custom.has_finalizer().then_some(None);
     let all: Vec<_> = usual.into_iter().chain(decorators).collect();

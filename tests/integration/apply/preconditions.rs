@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use chartwright_core::identity::{GroupKind, ObjectId};
-use chartwright_core::members::Live;
+use chartwright_core::index::members::Live;
 use chartwright_operator::cluster::custom_resource::{Marks, Target, apply_metadata, apply_status};
 use chartwright_operator::cluster::objects::{self, Deleted, Onto};
 use chartwright_operator::cluster::{self, Discovery, Error, Snapshot};

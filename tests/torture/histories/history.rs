@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use chartwright_core::applyset;
+use chartwright_core::identity::applyset;
 use chartwright_operator::controller::{self, Options};
 use chartwright_operator::telemetry::{metrics::Metrics, probes::Health};
 use chartwright_watches::ReadContext;

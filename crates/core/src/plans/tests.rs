@@ -1,8 +1,8 @@
 use serde_json::json;
 
-use super::super::hooks::{HookRun, RunPhase};
-use super::super::testing::{id, member};
 use super::*;
+use crate::hooks::{HookRun, RunPhase};
+use crate::testing::{id, member};
 
 fn step(name: &str, at: &str, annotations: Value) -> Hook {
     let mut member = member(&id("Job.batch", name));

@@ -121,7 +121,7 @@ impl Found {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::{Handled, Request};
+    use crate::record::requests::{Handled, Request};
     use crate::testing::{entry, id};
 
     fn pack(json: &[u8]) -> Vec<u8> {

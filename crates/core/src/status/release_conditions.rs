@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::{BRIEF_BYTES, NOTES_BYTES, Phase, Reason, Report, shown};
-use crate::conditions::{self, Condition};
-use crate::status_template::{INVALID, Templated};
+use crate::status::conditions::{self, Condition};
+use crate::status::template::{INVALID, Templated};
 
 /// What a condition is to say: whether it holds, its reason, its message. `None`: it is removed.
 type Said = Option<(bool, String, String)>;

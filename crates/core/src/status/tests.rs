@@ -1,6 +1,6 @@
 use super::*;
-use crate::conditions::Condition;
 use crate::record::Stored;
+use crate::status::conditions::Condition;
 use crate::testing::table;
 
 fn report<'a>(phase: &'a Phase, record: &'a Record) -> Report<'a> {

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntr
 use serde_json::{Map, Value, json};
 
 use super::FINALIZERS;
-use crate::managed_fields::{fields, item_keys, may_have};
+use crate::drift::managed_fields::{fields, item_keys, may_have};
 
 /// Those who write whole objects, and whom the operator replaces: helm-operator and Helm under the names of their
 /// binaries (Helm 4 applies, the others update), kubectl where it made the object, and the API server's name for what

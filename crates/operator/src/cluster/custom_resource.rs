@@ -12,9 +12,9 @@ use crate::cluster::connection::bounded;
 use crate::cluster::discovery::{Discovery, Resource};
 use crate::cluster::error::{Error, Result};
 use crate::cluster::objects::list_if_served;
-use chartwright_core::applyset::FINALIZER;
-use chartwright_core::decorate;
 use chartwright_core::identity::GroupKind;
+use chartwright_core::identity::applyset::FINALIZER;
+use chartwright_core::identity::decorator;
 use chartwright_core::takeover::is_former_finalizer;
 
 /// Owns the finalizer, the ApplySet label and the ApplySet annotations. Frozen for ever.
@@ -147,7 +147,7 @@ pub async fn with_finalizer(
     namespace: Option<&str>,
 ) -> Result<Vec<ObjectMeta>> {
     let mut found = list_if_served(client, discovery, kind, namespace, "").await?;
-    let is_ours = |name: &String| name == FINALIZER || decorate::of_finalizer(name).is_some();
+    let is_ours = |name: &String| name == FINALIZER || decorator::of_finalizer(name).is_some();
     found.retain(|metadata| metadata.finalizers.iter().flatten().any(is_ours));
     Ok(found)
 }

@@ -18,9 +18,15 @@ use crate::cluster::connection::bounded;
 use crate::cluster::connection::url_path::segment;
 use crate::cluster::discovery::{Discovery, Resource};
 use crate::cluster::error::{Error, Result};
+use chartwright_core::annotations;
+use chartwright_core::drift::fingerprint;
+use chartwright_core::health;
+use chartwright_core::hooks;
+use chartwright_core::identity::applyset;
+use chartwright_core::identity::owner_references;
 use chartwright_core::identity::{GroupKind, ObjectId};
-use chartwright_core::members::Live;
-use chartwright_core::{annotations, applyset, fingerprint, health, hooks, immutable, references};
+use chartwright_core::index::members::Live;
+use chartwright_core::members::immutable_fields;
 
 pub mod lookup;
 pub mod takeover;
@@ -57,7 +63,7 @@ pub fn live(metadata: &ObjectMeta) -> Live {
         uid: metadata.uid.clone().unwrap_or_default(),
         resource_version: metadata.resource_version.clone().unwrap_or_default(),
         part_of: label(applyset::PART_OF_LABEL),
-        owner: references::of_owner(metadata, tracking.as_deref()),
+        owner: owner_references::of_owner(metadata, tracking.as_deref()),
         tracking,
         keep: annotation(annotations::RESOURCE_POLICY).is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep")),
         prune_allowed: annotation(annotations::PRUNE).is_some_and(|value| value == "true"),
@@ -192,7 +198,7 @@ pub async fn read(client: &Client, resource: &Resource, id: &ObjectId) -> Result
         .value()
         .map_err(|error| Error::Invalid(format!("{id} {error}")))?;
     let live = Live {
-        takes_data: immutable::takes_data(id, &value),
+        takes_data: immutable_fields::takes_data(id, &value),
         ..live(&object.metadata)
     };
     Ok(Some((live, value)))
@@ -454,7 +460,7 @@ async fn patch_seen(
             return Ok(Deleted::Changed);
         }
         let owner = seen.tracking.as_deref().and_then(applyset::parse_tracking_id);
-        let rest = owner.and_then(|owner| references::without(&found, &owner.owner_uid));
+        let rest = owner.and_then(|owner| owner_references::without(&found, &owner.owner_uid));
         metadata["ownerReferences"] = rest.unwrap_or_else(|| json!(found.owner_references));
     }
     metadata["uid"] = seen.uid.as_str().into();

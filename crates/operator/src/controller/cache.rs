@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use crate::reconcile::{CustomResource, Key, Release, lock};
-use chartwright_core::deletion::{End, Held, end};
+use chartwright_core::prune::deletion::{End, Held, end};
 
 /// The maps of a unit.
 #[derive(Default)]
@@ -240,7 +240,7 @@ impl Deleted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use chartwright_core::deletion::Cascade;
+    use chartwright_core::prune::deletion::Cascade;
     use serde_json::json;
 
     fn resource(version: u64, size: i64) -> CustomResource {

@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 use crate::cluster::storage::secrets::MAX_BYTES;
 use crate::cluster::storage::usage;
 use crate::reconcile::Context;
-use chartwright_core::applyset;
+use chartwright_core::identity::applyset;
+use chartwright_core::identity::ownership::owner_of;
 use chartwright_core::identity::{GroupKind, ObjectId};
-use chartwright_core::ownership::owner_of;
 use chartwright_core::usage::{Counters, Release, Requests};
 
 const SHORTEST: Duration = Duration::from_secs(1);

@@ -9,11 +9,11 @@ use crate::reconcile::Run;
 use crate::reconcile::release::Release;
 use crate::reconcile::render::{Answers, Prepared, Work, no_plan};
 use crate::reconcile::values;
-use chartwright_core::conditions;
-use chartwright_core::desired::Member;
 use chartwright_core::digest::{Key, KeyUse};
 use chartwright_core::grants::{self, Baseline, Own};
 use chartwright_core::identity::ObjectId;
+use chartwright_core::members::desired::Member;
+use chartwright_core::status::conditions;
 use chartwright_core::status::{Phase, Reason};
 
 /// Problems listed in one condition; a chart that goes wrong often goes wrong everywhere.

@@ -21,14 +21,14 @@ use crate::reconcile::render::memory_budget::Budget;
 use crate::reconcile::render::pool::{Deadline, Lost, Pool};
 use crate::reconcile::values::unread_values::ReadValues;
 use crate::telemetry::metrics::{Metrics, ReleaseLabels};
-use chartwright_core::applyset;
-use chartwright_core::decorate;
-use chartwright_core::dependencies::{Dependencies, Dependency};
 use chartwright_core::digest::Keyring;
-use chartwright_core::electorate::{Electorate, Workload};
+use chartwright_core::identity::applyset;
+use chartwright_core::identity::decorator;
+use chartwright_core::identity::ownership::{Owner, Ownership};
 use chartwright_core::identity::{GroupKind, ObjectId};
-use chartwright_core::members::{Members, Scope};
-use chartwright_core::ownership::{Owner, Ownership};
+use chartwright_core::index::dependencies::{Dependencies, Dependency};
+use chartwright_core::index::members::{Members, Scope};
+use chartwright_core::leader::pod_index::{Electorate, Workload};
 use chartwright_watches::Watch;
 use helm_template::chart::Chart;
 use helm_template::chart::stamp::Stamp;
@@ -369,7 +369,7 @@ impl Context {
             let parent = parent?;
             owners
                 .get(&parent.set)
-                .filter(|known| known.uid == decorate::object_uid(&parent.uid))
+                .filter(|known| known.uid == decorator::object_uid(&parent.uid))
         };
         let first = resource.parent(group_kind);
         let mut known = above(first.as_ref());

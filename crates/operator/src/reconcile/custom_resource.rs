@@ -14,15 +14,15 @@ use serde_json::{Value, json};
 use crate::cluster::custom_resource::Target;
 use crate::cluster::discovery::Resource;
 use chartwright_core::annotations;
-use chartwright_core::applyset::{self, FINALIZER};
-use chartwright_core::conditions::{self, Condition};
-use chartwright_core::decorate;
-use chartwright_core::deletion::Cascade;
 use chartwright_core::digest::Keyring;
 use chartwright_core::identity::GroupKind;
-use chartwright_core::ownership::Owner;
+use chartwright_core::identity::applyset::{self, FINALIZER};
+use chartwright_core::identity::decorator;
+use chartwright_core::identity::owner_references;
+use chartwright_core::identity::ownership::Owner;
+use chartwright_core::prune::deletion::Cascade;
 use chartwright_core::record::signature::RecordSeal;
-use chartwright_core::references;
+use chartwright_core::status::conditions::{self, Condition};
 use chartwright_core::takeover::is_former_finalizer;
 
 /// kubectl's copy of the whole manifest: large, possibly secret, and of no use here.
@@ -196,7 +196,7 @@ impl CustomResource {
     pub fn finalizer(&self) -> String {
         match &self.decorator {
             None => FINALIZER.to_owned(),
-            Some(name) => decorate::finalizer(name),
+            Some(name) => decorator::finalizer(name),
         }
     }
 
@@ -208,7 +208,7 @@ impl CustomResource {
     pub fn is_claimed(&self) -> bool {
         match &self.decorator {
             None => self.has_finalizer(),
-            Some(name) => self.annotations.contains_key(&decorate::kinds(name)),
+            Some(name) => self.annotations.contains_key(&decorator::kinds(name)),
         }
     }
 
@@ -224,7 +224,7 @@ impl CustomResource {
                 applyset::KINDS_ANNOTATION.to_owned(),
                 applyset::NAMESPACES_ANNOTATION.to_owned(),
             ),
-            Some(name) => (decorate::kinds(name), decorate::namespaces(name)),
+            Some(name) => (decorator::kinds(name), decorator::namespaces(name)),
         }
     }
 
@@ -232,7 +232,7 @@ impl CustomResource {
     pub fn kept_annotation(&self) -> String {
         match &self.decorator {
             None => annotations::KEPT.to_owned(),
-            Some(name) => decorate::kept(name),
+            Some(name) => decorator::kept(name),
         }
     }
 
@@ -287,8 +287,8 @@ impl CustomResource {
         ];
         let mut hash = DefaultHasher::new();
         (&self.uid, self.deleting, &self.spec).hash(&mut hash);
-        let is_own = |key: &str| own.contains(&key) || decorate::is_mark(key);
-        let is_own_label = |key: &str| key == applyset::ID_LABEL || decorate::is_mark(key);
+        let is_own = |key: &str| own.contains(&key) || decorator::is_mark(key);
+        let is_own_label = |key: &str| key == applyset::ID_LABEL || decorator::is_mark(key);
         for label in self.labels.iter().filter(|(key, _)| !is_own_label(key)) {
             label.hash(&mut hash);
         }
@@ -296,7 +296,7 @@ impl CustomResource {
             annotation.hash(&mut hash);
         }
         for finalizer in &self.finalizers {
-            if finalizer != FINALIZER && !is_former_finalizer(finalizer) && !decorate::is_mark(finalizer) {
+            if finalizer != FINALIZER && !is_former_finalizer(finalizer) && !decorator::is_mark(finalizer) {
                 finalizer.hash(&mut hash);
             }
         }
@@ -307,7 +307,7 @@ impl CustomResource {
         Owner {
             uid: match &self.decorator {
                 None => self.uid.clone(),
-                Some(name) => decorate::owner_uid(&self.uid, name),
+                Some(name) => decorator::owner_uid(&self.uid, name),
             },
             set: self.set(group_kind),
         }
@@ -348,7 +348,7 @@ impl CustomResource {
     /// What its members carry, so that they go with it whatever happens.
     pub fn owner_reference(&self, resource: &Resource) -> OwnerReference {
         let api = &resource.api;
-        references::reference(&api.api_version, &api.kind, &self.key.name, &self.uid)
+        owner_references::reference(&api.api_version, &api.kind, &self.key.name, &self.uid)
     }
 
     pub fn reference(&self, resource: &Resource) -> ObjectReference {
@@ -366,7 +366,7 @@ impl CustomResource {
     /// is nobody's input.
     pub fn as_data(&self, resource: &Resource) -> Value {
         let others = |map: &BTreeMap<String, String>| -> BTreeMap<String, String> {
-            let others = map.iter().filter(|(key, _)| !decorate::is_mark(key));
+            let others = map.iter().filter(|(key, _)| !decorator::is_mark(key));
             others.map(|(key, value)| (key.clone(), value.clone())).collect()
         };
         json!({
@@ -426,9 +426,9 @@ mod tests {
         let kind = GroupKind::new("", "Namespace");
         let object = json!({
             "metadata": {
-                "name": "a", "uid": "u", "finalizers": [decorate::finalizer("x")],
-                "labels": {"team": "t", (decorate::LABEL): "true"},
-                "annotations": {(decorate::kinds("y")): "ConfigMap", (decorate::kept("y")): "Secret a/b"},
+                "name": "a", "uid": "u", "finalizers": [decorator::finalizer("x")],
+                "labels": {"team": "t", (decorator::LABEL): "true"},
+                "annotations": {(decorator::kinds("y")): "ConfigMap", (decorator::kept("y")): "Secret a/b"},
             },
             "status": {"release": {"revision": 3}},
         });
@@ -479,8 +479,8 @@ mod tests {
         }
         let decorated = with(
             &["chartwright.dev/decorator-x"],
-            [decorate::LABEL, "true"],
-            [&decorate::kinds("x"), ""],
+            [decorator::LABEL, "true"],
+            [&decorator::kinds("x"), ""],
             1,
         );
         assert_eq!(decorated.author_digest(), before.author_digest());

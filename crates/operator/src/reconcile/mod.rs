@@ -50,8 +50,8 @@ use crate::cluster::error::Error;
 use crate::telemetry::metrics::ReconcileResult;
 use crate::telemetry::redact;
 use chartwright_core::annotations;
-use chartwright_core::ownership::Owner;
-use chartwright_core::request::Request;
+use chartwright_core::identity::ownership::Owner;
+use chartwright_core::record::requests::Request;
 use chartwright_core::status::{Changes, Phase, Reason};
 
 /// How a reconcile ended, for the queue.

@@ -27,20 +27,20 @@ use crate::reconcile::takeover::claimant;
 use crate::telemetry::metrics::Metrics;
 use chartwright_core::annotations::{self, ON_CREATE};
 use chartwright_core::apply::{Seen, Step, content, step};
-use chartwright_core::applyset;
-use chartwright_core::desired::{Member, fold_string_data};
 use chartwright_core::digest::{Key, Keyring};
 use chartwright_core::hooks::{Operation, in_order};
+use chartwright_core::identity::applyset;
+use chartwright_core::identity::ownership::Ownership;
 use chartwright_core::identity::{GroupKind, ObjectId};
-use chartwright_core::immutable::{self, Kept, asks_for_renewal};
-use chartwright_core::intent::Intent;
-use chartwright_core::members::Live;
-use chartwright_core::ownership::Ownership;
+use chartwright_core::index::members::Live;
+use chartwright_core::members::desired::{Member, fold_string_data};
+use chartwright_core::members::immutable_fields::{self, Kept, asks_for_renewal};
+use chartwright_core::members::rollout;
 use chartwright_core::plans;
+use chartwright_core::prune::intent::Intent;
 use chartwright_core::prune::{Purpose, Verdict, orphans, verdict};
 use chartwright_core::record::Entry;
-use chartwright_core::request::Request;
-use chartwright_core::rollout;
+use chartwright_core::record::requests::Request;
 use chartwright_core::status::{Phase, Reason};
 use chartwright_core::takeover::{Claim, claim};
 use helm_template::render::Capabilities;
@@ -317,13 +317,13 @@ impl Rehearsal {
         };
         let fields = before
             .as_ref()
-            .map(|before| immutable::changed(&member.id.group_kind, before, &member.object).join(", "))
+            .map(|before| immutable_fields::changed(&member.id.group_kind, before, &member.object).join(", "))
             .filter(|fields| !fields.is_empty());
         if let (Some(fields), Some(known), Some(object)) = (&fields, &known, object) {
             let kept = if !asks_for_renewal(member, known, forced) {
                 Some(Kept::NotAsked)
             } else {
-                let takes = immutable::takes_data(&member.id, object) && !known.prune_allowed;
+                let takes = immutable_fields::takes_data(&member.id, object) && !known.prune_allowed;
                 takes.then_some(Kept::TakesData)
             };
             if let Some(kept) = kept {
@@ -393,7 +393,7 @@ impl Rehearsal {
         for id in orphans {
             let Some(made) = self.live.get(&id) else { continue };
             let known = Live {
-                takes_data: immutable::takes_data(&id, &made.object),
+                takes_data: immutable_fields::takes_data(&id, &made.object),
                 ..live(&made.object)
             };
             let stays = match verdict(&id, &known, owner, Purpose::Prune) {

@@ -21,13 +21,13 @@ use crate::reconcile::observe::status_template::StatusTemplate;
 use crate::reconcile::record::{Refused, Saved};
 use crate::telemetry::redact::Secrets;
 use chartwright_core::annotations;
-use chartwright_core::conditions::{self, cut};
 use chartwright_core::digest::{Key, Keyring};
 use chartwright_core::hooks::Hook;
 use chartwright_core::identity::ObjectId;
+use chartwright_core::record::requests::Request;
 use chartwright_core::record::signature::RecordSeal;
 use chartwright_core::record::{Record, Stored};
-use chartwright_core::request::Request;
+use chartwright_core::status::conditions::{self, cut};
 use contests::Contests;
 
 /// A recorded lookup, in bytes: group, version, kind, and two names of 253 bytes have room in it.

@@ -14,18 +14,18 @@ use crate::reconcile::release::Release;
 use crate::reconcile::render::{Answers, Prepared, give_owners};
 use crate::reconcile::status::rights;
 use chartwright_core::annotations;
-use chartwright_core::conditions::whole;
-use chartwright_core::desired::{self, Desired, Rendered};
-use chartwright_core::history::{Attempt, Fallback, Judgement, is_watched, judge};
 use chartwright_core::identity::GroupKind;
-use chartwright_core::policy::Update;
-use chartwright_core::request::Request;
-use chartwright_core::reserved;
+use chartwright_core::identity::reserved_names;
+use chartwright_core::members::desired::{self, Desired, Rendered};
+use chartwright_core::members::policy::Update;
+use chartwright_core::record::history::{Attempt, Fallback, Judgement, is_watched, judge};
+use chartwright_core::record::requests::Request;
+use chartwright_core::status::conditions::whole;
 use chartwright_core::status::{Changes, Chart, Phase, Reason};
 use chartwright_watches::OnFailure;
 
 pub(super) const RENDERS: Purpose = Purpose {
-    prefix: reserved::RENDER,
+    prefix: reserved_names::RENDER,
     kind: "chartwright.dev/render",
     what: "the render of a revision",
     is_owned: false,

@@ -18,11 +18,11 @@ use crate::reconcile::release::{Release, jitter};
 use crate::reconcile::render::Prepared;
 use crate::telemetry::metrics::{Operation, ReconcileResult};
 use chartwright_core::annotations;
-use chartwright_core::history::Revision;
-use chartwright_core::missing_rights;
-use chartwright_core::request::Request;
+use chartwright_core::apply::missing_rights;
+use chartwright_core::record::history::Revision;
+use chartwright_core::record::requests::Request;
+use chartwright_core::status::template::Templated;
 use chartwright_core::status::{self, Changes, Event, Phase, Reason, Report};
-use chartwright_core::status_template::Templated;
 
 /// So many times in a row a release is put off before its status says so.
 const UNTOLD: u32 = 3;

@@ -8,7 +8,7 @@ use super::random::RandomResults;
 use super::{Report, crd, join, rules};
 use crate::survey::{self, Survey};
 use chartwright_core::identity::GroupKind;
-use chartwright_core::reads::Reads;
+use chartwright_core::values::value_reads::Reads;
 use helm_template::chart::Chart;
 use helm_template::render::{Engine, Error, HookEvent, LookupKey, Manifest, Rendered};
 

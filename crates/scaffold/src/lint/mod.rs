@@ -27,7 +27,7 @@ use anyhow::{Context as _, bail};
 
 pub use rules::{Rule, Severity};
 
-use chartwright_core::reads::Reads;
+use chartwright_core::values::value_reads::Reads;
 use examine::Examined;
 
 /// So many of the objects that one finding is about are named.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::examine::{Examined, NAMESPACE};
 use super::{Report, join, rules};
 use crate::survey::manifests;
-use chartwright_core::desired::fold_string_data;
+use chartwright_core::members::desired::fold_string_data;
 use helm_template::handlebars::is_handlebars;
 use helm_template::render::{Capabilities, Engine, Input, Kept, KeptKey, LookupKey, Release, Rendered};
 

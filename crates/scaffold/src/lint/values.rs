@@ -4,7 +4,7 @@ use go_yaml::{Data, Node};
 
 use super::examine::Examined;
 use super::{Report, join, rules, yaml};
-use chartwright_core::reads::Reads;
+use chartwright_core::values::value_reads::Reads;
 
 /// Keys of values.yaml that no template reads.
 pub(super) fn check(examined: &Examined, reads: &Reads, report: &mut Report) {

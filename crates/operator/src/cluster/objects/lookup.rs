@@ -14,8 +14,8 @@ use crate::cluster::connection::url_path::{check, segment};
 use crate::cluster::discovery::{Resource, Snapshot};
 use crate::cluster::error::{Error, Result};
 use crate::cluster::objects::list_whole;
-use chartwright_core::dependencies::Dependency;
 use chartwright_core::identity::GroupKind;
+use chartwright_core::index::dependencies::Dependency;
 use helm_template::render::LookupKey;
 
 /// The kind that a lookup asks for.

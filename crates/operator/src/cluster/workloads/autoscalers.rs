@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::cluster::discovery::Snapshot;
 use crate::cluster::error::Result;
 use crate::cluster::objects::list_whole;
-use chartwright_core::scale::autoscaler;
+use chartwright_core::members::autoscaling::autoscaler;
 
 /// All of them. None where the API server doesn't serve the kind.
 pub async fn list(client: &Client, snapshot: &Snapshot, namespace: &str) -> Result<Vec<Value>> {

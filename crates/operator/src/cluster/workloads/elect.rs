@@ -16,9 +16,9 @@ use crate::cluster::connection::url_path::segment;
 use crate::cluster::discovery::Resource;
 use crate::cluster::error::{Error, Result};
 use crate::cluster::storage::secrets::{MANAGED_BY, MARK as OWN_MARK, as_read, mark};
-use chartwright_core::elect::{Held, Holder, Label, MARK, Pod};
 use chartwright_core::identity::GroupKind;
-use chartwright_core::reserved::ELECTION;
+use chartwright_core::identity::reserved_names::ELECTION;
+use chartwright_core::leader::{Held, Holder, Label, MARK, Pod};
 
 /// The field manager of leaders' labels and of their Leases. Frozen for ever.
 pub const FIELD_MANAGER: &str = "chartwright-elect";

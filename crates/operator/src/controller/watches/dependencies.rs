@@ -13,8 +13,8 @@ use super::stream::{News, watch};
 use crate::cluster::discovery::Resource;
 use crate::cluster::workloads::elect;
 use crate::reconcile::Context;
-use chartwright_core::elect::Pod;
-use chartwright_core::members::Scope;
+use chartwright_core::index::members::Scope;
+use chartwright_core::leader::Pod;
 
 /// Watches one scope until it is aborted. `resource`: its kind, in the version that is watched.
 pub async fn scope_watch(context: Arc<Context>, scope: Scope, resource: Option<Resource>) {

@@ -14,10 +14,10 @@ use super::stream::{News, watch};
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects;
 use crate::reconcile::Context;
-use chartwright_core::applyset;
 use chartwright_core::health::has_health;
 use chartwright_core::identity::ObjectId;
-use chartwright_core::members::{Live, Scope};
+use chartwright_core::identity::applyset;
+use chartwright_core::index::members::{Live, Scope};
 
 /// Watches one scope until it is aborted. `resource`: its kind, in the version that is watched.
 pub async fn scope_watch(context: Arc<Context>, scope: Scope, resource: Option<Resource>) {

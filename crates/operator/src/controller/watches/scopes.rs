@@ -14,7 +14,7 @@ use crate::cluster::discovery::Snapshot;
 use crate::reconcile::Context;
 use crate::telemetry::test_limit;
 use chartwright_core::identity::GroupKind;
-use chartwright_core::members::Scope;
+use chartwright_core::index::members::Scope;
 
 /// A watch that panics at once again must not spin.
 const AFTER_PANIC: Duration = Duration::from_secs(1);

@@ -2,9 +2,9 @@
 
 use crate::reconcile::Run;
 use chartwright_core::apply::Why;
-use chartwright_core::desired::Member;
-use chartwright_core::members::Live;
-use chartwright_core::policy::Update;
+use chartwright_core::index::members::Live;
+use chartwright_core::members::desired::Member;
+use chartwright_core::members::policy::Update;
 use chartwright_core::record::Entry;
 use chartwright_core::status::Reason;
 

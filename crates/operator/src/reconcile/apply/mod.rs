@@ -24,19 +24,19 @@ use crate::reconcile::render::Prepared;
 use crate::reconcile::render::generated_values;
 use crate::telemetry::metrics::Operation;
 use chartwright_core::annotations;
+use chartwright_core::apply::sequence::{self, Turn};
 use chartwright_core::apply::{Seen, Step, Why, content, sign, step};
-use chartwright_core::applyset;
-use chartwright_core::decorate;
-use chartwright_core::desired::Member;
 use chartwright_core::drift::{DriftedField, drifted_fields};
-use chartwright_core::gates;
+use chartwright_core::health::gates;
 use chartwright_core::identity::ObjectId;
-use chartwright_core::members::Live;
-use chartwright_core::ownership::Ownership;
+use chartwright_core::identity::applyset;
+use chartwright_core::identity::decorator;
+use chartwright_core::identity::ownership::Ownership;
+use chartwright_core::index::members::Live;
+use chartwright_core::members::desired::Member;
 use chartwright_core::prune::Knowledge;
 use chartwright_core::record::Entry;
-use chartwright_core::request::Request;
-use chartwright_core::sequence::{self, Turn};
+use chartwright_core::record::requests::Request;
 use chartwright_core::status::{Changes, Phase, Reason};
 
 const MEANWHILE: &str = "the custom resource changed meanwhile: beginning anew";
@@ -260,7 +260,7 @@ impl Run<'_> {
         }
         let labels = match &self.written.decorator {
             None => BTreeMap::from([(applyset::ID_LABEL.to_owned(), self.owner.set.clone())]),
-            Some(_) => BTreeMap::from([(decorate::LABEL.to_owned(), "true".to_owned())]),
+            Some(_) => BTreeMap::from([(decorator::LABEL.to_owned(), "true".to_owned())]),
         };
         let is = &self.written;
         let has_namespaces = |annotations: &BTreeMap<_, _>| annotations.contains_key(&is.superset_annotations().1);

@@ -12,10 +12,10 @@ use crate::reconcile::apply::send::Order;
 use crate::reconcile::release::Release;
 use crate::reconcile::render::Prepared;
 use chartwright_core::apply::Why;
-use chartwright_core::desired::Member;
-use chartwright_core::members::Live;
-use chartwright_core::policy::Update;
-use chartwright_core::scale;
+use chartwright_core::index::members::Live;
+use chartwright_core::members::autoscaling;
+use chartwright_core::members::desired::Member;
+use chartwright_core::members::policy::Update;
 use chartwright_core::status::{Changes, Phase, Reason};
 
 impl Run<'_> {
@@ -36,9 +36,9 @@ impl Run<'_> {
             };
             let namespace = member.id.namespace.as_str();
             let has_own = prepared.desired.members.iter().any(|other| {
-                other.id.group_kind == scale::autoscaler()
+                other.id.group_kind == autoscaling::autoscaler()
                     && other.id.namespace == namespace
-                    && scale::scales(&other.object, &member.id)
+                    && autoscaling::scales(&other.object, &member.id)
             });
             if has_own {
                 continue;
@@ -61,12 +61,13 @@ impl Run<'_> {
             let autoscalers = match listed.get(namespace) {
                 Some(Ok(found)) => Some(found.as_slice()),
                 Some(Err(error)) if asked => {
-                    self.warn("ReplicasLeft", &scale::unseen(&member.id, &by, error)).await;
+                    self.warn("ReplicasLeft", &autoscaling::unseen(&member.id, &by, error))
+                        .await;
                     continue;
                 }
                 _ => None,
             };
-            if !scale::is_free(&by, autoscalers, &member.id, asked) || release.contests.must_wait(&member.id) {
+            if !autoscaling::is_free(&by, autoscalers, &member.id, asked) || release.contests.must_wait(&member.id) {
                 continue;
             }
             let Some(resource) = snapshot.resource(&member.id.group_kind, &member.version) else {

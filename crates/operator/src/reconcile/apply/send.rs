@@ -11,13 +11,14 @@ use crate::reconcile::apply::member_outcome::MemberOutcome;
 use crate::reconcile::check::list;
 use crate::reconcile::release::Release;
 use crate::telemetry::metrics::Operation;
+use chartwright_core::apply::schema_errors;
 use chartwright_core::apply::{Why, content, sign};
-use chartwright_core::desired::Member;
 use chartwright_core::identity::ObjectId;
-use chartwright_core::immutable::{self, Kept, asks_for_renewal};
-use chartwright_core::members::Live;
+use chartwright_core::index::members::Live;
+use chartwright_core::members::desired::Member;
+use chartwright_core::members::exclusive_fields;
+use chartwright_core::members::immutable_fields::{self, Kept, asks_for_renewal};
 use chartwright_core::status::Reason;
-use chartwright_core::{schema_errors, unions};
 
 /// The server names all duplicates at once; those of an item that goes hide others.
 const ROUNDS: usize = 4;
@@ -125,7 +126,10 @@ impl Run<'_> {
         live: &Live,
         causes: &[Cause],
     ) -> Result<bool, Error> {
-        if !causes.iter().any(|cause| unions::is_exclusion(&cause.message)) {
+        if !causes
+            .iter()
+            .any(|cause| exclusive_fields::is_exclusion(&cause.message))
+        {
             return Ok(false);
         }
         let refused = pairs(causes);
@@ -138,7 +142,7 @@ impl Run<'_> {
         };
         let mut claim = found
             .as_ref()
-            .and_then(|(_, object)| unions::claim(object, objects::FIELD_MANAGER, &member.object, &refused));
+            .and_then(|(_, object)| exclusive_fields::claim(object, objects::FIELD_MANAGER, &member.object, &refused));
         let Some(claim) = &mut claim else { return Ok(false) };
         match self.write(resource, member, claim, Onto::Object(&live.uid)).await {
             Ok(_) => Ok(true),
@@ -196,10 +200,10 @@ impl Run<'_> {
     /// True if data, or objects of others, would go with an object.
     pub(crate) async fn takes_data(&self, resource: &Resource, id: &ObjectId) -> Result<bool, Error> {
         if id.group_kind.kind != "StatefulSet" {
-            return Ok(immutable::takes_data(id, &Value::Null));
+            return Ok(immutable_fields::takes_data(id, &Value::Null));
         }
         let found = objects::read(&self.context.client, resource, id).await?;
-        Ok(found.is_some_and(|(_, object)| immutable::takes_data(id, &object)))
+        Ok(found.is_some_and(|(_, object)| immutable_fields::takes_data(id, &object)))
     }
 
     /// Deletes what is there of a member, if that would help and may be. What becomes of the member if it isn't gone.

@@ -13,8 +13,8 @@ use crate::reconcile::Run;
 use crate::reconcile::release::Release;
 use crate::reconcile::render::Prepared;
 use chartwright_core::annotations;
-use chartwright_core::desired::Member;
 use chartwright_core::hooks::Hook;
+use chartwright_core::members::desired::Member;
 use chartwright_watches::{DeletionPolicy, OnFailure};
 
 impl Run<'_> {

@@ -14,9 +14,9 @@ use crate::reconcile::context::{Context, Unit};
 use crate::reconcile::custom_resource::CustomResource;
 use crate::reconcile::load::input_digest;
 use crate::reconcile::release::Release;
-use chartwright_core::applyset;
+use chartwright_core::identity::applyset;
 use chartwright_core::identity::{GroupKind, ObjectId};
-use chartwright_core::members::Scope;
+use chartwright_core::index::members::Scope;
 use chartwright_core::record::Record;
 
 /// Where members may be.

@@ -9,17 +9,17 @@ use crate::reconcile::record::signed_secrets::Purpose;
 use crate::reconcile::release::Release;
 use crate::reconcile::status::rights;
 use chartwright_core::annotations::{self, ON_DELETE, SKIP_PLANS};
-use chartwright_core::desired;
 use chartwright_core::digest::KeyUse;
 use chartwright_core::grants::{Own, StoredObject};
 use chartwright_core::hooks::{Hook, Operation, RunPhase, in_order};
 use chartwright_core::identity::ObjectId;
+use chartwright_core::identity::reserved_names;
+use chartwright_core::members::desired;
 use chartwright_core::plans;
-use chartwright_core::reserved;
 use chartwright_core::status::{Phase, Reason};
 
 pub(crate) const STORED: Purpose = Purpose {
-    prefix: reserved::HOOKS,
+    prefix: reserved_names::HOOKS,
     kind: "chartwright.dev/delete-hooks",
     what: "the hooks for the deletion",
     is_owned: false,

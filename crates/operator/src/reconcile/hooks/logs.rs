@@ -4,9 +4,9 @@ use crate::cluster::objects;
 use crate::cluster::workloads::pods::{last_lines, tail};
 use crate::reconcile::Run;
 use crate::reconcile::release::Release;
-use chartwright_core::desired::Member;
 use chartwright_core::hooks::{Hook, HookRun};
-use chartwright_core::ownership::{Ownership, ownership};
+use chartwright_core::identity::ownership::{Ownership, ownership};
+use chartwright_core::members::desired::Member;
 
 impl Run<'_> {
     /// True if the release's secret values are known, without which no log is shown. After a start that takes a render,

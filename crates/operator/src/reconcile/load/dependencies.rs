@@ -18,9 +18,9 @@ use crate::reconcile::render::secret_values::{self, ChartText};
 use crate::reconcile::values::name_templates::Texts;
 use crate::reconcile::values::{self, Error};
 use chartwright_core::annotations::DEPENDS_ON;
-use chartwright_core::dependencies::{self, Dependency};
-use chartwright_core::depends;
+use chartwright_core::health::depends_on;
 use chartwright_core::identity::GroupKind;
+use chartwright_core::index::dependencies::{self, Dependency};
 use chartwright_core::status::{Phase, Reason};
 use chartwright_watches::cel::Expression;
 use chartwright_watches::{DependsOn, names::is_path_segment};
@@ -216,7 +216,7 @@ impl Run<'_> {
         // What is decorated doesn't wait for what is attached to it.
         let is_waited_for = self.written.decorator.is_none();
         if let Some(cycle) = self.context.cycle(self.unit, &self.written).filter(|_| is_waited_for) {
-            let told = depends::tell(&cycle);
+            let told = depends_on::tell(&cycle);
             // Whichever of them changes may end it.
             self.follow(cycle.into_iter().skip(1).collect());
             let message = format!("releases depend on each other in a circle: {told}");
@@ -313,7 +313,7 @@ impl Run<'_> {
         secret_values::learn_object(&release.secrets, &ChartText::of(chart), &object);
         let version = dependencies::version(&object);
         let condition = need.ready_when.clone();
-        let judge = move |_| depends::unready(&object, condition.as_deref());
+        let judge = move |_| depends_on::unready(&object, condition.as_deref());
         match context.evaluate(&self.owner.set, judge).await {
             Ok(why) => Ok((version, why)),
             Err(lost) => {
@@ -329,6 +329,6 @@ impl Context {
     fn cycle(&self, unit: &Unit, resource: &CustomResource) -> Option<Vec<Dependency>> {
         let snapshot = self.discovery.snapshot();
         let start = as_dependency(unit, &resource.key);
-        depends::cycle(&start, |at| self.needs_of(at, &snapshot))
+        depends_on::cycle(&start, |at| self.needs_of(at, &snapshot))
     }
 }

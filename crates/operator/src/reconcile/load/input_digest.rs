@@ -10,9 +10,10 @@ use crate::reconcile::values::sources;
 use crate::telemetry::redact::MARK;
 use chartwright_core::apply::is_as_recorded;
 use chartwright_core::digest::{Key, KeyUse};
+use chartwright_core::grants;
+use chartwright_core::prune::intent;
 use chartwright_core::record::Record;
-use chartwright_core::request::Request;
-use chartwright_core::{grants, intent};
+use chartwright_core::record::requests::Request;
 use helm_template::render::{LookupKey, is_about_all};
 
 /// Changes when this program renders differently from its last version.

@@ -8,11 +8,11 @@ use crate::reconcile::check::list;
 use crate::reconcile::release::Release;
 use crate::telemetry::metrics::Operation;
 use chartwright_core::annotations;
-use chartwright_core::desired::Member;
 use chartwright_core::identity::ObjectId;
-use chartwright_core::members::Live;
-use chartwright_core::ownership::{Ownership, ownership};
-use chartwright_core::request::Request;
+use chartwright_core::identity::ownership::{Ownership, ownership};
+use chartwright_core::index::members::Live;
+use chartwright_core::members::desired::Member;
+use chartwright_core::record::requests::Request;
 
 impl Run<'_> {
     /// The text of a request that is not carried out yet.

@@ -11,9 +11,9 @@ use crate::reconcile::apply::member_outcome::MemberOutcome;
 use crate::reconcile::release::Release;
 use crate::reconcile::render::Answers;
 use crate::reconcile::render::generated_values::Stored;
-use chartwright_core::desired::Member;
 use chartwright_core::identity::ObjectId;
-use chartwright_core::members::Live;
+use chartwright_core::index::members::Live;
+use chartwright_core::members::desired::Member;
 use chartwright_core::status::{Phase, Reason};
 
 /// After this it is sent all the same: not all that the API server judges by can be seen.

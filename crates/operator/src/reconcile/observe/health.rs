@@ -11,7 +11,7 @@ use crate::reconcile::observe::live_members::judged;
 use crate::reconcile::release::{Release, split};
 use chartwright_core::health::{Health, Status, has_health};
 use chartwright_core::identity::ObjectId;
-use chartwright_core::members::Members;
+use chartwright_core::index::members::Members;
 use chartwright_core::status::{Phase, Reason};
 
 /// The health of one member: `None` if it is well.

@@ -17,12 +17,12 @@ use crate::reconcile::Run;
 use crate::reconcile::release::Release;
 use crate::reconcile::status::rights;
 use crate::reconcile::values::name_templates::Texts;
-use chartwright_core::dependencies::Dependency;
 use chartwright_core::digest::KeyUse;
-use chartwright_core::elect::{Elected, Held, Holder, Label, Pod, Round, Step};
-use chartwright_core::electorate::Workload;
+use chartwright_core::identity::ownership::owner_of;
 use chartwright_core::identity::{GroupKind, ObjectId};
-use chartwright_core::ownership::owner_of;
+use chartwright_core::index::dependencies::Dependency;
+use chartwright_core::leader::pod_index::Workload;
+use chartwright_core::leader::{Elected, Held, Holder, Label, Pod, Round, Step};
 
 /// More steps than a leader takes to go and another to come, somebody else's writes included.
 const STEPS: usize = 24;

@@ -16,12 +16,12 @@ use crate::reconcile::RECHECK;
 use crate::reconcile::Run;
 use crate::reconcile::release::Release;
 use crate::reconcile::render::pool::{Deadline, Lost};
-use chartwright_core::gates::{Condition, Facts, Gate};
+use chartwright_core::health::cel_view;
+use chartwright_core::health::gates::{Condition, Facts, Gate};
 use chartwright_core::health::pods::{is_of_workload, selector};
 use chartwright_core::health::{Health, Status};
 use chartwright_core::identity::ObjectId;
-use chartwright_core::ownership::{Ownership, owner_of, ownership};
-use chartwright_core::shown;
+use chartwright_core::identity::ownership::{Ownership, owner_of, ownership};
 use chartwright_watches::cel::CelData;
 use helm_template::render::{on_large_stack, size_of_data};
 
@@ -248,7 +248,7 @@ impl Run<'_> {
         id: &ObjectId,
         mut object: Value,
     ) -> Health {
-        shown::hide(&id.group_kind, &mut object);
+        cel_view::hide(&id.group_kind, &mut object);
         let (members, pods) = (gate.reads("members"), gate.reads("pods"));
         let judged = match self.live_facts(release, members, pods).await {
             Ok(facts) => {
@@ -411,7 +411,7 @@ impl Run<'_> {
         if ownership(id, &live, &self.owner) != Ownership::Ours {
             return Ok(None);
         }
-        shown::hide(&id.group_kind, &mut object);
+        cel_view::hide(&id.group_kind, &mut object);
         Ok(Some(Known {
             version: live.resource_version,
             size: object.to_string().len(),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::reconcile::Run;
 use crate::reconcile::release::Release;
 use chartwright_core::identity::ObjectId;
-use chartwright_core::ownership::{Ownership, ownership};
+use chartwright_core::identity::ownership::{Ownership, ownership};
 
 /// A workload that has been started gets this long before anybody asks why it isn't well.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -14,8 +14,8 @@ use crate::reconcile::release::Release;
 use crate::reconcile::render::{Answers, Work};
 use chartwright_core::digest::KeyUse;
 use chartwright_core::identity::ObjectId;
+use chartwright_core::status::template::{Computed, Templated};
 use chartwright_core::status::{Phase, Reason};
-use chartwright_core::status_template::{Computed, Templated};
 use chartwright_watches::STATUS_TEMPLATE;
 use helm_template::chart::Chart;
 

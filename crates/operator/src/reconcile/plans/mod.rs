@@ -20,17 +20,17 @@ use crate::reconcile::release::Release;
 use crate::reconcile::render::{Answers, Prepared, prepare_plan};
 use crate::reconcile::status::rights;
 use chartwright_core::annotations::{PLAN_PARAMS, RUN_PLAN};
-use chartwright_core::conditions;
-use chartwright_core::desired;
 use chartwright_core::grants::StoredObject;
 use chartwright_core::hooks::{Hook, in_order};
+use chartwright_core::identity::reserved_names;
+use chartwright_core::members::desired;
 use chartwright_core::plans::{self, Due};
-use chartwright_core::request::Request;
-use chartwright_core::reserved;
+use chartwright_core::record::requests::Request;
+use chartwright_core::status::conditions;
 use chartwright_core::status::{Phase, Reason};
 
 pub(super) const STEPS: Purpose = Purpose {
-    prefix: reserved::PLAN,
+    prefix: reserved_names::PLAN,
     kind: "chartwright.dev/plan",
     what: "the steps of a plan",
     is_owned: false,

@@ -15,10 +15,10 @@ use crate::reconcile::values::name_templates::Texts;
 use crate::telemetry::metrics::Operation;
 use chartwright_core::annotations;
 use chartwright_core::identity::ObjectId;
+use chartwright_core::members::autoscaling;
 use chartwright_core::plans::{By, Run as PlanRun};
 use chartwright_core::prune::{self, Purpose, verdict};
-use chartwright_core::remediation::{Remedied, Verdict};
-use chartwright_core::scale;
+use chartwright_core::record::remediation::{Remedied, Verdict};
 use chartwright_core::status::Phase;
 use chartwright_watches::cel::{self, CelData, Expression};
 use chartwright_watches::{RemediationAction, RemediationRule};
@@ -263,7 +263,7 @@ impl Run<'_> {
     /// Where autoscalers may not be listed, none is seen.
     async fn is_autoscaled(&self, snapshot: &Snapshot, id: &ObjectId) -> Result<bool, String> {
         match autoscalers::list(&self.context.client, snapshot, &id.namespace).await {
-            Ok(found) => Ok(found.iter().any(|autoscaler| scale::scales(autoscaler, id))),
+            Ok(found) => Ok(found.iter().any(|autoscaler| autoscaling::scales(autoscaler, id))),
             Err(error) if error.may_pass() => Err(format!("the autoscalers in {}: {error}", id.namespace)),
             Err(_) => Ok(false),
         }

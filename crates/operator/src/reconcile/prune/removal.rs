@@ -6,10 +6,10 @@ use crate::cluster::discovery::Resource;
 use crate::cluster::objects::{self, Deleted};
 use crate::reconcile::Run;
 use crate::telemetry::metrics::Operation;
+use chartwright_core::apply::sequence::Turn;
 use chartwright_core::identity::ObjectId;
-use chartwright_core::members::Live;
+use chartwright_core::index::members::Live;
 use chartwright_core::prune::{Purpose, Verdict, verdict};
-use chartwright_core::sequence::Turn;
 
 /// An object that changes between every look and the delete that follows is left for the next reconcile after so many.
 const TRIES: usize = 5;

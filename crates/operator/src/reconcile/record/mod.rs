@@ -22,19 +22,19 @@ use crate::reconcile::render::Prepared;
 use crate::reconcile::render::generated_values;
 use crate::reconcile::rollback;
 use crate::reconcile::status::rights;
-use chartwright_core::conditions;
 use chartwright_core::digest;
+use chartwright_core::identity::reserved_names;
 use chartwright_core::plans::Plan;
 use chartwright_core::record::secret::{Found, Packed};
 use chartwright_core::record::signature::{self, RecordSeal};
 use chartwright_core::record::{Entry, Record, STATUS_ENTRIES, STATUS_LOOKUPS, Stored};
-use chartwright_core::reserved;
+use chartwright_core::status::conditions;
 use chartwright_core::status::{self, Phase, Reason};
 use chartwright_watches::names::is_built_in;
 
 /// The Secret of a release that holds its record, where its status can't.
 const RECORD: Purpose = Purpose {
-    prefix: reserved::RECORD,
+    prefix: reserved_names::RECORD,
     kind: "chartwright.dev/record",
     what: "the record of the release",
     is_owned: true,

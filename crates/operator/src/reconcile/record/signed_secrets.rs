@@ -25,7 +25,7 @@ const SIGNATURE: &str = "signature";
 
 /// What is kept for what.
 pub(crate) struct Purpose {
-    /// How the Secret's name begins: one of [`chartwright_core::reserved`].
+    /// How the Secret's name begins: one of [`chartwright_core::identity::reserved_names`].
     pub prefix: &'static str,
     /// Its type: no other controller takes it for its own.
     pub kind: &'static str,

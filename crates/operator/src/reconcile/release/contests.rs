@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::reconcile::check::list;
-use chartwright_core::contest::Contest;
+use chartwright_core::drift::correction_backoff::Contest;
 use chartwright_core::identity::ObjectId;
 
 /// Corrections of members, and what has to wait.

@@ -17,15 +17,15 @@ use crate::reconcile::render::{Answers, Made, Prepared, Request, Work};
 use crate::reconcile::status::rights;
 use crate::reconcile::takeover::{claimant, may_adopt};
 use crate::telemetry::redact::Secrets;
-use chartwright_core::desired::Desired;
 use chartwright_core::digest::{Key, KeyUse};
 use chartwright_core::identity::ObjectId;
-use chartwright_core::lost_results::{self, Found, Pin};
-use chartwright_core::members::Live;
-use chartwright_core::ownership::{Ownership, ownership};
-use chartwright_core::request::Request::Regenerate;
-use chartwright_core::reserved;
+use chartwright_core::identity::ownership::{Ownership, ownership};
+use chartwright_core::identity::reserved_names;
+use chartwright_core::index::members::Live;
+use chartwright_core::members::desired::Desired;
+use chartwright_core::record::requests::Request::Regenerate;
 use chartwright_core::status::{Phase, Reason};
+use chartwright_core::values::recovery::{self, Found, Pin};
 use helm_template::render::{Kept, KeptError, KeptKey, Rendered};
 
 const RESULTS: &str = "results.json";
@@ -36,7 +36,7 @@ const REGENERATED: &str = "regenerated";
 const KEY: &str = "arguments.key";
 
 pub(crate) const KEPT: Purpose = Purpose {
-    prefix: reserved::KEPT,
+    prefix: reserved_names::KEPT,
     kind: "chartwright.dev/kept-results",
     what: "the chart's random results",
     is_owned: true,
@@ -224,7 +224,7 @@ impl Work<'_> {
         let randomness = &rendered.randomness;
         memory.kept = randomness.kept.clone();
         let of_pins = Key::new(memory.stored.key);
-        memory.pins = lost_results::apply_pins(&mut desired.members, &memory.pins, &of_pins, self.key);
+        memory.pins = recovery::apply_pins(&mut desired.members, &memory.pins, &of_pins, self.key);
         memory.renewal = randomness.next_renewal;
         Ok((rendered, desired))
     }
@@ -245,7 +245,7 @@ impl Work<'_> {
             }
         }
         let randomness = &made.0.randomness;
-        let moved = lost_results::shifted(&memory.kept, &randomness.kept, &randomness.missed);
+        let moved = recovery::shifted(&memory.kept, &randomness.kept, &randomness.missed);
         if !moved.is_empty() {
             let kept = memory.kept.without(&BTreeSet::from_iter(moved));
             made = self.rounds(revision, &kept, answers).await?;
@@ -257,7 +257,7 @@ impl Work<'_> {
             }
             let found = self.found(revision, &made, answers).await?;
             let missed = &randomness.missed;
-            match lost_results::recover(&randomness.kept, missed, &found) {
+            match recovery::recover(&randomness.kept, missed, &found) {
                 Some((kept, known)) => {
                     let unknown: BTreeSet<KeptKey> = missed.difference(&known).cloned().collect();
                     made = self.rounds(revision, &kept.without(&unknown), answers).await?;
@@ -292,7 +292,7 @@ impl Work<'_> {
         };
         let mut live: BTreeMap<ObjectId, Option<serde_json::Value>> = BTreeMap::new();
         let mut found = Vec::new();
-        for leaf in lost_results::random_leaves(&one.members, &other.members) {
+        for leaf in recovery::random_leaves(&one.members, &other.members) {
             let Some(member) = one.members.iter().find(|member| member.id == leaf.id) else {
                 continue;
             };
@@ -300,7 +300,7 @@ impl Work<'_> {
                 live.insert(leaf.id.clone(), self.live(&leaf.id, &member.version).await?);
             }
             let object = live.get(&leaf.id).and_then(Option::as_ref);
-            let value = object.and_then(|object| lost_results::live_leaf(&member.object, object, &leaf.pointer));
+            let value = object.and_then(|object| recovery::live_leaf(&member.object, object, &leaf.pointer));
             if let (Some(rendered), Some(value)) = (member.object.pointer(&leaf.pointer), value) {
                 // It was a random result, whatever kind of object has it.
                 self.secrets.learn(value.as_str().unwrap_or_default());

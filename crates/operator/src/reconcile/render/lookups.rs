@@ -10,10 +10,10 @@ use crate::reconcile::render::pool::off_worker_if_large;
 use crate::reconcile::render::secret_values::{self, ChartText};
 use crate::reconcile::render::{Answers, Made, Request, Work};
 use crate::reconcile::values::sources::{self, Source};
-use chartwright_core::dependencies;
-use chartwright_core::desired::Desired;
 use chartwright_core::identity::ObjectId;
-use chartwright_core::reserved::{self, is_reserved};
+use chartwright_core::identity::reserved_names::{self, is_reserved};
+use chartwright_core::index::dependencies;
+use chartwright_core::members::desired::Desired;
 use chartwright_core::status::{Phase, Reason};
 use helm_template::render::{Kept, LookupKey, Randomness, Rendered, size_of_data};
 
@@ -155,13 +155,13 @@ impl Work<'_> {
 /// `own`: the objects of this operator.
 fn is_operators_own(key: &LookupKey, own: &[ObjectId]) -> bool {
     let (kind, _) = lookup::group_kind(key);
-    !reserved::prefixes(&kind).is_empty() && is_reserved(&ObjectId::new(kind, &*key.namespace, &*key.name), own)
+    !reserved_names::prefixes(&kind).is_empty() && is_reserved(&ObjectId::new(kind, &*key.namespace, &*key.name), own)
 }
 
 /// Leaves the operator's own objects out of a list.
 fn remove_operators_own(key: &LookupKey, answer: &mut Value, own: &[ObjectId]) {
     let (kind, _) = lookup::group_kind(key);
-    if !key.name.is_empty() || reserved::prefixes(&kind).is_empty() {
+    if !key.name.is_empty() || reserved_names::prefixes(&kind).is_empty() {
         return;
     }
     let Some(items) = answer.get_mut("items").and_then(Value::as_array_mut) else {

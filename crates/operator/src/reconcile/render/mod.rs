@@ -28,17 +28,17 @@ use crate::reconcile::render::secret_values::ChartText;
 use crate::reconcile::values;
 use crate::telemetry::redact::{self, Secrets};
 use chartwright_core::annotations::{ON_CREATE, ON_DELETE};
-use chartwright_core::dependencies;
-use chartwright_core::desired::{self, Desired, Identity, Member, Rendered as Manifest};
 use chartwright_core::digest::{Key, KeyUse};
 use chartwright_core::grants;
-use chartwright_core::history::is_watched;
 use chartwright_core::hooks::{self, Hook};
+use chartwright_core::identity::owner_references;
 use chartwright_core::identity::{GroupKind, ObjectId};
+use chartwright_core::index::dependencies;
+use chartwright_core::members::desired::{self, Desired, Identity, Member, Rendered as Manifest};
+use chartwright_core::members::policy::Update;
 use chartwright_core::plans;
-use chartwright_core::policy::Update;
 use chartwright_core::record::Entry;
-use chartwright_core::references;
+use chartwright_core::record::history::is_watched;
 use chartwright_core::status::{Phase, Reason};
 use helm_template::render::{
     Engine, Error as RenderError, Input, Kept, Limits, LookupKey, Release as Facts, Rendered, size_of_data,
@@ -609,10 +609,10 @@ pub(super) fn give_owners(unit: &Unit, resource: &CustomResource, desired: &mut 
     );
     let has_hooks =
         desired.hooks.iter().any(Hook::is_of_deletion) || !plans::marked(&desired.hooks, ON_DELETE).is_empty();
-    references::refer(&mut desired.members, namespace, &reference, has_hooks);
+    owner_references::refer(&mut desired.members, namespace, &reference, has_hooks);
     let is_ordered = has_hooks || desired.members.iter().any(|member| member.policy.wave != 0);
     for hook in &mut desired.hooks {
-        references::refer(
+        owner_references::refer(
             std::slice::from_mut(&mut hook.member),
             namespace,
             &reference,

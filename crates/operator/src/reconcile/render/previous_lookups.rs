@@ -11,8 +11,8 @@ use crate::cluster::objects::lookup;
 use crate::reconcile::context::lock;
 use crate::reconcile::release::{Release, split};
 use crate::reconcile::render::{Answers, Prepared};
-use chartwright_core::dependencies;
 use chartwright_core::identity::ObjectId;
+use chartwright_core::index::dependencies;
 use helm_template::render::LookupKey;
 
 /// What the last render that was carried out looked up.

@@ -10,7 +10,7 @@ use crate::reconcile::custom_resource::CustomResource;
 use crate::reconcile::values::sources::Source;
 use crate::telemetry::redact::Secrets;
 use chartwright_core::identity::GroupKind;
-use chartwright_core::lost_results::Pin;
+use chartwright_core::values::recovery::Pin;
 use go_template::Value as Template;
 use go_template::format;
 use helm_template::chart::Chart;

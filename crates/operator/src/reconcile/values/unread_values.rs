@@ -9,7 +9,7 @@ use crate::reconcile::Run;
 use crate::reconcile::check::list;
 use crate::reconcile::context::Unit;
 use crate::reconcile::release::Release;
-use chartwright_core::reads::Reads;
+use chartwright_core::values::value_reads::Reads;
 use helm_template::chart::Chart;
 
 /// So many names of one spec are looked at.

@@ -1,0 +1,238 @@
+//! What to do with each member: nothing, a look, an apply, or a refusal.
+
+pub mod missing_rights;
+pub mod schema_errors;
+pub mod sequence;
+
+use serde_json::{Map, Value};
+
+use crate::identity::applyset::DIGEST_ANNOTATION;
+use crate::identity::owner_references;
+use crate::identity::ownership::{Owner, Ownership, ownership};
+use crate::index::members::Live;
+use crate::members::desired::Member;
+use crate::members::policy::Update;
+use crate::record::Entry;
+
+/// What is known of the live object that a member would be.
+#[derive(Clone, Debug)]
+pub enum Seen<'a> {
+    /// The watches don't show it. They show only objects with our labels, so a foreign one may be there.
+    NotInIndex,
+    /// It was asked for and does not exist.
+    Absent,
+    /// It exists, from the index or from a metadata GET.
+    Present(&'a Live),
+}
+
+/// The next step for one member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It is as it should be: no request.
+    Unchanged,
+    /// A metadata GET is needed before it may be touched.
+    Look,
+    /// Server-side apply: with force to the very object that was seen, without to create one where nothing is. Who loses
+    /// a race hears of a conflict, and looks again.
+    Apply { force: bool, why: Why },
+    /// It is ours, and left as it is: its policy says so, or somebody who annotated it.
+    Leave,
+    /// It is somebody else's, and its policy asks only that it be there.
+    Yield,
+    /// It is a Job that has done its work, and its TTL removed it: no request, and nothing is missing.
+    Satisfied,
+    /// It is being deleted and must be gone before it can be made anew.
+    AwaitDeletion,
+    /// It is somebody else's: it stays untouched.
+    Refuse(Ownership),
+}
+
+/// Why a member is applied; what events and logs call it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    Missing,
+    Changed,
+    /// Somebody changed or removed a field that is ours.
+    Drifted,
+    /// It is ours by its labels though the record doesn't list it: an earlier reconcile was cut off.
+    Unrecorded,
+    /// It was made for an earlier custom resource of the same name.
+    Adopted,
+    /// Nothing is wrong with it; somebody asked for it.
+    Forced,
+}
+
+/// Decides the next step for one member.
+pub fn step(member: &Member, entry: Option<&Entry>, seen: Seen<'_>, owner: &Owner) -> Step {
+    let has_finished = entry.is_some_and(|entry| entry.finished && entry.digest == member.digest);
+    let live = match seen {
+        Seen::NotInIndex | Seen::Absent if has_finished => return Step::Satisfied,
+        Seen::NotInIndex => return Step::Look,
+        Seen::Absent => {
+            let (force, why) = (false, Why::Missing);
+            return Step::Apply { force, why };
+        }
+        Seen::Present(live) => live,
+    };
+    let apply = |why| Step::Apply { force: true, why };
+    let owned = ownership(&member.id, live, owner);
+    match owned {
+        Ownership::Ours if live.deleting && has_finished => Step::Satisfied,
+        Ownership::Ours | Ownership::Predecessor if live.deleting => Step::AwaitDeletion,
+        Ownership::Ours | Ownership::Predecessor if live.disabled => Step::Leave,
+        Ownership::Ours if member.policy.update == Update::IfNotPresent => Step::Leave,
+        Ownership::Predecessor => apply(Why::Adopted),
+        Ownership::Ours => match entry {
+            None => apply(Why::Unrecorded),
+            Some(entry) if entry.uid != live.uid || entry.digest != member.digest => apply(Why::Changed),
+            // It is not certain what the last apply came to; nobody else is to blame.
+            Some(entry) if entry.fingerprint.is_none() => apply(Why::Changed),
+            Some(entry) if entry.fingerprint != live.fingerprint => apply(Why::Drifted),
+            Some(_) if owner_references::has_wanted(member, live) => Step::Unchanged,
+            Some(_) => apply(Why::Changed),
+        },
+        // Somebody took our label or our annotation off. The record alone proves nothing, but together with our
+        // entry in managedFields it shows that this very object was applied by us.
+        Ownership::Foreign | Ownership::Copy
+            if live.fingerprint.is_some() && entry.is_some_and(|entry| entry.uid == live.uid) && !live.deleting =>
+        {
+            apply(Why::Drifted)
+        }
+        Ownership::Foreign | Ownership::Copy if member.policy.update == Update::IfNotPresent => match live.deleting {
+            true => Step::AwaitDeletion,
+            false => Step::Yield,
+        },
+        other => Step::Refuse(other),
+    }
+}
+
+/// What is sent for a member: all of it with its owner reference, but for what is given up to an autoscaler.
+pub fn content(member: &Member, live: Option<&Live>) -> Value {
+    let mut object = member.object.clone();
+    if let Some(owner) = owner_references::wanted(member, live) {
+        owner_references::insert(&mut object, owner);
+    }
+    let scaled = live.is_some_and(|live| live.scaled_by.is_some());
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut).filter(|_| scaled) {
+        spec.remove("replicas");
+    }
+    object
+}
+
+/// Puts the digest on an object that tells it from what another operator of our name writes.
+pub fn sign(object: &mut Value, digest: &str) {
+    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+    let annotations = metadata.map(|metadata| {
+        metadata
+            .entry("annotations")
+            .or_insert_with(|| Value::Object(Map::new()))
+    });
+    if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
+        annotations.insert(DIGEST_ANNOTATION.into(), digest.into());
+    }
+}
+
+/// True if a recorded member is live just as it was left: nothing to render, nothing to send.
+pub fn is_as_recorded(entry: &Entry, live: Option<&Live>, owner: &Owner) -> bool {
+    if entry.finished && live.is_none_or(|live| live.uid == entry.uid && live.deleting) {
+        return !entry.digest.is_empty();
+    }
+    live.is_some_and(|live| {
+        live.uid == entry.uid
+            && !entry.digest.is_empty()
+            && !live.deleting
+            && (live.disabled || live.fingerprint.is_some() && live.fingerprint == entry.fingerprint)
+            // What somebody wants to be kept must not go with its owner.
+            && (live.disabled || !live.keep || live.owner.is_none())
+            && ownership(&entry.id, live, owner) == Ownership::Ours
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::ObjectId;
+    use crate::testing::{but, entry, id, live, member, owner, table, with};
+    use serde_json::json;
+
+    fn config() -> ObjectId {
+        id("ConfigMap", "a")
+    }
+
+    #[derive(serde::Deserialize)]
+    struct Case {
+        situation: String,
+        digest: String,
+        update: Update,
+        /// How the entry and the live object differ from those of the member; null: there is none.
+        entry: Value,
+        live: Value,
+        step: String,
+        as_recorded: bool,
+    }
+
+    #[test]
+    fn each_situation_has_its_step() {
+        let member = member(&config());
+        for case in table::<Case>("apply", "steps") {
+            let situation = case.situation;
+            let member = but(&member, |member| {
+                member.digest = case.digest;
+                member.policy.update = case.update;
+            });
+            let entry = (!case.entry.is_null()).then(|| with(&entry(&config()), &case.entry));
+            let live = (!case.live.is_null()).then(|| with(&live(&config()), &case.live));
+            let seen = live.as_ref().map_or(Seen::Absent, Seen::Present);
+            let step = step(&member, entry.as_ref(), seen, &owner());
+            assert_eq!(format!("{step:?}"), case.step, "{situation}");
+            let as_recorded = entry.is_some_and(|entry| is_as_recorded(&entry, live.as_ref(), &owner()));
+            assert_eq!(as_recorded, case.as_recorded, "{situation}");
+        }
+    }
+
+    #[test]
+    fn what_no_watch_shows_is_looked_at_unless_it_is_a_job_that_is_done() {
+        let next = |digest: &str, finished| {
+            let member = but(&member(&config()), |member| member.digest = digest.into());
+            let entry = but(&entry(&config()), |entry| entry.finished = finished);
+            step(&member, Some(&entry), Seen::NotInIndex, &owner())
+        };
+        assert_eq!((next("d", false), next("d", true)), (Step::Look, Step::Satisfied));
+        assert_eq!(next("new", true), Step::Look);
+    }
+
+    #[test]
+    fn what_an_autoscaler_owns_is_given_up() {
+        let object = json!({"spec": {"replicas": 2, "paused": false}});
+        let deployment = but(&member(&config()), |member| member.object = object.clone());
+        let live = live(&config());
+        let scaled = but(&live, |live| live.scaled_by = Some("kube-controller-manager".into()));
+        assert_eq!(content(&deployment, Some(&scaled)), json!({"spec": {"paused": false}}));
+        for live in [Some(&live), None] {
+            assert_eq!(content(&deployment, live), object);
+        }
+    }
+
+    #[test]
+    fn a_member_gets_its_owner_reference_once_and_loses_it_when_it_is_to_be_kept() {
+        let entry = entry(&config());
+        for (refers, changes, expected) in table::<(bool, Value, String)>("apply", "owner_references") {
+            let member = but(&member(&config()), |member| {
+                member.object = json!({"metadata": {"name": "a"}});
+                let reference = owner_references::reference("a.test/v1", "Shop", "web", "u1");
+                member.owner = refers.then(|| reference.into());
+            });
+            let live = with(&live(&config()), &changes);
+            let next = step(&member, Some(&entry), Seen::Present(&live), &owner());
+            assert_eq!(format!("{next:?}"), expected, "{refers} {changes}");
+            let sent = content(&member, Some(&live));
+            assert_eq!(
+                sent["metadata"]["ownerReferences"].is_array(),
+                refers && !live.keep,
+                "{changes}"
+            );
+            let is_left = live.keep && live.owner.is_some();
+            assert_eq!(is_as_recorded(&entry, Some(&live), &owner()), !is_left, "{changes}");
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! What the API server says of an object that doesn't fit its schema, read back: which fields, and what can be done.
+//!
+//! Server-side apply answers `failed to create typed patch object (…): .spec.x: field not declared in schema`, or a list
+//! of such lines after `errors:` (sigs.k8s.io/structured-merge-diff, `typed/validate.go`).
+
+use serde_json::{Map, Value};
+
+use crate::drift::managed_fields::may_have;
+
+/// What the API server says of a null where a schema wants something else (`in body must be of type object: "null"`).
+const NULL_REFUSED: &str = "in body must be of type ";
+
+/// One step of a path: a field, or an item of a list by its keys.
+#[derive(Clone, Debug, PartialEq)]
+enum Step {
+    Field(String),
+    Item(Map<String, Value>),
+}
+
+/// One complaint: the path as the server prints it, without the first dot, and what is wrong there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    pub path: String,
+    pub what: String,
+}
+
+/// The complaints of an error message; none if it is no such message.
+pub fn complaints(message: &str) -> Vec<Complaint> {
+    let Some((_, list)) = message
+        .split_once("failed to create typed patch object (")
+        .and_then(|(_, rest)| rest.split_once("): "))
+    else {
+        return Vec::new();
+    };
+    let complaint = |line: &str| {
+        let (path, what) = split_path(line.trim().strip_prefix('.')?)?;
+        Some(Complaint {
+            path: path.to_owned(),
+            what: what.to_owned(),
+        })
+    };
+    list.lines().filter_map(complaint).collect()
+}
+
+/// The path ends at the first `: ` outside of quotes.
+fn split_path(line: &str) -> Option<(&str, &str)> {
+    let mut quoted = false;
+    let mut previous = ' ';
+    for (index, c) in line.char_indices() {
+        match c {
+            '"' if previous != '\\' => quoted = !quoted,
+            ':' if !quoted && line[index..].starts_with(": ") => return Some((&line[..index], &line[index + 2..])),
+            _ => {}
+        }
+        previous = c;
+    }
+    None
+}
+
+/// The object without the items that have the same keys as a later one of their list, as Helm's own updates would leave
+/// it, and what was left out. `None` if the message complains of no such items, or they can't be found.
+pub fn without_duplicates(object: &Value, message: &str) -> Option<(Value, Vec<String>)> {
+    let mut object = object.clone();
+    let mut left_out = Vec::new();
+    for complaint in complaints(message) {
+        let Some(keys) = complaint.what.strip_prefix("duplicate entries for key ") else {
+            continue;
+        };
+        let (Some(path), Some(keys)) = (parse(&complaint.path), parse(keys)) else {
+            continue;
+        };
+        let [Step::Item(keys)] = keys.as_slice() else { continue };
+        let mut removed = 0;
+        at(&mut object, &path, &mut |list| {
+            let Some(items) = list.as_array_mut() else { return };
+            let Some(last) = items.iter().rposition(|item| may_have(item, keys)) else {
+                return;
+            };
+            let before = items.len();
+            let mut index = 0;
+            items.retain(|item| {
+                index += 1;
+                index > last || !may_have(item, keys)
+            });
+            removed += before - items.len();
+        });
+        if removed > 0 {
+            left_out.push(format!("{}: {}", complaint.path, complaint.what));
+        }
+    }
+    (!left_out.is_empty()).then_some((object, left_out))
+}
+
+/// The object of a custom resource without the nulls that its schema doesn't take. A create drops them, and with it Helm
+/// as it was and `kubectl apply`; server-side apply refuses them. `refused`: fields, as `spec.list[0].field`, each with what
+/// was said of it. `None` if it says nothing of nulls, or they can't be found.
+pub fn without_nulls(object: &Value, refused: &[(&str, &str)]) -> Option<Value> {
+    let mut object = object.clone();
+    let mut is_changed = false;
+    for (field, what) in refused {
+        let is_null = what.contains(NULL_REFUSED) && what.ends_with(": \"null\"");
+        let pointer = format!("/{}", field.replace(['.', '['], "/").replace(']', ""));
+        let Some((parent, name)) = pointer.rsplit_once('/').filter(|_| is_null) else {
+            continue;
+        };
+        let parent = object.pointer_mut(parent).and_then(Value::as_object_mut);
+        if let Some(fields) = parent.filter(|fields| fields.get(name).is_some_and(Value::is_null)) {
+            fields.remove(name);
+            is_changed = true;
+        }
+    }
+    is_changed.then_some(object)
+}
+
+/// Shows every value that a path leads to.
+fn at(value: &mut Value, path: &[Step], show: &mut dyn FnMut(&mut Value)) {
+    let Some((step, rest)) = path.split_first() else {
+        return show(value);
+    };
+    match (step, value) {
+        (Step::Field(name), Value::Object(fields)) => {
+            if let Some(child) = fields.get_mut(name) {
+                at(child, rest, show);
+            }
+        }
+        (Step::Item(keys), Value::Array(items)) => {
+            for item in items.iter_mut().filter(|item| may_have(item, keys)) {
+                at(item, rest, show);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn parse(mut path: &str) -> Option<Vec<Step>> {
+    let mut steps = Vec::new();
+    while !path.is_empty() {
+        if let Some(rest) = path.strip_prefix('[') {
+            let (keys, rest) = parse_keys(rest)?;
+            steps.push(Step::Item(keys));
+            path = rest;
+        } else {
+            let field = path.strip_prefix('.').unwrap_or(path);
+            let end = field.find(['.', '[']).unwrap_or(field.len());
+            steps.push(Step::Field(field.get(..end)?.to_owned()));
+            path = field.get(end..)?;
+        }
+    }
+    Some(steps)
+}
+
+/// `name="x",port=80]rest`: each value is JSON.
+fn parse_keys(mut text: &str) -> Option<(Map<String, Value>, &str)> {
+    let mut keys = Map::new();
+    loop {
+        let (name, rest) = text.split_once('=')?;
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
+        let value = values.next()?.ok()?;
+        keys.insert(name.to_owned(), value);
+        let rest = rest.get(values.byte_offset()..)?;
+        match rest.strip_prefix(',') {
+            Some(more) => text = more,
+            None => return Some((keys, rest.strip_prefix(']')?)),
+        }
+    }
+}
+
+/// The line of a template, from 1, on which a field is written, if there is only one that could be meant. The path is
+/// that of a complaint.
+pub fn line_of(path: &str, template: &str) -> Option<usize> {
+    let Some(Step::Field(name)) = parse(path)?.pop() else {
+        return None;
+    };
+    let is_it = |line: &str| {
+        let line = line.trim_start().trim_start_matches("- ").trim_start();
+        let rest = line
+            .strip_prefix(name.as_str())
+            .or_else(|| line.strip_prefix('"')?.strip_prefix(name.as_str())?.strip_prefix('"'));
+        rest.is_some_and(|rest| rest.trim_start().starts_with(':'))
+    };
+    let mut lines = template.lines().enumerate().filter(|(_, line)| is_it(line));
+    let (first, _) = lines.next()?;
+    lines.next().is_none().then_some(first + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const MESSAGE: &str = "failed to create typed patch object (default/a; apps/v1, Kind=Deployment): errors:\n  \
+        .spec.containers[name=\"x\"].ports: duplicate entries for key [containerPort=80,protocol=\"TCP\"]\n  \
+        .spec.containers[name=\"x\"].env: duplicate entries for key [name=\"A: b\"]\n  \
+        .spec.containers: duplicate entries for key [name=\"y\"]\n  \
+        .spec.bogus: field not declared in schema";
+
+    #[test]
+    fn complaints_are_read() {
+        let found = complaints(MESSAGE);
+        assert_eq!(found.len(), 4);
+        assert_eq!(found[1].path, "spec.containers[name=\"x\"].env");
+        assert_eq!(found[1].what, "duplicate entries for key [name=\"A: b\"]");
+        assert_eq!(found[3].what, "field not declared in schema");
+        let single = complaints(
+            "failed to create typed patch object (/a; x.io/v1, Kind=Foo): .spec.bogus: field not declared in schema",
+        );
+        assert_eq!(single[0].path, "spec.bogus");
+        assert!(complaints("etcd is down").is_empty());
+    }
+
+    #[test]
+    fn the_last_of_equal_items_stays() {
+        let object = json!({"spec": {"containers": [
+            {"name": "y", "image": "old"},
+            {"name": "x", "env": [{"name": "A: b", "value": "1"}, {"name": "C"}, {"name": "A: b", "value": "2"}],
+             "ports": [{"containerPort": 80}, {"containerPort": 81}, {"containerPort": 80, "protocol": "TCP"}]},
+            {"name": "y", "image": "new"},
+        ]}});
+        let (object, left_out) = without_duplicates(&object, MESSAGE).unwrap();
+        assert_eq!(
+            object,
+            json!({"spec": {"containers": [
+                {"name": "x", "env": [{"name": "C"}, {"name": "A: b", "value": "2"}],
+                 "ports": [{"containerPort": 81}, {"containerPort": 80, "protocol": "TCP"}]},
+                {"name": "y", "image": "new"},
+            ]}})
+        );
+        assert_eq!(left_out.len(), 3);
+        assert_eq!(without_duplicates(&object, MESSAGE), None, "there are none left");
+        assert_eq!(without_duplicates(&object, "etcd is down"), None);
+    }
+
+    #[test]
+    fn nulls_that_are_refused_are_left_out() {
+        let object = json!({"spec": {"a": null, "b": {"c": null}, "list": [{"d": null, "e": 1}], "f": "null"}});
+        let what = "Invalid value: \"null\": it in body must be of type object: \"null\"";
+        let refused = |fields: &[&'static str]| fields.iter().map(|field| (*field, what)).collect::<Vec<_>>();
+        let fixed = without_nulls(&object, &refused(&["spec.b.c", "spec.list[0].d"]));
+        let expected = json!({"spec": {"a": null, "b": {}, "list": [{"e": 1}], "f": "null"}});
+        assert_eq!(fixed, Some(expected));
+        for nowhere in ["spec.f", "spec.b", "spec.list[1].d", "spec.list[0]", "<nil>", ""] {
+            assert_eq!(without_nulls(&object, &refused(&[nowhere])), None, "{nowhere}");
+        }
+        assert_eq!(without_nulls(&object, &[("spec.a", "Required value")]), None);
+    }
+
+    #[test]
+    fn a_field_is_found_where_it_is_written_once() {
+        let template = "spec:\n  {{ if x }}\n  - bogus: 1\n  \"odd\": 2\n  twice: 1\n  twice: 2\n  bogusX: 1\n";
+        assert_eq!(line_of("spec.bogus", template), Some(3));
+        assert_eq!(line_of("spec[name=\"a\"].odd", template), Some(4));
+        for nowhere in ["spec.twice", "spec.none", "spec[name=\"a\"]", ""] {
+            assert_eq!(line_of(nowhere, template), None, "{nowhere}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What a reconcile does, turn by turn: from what is desired, recorded and live to the order in which it is done.
+//!
+//! A sequence is made anew by each reconcile, and nobody waits inside one: where a [`Turn::Wait`] isn't over the
+//! reconcile ends, and the watch that tells of a change starts the next one. How far a release has come is what the
+//! record and the live objects say: a turn that finds its work done sends nothing.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use crate::identity::ObjectId;
+use crate::members::desired::{Member, Stage};
+use crate::record::Record;
+use chartwright_watches::DeletionPolicy;
+
+/// What is done at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Turn<T> {
+    /// An installation applies these one after the other; a removal deletes them side by side, and begins in this order.
+    Members(Vec<T>),
+    /// Nothing that follows begins before all that an installation applied so far is healthy, or what a removal deleted
+    /// last is gone.
+    Wait,
+}
+
+/// Applies members, which are in the order of [`Member::turn`]: stage by stage, in each wave by wave.
+pub fn installation(members: &[Member]) -> Vec<Turn<&Member>> {
+    let groups = members.chunk_by(|one, next| one.turn() == next.turn());
+    let turns = groups.flat_map(|group| [Turn::Wait, Turn::Members(group.iter().collect())]);
+    turns.skip(1).collect()
+}
+
+/// Deletes objects in the reverse order: webhooks first, then the objects, then namespaces and CRDs, and in each of these
+/// the higher waves before the lower ones. Within a turn, last made, first gone; what no record lists has no order, and
+/// goes before what others may depend on.
+///
+/// `wave` tells what a live object says; of one that wasn't looked at, the record tells it. What the chart puts into waves
+/// needs one another and is waited for, unless it stays; between the stages, `policy` tells.
+pub fn removal<T>(
+    found: Vec<T>,
+    id: impl Fn(&T) -> &ObjectId,
+    wave: impl Fn(&T) -> Option<i32>,
+    record: &Record,
+    policy: DeletionPolicy,
+) -> Vec<Turn<T>> {
+    let recorded: HashMap<&ObjectId, (usize, i32)> = record
+        .entries
+        .iter()
+        .enumerate()
+        .map(|(position, entry)| (&entry.id, (position, entry.wave)))
+        .collect();
+    let mut ordered: Vec<((Stage, i32), usize, T)> = found
+        .into_iter()
+        .map(|item| {
+            let (position, recorded) = recorded.get(id(&item)).copied().unwrap_or((usize::MAX, 0));
+            let wave = wave(&item).unwrap_or(recorded);
+            ((Stage::of(&id(&item).group_kind), wave), position, item)
+        })
+        .collect();
+    ordered.sort_by_key(|(group, position, _)| Reverse((*group, *position)));
+    let mut turns: Vec<Turn<T>> = Vec::new();
+    let mut before: Option<(Stage, i32)> = None;
+    for (group, _, item) in ordered {
+        let waits = |before: (Stage, i32)| match policy {
+            DeletionPolicy::WaitForTermination => true,
+            DeletionPolicy::Delete => before.0 == group.0,
+            DeletionPolicy::Orphan => false,
+        };
+        match turns.last_mut().filter(|_| before == Some(group)) {
+            Some(Turn::Members(items)) => items.push(item),
+            _ => {
+                turns.extend(before.is_some_and(waits).then_some(Turn::Wait));
+                turns.push(Turn::Members(vec![item]));
+            }
+        }
+        before = Some(group);
+    }
+    if policy == DeletionPolicy::WaitForTermination {
+        turns.push(Turn::Wait);
+    }
+    turns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{but, entry, id, member, table};
+
+    /// The names in the turns, one turn after the other; `|` where the sequence waits.
+    fn told<T>(turns: Vec<Turn<T>>, name: impl Fn(&T) -> &str) -> String {
+        let texts = turns.iter().map(|turn| match turn {
+            Turn::Members(items) => items.iter().map(&name).collect::<Vec<_>>().join("+"),
+            Turn::Wait => "|".to_owned(),
+        });
+        texts.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn members_are_applied_stage_by_stage_and_wave_by_wave() {
+        for (members, expected) in table::<(Vec<(String, String, i32)>, String)>("sequence", "installations") {
+            let waved = |(kind, name, wave): (String, String, i32)| {
+                but(&member(&id(&kind, &name)), |member| member.policy.wave = wave)
+            };
+            let members: Vec<Member> = members.into_iter().map(waved).collect();
+            assert_eq!(told(installation(&members), |member| &member.id.name), expected);
+        }
+    }
+
+    #[test]
+    fn what_others_need_goes_last() {
+        let webhook = "ValidatingWebhookConfiguration.admissionregistration.k8s.io";
+        let listed = [
+            ("Namespace", "space"),
+            ("ConfigMap", "map"),
+            ("Deployment.apps", "web"),
+            (webhook, "hook"),
+        ];
+        let entry = |(kind, name)| {
+            but(&entry(&id(kind, name)), |entry| {
+                entry.wave = if name == "map" { 7 } else { 0 }
+            })
+        };
+        let record = Record {
+            entries: listed.map(entry).into(),
+            ..Record::default()
+        };
+        type Row = (Vec<(String, String, Option<i32>)>, DeletionPolicy, String);
+        for (found, policy, expected) in table::<Row>("sequence", "removals") {
+            let found: Vec<_> = found.iter().map(|(kind, name, wave)| (id(kind, name), *wave)).collect();
+            let turns = removal(found, |(id, _)| id, |(_, wave)| *wave, &record, policy);
+            assert_eq!(told(turns, |(id, _)| &id.name), expected, "{policy:?}");
+        }
+    }
+}

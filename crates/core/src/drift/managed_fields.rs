@@ -1,0 +1,46 @@
+//! What `metadata.managedFields` say: one entry for each manager and operation, with the set of fields that it owns.
+//!
+//! Format of `fieldsV1`: `f:<name>` is a field, `k:{...}` the item of a list with these keys, `v:<value>` the item of a
+//! set, `.` the thing itself; `{}` ends a path (sigs.k8s.io/structured-merge-diff, `fieldpath/serialize-pe.go`).
+
+use std::cmp::Reverse;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use serde_json::{Map, Value};
+
+/// The entry of what `manager` applied to the object itself.
+pub(crate) fn applied<'e>(entries: &'e [ManagedFieldsEntry], manager: &str) -> Option<&'e ManagedFieldsEntry> {
+    let is_main = |entry: &ManagedFieldsEntry| entry.subresource.as_deref().unwrap_or_default().is_empty();
+    let is_apply = |entry: &ManagedFieldsEntry| entry.operation.as_deref() == Some("Apply");
+    entries
+        .iter()
+        .find(|entry| entry.manager.as_deref() == Some(manager) && is_apply(entry) && is_main(entry))
+}
+
+/// Those of other managers that wrote the object itself or its `scale`, the latest first. Writers of the status are left
+/// out. Times have a resolution of a second, so the order within one is that of the list.
+pub(crate) fn foreign<'e>(entries: &'e [ManagedFieldsEntry], manager: &str) -> Vec<&'e ManagedFieldsEntry> {
+    let is_foreign = |entry: &&ManagedFieldsEntry| {
+        entry.manager.as_deref() != Some(manager) && entry.subresource.as_deref() != Some("status")
+    };
+    let mut found: Vec<&ManagedFieldsEntry> = entries.iter().filter(is_foreign).collect();
+    found.sort_by_key(|entry| Reverse(entry.time.as_ref().map(|time| time.0)));
+    found
+}
+
+/// The fields of an entry.
+pub(crate) fn fields(entry: &ManagedFieldsEntry) -> Option<&Value> {
+    entry.fields_v1.as_ref().map(|fields| &fields.0)
+}
+
+/// The keys of an item, from `k:{...}`.
+pub(crate) fn item_keys(key: &str) -> Option<Map<String, Value>> {
+    serde_json::from_str(key.strip_prefix("k:")?).ok()
+}
+
+/// True if an item of a manifest may have these keys: one that it leaves out has its default, which only the server knows.
+pub(crate) fn may_have(item: &Value, keys: &Map<String, Value>) -> bool {
+    keys.iter()
+        .all(|(name, value)| item.get(name).is_none_or(|own| own == value))
+        && keys.keys().any(|name| item.get(name).is_some())
+}

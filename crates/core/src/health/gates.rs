@@ -1,0 +1,220 @@
+//! Conditions on which an object is well, stated in CEL by a chart (`chartwright.dev/ready-when`) or a watch (`health`).
+//! They take the place of what is known of a kind; that its spec was observed is still asked for.
+
+use serde_json::Value;
+
+use crate::annotations::READY_WHEN;
+use crate::health::{Health, Status, is_observed};
+use crate::identity::{GroupKind, ObjectId};
+use crate::index::members::Live;
+use chartwright_watches::HealthRule;
+use chartwright_watches::cel::VARIABLES;
+use chartwright_watches::cel::{CelData, CelError, Expression};
+use chartwright_watches::text::cut;
+
+/// Of an expression in a message, in bytes.
+const SHOWN: usize = 200;
+
+/// When one object is well.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    ready: Expression,
+    failed: Option<Expression>,
+}
+
+/// What states when a live object is well.
+#[derive(Clone, Debug)]
+pub enum Condition {
+    /// Its annotation.
+    Stated(Box<str>),
+    /// The rule of its kind.
+    Rule(Gate),
+}
+
+/// What a condition may read beside the object that it is of.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// The live members by kind and name.
+    pub members: CelData,
+    /// The pods of workloads.
+    pub pods: CelData,
+}
+
+/// True if an object states a condition.
+pub fn is_stated(object: &Value) -> bool {
+    let annotations = object.pointer("/metadata/annotations");
+    annotations.is_some_and(|annotations| annotations.get(READY_WHEN).is_some())
+}
+
+// === impl Gate ===
+
+impl Condition {
+    /// That of a live object: what its annotation states, else the rule of its kind.
+    pub fn of(id: &ObjectId, live: &Live, rules: &[HealthRule]) -> Option<Self> {
+        if let Some(text) = &live.ready_when {
+            return Some(Condition::Stated(text.clone()));
+        }
+        let GroupKind { group, kind } = &id.group_kind;
+        let rule = rules.iter().find(|rule| rule.group == *group && rule.kind == *kind)?;
+        Some(Condition::Rule(Gate {
+            ready: rule.ready_when.clone(),
+            failed: rule.failed_when.clone(),
+        }))
+    }
+
+    /// Whether [`Condition::gate`] takes no time.
+    pub fn is_compiled(&self) -> bool {
+        match self {
+            Condition::Stated(text) => Expression::is_compiled(text),
+            Condition::Rule(_) => true,
+        }
+    }
+
+    /// Compiles it, which may take some milliseconds.
+    ///
+    /// # Errors
+    /// What its annotation states is no condition.
+    pub fn gate(self) -> Result<Gate, CelError> {
+        match self {
+            Condition::Stated(text) => Gate::stated(&text),
+            Condition::Rule(gate) => Ok(gate),
+        }
+    }
+}
+
+impl Gate {
+    /// What an object's annotation states.
+    pub fn of_object(object: &Value) -> Option<Result<Self, CelError>> {
+        let annotations = object.pointer("/metadata/annotations")?;
+        Some(Gate::stated(annotations.get(READY_WHEN)?.as_str()?))
+    }
+
+    fn stated(text: &str) -> Result<Self, CelError> {
+        let (ready, failed) = (Expression::compile_with(text, &VARIABLES)?, None);
+        Ok(Gate { ready, failed })
+    }
+
+    /// True if it reads this variable.
+    pub fn reads(&self, variable: &str) -> bool {
+        self.ready.has_variable(variable) || self.failed.as_ref().is_some_and(|failed| failed.has_variable(variable))
+    }
+
+    /// How an object is. It may take a while.
+    pub fn health(&self, object: &Value, facts: &Facts) -> Health {
+        if let Err(unobserved) = is_observed(object) {
+            return unobserved;
+        }
+        let this = CelData::from_json(object);
+        let variables = [("self", &this), ("members", &facts.members), ("pods", &facts.pods)];
+        if let Some(failed) = &self.failed
+            && failed.evaluate(&variables) == Ok(true)
+        {
+            let message = format!("has failed: {}", cut(failed.text(), SHOWN));
+            return Health {
+                status: Status::Failed,
+                message,
+            };
+        }
+        let (status, message) = match self.ready.evaluate(&variables) {
+            Ok(true) => (Status::Current, "is ready".to_owned()),
+            Ok(false) => (
+                Status::InProgress,
+                format!("waits for {}", cut(self.ready.text(), SHOWN)),
+            ),
+            Err(error) => (Status::InProgress, error.to_string()),
+        };
+        Health { status, message }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::id;
+
+    fn live(ready_when: Option<&str>) -> Live {
+        Live {
+            ready_when: ready_when.map(Into::into),
+            ..Live::default()
+        }
+    }
+
+    #[test]
+    fn a_condition_takes_the_place_of_what_is_known_of_a_kind() {
+        let gate = |text: &str| {
+            let condition = Condition::of(&id("StatefulSet.apps", "db"), &live(Some(text)), &[]);
+            condition.unwrap().gate()
+        };
+        let object = json!({
+            "metadata": {"name": "db", "generation": 2},
+            "spec": {"replicas": 3}, "status": {"observedGeneration": 2, "readyReplicas": 2},
+        });
+        let facts = Facts {
+            members: CelData::from_json(&json!({"Service": {"web": {"spec": {"clusterIP": "10.0.0.1"}}}})),
+            pods: CelData::from_json(&json!([{"metadata": {"name": "db-0"}}])),
+        };
+        for (text, status, message) in [
+            (
+                "self.status.readyReplicas * 2 > self.spec.replicas",
+                Status::Current,
+                "is ready",
+            ),
+            (
+                "members.Service['web'].spec.clusterIP != '' && pods.size() == 1",
+                Status::Current,
+                "is ready",
+            ),
+            (
+                "self.status.readyReplicas == 3",
+                Status::InProgress,
+                "waits for self.status.readyReplicas == 3",
+            ),
+            ("self.status.missing == 3", Status::InProgress, "there is no missing"),
+        ] {
+            let health = gate(text).unwrap().health(&object, &facts);
+            assert_eq!(health.status, status, "{text}");
+            assert!(health.message.contains(message), "{}", health.message);
+        }
+        let mut newer = object;
+        newer["metadata"]["generation"] = 3.into();
+        let health = gate("true").unwrap().health(&newer, &facts);
+        assert_eq!(health.status, Status::InProgress, "its status is of an earlier spec");
+        assert!(gate("self.").is_err());
+        assert!(
+            gate("other.x")
+                .unwrap_err()
+                .to_string()
+                .contains("there is no variable other")
+        );
+    }
+
+    #[test]
+    fn a_rule_of_the_watch_is_for_its_kind() {
+        let compile = |text: &str| Expression::compile(text).unwrap();
+        let rules = [HealthRule {
+            group: "db.example.com".into(),
+            kind: "Database".into(),
+            ready_when: compile("self.status.state == 'up'"),
+            failed_when: Some(compile("self.status.state == 'broken'")),
+        }];
+        let of = |kind: &str| Condition::of(&id(kind, "x"), &live(None), &rules).map(Condition::gate);
+        assert!(of("Database").is_none() && of("ConfigMap").is_none());
+        let gate = of("Database.db.example.com").unwrap().unwrap();
+        for (state, status) in [
+            ("up", Status::Current),
+            ("broken", Status::Failed),
+            ("new", Status::InProgress),
+        ] {
+            let health = gate.health(
+                &json!({"status": {"state": state}}),
+                &Facts {
+                    members: CelData::from_json(&json!({})),
+                    pods: CelData::from_json(&json!([])),
+                },
+            );
+            assert_eq!(health.status, status, "{state}");
+        }
+    }
+}

@@ -1,0 +1,598 @@
+//! Helm's hooks: what runs around an installation, an upgrade and a deletion, how far it has come, and what is next.
+//! Facts: Helm's `pkg/action/hooks.go`.
+//!
+//! A hook is applied with our labels, like a member, and with the run that it is for as an annotation: after a crash the
+//! object that runs, or ran, is known by that. Progress is part of the record. Nobody waits inside a reconcile: what runs
+//! is looked at when its watch tells something, or when its time is over.
+
+use std::time::Duration;
+
+use helm_template::render::HookEvent;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::annotations::{AFTER, TIMEOUT, bad_value};
+use crate::health::{self, Status};
+use crate::identity::{GroupKind, ObjectId};
+use crate::members::desired::{Member, Rendered, Stage};
+use crate::members::policy::Policy;
+use crate::plans;
+use crate::prune::is_protected;
+use crate::status::conditions::whole;
+use chartwright_watches::duration;
+use chartwright_watches::names::is_within;
+
+/// The longest message of a run in the status, in bytes.
+const MESSAGE_BYTES: usize = 512;
+
+/// Why a hook failed that somebody interfered with.
+pub const DELETED: &str = "its object was deleted before it was seen to end";
+
+/// Of a Job: how many seconds it stays once it has ended.
+pub const TTL: &str = "ttlSecondsAfterFinished";
+
+/// What happens to a release, with hooks before and after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Operation {
+    Install,
+    Upgrade,
+    /// Back to an earlier revision, with the hooks of that one.
+    Rollback,
+    Delete,
+}
+
+/// One hook, as it is applied but for the annotation that names its run.
+#[derive(Clone, Debug)]
+pub struct Hook {
+    pub member: Member,
+    /// Helm's events, and `plan-<name>`.
+    pub events: Vec<String>,
+    /// `helm.sh/hook-delete-policy`: the object goes before it is made anew, once all hooks of the event have succeeded, or
+    /// when it failed.
+    pub deleted_before: bool,
+    pub deleted_on_success: bool,
+    pub deleted_on_failure: bool,
+    /// `helm.sh/hook-output-log-policy`: its success tells the last lines of its log. A failure always does.
+    pub tells_log: bool,
+    /// `chartwright.dev/timeout`; `None`: that of the watch.
+    pub timeout: Option<Duration>,
+    /// `chartwright.dev/after: healthy`: after an operation, it waits for the members' health.
+    pub after_healthy: bool,
+    /// It was stored, and the present rules don't permit it: why.
+    pub refused: Option<String>,
+}
+
+/// How far the hooks of a release have come: `status.hooks`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Progress {
+    /// The last operation, under way unless it is `done`; `None`: no hook ever ran, or a deletion was taken back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation: Option<Operation>,
+    /// The revision that the operation makes or ends.
+    pub revision: i64,
+    /// Counts the attempts at this revision: another render, or a hook that is tried again.
+    pub attempt: u32,
+    /// Runs that failed in this operation.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub failures: u32,
+    /// Keyed digest of the members and hooks that the operation is for.
+    pub digest: String,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub done: bool,
+    /// Keyed digest of the hooks of the recorded revision; empty if it has none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub hooks: String,
+    /// The same of the hooks that are stored for the deletion.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub stored: String,
+    /// Somebody else's release was taken over: its hooks may have left objects without our marks.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub taken_over: bool,
+    /// The last run of each hook.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<HookRun>,
+}
+
+/// How a hook ran last.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HookRun {
+    /// As `helm.sh/hook` writes it.
+    pub event: String,
+    #[serde(flatten)]
+    pub object: ObjectId,
+    /// What the annotation of its object says: event, revision, attempt and a part of the digest.
+    pub run: String,
+    /// Of its object, once that was made.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    pub phase: RunPhase,
+    pub started: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// Its object was deleted, by its delete policy or since it isn't wanted any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deleted: bool,
+    /// The TTL that its Job is to get once it is written down how the run ended; `None`: none, or it has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<u32>,
+    /// Since when Kubernetes owes the removal of what an earlier run left: its time stands still.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_since: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RunPhase {
+    Running,
+    Succeeded,
+    /// It is tried again.
+    Failed,
+    /// It is not: a deletion goes on without it.
+    GivenUp,
+}
+
+/// What is next about the hooks of an event.
+#[derive(Debug)]
+pub enum Next<'h> {
+    /// To be made, after whatever an earlier run left of it.
+    Start(&'h Hook),
+    /// It runs; its object tells how that goes.
+    Await(&'h Hook, HookRun),
+    /// It failed.
+    Retry(&'h Hook, HookRun),
+    /// All are over.
+    Done,
+}
+
+/// How a hook that runs is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// With what there is to say of it.
+    Running(String),
+    Succeeded,
+    Failed(String),
+    /// It can't run any more: its namespace goes.
+    Hopeless(String),
+    /// It isn't created: the present rules don't permit it.
+    Refused(String),
+    /// Its object isn't created before what an earlier run left is gone.
+    AwaitsRemoval(Removal),
+}
+
+/// What keeps an object that is being deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removal {
+    /// Kubernetes finishes it, if late: its garbage collector does nothing while it learns which kinds there are, as after a
+    /// restart of the API server.
+    pub is_owed: bool,
+    pub message: String,
+}
+
+/// While Kubernetes owes a removal, the time of a hook stands still; in a deletion for no longer than this.
+pub const LONGEST_REMOVAL: Duration = Duration::from_secs(600);
+
+// === impl Operation ===
+
+impl Operation {
+    /// The event of the hooks that are over before the first member is touched.
+    pub fn before(self) -> &'static str {
+        let event = match self {
+            Operation::Install => HookEvent::PreInstall,
+            Operation::Upgrade => HookEvent::PreUpgrade,
+            Operation::Rollback => HookEvent::PreRollback,
+            Operation::Delete => HookEvent::PreDelete,
+        };
+        event.name()
+    }
+
+    /// The event of the hooks that begin after the last one.
+    pub fn after(self) -> &'static str {
+        let event = match self {
+            Operation::Install => HookEvent::PostInstall,
+            Operation::Upgrade => HookEvent::PostUpgrade,
+            Operation::Rollback => HookEvent::PostRollback,
+            Operation::Delete => HookEvent::PostDelete,
+        };
+        event.name()
+    }
+}
+
+// === impl Hook ===
+
+impl Hook {
+    /// Reads one that was kept; `None` if it isn't one, which nobody but another than us can have written.
+    pub fn read(kept: Rendered) -> Option<Self> {
+        let (group_kind, version) = GroupKind::of(&kept.object)?;
+        let text = |field: &str| kept.object["metadata"][field].as_str().unwrap_or_default();
+        let id = ObjectId::new(group_kind, text("namespace"), text("name"));
+        let member = Member {
+            stage: Stage::of(&id.group_kind),
+            id,
+            version,
+            source: kept.source,
+            digest: String::new(),
+            policy: Policy::default(),
+            owner: None,
+            object: kept.object,
+        };
+        Some(Hook::of(member).0)
+    }
+
+    /// Reads the annotations of a hook. What means nothing has no effect, and comes back as sentences about it.
+    pub fn of(member: Member) -> (Self, Vec<String>) {
+        let annotations = member.object.pointer("/metadata/annotations");
+        let text = |key: &str| annotations.and_then(|all| all.get(key)?.as_str()).map(str::trim);
+        let list = |key: &str| -> Vec<String> {
+            let items = text(key).unwrap_or_default().split(',');
+            items
+                .map(|item| item.trim().to_lowercase())
+                .filter(|item| !item.is_empty())
+                .collect()
+        };
+        let mut problems = Vec::new();
+        let events = list("helm.sh/hook");
+        let policies = list("helm.sh/hook-delete-policy");
+        let logs = list("helm.sh/hook-output-log-policy");
+        let has = |policy: &str| policies.iter().any(|item| item == policy);
+        let timeout = match text(TIMEOUT).map(|text| (text, duration::parse(text))) {
+            None => None,
+            Some((_, Ok(timeout))) if !timeout.is_zero() => Some(timeout),
+            Some((text, _)) => {
+                problems.push(bad_value(TIMEOUT, text, "a duration such as 10m"));
+                None
+            }
+        };
+        let after_healthy = match text(AFTER) {
+            None => false,
+            Some("healthy") => true,
+            Some(other) => {
+                problems.push(bad_value(AFTER, other, "healthy"));
+                false
+            }
+        };
+        let hook = Hook {
+            events: events.iter().filter_map(|event| known_event(event)).collect(),
+            deleted_before: policies.is_empty() || has("before-hook-creation"),
+            deleted_on_success: has("hook-succeeded"),
+            deleted_on_failure: has("hook-failed"),
+            tells_log: logs.iter().any(|policy| policy == "hook-succeeded"),
+            timeout,
+            after_healthy,
+            refused: None,
+            member,
+        };
+        (hook, problems)
+    }
+
+    /// True if it is a step of one of these plans.
+    pub fn is_step_of(&self, plans: &[String]) -> bool {
+        self.plans().any(|plan| plans.iter().any(|name| name == plan))
+    }
+
+    /// True if its end is awaited: Helm waits for Jobs and Pods, and takes others for done once they are applied.
+    pub fn is_awaited(&self) -> bool {
+        ends(&self.member.id)
+    }
+
+    /// True if what an earlier run left of it goes before it is made. What ran can't run again; what takes data with it
+    /// stays.
+    pub fn is_made_anew(&self) -> bool {
+        (self.deleted_before || self.is_awaited()) && !is_protected(&self.member.id.group_kind)
+    }
+
+    fn runs_at(&self, event: &str) -> bool {
+        self.events.iter().any(|known| known == event)
+    }
+
+    /// The plans that it is a step of.
+    pub fn plans(&self) -> impl Iterator<Item = &str> {
+        self.events.iter().filter_map(|event| plans::plan_of(event))
+    }
+
+    /// True if one of the operations that a release goes through by itself runs it.
+    pub fn is_of_an_operation(&self) -> bool {
+        let operations = [
+            Operation::Install,
+            Operation::Upgrade,
+            Operation::Rollback,
+            Operation::Delete,
+        ];
+        operations
+            .iter()
+            .any(|operation| self.runs_at(operation.before()) || self.runs_at(operation.after()))
+    }
+
+    /// True if it runs when the release goes.
+    pub fn is_of_deletion(&self) -> bool {
+        self.runs_at(Operation::Delete.before()) || self.runs_at(Operation::Delete.after())
+    }
+
+    /// The TTL of its Job. What is none is for the API server to refuse.
+    pub fn ttl(&self) -> Option<u32> {
+        let GroupKind { group, kind } = &self.member.id.group_kind;
+        let ttl = &self.member.object["spec"][TTL];
+        let is_job = (group.as_str(), kind.as_str()) == ("batch", "Job");
+        ttl.as_u64().filter(|_| is_job)?.try_into().ok()
+    }
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+/// An event as `helm.sh/hook` writes it; `None` for one that nobody knows.
+fn known_event(text: &str) -> Option<String> {
+    let plan = || plans::plan_of(text).map(|_| text.to_owned());
+    HookEvent::parse(text)
+        .map(|event| event.name().to_owned())
+        .or_else(plan)
+}
+
+/// True if every one of these events, as `helm.sh/hook` lists them, is known here, though not all are to Helm.
+pub fn knows(events: &str) -> bool {
+    let mut events = events.split(',');
+    events.all(|event| known_event(&event.trim().to_lowercase()).is_some())
+}
+
+/// True for the kinds that run and end.
+fn ends(id: &ObjectId) -> bool {
+    let GroupKind { group, kind } = &id.group_kind;
+    matches!((group.as_str(), kind.as_str()), ("batch", "Job") | ("", "Pod"))
+}
+
+fn is_hook(id: &ObjectId, hooks: &[Hook]) -> bool {
+    hooks.iter().any(|hook| hook.member.id == *id)
+}
+
+/// How a Job or a Pod is that a hook made.
+pub fn state(mut object: Value) -> State {
+    let Some((group_kind, _)) = GroupKind::of(&object) else {
+        return State::Succeeded;
+    };
+    // What has ended has, though its TTL takes it away by now.
+    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+    let deleting = metadata
+        .and_then(|metadata| metadata.remove("deletionTimestamp"))
+        .is_some();
+    let health = health::health(&group_kind, &object, Timestamp::now());
+    let phase = object.pointer("/status/phase").and_then(Value::as_str);
+    let suspended = object.pointer("/spec/suspend") == Some(&Value::Bool(true));
+    let state = match (group_kind.kind.as_str(), phase, health.status) {
+        // A Pod is well while it runs, and as a hook it has to end.
+        ("Pod", Some("Succeeded"), _) => State::Succeeded,
+        ("Pod", Some("Failed"), _) => State::Failed(health.message),
+        ("Pod", ..) => State::Running(health.message),
+        (_, _, Status::Current) if !suspended => State::Succeeded,
+        (_, _, Status::Failed) => State::Failed(health.message),
+        _ => State::Running(health.message),
+    };
+    match state {
+        State::Running(_) if deleting => State::Failed(DELETED.to_owned()),
+        state => state,
+    }
+}
+
+/// What keeps an object of an earlier run that is being deleted.
+pub fn removal(id: &ObjectId, object: &Value) -> Removal {
+    let finalizers = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+    let others: Vec<&str> = finalizers
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .filter(|finalizer| !is_of_kubernetes(finalizer))
+        .collect();
+    let what = format!("waiting until {id}, which an earlier run left, is gone");
+    Removal {
+        is_owed: others.is_empty(),
+        message: match others.is_empty() {
+            true => format!("{what}: Kubernetes' garbage collector deletes what it owns first"),
+            false => format!("{what}: it is kept by the finalizers {}", others.join(", ")),
+        },
+    }
+}
+
+/// True of the finalizers of Kubernetes' own controllers.
+fn is_of_kubernetes(finalizer: &str) -> bool {
+    let domain = finalizer.split_once('/').map(|(domain, _)| domain);
+    domain.is_none_or(|domain| is_within(domain, "kubernetes.io") || is_within(domain, "k8s.io"))
+}
+
+/// The hooks of an event in the order in which they run: by weight, then kind (in install order, in which they come), then
+/// name.
+pub fn in_order<'h>(hooks: &'h [Hook], event: &str) -> Vec<&'h Hook> {
+    let mut chosen: Vec<&Hook> = hooks.iter().filter(|hook| hook.runs_at(event)).collect();
+    let weight = |hook: &Hook| -> i64 {
+        let weight = hook.member.object.pointer("/metadata/annotations/helm.sh~1hook-weight");
+        weight
+            .and_then(Value::as_str)
+            .and_then(|text| text.trim().parse().ok())
+            .unwrap_or_default()
+    };
+    let kinds: Vec<&str> = chosen
+        .iter()
+        .map(|hook| hook.member.id.group_kind.kind.as_str())
+        .collect();
+    let rank = |hook: &Hook| kinds.iter().position(|kind| *kind == hook.member.id.group_kind.kind);
+    chosen.sort_by_cached_key(|hook| (weight(hook), rank(hook), hook.member.id.name.clone()));
+    chosen
+}
+
+/// What is next about hooks, which are those of an event in their order.
+pub fn next<'h>(hooks: &[&'h Hook], event: &str, progress: &Progress) -> Next<'h> {
+    for hook in hooks {
+        let id = &hook.member.id;
+        match progress.run(event, id) {
+            None => return Next::Start(hook),
+            Some(run) => match run.phase {
+                RunPhase::Succeeded | RunPhase::GivenUp => {}
+                RunPhase::Running => return Next::Await(hook, run.clone()),
+                RunPhase::Failed => return Next::Retry(hook, run.clone()),
+            },
+        }
+    }
+    Next::Done
+}
+
+// === impl Progress ===
+
+impl Progress {
+    pub fn is_empty(&self) -> bool {
+        *self == Progress::default()
+    }
+
+    /// True if hooks of an operation are still to be run.
+    pub fn is_open(&self) -> bool {
+        self.operation.is_some() && !self.done
+    }
+
+    /// True if this operation is under way or over.
+    pub fn is_of(&self, operation: Operation, revision: i64, digest: &str) -> bool {
+        self.operation == Some(operation) && self.revision == revision && self.digest == digest
+    }
+
+    /// An operation begins, or begins anew with another render: these hooks run at its events, whatever they did before.
+    pub fn begin(&mut self, operation: Operation, revision: i64, digest: &str, hooks: &[Hook]) {
+        // What runs for one that was begun before has a name of its own.
+        let is_same = self.operation.is_none_or(|known| known == operation);
+        let again = revision < self.revision || is_same && self.revision == revision;
+        self.attempt = if again { self.attempt.saturating_add(1) } else { 1 };
+        self.failures = 0;
+        self.operation = Some(operation);
+        self.revision = revision;
+        digest.clone_into(&mut self.digest);
+        self.done = false;
+        let events = [operation.before(), operation.after()];
+        let is_of_operation = |event: &str| events.contains(&event) || plans::plan_of(event).is_some();
+        let runs_again = |run: &HookRun| is_of_operation(&run.event) && is_hook(&run.object, hooks);
+        self.runs.retain(|run| !runs_again(run));
+    }
+
+    /// Jobs and Pods of hooks that the chart has no more: nobody needs what has ended. What else hooks made stays, for the
+    /// members may need it, and goes with the release.
+    pub fn dropped(&self, hooks: &[Hook]) -> Vec<ObjectId> {
+        let objects = self.runs.iter().map(|run| &run.object);
+        objects.filter(|id| ends(id) && !is_hook(id, hooks)).cloned().collect()
+    }
+
+    pub fn forget(&mut self, id: &ObjectId) {
+        self.runs.retain(|run| run.object != *id);
+    }
+
+    /// What names the run of an event that begins now: the same for the same revision, attempt and render alone, whoever
+    /// counts them.
+    pub fn name(&self, event: &str) -> String {
+        let digest = self.digest.get(..8).unwrap_or(&self.digest);
+        format!("{event}.{}.{}.{digest}", self.revision, self.attempt)
+    }
+
+    pub fn run(&self, event: &str, id: &ObjectId) -> Option<&HookRun> {
+        self.runs.iter().find(|run| run.event == event && run.object == *id)
+    }
+
+    /// Takes note of a run, in the place of an earlier one.
+    pub fn note(&mut self, run: HookRun) {
+        let same = |known: &&mut HookRun| known.event == run.event && known.object == run.object;
+        match self.runs.iter_mut().find(same) {
+            Some(known) => *known = run,
+            None => self.runs.push(run),
+        }
+    }
+
+    /// The hook of an event that failed.
+    pub fn failed(&self, event: &str) -> Option<&HookRun> {
+        let mut runs = self.runs.iter();
+        runs.find(|run| run.event == event && matches!(run.phase, RunPhase::Failed | RunPhase::GivenUp))
+    }
+
+    /// What runs, or may.
+    pub fn running(&self) -> impl Iterator<Item = &HookRun> {
+        self.runs.iter().filter(|run| run.phase == RunPhase::Running)
+    }
+
+    /// The objects that hooks made.
+    pub fn ids(&self) -> impl Iterator<Item = &ObjectId> {
+        self.runs.iter().map(|run| &run.object)
+    }
+
+    /// `status.hooks`; `None` if there is nothing to say.
+    pub fn told(&self) -> Option<Value> {
+        (!self.is_empty()).then(|| json!(self))
+    }
+}
+
+// === impl HookRun ===
+
+impl HookRun {
+    /// One that begins now.
+    pub fn begins(event: &str, id: &ObjectId, run: String) -> Self {
+        HookRun {
+            event: event.to_owned(),
+            object: id.clone(),
+            run,
+            uid: String::new(),
+            phase: RunPhase::Running,
+            started: whole(Timestamp::now()),
+            ended: None,
+            message: String::new(),
+            deleted: false,
+            ttl: None,
+            waiting_since: None,
+        }
+    }
+
+    pub fn ends(self, phase: RunPhase, message: &str) -> Self {
+        HookRun {
+            phase,
+            ended: Some(whole(Timestamp::now())),
+            message: chartwright_watches::text::cut(message, MESSAGE_BYTES),
+            waiting_since: None,
+            ..self
+        }
+    }
+
+    /// The TTL that its Job lacks, now that the run has ended.
+    pub fn ttl_due(&self) -> Option<u32> {
+        let was_made = !self.uid.is_empty();
+        self.ttl
+            .filter(|_| was_made && !self.deleted && self.phase != RunPhase::Running)
+    }
+
+    /// How much of its time is left.
+    pub fn time_left(&self, timeout: Duration, now: Timestamp) -> Duration {
+        let until = self.waiting_since.unwrap_or(now);
+        let elapsed = Duration::try_from(until - self.started).unwrap_or_default();
+        timeout.saturating_sub(elapsed)
+    }
+
+    /// What an earlier run left is not gone. False if that is the failure of this run. `is_bounded`: something waits for it
+    /// that must come to an end.
+    pub fn awaits(&mut self, removal: &Removal, is_bounded: bool, now: Timestamp) -> bool {
+        if !removal.is_owed {
+            self.resume(now);
+            return false;
+        }
+        let since = *self.waiting_since.get_or_insert(now);
+        let waited = Duration::try_from(now - since).unwrap_or_default();
+        let goes_on = !is_bounded || waited < LONGEST_REMOVAL;
+        if !goes_on {
+            // All of it counts.
+            self.waiting_since = None;
+        }
+        goes_on
+    }
+
+    /// It waits for no removal any more: its time goes on.
+    pub fn resume(&mut self, now: Timestamp) {
+        let Some(since) = self.waiting_since.take() else { return };
+        let waited = Duration::try_from(now - since).unwrap_or_default();
+        self.started = whole(self.started.saturating_add(waited).unwrap_or(self.started));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! Owner references: the garbage collector takes what a custom resource leaves behind that goes in spite of its
+//! finalizer. The API server looks at the finalizers that an object had when the request to delete it came; one that is
+//! put on in that moment holds nothing.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde_json::{Value, json};
+
+use crate::identity::applyset;
+use crate::identity::decorator;
+use crate::index::members::Live;
+use crate::members::desired::Member;
+
+/// The reference that makes an object go with its custom resource. The custom resource doesn't wait for it, and it may
+/// have another controller.
+pub fn reference(api_version: &str, kind: &str, name: &str, uid: &str) -> OwnerReference {
+    OwnerReference {
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+        uid: uid.to_owned(),
+        block_owner_deletion: Some(false),
+        controller: None,
+    }
+}
+
+/// Gives members the reference to their custom resource, whose namespace is `namespace` (empty for a cluster-scoped
+/// one): where Kubernetes allows it, and but for those that are to stay when it goes.
+///
+/// None gets it if their deletion has an order: by waves, or by hooks that run before or after it (`has_delete_hooks`).
+/// When a custom resource is deleted in the foreground, the collector deletes whatever has such a reference at once.
+pub fn refer(members: &mut [Member], namespace: &str, reference: &Arc<OwnerReference>, has_delete_hooks: bool) {
+    if has_delete_hooks || members.iter().any(|member| member.policy.wave != 0) {
+        return;
+    }
+    for member in members {
+        let reaches = namespace.is_empty() || member.id.namespace == namespace;
+        member.owner = (reaches && !member.policy.keep).then(|| reference.clone());
+    }
+}
+
+/// The reference that a member is sent with. Who annotated the live object to be kept wants it to outlive the custom
+/// resource.
+pub fn wanted<'m>(member: &'m Member, live: Option<&Live>) -> Option<&'m OwnerReference> {
+    let keeps = live.is_some_and(|live| live.keep);
+    member.owner.as_deref().filter(|_| !keeps)
+}
+
+/// True if a live member has the reference that it should have, or none if it should have none.
+pub fn has_wanted(member: &Member, live: &Live) -> bool {
+    live.owner.as_deref() == wanted(member, Some(live)).map(|owner| owner.api_version.as_str())
+}
+
+/// Puts a reference beside those of the chart. One to the same object stays as the chart has it.
+pub fn insert(object: &mut Value, reference: &OwnerReference) {
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let owners = metadata.entry("ownerReferences").or_insert(Value::Null);
+    if owners.is_null() {
+        *owners = json!([]);
+    }
+    // Anything else than a list is for the API server to refuse.
+    if let Some(owners) = owners.as_array_mut()
+        && !owners.iter().any(|owner| owner["uid"] == reference.uid.as_str())
+    {
+        owners.push(json!(reference));
+    }
+}
+
+/// The API version in the reference of a live object to the custom resource that its tracking annotation names; `None`
+/// if it has no such reference.
+pub fn of_owner(metadata: &ObjectMeta, tracking: Option<&str>) -> Option<Box<str>> {
+    let owners = metadata
+        .owner_references
+        .as_deref()
+        .filter(|owners| !owners.is_empty())?;
+    let tracking = applyset::parse_tracking_id(tracking?)?;
+    let uid = decorator::object_uid(&tracking.owner_uid);
+    let owner = owners.iter().find(|owner| owner.uid == uid)?;
+    Some(owner.api_version.as_str().into())
+}
+
+/// The references of an object that stay when those to `uid` (or to the object that a decorator of that owner's UID is of) go, as a merge patch says it; `None` if there is none to it.
+pub fn without(metadata: &ObjectMeta, uid: &str) -> Option<Value> {
+    let uid = decorator::object_uid(uid);
+    let all = metadata.owner_references.as_deref().unwrap_or_default();
+    let rest: Vec<&OwnerReference> = all.iter().filter(|owner| owner.uid != uid).collect();
+    (rest.len() < all.len()).then(|| match rest.is_empty() {
+        true => Value::Null,
+        false => json!(rest),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::members::policy::Policy;
+    use crate::testing::{self, but, id, table};
+
+    fn member(namespace: &str, policy: Policy) -> Member {
+        let id = but(&id("ConfigMap", "a"), |id| id.namespace = namespace.into());
+        but(&testing::member(&id), |member| member.policy = policy)
+    }
+
+    #[test]
+    fn members_refer_to_their_custom_resource_where_they_may() {
+        let ours = reference("a.test/v1", "Shop", "web", "u1").into();
+        type Row = (String, String, Policy, Policy, bool, bool);
+        for (namespace, of_owner, policy, others, hooks, expected) in table::<Row>("references", "referring") {
+            let mut members = [member(&namespace, policy), member("shop", others)];
+            refer(&mut members, &of_owner, &ours, hooks);
+            let case = format!("{namespace} {of_owner} {policy:?} {others:?} {hooks}");
+            assert_eq!(members[0].owner.is_some(), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_reference_stands_beside_those_of_the_chart() {
+        for (before, after) in table::<(Value, Value)>("references", "sent") {
+            let mut object = json!({"metadata": before});
+            insert(&mut object, &reference("a.test/v1", "Shop", "web", "u1"));
+            assert_eq!(object["metadata"]["ownerReferences"], after, "{before}");
+        }
+    }
+
+    #[test]
+    fn the_reference_to_the_tracked_owner_is_known_and_goes_alone() {
+        type Row = (ObjectMeta, Option<String>, Option<String>, Value);
+        for (metadata, tracking, expected, rest) in table::<Row>("references", "tracked") {
+            assert_eq!(
+                of_owner(&metadata, tracking.as_deref()).as_deref(),
+                expected.as_deref(),
+                "{metadata:?}"
+            );
+            assert_eq!(without(&metadata, "u1").unwrap_or("all".into()), rest, "{metadata:?}");
+        }
+    }
+}

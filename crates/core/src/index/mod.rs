@@ -1,0 +1,5 @@
+//! What the watches saw last: the members of releases, and the objects that releases depend on.
+
+pub mod dependencies;
+pub mod members;
+pub mod watch_refs;

@@ -1,0 +1,73 @@
+//! Replicas that are left to an autoscaler, and when they are the chart's again.
+//!
+//! Who sets `spec.replicas` through the subresource `scale` owns the field from then on, and still does when it is long
+//! gone: nothing in an object tells that its autoscaler was removed. So the autoscalers are asked for.
+
+use serde_json::Value;
+
+use crate::identity::{GroupKind, ObjectId};
+
+/// The field manager of Kubernetes' own autoscaler.
+const CONTROLLER: &str = "kube-controller-manager";
+
+/// The kind of Kubernetes' own autoscalers.
+pub fn autoscaler() -> GroupKind {
+    GroupKind::new("autoscaling", "HorizontalPodAutoscaler")
+}
+
+/// True if a HorizontalPodAutoscaler of its namespace scales an object.
+pub fn scales(autoscaler: &Value, target: &ObjectId) -> bool {
+    let field = |name: &str| {
+        let value = autoscaler
+            .pointer("/spec/scaleTargetRef")
+            .and_then(|reference| reference.get(name));
+        value.and_then(Value::as_str).unwrap_or_default()
+    };
+    let group = field("apiVersion").rsplit_once('/').map_or("", |(group, _)| group);
+    (group, field("kind"), field("name"))
+        == (
+            target.group_kind.group.as_str(),
+            target.group_kind.kind.as_str(),
+            target.name.as_str(),
+        )
+}
+
+/// Whether replicas that were given up are the chart's again. `by`: the manager that owns them; `autoscalers`: those of
+/// the namespace, `None` if they can't be listed; `asked`: somebody wants every member applied.
+///
+/// Without being asked, only what Kubernetes' own autoscaler left is taken back: others may be there that nobody can
+/// list. And nothing makes sense while one is there, or may be: who asks can't see what the operator can't.
+pub fn is_free(by: &str, autoscalers: Option<&[Value]>, target: &ObjectId, asked: bool) -> bool {
+    match autoscalers {
+        Some(autoscalers) if autoscalers.iter().any(|autoscaler| scales(autoscaler, target)) => false,
+        Some(_) => asked || by == CONTROLLER,
+        None => false,
+    }
+}
+
+/// Why `force-at` leaves replicas as they are: that nobody scales them can't be told.
+pub fn unseen(target: &ObjectId, by: &str, error: &dyn std::fmt::Display) -> String {
+    format!(
+        "{target}: spec.replicas stays as {by} set it, for it can't be seen whether an autoscaler is there: {error}. To \
+         have the chart's number, let the operator list horizontalpodautoscalers (autoscaling) and ask again"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{id, table};
+    use serde_json::json;
+
+    #[test]
+    fn replicas_are_free_when_no_autoscaler_is_left() {
+        let web = id("Deployment.apps", "web");
+        type Row = (String, Option<Vec<Value>>, bool, bool);
+        for (by, targets, asked, expected) in table::<Row>("annotations", "replicas") {
+            let autoscaler = |target: &Value| json!({"spec": {"scaleTargetRef": target}});
+            let autoscalers = targets.map(|targets| targets.iter().map(autoscaler).collect::<Vec<_>>());
+            let found = is_free(&by, autoscalers.as_deref(), &web, asked);
+            assert_eq!(found, expected, "{by} {autoscalers:?} {asked}");
+        }
+    }
+}

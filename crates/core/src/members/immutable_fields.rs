@@ -1,0 +1,206 @@
+//! Fields that the API server lets nobody change, for plans without one: `run` asks it and is told.
+//! Facts: `k8s.io/kubernetes/pkg/apis/*/validation`; a test holds the table of `tests/fixtures/plan/immutable.yaml` against a
+//! real API server.
+
+use serde_json::Value;
+
+use crate::annotations::{FORCE_AT, PRUNE, UPDATE};
+use crate::identity::{GroupKind, ObjectId};
+use crate::index::members::Live;
+use crate::members::desired::Member;
+use crate::members::policy::Update;
+use crate::prune::is_protected;
+use crate::usage::requests::quantity;
+
+/// Why a member isn't deleted and made anew, though fields of it can't be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// Nobody asks for it.
+    NotAsked,
+    /// Data, or objects of others, would go with it.
+    TakesData,
+}
+
+/// Fields of a kind, each with what an object has that doesn't say it; empty: nothing.
+type Fields = &'static [(&'static str, &'static str)];
+
+/// Kinds whose fields can't be changed whatever else they say.
+const FIELDS: [(&str, Fields); 14] = [
+    ("Deployment.apps", &[("spec.selector", "")]),
+    ("DaemonSet.apps", &[("spec.selector", "")]),
+    ("ReplicaSet.apps", &[("spec.selector", "")]),
+    (
+        "StatefulSet.apps",
+        &[
+            ("spec.selector", ""),
+            ("spec.serviceName", ""),
+            ("spec.podManagementPolicy", "OrderedReady"),
+            ("spec.volumeClaimTemplates", ""),
+        ],
+    ),
+    (
+        "Job.batch",
+        &[
+            ("spec.completionMode", "NonIndexed"),
+            ("spec.selector", ""),
+            ("spec.template", ""),
+            ("spec.podFailurePolicy", ""),
+            ("spec.backoffLimitPerIndex", ""),
+            ("spec.successPolicy", ""),
+            ("spec.managedBy", ""),
+        ],
+    ),
+    ("Secret", &[("type", "Opaque")]),
+    ("RoleBinding.rbac.authorization.k8s.io", &[("roleRef", "")]),
+    ("ClusterRoleBinding.rbac.authorization.k8s.io", &[("roleRef", "")]),
+    ("IngressClass.networking.k8s.io", &[("spec.controller", "")]),
+    ("RuntimeClass.node.k8s.io", &[("handler", "")]),
+    (
+        "PriorityClass.scheduling.k8s.io",
+        &[("value", ""), ("preemptionPolicy", "PreemptLowerPriority")],
+    ),
+    (
+        "StorageClass.storage.k8s.io",
+        &[
+            ("provisioner", ""),
+            ("parameters", ""),
+            ("reclaimPolicy", "Delete"),
+            ("volumeBindingMode", "Immediate"),
+        ],
+    ),
+    ("CustomResourceDefinition.apiextensions.k8s.io", &[("spec.scope", "")]),
+    (
+        "PersistentVolumeClaim",
+        &[
+            ("spec.accessModes", ""),
+            ("spec.storageClassName", ""),
+            ("spec.volumeMode", "Filesystem"),
+            ("spec.volumeName", ""),
+            ("spec.selector", ""),
+            ("spec.dataSource", ""),
+            ("spec.dataSourceRef", ""),
+        ],
+    ),
+];
+
+/// What may be changed of a Pod's spec, besides the images of its containers.
+const OF_PODS: [&str; 3] = ["activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations"];
+
+// === impl Kept ===
+
+impl Kept {
+    /// What a release is told.
+    pub fn told(self, member: &Member, fields: &str) -> String {
+        let advice = match self {
+            Kept::NotAsked => format!(
+                "to have it deleted and made anew, annotate it with {UPDATE}=Recreate, or the custom resource with {FORCE_AT}"
+            ),
+            Kept::TakesData => format!(
+                "making it anew would take data or other objects with it: to let that happen, annotate it with {PRUNE}=true"
+            ),
+        };
+        format!("{} ({}): {fields} can't be changed; {advice}", member.id, member.source)
+    }
+}
+
+/// Whether a member of which a field can't be changed is to be deleted and made anew, as far as the data in it let that be.
+/// `asked`: its custom resource asks for it, this once.
+pub fn asks_for_renewal(member: &Member, live: &Live, asked: bool) -> bool {
+    asked || live.force || member.policy.update == Update::Recreate
+}
+
+/// True if data, or objects of others, go with an object that is deleted: claims of a StatefulSet, for one. `object`: as it is
+/// live.
+pub fn takes_data(id: &ObjectId, object: &Value) -> bool {
+    let deletes_claims = object
+        .pointer("/spec/persistentVolumeClaimRetentionPolicy/whenDeleted")
+        .is_some_and(|policy| policy == "Delete");
+    is_protected(&id.group_kind) || id.group_kind.kind == "StatefulSet" && deletes_claims
+}
+
+/// The fields that an object has otherwise than the live one, and that can't be changed. Both as they are applied.
+pub fn changed(group_kind: &GroupKind, live: &Value, wanted: &Value) -> Vec<String> {
+    let kind = group_kind.to_string();
+    let own = FIELDS
+        .iter()
+        .find(|(name, _)| *name == kind)
+        .map_or(&[][..], |(_, own)| own);
+    let mut found: Vec<String> = own
+        .iter()
+        .filter(|(path, usual)| said(live, path, usual) != said(wanted, path, usual))
+        .map(|(path, _)| (*path).to_owned())
+        .collect();
+    match kind.as_str() {
+        "Service" => found.extend(of_service(live, wanted)),
+        "PersistentVolumeClaim" if is_smaller(live, wanted) => {
+            found.push("spec.resources.requests.storage".to_owned());
+        }
+        "ConfigMap" | "Secret" if live["immutable"] == true => {
+            let fields = ["data", "binaryData", "immutable"].into_iter();
+            found.extend(fields.filter(|field| live[field] != wanted[field]).map(str::to_owned));
+        }
+        "Pod" => found.extend(of_pod(live, wanted)),
+        _ => {}
+    }
+    found
+}
+
+/// What an object says of a field, or what stands for it.
+fn said(object: &Value, path: &str, usual: &str) -> Value {
+    let value = path.split('.').fold(object, |value, name| &value[name]);
+    match value.is_null() && !usual.is_empty() {
+        true => usual.into(),
+        false => value.clone(),
+    }
+}
+
+/// One that isn't said stays as it is, whether it was given or none.
+fn of_service(live: &Value, wanted: &Value) -> Option<String> {
+    let is_external = |service: &Value| service["spec"]["type"] == "ExternalName";
+    let address = &wanted["spec"]["clusterIP"];
+    let is_other = address.as_str().is_some_and(|text| !text.is_empty()) && *address != live["spec"]["clusterIP"];
+    (is_other && !is_external(live) && !is_external(wanted)).then(|| "spec.clusterIP".to_owned())
+}
+
+fn is_smaller(live: &Value, wanted: &Value) -> bool {
+    let size = |claim: &Value| quantity(claim.pointer("/spec/resources/requests/storage")?.as_str()?);
+    size(live).zip(size(wanted)).is_some_and(|(live, wanted)| wanted < live)
+}
+
+fn of_pod(live: &Value, wanted: &Value) -> Option<String> {
+    let rest = |pod: &Value| {
+        let mut spec = pod["spec"].as_object().cloned().unwrap_or_default();
+        spec.retain(|field, _| !OF_PODS.contains(&field.as_str()));
+        for containers in ["containers", "initContainers"] {
+            let items = spec.get_mut(containers).and_then(Value::as_array_mut);
+            for container in items.into_iter().flatten().filter_map(Value::as_object_mut) {
+                container.insert("image".into(), Value::Null);
+            }
+        }
+        Value::Object(spec)
+    };
+    (rest(live) != rest(wanted)).then(|| "spec".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::table;
+
+    #[test]
+    fn what_can_not_be_changed_is_known() {
+        #[derive(serde::Deserialize)]
+        struct Row {
+            live: Value,
+            wanted: Value,
+            fields: Vec<String>,
+        }
+        for Row { live, wanted, fields } in table::<Row>("immutable", "changes") {
+            let (group_kind, _) = GroupKind::of(&live).unwrap();
+            // Whatever isn't said stays as it is.
+            let mut whole = live.clone();
+            json_patch::merge(&mut whole, &wanted);
+            assert_eq!(changed(&group_kind, &live, &whole), fields, "{live} {wanted}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! When something is done about a release that isn't well: how long it has been so, how often something was done already.
+//! Pure; what is remembered is part of the record, so that a restart grants nothing.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::status::conditions::whole;
+use chartwright_watches::RemediationRule;
+use chartwright_watches::text::cut;
+
+/// Budgets are for so long.
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
+const MESSAGE_BYTES: usize = 512;
+
+/// What is remembered of one rule: an entry of `status.remediation`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Remedied {
+    pub name: String,
+    /// Since when its condition has been true; `None`: it isn't.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// When something was done within the last hour.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub recent: Vec<Timestamp>,
+    /// When something was done last, and how often since the release exists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last: Option<Timestamp>,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub count: u64,
+    /// Why nothing is done although it is due, or why its condition can't be evaluated.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// What is to be done about a rule now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Its condition isn't true.
+    Fine,
+    /// Nothing before this time has passed, for this reason (empty: it has not lasted long enough).
+    Wait(Duration, String),
+    Act,
+}
+
+/// What a status holds of them.
+pub(crate) fn of_status(status: &Value) -> Vec<Remedied> {
+    Vec::deserialize(&status["remediation"]).unwrap_or_default()
+}
+
+// === impl Remedied ===
+
+impl Remedied {
+    /// What is to be done. `holds`: whether the condition of the rule is true.
+    pub fn judge(&mut self, rule: &RemediationRule, holds: bool, now: Timestamp) -> Verdict {
+        // A clock that went back: what is said to come is taken for just done, which holds back rather than repeats.
+        let past = |time: &mut Timestamp| *time = (*time).min(now);
+        self.recent.iter_mut().for_each(past);
+        self.last.iter_mut().for_each(past);
+        self.since.iter_mut().for_each(past);
+        self.recent.retain(|time| now.duration_since(*time) < HOUR);
+        self.message.clear();
+        if !holds {
+            self.since = None;
+            return Verdict::Fine;
+        }
+        let since = *self.since.get_or_insert(whole(now));
+        let until = |start: Timestamp, length: Duration| {
+            let passed = Duration::try_from(now.duration_since(start)).unwrap_or_default();
+            length.checked_sub(passed).filter(|left| !left.is_zero())
+        };
+        if let Some(left) = until(since, rule.lasting) {
+            return Verdict::Wait(left, String::new());
+        }
+        if let Some(left) = self.last.and_then(|last| until(last, rule.cool_down)) {
+            return Verdict::Wait(left, format!("the last time is less than {:?} ago", rule.cool_down));
+        }
+        if self.recent.len() >= rule.budget {
+            let hour = Duration::from_secs(3600);
+            let left = self
+                .recent
+                .first()
+                .and_then(|first| until(*first, hour))
+                .unwrap_or(hour);
+            return Verdict::Wait(left, format!("it was done {} times within an hour", self.recent.len()));
+        }
+        Verdict::Act
+    }
+
+    /// Something is done now.
+    pub fn acts(&mut self, now: Timestamp) {
+        let now = whole(now);
+        self.recent.push(now);
+        self.last = Some(now);
+        self.count = self.count.saturating_add(1);
+        // It has to last as long again.
+        self.since = None;
+    }
+
+    /// Nothing can be done, or nothing can be told.
+    pub fn tell(&mut self, message: &str) {
+        self.message = cut(message, MESSAGE_BYTES);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chartwright_watches::RemediationAction;
+    use chartwright_watches::cel::Expression;
+
+    fn rule() -> RemediationRule {
+        RemediationRule {
+            name: "stuck".into(),
+            when: Expression::compile("true").unwrap(),
+            lasting: Duration::from_secs(60),
+            action: RemediationAction::Recreate {
+                kind: "Deployment".into(),
+                name: "web".into(),
+            },
+            budget: 2,
+            cool_down: Duration::from_secs(300),
+            dry_run: false,
+        }
+    }
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + seconds).unwrap()
+    }
+
+    #[test]
+    fn it_has_to_last_and_is_done_within_its_budget() {
+        let (rule, mut known) = (rule(), Remedied::default());
+        let wait = |seconds| Verdict::Wait(Duration::from_secs(seconds), String::new());
+        assert_eq!(known.judge(&rule, true, at(0)), wait(60));
+        assert_eq!(known.judge(&rule, false, at(30)), Verdict::Fine);
+        assert_eq!(known.judge(&rule, true, at(40)), wait(60), "from the beginning");
+        assert_eq!(known.judge(&rule, true, at(70)), wait(30));
+        assert_eq!(known.judge(&rule, true, at(100)), Verdict::Act);
+        known.acts(at(100));
+        assert_eq!(known.judge(&rule, true, at(101)), wait(60));
+        let Verdict::Wait(left, why) = known.judge(&rule, true, at(200)) else {
+            panic!()
+        };
+        assert_eq!(left, Duration::from_secs(200));
+        assert!(why.contains("less than 300s ago"), "{why}");
+        assert_eq!(known.judge(&rule, true, at(400)), Verdict::Act);
+        known.acts(at(400));
+        known.judge(&rule, true, at(401));
+        let Verdict::Wait(left, why) = known.judge(&rule, true, at(1000)) else {
+            panic!()
+        };
+        assert_eq!(
+            (left, why.as_str()),
+            (Duration::from_secs(2700), "it was done 2 times within an hour")
+        );
+        assert_eq!(
+            known.judge(&rule, true, at(3700)),
+            Verdict::Act,
+            "the first is an hour ago"
+        );
+        assert_eq!(known.count, 2);
+    }
+
+    #[test]
+    fn a_clock_that_jumps_grants_nothing() {
+        let (rule, mut known) = (rule(), Remedied::default());
+        known.judge(&rule, true, at(100_000));
+        known.acts(at(100_000));
+        // It went back: what was done counts from now.
+        assert!(matches!(known.judge(&rule, true, at(0)), Verdict::Wait(..)));
+        let Verdict::Wait(left, _) = known.judge(&rule, true, at(61)) else {
+            panic!()
+        };
+        assert_eq!(left, Duration::from_secs(239));
+        assert_eq!(known.judge(&rule, true, at(301)), Verdict::Act);
+    }
+
+    #[test]
+    fn what_is_remembered_survives_the_status() {
+        let mut known = Remedied::default();
+        known.judge(&rule(), true, at(0));
+        known.acts(at(70));
+        known.name = "stuck".into();
+        let status = serde_json::json!({"remediation": [known]});
+        assert_eq!(of_status(&status), [known]);
+        assert_eq!(of_status(&serde_json::json!({"remediation": 5})), []);
+    }
+}

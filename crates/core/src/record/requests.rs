@@ -1,0 +1,93 @@
+//! What people ask of a release in annotations of its custom resource: carried out once for each text.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::annotations::{Annotations, FORCE_AT, REGENERATE, REQUESTED_AT, RESET_AT, ROLLBACK_TO, RUN_PLAN};
+
+/// Something that a new text in an annotation asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Request {
+    /// A complete reconcile, although nothing changed.
+    Reconcile,
+    /// Every member is applied once, and made anew where it can't be changed.
+    Force,
+    /// Failures and contests are forgotten.
+    Reset,
+    /// All random results are drawn anew.
+    Regenerate,
+    /// An earlier revision runs until the spec changes.
+    Rollback,
+    /// A plan runs.
+    Plan,
+}
+
+/// The requests that were carried out last, each by its text.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Handled(BTreeMap<Request, String>);
+
+// === impl Request ===
+
+impl Request {
+    pub const ALL: [Request; 6] = [
+        Request::Regenerate,
+        Request::Reconcile,
+        Request::Force,
+        Request::Reset,
+        Request::Rollback,
+        Request::Plan,
+    ];
+
+    fn annotation(self) -> &'static str {
+        match self {
+            Request::Reconcile => REQUESTED_AT,
+            Request::Force => FORCE_AT,
+            Request::Reset => RESET_AT,
+            Request::Regenerate => REGENERATE,
+            Request::Rollback => ROLLBACK_TO,
+            Request::Plan => RUN_PLAN,
+        }
+    }
+
+    /// Where the status tells which one was carried out last.
+    pub fn status_field(self) -> &'static str {
+        match self {
+            Request::Reconcile => "lastHandledReconcileAt",
+            Request::Force => "lastHandledForceAt",
+            Request::Reset => "lastHandledResetAt",
+            Request::Regenerate => "lastHandledRegenerateAt",
+            Request::Rollback => "lastHandledRollbackTo",
+            Request::Plan => "lastHandledRunPlan",
+        }
+    }
+}
+
+// === impl Handled ===
+
+impl Handled {
+    /// The text of a request that is not carried out yet. An empty one asks for nothing.
+    pub fn pending<'a>(&self, request: Request, annotations: &'a Annotations) -> Option<&'a str> {
+        let text = annotations.get(request.annotation()).filter(|text| !text.is_empty())?;
+        (self.0.get(&request) != Some(text)).then_some(text)
+    }
+
+    /// A request is carried out.
+    pub fn set(&mut self, request: Request, text: &str) {
+        self.0.insert(request, text.to_owned());
+    }
+
+    pub(crate) fn of_status(status: &Value) -> Self {
+        let text = |request: Request| Some((request, status.get(request.status_field())?.as_str()?.to_owned()));
+        Handled(Request::ALL.into_iter().filter_map(text).collect())
+    }
+
+    pub(crate) fn tell(&self, status: &mut Map<String, Value>) {
+        for (request, text) in self.0.iter().filter(|(_, text)| !text.is_empty()) {
+            status.insert(request.status_field().into(), text.as_str().into());
+        }
+    }
+}

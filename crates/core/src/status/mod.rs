@@ -1,0 +1,616 @@
+//! From what happened to what the status says: conditions, release, inventory. Pure, so that the wording and the rules
+//! (which condition is removed when, when `observedGeneration` moves) are tested by table.
+
+pub mod conditions;
+pub mod template;
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::plans::Work;
+use crate::record::Record;
+use crate::record::requests::Request;
+use crate::record::signature::RecordSeal;
+use crate::redact::Secrets;
+use crate::status::template::{Computed, Templated};
+
+mod release_conditions;
+
+/// Why a release is not ready: the `reason` of its conditions, in the words that users can wait on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(serde::Deserialize))]
+pub enum Reason {
+    /// The chart can't be loaded.
+    ChartInvalid,
+    /// Values, names or the schema.
+    ValuesInvalid,
+    /// A template failed.
+    RenderFailed,
+    /// A rendered object is malformed, or rendered twice.
+    ManifestInvalid,
+    /// The custom resource's author may not create or read something.
+    Refused,
+    /// An object exists that is somebody else's.
+    Collision,
+    /// The API server refuses an object as it is written.
+    ObjectInvalid,
+    /// A field of a live object can't be changed.
+    Immutable,
+    /// An admission webhook or policy is against an object.
+    Denied,
+    /// The operator lacks a right.
+    Forbidden,
+    /// A request failed for a reason that may pass.
+    ApplyFailed,
+    LookupFailed,
+    /// The Secret with the random results could not be read or written.
+    KeptResults,
+    /// The Secrets with the record could not be read or written, or a later version of the operator wrote it.
+    Record,
+    PruneFailed,
+    DeleteFailed,
+    /// The custom resource is being deleted, and waits for its members.
+    Uninstalling,
+    /// Something of the release's former owner could not be read or written.
+    Takeover,
+    /// The finalizer and the ApplySet annotations could not be written.
+    Claim,
+    /// The API server doesn't serve a kind (yet).
+    KindUnknown,
+    /// Members are not ready yet.
+    Progressing,
+    /// It can't be told how members are, or what a lookup finds: their watch does not work.
+    WatchFailed,
+    /// Something that it depends on is not ready.
+    DependencyNotReady,
+    /// What it depends on waits for it.
+    DependencyCycle,
+    /// An edit waits for the end of a plan.
+    PlanRunning,
+    /// A hook runs, or what an earlier one left is on its way out.
+    HookRunning,
+    /// A hook failed, or took too long.
+    HookFailed,
+    /// An earlier revision runs in the place of what the custom resource asks for.
+    RolledBack,
+    /// It is on its way there.
+    RollingBack,
+    /// An upgrade failed, and is not tried again.
+    UpgradeFailed,
+    /// A member says that it failed.
+    MemberFailed,
+    /// A member is being deleted and will be made anew.
+    Terminating,
+    /// The render failed unexpectedly: a defect of the operator.
+    Panicked,
+}
+
+/// What happened to the members in this reconcile.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// First complete apply, or a later one.
+    pub installed: bool,
+    pub upgraded: bool,
+    pub applied: usize,
+    /// Members put right, with who had changed them.
+    pub corrected: Vec<String>,
+    /// Members deleted and made anew, since a field can't be changed.
+    pub recreated: Vec<String>,
+    pub pruned: Vec<String>,
+    /// Members whose replicas no autoscaler sets any more.
+    pub reclaimed: Vec<String>,
+    /// Members that were there though no record named them.
+    pub found: usize,
+    /// Why nothing could be pruned yet, although nothing else is missing.
+    pub gap: Option<String>,
+    /// What a guard holds back, and how to allow it.
+    pub held: Option<String>,
+}
+
+/// How a reconcile ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(serde::Deserialize))]
+pub enum Phase {
+    Ready,
+    /// Applied; members are not healthy yet, or something else has to come first.
+    Waiting {
+        reason: Reason,
+        message: String,
+    },
+    /// Failed, and tried again by itself.
+    Failed {
+        reason: Reason,
+        message: String,
+    },
+    /// Failed, and only a change can help. `recheck`: something that no watch shows may be that change.
+    Stalled {
+        reason: Reason,
+        message: String,
+        recheck: bool,
+    },
+    Suspended,
+}
+
+/// The chart of a release.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chart {
+    pub name: String,
+    pub version: String,
+    pub app_version: String,
+}
+
+/// What only a render tells; without one, the status keeps what it said.
+#[derive(Clone, Debug)]
+pub struct Render<'a> {
+    pub namespace: &'a str,
+    pub notes: Option<&'a str>,
+}
+
+/// Everything that the status is made of.
+pub struct Report<'a> {
+    pub generation: i64,
+    pub release_name: &'a str,
+    pub phase: &'a Phase,
+    /// Told of a release that is ready or waits.
+    pub changes: &'a Changes,
+    pub chart: Option<Chart>,
+    pub record: &'a Record,
+    /// Signs what the status says of the record.
+    pub seal: RecordSeal<'a>,
+    /// A Secret holds the record.
+    pub record_in_secret: bool,
+    /// The record could not be read: what the status says of it stays.
+    pub record_unread: bool,
+    /// There is no room for more than how the release is.
+    pub brief: bool,
+    pub render: Option<Render<'a>>,
+    /// What the chart's status template makes of the release, and of what; `None`: that stays as it is.
+    pub computed: Option<(&'a Computed, &'a str)>,
+    /// Why the template can't be used.
+    pub status_invalid: Option<&'a str>,
+    /// Members whose fields somebody else takes again and again.
+    pub contested: Option<String>,
+    /// Failed attempts since something changed.
+    pub failures: u32,
+    /// What must not be in the status.
+    pub secrets: &'a Secrets,
+    pub now: Timestamp,
+}
+
+/// An event to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub warning: bool,
+    pub reason: String,
+    pub note: String,
+    /// Not repeated while it says the same.
+    pub once: bool,
+}
+
+impl Event {
+    /// What it says, to tell whether it was said before.
+    pub fn text(&self) -> String {
+        format!("{}\n{}", self.reason, self.note)
+    }
+}
+
+/// The fields of the status that are ours. Those of the chart's status template are as well; anything else there belongs to
+/// somebody else.
+pub const FIELDS: [&str; 19] = [
+    "observedGeneration",
+    "conditions",
+    "release",
+    "inventory",
+    "notes",
+    "hooks",
+    "history",
+    "plans",
+    "planRun",
+    "remediation",
+    "elected",
+    "templated",
+    "lastHandledRegenerateAt",
+    "lastHandledReconcileAt",
+    "lastHandledForceAt",
+    "lastHandledResetAt",
+    "lastHandledRollbackTo",
+    "lastHandledRunPlan",
+    "failures",
+];
+
+/// Those of them that the record is read from.
+pub fn recorded() -> impl Iterator<Item = &'static str> {
+    let parts = [
+        "release",
+        "inventory",
+        "hooks",
+        "history",
+        "plans",
+        "planRun",
+        "remediation",
+        "elected",
+    ];
+    parts.into_iter().chain(Request::ALL.map(Request::status_field))
+}
+
+/// Of a list that a custom resource's author can make longer, this many are shown, each cut at so many bytes.
+const SHOWN: usize = 50;
+const SHOWN_BYTES: usize = 512;
+/// A message where there is no room.
+const BRIEF_BYTES: usize = 512;
+
+/// NOTES.txt in a condition is cut here, in the status field at 8 times that.
+const NOTES_BYTES: usize = 1024;
+
+// === impl Phase ===
+
+impl Phase {
+    pub fn waiting(reason: Reason, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Phase::Waiting { reason, message }
+    }
+
+    pub fn failed(reason: Reason, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Phase::Failed { reason, message }
+    }
+
+    /// Without a recheck.
+    pub fn stalled(reason: Reason, message: impl Into<String>) -> Self {
+        let (message, recheck) = (message.into(), false);
+        Phase::Stalled {
+            reason,
+            message,
+            recheck,
+        }
+    }
+
+    pub fn is_ready(&self) -> bool {
+        *self == Phase::Ready
+    }
+
+    /// True if nothing went wrong, though members may not be healthy yet.
+    pub fn is_well(&self) -> bool {
+        matches!(self, Phase::Ready | Phase::Waiting { .. })
+    }
+
+    /// What is worth an event: failures, and changes that were made.
+    pub fn event(&self, changes: &Changes) -> Option<Event> {
+        let (warning, reason, note) = match self {
+            Phase::Failed { reason, message } | Phase::Stalled { reason, message, .. } => {
+                (true, format!("{reason:?}"), message.clone())
+            }
+            Phase::Suspended => return None,
+            Phase::Ready | Phase::Waiting { .. } => (false, changes.reason()?.to_owned(), changes.summary()),
+        };
+        Some(Event {
+            warning,
+            reason,
+            note,
+            once: warning,
+        })
+    }
+
+    /// What a release waits for, where others have to do something about it.
+    pub fn awaited(&self) -> Option<Event> {
+        let (reason, message) = match self {
+            Phase::Waiting { reason, message } => (*reason, message.clone()),
+            _ => return None,
+        };
+        let warning = match reason {
+            Reason::KindUnknown => true,
+            Reason::DependencyNotReady => false,
+            _ => return None,
+        };
+        Some(Event {
+            warning,
+            reason: format!("{reason:?}"),
+            note: message,
+            once: true,
+        })
+    }
+}
+
+// === impl Changes ===
+
+impl Changes {
+    /// What an event calls them; `None` if there are none that anybody should hear of.
+    fn reason(&self) -> Option<&'static str> {
+        let reasons = [
+            (self.installed, "InstallSuccessful"),
+            (self.upgraded, "UpgradeSuccessful"),
+            (!self.recreated.is_empty(), "Recreated"),
+            (!self.pruned.is_empty(), "Pruned"),
+            (!self.corrected.is_empty(), "DriftCorrected"),
+            (!self.reclaimed.is_empty(), "ReplicasTakenBack"),
+        ];
+        reasons.into_iter().find_map(|(is_so, reason)| is_so.then_some(reason))
+    }
+
+    fn summary(&self) -> String {
+        let mut parts = Vec::new();
+        if self.applied > 0 {
+            let objects = if self.applied == 1 { "object" } else { "objects" };
+            parts.push(format!("{} {objects} applied", self.applied));
+        }
+        if self.found > 0 {
+            parts.push(format!("{} of them found without a record", self.found));
+        }
+        for (what, items) in [
+            ("corrected", &self.corrected),
+            ("made anew", &self.recreated),
+            ("pruned", &self.pruned),
+            ("replicas set by the chart again", &self.reclaimed),
+        ] {
+            if !items.is_empty() {
+                parts.push(format!("{what}: {}", shown(items).join(", ")));
+            }
+        }
+        match parts.is_empty() {
+            true => "no object had to be changed".to_owned(),
+            false => parts.join("; "),
+        }
+    }
+}
+
+/// What the conditions of a status say, as events: for a kind whose status doesn't keep them.
+pub fn condition_events(status: &Value) -> Vec<Event> {
+    let conditions = conditions::of(status);
+    let event = |(kind, warning): (&str, bool)| {
+        let condition = conditions::get(&conditions, kind)?;
+        let reason = match condition.status.as_str() {
+            "True" => kind.to_owned(),
+            _ => format!("Not{kind}"),
+        };
+        Some(Event {
+            warning,
+            reason,
+            note: format!("{}: {}", condition.reason, condition.message),
+            once: true,
+        })
+    };
+    let told = [("Ready", false), ("PruneHeld", true), ("Suspended", false)];
+    told.into_iter().filter_map(event).collect()
+}
+
+/// True if what was sent is what was read back: all of it, with whatever others put beside it.
+pub fn survives(sent: &Value, read: &Value) -> bool {
+    match (sent, read) {
+        (Value::Object(sent), Value::Object(read)) => sent
+            .iter()
+            .all(|(key, value)| read.get(key).is_some_and(|read| survives(value, read))),
+        (Value::Array(sent), Value::Array(read)) if sent.len() == read.len() => {
+            sent.iter().zip(read).all(|(sent, read)| survives(sent, read))
+        }
+        // Others may have added conditions of their own.
+        (Value::Array(sent), Value::Array(read)) => {
+            sent.iter().all(|sent| read.iter().any(|read| survives(sent, read)))
+        }
+        (sent, read) => sent == read,
+    }
+}
+
+/// The part of a status that is ours, to compare with a new one.
+pub fn ours(status: &Value) -> Value {
+    let fields = status.as_object().into_iter().flatten();
+    let templated = Templated::of(status).fields;
+    let own = fields.filter(|(field, _)| FIELDS.contains(&field.as_str()) || templated.contains(field));
+    Value::Object(own.map(|(field, value)| (field.clone(), value.clone())).collect())
+}
+
+/// True if a new status says nothing else than what there is of ours in another one: of what a template was computed is no news by itself.
+pub fn says_the_same(one: &Value, other: &Value) -> bool {
+    let other = ours(other);
+    let without = |mut status: Value| {
+        if let Some(templated) = status.get_mut("templated").and_then(Value::as_object_mut) {
+            templated.remove("seen");
+        }
+        status
+    };
+    *one == other || one.get("templated").is_some() && without(one.clone()) == without(other)
+}
+
+/// The new status, from the report and the one before.
+pub fn status(report: &Report<'_>, previous: &Value) -> Value {
+    let mut status = Map::new();
+    let observed = match report.phase {
+        Phase::Ready | Phase::Stalled { .. } => Some(report.generation),
+        _ => previous.get("observedGeneration").and_then(Value::as_i64),
+    };
+    if let Some(observed) = observed {
+        status.insert("observedGeneration".into(), observed.into());
+    }
+    status.insert("conditions".into(), json!(release_conditions::all(report, previous)));
+    let keep = |status: &mut Map<String, Value>, fields: &[&str]| {
+        let kept = fields
+            .iter()
+            .filter_map(|field| Some(((*field).to_owned(), previous.get(*field)?.clone())));
+        status.extend(kept);
+    };
+    if report.record_unread {
+        // With its signature, which is of all of these.
+        keep(&mut status, &recorded().collect::<Vec<_>>());
+    } else {
+        report.record.handled.tell(&mut status);
+        status.insert("release".into(), release(report, previous));
+        if !report.record.entries.is_empty() && !report.brief {
+            status.insert("inventory".into(), report.record.inventory());
+        }
+        if !report.record.history.is_empty() && !report.brief {
+            status.insert("history".into(), json!(report.record.history));
+        }
+        let plans = &report.record.plans;
+        if !plans.plans.is_empty() && !report.brief {
+            status.insert("plans".into(), json!(plans.plans));
+        }
+        if plans.work != Work::default() && !report.brief {
+            status.insert("planRun".into(), json!(plans.work));
+        }
+        if !report.record.remediation.is_empty() && !report.brief {
+            status.insert("remediation".into(), json!(report.record.remediation));
+        }
+        if !report.record.elected.is_empty() && !report.brief {
+            status.insert("elected".into(), json!(report.record.elected));
+        }
+    }
+    if report.failures > 0 {
+        status.insert("failures".into(), report.failures.into());
+    }
+    match &report.render {
+        _ if report.brief => {}
+        Some(render) => {
+            if let Some(notes) = render.notes.filter(|notes| !notes.trim().is_empty()) {
+                let notes = report.secrets.redact(notes);
+                status.insert("notes".into(), conditions::cut(&notes, 8 * NOTES_BYTES).into());
+            }
+        }
+        None => keep(&mut status, &["notes"]),
+    }
+    if !report.brief
+        && let Some(hooks) = hooks(report, previous)
+    {
+        status.insert("hooks".into(), hooks);
+    }
+    let mut status = Value::Object(status);
+    for texts in [
+        "/notes",
+        "/planRun/refused",
+        "/release/lookups",
+        "/release/capabilities",
+        "/release/fallback/why",
+    ] {
+        if let Some(value) = status.pointer_mut(texts) {
+            redact(value, report.secrets);
+        }
+    }
+    for (list, field) in [
+        ("/hooks/runs", "message"),
+        ("/planRun/steps/runs", "message"),
+        ("/plans", "message"),
+        ("/elected", "message"),
+        ("/plans", "invalid"),
+        ("/history", "failed"),
+        ("/remediation", "message"),
+    ] {
+        let items = status.pointer_mut(list).and_then(Value::as_array_mut);
+        for text in items.into_iter().flatten().filter_map(|item| item.get_mut(field)) {
+            redact(text, report.secrets);
+        }
+    }
+    // Invariant: what is signed comes from the record alone, never from the status that was there.
+    if !report.record_unread {
+        report.seal.sign(&mut status);
+    }
+    if let Some(fields) = status.as_object_mut() {
+        templated(report, previous, fields);
+    }
+    status
+}
+
+/// The fields of the chart's status template.
+fn templated(report: &Report<'_>, previous: &Value, status: &mut Map<String, Value>) {
+    let mut kept = Templated::of(previous);
+    let fields = match report.computed {
+        _ if report.brief => {
+            kept.fields.clear();
+            Map::new()
+        }
+        Some((computed, seen)) => {
+            kept = computed.templated(seen);
+            computed.fields.clone()
+        }
+        None => {
+            // What the status says of them is no proof that they are the template's.
+            kept.fields.retain(|field| !FIELDS.contains(&field.as_str()));
+            let fields = kept
+                .fields
+                .iter()
+                .filter_map(|field| Some((field.clone(), previous.get(field)?.clone())));
+            fields.collect()
+        }
+    };
+    if kept.fields.is_empty() && kept.conditions.is_empty() {
+        return;
+    }
+    status.insert("templated".into(), json!(kept));
+    status.extend(fields);
+}
+
+/// `status.hooks`: how far they have come.
+fn hooks(report: &Report<'_>, previous: &Value) -> Option<Value> {
+    if report.record_unread {
+        return previous.get("hooks").cloned();
+    }
+    report.record.hooks.told()
+}
+
+/// Takes secret values out of every text. What only programs read is spared: the inventory must name objects as they
+/// are named, and a Secret may well hold the time at which a condition changed.
+pub(crate) fn redact(value: &mut Value, secrets: &Secrets) {
+    match value {
+        Value::String(text) => {
+            if let Cow::Owned(clean) = secrets.redact(text) {
+                *text = clean;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| redact(item, secrets)),
+        Value::Object(fields) => fields.iter_mut().for_each(|(_, field)| redact(field, secrets)),
+        _ => {}
+    }
+}
+
+/// The first of a list, and how many more there are.
+fn shown(texts: &[String]) -> Vec<String> {
+    let mut shown: Vec<String> = texts
+        .iter()
+        .take(SHOWN)
+        .map(|text| conditions::cut(text, SHOWN_BYTES))
+        .collect();
+    if texts.len() > SHOWN {
+        shown.push(format!("and {} more", texts.len() - SHOWN));
+    }
+    shown
+}
+
+fn release(report: &Report<'_>, previous: &Value) -> Value {
+    let record = report.record;
+    let chart = report.chart.as_ref();
+    let namespace = match &report.render {
+        Some(render) => render.namespace.into(),
+        None => previous["release"]["namespace"].clone(),
+    };
+    let app_version = chart
+        .map(|chart| &chart.app_version)
+        .filter(|version| !version.is_empty());
+    let settled =
+        (!record.settled.is_empty() && record.done_for.as_ref() != Some(&record.settled)).then_some(&record.settled);
+    let lookups = (!record.lookups.is_empty() && !report.brief).then(|| record.shown_lookups());
+    let capabilities = (!record.capabilities.is_empty()).then_some(&record.capabilities);
+    let mut release = json!({
+        "name": report.release_name,
+        "namespace": namespace,
+        "chart": chart.map(|chart| &chart.name),
+        "version": chart.map(|chart| &chart.version),
+        "appVersion": app_version,
+        "revision": record.revision,
+        "inputs": record.done_for,
+        "settled": settled,
+        "key": (!record.key.is_empty()).then_some(&record.key),
+        "renewal": record.renewal,
+        "upgrading": record.upgrading.then_some(true),
+        "attempt": record.attempt,
+        "fallback": record.fallback,
+        "lookups": lookups,
+        "capabilities": capabilities,
+        "record": record.whereabouts(report.record_in_secret),
+    });
+    if let Some(fields) = release.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
+    }
+    release
+}
+
+#[cfg(test)]
+mod tests;

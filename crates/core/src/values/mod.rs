@@ -1,0 +1,4 @@
+//! The values of a chart: which ones its templates read, and how lost random results are recovered.
+
+pub mod recovery;
+pub mod value_reads;
