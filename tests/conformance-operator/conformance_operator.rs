@@ -1,7 +1,7 @@
 //! `make conformance-operator`: installs, edits, upgrades and deletes every chart below a folder as a custom resource, with
 //! the operator on local control planes, and lists what came of it.
 //!
-//! Not a test: the charts are those of others, and stay outside this repository. CONTRIBUTING.md says how to use it.
+//! Not a test: the charts are those of others, and stay outside this repository. tests/README.md says how to use it.
 
 mod charts;
 #[path = "../conformance/find.rs"]

@@ -1,6 +1,6 @@
 //! `make conformance`: renders every chart below a folder with the real Helm and with ours, and lists what differs.
 //!
-//! Not a test: the charts are those of others, and stay outside this repository. CONTRIBUTING.md says how to use it.
+//! Not a test: the charts are those of others, and stay outside this repository. tests/README.md says how to use it.
 
 mod answer;
 mod cases;

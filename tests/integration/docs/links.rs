@@ -115,6 +115,7 @@ fn relative_links_and_anchors_resolve() -> Result<()> {
         "SECURITY.md",
         "CHANGELOG.md",
         "CONTRIBUTING.md",
+        "tests/README.md",
         "fuzz/README.md",
     ]
     .map(|page| root().join(page))
