@@ -15,15 +15,15 @@ use mimalloc::MiMalloc;
 use serde_json::{Value, json};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: PeakAllocator = PeakAllocator;
 
-struct Counting;
+struct PeakAllocator;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
 // SAFETY: every call goes to the allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for PeakAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let held = HELD.fetch_add(layout.size(), Relaxed) + layout.size();
         PEAK.fetch_max(held, Relaxed);
@@ -48,7 +48,7 @@ const MANY: &str = "{{ $d := dict }}{{ range until 20000 }}{{ $_ := set $d (toSt
 
 /// A row of the fixture.
 #[derive(serde::Deserialize)]
-struct Case {
+struct MemoryCase {
     name: String,
     template: String,
     #[serde(default)]
@@ -86,8 +86,8 @@ fn render(template: &str, values: Value) -> (usize, Result<u64, String>) {
 
 #[test]
 fn no_render_takes_more_than_its_share() {
-    let mut cases: Vec<Case> = serde_yaml::from_str(include_str!("fixtures/memory.yaml")).unwrap();
-    let fits = |name: &str, template: &str, values: Value| Case {
+    let mut cases: Vec<MemoryCase> = serde_yaml::from_str(include_str!("fixtures/memory.yaml")).unwrap();
+    let fits = |name: &str, template: &str, values: Value| MemoryCase {
         name: name.to_owned(),
         template: template.to_owned(),
         many: false,

@@ -50,9 +50,9 @@ pub fn watches(chart: &Path) -> String {
 }
 
 /// Objects by name, and whether each is ready.
-type Known = HashMap<String, bool>;
+type KnownObjects = HashMap<String, bool>;
 
-fn members(objects: &Known) -> usize {
+fn members(objects: &KnownObjects) -> usize {
     objects.keys().filter(|name| name.starts_with("load-")).count()
 }
 
@@ -198,13 +198,13 @@ impl Load {
 
     /// Waits until all custom resources are Ready at their generation, told by one watch.
     pub async fn all_ready(&self) -> Result<()> {
-        let all = |objects: &Known| objects.len() == self.count && objects.values().all(|ready| *ready);
+        let all = |objects: &KnownObjects| objects.len() == self.count && objects.values().all(|ready| *ready);
         self.watch_until("all custom resources are Ready", &threes(), all).await
     }
 
     /// Waits until all members are there, for operators whose conditions say something else.
     pub async fn all_members(&self) -> Result<()> {
-        let all = |objects: &Known| members(objects) == 3 * self.count;
+        let all = |objects: &KnownObjects| members(objects) == 3 * self.count;
         self.watch_until("all members are there", &configmaps(), all).await
     }
 
@@ -229,13 +229,18 @@ impl Load {
     pub async fn all_gone(&self) -> Result<()> {
         self.watch_until("all custom resources are gone", &threes(), HashMap::is_empty)
             .await?;
-        let none = |objects: &Known| members(objects) == 0;
+        let none = |objects: &KnownObjects| members(objects) == 0;
         self.watch_until("all members are gone", &configmaps(), none).await
     }
 
-    async fn watch_until(&self, what: &str, resource: &ApiResource, holds: impl Fn(&Known) -> bool) -> Result<()> {
+    async fn watch_until(
+        &self,
+        what: &str,
+        resource: &ApiResource,
+        holds: impl Fn(&KnownObjects) -> bool,
+    ) -> Result<()> {
         let waiting = async {
-            let mut known = Known::new();
+            let mut known = KnownObjects::new();
             let mut listed = false;
             let mut events = pin!(watcher(self.api(resource), watcher::Config::default()));
             while let Some(event) = events.try_next().await? {

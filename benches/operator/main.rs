@@ -21,8 +21,8 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use cluster::Load;
-use process::{Process, Usage};
-use support::{ControlPlane, Mark, Requests};
+use process::{MeasuredProcess, ProcessUsage};
+use support::{AuditMark, AuditedRequests, ControlPlane};
 
 /// An operator that was just started or told something may pause in between; what takes longer than this is over.
 const QUIET: Duration = Duration::from_secs(3);
@@ -73,7 +73,7 @@ fn run() -> Result<()> {
     };
     let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
     let floor = bare("floor", &ready, false)?;
-    let bench = Bench {
+    let bench = OperatorBench {
         control_plane: &control_plane,
         runtime: &runtime,
         client: &client,
@@ -121,7 +121,7 @@ fn ours(watches: &Path) -> Command {
 }
 
 /// What all operators are measured with.
-struct Bench<'a> {
+struct OperatorBench<'a> {
     control_plane: &'a ControlPlane,
     runtime: &'a tokio::runtime::Runtime,
     client: &'a kube::Client,
@@ -137,10 +137,10 @@ struct Bench<'a> {
 struct Begun {
     at: Instant,
     cpu: f64,
-    mark: Mark,
+    mark: AuditMark,
 }
 
-impl Bench<'_> {
+impl OperatorBench<'_> {
     /// One operator through all phases.
     fn measure(&self, name: &str, command: impl Fn(&Path) -> Command) -> Result<Value> {
         let is_ours = name == "chartwright";
@@ -150,7 +150,7 @@ impl Bench<'_> {
             let mut command = command(&self.scratch.join("watches.yaml"));
             command.env("KUBECONFIG", &kubeconfig);
             let log = self.logs.join(format!("{name}-{number}.log"));
-            Process::start(self.control_plane, command, &log)
+            MeasuredProcess::start(self.control_plane, command, &log)
         };
         let load = Load::new(self.control_plane.kubectl(), self.client, name, self.count)?;
         self.runtime.block_on(load.create())?;
@@ -211,8 +211,8 @@ impl Bench<'_> {
     }
 
     /// `None`: with the start of an operator.
-    fn begin(&self, operator: Option<&mut Process>) -> Result<Begun> {
-        let usage = operator.map_or(Ok(Usage::default()), Process::usage)?;
+    fn begin(&self, operator: Option<&mut MeasuredProcess>) -> Result<Begun> {
+        let usage = operator.map_or(Ok(ProcessUsage::default()), MeasuredProcess::usage)?;
         Ok(Begun {
             at: Instant::now(),
             cpu: usage.cpu,
@@ -220,9 +220,9 @@ impl Bench<'_> {
         })
     }
 
-    fn phase(&self, begun: &Begun, operator: &mut Process, user: &str) -> Result<Value> {
+    fn phase(&self, begun: &Begun, operator: &mut MeasuredProcess, user: &str) -> Result<Value> {
         let elapsed = begun.at.elapsed();
-        let Usage { cpu, resident, peak } = operator.usage()?;
+        let ProcessUsage { cpu, resident, peak } = operator.usage()?;
         // What it does when it has time, such as Events, belongs to the phase as well.
         self.await_quiet(user)?;
         let requests = self.requests(begun.mark, user)?;
@@ -232,7 +232,7 @@ impl Bench<'_> {
         }))
     }
 
-    fn requests(&self, mark: Mark, user: &str) -> Result<Requests> {
+    fn requests(&self, mark: AuditMark, user: &str) -> Result<AuditedRequests> {
         Ok(self.control_plane.audit().since(mark)?.by_user(user).without_idling())
     }
 

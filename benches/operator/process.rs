@@ -13,13 +13,13 @@ use crate::support::ControlPlane;
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// A running operator; one that fails is killed with its control plane.
-pub struct Process {
+pub struct MeasuredProcess {
     child: Child,
 }
 
 /// What a process has taken so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Usage {
+pub struct ProcessUsage {
     /// Seconds of CPU, user and system.
     pub cpu: f64,
     /// MiB in memory now.
@@ -28,7 +28,7 @@ pub struct Usage {
     pub peak: f64,
 }
 
-impl Process {
+impl MeasuredProcess {
     /// Starts a command with its output in a file.
     pub fn start(control_plane: &ControlPlane, mut command: Command, log: &Path) -> Result<Self> {
         let file = File::create(log).with_context(|| log.display().to_string())?;
@@ -37,12 +37,12 @@ impl Process {
             let program = command.get_program().to_string_lossy().into_owned();
             format!("cannot run {program}")
         })?;
-        Ok(Process { child })
+        Ok(MeasuredProcess { child })
     }
 
     /// # Errors
     /// The process has ended.
-    pub fn usage(&mut self) -> Result<Usage> {
+    pub fn usage(&mut self) -> Result<ProcessUsage> {
         ensure!(self.child.try_wait()?.is_none(), "the operator ended; see its log");
         let folder = format!("/proc/{}", self.child.id());
         let stat = fs::read_to_string(format!("{folder}/stat"))?;
@@ -55,7 +55,7 @@ impl Process {
             let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
             kib.unwrap_or(0.0) / 1024.0
         };
-        Ok(Usage {
+        Ok(ProcessUsage {
             cpu: (ticks(11) + ticks(12)) / TICKS_PER_SECOND,
             resident: mib("VmRSS:"),
             peak: mib("VmHWM:"),

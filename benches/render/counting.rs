@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed};
 use mimalloc::MiMalloc;
 
 /// The allocator of the binary. Counting is off while times are measured.
-pub struct Counting;
+pub struct CountingAllocator;
 
 static ON: AtomicBool = AtomicBool::new(false);
 static HELD: AtomicIsize = AtomicIsize::new(0);
@@ -18,7 +18,7 @@ fn count(bytes: isize) {
 }
 
 // SAFETY: every call goes to the allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size().cast_signed());
         // SAFETY: the caller's promise is passed on.

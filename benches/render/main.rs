@@ -23,7 +23,7 @@ use helm_template::render::{Engine, Input, Kept, Release};
 use serde_json::{Map, Value, json};
 
 #[global_allocator]
-static ALLOCATOR: counting::Counting = counting::Counting;
+static ALLOCATOR: counting::CountingAllocator = counting::CountingAllocator;
 
 /// The program to compare with `helm template`; cargo builds it for benchmarks.
 const CHARTWRIGHT: Option<&str> = option_env!("CARGO_BIN_EXE_chartwright");
@@ -33,7 +33,7 @@ const ROUNDS: usize = 3;
 
 /// Measured values by name.
 type Samples = BTreeMap<String, Vec<f64>>;
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+type BenchFailure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {
     match run() {
@@ -49,10 +49,11 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-fn run() -> Result<(), Failure> {
+fn run() -> Result<(), BenchFailure> {
     let runs = variable("RUNS").map_or(Ok(21), |text| text.parse::<usize>())?.max(1);
     let values_file = variable("VALUES");
-    let read = |path| -> Result<_, Failure> { Ok(chart::values::read(&std::fs::read(path)?, go_yaml::MAX_DEPTH)?) };
+    let read =
+        |path| -> Result<_, BenchFailure> { Ok(chart::values::read(&std::fs::read(path)?, go_yaml::MAX_DEPTH)?) };
     let values = values_file.as_ref().map(read).transpose()?.unwrap_or_default();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = tempfile::tempdir()?;
@@ -90,7 +91,7 @@ fn measure(
     values: &Map<String, Value>,
     file: Option<&str>,
     runs: usize,
-) -> Result<Map<String, Value>, Failure> {
+) -> Result<Map<String, Value>, BenchFailure> {
     let mut line = Map::new();
     let name = chart.file_name().unwrap_or_default().to_string_lossy();
     line.insert("chart".into(), json!(name));
@@ -112,7 +113,7 @@ fn measure(
 }
 
 /// Helm's engine, in the oracle's process.
-fn helm(samples: &mut Samples, chart: &Path, values: Option<&str>, runs: usize) -> Result<(), Failure> {
+fn helm(samples: &mut Samples, chart: &Path, values: Option<&str>, runs: usize) -> Result<(), BenchFailure> {
     let Some(oracle) = variable("ORACLE") else {
         eprintln!("no oracle (ORACLE): Helm's engine is left out");
         return Ok(());
@@ -155,7 +156,7 @@ fn input(values: &Map<String, Value>) -> Input<'static> {
     }
 }
 
-fn ours(samples: &mut Samples, path: &Path, values: &Map<String, Value>, runs: usize) -> Result<(), Failure> {
+fn ours(samples: &mut Samples, path: &Path, values: &Map<String, Value>, runs: usize) -> Result<(), BenchFailure> {
     let input = input(values);
     for run in 0..=runs {
         let start = Instant::now();
@@ -185,9 +186,9 @@ fn ours(samples: &mut Samples, path: &Path, values: &Map<String, Value>, runs: u
 }
 
 /// What a parsed chart takes.
-fn memory(line: &mut Map<String, Value>, path: &Path, values: &Map<String, Value>) -> Result<(), Failure> {
+fn memory(line: &mut Map<String, Value>, path: &Path, values: &Map<String, Value>) -> Result<(), BenchFailure> {
     let input = input(values);
-    let (kept, held) = counting::held(|| -> Result<Engine, Failure> {
+    let (kept, held) = counting::held(|| -> Result<Engine, BenchFailure> {
         let renderer = Engine::new(Chart::load(path)?)?;
         renderer.render_with(&input)?;
         Ok(renderer)
@@ -208,7 +209,7 @@ fn size(chart: &Chart) -> usize {
 }
 
 /// `helm template` and `chartwright template` from start to end.
-fn processes(line: &mut Map<String, Value>, chart: &Path, values: Option<&str>) -> Result<(), Failure> {
+fn processes(line: &mut Map<String, Value>, chart: &Path, values: Option<&str>) -> Result<(), BenchFailure> {
     let binaries = [
         ("helm_process_ms", variable("HELM")),
         ("process_ms", variable("CHARTWRIGHT").or(CHARTWRIGHT.map(str::to_owned))),

@@ -13,7 +13,7 @@ use crate::find;
 
 /// One chart to install.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Case {
+pub struct ChartCase {
     /// The chart's path below the folder that was searched.
     pub shown: String,
     pub version: String,
@@ -23,7 +23,7 @@ pub struct Case {
 }
 
 /// What is known of a chart that was found.
-struct Found {
+struct FoundChart {
     /// Its path below the folder, a part each.
     parts: Vec<String>,
     path: PathBuf,
@@ -32,20 +32,20 @@ struct Found {
 }
 
 /// The charts below a folder that can be installed. One that can't be loaded is one of them: the operator has to say so.
-pub fn cases(root: &Path, only: &[String]) -> io::Result<Vec<Case>> {
-    let all: Vec<Found> = find::find(root, only)?
+pub fn cases(root: &Path, only: &[String]) -> io::Result<Vec<ChartCase>> {
+    let all: Vec<FoundChart> = find::find(root, only)?
         .into_iter()
-        .filter_map(|path| Found::load(root, path))
+        .filter_map(|path| FoundChart::load(root, path))
         .collect();
     Ok(all.iter().map(|chart| chart.case(&all)).collect())
 }
 
-impl Found {
-    fn load(root: &Path, path: PathBuf) -> Option<Found> {
+impl FoundChart {
+    fn load(root: &Path, path: PathBuf) -> Option<FoundChart> {
         let chart = Chart::load(&path).unwrap_or_default();
         let below = path.strip_prefix(root).unwrap_or(&path);
         let parts = below.iter().map(|part| part.to_string_lossy().into_owned());
-        (!chart.is_library()).then(|| Found {
+        (!chart.is_library()).then(|| FoundChart {
             parts: parts.collect(),
             name: chart.metadata.name.clone(),
             version: chart.metadata.version.clone(),
@@ -53,11 +53,11 @@ impl Found {
         })
     }
 
-    fn case(&self, all: &[Found]) -> Case {
+    fn case(&self, all: &[FoundChart]) -> ChartCase {
         let later = all.iter().filter(|other| self.is_beside(other));
         let later = later.filter(|other| compare(&other.version, &self.version) == Ordering::Greater);
         let next = later.min_by(|a, b| compare(&a.version, &b.version));
-        Case {
+        ChartCase {
             shown: match self.parts.is_empty() {
                 true => ".".to_owned(),
                 false => self.parts.join("/"),
@@ -69,7 +69,7 @@ impl Found {
     }
 
     /// Whether it is a chart of the same name whose path differs in one part.
-    fn is_beside(&self, other: &Found) -> bool {
+    fn is_beside(&self, other: &FoundChart) -> bool {
         let differ = self.parts.iter().zip(&other.parts).filter(|(a, b)| a != b).count();
         !self.name.is_empty() && self.name == other.name && self.parts.len() == other.parts.len() && differ == 1
     }
@@ -85,7 +85,7 @@ fn compare(a: &str, b: &str) -> Ordering {
 }
 
 /// Renders a chart as the release `rel`, without the operator. `kubernetes`: the version of the API server.
-pub fn template(chart: &Path, values: &Values, namespace: &str, kubernetes: &str) -> CapturedOutput {
+pub fn template(chart: &Path, values: &TrialValues, namespace: &str, kubernetes: &str) -> CapturedOutput {
     let path = chart.to_string_lossy();
     let mut words = vec!["rel", &path, "--namespace", namespace, "--kube-version", kubernetes];
     if !values.is_empty() {
@@ -99,14 +99,14 @@ pub fn template(chart: &Path, values: &Values, namespace: &str, kubernetes: &str
 }
 
 /// What a custom resource has for its spec.
-pub type Values = Map<String, Value>;
+pub type TrialValues = Map<String, Value>;
 
 /// What a chart is installed with, and the file that it comes from: nothing if the default values render, or if no
 /// ci/*-values.yaml does.
-pub fn values(chart: &Path, kubernetes: &str) -> (Values, Option<String>) {
-    let renders = |values: &Values| template(chart, values, "default", kubernetes).code == 0;
-    if renders(&Values::new()) {
-        return (Values::new(), None);
+pub fn values(chart: &Path, kubernetes: &str) -> (TrialValues, Option<String>) {
+    let renders = |values: &TrialValues| template(chart, values, "default", kubernetes).code == 0;
+    if renders(&TrialValues::new()) {
+        return (TrialValues::new(), None);
     }
     for file in ci_values(chart) {
         let text = fs::read(&file).unwrap_or_default();
@@ -118,7 +118,7 @@ pub fn values(chart: &Path, kubernetes: &str) -> (Values, Option<String>) {
             return (values, Some(format!("ci/{name}")));
         }
     }
-    (Values::new(), None)
+    (TrialValues::new(), None)
 }
 
 fn ci_values(chart: &Path) -> Vec<PathBuf> {
@@ -175,7 +175,7 @@ mod tests {
         let path = folder.path().join("a");
         let template = "data: {{ required \"size is missing\" .Values.size }}\n";
         fs::write(path.join("templates/a.yaml"), template).unwrap();
-        assert_eq!(values(&path, "1.34.0"), (Values::new(), None));
+        assert_eq!(values(&path, "1.34.0"), (TrialValues::new(), None));
         for (name, text) in [
             ("a-values.yaml", "other: 1\n"),
             ("b-values.yaml", "size: 3\n"),

@@ -21,9 +21,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use charts::Case;
-use lane::Lane;
-use report::{Report, Row};
+use charts::ChartCase;
+use lane::TrialLane;
+use report::{TrialReport, TrialRow};
 
 const HELP: &str = "\
 Runs the operator with every chart below a folder, on a control plane of this machine whose pods become ready and whose
@@ -54,12 +54,12 @@ What is not as it should be is marked WRONG; its logs and answers are in target/
 that aren't Ready. The exit code is 0 if nothing is wrong, 1 if something is, 2 for wrong use.";
 
 /// What the environment asks for; make passes its variables on that way.
-struct Options {
+struct TrialOptions {
     charts: PathBuf,
     only: Vec<String>,
     sample: usize,
     jobs: usize,
-    patience: Duration,
+    limit: Duration,
 }
 
 fn main() -> ExitCode {
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
         println!("{HELP}");
         return ExitCode::SUCCESS;
     }
-    let options = match Options::from_environment() {
+    let options = match TrialOptions::from_environment() {
         Ok(options) => options,
         Err(problem) => {
             eprintln!("conformance-operator: {problem}\n\n{HELP}");
@@ -84,8 +84,8 @@ fn main() -> ExitCode {
     }
 }
 
-impl Options {
-    fn from_environment() -> Result<Options, String> {
+impl TrialOptions {
+    fn from_environment() -> Result<TrialOptions, String> {
         let text = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let charts = PathBuf::from(text("CHARTS").ok_or("CHARTS is missing: the folder where the charts are")?);
         let charts = std::fs::canonicalize(&charts).map_err(|e| format!("CHARTS={}: {e}", charts.display()))?;
@@ -96,25 +96,25 @@ impl Options {
         };
         let only = text("ONLY").unwrap_or_default();
         let only = only.split(',').map(str::trim).filter(|word| !word.is_empty());
-        Ok(Options {
+        Ok(TrialOptions {
             charts,
             only: only.map(str::to_owned).collect(),
             sample: number("SAMPLE", 1)?,
             jobs: number("JOBS", 4)?,
-            patience: Duration::from_secs(number("TIMEOUT", 120)? as u64),
+            limit: Duration::from_secs(number("TIMEOUT", 120)? as u64),
         })
     }
 }
 
 /// Tries all charts. `Ok(true)`: nothing is wrong.
-fn run(options: &Options) -> Result<bool, String> {
+fn run(options: &TrialOptions) -> Result<bool, String> {
     let found = charts::cases(&options.charts, &options.only)
         .map_err(|e| format!("the charts below {}: {e}", options.charts.display()))?;
-    let cases: Vec<Case> = found.into_iter().step_by(options.sample).collect();
+    let cases: Vec<ChartCase> = found.into_iter().step_by(options.sample).collect();
     if cases.is_empty() {
         return Err(format!("no chart to install below {}", options.charts.display()));
     }
-    let report = Mutex::new(Report::new(cases.len()));
+    let report = Mutex::new(TrialReport::new(cases.len()));
     let (next, start) = (AtomicUsize::new(0), Instant::now());
     let jobs = options.jobs.min(cases.len());
     eprintln!(
@@ -125,9 +125,9 @@ fn run(options: &Options) -> Result<bool, String> {
         for _ in 0..jobs {
             let (cases, next, report) = (&cases, &next, &report);
             scope.spawn(move || {
-                let mut lane: Option<Lane> = None;
+                let mut lane: Option<TrialLane> = None;
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let row = try_chart(&mut lane, case, options.patience);
+                    let row = try_chart(&mut lane, case, options.limit);
                     report.lock().expect("no thread panics with it").add(row);
                 }
             });
@@ -138,9 +138,9 @@ fn run(options: &Options) -> Result<bool, String> {
 }
 
 /// Tries one chart, on a new control plane where there is none that is as it was at first.
-fn try_chart(lane: &mut Option<Lane>, case: &Case, patience: Duration) -> Row {
-    let mut row = Row::new(case);
-    let current = match lane.take().map_or_else(Lane::start, Ok) {
+fn try_chart(lane: &mut Option<TrialLane>, case: &ChartCase, limit: Duration) -> TrialRow {
+    let mut row = TrialRow::new(case);
+    let current = match lane.take().map_or_else(TrialLane::start, Ok) {
         Ok(current) => current,
         Err(error) => {
             row.failed("control plane", &error);
@@ -148,7 +148,7 @@ fn try_chart(lane: &mut Option<Lane>, case: &Case, patience: Duration) -> Row {
         }
     };
     let mut current = current;
-    trial::run(&mut current, case, patience, &mut row);
+    trial::run(&mut current, case, limit, &mut row);
     // Otherwise what is left would be in the way of the next chart.
     *lane = current.clean().is_ok().then_some(current);
     row

@@ -11,12 +11,12 @@ use chartwright_core::status::conditions::{self, Condition};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use crate::charts::{self, Values};
+use crate::charts::{self, TrialValues};
 use crate::support::Kubectl;
 
 /// What one step came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum TrialOutcome {
     /// As it should be; in words.
     Good(String),
     /// Not Ready, for a reason of the chart's own; the message.
@@ -27,14 +27,14 @@ pub enum Outcome {
 }
 
 /// A release, and what it should be of.
-pub struct Release<'a> {
+pub struct TrialRelease<'a> {
     /// In the namespace of the release.
     pub kubectl: &'a Kubectl,
     pub namespace: &'a str,
     /// The API server's version.
     pub kubernetes: &'a str,
     pub chart: &'a Path,
-    pub values: &'a Values,
+    pub values: &'a TrialValues,
 }
 
 /// The condition `Ready` of a custom resource, if it is of its current generation.
@@ -51,9 +51,9 @@ pub fn is_stalled(resource: &Value) -> bool {
     conditions::get(&all, "Stalled").is_some_and(|stalled| stalled.status == "True")
 }
 
-impl Release<'_> {
+impl TrialRelease<'_> {
     /// Judges the status of a custom resource. `good`: what to say of one that is Ready.
-    pub fn judge(&self, resource: &Value, good: String) -> Result<Outcome> {
+    pub fn judge(&self, resource: &Value, good: String) -> Result<TrialOutcome> {
         let Some(Condition {
             status,
             reason,
@@ -61,13 +61,13 @@ impl Release<'_> {
             ..
         }) = ready(resource)
         else {
-            return Ok(Outcome::Wrong("nothing is said of it".to_owned()));
+            return Ok(TrialOutcome::Wrong("nothing is said of it".to_owned()));
         };
         let unwell = self.unwell(resource)?;
         if status == "True" {
             return Ok(match unwell.is_empty() {
-                true => Outcome::Good(good),
-                false => Outcome::Wrong(format!("Ready, but {}", unwell.join("; "))),
+                true => TrialOutcome::Good(good),
+                false => TrialOutcome::Wrong(format!("Ready, but {}", unwell.join("; "))),
             });
         }
         let objection = match reason.as_str() {
@@ -78,8 +78,8 @@ impl Release<'_> {
             _ => None,
         };
         Ok(match objection {
-            Some(_) => Outcome::NotReady(reason, message),
-            None => Outcome::Wrong(format!("{reason}, and nothing else shows why: {message}")),
+            Some(_) => TrialOutcome::NotReady(reason, message),
+            None => TrialOutcome::Wrong(format!("{reason}, and nothing else shows why: {message}")),
         })
     }
 
@@ -139,8 +139,9 @@ impl Release<'_> {
     }
 
     /// Whether the chart renders something else with other values; `None` where it does so with the same values, too.
-    pub fn renders_otherwise(&self, values: &Values) -> Option<bool> {
-        let render = |values: &Values| charts::template(self.chart, values, self.namespace, self.kubernetes).stdout;
+    pub fn renders_otherwise(&self, values: &TrialValues) -> Option<bool> {
+        let render =
+            |values: &TrialValues| charts::template(self.chart, values, self.namespace, self.kubernetes).stdout;
         let first = render(self.values);
         let is_stable = (0..2).all(|_| render(self.values) == first);
         is_stable.then(|| render(values) != first)

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::objects::{Difference, Objects};
-use crate::support::{ControlPlane, Kubectl, Mark};
+use crate::objects::{ObjectDifference, TrialObjects};
+use crate::support::{AuditMark, ControlPlane, Kubectl};
 
 pub const GROUP: &str = "conformance.test";
 pub const KIND: &str = "Release";
@@ -20,21 +20,21 @@ pub const OPERATOR: &str = "system:serviceaccount:chartwright-system:operator";
 /// Charts ask for several nodes that pods keep apart on.
 const NODES: usize = 5;
 
-pub struct Lane {
+pub struct TrialLane {
     pub control_plane: ControlPlane,
     /// Credentials of the operator, who may do anything: each chart asks for something else.
     pub operator: PathBuf,
     /// The API server's version, as Helm takes it.
     pub kubernetes: String,
     /// Before anything was done for the chart that is tried, cleaning up after the last one included.
-    pub begin: Mark,
+    pub begin: AuditMark,
     number: usize,
     /// What was there before the chart that is tried.
-    before: Objects,
+    before: TrialObjects,
 }
 
-impl Lane {
-    pub fn start() -> Result<Lane> {
+impl TrialLane {
+    pub fn start() -> Result<TrialLane> {
         let control_plane = ControlPlane::builder().pods(true).start()?;
         let kubectl = control_plane.kubectl();
         for number in 2..=NODES {
@@ -49,12 +49,12 @@ impl Lane {
         kubectl.apply(&crd().to_string())?;
         kubectl.wait("Established", "crd", RELEASES, std::time::Duration::from_secs(30))?;
         let version: Value = serde_json::from_str(&kubectl.run(["get", "--raw", "/version"])?)?;
-        Ok(Lane {
+        Ok(TrialLane {
             operator: control_plane.kubeconfig_for(OPERATOR, &["system:masters"])?,
             kubernetes: version["gitVersion"].as_str().context("no gitVersion")?.to_owned(),
-            begin: Mark::default(),
+            begin: AuditMark::default(),
             number: 0,
-            before: Objects::default(),
+            before: TrialObjects::default(),
             control_plane,
         })
     }
@@ -68,13 +68,15 @@ impl Lane {
             let account = kubectl.get("serviceaccount", "default")?;
             Ok(account.is_some() && kubectl.get("configmap", "kube-root-ca.crt")?.is_some())
         })?;
-        self.before = Objects::list(&kubectl)?;
+        self.before = TrialObjects::list(&kubectl)?;
         Ok((kubectl, namespace))
     }
 
     /// What came and what went since then.
-    pub fn difference(&self) -> Result<Difference> {
-        Ok(self.before.difference(Objects::list(self.control_plane.kubectl())?))
+    pub fn difference(&self) -> Result<ObjectDifference> {
+        Ok(self
+            .before
+            .difference(TrialObjects::list(self.control_plane.kubectl())?))
     }
 
     /// Removes what the last chart left.

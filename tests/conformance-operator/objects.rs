@@ -24,10 +24,10 @@ const TEMPLATE: &str = r#"{{range .items}}{{.apiVersion}}{{"\t"}}{{.kind}}{{"\t"
 
 /// The objects of a cluster, by `Kind.group namespace/name`.
 #[derive(Debug, Default)]
-pub struct Objects(BTreeMap<String, Object>);
+pub struct TrialObjects(BTreeMap<String, TrialObject>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Object {
+pub struct TrialObject {
     pub kind: String,
     pub namespace: String,
     pub name: String,
@@ -39,50 +39,50 @@ pub struct Object {
 }
 
 /// What is different from before.
-pub struct Difference {
-    pub new: Vec<(String, Object)>,
+pub struct ObjectDifference {
+    pub new: Vec<(String, TrialObject)>,
     pub gone: Vec<String>,
 }
 
-impl Objects {
+impl TrialObjects {
     /// All of them, but what lies in the operator's namespace.
-    pub fn list(kubectl: &Kubectl) -> Result<Objects> {
+    pub fn list(kubectl: &Kubectl) -> Result<TrialObjects> {
         let kinds = kubectl.run(["api-resources", "--verbs=list", "--output=name"])?;
         let kinds: Vec<&str> = kinds.lines().filter(|kind| !PASSING.contains(kind)).collect();
         let template = format!("go-template={}", TEMPLATE.replace("PART_OF", PART_OF_LABEL));
         let list = kubectl.run(["get", &kinds.join(","), "-A", "--ignore-not-found", "-o", &template])?;
         let mut objects = BTreeMap::new();
         for line in list.lines() {
-            let object = Object::parse(line).with_context(|| format!("kubectl prints {line:?}"))?;
+            let object = TrialObject::parse(line).with_context(|| format!("kubectl prints {line:?}"))?;
             if object.namespace != OPERATOR_NAMESPACE {
                 objects.insert(object.id(), object);
             }
         }
-        Ok(Objects(objects))
+        Ok(TrialObjects(objects))
     }
 
-    pub fn difference(&self, mut now: Objects) -> Difference {
-        let is_there = |id: &String, object: &Object| now.0.get(id).is_some_and(|now| now.uid == object.uid);
+    pub fn difference(&self, mut now: TrialObjects) -> ObjectDifference {
+        let is_there = |id: &String, object: &TrialObject| now.0.get(id).is_some_and(|now| now.uid == object.uid);
         // A volume goes with the claims of an earlier chart.
-        let is_lasting = |object: &Object| object.kind != "PersistentVolume";
+        let is_lasting = |object: &TrialObject| object.kind != "PersistentVolume";
         let gone = self.0.iter();
         let gone = gone.filter(|(id, object)| is_lasting(object) && !is_there(id, object));
         let gone = gone.map(|(id, _)| id.clone()).collect();
         now.0
             .retain(|id, object| self.0.get(id).is_none_or(|before| before.uid != object.uid));
-        Difference {
+        ObjectDifference {
             new: now.0.into_iter().collect(),
             gone,
         }
     }
 }
 
-impl Object {
-    fn parse(line: &str) -> Option<Object> {
+impl TrialObject {
+    fn parse(line: &str) -> Option<TrialObject> {
         let mut fields = line.split('\t').map(str::to_owned);
         let mut next = || fields.next();
         let version = next()?;
-        Some(Object {
+        Some(TrialObject {
             group: version.rsplit_once('/').map_or("", |(group, _)| group).to_owned(),
             kind: next()?,
             namespace: next()?,
@@ -95,7 +95,7 @@ impl Object {
 
     /// The kind as kubectl takes it.
     pub fn resource(&self) -> String {
-        let Object { kind, group, .. } = self;
+        let TrialObject { kind, group, .. } = self;
         match group.is_empty() {
             true => kind.clone(),
             false => format!("{kind}.{group}"),
@@ -117,9 +117,9 @@ impl Object {
 mod tests {
     use super::*;
 
-    fn objects(lines: &[&str]) -> Objects {
-        let objects = lines.iter().map(|line| Object::parse(line).unwrap());
-        Objects(objects.map(|object| (object.id(), object)).collect())
+    fn objects(lines: &[&str]) -> TrialObjects {
+        let objects = lines.iter().map(|line| TrialObject::parse(line).unwrap());
+        TrialObjects(objects.map(|object| (object.id(), object)).collect())
     }
 
     #[test]
@@ -150,7 +150,7 @@ mod tests {
             ("v1\tPersistentVolumeClaim\ta\tc\t1\tset\t", false),
             ("apiextensions.k8s.io/v1\tCustomResourceDefinition\t\tc\t1\t\t", true),
         ] {
-            assert_eq!(Object::parse(line).unwrap().stays(), stays, "{line}");
+            assert_eq!(TrialObject::parse(line).unwrap().stays(), stays, "{line}");
         }
     }
 }

@@ -8,18 +8,18 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
-use crate::lane::{GROUP, KIND, Lane, OPERATOR_NAMESPACE};
+use crate::lane::{GROUP, KIND, OPERATOR_NAMESPACE, TrialLane};
 use crate::support::{eventually, until};
 
 /// Killed when it is dropped.
-pub struct Operator {
+pub struct TrialOperator {
     child: Child,
     log: PathBuf,
 }
 
-impl Operator {
+impl TrialOperator {
     /// Starts one whose only watch binds the kind to a chart. `folder` takes its watches file and its log.
-    pub fn start(lane: &Lane, folder: &Path, chart: &Path, number: usize) -> Result<Operator> {
+    pub fn start(lane: &TrialLane, folder: &Path, chart: &Path, number: usize) -> Result<TrialOperator> {
         let all = json!({"kinds": ["*"], "namespaces": ["*"]});
         let watch = json!([{
             "group": GROUP, "version": "v1", "kind": KIND, "chart": chart, "allow": all, "lookups": all,
@@ -49,7 +49,7 @@ impl Operator {
         }
         let child = lane.control_plane.adopt(&mut command).spawn();
         let child = child.context("cannot run the operator")?;
-        Ok(Operator { child, log })
+        Ok(TrialOperator { child, log })
     }
 
     /// Fails once it has ended.
@@ -60,8 +60,8 @@ impl Operator {
     }
 
     /// Waits until it has listed the custom resources.
-    pub fn await_watching(&self, patience: Duration) -> Result<()> {
-        until("the operator watches its kind", patience, || {
+    pub fn await_watching(&self, limit: Duration) -> Result<()> {
+        until("the operator watches its kind", limit, || {
             Ok(String::from_utf8_lossy(&fs::read(&self.log)?).contains("watching"))
         })
     }
@@ -85,7 +85,7 @@ impl Operator {
     }
 }
 
-impl Drop for Operator {
+impl Drop for TrialOperator {
     fn drop(&mut self) {
         // An error means that it has ended already.
         let _ = self.child.kill();

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::charts::Case;
-use crate::judge::Outcome;
+use crate::charts::ChartCase;
+use crate::judge::TrialOutcome;
 
 /// Where the logs are kept of charts that aren't Ready, or with which something is wrong.
 const OUT: &str = "target/conformance-operator";
@@ -18,17 +18,17 @@ pub const STEPS: [&str; 6] = ["installed", "left alone", "restarted", "edited", 
 const MESSAGE: usize = 400;
 
 /// What came of one chart.
-pub struct Row {
+pub struct TrialRow {
     shown: String,
     version: String,
     /// The file that the values come from.
     pub values: Option<String>,
-    steps: Vec<(String, Outcome)>,
+    steps: Vec<(String, TrialOutcome)>,
 }
 
-impl Row {
-    pub fn new(case: &Case) -> Row {
-        Row {
+impl TrialRow {
+    pub fn new(case: &ChartCase) -> TrialRow {
+        TrialRow {
             shown: case.shown.clone(),
             version: case.version.clone(),
             values: None,
@@ -36,40 +36,40 @@ impl Row {
         }
     }
 
-    pub fn add(&mut self, step: &str, outcome: Outcome) {
+    pub fn add(&mut self, step: &str, outcome: TrialOutcome) {
         self.steps.push((step.to_owned(), outcome));
     }
 
     /// Something that should work did not.
     pub fn failed(&mut self, step: &str, error: &anyhow::Error) {
-        self.add(step, Outcome::Wrong(format!("{error:#}")));
+        self.add(step, TrialOutcome::Wrong(format!("{error:#}")));
     }
 
     fn is_wrong(&self) -> bool {
         self.steps
             .iter()
-            .any(|(_, outcome)| matches!(outcome, Outcome::Wrong(_)))
+            .any(|(_, outcome)| matches!(outcome, TrialOutcome::Wrong(_)))
     }
 
     /// Why the release was not Ready after it was installed.
     fn reason(&self) -> Option<&str> {
         match self.steps.first()? {
-            (_, Outcome::NotReady(reason, _)) => Some(reason),
+            (_, TrialOutcome::NotReady(reason, _)) => Some(reason),
             _ => None,
         }
     }
 
     fn is_ready(&self) -> bool {
-        matches!(self.steps.first(), Some((_, Outcome::Good(_))))
+        matches!(self.steps.first(), Some((_, TrialOutcome::Good(_))))
     }
 
     fn cell(&self, step: &str) -> &str {
         let outcomes = self.steps.iter().filter(|(of, _)| of == step);
         let mut outcomes = outcomes.map(|(_, outcome)| match outcome {
-            Outcome::Good(words) => words.as_str(),
-            Outcome::NotReady(reason, _) => reason,
-            Outcome::Wrong(_) => "WRONG",
-            Outcome::Skipped => "-",
+            TrialOutcome::Good(words) => words.as_str(),
+            TrialOutcome::NotReady(reason, _) => reason,
+            TrialOutcome::Wrong(_) => "WRONG",
+            TrialOutcome::Skipped => "-",
         });
         let first = outcomes.next().unwrap_or_default();
         outcomes.find(|cell| *cell == "WRONG").unwrap_or(first)
@@ -77,31 +77,31 @@ impl Row {
 
     /// The folder for what is kept of it, where something is worth a look.
     pub fn keep(&self) -> Option<PathBuf> {
-        let is_well = |(_, outcome): &(String, Outcome)| match outcome {
-            Outcome::Good(words) => !words.ends_with("writes"),
-            Outcome::Skipped => true,
-            Outcome::NotReady(..) | Outcome::Wrong(_) => false,
+        let is_well = |(_, outcome): &(String, TrialOutcome)| match outcome {
+            TrialOutcome::Good(words) => !words.ends_with("writes"),
+            TrialOutcome::Skipped => true,
+            TrialOutcome::NotReady(..) | TrialOutcome::Wrong(_) => false,
         };
         let name = self.shown.replace(['/', ' '], "_");
         (!self.steps.iter().all(is_well)).then(|| Path::new(OUT).join(name))
     }
 }
 
-pub struct Report {
+pub struct TrialReport {
     total: usize,
-    rows: Vec<Row>,
+    rows: Vec<TrialRow>,
 }
 
-impl Report {
+impl TrialReport {
     /// A report on `total` charts.
-    pub fn new(total: usize) -> Report {
-        Report {
+    pub fn new(total: usize) -> TrialReport {
+        TrialReport {
             total,
             rows: Vec::new(),
         }
     }
 
-    pub fn add(&mut self, row: Row) {
+    pub fn add(&mut self, row: TrialRow) {
         let cells: Vec<String> = row
             .steps
             .iter()
@@ -119,7 +119,7 @@ impl Report {
     pub fn finish(mut self, took: Duration) -> bool {
         self.rows
             .sort_by(|a, b| (&a.shown, &a.version).cmp(&(&b.shown, &b.version)));
-        let name = |row: &Row| format!("{} {}", row.shown, row.version);
+        let name = |row: &TrialRow| format!("{} {}", row.shown, row.version);
         let width = self
             .rows
             .iter()
@@ -138,9 +138,9 @@ impl Report {
             }
             for (step, outcome) in &row.steps {
                 match outcome {
-                    Outcome::NotReady(reason, message) => println!("    {step}: {reason}: {}", short(message)),
-                    Outcome::Wrong(message) => println!("    WRONG {step}: {}", short(message)),
-                    Outcome::Good(_) | Outcome::Skipped => {}
+                    TrialOutcome::NotReady(reason, message) => println!("    {step}: {reason}: {}", short(message)),
+                    TrialOutcome::Wrong(message) => println!("    WRONG {step}: {}", short(message)),
+                    TrialOutcome::Good(_) | TrialOutcome::Skipped => {}
                 }
             }
         }
@@ -149,11 +149,11 @@ impl Report {
 
     fn sum(&self, took: Duration) -> bool {
         let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
-        for reason in self.rows.iter().filter_map(Row::reason) {
+        for reason in self.rows.iter().filter_map(TrialRow::reason) {
             *reasons.entry(reason).or_default() += 1;
         }
-        let count = |is_so: fn(&Row) -> bool| self.rows.iter().filter(|row| is_so(row)).count();
-        let (ready, wrong) = (count(Row::is_ready), count(Row::is_wrong));
+        let count = |is_so: fn(&TrialRow) -> bool| self.rows.iter().filter(|row| is_so(row)).count();
+        let (ready, wrong) = (count(TrialRow::is_ready), count(TrialRow::is_wrong));
         let reasons: Vec<String> = reasons
             .iter()
             .map(|(reason, count)| format!("{reason} {count}"))

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::charts::{self, Case, Values};
-use crate::judge::{Outcome, Release, changes, is_stalled, ready};
-use crate::lane::{GROUP, KIND, Lane, OPERATOR, RELEASES};
-use crate::operator::Operator;
-use crate::report::{Row, copy};
-use crate::support::{Kubectl, Mark, Request, Requests, eventually};
+use crate::charts::{self, ChartCase, TrialValues};
+use crate::judge::{TrialOutcome, TrialRelease, changes, is_stalled, ready};
+use crate::lane::{GROUP, KIND, OPERATOR, RELEASES, TrialLane};
+use crate::operator::TrialOperator;
+use crate::report::{TrialRow, copy};
+use crate::support::{AuditMark, AuditedRequest, AuditedRequests, Kubectl, eventually};
 
 /// The custom resource, and so the release.
 const NAME: &str = "rel";
@@ -36,24 +36,24 @@ const STANDS_AFTER_RESTART: Duration = Duration::from_secs(15);
 const UNSERVED: &str = "KindUnknown";
 
 struct Trial<'a> {
-    lane: &'a Lane,
+    lane: &'a TrialLane,
     kubectl: Kubectl,
     namespace: String,
-    case: &'a Case,
-    values: Values,
+    case: &'a ChartCase,
+    values: TrialValues,
     /// Takes watches files, logs and custom resources.
     folder: &'a Path,
-    patience: Duration,
+    limit: Duration,
 }
 
 /// Tries a chart, and writes into `row` what came of it.
-pub fn run(lane: &mut Lane, case: &Case, patience: Duration, row: &mut Row) {
+pub fn run(lane: &mut TrialLane, case: &ChartCase, limit: Duration, row: &mut TrialRow) {
     let folder = match tempfile::tempdir() {
         Ok(folder) => folder,
         Err(error) => return row.failed("installed", &error.into()),
     };
     let mut step = "installed";
-    if let Err(error) = attempt(lane, case, patience, folder.path(), row, &mut step) {
+    if let Err(error) = attempt(lane, case, limit, folder.path(), row, &mut step) {
         row.failed(step, &error);
     }
     let Some(kept) = row.keep() else { return };
@@ -66,11 +66,11 @@ pub fn run(lane: &mut Lane, case: &Case, patience: Duration, row: &mut Row) {
 }
 
 fn attempt(
-    lane: &mut Lane,
-    case: &Case,
-    patience: Duration,
+    lane: &mut TrialLane,
+    case: &ChartCase,
+    limit: Duration,
     folder: &Path,
-    row: &mut Row,
+    row: &mut TrialRow,
     step: &mut &'static str,
 ) -> Result<()> {
     let (kubectl, namespace) = lane.next()?;
@@ -83,16 +83,16 @@ fn attempt(
         case,
         values,
         folder,
-        patience,
+        limit,
     };
-    let mut operator = Operator::start(lane, folder, &case.path, 1)?;
+    let mut operator = TrialOperator::start(lane, folder, &case.path, 1)?;
     let installed = trial.install(&mut operator)?;
     row.add(step, installed);
     *step = "left alone";
     row.add(step, trial.left_alone()?);
     *step = "restarted";
     operator.stop()?;
-    operator = Operator::start(lane, folder, &case.path, 2)?;
+    operator = TrialOperator::start(lane, folder, &case.path, 2)?;
     row.add(step, trial.restarted(&mut operator)?);
     *step = "edited";
     row.add(step, trial.edit(&mut operator)?);
@@ -100,10 +100,10 @@ fn attempt(
     if let Some((version, chart)) = &case.upgrade {
         operator.stop()?;
         let before = trial.resource()?["status"]["release"]["revision"].take();
-        operator = Operator::start(lane, folder, chart, 3)?;
+        operator = TrialOperator::start(lane, folder, chart, 3)?;
         row.add(step, trial.upgrade(&mut operator, chart, version, &before)?);
     } else {
-        row.add(step, Outcome::Skipped);
+        row.add(step, TrialOutcome::Skipped);
     }
     *step = "deleted";
     row.add(step, trial.delete(&mut operator)?);
@@ -111,8 +111,8 @@ fn attempt(
 }
 
 impl Trial<'_> {
-    fn release<'a>(&'a self, chart: &'a Path) -> Release<'a> {
-        Release {
+    fn release<'a>(&'a self, chart: &'a Path) -> TrialRelease<'a> {
+        TrialRelease {
             kubectl: &self.kubectl,
             namespace: &self.namespace,
             kubernetes: &self.lane.kubernetes,
@@ -129,7 +129,7 @@ impl Trial<'_> {
         Ok(ready(&self.resource()?).is_some_and(|ready| ready.status == "True"))
     }
 
-    fn install(&self, operator: &mut Operator) -> Result<Outcome> {
+    fn install(&self, operator: &mut TrialOperator) -> Result<TrialOutcome> {
         let api_version = format!("{GROUP}/v1");
         let resource = json!({
             "apiVersion": api_version, "kind": KIND, "metadata": {"name": NAME}, "spec": self.values,
@@ -143,7 +143,7 @@ impl Trial<'_> {
 
     /// Waits until the custom resource is Ready, or says that it won't be by itself, or patience ends. With a version, of
     /// the release that has it.
-    fn settle(&self, operator: &mut Operator, step: &str, version: Option<&str>) -> Result<Value> {
+    fn settle(&self, operator: &mut TrialOperator, step: &str, version: Option<&str>) -> Result<Value> {
         let start = Instant::now();
         let mut stands: Option<(String, Instant)> = None;
         let resource = loop {
@@ -161,7 +161,7 @@ impl Trial<'_> {
             }
             let long = if is_it { STANDS } else { STANDS_AFTER_RESTART };
             let has_stood = stands.as_ref().is_some_and(|(_, since)| since.elapsed() > long);
-            if is_ready && is_it || has_stood || start.elapsed() > self.patience {
+            if is_ready && is_it || has_stood || start.elapsed() > self.limit {
                 break resource;
             }
             std::thread::sleep(Duration::from_millis(200));
@@ -172,12 +172,12 @@ impl Trial<'_> {
 
     /// What the operator has asked for, but what it asks as long as something is different: what is served, and the pods
     /// of members that aren't well.
-    fn requests(&self, since: Mark) -> Result<Requests> {
+    fn requests(&self, since: AuditMark) -> Result<AuditedRequests> {
         let audit = self.lane.control_plane.audit();
         let requests = audit.since(since)?.by_user(OPERATOR).without_idling();
         let is_unwell = !requests.is_empty() && !self.is_ready()?;
         let requests = requests.filter(|request| !is_unwell || request.resource != "pods" || request.is_write());
-        let is_discovery = |request: &Request| request.verb == "get" && request.resource.is_empty();
+        let is_discovery = |request: &AuditedRequest| request.verb == "get" && request.resource.is_empty();
         if !requests.iter().any(is_discovery) {
             return Ok(requests);
         }
@@ -212,42 +212,42 @@ impl Trial<'_> {
         Ok(reason.is_some_and(is_retried))
     }
 
-    fn left_alone(&self) -> Result<Outcome> {
+    fn left_alone(&self) -> Result<TrialOutcome> {
         if self.is_retried()? {
-            return Ok(Outcome::Skipped);
+            return Ok(TrialOutcome::Skipped);
         }
         self.rest()?;
         let mark = self.lane.control_plane.audit().mark()?;
         std::thread::sleep(QUIET);
         let requests = self.requests(mark)?;
         Ok(match requests.is_empty() {
-            true => Outcome::Good("quiet".to_owned()),
-            false => Outcome::Wrong(requests.to_string()),
+            true => TrialOutcome::Good("quiet".to_owned()),
+            false => TrialOutcome::Wrong(requests.to_string()),
         })
     }
 
     /// Another operator has begun to look after it, and finds nothing to do.
-    fn restarted(&self, operator: &mut Operator) -> Result<Outcome> {
+    fn restarted(&self, operator: &mut TrialOperator) -> Result<TrialOutcome> {
         let mark = self.lane.control_plane.audit().mark()?;
-        operator.await_watching(self.patience)?;
+        operator.await_watching(self.limit)?;
         let is_ready = self.is_ready()?;
         std::thread::sleep(REST);
         self.rest()?;
         operator.is_alive()?;
         let writes = self.requests(mark)?.writes();
         Ok(match writes.is_empty() {
-            true => Outcome::Good("quiet".to_owned()),
+            true => TrialOutcome::Good("quiet".to_owned()),
             // What isn't well, or is tried again, may be told otherwise.
-            false if !is_ready => Outcome::Good(format!("{} writes", writes.len())),
-            false => Outcome::Wrong(writes.to_string()),
+            false if !is_ready => TrialOutcome::Good(format!("{} writes", writes.len())),
+            false => TrialOutcome::Wrong(writes.to_string()),
         })
     }
 
     /// An edit with a value that the chart doesn't know, which is taken back afterwards: the next version may refuse it.
-    fn edit(&self, operator: &mut Operator) -> Result<Outcome> {
+    fn edit(&self, operator: &mut TrialOperator) -> Result<TrialOutcome> {
         let outcome = self.edit_without_effect(operator)?;
         let back = json!({"spec": {UNKNOWN: null, "global": {UNKNOWN: null}}});
-        if outcome != Outcome::Skipped {
+        if outcome != TrialOutcome::Skipped {
             self.kubectl.patch(RELEASES, NAME, &back)?;
             self.settle(operator, "edited-back", None)?;
             self.rest()?;
@@ -255,7 +255,7 @@ impl Trial<'_> {
         Ok(outcome)
     }
 
-    fn edit_without_effect(&self, operator: &mut Operator) -> Result<Outcome> {
+    fn edit_without_effect(&self, operator: &mut TrialOperator) -> Result<TrialOutcome> {
         let release = self.release(&self.case.path);
         let edits = [json!({UNKNOWN: "x"}), json!({"global": {UNKNOWN: "x"}})];
         let renders = |edit: &&Value| {
@@ -263,7 +263,7 @@ impl Trial<'_> {
             charts::template(release.chart, &values, release.namespace, release.kubernetes).code == 0
         };
         let (false, Some(edit)) = (self.is_retried()?, edits.iter().find(renders)) else {
-            return Ok(Outcome::Skipped);
+            return Ok(TrialOutcome::Skipped);
         };
         let is_ready = self.is_ready()?;
         let before = release.members(&self.resource()?)?;
@@ -271,7 +271,7 @@ impl Trial<'_> {
         self.kubectl.patch(RELEASES, NAME, &json!({"spec": edit}))?;
         let resource = match is_ready {
             true => self.settle(operator, "edited", None)?,
-            false => eventually("the edit is looked at", self.patience, || {
+            false => eventually("the edit is looked at", self.limit, || {
                 let resource = self.resource()?;
                 Ok(ready(&resource).map(|_| resource))
             })?,
@@ -279,14 +279,16 @@ impl Trial<'_> {
         self.rest()?;
         // The custom resource, what is told of it, and the operator's own Secrets, in which it forgets random results that
         // are looked up by now.
-        let is_own = |request: &Request| request.resource == "secrets" && request.name.starts_with("chartwright-");
-        let about = |request: &Request| request.resource == "events" || request.uri.contains(GROUP) || is_own(request);
+        let is_own =
+            |request: &AuditedRequest| request.resource == "secrets" && request.name.starts_with("chartwright-");
+        let about =
+            |request: &AuditedRequest| request.resource == "events" || request.uri.contains(GROUP) || is_own(request);
         let writes = self.requests(mark)?.writes().filter(|request| !about(request));
         if writes.is_empty() {
-            return Ok(Outcome::Good("quiet".to_owned()));
+            return Ok(TrialOutcome::Good("quiet".to_owned()));
         }
         if is_ready && release.renders_otherwise(&merged(&self.values, edit)) == Some(false) {
-            return Ok(Outcome::Wrong(format!("renders the same, but {writes}")));
+            return Ok(TrialOutcome::Wrong(format!("renders the same, but {writes}")));
         }
         let after = release.members(&self.resource()?)?;
         let mut changed = String::new();
@@ -297,14 +299,20 @@ impl Trial<'_> {
             }
         }
         if is_ready && changed.is_empty() {
-            return Ok(Outcome::Wrong(format!("nothing changed, but {writes}")));
+            return Ok(TrialOutcome::Wrong(format!("nothing changed, but {writes}")));
         }
         fs::write(self.folder.join("edited"), format!("{writes}{changed}"))?;
         release.judge(&resource, format!("{} writes", writes.len()))
     }
 
     /// The operator was started with another version of the chart, on a release of this revision.
-    fn upgrade(&self, operator: &mut Operator, chart: &Path, version: &str, before: &Value) -> Result<Outcome> {
+    fn upgrade(
+        &self,
+        operator: &mut TrialOperator,
+        chart: &Path,
+        version: &str,
+        before: &Value,
+    ) -> Result<TrialOutcome> {
         let resource = self.settle(operator, "upgraded", Some(version))?;
         let revision = &resource["status"]["release"]["revision"];
         let outcome = self
@@ -315,13 +323,13 @@ impl Trial<'_> {
         }
         let render =
             |chart: &Path| charts::template(chart, &self.values, &self.namespace, &self.lane.kubernetes).stdout;
-        if matches!(outcome, Outcome::Good(_)) && revision == before && render(chart) != render(&self.case.path) {
-            return Ok(Outcome::Wrong(format!("it is still of revision {revision}")));
+        if matches!(outcome, TrialOutcome::Good(_)) && revision == before && render(chart) != render(&self.case.path) {
+            return Ok(TrialOutcome::Wrong(format!("it is still of revision {revision}")));
         }
         Ok(outcome)
     }
 
-    fn delete(&self, operator: &mut Operator) -> Result<Outcome> {
+    fn delete(&self, operator: &mut TrialOperator) -> Result<TrialOutcome> {
         let start = Instant::now();
         self.kubectl.begin_delete(RELEASES, NAME)?;
         let gone = eventually("the custom resource is gone", DELETION, || {
@@ -352,12 +360,12 @@ impl Trial<'_> {
             0 => String::new(),
             count => format!(", {count} stay"),
         };
-        Ok(Outcome::Good(format!("{took:.1} s{stay}")))
+        Ok(TrialOutcome::Good(format!("{took:.1} s{stay}")))
     }
 }
 
 /// Values with an edit.
-fn merged(values: &Values, edit: &Value) -> Values {
+fn merged(values: &TrialValues, edit: &Value) -> TrialValues {
     let mut all = values.clone();
     let edit = edit.as_object().cloned().unwrap_or_default();
     helm_template::chart::values::merge_maps(&mut all, edit);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// What a user gets to see.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct RenderAnswer {
     pub stdout: String,
     /// What follows `Error: `, or nothing.
     pub error: String,
@@ -48,17 +48,17 @@ impl Helm {
     }
 
     /// Runs `helm template` with these arguments. What keeps Helm from answering is told as its error.
-    pub fn render(&mut self, arguments: &[String]) -> Answer {
+    pub fn render(&mut self, arguments: &[String]) -> RenderAnswer {
         let words = [&["template".to_owned()], arguments].concat();
         let request = json!({"op": "helm", "args": words, "dir": "/"});
-        self.ask(&request).unwrap_or_else(|problem| Answer {
+        self.ask(&request).unwrap_or_else(|problem| RenderAnswer {
             stdout: String::new(),
             error: format!("(oracle) {problem}"),
             code: -1,
         })
     }
 
-    fn ask(&mut self, request: &Value) -> Result<Answer, String> {
+    fn ask(&mut self, request: &Value) -> Result<RenderAnswer, String> {
         writeln!(self.requests, "{request}")
             .and_then(|()| self.requests.flush())
             .map_err(|e| e.to_string())?;
@@ -66,7 +66,7 @@ impl Helm {
         self.answers.read_line(&mut line).map_err(|e| e.to_string())?;
         let answer: Value = serde_json::from_str(&line).map_err(|e| format!("{e}: {line:?}"))?;
         let code = answer.get("code").and_then(Value::as_i64).ok_or_else(|| line.clone())?;
-        Ok(Answer {
+        Ok(RenderAnswer {
             stdout: text(&answer, "stdout"),
             error: error_of(&text(&answer, "stderr")),
             code: i32::try_from(code).unwrap_or(-1),
@@ -143,10 +143,10 @@ fn sort_level(findings: &[&str]) -> String {
 }
 
 /// Renders with ours, in this process. The excerpt that we print above an error is ours alone, and not compared.
-pub fn ours(arguments: &[String]) -> Answer {
+pub fn ours(arguments: &[String]) -> RenderAnswer {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let captured = run_captured(&words, &[], Path::new("/"));
-    Answer {
+    RenderAnswer {
         stdout: String::from_utf8_lossy(&captured.stdout).into_owned(),
         error: sort_findings(captured.error.as_deref().unwrap_or_default()),
         code: i32::from(captured.code),

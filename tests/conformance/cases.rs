@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 /// One render.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Case {
+pub struct RenderCase {
     /// The chart's path below the folder that was searched.
     pub chart: String,
     /// What the chart is rendered with, in words.
@@ -17,7 +17,7 @@ pub struct Case {
     arguments: Vec<String>,
 }
 
-impl Case {
+impl RenderCase {
     /// What follows `helm template`.
     pub fn arguments(&self, more: &[String]) -> Vec<String> {
         let mut all = vec!["rel".to_owned(), self.path.to_string_lossy().into_owned()];
@@ -28,7 +28,7 @@ impl Case {
 }
 
 /// What a chart is rendered with.
-pub fn cases(root: &Path, chart: &Path, flip: bool) -> Vec<Case> {
+pub fn cases(root: &Path, chart: &Path, flip: bool) -> Vec<RenderCase> {
     let shown = chart.strip_prefix(root).unwrap_or(chart);
     let shown = if shown.as_os_str().is_empty() {
         Path::new(".")
@@ -36,7 +36,7 @@ pub fn cases(root: &Path, chart: &Path, flip: bool) -> Vec<Case> {
         shown
     };
     let shown = shown.to_string_lossy().into_owned();
-    let case = |name: String, arguments: Vec<String>| Case {
+    let case = |name: String, arguments: Vec<String>| RenderCase {
         chart: shown.clone(),
         name,
         path: chart.to_path_buf(),

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use similar::{Algorithm, DiffOp, DiffTag, capture_diff_slices_deadline};
 
-use crate::answer::Answer;
+use crate::answer::RenderAnswer;
 
 /// How an answer of ours compares.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RenderVerdict {
     /// Equal to what Helm answered, byte for byte.
     Identical,
     /// Equal but for what varies: Helm's answers differ among themselves, and ours only where they do.
@@ -33,25 +33,25 @@ const MOST: usize = 6;
 ///
 /// # Errors
 /// `Rerun` when another answer of Helm's is needed.
-pub fn judge(ours: &Answer, first: &Answer, others: &[Answer]) -> Result<Verdict, Rerun> {
+pub fn judge(ours: &RenderAnswer, first: &RenderAnswer, others: &[RenderAnswer]) -> Result<RenderVerdict, Rerun> {
     if ours == first {
-        return Ok(Verdict::Identical);
+        return Ok(RenderVerdict::Identical);
     }
     if others.contains(ours) {
-        return Ok(Verdict::Varies);
+        return Ok(RenderVerdict::Varies);
     }
     let last = others.last().ok_or(Rerun::Now)?;
-    let all: Vec<&Answer> = std::iter::once(first).chain(others).collect();
+    let all: Vec<&RenderAnswer> = std::iter::once(first).chain(others).collect();
     let fails = first.code != 0 && ours.code != 0;
     if fails && others.len() < MOST && all.iter().all(|helm| helm.error != ours.error) {
         return Err(Rerun::Now);
     }
-    let texts = |part: fn(&Answer) -> &str| all.iter().map(|answer| part(answer)).collect::<Vec<_>>();
+    let texts = |part: fn(&RenderAnswer) -> &str| all.iter().map(|answer| part(answer)).collect::<Vec<_>>();
     let same = ours.code == last.code
         && agrees(&ours.stdout, &texts(|answer| &answer.stdout))
         && agrees(&ours.error, &texts(|answer| &answer.error));
     if same {
-        return Ok(Verdict::Varies);
+        return Ok(RenderVerdict::Varies);
     }
     if others.len() < 2 {
         return Err(Rerun::Later);
@@ -65,7 +65,7 @@ pub fn judge(ours: &Answer, first: &Answer, others: &[Answer]) -> Result<Verdict
         lines.push(format!("-exit code {}", first.code));
         lines.push(format!("+exit code {}", ours.code));
     }
-    Ok(Verdict::Different(lines))
+    Ok(RenderVerdict::Different(lines))
 }
 
 /// Whether a text equals Helm's texts where those agree with each other.
@@ -220,8 +220,8 @@ mod tests {
 
     use std::slice::from_ref;
 
-    fn answer(stdout: &str) -> Answer {
-        Answer {
+    fn answer(stdout: &str) -> RenderAnswer {
+        RenderAnswer {
             stdout: stdout.to_owned(),
             error: String::new(),
             code: 0,
@@ -261,19 +261,19 @@ mod tests {
     #[test]
     fn helm_renders_again_before_a_difference_is_reported() {
         let (one, two) = (answer("a\nb"), answer("a\nc"));
-        assert_eq!(judge(&one, &one, &[]), Ok(Verdict::Identical));
+        assert_eq!(judge(&one, &one, &[]), Ok(RenderVerdict::Identical));
         assert_eq!(judge(&two, &one, &[]), Err(Rerun::Now));
-        assert_eq!(judge(&two, &one, from_ref(&two)), Ok(Verdict::Varies));
+        assert_eq!(judge(&two, &one, from_ref(&two)), Ok(RenderVerdict::Varies));
         assert_eq!(judge(&two, &one, from_ref(&one)), Err(Rerun::Later));
         let lines = vec!["-b".to_owned(), "+c".to_owned()];
         let twice = [one.clone(), one.clone()];
-        assert_eq!(judge(&two, &one, &twice), Ok(Verdict::Different(lines)));
-        let failed = Answer { code: 1, ..one.clone() };
+        assert_eq!(judge(&two, &one, &twice), Ok(RenderVerdict::Different(lines)));
+        let failed = RenderAnswer { code: 1, ..one.clone() };
         let lines = vec!["-exit code 0".to_owned(), "+exit code 1".to_owned()];
         let asked = vec![one.clone(); MOST];
-        assert_eq!(judge(&failed, &one, &asked), Ok(Verdict::Different(lines)));
+        assert_eq!(judge(&failed, &one, &asked), Ok(RenderVerdict::Different(lines)));
         // Which fault Helm meets first may vary, so a failing render is tried as often as it takes to meet ours.
-        let fault = |error: &str| Answer {
+        let fault = |error: &str| RenderAnswer {
             error: error.to_owned(),
             ..failed.clone()
         };
@@ -282,10 +282,10 @@ mod tests {
         let mut met = vec![theirs.clone(); MOST - 1];
         assert_eq!(judge(&mine, &theirs, &met), Err(Rerun::Now));
         met.push(mine.clone());
-        assert_eq!(judge(&mine, &theirs, &met), Ok(Verdict::Varies));
+        assert_eq!(judge(&mine, &theirs, &met), Ok(RenderVerdict::Varies));
         met[MOST - 1] = theirs.clone();
         let lines = vec!["-z: no w, and more".to_owned(), "+x: no y".to_owned()];
-        assert_eq!(judge(&mine, &theirs, &met), Ok(Verdict::Different(lines)));
+        assert_eq!(judge(&mine, &theirs, &met), Ok(RenderVerdict::Different(lines)));
         let turned = answer("b\na");
         assert_eq!(judge(&turned, &one, &twice), Err(Rerun::Now));
     }

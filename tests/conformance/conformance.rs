@@ -14,10 +14,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use answer::{Answer, Helm, ours};
-use cases::Case;
+use answer::{Helm, RenderAnswer, ours};
+use cases::RenderCase;
 use compare::Rerun;
-use report::{Report, Row};
+use report::{ConformanceReport, ConformanceRow};
 
 const HELP: &str = "\
 Renders every chart below a folder with the real Helm and with chartwright, and compares standard output, the exit
@@ -38,7 +38,7 @@ order, clock, chance) is found by rendering again, and masked. The exit code is 
 does, 2 for wrong use.";
 
 /// What the environment asks for; make passes its variables on that way.
-struct Options {
+struct ConformanceOptions {
     charts: PathBuf,
     only: Vec<String>,
     flip: bool,
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         println!("{HELP}");
         return ExitCode::SUCCESS;
     }
-    match Options::from_environment().and_then(|options| run(&options)) {
+    match ConformanceOptions::from_environment().and_then(|options| run(&options)) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(problem) => {
@@ -62,8 +62,8 @@ fn main() -> ExitCode {
     }
 }
 
-impl Options {
-    fn from_environment() -> Result<Options, String> {
+impl ConformanceOptions {
+    fn from_environment() -> Result<ConformanceOptions, String> {
         let text = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let charts = PathBuf::from(text("CHARTS").ok_or("CHARTS is missing: the folder where the charts are")?);
         if !charts.is_dir() {
@@ -80,7 +80,7 @@ impl Options {
             let words = value.split(separator).map(str::trim).filter(|word| !word.is_empty());
             words.map(str::to_owned).collect()
         };
-        Ok(Options {
+        Ok(ConformanceOptions {
             charts,
             only: words("ONLY", ','),
             flip,
@@ -95,7 +95,7 @@ impl Options {
 }
 
 /// Renders all cases. `Ok(true)`: nothing differs.
-fn run(options: &Options) -> Result<bool, String> {
+fn run(options: &ConformanceOptions) -> Result<bool, String> {
     let charts = find::find(&options.charts, &options.only)
         .map_err(|e| format!("the charts below {}: {e}", options.charts.display()))?;
     if charts.is_empty() {
@@ -106,11 +106,11 @@ fn run(options: &Options) -> Result<bool, String> {
     }
     let of_chart = |chart| cases::cases(&options.charts, chart, options.flip);
     let all = charts.iter().flat_map(|chart| of_chart(chart));
-    let all: Vec<Case> = all.step_by(options.sample).collect();
+    let all: Vec<RenderCase> = all.step_by(options.sample).collect();
     let jobs = std::thread::available_parallelism().map_or(2, usize::from);
     let helms = (0..jobs.min(all.len())).map(|_| Helm::start(&options.oracle));
     let helms = helms.collect::<Result<Vec<_>, _>>()?;
-    let report = Mutex::new(Report::new(all.len()));
+    let report = Mutex::new(ConformanceReport::new(all.len()));
     let next = AtomicUsize::new(0);
     let start = Instant::now();
     std::thread::scope(|scope| {
@@ -129,13 +129,13 @@ fn run(options: &Options) -> Result<bool, String> {
 }
 
 /// Renders one case with both, with Helm as often as it takes to know what varies.
-fn render<'a>(case: &'a Case, helm: &mut Helm, more: &[String]) -> Row<'a> {
+fn render<'a>(case: &'a RenderCase, helm: &mut Helm, more: &[String]) -> ConformanceRow<'a> {
     let arguments = case.arguments(more);
     let first = helm.render(&arguments);
     let start = Instant::now();
     let mine = ours(&arguments);
     let took = start.elapsed();
-    let mut others: Vec<Answer> = Vec::new();
+    let mut others: Vec<RenderAnswer> = Vec::new();
     let verdict = loop {
         match compare::judge(&mine, &first, &others) {
             Ok(verdict) => break verdict,
@@ -145,7 +145,7 @@ fn render<'a>(case: &'a Case, helm: &mut Helm, more: &[String]) -> Row<'a> {
         }
         others.push(helm.render(&arguments));
     };
-    Row {
+    ConformanceRow {
         case,
         arguments,
         helm: first,

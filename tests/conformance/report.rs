@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
-use crate::answer::Answer;
-use crate::cases::Case;
-use crate::compare::Verdict;
+use crate::answer::RenderAnswer;
+use crate::cases::RenderCase;
+use crate::compare::RenderVerdict;
 
 /// A render of ours that takes longer is worth a word.
 const SLOW: Duration = Duration::from_secs(20);
@@ -19,12 +19,12 @@ const PERIOD: Duration = Duration::from_secs(30);
 const OUT: &str = "target/conformance";
 
 /// One render and its verdict.
-pub struct Row<'a> {
-    pub case: &'a Case,
+pub struct ConformanceRow<'a> {
+    pub case: &'a RenderCase,
     pub arguments: Vec<String>,
-    pub verdict: Verdict,
-    pub helm: Answer,
-    pub ours: Answer,
+    pub verdict: RenderVerdict,
+    pub helm: RenderAnswer,
+    pub ours: RenderAnswer,
     /// How long ours took.
     pub took: Duration,
 }
@@ -39,7 +39,7 @@ struct Count {
     different: usize,
 }
 
-pub struct Report {
+pub struct ConformanceReport {
     total: usize,
     /// By the first folder of the charts' paths.
     groups: BTreeMap<String, Count>,
@@ -49,10 +49,10 @@ pub struct Report {
     told: Instant,
 }
 
-impl Report {
+impl ConformanceReport {
     /// A report on `total` renders.
-    pub fn new(total: usize) -> Report {
-        Report {
+    pub fn new(total: usize) -> ConformanceReport {
+        ConformanceReport {
             total,
             groups: BTreeMap::new(),
             sum: Count::default(),
@@ -63,14 +63,14 @@ impl Report {
     }
 
     /// Takes one render in.
-    pub fn add(&mut self, row: Row<'_>) {
-        let Case { chart, name, .. } = row.case;
+    pub fn add(&mut self, row: ConformanceRow<'_>) {
+        let RenderCase { chart, name, .. } = row.case;
         let group = chart.split('/').next().unwrap_or_default().to_owned();
         for count in [self.groups.entry(group).or_default(), &mut self.sum] {
             count.renders += 1;
             count.errors += usize::from(row.helm.code != 0);
-            count.varies += usize::from(row.verdict == Verdict::Varies);
-            count.different += usize::from(matches!(row.verdict, Verdict::Different(_)));
+            count.varies += usize::from(row.verdict == RenderVerdict::Varies);
+            count.different += usize::from(matches!(row.verdict, RenderVerdict::Different(_)));
         }
         if name == "defaults" && row.helm.error.starts_with("library charts are not installable") {
             self.libraries += 1;
@@ -78,7 +78,7 @@ impl Report {
         if row.took > SLOW {
             self.slow.push(format!("{chart} ({name}): {:?}", row.took));
         }
-        if let Verdict::Different(lines) = &row.verdict {
+        if let RenderVerdict::Different(lines) = &row.verdict {
             let folder = Path::new(OUT).join(file_name(chart)).join(file_name(name));
             if let Err(e) = keep(&folder, &row) {
                 eprintln!("conformance: {}: {e}", folder.display());
@@ -130,7 +130,7 @@ fn file_name(text: &str) -> String {
 }
 
 /// Writes both answers and how they came about.
-fn keep(folder: &Path, row: &Row<'_>) -> io::Result<()> {
+fn keep(folder: &Path, row: &ConformanceRow<'_>) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     for (name, answer) in [("helm", &row.helm), ("ours", &row.ours)] {
         fs::write(folder.join(format!("{name}.yaml")), &answer.stdout)?;

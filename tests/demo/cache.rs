@@ -14,7 +14,7 @@ use crate::{Costs, heading, seconds, settled, show, text};
 pub const SAMPLE: &str = "memcached-sample";
 const RESOURCE: &str = "memcacheds.cache.example.com";
 
-pub fn tell(play: &mut Playground, costs: &mut Costs) -> Result<()> {
+pub fn present(play: &mut Playground, costs: &mut Costs) -> Result<()> {
     install(play, costs)?;
     edit(play, costs)?;
     repair(play, costs)?;

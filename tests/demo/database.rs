@@ -14,7 +14,7 @@ const RESOURCE: &str = "sampledbs.sample.example.com";
 /// Has kwok let the pods of Jobs fail, as a container does whose command ends with 1.
 const FAILS: &str = "chartwright.test/crashes";
 
-pub fn tell(play: &mut Playground, costs: &mut Costs) -> Result<()> {
+pub fn present(play: &mut Playground, costs: &mut Costs) -> Result<()> {
     install(play, costs)?;
     back_up(play, costs)?;
     fail(play, costs)

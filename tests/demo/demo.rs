@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use playground::{OPERATOR, Playground};
 use serde_json::{Value, json};
-use support::{Mark, Requests};
+use support::{AuditMark, AuditedRequests};
 
 mod cache;
 mod cluster;
@@ -21,7 +21,7 @@ mod support;
 const QUIET: Duration = Duration::from_secs(5);
 
 /// The operator's requests in each part of the demo, watches apart.
-type Costs = Vec<(&'static str, Requests)>;
+type Costs = Vec<(&'static str, AuditedRequests)>;
 
 fn main() -> Result<()> {
     let once = match std::env::var("DEMO").as_deref() {
@@ -36,17 +36,17 @@ fn main() -> Result<()> {
         "No container runs here: kwok says of each pod that it is ready, and of each Job's pod that it is done.\n"
     );
     let mut play = Playground::start()?;
-    let told = tell(&mut play, once);
+    let told = present(&mut play, once);
     if told.is_err() {
         eprintln!("\nThe end of the operator's log:\n{}\n", play.log_tail());
     }
     told
 }
 
-fn tell(play: &mut Playground, once: bool) -> Result<()> {
+fn present(play: &mut Playground, once: bool) -> Result<()> {
     let mut costs = Costs::new();
-    cache::tell(play, &mut costs)?;
-    database::tell(play, &mut costs)?;
+    cache::present(play, &mut costs)?;
+    database::present(play, &mut costs)?;
     cost(play, costs)?;
     if once { clean_up(play) } else { stay_up(play) }
 }
@@ -145,8 +145,8 @@ fn stay_up(play: &mut Playground) -> Result<()> {
 }
 
 /// What the operator has asked for since `begin`, once it has been quiet for a moment: an event comes after what it tells.
-fn settled(play: &Playground, begin: Mark) -> Result<Requests> {
-    let mut requests = Requests::default();
+fn settled(play: &Playground, begin: AuditMark) -> Result<AuditedRequests> {
+    let mut requests = AuditedRequests::default();
     for _ in 0..20 {
         std::thread::sleep(Duration::from_millis(500));
         let before = requests.len();

@@ -15,7 +15,7 @@ const LONGEST: usize = 4096;
 
 /// A line of `own.jsonl`.
 #[derive(Deserialize)]
-struct Own {
+struct OwnSeed {
     target: String,
     /// The parts of the input.
     #[serde(rename = "in")]
@@ -25,7 +25,7 @@ struct Own {
 /// Inputs of targets that no fixture is made for.
 fn own(seeds: &mut Seeds) {
     for line in include_str!("own.jsonl").lines() {
-        let own: Own = serde_json::from_str(line).expect("a target and its input");
+        let own: OwnSeed = serde_json::from_str(line).expect("a target and its input");
         let parts: Vec<&[u8]> = own.parts.iter().map(String::as_bytes).collect();
         add(seeds, own.target.leak(), &parts);
     }

@@ -22,10 +22,10 @@ use helm_template::sprig::semver;
 use serde_json::{Map, Value, json};
 
 /// A target's name and body.
-pub type Target = (&'static str, fn(&[u8]));
+pub type FuzzTarget = (&'static str, fn(&[u8]));
 
 /// Every target. `fuzz/fuzz_targets` has a file for each, of the same name.
-pub const ALL: &[Target] = &[
+pub const ALL: &[FuzzTarget] = &[
     ("template", template),
     ("render", render),
     ("yaml_read", yaml_read),

@@ -16,11 +16,11 @@ pub struct Audit {
 
 /// A place in the log: the requests answered so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Mark(u64);
+pub struct AuditMark(u64);
 
 /// One request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Request {
+pub struct AuditedRequest {
     /// Kubernetes' verb: get, list, watch, create, update, patch, delete, deletecollection; the HTTP method in lower
     /// case for paths that are no resources.
     pub verb: String,
@@ -44,7 +44,7 @@ pub struct Request {
 
 /// Requests in the order in which they were answered; the methods narrow them down.
 #[derive(Clone, Debug, Default)]
-pub struct Requests(Vec<Request>);
+pub struct AuditedRequests(Vec<AuditedRequest>);
 
 impl Audit {
     /// The log in a file, which need not exist yet.
@@ -54,21 +54,21 @@ impl Audit {
 
     /// The end of the log as it is. The server writes a request down when it has answered it, so one whose answer came
     /// only just now may be missing; let a moment pass.
-    pub fn mark(&self) -> anyhow::Result<Mark> {
+    pub fn mark(&self) -> anyhow::Result<AuditMark> {
         match std::fs::metadata(&self.path) {
-            Ok(metadata) => Ok(Mark(metadata.len())),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Mark(0)),
+            Ok(metadata) => Ok(AuditMark(metadata.len())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(AuditMark(0)),
             Err(error) => Err(error).with_context(|| format!("cannot read {}", self.path.display())),
         }
     }
 
     /// All requests so far.
-    pub fn requests(&self) -> anyhow::Result<Requests> {
-        self.since(Mark::default())
+    pub fn requests(&self) -> anyhow::Result<AuditedRequests> {
+        self.since(AuditMark::default())
     }
 
     /// The requests answered since a mark, and the watches that began.
-    pub fn since(&self, mark: Mark) -> anyhow::Result<Requests> {
+    pub fn since(&self, mark: AuditMark) -> anyhow::Result<AuditedRequests> {
         let context = || format!("cannot read {}", self.path.display());
         let mut bytes = Vec::new();
         let mut file = File::open(&self.path).with_context(context)?;
@@ -87,14 +87,14 @@ impl Audit {
 }
 
 /// A watch is in the log twice, when it begins and when it ends; it counts where it began.
-fn parse(text: &str) -> anyhow::Result<Requests> {
-    let mut requests: Vec<Request> = Vec::new();
+fn parse(text: &str) -> anyhow::Result<AuditedRequests> {
+    let mut requests: Vec<AuditedRequest> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
     for line in text.split_inclusive('\n') {
         // The server may be in the middle of the last line.
         let Some(line) = line.strip_suffix('\n') else { break };
         let event: Value = serde_json::from_str(line)?;
-        let request = Request::from_event(&event);
+        let request = AuditedRequest::from_event(&event);
         let id = string(&event["auditID"]);
         match places.get(&id).and_then(|&place| requests.get_mut(place)) {
             Some(known) => *known = request,
@@ -104,14 +104,14 @@ fn parse(text: &str) -> anyhow::Result<Requests> {
             }
         }
     }
-    Ok(Requests(requests))
+    Ok(AuditedRequests(requests))
 }
 
 fn string(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-impl Request {
+impl AuditedRequest {
     fn from_event(event: &Value) -> Self {
         let status = event["responseStatus"]["code"].as_u64().unwrap_or_default();
         let about = &event["objectRef"];
@@ -134,7 +134,7 @@ impl Request {
     }
 }
 
-impl std::fmt::Display for Request {
+impl std::fmt::Display for AuditedRequest {
     /// One line, such as `patch apps/deployments/scale one/web 200 (operator)`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (verb, resource, status, user) = (&self.verb, &self.resource, self.status, &self.user);
@@ -150,10 +150,10 @@ impl std::fmt::Display for Request {
     }
 }
 
-impl Requests {
+impl AuditedRequests {
     /// Those that a test of one's own takes.
     #[must_use]
-    pub fn filter(mut self, keep: impl FnMut(&Request) -> bool) -> Self {
+    pub fn filter(mut self, keep: impl FnMut(&AuditedRequest) -> bool) -> Self {
         self.0.retain(keep);
         self
     }
@@ -185,7 +185,7 @@ impl Requests {
     /// Those that change something.
     #[must_use]
     pub fn writes(self) -> Self {
-        self.filter(Request::is_write)
+        self.filter(AuditedRequest::is_write)
     }
 
     /// Without what a client that does nothing does: its lease, and watches that begin anew.
@@ -234,21 +234,21 @@ impl Requests {
     }
 
     /// One after the other.
-    pub fn iter(&self) -> std::slice::Iter<'_, Request> {
+    pub fn iter(&self) -> std::slice::Iter<'_, AuditedRequest> {
         self.0.iter()
     }
 }
 
-impl std::fmt::Display for Requests {
+impl std::fmt::Display for AuditedRequests {
     /// One line each: what a failed assertion about their number should show.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.iter().try_for_each(|request| writeln!(f, "{request}"))
     }
 }
 
-impl IntoIterator for Requests {
-    type Item = Request;
-    type IntoIter = std::vec::IntoIter<Request>;
+impl IntoIterator for AuditedRequests {
+    type Item = AuditedRequest;
+    type IntoIter = std::vec::IntoIter<AuditedRequest>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.0.into_iter()

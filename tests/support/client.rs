@@ -14,12 +14,12 @@ use tokio::runtime::Runtime;
 #[derive(Clone)]
 pub struct Client {
     client: kube::Client,
-    known: Arc<Mutex<Vec<Resource>>>,
+    known: Arc<Mutex<Vec<ServedResource>>>,
 }
 
 /// A kind that the server has.
 #[derive(Clone, Debug)]
-pub struct Resource {
+pub struct ServedResource {
     /// Group and version as objects have them, such as `apps/v1`.
     pub api_version: String,
     pub kind: String,
@@ -105,10 +105,10 @@ impl Client {
     }
 
     /// A kind by the names that kubectl takes: `pods`, `deploy`, `widgets.example.com`, `job.v1.batch`.
-    pub fn resource(&self, name: &str) -> Result<Resource> {
+    pub fn resource(&self, name: &str) -> Result<ServedResource> {
         let lower = name.to_lowercase();
         let (name, rest) = lower.split_once('.').unwrap_or((&lower, ""));
-        let is_it = |resource: &Resource| {
+        let is_it = |resource: &ServedResource| {
             let (group, version) = resource.api_version.split_once('/').unwrap_or(("", "v1"));
             let has_group = rest.is_empty() || rest == group || rest == format!("{version}.{group}");
             has_group && resource.names.iter().any(|known| known == name)
@@ -118,23 +118,27 @@ impl Client {
     }
 
     /// The kind of an object.
-    pub fn resource_of(&self, object: &Value) -> Result<Resource> {
+    pub fn resource_of(&self, object: &Value) -> Result<ServedResource> {
         let (api_version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
-        let is_it = |resource: &Resource| resource.api_version == api_version && resource.kind == kind;
+        let is_it = |resource: &ServedResource| resource.api_version == api_version && resource.kind == kind;
         self.known_or(is_it, || self.learn_version(&api_version))
             .with_context(|| format!("no matches for kind {kind:?} in version {api_version:?}"))
     }
 
     /// Forgets a kind that may not be there any more.
-    pub fn forget(&self, resource: &Resource) {
+    pub fn forget(&self, resource: &ServedResource) {
         self.known().retain(|known| known.api_version != resource.api_version);
     }
 
-    fn known(&self) -> MutexGuard<'_, Vec<Resource>> {
+    fn known(&self) -> MutexGuard<'_, Vec<ServedResource>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn known_or(&self, is_it: impl Fn(&Resource) -> bool, learn: impl Fn() -> Result<()>) -> Result<Resource> {
+    fn known_or(
+        &self,
+        is_it: impl Fn(&ServedResource) -> bool,
+        learn: impl Fn() -> Result<()>,
+    ) -> Result<ServedResource> {
         for _ in 0..20 {
             let known = || self.known().iter().find(|resource| is_it(resource)).cloned();
             if let Some(found) = known() {
@@ -176,7 +180,7 @@ impl Client {
             let short = items(&found, "/shortNames");
             let others = [&found["name"], &found["singularName"], &found["kind"]];
             let names = others.into_iter().chain(&short).map(|name| text(name).to_lowercase());
-            Resource {
+            ServedResource {
                 api_version: api_version.to_owned(),
                 kind: text(&found["kind"]),
                 plural: text(&found["name"]),
@@ -184,7 +188,7 @@ impl Client {
                 namespaced: found["namespaced"] == true,
             }
         });
-        let found: Vec<Resource> = found.filter(|resource| !resource.plural.contains('/')).collect();
+        let found: Vec<ServedResource> = found.filter(|resource| !resource.plural.contains('/')).collect();
         let mut known = self.known();
         known.retain(|resource| resource.api_version != api_version);
         known.extend(found);
@@ -192,7 +196,7 @@ impl Client {
     }
 }
 
-impl Resource {
+impl ServedResource {
     /// The path of an object, or of all with `""`.
     pub fn path(&self, namespace: &str, name: &str) -> String {
         let root = if self.api_version.contains('/') { "apis" } else { "api" };

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 
 use super::audit::Audit;
-use super::credentials::{self, Authority, Identity};
+use super::credentials::{self, Authority, ClientIdentity};
 use super::kubectl::Kubectl;
 use super::parts::{self, Binaries, Ports};
 use super::watchdog::Watchdog;
@@ -21,7 +21,7 @@ const READY: Duration = Duration::from_secs(60);
 
 /// What a control plane shall be like.
 #[derive(Clone, Debug, Default)]
-pub struct Builder {
+pub struct ControlPlaneBuilder {
     pods: bool,
 }
 
@@ -31,7 +31,7 @@ pub struct Builder {
 #[derive(Debug)]
 pub struct ControlPlane {
     // The fields are dropped in this order, and the processes have to end before the directory goes.
-    processes: Mutex<Vec<Process>>,
+    processes: Mutex<Vec<ControlPlaneProcess>>,
     watchdog: Watchdog,
     dir: PathBuf,
     server: String,
@@ -41,14 +41,14 @@ pub struct ControlPlane {
 }
 
 #[derive(Debug)]
-struct Process {
+struct ControlPlaneProcess {
     name: &'static str,
     child: Child,
     binary: PathBuf,
     arguments: Vec<std::ffi::OsString>,
 }
 
-impl Builder {
+impl ControlPlaneBuilder {
     /// With kube-scheduler, kwok and one Node, so that Deployments become ready and Jobs complete. Off at first.
     #[must_use]
     pub fn pods(mut self, pods: bool) -> Self {
@@ -72,8 +72,8 @@ impl Builder {
 
 impl ControlPlane {
     /// Says what it shall be like.
-    pub fn builder() -> Builder {
-        Builder::default()
+    pub fn builder() -> ControlPlaneBuilder {
+        ControlPlaneBuilder::default()
     }
 
     /// One with pods for all the tests of a test binary, started by the first that asks. It ends with the process.
@@ -215,7 +215,7 @@ impl ControlPlane {
     }
 
     fn write_files(&self) -> anyhow::Result<()> {
-        let Identity { certificate, key } = self.authority.server()?;
+        let ClientIdentity { certificate, key } = self.authority.server()?;
         let (signing_key, verification_key) = credentials::signing_key()?;
         for (name, content) in [
             ("ca.crt", self.authority.certificate()),
@@ -288,7 +288,7 @@ impl ControlPlane {
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let child = self.adopt(&mut command).spawn();
         let child = child.with_context(|| format!("cannot run {}", binary.display()))?;
-        self.processes().push(Process {
+        self.processes().push(ControlPlaneProcess {
             name,
             child,
             binary: binary.to_owned(),
@@ -312,12 +312,12 @@ impl ControlPlane {
         }
     }
 
-    fn processes(&self) -> MutexGuard<'_, Vec<Process>> {
+    fn processes(&self) -> MutexGuard<'_, Vec<ControlPlaneProcess>> {
         self.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn all_alive(&self) -> anyhow::Result<()> {
-        for Process { name, child, .. } in self.processes().iter_mut() {
+        for ControlPlaneProcess { name, child, .. } in self.processes().iter_mut() {
             if let Some(status) = child.try_wait()? {
                 let log = self.log_tail(name);
                 bail!("{name} ended with {status}; the end of its log:\n{log}");

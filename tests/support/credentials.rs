@@ -15,7 +15,7 @@ use serde_json::json;
 
 /// A certificate and its key, both PEM.
 #[derive(Debug)]
-pub struct Identity {
+pub struct ClientIdentity {
     pub certificate: String,
     pub key: String,
 }
@@ -50,7 +50,7 @@ impl Authority {
     }
 
     /// The certificate that the API server shows.
-    pub fn server(&self) -> anyhow::Result<Identity> {
+    pub fn server(&self) -> anyhow::Result<ClientIdentity> {
         let names = "127.0.0.1 localhost kubernetes kubernetes.default kubernetes.default.svc";
         let names: Vec<String> = names.split(' ').map(String::from).collect();
         let mut params = CertificateParams::new(names)?;
@@ -60,20 +60,20 @@ impl Authority {
     }
 
     /// A client certificate. Kubernetes takes the user from the common name and the groups from the organizations.
-    pub fn client(&self, user: &str, groups: &[&str]) -> anyhow::Result<Identity> {
+    pub fn client(&self, user: &str, groups: &[&str]) -> anyhow::Result<ClientIdentity> {
         let mut params = CertificateParams::new(Vec::new())?;
         params.distinguished_name = name(user, groups)?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.sign(params)
     }
 
-    fn sign(&self, mut params: CertificateParams) -> anyhow::Result<Identity> {
+    fn sign(&self, mut params: CertificateParams) -> anyhow::Result<ClientIdentity> {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
         params.use_authority_key_identifier_extension = true;
         let key = KeyPair::generate()?;
         let issuer = Issuer::from_params(&self.params, &self.key);
         let certificate = params.signed_by(&key, &issuer)?.pem();
-        Ok(Identity {
+        Ok(ClientIdentity {
             certificate,
             key: key.serialize_pem(),
         })
@@ -100,7 +100,7 @@ pub fn signing_key() -> anyhow::Result<(String, String)> {
 }
 
 /// A kubeconfig that holds its certificates itself, so that it can be copied anywhere.
-pub fn kubeconfig(server: &str, authority: &str, user: &str, identity: &Identity) -> anyhow::Result<String> {
+pub fn kubeconfig(server: &str, authority: &str, user: &str, identity: &ClientIdentity) -> anyhow::Result<String> {
     let encode = |pem: &str| BASE64.encode(pem.as_bytes());
     let cluster = json!({"server": server, "certificate-authority-data": encode(authority)});
     let (certificate, key) = (encode(&identity.certificate), encode(&identity.key));

@@ -23,9 +23,9 @@ mod kubectl;
 mod parts;
 mod watchdog;
 
-pub use audit::{Audit, Mark, Request, Requests};
+pub use audit::{Audit, AuditMark, AuditedRequest, AuditedRequests};
 pub use client::Client;
-pub use control_plane::{Builder, ControlPlane};
+pub use control_plane::{ControlPlane, ControlPlaneBuilder};
 pub use kubectl::Kubectl;
 
 use std::time::{Duration, Instant};

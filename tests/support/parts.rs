@@ -89,7 +89,7 @@ pub const POD_OBJECTS: &str = include_str!("../control-plane/pods.yaml");
 pub const POD_LOG: &str = include_str!("../control-plane/pod.log");
 pub const POD_LOGS: &str = include_str!("../control-plane/pod-logs.yaml");
 
-type Arguments = Vec<OsString>;
+type ProgramArguments = Vec<OsString>;
 
 /// A file of `tests/control-plane` for the control plane of a directory.
 pub fn in_dir(text: &str, dir: &Path) -> String {
@@ -97,7 +97,7 @@ pub fn in_dir(text: &str, dir: &Path) -> String {
 }
 
 /// How a program is called, by `tests/control-plane/flags.yaml`.
-pub fn flags(program: &str, dir: &Path, ports: Ports) -> anyhow::Result<Arguments> {
+pub fn flags(program: &str, dir: &Path, ports: Ports) -> anyhow::Result<ProgramArguments> {
     let mut text = in_dir(include_str!("../control-plane/flags.yaml"), dir);
     let ports = [
         ("$ETCD", ports.etcd),
@@ -114,7 +114,7 @@ pub fn flags(program: &str, dir: &Path, ports: Ports) -> anyhow::Result<Argument
 }
 
 /// kwok has no stages of its own; each of ours is a file, which these flags name.
-pub fn stages() -> anyhow::Result<Arguments> {
+pub fn stages() -> anyhow::Result<ProgramArguments> {
     let folder = Path::new(SOURCE).join("stages");
     let entries = std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let paths = entries.map(|entry| entry.map(|entry| entry.path()));

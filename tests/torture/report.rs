@@ -31,7 +31,7 @@ pub fn runner(config: Config) -> TestRunner {
     })
 }
 
-pub struct Report {
+pub struct TortureReport {
     name: String,
     begun: Instant,
     cases: usize,
@@ -39,10 +39,10 @@ pub struct Report {
     ended: bool,
 }
 
-impl Report {
+impl TortureReport {
     pub fn new(name: &str) -> Self {
         eprintln!("{name}: begins");
-        Report {
+        TortureReport {
             name: name.to_owned(),
             begun: Instant::now(),
             cases: 0,
@@ -96,7 +96,7 @@ impl Report {
     }
 }
 
-impl Drop for Report {
+impl Drop for TortureReport {
     fn drop(&mut self) {
         if !self.ended {
             self.line("FAILED", "see above");
@@ -112,7 +112,7 @@ pub fn drawn<S: Strategy>(
     strategy: &S,
     run: impl AsyncFn(&S::Value) -> Result<()>,
 ) -> Result<()> {
-    let report = std::cell::RefCell::new(Report::new(name));
+    let report = std::cell::RefCell::new(TortureReport::new(name));
     let mut runner = runner(Config {
         cases,
         max_shrink_iters: 400,

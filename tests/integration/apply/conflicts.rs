@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 
 use crate::support::eventually;
-use crate::world::fields::{condition, says, text};
+use crate::world::fields::{condition, ensure_contains, text};
 use crate::world::{SOON, World};
 
 /// Changes the color of the main member back, as often as it is put right, for a time. Returns how often.
@@ -41,7 +41,7 @@ fn a_competing_controller_is_reported_and_corrections_are_limited() -> Result<()
     let drifted = condition(&widget, "Drifted");
     ensure!(drifted["reason"] == "Contested", "{}", widget["status"]);
     let parts = ["data.color", "rival", "ConfigMap contest/a-main"];
-    says(text(&drifted["message"]), &parts)?;
+    ensure_contains(text(&drifted["message"]), &parts)?;
     world.await_event("a", "DriftContested", &["data.color changed by rival"])?;
     let told = world.events("a")?;
     let contested = told.iter().filter(|(reason, _)| reason == "DriftContested");

@@ -20,7 +20,7 @@ fn an_unchanged_release_makes_no_request() -> Result<()> {
     let (before, rendered) = (operator.reconciles(), operator.renders()?);
 
     let start = world.mark()?;
-    world.asks_nothing(&operator, 6.0)?;
+    world.ensure_no_requests(&operator, 6.0)?;
     let later = operator.reconciles();
     // The resync period is 2 s.
     ensure!(later >= before + 4, "nothing was looked at: {before}, then {later}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::world::fields::{condition, inventory, is_marked, says, uid};
+use crate::world::fields::{condition, ensure_contains, inventory, is_marked, uid};
 use crate::world::{World, annotated_map, crd, member_rule};
 
 fn job(image: &str, annotations: Value) -> Value {
@@ -28,7 +28,7 @@ fn an_immutable_field_is_reported_and_other_members_are_applied() -> Result<()> 
     let second = job("example/app:2", json!({}));
     world.edit("a", json!({"color": "red", "extraDeploy": [second]}))?;
     let message = world.await_stalled("a", "Immutable", &["Job.batch immutable-job/a-job", "Recreate"])?;
-    says(&message, &["templates/extra.yaml", "spec.template", "can't be changed"])?;
+    ensure_contains(&message, &["templates/extra.yaml", "spec.template", "can't be changed"])?;
     ensure!(!message.contains("example/app"), "values don't belong there: {message}");
     ensure!(uid(&world.expect("job", "a-job")?) == first, "it was replaced");
     ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "red");

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::support::until;
 use crate::world::fields::{
-    OPERATOR, PART_OF, TRACKING, annotation, inventory, is_marked, label, says, text, uid, versions,
+    OPERATOR, PART_OF, TRACKING, annotation, ensure_contains, inventory, is_marked, label, text, uid, versions,
 };
 use crate::world::{COLLECTED, World, config_map};
 
@@ -144,7 +144,7 @@ fn ready_requires_healthy_members() -> Result<()> {
     let operator = world.start()?;
     world.apply_widget("a", json!({"deployment": {"enabled": true, "failing": true}}))?;
     let unready = world.await_condition("a", "Reconciling", "True")?;
-    says(text(&unready["message"]), &["Deployment a"])?;
+    ensure_contains(text(&unready["message"]), &["Deployment a"])?;
     world.await_condition("a", "Ready", "False")?;
     let deployed = world.await_condition("a", "Deployed", "True")?;
     ensure!(deployed["reason"] == "InstallSuccessful", "{deployed}");

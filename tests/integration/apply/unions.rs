@@ -54,7 +54,7 @@ fn follow(world: &World, operator: &Operator, case: &Value) -> Result<()> {
     let widget = world.await_ready("a")?;
     ensure!(condition(&widget, "Drifted").is_null(), "{widget}");
     world.await_quiet(operator)?;
-    world.asks_nothing(operator, 1.5)?;
+    world.ensure_no_requests(operator, 1.5)?;
     ensure!(!operator.log().contains("DriftCorrected"), "{}", operator.log());
     // Nothing is left that the chart could not take back.
     let live = world.expect(&kind, "web")?;

@@ -9,8 +9,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::cli::scaffold::{refuse, run, succeed};
-use crate::world::fields::says;
-use crate::world::{SOON, Setup, World};
+use crate::world::fields::ensure_contains;
+use crate::world::{SOON, World, WorldSetup};
 
 const BASE: &str = "config/manifests/bases/bundled.clusterserviceversion.yaml";
 const CSV: &str = "bundle/manifests/bundled.clusterserviceversion.yaml";
@@ -63,7 +63,7 @@ fn installed(csv: &Value, namespace: &str) -> Vec<Value> {
 
 #[test]
 fn the_api_server_accepts_all_objects_of_a_bundle() -> Result<()> {
-    let world = World::with("bundled-system", Setup::NO_CRD)?;
+    let world = World::with("bundled-system", WorldSetup::NO_CRD)?;
     let folder = world.dir.path().join("bundled");
     fs::create_dir(&folder)?;
     succeed(&folder, "init --domain example.com --name bundled")?;
@@ -72,7 +72,7 @@ fn the_api_server_accepts_all_objects_of_a_bundle() -> Result<()> {
         &folder,
         "generate bundle --version 0.1.0 --image registry.example.com/bundled:0.1.0",
     )?;
-    says(
+    ensure_contains(
         &told,
         &[
             "bundled.v0.1.0 keeps the rules",
@@ -141,7 +141,7 @@ fn regenerating_a_bundle_keeps_edits() -> Result<()> {
     ensure!(csv["spec"]["replaces"] == "bundled.v0.0.9", "{csv}");
     let (done, told) = run(folder, &["generate", "bundle", "--version", "0.2.0", "--check"])?;
     ensure!(!done, "{told}");
-    says(
+    ensure_contains(
         &told,
         &[
             "-  replaces: bundled.v0.0.9",
@@ -152,7 +152,7 @@ fn regenerating_a_bundle_keeps_edits() -> Result<()> {
     // Another kind: the base is still ours, and follows.
     succeed(folder, "create api --group bundled --kind Shop")?;
     let told = succeed(folder, "generate bundle")?;
-    says(
+    ensure_contains(
         &told,
         &[&format!("{BASE}: updated"), "bundled.example.com_shops.yaml: created"],
     )?;
@@ -162,7 +162,7 @@ fn regenerating_a_bundle_keeps_edits() -> Result<()> {
     succeed(folder, "delete api --group bundled --kind Shop")?;
     let (done, told) = run(folder, &["generate", "bundle", "--check"])?;
     ensure!(!done);
-    says(
+    ensure_contains(
         &told,
         &["bundled.example.com_shops.yaml: removed", "+  maturity: stable"],
     )?;
@@ -224,7 +224,7 @@ fn an_error_leaves_no_bundle() -> Result<()> {
     ensure!(wrong.status.code() == Some(2));
     succeed(folder, "generate catalog --bundle-image example.com/bundled:v0.1.0")?;
     let told = succeed(folder, "generate catalog --bundle-image example.com/bundled:v0.1.0")?;
-    says(
+    ensure_contains(
         &told,
         &["catalog-template.yaml: lists example.com/bundled:v0.1.0 already"],
     )?;

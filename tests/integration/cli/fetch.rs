@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use data_encoding::{BASE64, HEXLOWER};
 use sha2::{Digest as _, Sha256};
 
-use crate::world::fields::says;
+use crate::world::fields::ensure_contains;
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/fetch");
 /// Who is let in.
@@ -20,15 +20,15 @@ const USER: &str = "tester";
 const PASSWORD: &str = "secret";
 
 /// An empty project, in a folder of its own, of somebody whom no server knows.
-struct Project {
+struct FetchProject {
     dir: tempfile::TempDir,
     /// Its files without kinds.
     empty: Vec<(PathBuf, Vec<u8>)>,
 }
 
-impl Project {
+impl FetchProject {
     fn new() -> Result<Self> {
-        let mut project = Project {
+        let mut project = FetchProject {
             dir: tempfile::tempdir()?,
             empty: Vec::new(),
         };
@@ -85,7 +85,7 @@ impl Project {
         let line = format!("create api --group shop --kind Web --helm-chart {source}");
         let (done, told) = self.run(&line, stdin)?;
         ensure!(done, "{line}: {told}");
-        says(&told, parts)?;
+        ensure_contains(&told, parts)?;
         ensure!(!told.contains(PASSWORD), "{told}");
         Ok(())
     }
@@ -118,7 +118,7 @@ impl Project {
         let line = format!("create api --group shop --kind Web --helm-chart {source}");
         let (done, told) = self.run(&line, PASSWORD)?;
         ensure!(!done && !told.contains("panicked"), "{line}: {told}");
-        says(&told, parts)?;
+        ensure_contains(&told, parts)?;
         ensure!(
             told.trim_end().lines().count() == 1 && !told.contains(PASSWORD),
             "{line}: {told}"
@@ -149,13 +149,13 @@ fn files(folder: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>> {
 }
 
 /// The registry of the distribution project, with what Helm has pushed.
-struct Registry {
+struct TestRegistry {
     child: Child,
     /// With the port.
     host: String,
 }
 
-impl Registry {
+impl TestRegistry {
     fn start(arguments: &[&str]) -> Result<Self> {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/control-plane/build");
         let found = Command::new(script)
@@ -173,11 +173,11 @@ impl Registry {
         let mut address = String::new();
         BufReader::new(child.stdout.take().context("a pipe")?).read_line(&mut address)?;
         let host = address.trim().split_once("://").context("no address")?.1.to_owned();
-        Ok(Registry { child, host })
+        Ok(TestRegistry { child, host })
     }
 }
 
-impl Drop for Registry {
+impl Drop for TestRegistry {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -185,10 +185,10 @@ impl Drop for Registry {
 }
 
 /// What a server answers for a path: a status, perhaps with headers, and a body.
-pub type Answer = Box<dyn Fn(&str) -> (String, Vec<u8>) + Send>;
+pub type ChartAnswer = Box<dyn Fn(&str) -> (String, Vec<u8>) + Send>;
 
 /// A plain server of HTTP: its address, and what it was asked for.
-pub fn serve(answer: Answer) -> Result<(String, Arc<Mutex<Vec<String>>>)> {
+pub fn serve(answer: ChartAnswer) -> Result<(String, Arc<Mutex<Vec<String>>>)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?.to_string();
     let asked = Arc::new(Mutex::new(Vec::new()));
@@ -235,7 +235,7 @@ fn repository(locked: bool) -> Result<String> {
 
 #[test]
 fn charts_come_from_a_repository() -> Result<()> {
-    let project = Project::new()?;
+    let project = FetchProject::new()?;
     let open = format!("http://{}/charts", repository(false)?);
     for (version, want) in [
         ("", "1.2.0"),
@@ -329,8 +329,8 @@ fn charts_come_from_a_repository() -> Result<()> {
 
 #[test]
 fn charts_come_from_a_registry() -> Result<()> {
-    let project = Project::new()?;
-    let open = Registry::start(&[])?;
+    let project = FetchProject::new()?;
+    let open = TestRegistry::start(&[])?;
     let at = format!("oci://{}/charts", open.host);
     let manifest = fs::read(Path::new(FIXTURES).join("registry/web/1.0.0.json"))?;
     let digest = HEXLOWER.encode(&Sha256::digest(manifest));
@@ -387,13 +387,13 @@ fn charts_come_from_a_registry() -> Result<()> {
 
 #[test]
 fn registries_receive_credentials() -> Result<()> {
-    let project = Project::new()?;
+    let project = FetchProject::new()?;
     fs::create_dir_all(project.path("docker"))?;
     fs::create_dir_all(project.path("bin"))?;
     let config = |text: &str| fs::write(project.path("docker/config.json"), text);
     let login = format!("--username {USER} --password-stdin");
     for auth in ["basic", "token"] {
-        let registry = Registry::start(&["-auth", auth])?;
+        let registry = TestRegistry::start(&["-auth", auth])?;
         let host = &registry.host;
         let source = format!("oci://{host}/charts/web --plain-http");
         config("{}")?;
@@ -420,7 +420,7 @@ fn registries_receive_credentials() -> Result<()> {
     }
     let folder = project.path("tls");
     fs::create_dir(&folder)?;
-    let registry = Registry::start(&["-auth", "token", "-tls", &folder.to_string_lossy()])?;
+    let registry = TestRegistry::start(&["-auth", "token", "-tls", &folder.to_string_lossy()])?;
     let source = format!("oci://{}/charts/web {login}", registry.host);
     project.refuses(&source, &["certificate"])?;
     project.takes(&format!("{source} --ca-file {}/ca.pem", folder.display()), "1.2.0")?;
@@ -440,7 +440,7 @@ fn host(head: &str) -> &str {
 /// A registry that leads to another host in every way that it can: that host receives no secret.
 #[test]
 fn passwords_are_sent_to_the_registry_alone() -> Result<()> {
-    let project = Project::new()?;
+    let project = FetchProject::new()?;
     fs::create_dir_all(project.path("docker"))?;
     let archive = fs::read(format!("{FIXTURES}/repository/web-1.0.0.tgz"))?;
     let manifest = format!(
@@ -535,7 +535,7 @@ fn passwords_are_sent_to_the_registry_alone() -> Result<()> {
 /// written, neither in the project nor beside it.
 #[test]
 fn hostile_charts_write_nothing_elsewhere() -> Result<()> {
-    let project = Project::new()?;
+    let project = FetchProject::new()?;
     let about = |name: &str| {
         let name = serde_json::to_string(name)?;
         anyhow::Ok(format!("apiVersion: v2\nname: {name}\nversion: 1.0.0\n").into_bytes())
@@ -566,7 +566,7 @@ fn hostile_charts_write_nothing_elsewhere() -> Result<()> {
         fs::write(project.path("hostile.tgz"), archive.into_inner()?.finish()?)?;
         Ok(())
     };
-    let outside = |project: &Project| {
+    let outside = |project: &FetchProject| {
         let mut names: Vec<_> = fs::read_dir(project.dir.path())?
             .map(|entry| Ok(entry?.file_name()))
             .collect::<std::io::Result<_>>()?;
@@ -671,8 +671,8 @@ fn hostile_charts_write_nothing_elsewhere() -> Result<()> {
 
 #[test]
 fn dependencies_are_fetched() -> Result<()> {
-    let project = Project::new()?;
-    let registry = Registry::start(&[])?;
+    let project = FetchProject::new()?;
+    let registry = TestRegistry::start(&[])?;
     let address = repository(false)?;
     fs::create_dir(project.path("helm"))?;
     let known = format!("repositories:\n- {{name: own, url: 'http://{address}/charts'}}\n");
@@ -714,7 +714,7 @@ fn dependencies_are_fetched() -> Result<()> {
         fs::read(made.join("charts/common-0.2.0.tgz"))? == fs::read(format!("{FIXTURES}/repository/common-0.2.0.tgz"))?
     );
     let lock = fs::read_to_string(made.join("Chart.lock"))?;
-    says(&lock, &["version: 0.2.0", "version: 0.3.0", "digest: sha256:"])?;
+    ensure_contains(&lock, &["version: 0.2.0", "version: 0.3.0", "digest: sha256:"])?;
     let (done, told) = project.run("template x charts/web", "")?;
     ensure!(done, "{told}");
     // Of a chart that is in the project already, too.
@@ -727,7 +727,7 @@ fn dependencies_are_fetched() -> Result<()> {
         &["common-0.2.0.tgz: created", "charts/web/Chart.lock: created"],
     )?;
     ensure!(made.join("charts/common-0.2.0.tgz").exists());
-    says(
+    ensure_contains(
         &fs::read_to_string(made.join("Chart.lock"))?,
         &["version: 0.2.0", "version: 0.3.0"],
     )?;
@@ -746,7 +746,7 @@ fn dependencies_are_fetched() -> Result<()> {
         let (done, told) = project.run(&format!("{other} {source}"), "")?;
         ensure!(!done && told.trim_end().lines().count() == 1, "{told}");
         ensure!(files(&project.path("shop"))? == before);
-        says(&told, parts)
+        ensure_contains(&told, parts)
     };
     about("- {name: common, version: ^0.2, repository: '@own'}\n")?;
     refused(&["Chart.lock", "out of sync"])?;
@@ -779,7 +779,7 @@ fn dependencies_are_fetched() -> Result<()> {
 /// What the chart's own values switch off isn't missed offline, until a release switches it on.
 #[test]
 fn disabled_dependencies_need_no_network() -> Result<()> {
-    let project = Project::new()?;
+    let project = FetchProject::new()?;
     let chart = project.path("web");
     fs::create_dir_all(chart.join("templates"))?;
     fs::create_dir_all(chart.join("verify"))?;
@@ -848,7 +848,7 @@ fn disabled_dependencies_need_no_network() -> Result<()> {
 
 #[test]
 fn wrong_chart_sources_give_one_clear_error() -> Result<()> {
-    let project = Project::new()?;
+    let project = FetchProject::new()?;
     let archive = fs::read(format!("{FIXTURES}/repository/web-1.0.0.tgz"))?;
     let manifest = |kind: &str, layer: &str| {
         format!(

@@ -18,7 +18,7 @@ use crate::world::served_changed;
 const SERVED: Duration = Duration::from_secs(90);
 
 /// A chart's kind on the API server.
-struct Kind {
+struct GeneratedKind {
     chart: String,
     definition: Value,
     /// All default values, and those of its own `values.yaml` alone.
@@ -26,7 +26,7 @@ struct Kind {
     own: Value,
 }
 
-impl Kind {
+impl GeneratedKind {
     fn of(chart: &Path, group: &str, overlay: &Overlay) -> Result<Self> {
         let source = Source::load(chart)?;
         let names = Names {
@@ -36,7 +36,7 @@ impl Kind {
             ..Names::default()
         };
         let generated = crd::generate(&source, names, overlay, Surroundings::default())?;
-        Ok(Kind {
+        Ok(GeneratedKind {
             chart: chart.display().to_string(),
             definition: generated.definition(),
             spec: crd::as_spec(&source)?,
@@ -85,21 +85,21 @@ impl Kind {
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-fn define(client: &Client, kind: &Kind) -> Result<()> {
+fn define(client: &Client, kind: &GeneratedKind) -> Result<()> {
     served_changed();
     client
         .request("POST", DEFINITIONS, Some(("application/json", &kind.definition)))
         .map(drop)
 }
 
-fn undefine(client: &Client, kind: &Kind) -> Result<()> {
+fn undefine(client: &Client, kind: &GeneratedKind) -> Result<()> {
     served_changed();
     client
         .request("DELETE", &format!("{DEFINITIONS}/{}", kind.name()), None)
         .map(drop)
 }
 
-fn await_served(client: &Client, kind: &Kind) -> Result<()> {
+fn await_served(client: &Client, kind: &GeneratedKind) -> Result<()> {
     eventually(&format!("{} is served", kind.name()), SERVED, || {
         Ok(client.find(&kind.path("none")).is_ok().then_some(()))
     })
@@ -158,10 +158,10 @@ fn fixture(case: &str) -> PathBuf {
 }
 
 /// A fixture's kind, served.
-fn served(client: &Client, case: &str) -> Result<Kind> {
+fn served(client: &Client, case: &str) -> Result<GeneratedKind> {
     let text = fs::read_to_string(fixture(case).join("overlay.yaml")).unwrap_or_default();
     let overlay = Overlay::read("overlay.yaml", &text).map_err(anyhow::Error::msg)?;
-    let mut kind = Kind::of(&fixture(case).join("chart"), &format!("{case}.crd.test"), &overlay)?;
+    let mut kind = GeneratedKind::of(&fixture(case).join("chart"), &format!("{case}.crd.test"), &overlay)?;
     // What these fixtures require and have no default for.
     match case {
         "combinators" => kind.spec["token"] = "abc".into(),
@@ -174,7 +174,7 @@ fn served(client: &Client, case: &str) -> Result<Kind> {
 }
 
 /// Lays the values over those of a fixture, and says what the API server makes of it.
-fn with(kind: &Kind, values: &Value) -> Value {
+fn with(kind: &GeneratedKind, values: &Value) -> Value {
     let mut spec = kind.spec.clone();
     for (key, value) in values.as_object().into_iter().flatten() {
         spec[key] = value.clone();
@@ -227,7 +227,7 @@ fn fixtures_are_accepted_and_refused_as_their_schema_says() -> Result<()> {
 }
 
 /// That the schema is against a spec, whoever finds it.
-fn refuses(client: &Client, kind: &Kind, spec: &Value) -> Result<()> {
+fn refuses(client: &Client, kind: &GeneratedKind, spec: &Value) -> Result<()> {
     let told = kind.try_out(client, spec).map_err(|error| format!("{error:#}"));
     let is_told = |error: &String| error.contains("is invalid") || error.contains("strict decoding error");
     ensure!(told.as_ref().is_err_and(is_told), "{told:?}");
@@ -235,7 +235,7 @@ fn refuses(client: &Client, kind: &Kind, spec: &Value) -> Result<()> {
 }
 
 /// What can't be changed once it is set, or isn't.
-fn changes_are_refused(client: &Client, kind: &Kind) -> Result<()> {
+fn changes_are_refused(client: &Client, kind: &GeneratedKind) -> Result<()> {
     let patch = |spec: Value| {
         let content = json!({"spec": spec});
         let path = format!("{}?dryRun=All", kind.path("a"));
@@ -257,7 +257,7 @@ fn changes_are_refused(client: &Client, kind: &Kind) -> Result<()> {
     Ok(())
 }
 
-fn scales_and_lists(kubectl: &Kubectl, kind: &Kind) -> Result<()> {
+fn scales_and_lists(kubectl: &Kubectl, kind: &GeneratedKind) -> Result<()> {
     let resource = format!(
         "overlaid.{}/a",
         kind.definition["spec"]["group"].as_str().unwrap_or_default()
@@ -308,7 +308,7 @@ fn a_crd_is_compared_with_the_one_in_the_cluster() -> Result<()> {
     let (code, said) = program(control_plane, folder.path(), &against)?;
     ensure!(code == 0 && said.contains("doesn't have it yet"), "{code}: {said}");
 
-    let kind = Kind::of(&chart, "against.crd.test", &Overlay::default())?;
+    let kind = GeneratedKind::of(&chart, "against.crd.test", &Overlay::default())?;
     define(&client, &kind)?;
     await_served(&client, &kind)?;
     kind.store(&client, &json!({"size": 9, "mode": "b"}))?;
@@ -464,7 +464,7 @@ fn public_charts_are_accepted_kept_and_explained() -> Result<()> {
     for (round, charts) in charts.chunks(ROUND).enumerate() {
         let kinds = charts.iter().enumerate().filter_map(|(number, chart)| {
             let group = format!("r{round}n{number}.public.test");
-            let made = Kind::of(chart, &group, &Overlay::default());
+            let made = GeneratedKind::of(chart, &group, &Overlay::default());
             made.map_err(|error| {
                 count(
                     &mut tally,
@@ -475,7 +475,7 @@ fn public_charts_are_accepted_kept_and_explained() -> Result<()> {
             })
             .ok()
         });
-        let kinds: Vec<Kind> = kinds.collect();
+        let kinds: Vec<GeneratedKind> = kinds.collect();
         let mut accepted = Vec::new();
         for kind in kinds {
             match define(&client, &kind) {
@@ -512,7 +512,7 @@ fn count(tally: &mut Tally, what: &'static str, chart: &str, why: &str) {
     }
 }
 
-fn examine(client: &Client, kubectl: &Kubectl, kind: &Kind, tally: &mut Tally) {
+fn examine(client: &Client, kubectl: &Kubectl, kind: &GeneratedKind, tally: &mut Tally) {
     match kind.store(client, &kind.spec) {
         Ok(stored) if same(&kind.spec, &stored) => count(tally, "stored unchanged", &kind.chart, ""),
         Ok(stored) => count(
@@ -570,7 +570,7 @@ fn examine(client: &Client, kubectl: &Kubectl, kind: &Kind, tally: &mut Tally) {
 }
 
 /// What kubectl says of a field, once the API server tells it of the kind.
-fn explain(kubectl: &Kubectl, kind: &Kind, field: &str) -> Result<String> {
+fn explain(kubectl: &Kubectl, kind: &GeneratedKind, field: &str) -> Result<String> {
     let version = format!(
         "--api-version={}",
         kind.thing(&Value::Null)["apiVersion"].as_str().unwrap_or_default()

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::world::fields::{annotation, says, text};
+use crate::world::fields::{annotation, ensure_contains, text};
 use crate::world::{World, config_map, member_rule, objects};
 
 fn add_source(world: &World) -> Result<()> {
@@ -96,8 +96,8 @@ fn render_without_a_server_asks_none() -> Result<()> {
     ensure!(annotation(&live, "chartwright.dev/kept-results").is_some(), "{live}");
     // As `kubectl get -o yaml | chartwright render -f -` has it, with all that tells of the cluster.
     let text = render(&world, &live, &["--kubeconfig", "/nowhere"])?;
-    says(&text, &["number: int64 3000000", "fixed: from the watch"])?;
-    says(&text, &["found: nothing", "served: \"false\"", "revision: 1 false"])?;
+    ensure_contains(&text, &["number: int64 3000000", "fixed: from the watch"])?;
+    ensure_contains(&text, &["found: nothing", "served: \"false\"", "revision: 1 false"])?;
     live["spec"]["number"] = json!(1e21);
     ensure!(render(&world, &live, &[])?.contains("number: float64 1e+21"));
     Ok(())
@@ -127,9 +127,9 @@ fn a_server_dry_run_equals_helms() -> Result<()> {
     let ours = Path::new(env!("CARGO_BIN_EXE_chartwright"));
     let kubeconfig = world.control_plane.kubeconfig();
     let shown = String::from_utf8(run(ours, &good, "--dry-run=server", kubeconfig)?.stdout)?;
-    says(&shown, &[r#"  has: "true""#, r#"  found: "{\"word\":\"live\"}""#])?;
-    says(&shown, &["  listed: ConfigMap/kube-root-ca.crt ConfigMap/source"])?;
-    says(&shown, &[r#"  missing: "{}""#, "  namespace: render-template"])?;
+    ensure_contains(&shown, &[r#"  has: "true""#, r#"  found: "{\"word\":\"live\"}""#])?;
+    ensure_contains(&shown, &["  listed: ConfigMap/kube-root-ca.crt ConfigMap/source"])?;
+    ensure_contains(&shown, &[r#"  missing: "{}""#, "  namespace: render-template"])?;
     let Some(helm) = helm() else {
         eprintln!("not compared with Helm: tests/control-plane/build helm makes it");
         return Ok(());

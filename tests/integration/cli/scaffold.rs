@@ -7,8 +7,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use crate::world::fields::says;
-use crate::world::{Setup, World};
+use crate::world::fields::ensure_contains;
+use crate::world::{World, WorldSetup};
 
 /// Runs the program in a folder: whether it succeeded, and what it said.
 pub fn run(folder: &Path, arguments: &[&str]) -> Result<(bool, String)> {
@@ -28,12 +28,12 @@ pub fn refuse(folder: &Path, line: &str, parts: &[&str]) -> Result<()> {
     let (done, told) = run(folder, &line.split(' ').collect::<Vec<_>>())?;
     ensure!(!done, "{line}: {told}");
     ensure!(!told.contains("panicked"), "{told}");
-    says(&told, parts)
+    ensure_contains(&told, parts)
 }
 
 #[test]
 fn the_api_server_accepts_a_generated_project() -> Result<()> {
-    let world = World::with("scaffold-system", Setup::NO_CRD)?;
+    let world = World::with("scaffold-system", WorldSetup::NO_CRD)?;
     let folder = world.dir.path().join("shop");
     fs::create_dir(&folder)?;
     succeed(&folder, "init --domain example.com --name scaffold")?;
@@ -44,7 +44,7 @@ fn the_api_server_accepts_a_generated_project() -> Result<()> {
         &format!("create api --group cache --version v1 --helm-chart {memcached}"),
     )?;
     let watches = fs::read_to_string(folder.join("watches.yaml"))?;
-    says(
+    ensure_contains(
         &watches,
         &["kind: Web", "group: cache.example.com", "chart: charts/memcached"],
     )?;
@@ -63,9 +63,9 @@ fn the_api_server_accepts_a_generated_project() -> Result<()> {
     let samples = folder.join("config/samples");
     world.run(["apply", "--dry-run=server", "-k", &samples.to_string_lossy()])?;
     let rendered = succeed(&folder, "render -f config/samples/shop_v1alpha1_web.yaml")?;
-    says(&rendered, &["kind: Deployment", "readOnlyRootFilesystem: true"])?;
+    ensure_contains(&rendered, &["kind: Deployment", "readOnlyRootFilesystem: true"])?;
     let verified = succeed(&folder, "verify charts/web")?;
-    says(&verified, &["4 cases: all passed"])?;
+    ensure_contains(&verified, &["4 cases: all passed"])?;
     world.run(["delete", "-k", &folder.join("config/crd").to_string_lossy()])?;
     Ok(())
 }
@@ -82,21 +82,21 @@ fn repeated_commands_lose_nothing() -> Result<()> {
     // What is written beside a chart holds from the beginning.
     fs::write(folder.join("charts/shop.crd.yaml"), "plural: shopz\nshortNames: [sh]\n")?;
     let told = succeed(folder, "create api --group shop --kind Shop")?;
-    says(&told, &["config/rbac/role.yaml: kept", "--force", "# by hand"])?;
+    ensure_contains(&told, &["config/rbac/role.yaml: kept", "--force", "# by hand"])?;
     succeed(folder, "generate crd --check")?;
     let definition = fs::read_to_string(folder.join("config/crd/bases/shop.example.com_shopz.yaml"))?;
-    says(&definition, &["plural: shopz", "- sh\n"])?;
+    ensure_contains(&definition, &["plural: shopz", "- sh\n"])?;
     ensure!(fs::read_to_string(&role)? == edited);
     let told = succeed(folder, "init")?;
     ensure!(!told.contains("created") && !told.contains("updated"), "{told}");
     succeed(folder, "init --base-image registry.example.com/cw:9")?;
     succeed(folder, "init")?;
-    says(
+    ensure_contains(
         &fs::read_to_string(folder.join("Dockerfile"))?,
         &["FROM registry.example.com/cw:9\n"],
     )?;
     let told = succeed(folder, "delete api --group shop --kind Web --dry-run")?;
-    says(&told, &["watches.yaml: updated", "nothing was written"])?;
+    ensure_contains(&told, &["watches.yaml: updated", "nothing was written"])?;
     succeed(folder, "delete api --group shop.example.com --kind Web --force")?;
     let watches = fs::read_to_string(folder.join("watches.yaml"))?;
     ensure!(
@@ -135,11 +135,11 @@ fn generate_rbac_and_create_api_make_the_same_role() -> Result<()> {
         folder,
         "create api --group shop --kind Redis --plural redis --helm-chart ./chart",
     )?;
-    says(&told, &is_unknown)?;
+    ensure_contains(&told, &is_unknown)?;
     let generate = "generate rbac -o config/rbac/role.yaml";
     let told = succeed(folder, generate)?;
-    says(&told, &is_unknown)?;
-    says(&told, &["role.yaml: unchanged"])?;
+    ensure_contains(&told, &is_unknown)?;
+    ensure_contains(&told, &["role.yaml: unchanged"])?;
 
     let sample = folder.join("config/samples/shop_v1alpha1_redis.yaml");
     let text = fs::read_to_string(&sample)?;
@@ -157,7 +157,7 @@ fn generate_rbac_and_create_api_make_the_same_role() -> Result<()> {
     );
     let role = || fs::read_to_string(folder.join("config/rbac/role.yaml"));
     let parts = ["daemonsets", "configmaps", "secrets", "- redis\n", "- redis/status"];
-    says(&role()?, &parts)?;
+    ensure_contains(&role()?, &parts)?;
     let (_, told) = run(folder, &["lint"])?;
     ensure!(
         ["missing-right", "optional-right", "excess-right"]
@@ -168,15 +168,15 @@ fn generate_rbac_and_create_api_make_the_same_role() -> Result<()> {
 
     // It is known to be as it was made.
     let told = succeed(folder, "create api --group shop --kind Web")?;
-    says(&told, &["config/rbac/role.yaml: updated"])?;
-    says(&role()?, &parts)?;
-    says(&role()?, &["- webs\n"])?;
+    ensure_contains(&told, &["config/rbac/role.yaml: updated"])?;
+    ensure_contains(&role()?, &parts)?;
+    ensure_contains(&role()?, &["- webs\n"])?;
     succeed(folder, &format!("{generate} --check"))?;
     let by_hand = role()? + "- apiGroups: [batch]\n  resources: [jobs]\n  verbs: [get]\n";
     fs::write(folder.join("config/rbac/role.yaml"), by_hand)?;
     succeed(folder, &format!("{generate} --check"))?;
     let told = succeed(folder, "delete api --group shop --kind Redis --force")?;
-    says(
+    ensure_contains(
         &told,
         &["bases/shop.example.com_redis.yaml: removed", "role.yaml: updated"],
     )?;
@@ -233,7 +233,7 @@ fn force_replaces_a_chart() -> Result<()> {
     fs::write(folder.join("charts/web/values.yaml"), "size: 1\nmine: true\n")?;
     fs::remove_file(folder.join("charts/web/templates/a.yaml"))?;
     let told = succeed(&folder, again)?;
-    says(
+    ensure_contains(
         &told,
         &[
             "charts/web/values.yaml: kept",
@@ -268,7 +268,7 @@ fn force_replaces_a_chart() -> Result<()> {
     )?;
     ensure!(read("PROJECT")? == project);
     let told = succeed(&folder, &format!("{other} --force"))?;
-    says(
+    ensure_contains(
         &told,
         &[
             "charts/web/templates/deep/old.yaml: removed",
@@ -309,7 +309,7 @@ fn required_values_of_a_chart_are_reported() -> Result<()> {
     let told = succeed(&folder, line)?;
     let sample = "config/samples/shop_v1alpha1_web.yaml";
     let warning = format!("warning: {sample} is refused as long as it doesn't set ");
-    says(&told, &[&format!("{warning}db.password, host\n")])?;
+    ensure_contains(&told, &[&format!("{warning}db.password, host\n")])?;
     let text = fs::read_to_string(folder.join(sample))?;
     ensure!(
         text.ends_with("# Every value of the chart may stand here.\n# These have to: db.password, host\nspec: {}\n"),
@@ -317,7 +317,7 @@ fn required_values_of_a_chart_are_reported() -> Result<()> {
     );
     fs::write(folder.join(sample), text.replace("{}", "{host: a}"))?;
     let told = succeed(&folder, line)?;
-    says(&told, &[&format!("{warning}db.password\n")])
+    ensure_contains(&told, &[&format!("{warning}db.password\n")])
 }
 
 #[test]
@@ -351,11 +351,11 @@ fn generate_keeps_other_entries_of_existing_lists() -> Result<()> {
     let sample = "config/samples/shop_v1alpha1_web.yaml";
     write(sample, &read(sample)?.replace("{}", "{replicaCount: 3}"))?;
     let told = succeed(folder, "delete api --group shop --kind Web")?;
-    says(&told, &[&format!("{sample}: kept"), "1 file; --force"])?;
+    ensure_contains(&told, &[&format!("{sample}: kept"), "1 file; --force"])?;
     ensure!(read(sample)?.contains("replicaCount: 3"));
     let watches = read("watches.yaml")?;
     ensure!(!watches.contains("Web"), "{watches}");
-    says(&watches, &["  # of shops\n", "kind: Shop"])?;
+    ensure_contains(&watches, &["  # of shops\n", "kind: Shop"])?;
     ensure!(read("config/samples/kustomization.yaml")?.starts_with("resources: [mine.yaml, shop_v1alpha1_shop.yaml]"));
     // What can't be edited is told, and nothing is written.
     let rbac = "resources: [role.yaml,\n  mine.yaml]\n";
@@ -399,7 +399,7 @@ fn a_kind_keeps_the_rules_that_its_other_watches_need() -> Result<()> {
         &["has no kind Web in the group shop in version v2"],
     )?;
     let told = succeed(folder, "delete api --group shop --kind Web --version v1alpha1")?;
-    says(
+    ensure_contains(
         &told,
         &[
             "Web has another watch",
@@ -408,16 +408,16 @@ fn a_kind_keeps_the_rules_that_its_other_watches_need() -> Result<()> {
     )?;
     ensure!(read("watches.yaml")? == selected("v1"), "{}", read("watches.yaml")?);
     ensure!(folder.join("config/crd/bases/shop.example.com_webs.yaml").exists());
-    says(&read("config/rbac/kustomization.yaml")?, &["web_viewer_role.yaml"])?;
-    says(&read("PROJECT")?, &["kind: Web\n  version: v1\n"])?;
+    ensure_contains(&read("config/rbac/kustomization.yaml")?, &["web_viewer_role.yaml"])?;
+    ensure_contains(&read("PROJECT")?, &["kind: Web\n  version: v1\n"])?;
     // Another group may have a kind of that name.
     let ours = read("config/rbac/web_admin_role.yaml")?;
     succeed(folder, "create api --group cache --kind Web")?;
     ensure!(read("config/rbac/web_admin_role.yaml")? == ours);
     let theirs = read("config/rbac/cache_web_admin_role.yaml")?;
-    says(&theirs, &["name: cache-web-admin-role", "cache.example.com"])?;
+    ensure_contains(&theirs, &["name: cache-web-admin-role", "cache.example.com"])?;
     let told = succeed(folder, "delete api --group cache --kind Web")?;
-    says(&told, &["config/rbac/cache_web_admin_role.yaml: removed"])?;
+    ensure_contains(&told, &["config/rbac/cache_web_admin_role.yaml: removed"])?;
     ensure!(read("config/rbac/web_admin_role.yaml")? == ours);
     Ok(())
 }

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use serde_json::Value;
 
 use crate::world::fields::text;
-use crate::world::{Setup, World};
+use crate::world::{World, WorldSetup};
 
 const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/plan/immutable.yaml");
 /// Ways in which the API server says that a change is none that can be made.
@@ -33,7 +33,7 @@ fn wrong(world: &World, row: &Value) -> Result<Option<String>> {
 
 #[test]
 fn the_table_of_immutable_fields_equals_the_api_servers() -> Result<()> {
-    let world = World::with("immutable", Setup::NO_CRD)?;
+    let world = World::with("immutable", WorldSetup::NO_CRD)?;
     let table: Value = serde_yaml::from_str(&fs::read_to_string(TABLE)?)?;
     let rows = table["changes"].as_array().map(Vec::as_slice).unwrap_or_default();
     ensure!(rows.len() > 30, "{} rows", rows.len());

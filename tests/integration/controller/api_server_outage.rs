@@ -6,12 +6,12 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 
 use crate::support::{eventually, until};
-use crate::world::fields::{says, versions};
-use crate::world::{SOON, Setup, World};
+use crate::world::fields::{ensure_contains, versions};
+use crate::world::{SOON, World, WorldSetup};
 
 #[test]
 fn the_operator_resumes_after_an_api_server_restart() -> Result<()> {
-    let world = World::with("absence", Setup::ALONE)?.with_gadgets()?;
+    let world = World::with("absence", WorldSetup::ALONE)?.with_gadgets()?;
     let mut operator = world.start_and_settle()?;
     world.install("a", json!({"extra": ["one"]}))?;
     world.install("b", json!({"extra": ["two"]}))?;
@@ -41,7 +41,7 @@ fn the_operator_resumes_after_an_api_server_restart() -> Result<()> {
 /// The operator sleeps while its watches end; when it begins them again, etcd has forgotten the versions of before.
 #[test]
 fn compacted_watches_relist_and_miss_nothing() -> Result<()> {
-    let world = World::with("compacted", Setup::ALONE)?;
+    let world = World::with("compacted", WorldSetup::ALONE)?;
     let operator = world.start_and_settle()?;
     world.install("a", json!({"extra": ["one", "two"]}))?;
     world.install("b", json!({"extra": ["one"]}))?;
@@ -72,7 +72,7 @@ fn compacted_watches_relist_and_miss_nothing() -> Result<()> {
     }
     ensure!(world.expect("configmap", "b-main")?["data"]["color"] == "green");
     world.absent("configmap", ["d-main"])?;
-    says(&operator.log(), &["the watch begins anew with a list"])?;
+    ensure_contains(&operator.log(), &["the watch begins anew with a list"])?;
     ensure!(version()? == before, "written though nothing was wrong with it");
     // From now on they watch again.
     world.paint("a-main", "pink")?;

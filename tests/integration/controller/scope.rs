@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::support::{Request, eventually, until};
-use crate::world::fields::{inventory, says, text, uid, versions};
+use crate::support::{AuditedRequest, eventually, until};
+use crate::world::fields::{ensure_contains, inventory, text, uid, versions};
 use crate::world::operator::{ELECTED, Launch, METERED, UNELECTED};
-use crate::world::{PROMPT, SOON, Setup, World, member_rule};
+use crate::world::{PROMPT, SOON, World, WorldSetup, member_rule};
 
 #[test]
 fn one_of_two_replicas_works_and_the_other_takes_over() -> Result<()> {
@@ -45,7 +45,7 @@ fn one_of_two_replicas_works_and_the_other_takes_over() -> Result<()> {
 
 #[test]
 fn the_operator_waits_for_a_missing_crd() -> Result<()> {
-    let world = World::with("scope-late", Setup::NO_CRD)?;
+    let world = World::with("scope-late", WorldSetup::NO_CRD)?;
     let mut operator = world.start()?;
     operator.await_log("waiting for its CustomResourceDefinition")?;
     std::thread::sleep(Duration::from_secs(1));
@@ -59,7 +59,7 @@ fn the_operator_waits_for_a_missing_crd() -> Result<()> {
     world.edit("a", json!({"extraDeploy": [gadget], "color": "red", "extra": []}))?;
     let waiting = world.await_condition("a", "Reconciling", "True")?;
     ensure!(waiting["reason"] == "KindUnknown", "{waiting}");
-    says(text(&waiting["message"]), &["Gadget", "templates/extra.yaml"])?;
+    ensure_contains(text(&waiting["message"]), &["Gadget", "templates/extra.yaml"])?;
     world.await_event("a", "KindUnknown", &["Gadget", "templates/extra.yaml"])?;
     ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "red");
     world.expect("configmap", "a-one")?;
@@ -96,7 +96,7 @@ fn confined(name: &str, also: &[&str]) -> Result<()> {
     for namespace in also.iter().copied().chain([outside.as_str()]) {
         kubectl.create_namespace(namespace)?;
     }
-    let world = World::with(name, Setup::only_in(&namespaces))?;
+    let world = World::with(name, WorldSetup::only_in(&namespaces))?;
     let widget = |namespace: &str| {
         let mut widget = world.widget("a", json!({"extra": ["one"]}));
         widget["metadata"]["namespace"] = namespace.into();
@@ -163,7 +163,7 @@ fn a_selector_applies_to_new_releases_and_keeps_existing_ones() -> Result<()> {
 
 #[test]
 fn cluster_scoped_custom_resources_have_a_target_namespace() -> Result<()> {
-    let world = World::with("scope-cluster", Setup::CLUSTER_SCOPED)?;
+    let world = World::with("scope-cluster", WorldSetup::CLUSTER_SCOPED)?;
     let operator = world.start()?;
     world.apply_widget("one", json!({}))?;
     world.await_stalled("one", "ValuesInvalid", &["targetNamespace"])?;
@@ -209,7 +209,7 @@ fn a_custom_resource_name_cannot_move_a_release_to_another_namespace() -> Result
     }
     world.install("scope-target", json!({}))?;
     let asked = world.requests(&operator, start)?;
-    let beyond = |request: &Request| ["kube-system", "scope-target-2"].contains(&request.namespace.as_str());
+    let beyond = |request: &AuditedRequest| ["kube-system", "scope-target-2"].contains(&request.namespace.as_str());
     asked.filter(beyond).none()?;
     drop(operator);
 

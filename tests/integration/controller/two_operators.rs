@@ -5,19 +5,19 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::support::{Requests, eventually};
+use crate::support::{AuditedRequests, eventually};
 use crate::world::fields::{condition, versions};
 use crate::world::operator::{Launch, Operator, UNELECTED};
-use crate::world::{SOON, Start, World, member_rule};
+use crate::world::{RequestsStart, SOON, World, member_rule};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
-struct Pair {
+struct OperatorPair {
     world: World,
     operators: [Operator; 2],
 }
 
-impl Pair {
+impl OperatorPair {
     fn new(name: &str) -> Result<Self> {
         let world = World::new(name)?;
         world.add_template("password-only.yaml")?;
@@ -34,11 +34,11 @@ impl Pair {
         for operator in &operators {
             operator.await_log("watching")?;
         }
-        Ok(Pair { world, operators })
+        Ok(OperatorPair { world, operators })
     }
 
     /// What both asked for, without watches.
-    fn requests(&self, since: Start) -> Result<[Requests; 2]> {
+    fn requests(&self, since: RequestsStart) -> Result<[AuditedRequests; 2]> {
         let [one, two] = &self.operators;
         Ok([self.world.requests(one, since)?, self.world.requests(two, since)?])
     }
@@ -55,7 +55,7 @@ impl Pair {
     }
 
     /// Objects of this kind that were deleted since, by name: once for each request that was carried out.
-    fn deleted(&self, since: Start, resource: &str) -> Result<Vec<String>> {
+    fn deleted(&self, since: RequestsStart, resource: &str) -> Result<Vec<String>> {
         let [one, two] = self.requests(since)?;
         let all = one.into_iter().chain(two);
         let deletes = all.filter(|request| request.verb == "delete" && request.resource == resource);
@@ -73,7 +73,7 @@ impl Pair {
 
 #[test]
 fn two_operators_on_the_same_releases_do_not_conflict() -> Result<()> {
-    let pair = Pair::new("replicas")?;
+    let pair = OperatorPair::new("replicas")?;
     let world = &pair.world;
     let spec = json!({"extra": ["one", "two"], "deployment": {"enabled": true}});
     world.install_all(&NAMES, |_| spec.clone())?;

@@ -51,8 +51,8 @@ fn nothing_is_left(name: &str, keys: &[&str], count: u32) -> Result<()> {
     let begun = std::time::Instant::now();
     Runtime::new()?.block_on(create_and_delete(&world, count))?;
     println!("{name}: {count} came and went in {:?}", begun.elapsed());
-    let patience = SOON + Duration::from_millis(100) * count;
-    eventually("all are gone with all that was theirs", patience, || {
+    let limit = SOON + Duration::from_millis(100) * count;
+    eventually("all are gone with all that was theirs", limit, || {
         let widgets = world.list(&world.widgets(), "")?.len();
         let maps = world.labelled("configmaps")?.len();
         let secrets = world.labelled("secrets")?.len();
@@ -62,7 +62,7 @@ fn nothing_is_left(name: &str, keys: &[&str], count: u32) -> Result<()> {
         ensure!(left == (1, 1, 1, 1), "{left:?}");
         Ok(Some(()))
     })
-    .with_context(|| world.story(""))?;
+    .with_context(|| world.describe_failure(""))?;
     let vanished = operator.log().matches("it went although it had our finalizer").count();
     println!("{name}: {vanished} went although they had their finalizer");
     world.await_quiet(&operator)?;
@@ -97,9 +97,9 @@ fn a_custom_resource_without_its_finalizer_is_released_and_reported() -> Result<
     world.begin_delete("a")?;
     world.await_condition("a", "Ready", "False")?;
     world.await_quiet(&operator)?;
-    world.let_go(&world.widgets(), "a")?;
+    world.remove_finalizers(&world.widgets(), "a")?;
     world.await_event("a", "FinalizerRemoved", &["chartwright leftovers"])?;
-    world.let_go("configmap", "a-one")?;
+    world.remove_finalizers("configmap", "a-one")?;
     world.await_gone("configmap", "a-one")
 }
 
@@ -120,7 +120,7 @@ fn leftovers_are_counted_listed_and_removed_on_request() -> Result<()> {
     world.delete("suspended")?;
     operator.kill()?;
     // It goes while nobody looks.
-    world.let_go(&world.widgets(), "gone")?;
+    world.remove_finalizers(&world.widgets(), "gone")?;
     world.delete("gone")?;
     ensure!(world.labelled("configmaps")?.len() == 7);
 

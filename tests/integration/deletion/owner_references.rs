@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::until;
 use crate::world::fields::{PART_OF, is_marked, label, text, uid};
-use crate::world::{COLLECTED, Setup, World, annotated_map, config_map, member_rule};
+use crate::world::{COLLECTED, World, WorldSetup, annotated_map, config_map, member_rule};
 
 /// The UIDs in the owner references of an object.
 fn owners(object: &Value) -> Vec<&str> {
@@ -98,7 +98,7 @@ fn members_keep_other_owner_references() -> Result<()> {
 
 #[test]
 fn all_members_of_a_cluster_scoped_custom_resource_refer_to_it() -> Result<()> {
-    let world = World::with("owner-cluster", Setup::CLUSTER_SCOPED)?.watch_key("targetNamespace: owner-cluster");
+    let world = World::with("owner-cluster", WorldSetup::CLUSTER_SCOPED)?.watch_key("targetNamespace: owner-cluster");
     let _operator = world.start()?;
     let widget = world.install("owner-cluster", json!({"priorityClass": {"enabled": true}}))?;
     let main = world.expect("configmap", "owner-cluster-main")?;
@@ -135,7 +135,7 @@ fn members_of_a_removed_operator_are_garbage_collected() -> Result<()> {
     let spec = json!({"extra": ["one"], "kept": true, "deployment": {"enabled": true}});
     world.install("a", spec)?;
     operator.kill()?;
-    world.let_go(&world.widgets(), "a")?;
+    world.remove_finalizers(&world.widgets(), "a")?;
     world.delete("a")?;
     let left = || anyhow::Ok(world.labelled("configmaps")?.len() + world.labelled("deployments")?.len());
     until("its members are collected", COLLECTED, || Ok(left()? <= 1))?;
@@ -203,7 +203,7 @@ fn foreground_deletion_keeps_orphans_and_order() -> Result<()> {
     }
     let main = world.expect("configmap", "a-main")?;
     ensure!(main["metadata"]["deletionTimestamp"].is_null());
-    world.let_go("configmap", "a-later")?;
+    world.remove_finalizers("configmap", "a-later")?;
     world.await_deleted("a")?;
     world.absent("configmap", ["a-main"])
 }

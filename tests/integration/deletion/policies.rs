@@ -23,7 +23,7 @@ fn a_member_with_a_foreign_finalizer_does_not_block_the_deletion() -> Result<()>
     // A successor of the same name waits for it, and then has one of its own.
     world.apply_widget("a", json!({}))?;
     world.await_condition("a", "Ready", "False")?;
-    world.let_go("configmap", "a-main")?;
+    world.remove_finalizers("configmap", "a-main")?;
     world.await_ready("a")?;
     ensure!(uid(&world.expect("configmap", "a-main")?) != uid(&main));
     Ok(())
@@ -41,13 +41,13 @@ fn wait_for_termination_waits_for_the_last_member() -> Result<()> {
     // Its watch tells when it is gone; until then nothing is asked.
     world.await_quiet(&operator)?;
     let start = world.mark()?;
-    world.asks_nothing(&operator, 6.0)?;
+    world.ensure_no_requests(&operator, 6.0)?;
     let widget = world.live("a")?;
     ensure!(inventory(&widget) == ["ConfigMap a-one"], "{widget}");
     let deployed = condition(&widget, "Deployed");
     ensure!(deployed["status"] == "False", "{deployed}");
     ensure!(deployed["reason"] == "UninstallSuccessful", "{deployed}");
-    world.let_go("configmap", "a-one")?;
+    world.remove_finalizers("configmap", "a-one")?;
     world.await_deleted("a")?;
     // Deleted once is enough.
     world.requests(&operator, start)?.verb("delete").none()?;
@@ -57,7 +57,7 @@ fn wait_for_termination_waits_for_the_last_member() -> Result<()> {
     world.annotate("b", json!({"helm.sdk.operatorframework.io/uninstall-wait": "false"}))?;
     world.hold("configmap", "b-main")?;
     world.delete("b")?;
-    world.let_go("configmap", "b-main")
+    world.remove_finalizers("configmap", "b-main")
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn the_wait_annotation_of_operator_sdk_is_followed() -> Result<()> {
     // Nor does a new process forget it.
     let _operator = world.replace_and_settle(operator)?;
     world.live("a")?;
-    world.let_go("configmap", "a-main")?;
+    world.remove_finalizers("configmap", "a-main")?;
     world.await_deleted("a")
 }
 
@@ -126,9 +126,9 @@ fn kubectl_cascade_orphan_leaves_the_members_and_foreground_waits_for_them() -> 
         Ok(*finalizers == json!(["chartwright.dev/release"]))
     })?;
     world.absent("configmap", ["b-main"])?;
-    world.let_go("configmap", "b-one")?;
+    world.remove_finalizers("configmap", "b-one")?;
     world.await_deleted("b")?;
-    world.let_go("configmap", "c-one")
+    world.remove_finalizers("configmap", "c-one")
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn a_terminating_namespace_deletes_its_releases() -> Result<()> {
 /// Refuses to delete ConfigMaps whose name ends in `-held`, with words of its own.
 fn forbid_deletes(world: &World) -> Result<()> {
     let may_go = "!oldObject.metadata.name.endsWith('-held')";
-    world.deny("DELETE", may_go, "not before the audit")?;
+    world.deny_writes("DELETE", may_go, "not before the audit")?;
     world.run(["create", "configmap", "probe-held"])?;
     let probe = ["delete", "configmap", "probe-held", "--dry-run=server"];
     until("the policy is in force", SOON, || Ok(world.run(probe).is_err()))
@@ -221,7 +221,7 @@ fn a_refused_delete_is_reported_and_retried() -> Result<()> {
     ensure!(inventory(&widget) == ["ConfigMap b-held", "ConfigMap b-main"]);
     // A crash doesn't lose it.
     let _operator = world.replace(operator)?;
-    world.deny_no_more()?;
+    world.allow_writes()?;
     world.await_deleted("a")?;
     world.absent("configmap", ["a-held"])?;
     world.await_gone("configmap", "b-held")?;

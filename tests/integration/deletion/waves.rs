@@ -21,7 +21,7 @@ fn held(name: &str, keys: &[&str]) -> Result<()> {
     world.install("b", json!({}))?;
     let low = world.expect("configmap", "a-low")?;
     ensure!(low["metadata"]["deletionTimestamp"].is_null(), "too early: {low}");
-    world.let_go("configmap", "a-high")?;
+    world.remove_finalizers("configmap", "a-high")?;
     world.await_deleted("a")?;
     world.absent("configmap", ["a-low", "a-high"])
 }
@@ -54,7 +54,7 @@ fn prune_follows_the_order_of_waves() -> Result<()> {
     })?;
     let low = world.expect("configmap", "a-low")?;
     ensure!(low["metadata"]["deletionTimestamp"].is_null(), "too early: {low}");
-    world.let_go("configmap", "a-high")?;
+    world.remove_finalizers("configmap", "a-high")?;
     world.await_gone("configmap", "a-low")?;
     until("nothing is left to be done", SOON, || {
         let widget = world.live("a")?;

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 /// What is done with a block.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum DocStep {
     /// Commands, which succeed.
     Run(String),
     /// Commands, which are refused: `<!-- fails -->` stands before the block.
@@ -21,17 +21,17 @@ pub enum Step {
 
 /// A code block.
 #[derive(Debug)]
-pub struct Block {
+pub struct DocBlock {
     /// Where it begins, from 1.
     pub line: usize,
-    pub step: Step,
+    pub step: DocStep,
 }
 
 /// The code blocks of a page.
 ///
 /// # Errors
 /// One that can be neither run nor written, and isn't marked so.
-pub fn read(page: &str) -> Result<Vec<Block>> {
+pub fn read(page: &str) -> Result<Vec<DocBlock>> {
     let mut blocks = Vec::new();
     let mut lines = page.lines().zip(1..);
     let mut before = "";
@@ -43,7 +43,7 @@ pub fn read(page: &str) -> Result<Vec<Block>> {
                 content.push('\n');
             }
             let step = step(before, language, content).with_context(|| format!("the block in line {line}"))?;
-            blocks.push(Block { line, step });
+            blocks.push(DocBlock { line, step });
         }
         ensure!(
             !text.trim_start().starts_with("```") || text.starts_with("```"),
@@ -54,20 +54,20 @@ pub fn read(page: &str) -> Result<Vec<Block>> {
     Ok(blocks)
 }
 
-fn step(before: &str, language: &str, text: String) -> Result<Step> {
+fn step(before: &str, language: &str, text: String) -> Result<DocStep> {
     let marker = before.strip_prefix("<!-- ").and_then(|rest| rest.strip_suffix(" -->"));
     Ok(match (marker, language) {
-        (Some(marker), _) if marker.strip_prefix("not run: ").is_some_and(|why| !why.is_empty()) => Step::NotRun,
-        (Some("fails"), "sh") => Step::Fail(text),
-        (Some("left running"), "sh") => Step::Leave(text),
+        (Some(marker), _) if marker.strip_prefix("not run: ").is_some_and(|why| !why.is_empty()) => DocStep::NotRun,
+        (Some("fails"), "sh") => DocStep::Fail(text),
+        (Some("left running"), "sh") => DocStep::Leave(text),
         (Some(marker), _) => bail!("the marker `{marker}` says nothing about {language:?}"),
-        (None, "sh") => Step::Run(text),
-        (None, "text") => Step::Shows(text),
+        (None, "sh") => DocStep::Run(text),
+        (None, "text") => DocStep::Shows(text),
         (None, _) => {
             let first = text.lines().next().and_then(|line| line.strip_prefix("# "));
             match first.context("its first line names no file, and it isn't marked as not run")? {
-                command if command.starts_with("kubectl ") => Step::Run(format!("{command} <<'END'\n{text}END\n")),
-                path if path.contains(['.', '/']) && !path.contains(' ') => Step::Write {
+                command if command.starts_with("kubectl ") => DocStep::Run(format!("{command} <<'END'\n{text}END\n")),
+                path if path.contains(['.', '/']) && !path.contains(' ') => DocStep::Write {
                     path: path.to_owned(),
                     text,
                 },
@@ -85,16 +85,16 @@ fn blocks_are_run_or_marked() -> Result<()> {
     let blocks = read(page)?;
     let text = "# a/b.yaml\nx: 1\n".to_owned();
     let expected = [
-        Step::Run("ls\n".into()),
-        Step::Shows("a b\n".into()),
-        Step::NotRun,
-        Step::Write {
+        DocStep::Run("ls\n".into()),
+        DocStep::Shows("a b\n".into()),
+        DocStep::NotRun,
+        DocStep::Write {
             path: "a/b.yaml".into(),
             text,
         },
-        Step::Run("kubectl apply -f - <<'END'\n# kubectl apply -f -\ny: 2\nEND\n".into()),
-        Step::Fail("false\n".into()),
-        Step::Leave("run\n".into()),
+        DocStep::Run("kubectl apply -f - <<'END'\n# kubectl apply -f -\ny: 2\nEND\n".into()),
+        DocStep::Fail("false\n".into()),
+        DocStep::Leave("run\n".into()),
     ];
     ensure!(blocks.iter().map(|block| &block.step).eq(&expected), "{blocks:?}");
     ensure!(blocks[1].line == 5);

@@ -16,9 +16,9 @@ use flate2::{Compression, write::GzEncoder};
 use serde_json::json;
 
 use crate::cli::fetch::{path, serve};
-use crate::support::{ControlPlane, Mark, eventually};
-use crate::world::fields::says;
-use terminal::Reader;
+use crate::support::{AuditMark, ControlPlane, eventually};
+use crate::world::fields::ensure_contains;
+use terminal::TerminalReader;
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -33,7 +33,7 @@ fn control_plane() -> &'static ControlPlane {
 
 #[test]
 fn the_readme_does_what_it_says() -> Result<()> {
-    let mut reader = Reader::new(control_plane(), "readme")?;
+    let mut reader = TerminalReader::new(control_plane(), "readme")?;
     reader.follow("README.md")?;
     eventually("the greeting", SOON, || {
         let map = reader
@@ -67,7 +67,7 @@ fn repository(name: &str, version: &str) -> Result<String> {
 #[test]
 fn the_quickstart_ends_with_a_resource_that_is_ready() -> Result<()> {
     let address = repository("podinfo", "6.14.1")?;
-    let mut reader = Reader::new(control_plane(), "quickstart")?
+    let mut reader = TerminalReader::new(control_plane(), "quickstart")?
         // No test asks servers of others: a chart of our own stands in, with the values that the page sets.
         .instead("https://stefanprodan.github.io/podinfo", &format!("http://{address}"));
     reader.follow("docs/tutorials/quickstart.md")
@@ -76,8 +76,8 @@ fn the_quickstart_ends_with_a_resource_that_is_ready() -> Result<()> {
 #[test]
 fn the_tutorial_ends_with_tickets_that_are_booked_and_cancelled() -> Result<()> {
     let control_plane = control_plane();
-    let begin: Mark = control_plane.audit().mark()?;
-    let mut reader = Reader::new(control_plane, "tutorial")?;
+    let begin: AuditMark = control_plane.audit().mark()?;
+    let mut reader = TerminalReader::new(control_plane, "tutorial")?;
     reader.follow("docs/tutorials/first-operator.md")?;
     // The ticket was booked by a Job, cancelled by another before its ConfigMap went, and nothing is left of it.
     let order: Vec<String> = control_plane
@@ -105,7 +105,7 @@ fn the_tutorial_ends_with_tickets_that_are_booked_and_cancelled() -> Result<()> 
 #[test]
 fn the_readme_names_the_first_pages() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    says(
+    ensure_contains(
         &fs::read_to_string(root.join("README.md"))?,
         &[
             "docs/tutorials/quickstart.md",

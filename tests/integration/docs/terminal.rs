@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use super::blocks::{self, Step};
+use super::blocks::{self, DocStep};
 use crate::support::{ControlPlane, Kubectl, eventually};
 
 /// How long a block may take; pages wait for at most two minutes.
@@ -29,7 +29,7 @@ exec "$CHARTWRIGHT_TO_TEST" "$@"
 "#;
 
 /// A reader with an empty folder, and a namespace of a cluster as its administrator.
-pub struct Reader {
+pub struct TerminalReader {
     control_plane: &'static ControlPlane,
     dir: tempfile::TempDir,
     /// In the namespace that is theirs.
@@ -42,9 +42,9 @@ pub struct Reader {
     printed: String,
 }
 
-impl Reader {
+impl TerminalReader {
     pub fn new(control_plane: &'static ControlPlane, namespace: &str) -> Result<Self> {
-        let reader = Reader {
+        let reader = TerminalReader {
             control_plane,
             dir: tempfile::tempdir()?,
             kubectl: control_plane.kubectl().create_namespace(namespace)?,
@@ -88,7 +88,7 @@ impl Reader {
         }
         let blocks = blocks::read(&text).with_context(|| page.to_owned())?;
         ensure!(
-            blocks.iter().any(|block| block.step != Step::NotRun),
+            blocks.iter().any(|block| block.step != DocStep::NotRun),
             "{page} has nothing to be run"
         );
         for block in blocks {
@@ -98,22 +98,22 @@ impl Reader {
         Ok(())
     }
 
-    fn take(&mut self, step: &Step) -> Result<()> {
+    fn take(&mut self, step: &DocStep) -> Result<()> {
         match step {
-            Step::Run(commands) => self.run(commands),
-            Step::Fail(commands) => match self.shell(commands)? {
+            DocStep::Run(commands) => self.run(commands),
+            DocStep::Fail(commands) => match self.shell(commands)? {
                 true => bail!("this succeeds:\n{commands}{}", self.printed),
                 false => Ok(()),
             },
-            Step::Leave(commands) => self.leave(commands),
-            Step::Write { path, text } => {
+            DocStep::Leave(commands) => self.leave(commands),
+            DocStep::Write { path, text } => {
                 let folder = fs::read_to_string(self.path("state/folder"))?;
                 let path = Path::new(folder.trim_end()).join(path);
                 fs::create_dir_all(path.parent().context("a folder")?)?;
                 Ok(fs::write(path, text)?)
             }
-            Step::Shows(text) => shows(text, &self.printed),
-            Step::NotRun => Ok(()),
+            DocStep::Shows(text) => shows(text, &self.printed),
+            DocStep::NotRun => Ok(()),
         }
     }
 
@@ -201,7 +201,7 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for TerminalReader {
     fn drop(&mut self) {
         // What it has started itself ends with the control plane.
         for (child, _) in &mut self.running {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::security::forged_status::{keys, sign};
 use crate::support::eventually;
-use crate::world::fields::{condition, says, text, uid};
+use crate::world::fields::{condition, ensure_contains, text, uid};
 use crate::world::operator::METERED;
 use crate::world::{CRASHES, HANGS, SOON, World};
 
@@ -98,21 +98,21 @@ fn a_plan_runs_once_per_request() -> Result<()> {
     let run = |words: &[&str]| world.chartwright(&[&["plan"], words, &["-n", &world.name]].concat());
     let (status, said) = run(&["run", &kind, "a", "backup", "--set", "label=blue", "--wait"])?;
     ensure!(status.success(), "{said}");
-    says(&said, &["plan backup of Widget", "Job a-dump", "plan backup succeeded"])?;
+    ensure_contains(&said, &["plan backup of Widget", "Job a-dump", "plan backup succeeded"])?;
     ensure!(uid(&world.expect("job", "a-dump")?) != uid(&first));
     ensure!(world.expect("configmap", "a-mark")?["data"]["label"] == "blue");
     let (status, said) = run(&["run", &kind, "a", "test", "--wait"])?;
     ensure!(!status.success(), "{said}");
-    says(&said, &["plan test failed: Job a-check"])?;
+    ensure_contains(&said, &["plan test failed: Job a-check"])?;
     let failed = world.await_condition("a", "PlanFailed", "True")?;
-    says(text(&failed["message"]), &["plan test failed", "a-check"])?;
+    ensure_contains(text(&failed["message"]), &["plan test failed", "a-check"])?;
     world.await_gone("job", "a-check")?;
     world.await_ready("a")?;
     let (status, said) = run(&["run", &kind, "a", "restore"])?;
     ensure!(!status.success());
-    says(&said, &["has no plan \"restore\"; it has backup, test"])?;
+    ensure_contains(&said, &["has no plan \"restore\"; it has backup, test"])?;
     let (_, listed) = run(&["list", &kind, "a"])?;
-    says(&listed, &["backup  2     Succeeded", "test    1     Failed"])?;
+    ensure_contains(&listed, &["backup  2     Succeeded", "test    1     Failed"])?;
 
     // What nobody can do is told; what is asked for while nothing may be changed waits.
     ask(&world, "restore@1")?;
@@ -233,7 +233,7 @@ fn a_schedule_catches_up_once_after_missed_runs() -> Result<()> {
     let bad = json!({"chartwright.dev/schedule": "61 * * * *"});
     world.update("a", json!({"hooks": [annotated("dump", "plan-backup", bad)]}))?;
     let failed = world.await_condition("a", "PlanFailed", "True")?;
-    says(text(&failed["message"]), &["templates/hooks.yaml", "61 * * * *"])?;
+    ensure_contains(text(&failed["message"]), &["templates/hooks.yaml", "61 * * * *"])?;
     world.update("a", json!({"hooks": []}))?;
     ensure!(condition(&world.live("a")?, "PlanFailed").is_null());
     world.await_quiet(&operator)

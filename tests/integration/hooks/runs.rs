@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::support::eventually;
-use crate::world::fields::{HOOK_RUN, annotation, condition, says, text, uid};
+use crate::world::fields::{HOOK_RUN, annotation, condition, ensure_contains, text, uid};
 use crate::world::operator::Operator;
 use crate::world::{COLLECTED, CRASHES, HANGS, SOON, World};
 
@@ -139,7 +139,7 @@ fn a_failed_hook_changes_no_members_and_is_retried() -> Result<()> {
     let widget = world.live("a")?;
     let ready = condition(&widget, "Ready");
     ensure!(ready["reason"] == "HookFailed", "{ready}");
-    says(text(&ready["message"]), &["pre-upgrade hook Job a-migrate", "backoff"])?;
+    ensure_contains(text(&ready["message"]), &["pre-upgrade hook Job a-migrate", "backoff"])?;
     world.await_event("a", "HookFailed", &["a-migrate"])?;
     let again = await_new_job(&world, "a-migrate", &run)?;
     let again = annotation(&again, HOOK_RUN);
@@ -170,7 +170,7 @@ fn a_hanging_hook_delays_no_other_release_and_a_newer_edit_ends_it() -> Result<(
     let late = with(late, "annotations", json!({"chartwright.dev/timeout": "1s"}));
     world.edit("a", json!({"hooks": [late]}))?;
     let failed = await_run(&world, "a-late", "pre-upgrade", "Failed")?;
-    says(text(&failed["message"]), &["did not end within 1s"])?;
+    ensure_contains(text(&failed["message"]), &["did not end within 1s"])?;
     ensure!(text(&run["run"]).starts_with("pre-install.1.1."), "{run}");
     ensure!(text(&failed["run"]).starts_with("pre-upgrade.2.1."), "{failed}");
     // It doesn't keep the release from going.
@@ -270,7 +270,7 @@ fn delete_policies_of_hooks_are_followed() -> Result<()> {
     job(&world, "a-after")?;
     world.edit("a", json!({"hooks": [late], "color": "green"}))?;
     let failed = await_run(&world, "a-late", "post-upgrade", "Failed")?;
-    says(text(&failed["message"]), &["did not end within 2s"])?;
+    ensure_contains(text(&failed["message"]), &["did not end within 2s"])?;
     // After everything is applied.
     world.await_color("a-main", "green").map(drop)
 }
@@ -370,7 +370,7 @@ fn a_hook_waits_while_its_previous_job_is_still_being_deleted() -> Result<()> {
         "{told}"
     );
     ensure!(uid(&job(&world, "a-first")?) == uid(&first));
-    world.let_go("pod", pod)?;
+    world.remove_finalizers("pod", pod)?;
     eventually("the upgrade is over", COLLECTED, || {
         let ready = condition(&world.live("a")?, "Ready");
         ensure!(ready["status"] == "True", "{ready}");

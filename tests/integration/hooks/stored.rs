@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::support::{Request, Requests, eventually};
-use crate::world::fields::{says, text};
+use crate::support::{AuditedRequest, AuditedRequests, eventually};
+use crate::world::fields::{ensure_contains, text};
 use crate::world::{HANGS, SOON, World, config_map, widget_chart};
 
 const ALLOW: &str = "allow: {kinds: [ClusterRoleBinding.rbac.authorization.k8s.io]}";
@@ -34,8 +34,8 @@ fn binding(name: &str, annotations: Value) -> Value {
     annotated(binding, annotations)
 }
 
-fn writes(requests: &Requests, name: &str) -> usize {
-    let is_it = |request: &&Request| request.verb == "patch" && request.name == name;
+fn writes(requests: &AuditedRequests, name: &str) -> usize {
+    let is_it = |request: &&AuditedRequest| request.verb == "patch" && request.name == name;
     requests.iter().filter(is_it).count()
 }
 
@@ -179,7 +179,7 @@ fn a_running_plan_creates_nothing_that_the_watch_no_longer_allows() -> Result<()
     eventually("the plan has failed", SOON, || {
         let plans = world.live("a")?["status"]["plans"].clone();
         ensure!(plans[0]["phase"] == "Failed", "{plans}");
-        Ok(Some(says(
+        Ok(Some(ensure_contains(
             text(&plans[0]["message"]),
             &["stored-plan-work is refused"],
         )?))

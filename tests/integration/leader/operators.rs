@@ -12,8 +12,8 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{ControlPlane, Kubectl, Request, until};
-use crate::world::fields::says;
+use crate::support::{AuditedRequest, ControlPlane, Kubectl, until};
+use crate::world::fields::ensure_contains;
 use crate::world::operator::{ELECTED, Launch};
 use crate::world::{SOON, World};
 
@@ -25,7 +25,7 @@ const TIMING: Timing = Timing {
 };
 
 /// A namespace in which a ServiceAccount may do what leader election needs.
-struct Place {
+struct LeaseNamespace {
     control_plane: &'static ControlPlane,
     runtime: Runtime,
     kubectl: Kubectl,
@@ -33,13 +33,13 @@ struct Place {
 }
 
 /// A candidate at work: its work lasts until its token.
-struct Running {
+struct RunningCandidate {
     metrics: Arc<Metrics>,
     stop: CancellationToken,
     task: JoinHandle<Ended<()>>,
 }
 
-impl Place {
+impl LeaseNamespace {
     fn new(namespace: &'static str) -> Result<Self> {
         let control_plane = ControlPlane::shared();
         let kubectl = control_plane.kubectl().create_namespace(namespace)?;
@@ -56,7 +56,7 @@ impl Place {
         format!("system:serviceaccount:{}:operator", self.namespace)
     }
 
-    fn run(&self, identity: &str) -> Result<Running> {
+    fn run(&self, identity: &str) -> Result<RunningCandidate> {
         let kubeconfig = self.control_plane.kubeconfig_for(&self.user(), &[])?;
         let client = self.runtime.block_on(cluster::connect(Some(&kubeconfig)))?;
         let metrics = Arc::new(Metrics::new());
@@ -66,7 +66,7 @@ impl Place {
         let stop = CancellationToken::new();
         let run = candidate.run(stop.clone(), |token| async move { token.cancelled().await });
         let task = self.runtime.spawn(run);
-        Ok(Running { metrics, stop, task })
+        Ok(RunningCandidate { metrics, stop, task })
     }
 
     fn lease(&self) -> Result<Option<Value>> {
@@ -75,7 +75,7 @@ impl Place {
     }
 
     /// Waits until `candidate`, of that identity, leads. How long that took.
-    fn until_held_by(&self, identity: &str, candidate: &Running) -> Result<Duration> {
+    fn until_held_by(&self, identity: &str, candidate: &RunningCandidate) -> Result<Duration> {
         let started = Instant::now();
         until(&format!("the lease is held by {identity:?}"), SOON, || {
             let held = self.lease()?.is_some_and(|spec| spec["holderIdentity"] == identity);
@@ -85,7 +85,7 @@ impl Place {
         Ok(started.elapsed())
     }
 
-    fn end(&self, candidate: Running) -> Result<Ended<()>> {
+    fn end(&self, candidate: RunningCandidate) -> Result<Ended<()>> {
         let end = async { tokio::time::timeout(Duration::from_secs(20), candidate.task).await };
         let ended = self.runtime.block_on(end);
         Ok(ended.context("the candidate doesn't end")??)
@@ -94,7 +94,7 @@ impl Place {
 
 #[test]
 fn a_stopped_leader_releases_its_lease_and_a_killed_one_expires() -> Result<()> {
-    let place = Place::new("leader-handover")?;
+    let place = LeaseNamespace::new("leader-handover")?;
     let mark = place.control_plane.audit().mark()?;
     let a = place.run("a")?;
     place.until_held_by("a", &a)?;
@@ -123,7 +123,7 @@ fn a_stopped_leader_releases_its_lease_and_a_killed_one_expires() -> Result<()> 
     let requests = place.control_plane.audit().since(mark)?.by_user(&place.user());
     ensure!(!requests.is_empty());
     // It needs no more than its role.
-    let is_its = |request: &Request| ["get", "create", "update"].contains(&request.verb.as_str());
+    let is_its = |request: &AuditedRequest| ["get", "create", "update"].contains(&request.verb.as_str());
     requests
         .filter(|request| request.resource != "leases" || !is_its(request))
         .none()
@@ -131,7 +131,7 @@ fn a_stopped_leader_releases_its_lease_and_a_killed_one_expires() -> Result<()> 
 
 #[test]
 fn a_leader_that_loses_its_rights_stops_before_the_lease_expires() -> Result<()> {
-    let place = Place::new("leader-rights")?;
+    let place = LeaseNamespace::new("leader-rights")?;
     let a = place.run("a")?;
     place.until_held_by("a", &a)?;
     place.kubectl.delete("rolebindings", "leader-election")?;
@@ -141,7 +141,7 @@ fn a_leader_that_loses_its_rights_stops_before_the_lease_expires() -> Result<()>
         anyhow::bail!("it ended as {ended:?}")
     };
     // It says which rights are needed.
-    says(reason, &["leases", "update"])?;
+    ensure_contains(reason, &["leases", "update"])?;
     // The authorizer hears of the deletion a moment later than kubectl.
     let bound = TIMING.lease + Duration::from_secs(2);
     ensure!(refused.elapsed() < bound, "{:?}", refused.elapsed());
@@ -150,7 +150,7 @@ fn a_leader_that_loses_its_rights_stops_before_the_lease_expires() -> Result<()>
 
 #[test]
 fn a_foreign_lease_is_taken_over_only_when_it_stops_changing() -> Result<()> {
-    let place = Place::new("leader-foreign")?;
+    let place = LeaseNamespace::new("leader-foreign")?;
     let lease = |second: u8| {
         let renewed = format!("2001-01-01T00:00:0{second}.000000Z");
         let held = json!({"holderIdentity": "go-operator", "leaseDurationSeconds": 3, "renewTime": renewed, "leaseTransitions": 6});
@@ -198,7 +198,7 @@ fn a_paused_leader_writes_nothing_when_it_resumes() -> Result<()> {
     let start = world.mark()?;
     first.signal("CONT")?;
     ensure!(first.wait()?.code() == Some(1), "{}", first.log());
-    says(&first.log(), &["leadership lost"])?;
+    ensure_contains(&first.log(), &["leadership lost"])?;
     let writes = world.requests(&first, start)?.writes();
     ensure!(writes.is_empty(), "{writes}");
     ensure!(world.get("configmap", "a-one")?.is_none());

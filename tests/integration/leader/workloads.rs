@@ -9,9 +9,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::support::{eventually, until};
-use crate::world::fields::{annotation, label, says, text, uid};
+use crate::world::fields::{annotation, ensure_contains, label, text, uid};
 use crate::world::operator::{Launch, METERED, Operator, UNELECTED};
-use crate::world::{HANGS, PROMPT, SOON, Setup, World, member_rule};
+use crate::world::{HANGS, PROMPT, SOON, World, WorldSetup, member_rule};
 
 const LEADER: &str = "chartwright.dev/leader";
 const LEASE: &str = "chartwright-elect-statefulset-a-db";
@@ -19,7 +19,7 @@ const DB: &str = "{kind: StatefulSet, name: '{{ .metadata.name }}-db'}";
 const WEB: &str = "{kind: Deployment, name: '{{ .metadata.name }}-web', label: role, value: active}";
 
 fn world(name: &str, elect: &str) -> Result<World> {
-    let world = World::with(name, Setup::USUAL)?.use_chart("elected")?;
+    let world = World::with(name, WorldSetup::USUAL)?.use_chart("elected")?;
     world.grant("elect", &world.project_rules("rbac/elect_role.yaml")?)?;
     Ok(world.watch_key(&format!("elect: [{elect}]")))
 }
@@ -29,18 +29,18 @@ fn replica(replica: usize) -> Launch<'static> {
 }
 
 /// Everything that happens to pods, from before there are any.
-struct Pods<'w> {
+struct PodEvents<'w> {
     world: &'w World,
     child: Child,
 }
 
-impl<'w> Pods<'w> {
+impl<'w> PodEvents<'w> {
     fn watch(world: &'w World) -> Result<Self> {
         let mut command = world.kubectl.command();
         command.args(["get", "pods", "--watch", "--output-watch-events", "-o", "json"]);
         command.stdout(File::create(world.dir.path().join("pods.json"))?);
         let child = world.control_plane.adopt(&mut command).stderr(Stdio::null()).spawn()?;
-        Ok(Pods { world, child })
+        Ok(PodEvents { world, child })
     }
 
     /// At no time two pods of an app had the label. Gives how often one got it.
@@ -91,7 +91,7 @@ fn await_leader(world: &World, kind: &str, selector: &str, former: &str) -> Resu
         );
         Ok((names[0] != former).then(|| names[0].clone()))
     });
-    led.with_context(|| world.story("a"))
+    led.with_context(|| world.describe_failure("a"))
 }
 
 fn await_db(world: &World, former: &str) -> Result<String> {
@@ -120,18 +120,18 @@ fn endpoints(world: &World) -> Result<Vec<String>> {
         .collect())
 }
 
-/// As [`World::asks_nothing`], Leases included.
-fn asks_nothing(world: &World, operator: &Operator) -> Result<()> {
+/// As [`World::ensure_no_requests`], Leases included.
+fn ensure_no_requests(world: &World, operator: &Operator) -> Result<()> {
     world.await_quiet(operator)?;
     let start = world.mark()?;
-    world.asks_nothing(operator, 1.5)?;
+    world.ensure_no_requests(operator, 1.5)?;
     world.all_requests(operator, start)?.resource("leases").none()
 }
 
 #[test]
 fn another_pod_becomes_leader_when_the_leader_is_deleted() -> Result<()> {
     let world = world("elect-one", DB)?;
-    let pods = Pods::watch(&world)?;
+    let pods = PodEvents::watch(&world)?;
     let operator = world.launch(&METERED)?;
     world.install("a", json!({}))?;
     let first = await_db(&world, "")?;
@@ -140,7 +140,7 @@ fn another_pod_becomes_leader_when_the_leader_is_deleted() -> Result<()> {
     })?;
     let leader = pod(&world, &first)?;
     let managers = leader["metadata"]["managedFields"].to_string();
-    says(&managers, &["\"chartwright-elect\""])?;
+    ensure_contains(&managers, &["\"chartwright-elect\""])?;
     let name = text(&leader["metadata"]["name"]);
     world.await_event(
         "a",
@@ -149,7 +149,7 @@ fn another_pod_becomes_leader_when_the_leader_is_deleted() -> Result<()> {
     )?;
     let lease = world.expect("lease", LEASE)?;
     ensure!(lease["spec"]["holderIdentity"] == format!("{name}/{first}"), "{lease}");
-    asks_nothing(&world, &operator)?;
+    ensure_no_requests(&world, &operator)?;
 
     world.kubectl.delete("pod", name)?;
     let second = await_db(&world, &first)?;
@@ -165,7 +165,7 @@ fn another_pod_becomes_leader_when_the_leader_is_deleted() -> Result<()> {
     let third = await_db(&world, &second)?;
     ensure!(elected(&world, "StatefulSet")?["transitions"] == 2);
     set_ready(&world, &name, true)?;
-    asks_nothing(&world, &operator)?;
+    ensure_no_requests(&world, &operator)?;
     ensure!(await_db(&world, "")? == third, "it keeps it");
     let former = pod(&world, &second)?;
     ensure!(
@@ -224,8 +224,8 @@ fn a_hand_written_label_makes_no_leader_and_unready_pods_never_lead() -> Result<
         let labelled = world.list("pods", LEADER)?;
         Ok(labelled.is_empty() && elected["pod"].is_null() && elected["message"] == "none of its pods is ready")
     })
-    .with_context(|| world.story("a"))?;
-    asks_nothing(&world, &operator)?;
+    .with_context(|| world.describe_failure("a"))?;
+    ensure_no_requests(&world, &operator)?;
     set_ready(&world, &name(other), true)?;
     ensure!(await_db(&world, "")? == uid(other));
 
@@ -252,7 +252,7 @@ fn an_elect_entry_removed_from_the_watch_removes_label_and_lease() -> Result<()>
     // All pods of the Deployment are replaced by those of another ReplicaSet.
     world.update("a", json!({"web": 2}))?;
     let second = web(&first)?;
-    asks_nothing(&world, &operator)?;
+    ensure_no_requests(&world, &operator)?;
     ensure!(web("")? == second);
     let chart = world.chart();
     let elect = format!("elect: [{}]", WEB.replace("role", "part"));
@@ -262,7 +262,7 @@ fn an_elect_entry_removed_from_the_watch_removes_label_and_lease() -> Result<()>
         let of = |selector: &str| world.list("pods", selector);
         Ok(of(LEADER)?.is_empty() && of("role")?.is_empty() && of("part=active")?.len() == 1)
     })
-    .with_context(|| world.story("a"))?;
+    .with_context(|| world.describe_failure("a"))?;
     until("it is told", SOON, || {
         let told = elected(&world, "Deployment")?;
         Ok(told["label"] == "part" && told["pod"].is_string())
@@ -276,7 +276,7 @@ fn an_elect_entry_removed_from_the_watch_removes_label_and_lease() -> Result<()>
     })?;
     ensure!(world.list("pods", "part")?.is_empty());
     world.absent("lease", ["chartwright-elect-deployment-a-web"])?;
-    asks_nothing(&world, &operator)
+    ensure_no_requests(&world, &operator)
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn obstacles_to_an_election_are_reported_and_affect_nothing_else() -> Result<()>
     world.install("a", json!({}))?;
     // It may list pods, to tell why a workload isn't well, and not watch them.
     operator.await_log("its pods can't be watched")?;
-    says(
+    ensure_contains(
         &operator.log(),
         &["elect_role.yaml", "cannot watch resource \\\"pods\\\""],
     )?;
@@ -321,7 +321,7 @@ fn obstacles_to_an_election_are_reported_and_affect_nothing_else() -> Result<()>
 #[test]
 fn two_operators_never_have_two_leaders() -> Result<()> {
     let world = world("elect-two", DB)?;
-    let pods = Pods::watch(&world)?;
+    let pods = PodEvents::watch(&world)?;
     let _operators = [world.launch(&replica(0))?, world.launch(&replica(1))?];
     world.install("a", json!({}))?;
     let mut leader = await_db(&world, "")?;
@@ -394,7 +394,7 @@ fn an_invalid_elect_entry_is_an_error_in_watches_yaml() -> Result<()> {
     let file = world.watches_file();
     let (status, told) = world.chartwright(&["run", "--watches-file", &file.to_string_lossy()])?;
     ensure!(!status.success(), "{told}");
-    says(&told, &["watches.yaml:5", "`kind` must be one of StatefulSet"])
+    ensure_contains(&told, &["watches.yaml:5", "`kind` must be one of StatefulSet"])
 }
 
 #[test]

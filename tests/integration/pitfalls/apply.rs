@@ -21,14 +21,14 @@ use std::fs;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::world::fields::{inventory, says, text, versions};
+use crate::world::fields::{ensure_contains, inventory, text, versions};
 use crate::world::operator::Operator;
 use crate::world::{World, objects, served_changed};
 
 /// For a while, nothing is asked: what is live is what was rendered.
 fn rests(world: &World, operator: &Operator) -> Result<()> {
     world.await_quiet(operator)?;
-    world.asks_nothing(operator, 1.5)
+    world.ensure_no_requests(operator, 1.5)
 }
 
 /// Order, blanks and comments of a manifest are not its content.
@@ -88,7 +88,7 @@ fn releases_of_two_kinds_with_one_name_are_separate() -> Result<()> {
     world.apply_widget("a", json!({"extra": ["one"]}))?;
     let message = world.await_stalled("a", "Collision", &[])?;
     let owner = format!("Gadget.{} trap-14/a", world.group());
-    says(&message, &["another release", &owner])?;
+    ensure_contains(&message, &["another release", &owner])?;
     world.await_event("a", "Collision", &[&owner])?;
     ensure!(world.expect("configmap", "a-main")? == before, "it was touched");
     world.await_there("configmap", "a-one")?;
@@ -113,7 +113,7 @@ fn a_status_in_a_manifest_does_not_count_as_health() -> Result<()> {
         .kubectl
         .patch_status(&world.resource("Gadget"), "made", &unready)?;
     let ready = world.await_condition("a", "Ready", "False")?;
-    says(text(&ready["message"]), &["made"])?;
+    ensure_contains(text(&ready["message"]), &["made"])?;
     rests(&world, &operator)?;
     served_changed();
     Ok(())

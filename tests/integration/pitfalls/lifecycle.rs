@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use crate::support::until;
-use crate::world::fields::{annotation, inventory, is_marked, is_ready, says, text};
+use crate::world::fields::{annotation, ensure_contains, inventory, is_marked, is_ready, text};
 use crate::world::{PROMPT, SOON, World, served_changed};
 
 /// kubectl's `--prune` gives up when a kind of the set is gone, helm-operator's rollback loops.
@@ -61,7 +61,7 @@ fn a_failed_health_evaluation_is_reported_immediately_and_never_unknown() -> Res
     let status = |status: Value| world.kubectl.patch_status(&gadgets, "made", &json!({"status": status}));
     status(json!({"conditions": [{"type": "Ready", "status": "Unknown", "message": "can't tell"}]}))?;
     let ready = world.await_condition("a", "Ready", "False")?;
-    says(text(&ready["message"]), &["can't tell"])?;
+    ensure_contains(text(&ready["message"]), &["can't tell"])?;
     let soon = json!({"conditions": "soon", "observedGeneration": "many"});
     for nonsense in [soon, json!({"conditions": [{"type": "Ready", "status": 7}, null, 3]})] {
         status(json!({"conditions": [{"type": "Ready", "status": "False"}]}))?;
@@ -101,7 +101,7 @@ fn custom_resources_of_a_removed_watch_can_be_released() -> Result<()> {
 
     // One, by all that names it; its members stay as they are.
     let said = of_group(&["--kind", "Widget", "-n", "trap-20", "--name", "a"])?;
-    says(&said, &["Widget.trap-20.test trap-20/a, being deleted: freed"])?;
+    ensure_contains(&said, &["Widget.trap-20.test trap-20/a, being deleted: freed"])?;
     ensure!(said.contains("applyset.kubernetes.io/part-of=applyset-"), "{said}");
     world.await_deleted("a")?;
     ensure!(world.labelled("configmaps")?.len() == 6);
@@ -122,7 +122,7 @@ fn custom_resources_of_a_removed_watch_can_be_released() -> Result<()> {
         ])
     };
     let before = world.live("c")?;
-    says(&of_group(&[])?, &["from any operator that still watches them"])?;
+    ensure_contains(&of_group(&[])?, &["from any operator that still watches them"])?;
     let after = world.live("c")?;
     ensure!(after["metadata"]["finalizers"].is_null(), "{after}");
     ensure!(kept(&after) == kept(&before), "{after}");

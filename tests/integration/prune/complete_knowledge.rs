@@ -7,9 +7,9 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use crate::support::until;
-use crate::world::fields::{condition, inventory, says, text, uid};
+use crate::world::fields::{condition, ensure_contains, inventory, text, uid};
 use crate::world::operator::{IMPATIENT, METERED};
-use crate::world::{PROMPT, SOON, Setup, World, crd, member_rule};
+use crate::world::{PROMPT, SOON, World, WorldSetup, crd, member_rule};
 
 #[test]
 fn while_a_member_is_refused_by_the_api_server_nothing_is_pruned() -> Result<()> {
@@ -55,7 +55,7 @@ fn while_a_watch_is_forbidden_nothing_is_pruned() -> Result<()> {
 /// The group of a member's kind; in the API server's eyes it moves from a CRD to a Service that isn't there, and back.
 #[test]
 fn while_an_api_group_does_not_answer_nothing_is_pruned() -> Result<()> {
-    let world = World::with("fail-discovery", Setup::ALONE)?.granted("down.test", "gizmos")?;
+    let world = World::with("fail-discovery", WorldSetup::ALONE)?.granted("down.test", "gizmos")?;
     world.serve(&crd("down.test", "Gizmo"))?;
     let _operator = world.start()?;
     let gizmo = json!([{
@@ -75,7 +75,7 @@ fn while_an_api_group_does_not_answer_nothing_is_pruned() -> Result<()> {
     std::thread::sleep(Duration::from_secs(4));
     world.update("a", json!({"extra": ["two"], "color": "red", "extraDeploy": []}))?;
     let widget = world.live("a")?;
-    says(text(&condition(&widget, "Ready")["message"]), &["down.test"])?;
+    ensure_contains(text(&condition(&widget, "Ready")["message"]), &["down.test"])?;
     ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "red");
     world.expect("configmap", "a-one")?;
     ensure!(inventory(&widget).contains(&"Gizmo a-gizmo".to_owned()), "{widget}");
@@ -83,7 +83,7 @@ fn while_an_api_group_does_not_answer_nothing_is_pruned() -> Result<()> {
     world.edit("c", json!({"extra": ["two"], "color": "red"}))?;
     world.await_color("c-main", "red")?;
     let told = world.await_condition("c", "Ready", "False")?;
-    says(text(&told["message"]), &["down.test"])?;
+    ensure_contains(text(&told["message"]), &["down.test"])?;
     world.expect("configmap", "c-one")?;
     let listed = inventory(&world.live("c")?);
     ensure!(listed.contains(&"Gizmo c-gizmo".to_owned()), "{listed:?}");
@@ -135,7 +135,7 @@ fn an_empty_render_prunes_nothing_unless_allowed() -> Result<()> {
     world.write_template("map.yaml", "{{ if .Values.never }}{{ end }}")?;
     let operator = world.start()?;
     let held = world.await_condition("a", "PruneHeld", "True")?;
-    says(text(&held["message"]), &["chartwright.dev/prune=true"])?;
+    ensure_contains(text(&held["message"]), &["chartwright.dev/prune=true"])?;
     let revision = |widget: &Value| widget["status"]["release"]["revision"].clone();
     let before = revision(&world.await_ready("a")?);
     // Looking again is no upgrade.
@@ -161,7 +161,7 @@ fn an_empty_render_prunes_nothing_unless_allowed() -> Result<()> {
 
 #[test]
 fn an_unused_api_that_does_not_answer_costs_no_requests() -> Result<()> {
-    let world = World::with("foreign-api", Setup::ALONE)?;
+    let world = World::with("foreign-api", WorldSetup::ALONE)?;
     world.add_template("asks.yaml")?;
     let operator = world.launch(&METERED)?;
     world.install("a", json!({"extra": ["one", "two"]}))?;

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::support::{eventually, until};
-use crate::world::fields::{PART_OF, TRACKING, annotation, inventory, label, says, text, uid};
+use crate::world::fields::{PART_OF, TRACKING, annotation, ensure_contains, inventory, label, text, uid};
 use crate::world::{COLLECTED, SOON, World, crd, objects, served_changed};
 
 const ALLOW: &str = "chartwright.dev/prune";
@@ -44,8 +44,8 @@ fn namespaces_crds_and_claims_are_pruned_only_if_allowed() -> Result<()> {
     world.edit("a", json!({"extraDeploy": [], "extra": []}))?;
     let held = world.await_condition("a", "PruneHeld", "True")?;
     let message = text(&held["message"]);
-    says(message, &["PersistentVolumeClaim guard-kinds/data", ALLOW])?;
-    says(message, &["Namespace guard-kinds-2", "gauges.guard-kinds.test"])?;
+    ensure_contains(message, &["PersistentVolumeClaim guard-kinds/data", ALLOW])?;
+    ensure_contains(message, &["Namespace guard-kinds-2", "gauges.guard-kinds.test"])?;
     let widget = world.await_ready("a")?;
     world.absent("configmap", ["a-one"])?;
     ensure!(inventory(&widget).len() == 4, "what is held stays listed: {widget}");
@@ -101,7 +101,7 @@ fn a_statefulset_that_deletes_its_claims_is_pruned_only_if_allowed() -> Result<(
     }
     world.edit("a", json!({"extraDeploy": []}))?;
     let held = world.await_condition("a", "PruneHeld", "True")?;
-    says(text(&held["message"]), &["StatefulSet.apps guard-claims/takes", ALLOW])?;
+    ensure_contains(text(&held["message"]), &["StatefulSet.apps guard-claims/takes", ALLOW])?;
     world.await_gone("statefulset", "leaves")?;
     let _operator = world.replace_and_settle(operator)?;
     for (kind, name) in [("statefulset", "takes"), ("persistentvolumeclaim", "data-takes-0")] {
@@ -157,7 +157,7 @@ fn while_the_chart_on_disk_differs_from_the_loaded_one_nothing_is_pruned() -> Re
     world.write_template("late.yaml", "")?;
     world.update("a", json!({"extra": [], "color": "red"}))?;
     let ready = world.await_condition("a", "Ready", "True")?;
-    says(text(&ready["message"]), &["changed on disk", "/chart"])?;
+    ensure_contains(text(&ready["message"]), &["changed on disk", "/chart"])?;
     ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "red");
     world.expect("configmap", "a-one")?;
     // A deletion needs no chart.
@@ -236,7 +236,7 @@ fn while_a_member_is_being_deleted_nothing_is_pruned() -> Result<()> {
     world.await_unready("a", "Terminating", &[])?;
     std::thread::sleep(Duration::from_secs(1));
     world.expect("configmap", "a-one")?;
-    world.let_go("configmap", "a-main")?;
+    world.remove_finalizers("configmap", "a-main")?;
     world.await_gone("configmap", "a-one")?;
     ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "red");
     Ok(())

@@ -67,7 +67,7 @@ fn a_release_starts_when_its_dependency_is_ready() -> Result<()> {
     waits("is false")?;
     world.await_color("a-main", "blue")?;
     world.await_quiet(&operator)?;
-    world.asks_nothing(&operator, 2.0)?;
+    world.ensure_no_requests(&operator, 2.0)?;
     set_phase(&world, "Up")?;
     world.await_color("a-main", "red")?;
     world.await_ready("a")?;

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use crate::world::World;
-use crate::world::fields::{condition, says, versions};
+use crate::world::fields::{condition, ensure_contains, versions};
 
 #[test]
 fn a_template_error_after_a_good_release_changes_nothing_until_the_next_edit() -> Result<()> {
@@ -113,7 +113,7 @@ fn invalid_manifests_are_reported_before_the_first_write() -> Result<()> {
     let objects = json!([twice, generated, nameless]);
     world.apply_widget("a", json!({"extra": ["one"], "extraDeploy": objects}))?;
     let message = world.await_stalled("a", "ManifestInvalid", &["rendered twice", "generateName"])?;
-    says(&message, &["templates/configmap.yaml", "no metadata.name"])?;
+    ensure_contains(&message, &["templates/configmap.yaml", "no metadata.name"])?;
     ensure!(world.labelled("configmaps")?.is_empty(), "something was applied");
     let widget = world.live("a")?;
     ensure!(widget["metadata"]["finalizers"].is_null(), "the first write: {widget}");

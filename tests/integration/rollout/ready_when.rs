@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::world::fields::{says, text};
+use crate::world::fields::{ensure_contains, text};
 use crate::world::{SOON, World, annotated_map, config_map};
 
 const READY_WHEN: &str = "chartwright.dev/ready-when";
@@ -36,7 +36,7 @@ fn a_wave_waits_until_a_condition_is_true() -> Result<()> {
     world.expect("configmap", "a-later")?;
     world.await_quiet(&operator)?;
     // It counts for as long as the release lives, and costs nothing while nothing changes.
-    world.asks_nothing(&operator, 1.5)?;
+    world.ensure_no_requests(&operator, 1.5)?;
     open(&world, "a-gate", "shut")?;
     world.await_unready("a", "Progressing", &["waits for"])?;
     let operator = world.restart(operator)?;
@@ -183,7 +183,7 @@ fn a_health_rule_that_does_not_compile_is_an_error_in_watches_yaml() -> Result<(
     let file = file.to_string_lossy();
     let (status, told) = world.chartwright(&["run", "--watches-file", &file])?;
     ensure!(!status.success(), "{told}");
-    says(&told, &["watches.yaml:5", "`readyWhen`", "does not compile"])
+    ensure_contains(&told, &["watches.yaml:5", "`readyWhen`", "does not compile"])
 }
 
 #[test]

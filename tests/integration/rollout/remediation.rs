@@ -22,7 +22,7 @@ fn become_state(world: &World, state: &str) -> Result<()> {
 }
 
 /// What the status tells of the rule, when that holds.
-fn await_told(world: &World, what: &str, holds: impl Fn(&Value) -> bool) -> Result<Value> {
+fn await_remediation(world: &World, what: &str, holds: impl Fn(&Value) -> bool) -> Result<Value> {
     eventually(what, SOON, || {
         let told = world.live("a")?["status"]["remediation"][0].clone();
         ensure!(holds(&told), "{told}");
@@ -51,7 +51,7 @@ fn a_plan_repairs_a_member_after_the_unhealthy_period() -> Result<()> {
     ensure!(plan_runs(&world)? == 0, "it did not last");
     become_state(&world, "bad")?;
     world.await_event("a", "Remediated", &["rule repair: plan repair is run", BAD])?;
-    let told = await_told(&world, "it was done once", |told| told["count"] == 1)?;
+    let told = await_remediation(&world, "it was done once", |told| told["count"] == 1)?;
     ensure!(told["name"] == "repair" && !told["last"].is_null(), "{told}");
     let fixed = world.await_there("configmap", "a-fix")?;
     ensure!(fixed["data"]["label"] == "rule", "{fixed}");
@@ -60,13 +60,13 @@ fn a_plan_repairs_a_member_after_the_unhealthy_period() -> Result<()> {
     let operator = world.restart(operator)?;
     sleep(Duration::from_millis(1500));
     ensure!(plan_runs(&world)? == 1);
-    await_told(&world, "it is held", |told| text(&told["message"]).contains("600s ago"))?;
+    await_remediation(&world, "it is held", |told| text(&told["message"]).contains("600s ago"))?;
     become_state(&world, "good")?;
-    await_told(&world, "it is well", |told| {
+    await_remediation(&world, "it is well", |told| {
         told["since"].is_null() && told["message"].is_null()
     })?;
     world.await_quiet(&operator)?;
-    world.asks_nothing(&operator, 1.0)
+    world.ensure_no_requests(&operator, 1.0)
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_member_is_recreated_within_the_budget() -> Result<()> {
     world.await_event("a", "Remediated", &["Deployment a-web is made anew"])?;
     let is_new = |object: &Value| !uid(object).is_empty() && uid(object) != before;
     let second = world.await_object("deployment", "a-web", "made anew", is_new)?;
-    await_told(&world, "the budget is spent", |told| {
+    await_remediation(&world, "the budget is spent", |told| {
         text(&told["message"]).contains("it was done 1 times within an hour")
     })?;
     ensure!(uid(&world.expect("deployment", "a-web")?) == uid(&second), "only once");
@@ -110,17 +110,17 @@ fn remediation_does_not_compete_with_other_controllers() -> Result<()> {
     ensure!(world.live("a")?["status"]["remediation"][0]["since"].is_null());
     world.patch("deployment", "a-web", &json!({"spec": {"paused": true}}))?;
     world.annotate("a", json!({"chartwright.dev/suspend": null}))?;
-    await_told(&world, "it is paused", |told| {
+    await_remediation(&world, "it is paused", |told| {
         text(&told["message"]).contains("is suspended")
     })?;
     world.run(["autoscale", "deployment", "a-web", "--max=9", "--min=1", "--cpu=80%"])?;
     world.patch("deployment", "a-web", &json!({"spec": {"paused": null}}))?;
-    await_told(&world, "an autoscaler's work would be lost", |told| {
+    await_remediation(&world, "an autoscaler's work would be lost", |told| {
         text(&told["message"]).contains("sets the replicas")
     })?;
     let left = json!({"metadata": {"annotations": {"chartwright.dev/reconcile": "disabled"}}});
     world.patch("deployment", "a-web", &left)?;
-    await_told(&world, "somebody wants it left", |told| {
+    await_remediation(&world, "somebody wants it left", |told| {
         text(&told["message"]).contains("is to be left as it is")
     })?;
     ensure!(uid(&world.expect("deployment", "a-web")?) == before);
@@ -158,7 +158,7 @@ fn remediation_that_is_impossible_is_reported() -> Result<()> {
         let _operator = world.start()?;
         world.install("a", json!({}))?;
         become_state(&world, "bad")?;
-        await_told(&world, why, |told| text(&told["message"]).contains(why))?;
+        await_remediation(&world, why, |told| text(&told["message"]).contains(why))?;
         world.await_ready("a")?;
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::support::{Request, eventually, until};
+use crate::support::{AuditedRequest, eventually, until};
 use crate::world::fields::{condition, inventory};
 use crate::world::operator::{Launch, PANIC};
 use crate::world::{SOON, World, any_fields, config_map, crd, member_rule, served_changed};
@@ -81,7 +81,7 @@ fn a_write_denied_by_a_policy_is_retried_until_the_policy_is_removed() -> Result
     let _operator = world.start()?;
     world.install("a", json!({}))?;
     let not_pink = "!has(object.data) || !('color' in object.data) || object.data.color != 'pink'";
-    world.deny("CREATE, UPDATE", not_pink, "pink is immutable")?;
+    world.deny_writes("CREATE, UPDATE", not_pink, "pink is immutable")?;
     let pink = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: probe}\ndata: {color: pink}\n";
     let probe = || {
         world
@@ -91,7 +91,7 @@ fn a_write_denied_by_a_policy_is_retried_until_the_policy_is_removed() -> Result
     until("the policy is at work", SOON, || Ok(probe().is_err()))?;
     world.edit("a", json!({"color": "pink"}))?;
     world.await_unready("a", "Denied", &["pink is immutable"])?;
-    world.deny_no_more()?;
+    world.allow_writes()?;
     world.await_ready("a")?;
     ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "pink");
     Ok(())
@@ -150,7 +150,7 @@ fn a_retry_sends_nothing_that_was_refused_and_deletes_nothing_that_is_gone() -> 
     let enough = (reconciles("a") + 1).max(4);
     until("it is tried again", SOON, || Ok(reconciles("a") >= enough))?;
     let requests = world.requests(&operator, start)?;
-    let is_of = |request: &Request| ["configmaps", "secrets", "gadgets"].contains(&request.resource.as_str());
+    let is_of = |request: &AuditedRequest| ["configmaps", "secrets", "gadgets"].contains(&request.resource.as_str());
     let members = requests
         .clone()
         .filter(|request| is_of(request) && request.name.starts_with('a'));

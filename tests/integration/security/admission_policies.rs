@@ -7,8 +7,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::support::{Kubectl, until};
-use crate::world::fields::{is_ready, says, uid};
-use crate::world::{COLLECTED, SOON, Setup, World, config_map, member_rule, staged_chart};
+use crate::world::fields::{ensure_contains, is_ready, uid};
+use crate::world::{COLLECTED, SOON, World, WorldSetup, config_map, member_rule, staged_chart};
 
 /// The objects of config/policies, for this world's kind and operator.
 fn policies(world: &World) -> Result<String> {
@@ -60,7 +60,7 @@ fn lease(name: &str) -> Value {
 /// A control plane of its own: the policies hold for every namespace.
 #[test]
 fn only_the_operator_and_cluster_admins_write_bookkeeping_and_status() -> Result<()> {
-    let world = World::with("policies", Setup::ALONE)?;
+    let world = World::with("policies", WorldSetup::ALONE)?;
     world.write_watches_of(&[("Widget", &staged_chart(), &[])])?;
     world.grant("secrets", &[member_rule("", "secrets")])?;
     let tenant = tenant(&world)?;
@@ -103,7 +103,8 @@ fn spec() -> Value {
 fn tenant_is_refused(world: &World, tenant: &Kubectl, stored: &str) -> Result<()> {
     let refused = |what: &str, outcome: Result<()>| {
         let error = outcome.err().with_context(|| format!("{what} was allowed"))?;
-        says(&format!("{error:#}"), &["denied request", "Chartwright alone"]).with_context(|| what.to_owned())
+        ensure_contains(&format!("{error:#}"), &["denied request", "Chartwright alone"])
+            .with_context(|| what.to_owned())
     };
     for name in [
         "chartwright-record-x",

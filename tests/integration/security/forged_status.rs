@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::support::Kubectl;
 use crate::world::fields::{text, uid};
 use crate::world::operator::Operator;
-use crate::world::{SOON, Start, World};
+use crate::world::{RequestsStart, SOON, World};
 
 /// Another namespace, in which no custom resource is.
 struct Victim {
@@ -235,7 +235,12 @@ fn forge(world: &World, victim: &Victim, keys: Option<&Keyring>) -> Result<()> {
 }
 
 /// The widgets are edited and deleted: gives what was asked meanwhile.
-fn live_on(world: &World, victim: &Victim, operator: &Operator, start: Start) -> Result<crate::support::Requests> {
+fn live_on(
+    world: &World,
+    victim: &Victim,
+    operator: &Operator,
+    start: RequestsStart,
+) -> Result<crate::support::AuditedRequests> {
     let names = names(victim);
     world.await_quiet(operator)?;
     for name in &names {

@@ -8,13 +8,13 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::support::{Requests, eventually, until};
-use crate::world::fields::{condition, inventory, is_ready, says, text, uid};
+use crate::support::{AuditedRequests, eventually, until};
+use crate::world::fields::{condition, ensure_contains, inventory, is_ready, text, uid};
 use crate::world::operator::{ELECTED, IMPATIENT, Launch};
-use crate::world::{SOON, Setup, World, crd, member_rule};
+use crate::world::{SOON, World, WorldSetup, crd, member_rule};
 
 fn without(name: &str, resources: &[&str]) -> Result<World> {
-    World::with(name, Setup::without(resources))
+    World::with(name, WorldSetup::without(resources))
 }
 
 const NEEDS_RIGHTS: &str = "the operator needs the rights";
@@ -85,7 +85,7 @@ fn without_lease_rights_no_replica_leads_and_a_leader_that_loses_them_ends() -> 
     world.patch("lease", "widgets", &theirs)?;
     ensure!(operator.wait()?.code() == Some(1), "{}", operator.log());
     let told = "leadership lost: lease rights-leases/widgets is held by somebody";
-    says(&operator.log(), &[told])
+    ensure_contains(&operator.log(), &[told])
 }
 
 /// As projects of operator-sdk have it: Events of the core group, and a Lease that may be looked at.
@@ -119,7 +119,7 @@ fn a_role_that_can_only_read_leases_is_enough_for_one_replica() -> Result<()> {
         "spec": {"holderIdentity": "another", "leaseDurationSeconds": 15, "leaseTransitions": 0}});
     world.kubectl.apply(&held.to_string())?;
     ensure!(operator.wait()?.code() == Some(1), "{}", operator.log());
-    says(&operator.log(), &["lease rights-old/widgets is held by another now"])
+    ensure_contains(&operator.log(), &["lease rights-old/widgets is held by another now"])
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn missing_rights_on_the_watched_kind_are_reported() -> Result<()> {
 
 #[test]
 fn a_namespace_without_rights_affects_no_other() -> Result<()> {
-    let world = World::with("rights-one", Setup::only_in(&["rights-one"]))?;
+    let world = World::with("rights-one", WorldSetup::only_in(&["rights-one"]))?;
     let other = world.control_plane.kubectl().create_namespace("rights-other")?;
     let operator = world.launch(&Launch {
         arguments: &["--watch-namespace=rights-one,rights-other"],
@@ -302,7 +302,7 @@ fn each_right_of_the_role_is_needed() -> Result<()> {
 /// The API server refuses what no rule gives, and this refuses a rule that gives what nobody asks for.
 #[test]
 fn every_right_of_the_project_is_used_and_none_is_missing() -> Result<()> {
-    let world = World::with("rights-used", Setup::ALONE)?;
+    let world = World::with("rights-used", WorldSetup::ALONE)?;
     world.serve(&crd("monitoring.coreos.com", "ServiceMonitor"))?;
 
     world.write_watches_of(&[("Widget", &memcached(), &[])])?;
@@ -358,7 +358,7 @@ fn every_right_of_the_project_is_used_and_none_is_missing() -> Result<()> {
 }
 
 /// The rights of a role that none of these requests needed.
-pub fn unused(role: &str, rules: &[Value], asked: &Requests) -> Vec<String> {
+pub fn unused(role: &str, rules: &[Value], asked: &AuditedRequests) -> Vec<String> {
     let is_used = |group: &str, resource: &str, verb: &str, names: &[String]| {
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
         asked.iter().any(|request| {
@@ -470,7 +470,7 @@ fn the_namespaced_rules_are_the_cluster_rules_without_cluster_scoped_kinds() -> 
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/namespaced");
     let dry = ["apply", "--dry-run=server", "-k", &folder.display().to_string()];
     let told = world.kubectl.run(dry)?;
-    says(&told, &["rolebinding", "chartwright-manager-role "])
+    ensure_contains(&told, &["rolebinding", "chartwright-manager-role "])
 }
 
 #[test]

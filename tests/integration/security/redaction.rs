@@ -4,20 +4,20 @@ use anyhow::{Context, Result, ensure};
 use data_encoding::BASE64;
 use serde_json::{Value, json};
 
-use crate::world::fields::{says, text};
+use crate::world::fields::{ensure_contains, text};
 use crate::world::operator::{Launch, METERED, Operator, PANIC};
 use crate::world::{World, member_rule};
 
 const MARK: &str = "[redacted]";
 
 /// A release, its operator, and what must not be seen of them.
-struct Story {
+struct RedactionStory {
     world: World,
     operator: Operator,
     secrets: Vec<String>,
 }
 
-impl Story {
+impl RedactionStory {
     fn begin(name: &str, encoder: &str) -> Result<Self> {
         let world = World::of_chart(name, "tells")?;
         world.grant("secrets", &[member_rule("", "secrets")])?;
@@ -37,7 +37,7 @@ impl Story {
         world.install("a", json!({"password": secrets[1], "hooked": secrets[2]}))?;
         let random = world.expect("configmap", "a-config")?["data"]["random"].clone();
         secrets.push(random.as_str().context("no random result")?.to_owned());
-        Ok(Story {
+        Ok(RedactionStory {
             world,
             operator,
             secrets,
@@ -51,7 +51,7 @@ impl Story {
         self.world.await_stalled("a", reason, &[MARK])?;
         self.world.await_event("a", reason, &[MARK])?;
         self.world.await_quiet(&self.operator)?;
-        says(&self.operator.log()[before..], &[MARK])?;
+        ensure_contains(&self.operator.log()[before..], &[MARK])?;
         self.is_silent()
     }
 
@@ -103,9 +103,9 @@ fn texts(value: &Value) -> String {
 
 #[test]
 fn errors_are_redacted() -> Result<()> {
-    let story = Story::begin("redaction-json", "json")?;
-    story.is_silent()?;
-    let widget = story.world.live("a")?;
+    let describe_failure = RedactionStory::begin("redaction-json", "json")?;
+    describe_failure.is_silent()?;
+    let widget = describe_failure.world.live("a")?;
     // NOTES.txt, in the status and in the condition that is cut after the first kilobyte, and the name of a lookup.
     let notes = text(&widget["status"]["notes"]);
     ensure!(notes.matches(MARK).count() >= 6, "{notes}");
@@ -113,91 +113,99 @@ fn errors_are_redacted() -> Result<()> {
     ensure!(lookups.to_string().contains(MARK), "{lookups}");
 
     for mode in ["fail", "required", "function"] {
-        story.fails(mode, "RenderFailed").context(mode)?;
+        describe_failure.fails(mode, "RenderFailed").context(mode)?;
     }
     for mode in ["label", "address", "field", "data"] {
-        story.fails(mode, "ObjectInvalid").context(mode)?;
+        describe_failure.fails(mode, "ObjectInvalid").context(mode)?;
     }
     // These name a place and no value, or begin to: whatever they say, it is no secret.
     for mode in ["head", "metadata"] {
-        story.world.edit("a", json!({"mode": mode}))?;
-        story.world.await_condition("a", "Ready", "False")?;
-        story.world.await_quiet(&story.operator)?;
-        story.is_silent()?;
+        describe_failure.world.edit("a", json!({"mode": mode}))?;
+        describe_failure.world.await_condition("a", "Ready", "False")?;
+        describe_failure.world.await_quiet(&describe_failure.operator)?;
+        describe_failure.is_silent()?;
     }
     // The schema quotes what it refuses.
-    story.world.update("a", json!({"mode": "none"}))?;
-    story.world.edit("a", json!({"checked": story.secrets[1]}))?;
-    story.world.await_stalled("a", "ValuesInvalid", &[MARK])?;
-    story.is_silent()?;
-    story.world.update("a", json!({"checked": ""}))?;
+    describe_failure.world.update("a", json!({"mode": "none"}))?;
+    describe_failure
+        .world
+        .edit("a", json!({"checked": describe_failure.secrets[1]}))?;
+    describe_failure.world.await_stalled("a", "ValuesInvalid", &[MARK])?;
+    describe_failure.is_silent()?;
+    describe_failure.world.update("a", json!({"checked": ""}))?;
 
     // One that was looked up, and is another one now.
     let other = "AnotherOne+6d1f";
     let token = json!({"stringData": {"token": other}});
-    story.world.patch("secret", "outside", &token)?;
-    story.world.edit("a", json!({"mode": "fail"}))?;
-    let message = story.world.await_stalled("a", "RenderFailed", &[])?;
+    describe_failure.world.patch("secret", "outside", &token)?;
+    describe_failure.world.edit("a", json!({"mode": "fail"}))?;
+    let message = describe_failure.world.await_stalled("a", "RenderFailed", &[])?;
     ensure!(message.contains(MARK) && !message.contains(other), "{message}");
-    story.world.delete("a")?;
-    let log = story.operator.log();
+    describe_failure.world.delete("a")?;
+    let log = describe_failure.operator.log();
     ensure!(!log.contains(other) && !log.contains(&BASE64.encode(other.as_bytes())));
     Ok(())
 }
 
 #[test]
 fn console_logs_are_redacted() -> Result<()> {
-    let story = Story::begin("redaction-console", "console")?;
-    story.fails("fail", "RenderFailed")?;
-    story.fails("label", "ObjectInvalid")?;
-    story.operator.terminate()?;
+    let describe_failure = RedactionStory::begin("redaction-console", "console")?;
+    describe_failure.fails("fail", "RenderFailed")?;
+    describe_failure.fails("label", "ObjectInvalid")?;
+    describe_failure.operator.terminate()?;
 
     // The next process knows none of it, and learns it before it tells of it.
-    let operator = story.world.launch(&METERED)?;
+    let operator = describe_failure.world.launch(&METERED)?;
     operator.await_log("watching")?;
     // It renders what was refused once more; what a hook holds is known from a render alone.
-    story.world.await_quiet(&operator)?;
-    let story = Story { operator, ..story };
-    story.fails("required", "RenderFailed")?;
-    story.fails("address", "ObjectInvalid")?;
+    describe_failure.world.await_quiet(&operator)?;
+    let describe_failure = RedactionStory {
+        operator,
+        ..describe_failure
+    };
+    describe_failure.fails("required", "RenderFailed")?;
+    describe_failure.fails("address", "ObjectInvalid")?;
 
     // However often it fails, and though the next process never rendered it. (What a hook holds is in no object.)
-    let shown = json!({"mode": "function", "password": story.secrets[1]});
+    let shown = json!({"mode": "function", "password": describe_failure.secrets[1]});
     for turn in 0..10 {
         let mut spec = shown.clone();
         spec["turn"] = turn.into();
-        story.world.edit("a", spec)?;
-        story.world.await_stalled("a", "RenderFailed", &[])?;
+        describe_failure.world.edit("a", spec)?;
+        describe_failure.world.await_stalled("a", "RenderFailed", &[])?;
     }
-    story.is_silent()?;
-    story.operator.terminate()?;
-    let operator = story.world.launch(&METERED)?;
+    describe_failure.is_silent()?;
+    describe_failure.operator.terminate()?;
+    let operator = describe_failure.world.launch(&METERED)?;
     operator.await_log("watching")?;
-    let story = Story { operator, ..story };
-    story.world.edit("a", json!({"turn": 10}))?;
-    story.world.await_stalled("a", "RenderFailed", &[MARK])?;
-    story.world.await_quiet(&story.operator)?;
-    story.is_silent()
+    let describe_failure = RedactionStory {
+        operator,
+        ..describe_failure
+    };
+    describe_failure.world.edit("a", json!({"turn": 10}))?;
+    describe_failure.world.await_stalled("a", "RenderFailed", &[MARK])?;
+    describe_failure.world.await_quiet(&describe_failure.operator)?;
+    describe_failure.is_silent()
 }
 
 /// A defect may quote what it stumbled over, wherever it is: in the middle of a reconcile, or in a render.
 #[test]
 fn a_panic_message_is_redacted() -> Result<()> {
-    let mut story = Story::begin("redaction-panic", "json")?;
+    let mut describe_failure = RedactionStory::begin("redaction-panic", "json")?;
     for (at, color) in [("a", "red"), ("a/render", "green")] {
-        story.operator.terminate()?;
-        story.operator = story.world.launch(&Launch::with(&[(PANIC, at)]).metered())?;
-        story.operator.await_log("watching")?;
-        story.world.edit("a", json!({"color": color}))?;
-        let ready = story.world.await_condition("a", "Ready", "False")?;
+        describe_failure.operator.terminate()?;
+        describe_failure.operator = describe_failure.world.launch(&Launch::with(&[(PANIC, at)]).metered())?;
+        describe_failure.operator.await_log("watching")?;
+        describe_failure.world.edit("a", json!({"color": color}))?;
+        let ready = describe_failure.world.await_condition("a", "Ready", "False")?;
         ensure!(ready["reason"] == "Panicked", "{at}: {ready}");
-        story.world.await_event("a", "Panicked", &[])?;
-        story.world.await_quiet(&story.operator)?;
-        let log = story.operator.log();
+        describe_failure.world.await_event("a", "Panicked", &[])?;
+        describe_failure.world.await_quiet(&describe_failure.operator)?;
+        let log = describe_failure.operator.log();
         let told: Vec<&str> = log.lines().filter(|line| line.contains(PANIC)).collect();
         let is_marked = told.iter().all(|line| line.contains(MARK));
         ensure!(!told.is_empty() && is_marked, "{at}: {told:?}");
-        story.is_silent().with_context(|| at.to_owned())?;
+        describe_failure.is_silent().with_context(|| at.to_owned())?;
     }
     Ok(())
 }

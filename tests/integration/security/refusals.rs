@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::support::Request;
-use crate::world::fields::{is_marked, says, text, uid};
+use crate::support::AuditedRequest;
+use crate::world::fields::{ensure_contains, is_marked, text, uid};
 use crate::world::{World, config_map, objects};
 
 fn may_bind() -> Value {
@@ -14,7 +14,7 @@ fn may_bind() -> Value {
 }
 
 /// Not about custom resources, nor about what is told of them.
-fn is_elsewhere(request: &Request) -> bool {
+fn is_elsewhere(request: &AuditedRequest) -> bool {
     !["widgets", "events"].contains(&request.resource.as_str())
 }
 
@@ -167,9 +167,10 @@ fn lookups_of_values_stay_in_the_namespace() -> Result<()> {
     };
     let start = world.mark()?;
     for case in objects("lookups")? {
-        let [name, lookup, reason, says] = ["name", "lookup", "reason", "says"].map(|field| text(&case[field]));
+        let [name, lookup, reason, ensure_contains] =
+            ["name", "lookup", "reason", "says"].map(|field| text(&case[field]));
         world.apply_widget(name, reading(lookup))?;
-        world.await_stalled(name, reason, &[says])?;
+        world.await_stalled(name, reason, &[ensure_contains])?;
     }
     let requests = world.requests(&operator, start)?;
     requests
@@ -189,7 +190,7 @@ fn lookups_of_values_stay_in_the_namespace() -> Result<()> {
     let opened = r#"lookup "v1" "ConfigMap" "default" "kube-root-ca.crt""#;
     world.install("opened", reading(opened))?;
     let copy = world.expect("configmap", "opened-copy")?;
-    says(text(&copy["data"]["copy"]), &["CERTIFICATE"])
+    ensure_contains(text(&copy["data"]["copy"]), &["CERTIFICATE"])
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn slow_conditions_are_reported_and_delay_no_other_release() -> Result<()> {
         eventually("the budget is told of", SOON, || {
             Ok(tells(&world.expect(&world.widgets(), name)?).then_some(()))
         })
-        .with_context(|| world.story(name))?;
+        .with_context(|| world.describe_failure(name))?;
     }
     world.update("a", json!({"color": "blue"}))?;
     world.apply_widget(

@@ -97,7 +97,7 @@ fn a_removed_crd_deletes_its_releases_and_can_be_reinstalled() -> Result<()> {
     // While no operator runs, and with force: the custom resources go, and nothing of theirs.
     operator.kill()?;
     delete_crd(&world)?;
-    world.let_go(&world.widgets(), "a")?;
+    world.remove_finalizers(&world.widgets(), "a")?;
     world.await_gone("crd", &world.widgets())?;
     let operator = world.start()?;
     operator.await_log("waiting for its CustomResourceDefinition")?;
@@ -139,5 +139,5 @@ fn nulls_that_the_schema_of_a_member_refuses_are_left_out() -> Result<()> {
     ensure!(uid(&made(2)?) == uid(&first), "made anew");
     // What isn't sent is nothing that somebody took away.
     world.await_quiet(&operator)?;
-    world.asks_nothing(&operator, 3.0)
+    world.ensure_no_requests(&operator, 3.0)
 }

@@ -11,9 +11,9 @@ use crate::security::forged_status::keys;
 use crate::support::{eventually, until};
 use crate::world::fields::{PART_OF, is_ready, label, text, uid, versions};
 use crate::world::operator::Operator;
-use crate::world::{SOON, Setup, World};
+use crate::world::{SOON, World, WorldSetup};
 
-fn world(name: &str, setup: Setup<'_>) -> Result<World> {
+fn world(name: &str, setup: WorldSetup<'_>) -> Result<World> {
     let world = World::with(name, setup)?.use_chart("many")?.granted("", "secrets")?;
     Ok(world)
 }
@@ -48,7 +48,7 @@ fn restart(world: &World, operator: Operator) -> Result<Operator> {
 
 #[test]
 fn a_long_inventory_is_stored_in_secrets() -> Result<()> {
-    let world = world("record-long", Setup::USUAL)?;
+    let world = world("record-long", WorldSetup::USUAL)?;
     let operator = world.start_and_settle()?;
     let widget = world.install("a", json!({"members": 350}))?;
     let stored = &widget["status"]["release"]["record"];
@@ -105,7 +105,7 @@ fn a_long_inventory_is_stored_in_secrets() -> Result<()> {
 #[test]
 #[ignore = "slow: make torture runs it"]
 fn three_thousand_members_are_recorded() -> Result<()> {
-    let world = world("record-huge", Setup::USUAL)?;
+    let world = world("record-huge", WorldSetup::USUAL)?;
     let operator = world.start_and_settle()?;
     world.apply_widget("a", json!({"members": 3000}))?;
     until("the widget is ready", 12 * SOON, || Ok(is_ready(&world.live("a")?)))?;
@@ -124,7 +124,7 @@ fn three_thousand_members_are_recorded() -> Result<()> {
 #[test]
 fn a_lost_record_is_rebuilt_from_live_objects() -> Result<()> {
     for (members, what) in [(3, "status"), (310, "secret")] {
-        let world = world(&format!("record-lost-{what}"), Setup::USUAL)?;
+        let world = world(&format!("record-lost-{what}"), WorldSetup::USUAL)?;
         let operator = world.start_and_settle()?;
         world.install("a", json!({"members": members}))?;
         world.update("a", json!({"members": members, "color": "red"}))?;
@@ -184,7 +184,7 @@ fn wipe_status(world: &World) -> Result<()> {
 
 #[test]
 fn foreign_writes_to_the_record_are_not_trusted() -> Result<()> {
-    let world = world("record-forged", Setup::USUAL)?;
+    let world = world("record-forged", WorldSetup::USUAL)?;
     let operator = world.start_and_settle()?;
     let widget = world.install("a", json!({"members": 305}))?;
     world.run(["create", "configmap", "bystander"])?;
@@ -300,14 +300,14 @@ fn lives_without_status(world: &World, warning: &str) -> Result<()> {
 
 #[test]
 fn a_kind_without_a_status_subresource_works() -> Result<()> {
-    let world = world("record-none", Setup::NO_CRD)?;
+    let world = world("record-none", WorldSetup::NO_CRD)?;
     world.install_crd_with("Widget", None)?;
     lives_without_status(&world, "has no subresource status")
 }
 
 #[test]
 fn a_kind_whose_schema_drops_the_status_works() -> Result<()> {
-    let world = world("record-pruned", Setup::NO_CRD)?;
+    let world = world("record-pruned", WorldSetup::NO_CRD)?;
     // Some of ours stays, as in a schema that was made for another operator.
     let text = json!({"type": "string"});
     let status = json!({"type": "object", "properties": {

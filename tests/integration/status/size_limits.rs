@@ -26,13 +26,13 @@ fn told(world: &World, name: &str, condition: &str) -> Result<String> {
     world.run(["get", &world.widgets(), name, "-o", &path])
 }
 
-fn await_told(world: &World, name: &str, condition: &str, text: &str) -> Result<()> {
+fn await_message(world: &World, name: &str, condition: &str, text: &str) -> Result<()> {
     let waited = eventually(&format!("{name}: {condition} says {text}"), SOON, || {
         let told = told(world, name, condition)?;
         ensure!(told.contains(text), "it says {told:?}");
         Ok(Some(()))
     });
-    waited.with_context(|| world.story(""))
+    waited.with_context(|| world.describe_failure(""))
 }
 
 #[test]
@@ -45,9 +45,9 @@ fn deeply_nested_objects_are_read_and_delay_no_other_release() -> Result<()> {
     let deep = json!({"color": "green", "deep": "DEEP", "extraDeploy": [made]});
     apply_deep(&world, &world.widget("deep", deep), 300)?;
     apply_deep(&world, &world.widget("deeper", json!({"deep": "DEEP"})), 5000)?;
-    await_told(&world, "deep", "Ready", "True")?;
+    await_message(&world, "deep", "Ready", "True")?;
     let deeper = "nests 5001 levels deep; at most 1000 are read";
-    await_told(&world, "deeper", "Stalled", deeper)?;
+    await_message(&world, "deeper", "Stalled", deeper)?;
     ensure!(world.expect("configmap", "deep-main")?["data"]["color"] == "green");
 
     // One that anybody may make, with our label.

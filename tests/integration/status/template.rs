@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use crate::support::until;
-use crate::world::fields::{condition, says, text};
+use crate::world::fields::{condition, ensure_contains, text};
 use crate::world::{SOON, World, any_fields};
 
 fn world(name: &str, template: &str) -> Result<World> {
@@ -52,7 +52,7 @@ fn fields_and_conditions_follow_the_members() -> Result<()> {
     let widget = world.await_ready("a")?;
     ensure!(condition(&widget, "Open")["status"] == "True", "{widget}");
     world.await_quiet(&operator)?;
-    world.asks_nothing(&operator, 1.5)?;
+    world.ensure_no_requests(&operator, 1.5)?;
     // Nothing changed meanwhile: nothing is read, nor written.
     let before = world.mark()?;
     let operator = world.restart(operator)?;
@@ -87,7 +87,7 @@ fn an_invalid_status_template_is_only_a_condition() -> Result<()> {
     let operator = world.start()?;
     let widget = world.install("a", json!({}))?;
     let invalid = world.await_condition("a", "StatusInvalid", "True")?;
-    says(text(&invalid["message"]), &["status.yaml:2"])?;
+    ensure_contains(text(&invalid["message"]), &["status.yaml:2"])?;
     ensure!(
         widget["status"]["state"].is_null() && condition(&widget, "Ready")["status"] == "True",
         "{widget}"
@@ -131,7 +131,7 @@ fn a_status_that_the_schema_refuses_is_written_without_the_template_fields() -> 
     let operator = world.start()?;
     let widget = world.install("a", json!({"color": "blue"}))?;
     let invalid = world.await_condition("a", "StatusInvalid", "True")?;
-    says(text(&invalid["message"]), &["the API server refuses", "state"])?;
+    ensure_contains(text(&invalid["message"]), &["the API server refuses", "state"])?;
     ensure!(!widget["status"]["inventory"].is_null(), "{widget}");
     world.await_quiet(&operator)?;
     world.edit("a", json!({"color": "red"}))?;

@@ -7,9 +7,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::support::eventually;
-use crate::world::fields::says;
+use crate::world::fields::ensure_contains;
 use crate::world::operator::{Launch, METERED};
-use crate::world::{SOON, Setup, World, member_rule};
+use crate::world::{SOON, World, WorldSetup, member_rule};
 
 /// Three periods without a sample are a gap: long enough for a busy machine.
 const PERIOD: u64 = 2;
@@ -71,7 +71,7 @@ fn await_line(world: &World, name: &str, what: &str, holds: impl Fn(&Value) -> b
         ensure!(holds(&line), "{line}");
         Ok(Some(line))
     });
-    waited.with_context(|| world.story(name))
+    waited.with_context(|| world.describe_failure(name))
 }
 
 fn counts_at_least(line: &Value, core_seconds: f64) -> bool {
@@ -80,7 +80,7 @@ fn counts_at_least(line: &Value, core_seconds: f64) -> bool {
 
 #[test]
 fn requested_resources_are_metered_across_restarts() -> Result<()> {
-    let world = World::with("usage-counted", Setup::without(&["configmaps"]))?.use_chart("metered")?;
+    let world = World::with("usage-counted", WorldSetup::without(&["configmaps"]))?.use_chart("metered")?;
     let members = [("", "persistentvolumeclaims"), ("batch", "jobs")];
     world.grant("members", &members.map(|(group, kind)| member_rule(group, kind)))?;
     grant(&world)?;
@@ -152,9 +152,9 @@ fn requested_resources_are_metered_across_restarts() -> Result<()> {
 fn forms(world: &World) -> Result<()> {
     let kind = format!("Widget.{}", world.group());
     let table = usage(world, &[])?;
-    says(&table, &["NAMESPACE", "CORE-HOURS", &kind, "600m", "160Mi", "3Gi"])?;
+    ensure_contains(&table, &["NAMESPACE", "CORE-HOURS", &kind, "600m", "160Mi", "3Gi"])?;
     let csv = usage(world, &["-o", "csv", "--by", "namespace"])?;
-    says(&csv, &[&format!("\n,{},,600,{MEMORY},{STORAGE},", world.name)])?;
+    ensure_contains(&csv, &[&format!("\n,{},,600,{MEMORY},{STORAGE},", world.name)])?;
     let json: Value = serde_json::from_str(&usage(world, &["-o", "json", "--by", "kind", "--kind", "widget"])?)?;
     ensure!(
         json["items"].as_array().map(Vec::len) == Some(1) && json["items"][0]["kind"] == *kind,
@@ -173,7 +173,7 @@ fn without_metering_rights_a_warning_is_logged_and_reconciles_continue() -> Resu
     world.install("a", json!({"extra": ["one"]}))?;
     std::thread::sleep(Duration::from_secs(2 * PERIOD));
     let log = operator.log();
-    says(
+    ensure_contains(
         &log,
         &["cannot list resource \\\"persistentvolumeclaims\\\"", "usage_role.yaml"],
     )?;
@@ -183,7 +183,7 @@ fn without_metering_rights_a_warning_is_logged_and_reconciles_continue() -> Resu
     world.await_there("configmap", "a-two")?;
     let told = usage(&world, &[]).map_err(|error| error.to_string());
     let told = told.err().context("there is nothing to be told")?;
-    says(
+    ensure_contains(
         &told,
         &[
             "nothing is counted",

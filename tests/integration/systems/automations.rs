@@ -9,8 +9,8 @@ use super::databases::{credentials, database, image};
 use super::etcd::set_ready;
 use super::{CLUSTER, DATABASE, MEMCACHED, System};
 use crate::support::eventually;
-use crate::world::fields::{condition, says, text, uid};
-use crate::world::{CRASHES, HANGS, SOON, Setup, World};
+use crate::world::fields::{condition, ensure_contains, text, uid};
+use crate::world::{CRASHES, HANGS, SOON, World, WorldSetup};
 
 /// The names of the pods that the EndpointSlices of a Service lead to.
 fn behind(world: &World, service: &str) -> Result<Vec<String>> {
@@ -62,7 +62,7 @@ fn the_database_state_is_backed_up_and_restored() -> Result<()> {
     let (succeeded, said) = system.run_plan("shop", "backup", &[])?;
     ensure!(succeeded, "{said}");
     let backup = &world.expect("job", "shop-sampledb-backup")?["spec"]["template"]["spec"];
-    says(
+    ensure_contains(
         &backup.to_string(),
         &["pg_dump", r#"{"name":"KEEP","value":"3"}"#, "shop-sampledb-backups"],
     )?;
@@ -72,13 +72,13 @@ fn the_database_state_is_backed_up_and_restored() -> Result<()> {
     system.install("copy", json!({"restoreFrom": {"claim": "shop-sampledb-backups"}}))?;
     let job = world.expect("job", "copy-sampledb-restore")?;
     ensure!(job["status"]["succeeded"] == 1, "{job}");
-    says(
+    ensure_contains(
         &job["spec"]["template"]["spec"].to_string(),
         &["pg_restore", "shop-sampledb-backups", "data-copy-sampledb-0"],
     )?;
     // The first server has the volume that was restored to.
     let volumes = &world.expect("pod", "copy-sampledb-0")?["spec"]["volumes"];
-    says(&volumes.to_string(), &["data-copy-sampledb-0"])?;
+    ensure_contains(&volumes.to_string(), &["data-copy-sampledb-0"])?;
     system.end()
 }
 
@@ -93,7 +93,7 @@ fn the_database_and_its_schema_are_upgraded_together() -> Result<()> {
     // First the schema, then the servers.
     let order = world.all_requests(&system.operator, start)?.writes();
     let at = |name: &str, resource: &str| {
-        let is_it = |request: &crate::support::Request| request.name == name && request.resource == resource;
+        let is_it = |request: &crate::support::AuditedRequest| request.name == name && request.resource == resource;
         order.iter().position(is_it)
     };
     let (schema, servers) = (at("shop-sampledb-migrate", "jobs"), at("shop-sampledb", "statefulsets"));
@@ -139,7 +139,7 @@ fn a_service_leads_applications_that_know_nothing_of_kubernetes_to_it() -> Resul
 
 #[test]
 fn a_leader_is_chosen_for_an_application_that_can_not_choose_one() -> Result<()> {
-    let world = World::with("automation-leader", Setup::USUAL)?.use_chart("elected")?;
+    let world = World::with("automation-leader", WorldSetup::USUAL)?.use_chart("elected")?;
     world.grant("elect", &world.project_rules("rbac/elect_role.yaml")?)?;
     let world = world.watch_key("elect: [{kind: StatefulSet, name: '{{ .metadata.name }}-db'}]");
     let operator = world.start()?;
@@ -218,7 +218,7 @@ fn a_simulated_failure_is_recovered_and_measured() -> Result<()> {
     let (succeeded, said) = system.run_plan("kv", "chaos", &["k=2"])?;
     ensure!(!succeeded, "{said}");
     let failed = condition(&system.live("kv")?, "PlanFailed");
-    says(
+    ensure_contains(
         text(&failed["message"]),
         &["k is 2, and a cluster of 3 keeps its quorum without at most 1"],
     )?;
@@ -228,7 +228,7 @@ fn a_simulated_failure_is_recovered_and_measured() -> Result<()> {
     world.patch(&system.resource(), "kv", &json!({"metadata": {"annotations": request}}))?;
     let job = world.await_there("job", "kv-etcd-chaos")?;
     let pod = &job["spec"]["template"]["spec"];
-    says(
+    ensure_contains(
         &pod.to_string(),
         &[
             r#"{"name":"PODS","value":"kv-etcd-2"}"#,
@@ -240,7 +240,7 @@ fn a_simulated_failure_is_recovered_and_measured() -> Result<()> {
     set_ready(&system, "kv-etcd-0", false)?;
     world.await_field("poddisruptionbudget", "kv-etcd", "/status/disruptionsAllowed", 0)?;
     let refused = evict(&system, "kv-etcd-2").err().context("it is evicted")?;
-    says(&format!("{refused:#}"), &["disruption budget"])?;
+    ensure_contains(&format!("{refused:#}"), &["disruption budget"])?;
     set_ready(&system, "kv-etcd-0", true)?;
     world.await_field("poddisruptionbudget", "kv-etcd", "/status/disruptionsAllowed", 1)?;
     evict(&system, "kv-etcd-2")?;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{CLUSTER, MOMENT, System};
 use crate::support::until;
-use crate::world::fields::{condition, says, text, uid};
+use crate::world::fields::{condition, ensure_contains, text, uid};
 use crate::world::{HANGS, SOON};
 
 /// A cluster without a schedule.
@@ -22,14 +22,14 @@ pub(super) fn cluster(system: &System, name: &str, spec: Value) -> Result<Value>
 fn a_size_without_a_majority_is_refused_and_it_stays_as_it_was() -> Result<()> {
     let system = System::new("etcd-refused", CLUSTER)?;
     for size in [0, 2, 4, 7] {
-        says(
+        ensure_contains(
             &system.refused("none", json!({"size": size}))?,
             &["a cluster has 1, 3 or 5 members"],
         )?;
     }
     cluster(&system, "kv", json!({}))?;
     let error = system.edit("kv", json!({"size": 5})).err().context("it is accepted")?;
-    says(
+    ensure_contains(
         &format!("{error:#}"),
         &["the number of members stays as it was", "restoreFrom"],
     )?;
@@ -71,7 +71,7 @@ fn a_cluster_is_restored_member_by_member_before_it_begins() -> Result<()> {
         ensure!(job.is_some() && job < at("more-etcd"), "{member}: {order}");
         let job = world.expect("job", &format!("more-etcd-restore-{member}"))?;
         let command = &job["spec"]["template"]["spec"]["containers"][0]["command"];
-        says(
+        ensure_contains(
             &command.to_string(),
             &[&format!("--name=more-etcd-{member}"), "/snapshots/latest.db"],
         )?;
@@ -106,7 +106,7 @@ fn nothing_changes_while_there_is_no_quorum() -> Result<()> {
     let lost = system.await_status("kv", &[("/quorum", json!("1 of 3 members in quorum"))])?;
     let quorum = condition(&lost, "Quorum");
     ensure!(quorum["reason"] == "NoQuorum", "{quorum}");
-    says(text(&quorum["message"]), &["1 of 3 members are ready, 2 are a quorum"])?;
+    ensure_contains(text(&quorum["message"]), &["1 of 3 members are ready, 2 are a quorum"])?;
 
     let image = || {
         let set = world.expect("statefulset", "kv-etcd")?;
@@ -172,18 +172,18 @@ fn an_upgrade_that_breaks_a_member_is_rolled_back_with_quorum() -> Result<()> {
         ],
     )?;
     let set = world.expect("statefulset", "kv-etcd")?;
-    says(&set["spec"]["template"]["spec"].to_string(), &[":v3.6.11"])?;
+    ensure_contains(&set["spec"]["template"]["spec"].to_string(), &[":v3.6.11"])?;
     system.end()
 }
 
 /// A member's process, with the command of its pod. It listens on this machine, at ports of its own.
-struct Member {
+struct EtcdMember {
     process: Child,
     /// For clients, for members, for probes and metrics.
     ports: [u16; 3],
 }
 
-impl Member {
+impl EtcdMember {
     /// What an HTTP request answers: the status line, or nothing.
     fn ask(&self, port: usize, request: &str) -> Result<String> {
         let mut connection = TcpStream::connect(("127.0.0.1", self.ports[port]))?;
@@ -208,7 +208,7 @@ impl Member {
 }
 
 /// A process of each member, from the command that its pod would run.
-fn members(system: &System, name: &str) -> Result<Vec<Member>> {
+fn members(system: &System, name: &str) -> Result<Vec<EtcdMember>> {
     let build = super::project("tests/control-plane/build");
     let found = Command::new(build).args(["--resolve", "etcd"]).output()?;
     let binary = String::from_utf8(found.stdout)?.trim().to_owned();
@@ -250,7 +250,7 @@ fn members(system: &System, name: &str) -> Result<Vec<Member>> {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let process = system.world.control_plane.adopt(&mut command_line).spawn()?;
-        Ok(Member {
+        Ok(EtcdMember {
             process,
             ports: ports[member],
         })
@@ -268,8 +268,8 @@ fn processes_of_etcd_make_the_cluster_that_the_chart_describes() -> Result<()> {
         Ok(members.iter().all(|member| member.probe("/readyz")))
     })?;
     members[0].call("put", r#"{"key": "a2V5", "value": "dmFsdWU="}"#)?;
-    says(&members[2].call("range", r#"{"key": "a2V5"}"#)?, &["dmFsdWU="])?;
-    let tell = |members: &[Member]| {
+    ensure_contains(&members[2].call("range", r#"{"key": "a2V5"}"#)?, &["dmFsdWU="])?;
+    let tell = |members: &[EtcdMember]| {
         for (number, member) in members.iter().enumerate() {
             set_ready(&system, &format!("kv-etcd-{number}"), member.probe("/readyz"))?;
         }
@@ -281,7 +281,7 @@ fn processes_of_etcd_make_the_cluster_that_the_chart_describes() -> Result<()> {
     until("two members are ready", SOON, || {
         Ok(members[..2].iter().all(|member| member.probe("/readyz")))
     })?;
-    says(&members[1].call("range", r#"{"key": "a2V5"}"#)?, &["dmFsdWU="])?;
+    ensure_contains(&members[1].call("range", r#"{"key": "a2V5"}"#)?, &["dmFsdWU="])?;
     tell(&members)?;
     system.await_status("kv", &[("/quorum", json!("2 of 3 members in quorum"))])?;
 

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use super::{MEMCACHED, System};
 use crate::support::until;
 use crate::world::SOON;
-use crate::world::fields::says;
+use crate::world::fields::ensure_contains;
 
 #[test]
 fn a_size_out_of_range_is_refused() -> Result<()> {
     let system = System::new("memcached-refused", MEMCACHED)?;
     for size in [0, 6] {
-        says(&system.refused("none", json!({"size": size}))?, &["spec.size"])?;
+        ensure_contains(&system.refused("none", json!({"size": size}))?, &["spec.size"])?;
     }
     system.install("cache", json!({}))?;
     ensure!(system.live("cache")?["spec"]["size"] == 1);
@@ -34,7 +34,7 @@ fn kubectl_and_autoscalers_set_the_size() -> Result<()> {
         .run(["scale", &target, "--replicas=6"])
         .err()
         .context("it is accepted")?;
-    says(&format!("{beyond:#}"), &["spec.size"])?;
+    ensure_contains(&format!("{beyond:#}"), &["spec.size"])?;
 
     // An autoscaler finds the pods by the selector, and sets the size as kubectl does.
     let scale = format!(

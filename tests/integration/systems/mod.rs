@@ -9,10 +9,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::support::{Requests, eventually};
-use crate::world::fields::{condition, says, text};
+use crate::support::{AuditedRequests, eventually};
+use crate::world::fields::{condition, ensure_contains, text};
 use crate::world::operator::Operator;
-use crate::world::{SOON, Setup, Start, World};
+use crate::world::{RequestsStart, SOON, World, WorldSetup};
 
 mod automations;
 mod databases;
@@ -57,7 +57,7 @@ impl System {
     }
 
     fn with(name: &str, kind: &'static str, crd: Value, keys: &[(&str, &str)]) -> Result<Self> {
-        let world = World::with(name, Setup::NO_CRD)?;
+        let world = World::with(name, WorldSetup::NO_CRD)?;
         world.serve(&own_groups(&world, &crd)?)?;
         for role in ["role", "charts_role"] {
             let text = fs::read_to_string(project("config/rbac").join(format!("{role}.yaml")))?;
@@ -131,7 +131,7 @@ impl System {
                 "{ready}"
             );
             ensure!(ready["status"] == "False" && ready["reason"] == reason, "{ready}");
-            says(text(&ready["message"]), parts)?;
+            ensure_contains(text(&ready["message"]), parts)?;
             Ok(Some(object))
         });
         waited.with_context(|| self.operator.log())
@@ -178,13 +178,13 @@ impl System {
             let events = self.world.list("events", "")?;
             let about = |event: &&Value| event["involvedObject"]["name"] == name && event["reason"] == reason;
             let mut messages = events.iter().filter(about).map(|event| text(&event["message"]));
-            let found = messages.find(|message| says(message, parts).is_ok());
+            let found = messages.find(|message| ensure_contains(message, parts).is_ok());
             Ok(Some(found.with_context(|| format!("{events:?}"))?.to_owned()))
         })
     }
 
     /// What the operator wrote on objects of a kind and name.
-    fn writes(&self, since: Start, resource: &str, name: &str) -> Result<Requests> {
+    fn writes(&self, since: RequestsStart, resource: &str, name: &str) -> Result<AuditedRequests> {
         let all = self.world.all_requests(&self.operator, since)?;
         Ok(all.writes().resource(resource).name(name))
     }

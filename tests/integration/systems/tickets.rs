@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{System, TICKET};
 use crate::support::eventually;
-use crate::world::fields::{says, uid};
+use crate::world::fields::{ensure_contains, uid};
 use crate::world::{SOON, any_fields, crd};
 
 fn ticket(from: &str, to: &str, number: i64) -> Value {
@@ -28,11 +28,11 @@ fn a_ticket_is_booked_after_it_is_made_and_cancelled_before_it_goes() -> Result<
     let booking = &world.expect("configmap", "holiday-flightticket")?["data"]["BOOKING"];
     ensure!(*booking == r#"{"from":"Mumbai","seats":2,"to":"London"}"#, "{booking}");
     // Under its short name, as people write it.
-    says(
+    ensure_contains(
         &world.run(["get", &format!("ft.{}", world.group())])?,
         &["Mumbai", "London"],
     )
-    .or_else(|_| says(&world.run(["get", &system.resource()])?, &["Mumbai", "London"]))?;
+    .or_else(|_| ensure_contains(&world.run(["get", &system.resource()])?, &["Mumbai", "London"]))?;
 
     // The booking is changed, and is not made anew by anything else.
     system.update("holiday", json!({"number": 3}))?;
@@ -85,7 +85,7 @@ fn an_invalid_ticket_is_refused_with_a_reason() -> Result<()> {
         (ticket("Mumbai", "Mumbai", 1), "from and to are the same place"),
         (json!({"from": "Mumbai"}), "spec.to: Required value"),
     ] {
-        says(&system.refused("none", spec)?, &[reason])?;
+        ensure_contains(&system.refused("none", spec)?, &[reason])?;
     }
     system.install("seat", json!({"from": "Mumbai", "to": "London"}))?;
     ensure!(system.live("seat")?["spec"]["number"] == 1);

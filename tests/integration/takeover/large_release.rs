@@ -26,7 +26,7 @@ fn a_release_with_its_record_in_secrets_is_taken_over() -> Result<()> {
     ensure!(before.len() == MANY, "{}", before.len());
 
     let operator = world.start()?;
-    let widget = helm_releases::await_taken(&world, "shop", Duration::from_secs(120))?;
+    let widget = helm_releases::await_taken_over(&world, "shop", Duration::from_secs(120))?;
     ensure!(widget["status"]["release"]["record"]["members"] == MANY);
     ensure!(widget["status"]["deployedRelease"].is_null());
     world.await_ready("shop")?;

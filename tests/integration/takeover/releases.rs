@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::support::Request;
-use crate::world::fields::{TRACKING, annotation, inventory, is_marked, label, says, text, uid};
-use crate::world::helm_releases::{self, Former, kind, pods, restore, restore_as, store_chart};
+use crate::support::AuditedRequest;
+use crate::world::fields::{TRACKING, annotation, ensure_contains, inventory, is_marked, label, text, uid};
+use crate::world::helm_releases::{self, FormerRelease, kind, pods, restore, restore_as, store_chart};
 use crate::world::operator::Operator;
 use crate::world::{World, widget_chart};
 
@@ -29,7 +29,7 @@ fn of_chart(name: &str, chart: &Path, keys: &[&str]) -> Result<World> {
 fn as_it_was(_: &mut Value) {}
 
 /// Every member is the same object as before, ours, and nobody else's.
-fn members_are_ours(world: &World, former: &Former) -> Result<()> {
+fn members_are_ours(world: &World, former: &FormerRelease) -> Result<()> {
     for before in former.members() {
         let name = text(&before["metadata"]["name"]);
         let now = world.expect(&kind(before), name)?;
@@ -59,11 +59,11 @@ fn members_are_ours(world: &World, former: &Former) -> Result<()> {
 }
 
 /// A whole takeover of an unchanged release: nothing is made anew, no pod ends, nothing of the former owner remains.
-fn takes_over(world: &World, former: &Former) -> Result<Operator> {
+fn takes_over(world: &World, former: &FormerRelease) -> Result<Operator> {
     let before = former.await_pods(world)?;
     ensure!(former.secrets(world)? > 0);
     let operator = world.start()?;
-    let widget = former.await_taken(world)?;
+    let widget = former.await_taken_over(world)?;
     world.await_ready(&former.name)?;
     members_are_ours(world, former)?;
     ensure!(pods(world)? == before, "pods were restarted");
@@ -90,7 +90,7 @@ fn a_helm_operator_release_is_taken_over_without_touching_a_pod() -> Result<()> 
 
     // In this order: our finalizer before the members, the release Secrets after everything but our own annotation.
     let all = world.all_requests(&operator, start)?.writes();
-    let named = |request: &Request| format!("{} {}/{}", request.verb, request.resource, request.subresource);
+    let named = |request: &AuditedRequest| format!("{} {}/{}", request.verb, request.resource, request.subresource);
     let writes: Vec<String> = all.iter().map(named).collect();
     let count = |text: &str, among: &[String]| among.iter().filter(|write| *write == text).count();
     let at = |text: &str| writes.iter().position(|write| write == text);
@@ -244,14 +244,14 @@ fn a_helm_release_is_refused_by_name_and_adopted_if_the_watch_allows() -> Result
         let message = world.await_stalled(name, "Collision", &[])?;
         let owner = format!("it belongs to the Helm release {}/{name}", world.name);
         let told = format!("{owner}; to take it over, set `collisions: Adopt`");
-        says(&message, &[&told])?;
+        ensure_contains(&message, &[&told])?;
         let untouched = world.expect("deployment", name)?;
         ensure!(!is_marked(&untouched) && former.secrets(&world)? == 1, "{untouched}");
         drop(operator);
 
         world.write_watches_of(&[("Widget", &store_chart(), &["collisions: Adopt"])])?;
         let _operator = world.start()?;
-        former.await_taken(&world)?;
+        former.await_taken_over(&world)?;
         world.await_ready(name)?;
         members_are_ours(&world, &former)?;
         ensure!(pods(&world)? == before, "pods were restarted");
@@ -313,7 +313,7 @@ fn members_missing_from_the_chart_stay_with_helm() -> Result<()> {
     let former = restore(&world, "helm-4-apply", "mart", as_it_was)?;
     let _operator = world.start()?;
     world.install("mart", json!({"color": "red", "extra": false}))?;
-    former.await_taken(&world)?;
+    former.await_taken_over(&world)?;
     let left = world.expect("configmap", "mart-extra")?;
     ensure!(!is_marked(&left), "{left}");
     ensure!(annotation(&left, "meta.helm.sh/release-name") == Some("mart"), "{left}");

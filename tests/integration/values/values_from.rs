@@ -56,7 +56,7 @@ fn values_from_sources_are_read_and_followed() -> Result<()> {
     // What nobody reads costs nothing, nor does a restart.
     world.apply(&values("b-values", "size: 4"))?;
     world.await_quiet(&operator)?;
-    world.asks_nothing(&operator, 2.0)?;
+    world.ensure_no_requests(&operator, 2.0)?;
     operator.kill()?;
     let start = world.mark()?;
     let operator = world.start_and_settle()?;

@@ -54,8 +54,8 @@ fn world(name: &str, kind: [&str; 3], decorators: &[Decorator<'_>]) -> Result<Wo
 
 fn await_map(place: &Kubectl, name: &str, is_there: bool) -> Result<Value> {
     // What goes with its object is left to the garbage collector.
-    let patience = if is_there { SOON } else { COLLECTED };
-    eventually(&format!("{name} is there: {is_there}"), patience, || {
+    let limit = if is_there { SOON } else { COLLECTED };
+    eventually(&format!("{name} is there: {is_there}"), limit, || {
         let found = place.get("configmap", name)?;
         ensure!(found.is_some() == is_there, "{found:?}");
         Ok(Some(found.unwrap_or_default()))
@@ -107,7 +107,7 @@ fn a_namespace_has_the_members_of_its_decorators_while_their_selectors_match() -
     let place = world.kubectl.create_namespace(&target)?;
     let label = |labels: Value| world.patch("namespace", &target, &json!({"metadata": {"labels": labels}}));
     label(json!({"decorate-ns/one": "chosen", "decorate-ns/two": "chosen"}))?;
-    let first = await_map(&place, &format!("{target}-one"), true).with_context(|| world.story(""))?;
+    let first = await_map(&place, &format!("{target}-one"), true).with_context(|| world.describe_failure(""))?;
     let second = await_map(&place, &format!("{target}-two"), true)?;
     for map in [&first, &second] {
         let owners = &map["metadata"]["ownerReferences"];
@@ -134,7 +134,7 @@ fn a_namespace_has_the_members_of_its_decorators_while_their_selectors_match() -
     place.run(["delete", "configmap", &format!("{target}-two")])?;
     await_map(&place, &format!("{target}-two"), true)?;
     world.await_quiet(&operator)?;
-    world.asks_nothing(&operator, 2.0)?;
+    world.ensure_no_requests(&operator, 2.0)?;
     let start = world.mark()?;
     let operator = world.replace_and_settle(operator)?;
     let requests = world.requests(&operator, start)?;
@@ -239,7 +239,7 @@ fn decorated_members_are_deleted_by_garbage_collector_or_finalizer() -> Result<(
 
     // Both come back that somebody takes off, also while no operator runs; what is forged on another object goes.
     operator.kill()?;
-    world.let_go("deployment", "web")?;
+    world.remove_finalizers("deployment", "web")?;
     let operator = world.start()?;
     let is_held = |web: &Value| web["metadata"]["finalizers"] == json!(["chartwright.dev/decorator-keeps"]);
     world.await_object("deployment", "web", "is held again", is_held)?;

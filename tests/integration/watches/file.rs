@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::security::operator_rights::unused;
 use crate::support::{ControlPlane, eventually, until};
-use crate::world::fields::{condition, inventory, is_ready, says, text};
+use crate::world::fields::{condition, ensure_contains, inventory, is_ready, text};
 use crate::world::operator::{Launch, Operator};
 use crate::world::{SOON, World, served_changed, widget_chart};
 
@@ -39,11 +39,11 @@ fn all_errors_in_watches_yaml_are_reported_together_with_their_lines() -> Result
     let errors = refusal(&(watches + &wrong("Widget", "  releaseName: x\n")))?;
     let misspelt = "watches.yaml:5:3: unknown key `reconcilPeriod`: did you mean `reconcilePeriod`?";
     let unsupported = "watches.yaml:19:3: `releaseName` is not supported yet";
-    says(&errors, &[misspelt, "watches.yaml:14:", "whole number", unsupported])?;
+    ensure_contains(&errors, &[misspelt, "watches.yaml:14:", "whole number", unsupported])?;
     let watch = |version: &str| format!("- {{group: a.test, version: {version}, kind: Widget, chart: {chart}}}\n");
     let twice = refusal(&(watch("v1") + &watch("v2")))?;
-    says(&twice, &["watches.yaml:2:", "selector"])?;
-    says(&refusal("- group: [\n")?, &["watches.yaml:"])
+    ensure_contains(&twice, &["watches.yaml:2:", "selector"])?;
+    ensure_contains(&refusal("- group: [\n")?, &["watches.yaml:"])
 }
 
 /// `kubectl apply -k config/default`, and then the operator with nothing but the rights that this gave its account.
@@ -133,7 +133,7 @@ fn a_built_in_kind_is_a_release_only_with_a_selector() -> Result<()> {
     let chart = widget_chart().display().to_string();
     let every = format!("- {{group: apps, version: v1, kind: Deployment, chart: {chart}}}\n");
     let own = "watches.yaml:1:36: Deployment is one of Kubernetes' own kinds";
-    says(&refusal(&every)?, &[own, "selector"])?;
+    ensure_contains(&refusal(&every)?, &[own, "selector"])?;
 
     let world = World::new("watches-own")?.granted("", "secrets")?;
     let labels = json!({"example.com/chart": "widget"});

@@ -42,7 +42,7 @@ pub fn text(value: &Value) -> &str {
 }
 
 /// Checks that a text contains all parts.
-pub fn says(text: &str, parts: &[&str]) -> Result<()> {
+pub fn ensure_contains(text: &str, parts: &[&str]) -> Result<()> {
     for part in parts {
         ensure!(text.contains(*part), "no {part:?} in: {text}");
     }
@@ -77,7 +77,7 @@ pub fn versions(objects: &[Value]) -> BTreeMap<String, String> {
 }
 
 /// Formats an object for a message.
-pub fn brief(object: Option<&Value>) -> String {
+pub fn describe(object: Option<&Value>) -> String {
     let Some(object) = object else {
         return "not there".to_owned();
     };

@@ -17,7 +17,7 @@ use crate::world::{SOON, World, member_rule};
 const NAMESPACE: &str = "take-fixture";
 
 /// A release that is there before the operator is.
-pub struct Former {
+pub struct FormerRelease {
     pub name: String,
     /// Members and release Secrets as they were put back, by kind and name.
     pub objects: Vec<Value>,
@@ -40,7 +40,7 @@ pub fn grant(world: &World) -> Result<()> {
 
 /// Puts a release back: `file` without its ending, the name of the release, and the custom resource as it is to be
 /// before the operator starts.
-pub fn restore(world: &World, file: &str, name: &str, change: impl FnOnce(&mut Value)) -> Result<Former> {
+pub fn restore(world: &World, file: &str, name: &str, change: impl FnOnce(&mut Value)) -> Result<FormerRelease> {
     restore_as(world, file, name, name, change)
 }
 
@@ -51,7 +51,7 @@ pub fn restore_as(
     former_name: &str,
     name: &str,
     change: impl FnOnce(&mut Value),
-) -> Result<Former> {
+) -> Result<FormerRelease> {
     let mut items = read(world, file, former_name, name)?;
     if items[0]["kind"] == "Widget" {
         let mut resource = items.remove(0);
@@ -63,7 +63,7 @@ pub fn restore_as(
     let wanted = packed(items)?;
     create(world, &wanted)?;
     let objects = wanted.iter().map(|object| restore_fields(world, object));
-    Ok(Former {
+    Ok(FormerRelease {
         name: name.to_owned(),
         objects: objects.collect::<Result<_>>()?,
     })
@@ -163,7 +163,7 @@ fn pack(release: &Value) -> Result<String> {
     Ok(BASE64.encode(BASE64.encode(&gzip.finish()?).as_bytes()))
 }
 
-impl Former {
+impl FormerRelease {
     /// The members: everything but Helm's own Secrets.
     pub fn members(&self) -> impl Iterator<Item = &Value> {
         let objects = self.objects.iter();
@@ -189,21 +189,21 @@ impl Former {
     }
 
     /// Waits until nothing of the former owner is on the custom resource.
-    pub fn await_taken(&self, world: &World) -> Result<Value> {
-        await_taken(world, &self.name, SOON)
+    pub fn await_taken_over(&self, world: &World) -> Result<Value> {
+        await_taken_over(world, &self.name, SOON)
     }
 }
 
 /// The same, however long it takes.
-pub fn await_taken(world: &World, name: &str, patience: Duration) -> Result<Value> {
-    let taken = eventually("the release is taken over", patience, || {
+pub fn await_taken_over(world: &World, name: &str, limit: Duration) -> Result<Value> {
+    let taken = eventually("the release is taken over", limit, || {
         let widget = world.live(name)?;
         let marker = &widget["metadata"]["annotations"]["chartwright.dev/takeover"];
         let ours = widget["metadata"]["finalizers"] == json!(["chartwright.dev/release"]);
         ensure!(ours && marker.is_null(), "{}", widget["metadata"]);
         Ok(Some(widget))
     });
-    taken.with_context(|| world.story(name))
+    taken.with_context(|| world.describe_failure(name))
 }
 
 /// UIDs of the pods in the world's namespace.

@@ -79,16 +79,16 @@ impl World {
     }
 
     /// Describes a failure: the status of a widget and the end of each log.
-    pub fn story(&self, name: &str) -> String {
+    pub fn describe_failure(&self, name: &str) -> String {
         let widget = self.get(&self.widgets(), name).ok().flatten().unwrap_or_default();
-        let mut story = format!("status: {}\n", widget["status"]);
+        let mut describe_failure = format!("status: {}\n", widget["status"]);
         for number in 0..9 {
             let Ok(log) = fs::read_to_string(self.dir.path().join(format!("operator-{number}.log"))) else {
                 break;
             };
             let lines: Vec<&str> = log.lines().collect();
-            story += &format!("log:\n{}\n", lines[lines.len().saturating_sub(25)..].join("\n"));
+            describe_failure += &format!("log:\n{}\n", lines[lines.len().saturating_sub(25)..].join("\n"));
         }
-        story
+        describe_failure
     }
 }

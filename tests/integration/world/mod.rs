@@ -20,7 +20,7 @@ mod wait;
 use charts::copy_folder;
 pub use charts::{staged_chart, widget_chart};
 pub use objects::{annotated_map, any_fields, config_map, crd, objects};
-pub use requests::{Start, served_changed};
+pub use requests::{RequestsStart, served_changed};
 pub use rights::member_rule;
 
 /// The time limit for most waits. It is long because the machine can be busy with other tests.
@@ -54,7 +54,7 @@ pub struct World {
 }
 
 /// How a world differs from the default.
-pub struct Setup<'a> {
+pub struct WorldSetup<'a> {
     pub cluster_scoped: bool,
     /// Installs the CRD of `Widget`.
     pub crd: bool,
@@ -66,8 +66,8 @@ pub struct Setup<'a> {
     pub without: &'a [&'a str],
 }
 
-impl Setup<'_> {
-    pub const USUAL: Self = Setup {
+impl WorldSetup<'_> {
+    pub const USUAL: Self = WorldSetup {
         cluster_scoped: false,
         crd: true,
         only_in: &[],
@@ -75,30 +75,30 @@ impl Setup<'_> {
         without: &[],
     };
     /// Without rights on some resources.
-    pub fn without<'a>(without: &'a [&'a str]) -> Setup<'a> {
-        Setup {
+    pub fn without<'a>(without: &'a [&'a str]) -> WorldSetup<'a> {
+        WorldSetup {
             without,
-            ..Setup::USUAL
+            ..WorldSetup::USUAL
         }
     }
 
     /// With rights in these namespaces only.
-    pub fn only_in<'a>(only_in: &'a [&'a str]) -> Setup<'a> {
-        Setup {
+    pub fn only_in<'a>(only_in: &'a [&'a str]) -> WorldSetup<'a> {
+        WorldSetup {
             only_in,
-            ..Setup::USUAL
+            ..WorldSetup::USUAL
         }
     }
 
-    pub const CLUSTER_SCOPED: Self = Setup {
+    pub const CLUSTER_SCOPED: Self = WorldSetup {
         cluster_scoped: true,
         ..Self::USUAL
     };
-    pub const NO_CRD: Self = Setup {
+    pub const NO_CRD: Self = WorldSetup {
         crd: false,
         ..Self::USUAL
     };
-    pub const ALONE: Self = Setup {
+    pub const ALONE: Self = WorldSetup {
         alone: true,
         ..Self::USUAL
     };
@@ -107,7 +107,7 @@ impl Setup<'_> {
 impl World {
     /// Creates a namespace, a namespaced kind `Widget` in the group `<name>.test`, and the operator's account.
     pub fn new(name: &str) -> Result<Self> {
-        Self::with(name, Setup::USUAL)
+        Self::with(name, WorldSetup::USUAL)
     }
 
     /// Like `new`, with the chart of hooks and plans, watch keys, and rights on further members (group, resource).
@@ -138,7 +138,7 @@ impl World {
         self.granted(&group, "gadgets")
     }
 
-    pub fn with(name: &str, setup: Setup<'_>) -> Result<Self> {
+    pub fn with(name: &str, setup: WorldSetup<'_>) -> Result<Self> {
         let control_plane = match setup.alone {
             // It ends with the process, like the shared one.
             true => Box::leak(Box::new(ControlPlane::builder().start()?)),

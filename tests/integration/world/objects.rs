@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::charts::fixture;
-use super::fields::{brief, text};
+use super::fields::{describe, text};
 use super::{SOON, World, served_changed};
 
 impl World {
@@ -94,7 +94,7 @@ impl World {
     /// Deletes a widget and waits until it is gone.
     pub fn delete(&self, name: &str) -> Result<()> {
         let deleted = self.kubectl.delete(&self.widgets(), name);
-        deleted.with_context(|| self.story(name))
+        deleted.with_context(|| self.describe_failure(name))
     }
 
     /// Deletes an existing widget without waiting.
@@ -178,7 +178,7 @@ impl World {
     pub fn absent<const N: usize>(&self, kind: &str, names: [&str; N]) -> Result<()> {
         for name in names {
             let object = self.get(kind, name)?;
-            ensure!(object.is_none(), "{kind} {name} is {}", brief(object.as_ref()));
+            ensure!(object.is_none(), "{kind} {name} is {}", describe(object.as_ref()));
         }
         Ok(())
     }
@@ -189,7 +189,7 @@ impl World {
     }
 
     /// Removes all finalizers of an object.
-    pub fn let_go(&self, kind: &str, name: &str) -> Result<()> {
+    pub fn remove_finalizers(&self, kind: &str, name: &str) -> Result<()> {
         self.set_finalizers(kind, name, Value::Null)
     }
 

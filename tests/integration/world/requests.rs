@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 
 use super::operator::Operator;
 use super::{SOON, World};
-use crate::support::{Mark, Request, Requests};
+use crate::support::{AuditMark, AuditedRequest, AuditedRequests};
 
 /// When a test last changed the served kinds. For some seconds after that, every operator reads discovery again.
 static SERVED_CHANGED: Mutex<Option<Instant>> = Mutex::new(None);
@@ -15,33 +15,33 @@ const DISCOVERY_ECHO: Duration = Duration::from_secs(8);
 
 /// The start of a count of requests.
 #[derive(Clone, Copy)]
-pub struct Start {
-    mark: Mark,
+pub struct RequestsStart {
+    mark: AuditMark,
     at: Instant,
 }
 
 impl World {
     /// Starts a count of requests.
-    pub fn mark(&self) -> Result<Start> {
-        Ok(Start {
+    pub fn mark(&self) -> Result<RequestsStart> {
+        Ok(RequestsStart {
             mark: self.control_plane.audit().mark()?,
             at: Instant::now(),
         })
     }
 
     /// All requests of an operator.
-    pub fn all_requests(&self, operator: &Operator, since: Start) -> Result<Requests> {
+    pub fn all_requests(&self, operator: &Operator, since: RequestsStart) -> Result<AuditedRequests> {
         // The audit log has a request only after its response.
         std::thread::sleep(Duration::from_millis(300));
         Ok(self.control_plane.audit().since(since.mark)?.by_user(&operator.user))
     }
 
     /// Like `all_requests`, without Leases, watches and, if a test changed the served kinds, discovery.
-    pub fn requests(&self, operator: &Operator, since: Start) -> Result<Requests> {
+    pub fn requests(&self, operator: &Operator, since: RequestsStart) -> Result<AuditedRequests> {
         let requests = self.all_requests(operator, since)?.without_idling();
         let changed = *SERVED_CHANGED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let echo = changed.is_some_and(|changed| changed + DISCOVERY_ECHO > since.at);
-        let is_discovery = |request: &Request| request.verb == "get" && request.resource.is_empty();
+        let is_discovery = |request: &AuditedRequest| request.verb == "get" && request.resource.is_empty();
         Ok(requests.filter(|request| !(echo && is_discovery(request))))
     }
 
@@ -60,13 +60,13 @@ impl World {
     }
 
     /// The requests of an operator until it sends no more.
-    pub fn requests_until_quiet(&self, operator: &Operator, since: Start) -> Result<Requests> {
+    pub fn requests_until_quiet(&self, operator: &Operator, since: RequestsStart) -> Result<AuditedRequests> {
         self.await_quiet(operator)?;
         self.requests(operator, since)
     }
 
     /// Checks that an operator sends no requests for some seconds.
-    pub fn asks_nothing(&self, operator: &Operator, seconds: f64) -> Result<()> {
+    pub fn ensure_no_requests(&self, operator: &Operator, seconds: f64) -> Result<()> {
         let start = self.mark()?;
         std::thread::sleep(Duration::from_secs_f64(seconds));
         self.requests(operator, start)?.none()

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::{Setup, World};
+use super::{World, WorldSetup};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ impl World {
     }
 
     /// Grants the project's rules, the same for the kind Gadget, and rules for two kinds of the tests' chart.
-    pub(super) fn grant_project_rules(&self, setup: &Setup<'_>) -> Result<()> {
+    pub(super) fn grant_project_rules(&self, setup: &WorldSetup<'_>) -> Result<()> {
         let role = match setup.only_in {
             [] => "rbac/role.yaml",
             _ => "namespaced/role.yaml",
@@ -75,7 +75,7 @@ impl World {
 
     /// Makes the API server refuse operations on the world's ConfigMaps with a message, unless a CEL expression is true.
     /// The policy takes effect after some time.
-    pub fn deny(&self, operations: &str, unless: &str, message: &str) -> Result<()> {
+    pub fn deny_writes(&self, operations: &str, unless: &str, message: &str) -> Result<()> {
         let policy = include_str!("../../fixtures/integration/policy.yaml").replace("NAME", &self.name);
         let policy = policy.replace("OPERATIONS", operations);
         let policy = policy.replace("EXPRESSION", unless).replace("MESSAGE", message);
@@ -83,7 +83,7 @@ impl World {
     }
 
     /// Removes the policy of [`World::deny_writes`].
-    pub fn deny_no_more(&self) -> Result<()> {
+    pub fn allow_writes(&self) -> Result<()> {
         self.kubectl.delete("validatingadmissionpolicybinding", &self.name)?;
         self.kubectl.delete("validatingadmissionpolicy", &self.name)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::fields::{brief, condition, says, text};
+use super::fields::{condition, describe, ensure_contains, text};
 use super::{PROMPT, SOON, World};
 use crate::support::eventually;
 
@@ -30,8 +30,8 @@ impl World {
             ensure!(stalled["reason"] == reason, "{stalled}");
             Ok(Some(text(&stalled["message"]).to_owned()))
         });
-        let message = waited.with_context(|| self.story(name))?;
-        says(&message, parts)?;
+        let message = waited.with_context(|| self.describe_failure(name))?;
+        ensure_contains(&message, parts)?;
         Ok(message)
     }
 
@@ -40,10 +40,10 @@ impl World {
         let waited = eventually(&format!("{name} is not Ready: {reason} {parts:?}"), SOON, || {
             let ready = self.await_condition(name, "Ready", "False")?;
             ensure!(ready["reason"] == reason, "{ready}");
-            says(text(&ready["message"]), parts)?;
+            ensure_contains(text(&ready["message"]), parts)?;
             Ok(Some(ready))
         });
-        waited.with_context(|| self.story(name))
+        waited.with_context(|| self.describe_failure(name))
     }
 
     /// Waits until a widget has no `PruneHeld`. Returns the widget.
@@ -71,7 +71,7 @@ impl World {
             ensure!(holds, "generation {generation}, condition {found}, status {told}");
             Ok(Some(found))
         });
-        waited.with_context(|| self.story(name))
+        waited.with_context(|| self.describe_failure(name))
     }
 
     /// Waits until a predicate holds for an object. Returns the object.
@@ -79,10 +79,10 @@ impl World {
         let waited = eventually(&format!("{kind} {name}: {what}"), PROMPT, || {
             match self.get(kind, name)? {
                 Some(object) if holds(&object) => Ok(Some(object)),
-                object => bail!("it is {}", brief(object.as_ref())),
+                object => bail!("it is {}", describe(object.as_ref())),
             }
         });
-        waited.with_context(|| self.story(""))
+        waited.with_context(|| self.describe_failure(""))
     }
 
     /// Waits until an object exists. Returns it.
@@ -106,13 +106,13 @@ impl World {
         self.await_gone_within(SOON, kind, name)
     }
 
-    pub fn await_gone_within(&self, patience: Duration, kind: &str, name: &str) -> Result<()> {
-        let waited = eventually(&format!("{kind} {name} is gone"), patience, || {
+    pub fn await_gone_within(&self, limit: Duration, kind: &str, name: &str) -> Result<()> {
+        let waited = eventually(&format!("{kind} {name} is gone"), limit, || {
             let object = self.get(kind, name)?;
-            ensure!(object.is_none(), "it is {}", brief(object.as_ref()));
+            ensure!(object.is_none(), "it is {}", describe(object.as_ref()));
             Ok(Some(()))
         });
-        waited.with_context(|| self.story(""))
+        waited.with_context(|| self.describe_failure(""))
     }
 
     /// Reasons and notes of the Events about a widget.
@@ -128,7 +128,7 @@ impl World {
     pub fn await_event(&self, name: &str, reason: &str, parts: &[&str]) -> Result<String> {
         eventually(&format!("{name} has an event {reason} {parts:?}"), PROMPT, || {
             let events = self.events(name)?;
-            let is_it = |event: &&(String, String)| event.0 == reason && says(&event.1, parts).is_ok();
+            let is_it = |event: &&(String, String)| event.0 == reason && ensure_contains(&event.1, parts).is_ok();
             let found = events.iter().find(is_it).map(|(_, note)| note.clone());
             Ok(Some(found.with_context(|| format!("there are {events:?}"))?))
         })

@@ -10,17 +10,17 @@ use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
-pub type Body = UnsyncBoxBody<Bytes, BoxError>;
+pub type CallBody = UnsyncBoxBody<Bytes, BoxError>;
 /// An error is a connection that ends without an answer.
-pub type Answer = Result<Response<Body>, BoxError>;
+pub type CallAnswer = Result<Response<CallBody>, BoxError>;
 
 /// Whatever answers requests: a real API server, or the model of one.
-pub trait Server: Send + Sync + 'static {
-    fn answer(&self, call: Call) -> BoxFuture<'static, Answer>;
+pub trait CallServer: Send + Sync + 'static {
+    fn answer(&self, call: ApiCall) -> BoxFuture<'static, CallAnswer>;
 }
 
 /// The status and body of an answer that is read whole.
-pub async fn ask(server: &dyn Server, call: Call) -> anyhow::Result<(u16, Value)> {
+pub async fn ask(server: &dyn CallServer, call: ApiCall) -> anyhow::Result<(u16, Value)> {
     let response = server.answer(call).await.map_err(anyhow::Error::from_boxed)?;
     let status = response.status().as_u16();
     let body = response
@@ -33,7 +33,7 @@ pub async fn ask(server: &dyn Server, call: Call) -> anyhow::Result<(u16, Value)
 
 /// One request, read whole.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct ApiCall {
     pub method: Method,
     pub path: String,
     pub query: Vec<(String, String)>,
@@ -45,7 +45,7 @@ pub struct Call {
 
 /// What a request is about, by its path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Target {
+pub struct CallTarget {
     pub group: String,
     pub version: String,
     /// The plural.
@@ -55,7 +55,7 @@ pub struct Target {
     pub subresource: String,
 }
 
-impl Call {
+impl ApiCall {
     /// A header's value; empty if there is none.
     pub fn header(&self, name: &str) -> &str {
         let value = self.headers.get(name).and_then(|value| value.to_str().ok());
@@ -75,7 +75,7 @@ impl Call {
         let content = http::HeaderValue::from_static(content);
         let headers = HeaderMap::from_iter([(http::header::CONTENT_TYPE, content)]);
         let body = Some(body).filter(|body| !body.is_null()).map(Value::to_string);
-        Call::of(method, uri.to_owned(), headers, body.unwrap_or_default().into())
+        ApiCall::of(method, uri.to_owned(), headers, body.unwrap_or_default().into())
     }
 
     pub async fn read<B>(request: Request<B>) -> Result<Self, BoxError>
@@ -86,13 +86,13 @@ impl Call {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.map_err(Into::into)?.to_bytes();
         let uri = parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
-        Ok(Call::of(parts.method, uri, parts.headers, body))
+        Ok(ApiCall::of(parts.method, uri, parts.headers, body))
     }
 
     fn of(method: Method, uri: String, headers: HeaderMap, body: Bytes) -> Self {
         let (path, query) = uri.split_once('?').unwrap_or((&uri, ""));
         let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-        Call {
+        ApiCall {
             method,
             path: path.to_owned(),
             query: pairs.map(|(key, value)| (decoded(key), decoded(value))).collect(),
@@ -126,7 +126,7 @@ impl Call {
     }
 
     /// `None` for discovery, version and the like.
-    pub fn target(&self) -> Option<Target> {
+    pub fn target(&self) -> Option<CallTarget> {
         let mut parts = self.path.trim_matches('/').split('/').map(decoded);
         let (group, version) = match parts.next()?.as_str() {
             "api" => (String::new(), parts.next()?),
@@ -141,7 +141,7 @@ impl Call {
             rest.drain(..2);
         }
         let mut rest = rest.into_iter();
-        Some(Target {
+        Some(CallTarget {
             group,
             version,
             resource: rest.next()?,
@@ -169,7 +169,7 @@ impl Call {
     }
 }
 
-impl fmt::Display for Call {
+impl fmt::Display for ApiCall {
     /// One line, such as `patch configmaps shop/a-main`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(target) = self.target() else {
@@ -200,12 +200,12 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-pub fn whole(bytes: impl Into<Bytes>) -> Body {
+pub fn full_body(bytes: impl Into<Bytes>) -> CallBody {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
-pub fn answer(status: StatusCode, object: &Value) -> Response<Body> {
-    let mut response = Response::new(whole(object.to_string()));
+pub fn answer(status: StatusCode, object: &Value) -> Response<CallBody> {
+    let mut response = Response::new(full_body(object.to_string()));
     *response.status_mut() = status;
     let json = http::HeaderValue::from_static("application/json");
     response.headers_mut().insert(http::header::CONTENT_TYPE, json);
@@ -213,7 +213,7 @@ pub fn answer(status: StatusCode, object: &Value) -> Response<Body> {
 }
 
 /// A failure as the API server tells it.
-pub fn failure(code: u16, reason: &str, message: &str) -> Response<Body> {
+pub fn failure(code: u16, reason: &str, message: &str) -> Response<CallBody> {
     let mut status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": message, "reason": reason, "code": code,

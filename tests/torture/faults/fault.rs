@@ -13,8 +13,8 @@ use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use crate::faults::call::{Answer, Body, Call, Server, failure, whole};
-use crate::faults::watches::{End, Flow, disturbed};
+use crate::faults::call::{ApiCall, CallAnswer, CallBody, CallServer, failure, full_body};
+use crate::faults::watches::{WatchEnd, WatchFlow, disturbed};
 
 /// One thing that goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,7 +40,7 @@ pub enum Fault {
     /// Carried out; the operator dies before the answer.
     KillAfter,
     /// All watches end.
-    Watches(End),
+    Watches(WatchEnd),
     /// From now on watches tell everything this much later.
     WatchesLate(Duration),
     /// All watches end, and for so long whoever lists or watches is answered with this status.
@@ -48,18 +48,23 @@ pub enum Fault {
 }
 
 /// When it goes wrong.
-pub struct Plan {
+pub struct FaultPlan {
     pub fault: Fault,
     /// The first call that is hit, from 1, among those that `counts` takes.
     pub position: usize,
     /// How many of them are hit, one after the other.
     pub times: usize,
-    pub counts: Box<dyn Fn(&Call) -> bool + Send>,
+    pub counts: Box<dyn Fn(&ApiCall) -> bool + Send>,
 }
 
-impl Plan {
-    pub fn new(fault: Fault, position: usize, times: usize, counts: impl Fn(&Call) -> bool + Send + 'static) -> Self {
-        Plan {
+impl FaultPlan {
+    pub fn new(
+        fault: Fault,
+        position: usize,
+        times: usize,
+        counts: impl Fn(&ApiCall) -> bool + Send + 'static,
+    ) -> Self {
+        FaultPlan {
             fault,
             position,
             times,
@@ -68,15 +73,15 @@ impl Plan {
     }
 
     /// Hits all of them.
-    pub fn always(fault: Fault, counts: impl Fn(&Call) -> bool + Send + 'static) -> Self {
-        Plan::new(fault, 1, usize::MAX / 2, counts)
+    pub fn always(fault: Fault, counts: impl Fn(&ApiCall) -> bool + Send + 'static) -> Self {
+        FaultPlan::new(fault, 1, usize::MAX / 2, counts)
     }
 }
 
 /// One call and how it ended.
 #[derive(Clone, Debug)]
-pub struct Entry {
-    pub call: Call,
+pub struct LoggedCall {
+    pub call: ApiCall,
     /// What the client was answered; `None`: nothing.
     pub told: Option<u16>,
     /// What the server behind answered; `None`: it never heard of it.
@@ -84,11 +89,11 @@ pub struct Entry {
 }
 
 #[derive(Default)]
-struct State {
-    plan: Option<Plan>,
+struct FaultState {
+    plan: Option<FaultPlan>,
     seen: usize,
     hit: Vec<String>,
-    log: Vec<Entry>,
+    log: Vec<LoggedCall>,
     /// The API group that discovery shows as failed.
     missing_group: Option<&'static str>,
     /// With what status LISTs and watches fail, and until when.
@@ -97,41 +102,41 @@ struct State {
 
 /// A server with faults.
 pub struct Faults {
-    server: Box<dyn Server>,
-    state: Mutex<State>,
+    server: Box<dyn CallServer>,
+    state: Mutex<FaultState>,
     /// Told at a kill.
     pub killed: Notify,
     /// While true, nothing is answered any more: the client is dead, though its process may take a moment to end.
     dead: AtomicBool,
-    flow: watch::Sender<Flow>,
+    flow: watch::Sender<WatchFlow>,
 }
 
 // === impl Faults ===
 
 impl Faults {
-    pub fn new(server: impl Server) -> Arc<Self> {
+    pub fn new(server: impl CallServer) -> Arc<Self> {
         Arc::new(Faults {
             server: Box::new(server),
             state: Mutex::default(),
             killed: Notify::new(),
             dead: AtomicBool::new(false),
-            flow: watch::Sender::new(Flow {
+            flow: watch::Sender::new(WatchFlow {
                 ends: 0,
-                how: End::Cut,
+                how: WatchEnd::Cut,
                 late: Duration::ZERO,
             }),
         })
     }
 
     /// From now on this goes wrong. The log begins anew.
-    pub fn arm(&self, plan: Plan) {
+    pub fn arm(&self, plan: FaultPlan) {
         self.clear_log();
         self.state().hit.clear();
         self.set_plan(plan);
     }
 
     /// As [`Faults::arm`], and the log goes on.
-    pub fn set_plan(&self, plan: Plan) {
+    pub fn set_plan(&self, plan: FaultPlan) {
         let mut state = self.state();
         (state.plan, state.seen) = (Some(plan), 0);
     }
@@ -141,7 +146,7 @@ impl Faults {
     }
 
     /// Nothing goes wrong any more. Gives what was hit: empty if the position was never reached.
-    pub fn heal(&self) -> Vec<String> {
+    pub fn disarm(&self) -> Vec<String> {
         self.flow.send_modify(|flow| flow.late = Duration::ZERO);
         let mut state = self.state();
         (state.plan, state.missing_group, state.broken) = (None, None, None);
@@ -159,7 +164,7 @@ impl Faults {
     }
 
     /// All calls since the log began, in the order in which they were ended.
-    pub fn log(&self) -> Vec<Entry> {
+    pub fn log(&self) -> Vec<LoggedCall> {
         self.state().log.clone()
     }
 
@@ -169,18 +174,18 @@ impl Faults {
     }
 
     /// The status with which a LIST or a watch fails.
-    fn breaks(&self, call: &Call) -> Option<u16> {
+    fn breaks(&self, call: &ApiCall) -> Option<u16> {
         let (code, until) = self.state().broken?;
         let looks = matches!(call.verb(), "list" | "watch");
         (looks && Instant::now() < until).then_some(code)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FaultState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The fault that this call is hit by.
-    fn due(&self, call: &Call) -> Option<Fault> {
+    fn due(&self, call: &ApiCall) -> Option<Fault> {
         let mut state = self.state();
         let plan = state.plan.as_ref()?;
         if !(plan.counts)(call) {
@@ -195,14 +200,14 @@ impl Faults {
         Some(fault)
     }
 
-    pub fn answer(self: &Arc<Self>, call: Call) -> BoxFuture<'static, Answer> {
+    pub fn answer(self: &Arc<Self>, call: ApiCall) -> BoxFuture<'static, CallAnswer> {
         let faults = self.clone();
         async move {
             if faults.dead.load(Ordering::SeqCst) {
                 return std::future::pending().await;
             }
             let due = faults.due(&call);
-            let mut entry = Entry {
+            let mut entry = LoggedCall {
                 call: call.clone(),
                 told: None,
                 done: None,
@@ -217,10 +222,10 @@ impl Faults {
         .boxed()
     }
 
-    async fn carry_out(&self, call: Call, due: Option<Fault>, entry: &mut Entry) -> Answer {
+    async fn carry_out(&self, call: ApiCall, due: Option<Fault>, entry: &mut LoggedCall) -> CallAnswer {
         if let Some(Fault::WatchesBroken(code, how_long)) = due {
             self.state().broken = Some((code, Instant::now() + how_long));
-            self.end_watches(End::Cut);
+            self.end_watches(WatchEnd::Cut);
         }
         let mut tell = |code, seconds| {
             entry.told = Some(code);
@@ -269,7 +274,7 @@ impl Faults {
     }
 
     /// All watches that are open end like that.
-    pub fn end_watches(&self, how: End) {
+    pub fn end_watches(&self, how: WatchEnd) {
         self.flow.send_modify(|flow| {
             flow.ends += 1;
             flow.how = how;
@@ -277,7 +282,7 @@ impl Faults {
     }
 
     /// Asks the server. Answers other than watches are read whole, so that "carried out" is true.
-    async fn forward(&self, call: Call, entry: &mut Entry) -> Answer {
+    async fn forward(&self, call: ApiCall, entry: &mut LoggedCall) -> CallAnswer {
         let is_watch = call.is_watch();
         let is_groups = call.path == "/apis";
         let response = self.server.answer(call).await?;
@@ -295,12 +300,12 @@ impl Faults {
         if let Some(missing) = missing.filter(|_| is_groups) {
             bytes = without_group(&bytes, missing);
         }
-        Ok(Response::from_parts(parts, whole(bytes)))
+        Ok(Response::from_parts(parts, full_body(bytes)))
     }
 }
 
 /// What the API server answers with a status; with 429, that it may be asked again in so many seconds.
-fn status(code: u16, seconds: u64) -> Response<Body> {
+fn status(code: u16, seconds: u64) -> Response<CallBody> {
     let told = match code {
         403 => "Forbidden|forbidden: the rights of who asks don't reach that far",
         // As of a kind that isn't served: no object is named.

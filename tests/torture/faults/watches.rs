@@ -10,11 +10,11 @@ use serde_json::json;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-use crate::faults::call::{Body, BoxError};
+use crate::faults::call::{BoxError, CallBody};
 
 /// How a watch ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum End {
+pub enum WatchEnd {
     /// With 410 Gone.
     Gone,
     /// With its connection.
@@ -27,10 +27,10 @@ pub enum End {
 
 /// What happens to all watches.
 #[derive(Clone, Copy, Debug)]
-pub struct Flow {
+pub struct WatchFlow {
     /// How often all watches have ended by now, and how the last time.
     pub ends: usize,
-    pub how: End,
+    pub how: WatchEnd,
     /// They tell everything this much later.
     pub late: Duration,
 }
@@ -45,7 +45,7 @@ pub fn expired() -> Bytes {
 }
 
 /// A watch whose lines pass as `flow` says.
-pub fn disturbed(body: Body, mut flow: watch::Receiver<Flow>) -> Body {
+pub fn disturbed(body: CallBody, mut flow: watch::Receiver<WatchFlow>) -> CallBody {
     let (sender, receiver) = mpsc::unbounded_channel::<Result<(Instant, Bytes), BoxError>>();
     let begun = *flow.borrow_and_update();
     tokio::spawn(async move {
@@ -77,13 +77,13 @@ pub fn disturbed(body: Body, mut flow: watch::Receiver<Flow>) -> Body {
                     let now = *flow.borrow_and_update();
                     if now.ends == begun.ends { continue }
                     let last = match now.how {
-                        End::Gone => Ok((Instant::now(), expired())),
-                        End::Cut => Err("cut".into()),
-                        End::Silent(how_long) => {
+                        WatchEnd::Gone => Ok((Instant::now(), expired())),
+                        WatchEnd::Cut => Err("cut".into()),
+                        WatchEnd::Silent(how_long) => {
                             tokio::time::sleep(how_long).await;
                             Err("cut after silence".into())
                         }
-                        End::Mute => return sender.closed().await,
+                        WatchEnd::Mute => return sender.closed().await,
                     };
                     let _ = sender.send(last);
                     return;

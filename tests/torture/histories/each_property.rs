@@ -9,11 +9,11 @@ use anyhow::{Context, Result, bail, ensure};
 use data_encoding::BASE64;
 use serde_json::{Map, Value, json};
 
-use crate::histories::history::{History, NAMESPACE, SECOND, in_virtual_time};
+use crate::histories::history::{ModelHistory, NAMESPACE, SECOND, in_virtual_time};
 use crate::model::Model;
 use crate::model::fields::leaves;
 use crate::model::store::KINDS;
-use crate::report::{Report, everything};
+use crate::report::{TortureReport, everything};
 use crate::world::fields::{is_marked, text, uid};
 
 const CHARTS: [&str; 3] = ["charts/memcached", "benches/charts/webstack", "benches/charts/three"];
@@ -81,7 +81,7 @@ fn without_empty(value: &mut Value) {
 type Uids = BTreeMap<String, String>;
 
 /// One release as it is: what stops it, and its members without what only says when and by whom they were made.
-fn picture(history: &History) -> Result<(Value, Uids)> {
+fn picture(history: &ModelHistory) -> Result<(Value, Uids)> {
     let widget = history.widget("a").context("the custom resource is gone")?;
     let (ready, stalled) = (history.condition("a", "Ready"), history.condition("a", "Stalled"));
     let is_said = ready["observedGeneration"] == widget["metadata"]["generation"];
@@ -115,7 +115,7 @@ fn difference(first: &Value, second: &Value) -> String {
     told.collect::<Vec<_>>().join("; ")
 }
 
-async fn edited(history: &mut History, spec: Value) -> Result<(Value, Uids)> {
+async fn edited(history: &mut ModelHistory, spec: Value) -> Result<(Value, Uids)> {
     history.edit("a", spec).await?;
     let mut last = None;
     for _ in 0..20 {
@@ -131,13 +131,13 @@ async fn edited(history: &mut History, spec: Value) -> Result<(Value, Uids)> {
 }
 
 /// The operator's key is the same each time: digests and what is drawn at random depend on it.
-async fn begin(chart: &Path) -> Result<History> {
+async fn begin(chart: &Path) -> Result<ModelHistory> {
     let model = Model::default();
     let key = ("secrets", NAMESPACE.to_owned(), "torture-hmac-key".to_owned());
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "data": {"key": BASE64.encode(&[7; 32])}});
     let kind = KINDS.iter().find(|kind| kind.plural == key.0).context("no Secrets")?;
     model.store().put(kind, key, secret);
-    History::begin_with(model, [chart.to_owned(), chart.to_owned()]).await
+    ModelHistory::begin_with(model, [chart.to_owned(), chart.to_owned()]).await
 }
 
 async fn from_scratch(chart: &Path, spec: Value) -> Result<Value> {
@@ -149,7 +149,7 @@ async fn from_scratch(chart: &Path, spec: Value) -> Result<Value> {
 
 /// Sets a property to a value, and back. False if nothing showed it.
 async fn there_and_back(
-    history: &mut History,
+    history: &mut ModelHistory,
     chart: &Path,
     (original, before): (&Value, &mut Uids),
     (path, value): (&[String], &Value),
@@ -175,7 +175,7 @@ async fn there_and_back(
 }
 
 /// All values of some properties of a chart. Gives those whose other value shows nowhere.
-async fn properties_of(chart: &Path, some: &[(Pointer, Value)], report: &mut Report) -> Result<Vec<String>> {
+async fn properties_of(chart: &Path, some: &[(Pointer, Value)], report: &mut TortureReport) -> Result<Vec<String>> {
     let mut history = begin(chart).await?;
     let (original, mut before) = edited(&mut history, json!({})).await?;
     ensure!(original["stalled"] == "" && !before.is_empty(), "{original}");
@@ -195,7 +195,7 @@ async fn properties_of(chart: &Path, some: &[(Pointer, Value)], report: &mut Rep
 
 #[test]
 fn any_value_can_be_changed_and_reverted() -> Result<()> {
-    let mut report = Report::new("acto");
+    let mut report = TortureReport::new("acto");
     let mut never_read = 0;
     for chart in CHARTS.map(folder) {
         let text = std::fs::read_to_string(chart.join("values.yaml"))?;

@@ -2,25 +2,25 @@
 
 use anyhow::{Context, Result, ensure};
 
-use crate::faults::call::Call;
-use crate::faults::fault::{Fault, Plan};
-use crate::histories::history::{History, SECOND, in_virtual_time};
+use crate::faults::call::ApiCall;
+use crate::faults::fault::{Fault, FaultPlan};
+use crate::histories::history::{ModelHistory, SECOND, in_virtual_time};
 use crate::real_server::release::spec;
 
-fn writes_a_status(call: &Call) -> bool {
+fn writes_a_status(call: &ApiCall) -> bool {
     call.is_write() && call.target().is_some_and(|target| target.subresource == "status")
 }
 
-fn writes_a_map(call: &Call) -> bool {
+fn writes_a_map(call: &ApiCall) -> bool {
     call.is_write() && call.is_of("configmaps")
 }
 
 /// How many statuses were written in vain in ten minutes in which all such calls fail.
-async fn tries(fails: fn(&Call) -> bool, restarts: bool) -> Result<usize> {
-    let mut history = History::begin().await?;
-    history.set_plan(Plan::always(Fault::Status(503), fails));
+async fn tries(fails: fn(&ApiCall) -> bool, restarts: bool) -> Result<usize> {
+    let mut history = ModelHistory::begin().await?;
+    history.set_plan(FaultPlan::always(Fault::Status(503), fails));
     history.edit("a", spec("blue", &[], false)).await?;
-    let told = |history: &History| {
+    let told = |history: &ModelHistory| {
         let log = history.faults().log();
         log.iter().filter(|entry| writes_a_status(&entry.call)).count()
     };
@@ -30,11 +30,11 @@ async fn tries(fails: fn(&Call) -> bool, restarts: bool) -> Result<usize> {
         if restarts {
             count += told(&history);
             history.restart(true).await?;
-            history.set_plan(Plan::always(Fault::Status(503), fails));
+            history.set_plan(FaultPlan::always(Fault::Status(503), fails));
         }
     }
     count += told(&history);
-    history.faults().heal();
+    history.faults().disarm();
     history.end().await?;
     Ok(count)
 }
@@ -43,7 +43,7 @@ async fn tries(fails: fn(&Call) -> bool, restarts: bool) -> Result<usize> {
 fn each_retry_waits_twice_as_long() -> Result<()> {
     for (what, fails, restarts, most) in [
         // 1, 2, 4, ... 256 seconds, and the first at once.
-        ("a member", writes_a_map as fn(&Call) -> bool, false, 13),
+        ("a member", writes_a_map as fn(&ApiCall) -> bool, false, 13),
         ("the status", writes_a_status, false, 13),
         ("both", |call| writes_a_map(call) || writes_a_status(call), false, 13),
         // A new process tries at once, and then goes on where the former was.
@@ -60,7 +60,7 @@ const ROUNDS: usize = 1000;
 const FIRST: usize = 50;
 
 /// Without Events, which stay as long as a server keeps them.
-fn objects(history: &History) -> Vec<String> {
+fn objects(history: &ModelHistory) -> Vec<String> {
     let store = history.model.store();
     let keys = store.objects.keys().filter(|(kind, ..)| *kind != "events");
     keys.map(|(kind, _, name)| format!("{kind}/{name}")).collect()
@@ -68,7 +68,7 @@ fn objects(history: &History) -> Vec<String> {
 
 /// Releases that come and go, each with a name of its own.
 async fn rounds() -> Result<()> {
-    let mut history = History::begin().await?;
+    let mut history = ModelHistory::begin().await?;
     let mut first = None;
     for round in 0..ROUNDS {
         let name = format!("release-{round}");

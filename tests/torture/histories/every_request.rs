@@ -4,16 +4,16 @@
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use crate::faults::call::Call;
-use crate::faults::fault::{Fault, Plan};
-use crate::histories::history::{History, SECOND, THEIRS, in_virtual_time};
+use crate::faults::call::ApiCall;
+use crate::faults::fault::{Fault, FaultPlan};
+use crate::histories::history::{ModelHistory, SECOND, THEIRS, in_virtual_time};
 use crate::histories::random::FAULTS;
 use crate::real_server::release::spec;
-use crate::report::{Report, everything};
+use crate::report::{TortureReport, everything};
 use crate::world::fields::{OPERATOR, PART_OF};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Work {
+enum OperatorWork {
     Install,
     /// Two members change, one comes, one goes, and one stays.
     Upgrade,
@@ -34,7 +34,7 @@ enum Work {
 
 /// What somebody does while the operator waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Meanwhile {
+enum ConcurrentChange {
     /// Deletes the custom resource, which goes if the operator has not claimed it yet.
     Deletes,
     /// Puts another custom resource of the same name in its place. What the former made and this one doesn't render would
@@ -52,10 +52,10 @@ enum Meanwhile {
     Removes,
 }
 
-use Meanwhile::*;
-use Work::*;
+use ConcurrentChange::*;
+use OperatorWork::*;
 
-const WORKS: [Work; 8] = [Install, Upgrade, OtherChart, Prune, Delete, Replace, Drift, Collision];
+const WORKS: [OperatorWork; 8] = [Install, Upgrade, OtherChart, Prune, Delete, Replace, Drift, Collision];
 
 fn first() -> Value {
     spec("blue", &["one", "two"], true)
@@ -64,35 +64,35 @@ fn first() -> Value {
 /// More requests than any work takes that goes well.
 const MANY: usize = 60;
 
-fn asks(call: &Call) -> bool {
+fn asks(call: &ApiCall) -> bool {
     call.target().is_some() && !call.is_watch()
 }
 
-async fn begin(work: Work) -> Result<History> {
+async fn begin(work: OperatorWork) -> Result<ModelHistory> {
     match work {
-        Install | Collision => History::begin().await,
-        _ => History::with("a", first()).await,
+        Install | Collision => ModelHistory::begin().await,
+        _ => ModelHistory::with("a", first()).await,
     }
 }
 
 /// A minute in which no status is ever a lie, if it is `watched` for that. Gives what was hit.
-async fn settle(history: &History, watched: bool) -> Result<Vec<String>> {
+async fn settle(history: &ModelHistory, watched: bool) -> Result<Vec<String>> {
     for _ in 0..240 {
         tokio::time::sleep(SECOND / 4).await;
         if watched {
-            history.is_no_lie()?;
+            history.is_truthful()?;
         }
     }
-    Ok(history.faults().heal())
+    Ok(history.faults().disarm())
 }
 
 /// One case; true if the position was reached.
-async fn case(work: Work, fault: Fault, position: usize, times: usize) -> Result<bool> {
+async fn case(work: OperatorWork, fault: Fault, position: usize, times: usize) -> Result<bool> {
     let mut history = begin(work).await?;
     if work == Collision {
         history.by_others("a-two", None).await?;
     }
-    let plan = || Plan::new(fault, position, times, asks);
+    let plan = || FaultPlan::new(fault, position, times, asks);
     history.set_plan(plan());
     match work {
         Install | Collision => history.edit("a", first()).await?,
@@ -136,9 +136,9 @@ async fn case(work: Work, fault: Fault, position: usize, times: usize) -> Result
 }
 
 /// The request at `position`, or the answer to it, takes two seconds, and after one of them somebody does something.
-async fn interrupted(work: Work, meanwhile: Meanwhile, fault: Fault, position: usize) -> Result<bool> {
+async fn interrupted(work: OperatorWork, meanwhile: ConcurrentChange, fault: Fault, position: usize) -> Result<bool> {
     let mut history = begin(work).await?;
-    history.set_plan(Plan::new(fault, position, 1, asks));
+    history.set_plan(FaultPlan::new(fault, position, 1, asks));
     let labels = history.map("a-one").unwrap_or_default()["metadata"]["labels"].take();
     match work {
         Delete => history.delete("a").await?,
@@ -183,7 +183,7 @@ async fn interrupted(work: Work, meanwhile: Meanwhile, fault: Fault, position: u
 }
 
 /// The operator saw what somebody did.
-fn saw(history: &History, meanwhile: Meanwhile, kept: bool) -> Result<()> {
+fn saw(history: &ModelHistory, meanwhile: ConcurrentChange, kept: bool) -> Result<()> {
     let is_there = history.map("a-two").is_some();
     ensure!(!kept || is_there, "what is to be kept was deleted");
     if meanwhile == Usurps {
@@ -199,7 +199,11 @@ fn saw(history: &History, meanwhile: Meanwhile, kept: bool) -> Result<()> {
 }
 
 /// Position after position until there is none; each is a case of its own. Gives how many there are.
-fn each_position(report: &mut Report, what: &str, mut run: impl AsyncFnMut(usize) -> Result<bool>) -> Result<usize> {
+fn each_position(
+    report: &mut TortureReport,
+    what: &str,
+    mut run: impl AsyncFnMut(usize) -> Result<bool>,
+) -> Result<usize> {
     for position in 1..=MANY {
         let outcome = in_virtual_time(run(position));
         if report.case((what, "at", position), outcome) == Some(false) {
@@ -212,8 +216,8 @@ fn each_position(report: &mut Report, what: &str, mut run: impl AsyncFnMut(usize
 
 #[test]
 fn a_concurrent_change_at_any_request_is_seen_on_the_model() -> Result<()> {
-    let mut report = Report::new("interrupted");
-    let cases: [(Meanwhile, &[Work]); 7] = [
+    let mut report = TortureReport::new("interrupted");
+    let cases: [(ConcurrentChange, &[OperatorWork]); 7] = [
         (Deletes, &[Install, Upgrade]),
         (Supplants, &[Install, Upgrade, Delete]),
         (Robs, &[Upgrade, Delete]),
@@ -222,7 +226,9 @@ fn a_concurrent_change_at_any_request_is_seen_on_the_model() -> Result<()> {
         (Usurps, &[Install, Upgrade]),
         (Removes, &[Hide]),
     ];
-    let each = |(meanwhile, works): (Meanwhile, &'static [Work])| works.iter().map(move |work| (*work, meanwhile));
+    let each = |(meanwhile, works): (ConcurrentChange, &'static [OperatorWork])| {
+        works.iter().map(move |work| (*work, meanwhile))
+    };
     for (work, meanwhile) in cases.into_iter().flat_map(each) {
         for fault in [Fault::Slow, Fault::Tardy] {
             let what = format!("{work:?}, {meanwhile:?}, {fault:?}");
@@ -240,7 +246,7 @@ fn the_operator_recovers_from_any_fault_at_any_request_on_the_model() -> Result<
         // Not carried out, carried out or not, carried out.
         false => &[Fault::Status(409), Fault::Status(503), Fault::CutAfter],
     };
-    let mut report = Report::new("enumerated");
+    let mut report = TortureReport::new("enumerated");
     for work in WORKS {
         for fault in faults {
             for times in if everything() { &[1, 3][..] } else { &[1] } {

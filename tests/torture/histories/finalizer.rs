@@ -4,22 +4,22 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::faults::call::Call;
-use crate::faults::fault::{Fault, Plan};
-use crate::histories::history::{History, MEMBERS, SECOND, in_virtual_time};
-use crate::histories::place::Place;
+use crate::faults::call::ApiCall;
+use crate::faults::fault::{Fault, FaultPlan};
+use crate::histories::history::{MEMBERS, ModelHistory, SECOND, in_virtual_time};
+use crate::histories::place::ReleasePlace;
 use crate::real_server::release::spec;
 use crate::real_server::variant::OURS;
-use crate::report::{Report, everything};
+use crate::report::{TortureReport, everything};
 
-fn is_held(history: &History) -> bool {
+fn is_held(history: &ModelHistory) -> bool {
     let finalizers = history.widget("a").unwrap_or_default()["metadata"]["finalizers"].take();
     finalizers.as_array().is_some_and(|all| all.contains(&OURS.into()))
 }
 
 /// It is put on again, whatever the release is like, and nothing else is written.
 async fn taken_off(fail: &str, restarts: bool) -> Result<()> {
-    let mut history = History::with("a", spec("blue", &["one"], true)).await?;
+    let mut history = ModelHistory::with("a", spec("blue", &["one"], true)).await?;
     ensure!(is_held(&history), "it has no finalizer");
     if !fail.is_empty() {
         let mut failing = spec("blue", &["one"], true);
@@ -29,7 +29,9 @@ async fn taken_off(fail: &str, restarts: bool) -> Result<()> {
     }
     let since = history.model.store().version;
     let bare = json!({"metadata": {"finalizers": Value::Null}});
-    history.ask("MERGE", &Place::of("a").path(), "user", bare).await?;
+    history
+        .ask("MERGE", &ReleasePlace::of("a").path(), "user", bare)
+        .await?;
     ensure!(!is_held(&history), "it was not taken off");
     if restarts {
         history.restart(true).await?;
@@ -61,12 +63,12 @@ fn a_removed_finalizer_is_restored() -> Result<()> {
 /// server looked for one before. Each request takes two seconds to arrive; so many seconds after the creation somebody
 /// deletes, which takes so long.
 async fn deleted(after: u32, takes: u32, again: bool) -> Result<()> {
-    let mut history = History::begin().await?;
+    let mut history = ModelHistory::begin().await?;
     history.model.store().deletions_take = takes * SECOND;
     tokio::time::sleep(10 * SECOND).await;
     let faults = history.faults();
-    let asks = |call: &Call| call.target().is_some() && !call.is_watch();
-    faults.set_plan(Plan::always(Fault::Tardy, asks));
+    let asks = |call: &ApiCall| call.target().is_some() && !call.is_watch();
+    faults.set_plan(FaultPlan::always(Fault::Tardy, asks));
     history.edit("a", spec("blue", &["one", "two"], true)).await?;
     tokio::time::sleep(after * SECOND).await;
     history.delete("a").await?;
@@ -74,13 +76,13 @@ async fn deleted(after: u32, takes: u32, again: bool) -> Result<()> {
         history.edit("a", spec("red", &["one", "two"], true)).await?;
     }
     tokio::time::sleep(60 * SECOND).await;
-    faults.heal();
+    faults.disarm();
     history.end().await
 }
 
 #[test]
 fn a_custom_resource_deleted_during_the_claim_leaves_nothing() -> Result<()> {
-    let mut report = Report::new("lost");
+    let mut report = TortureReport::new("lost");
     // The finalizer arrives after two seconds, the last status after ten.
     let (durations, until): (&[u32], u32) = match everything() {
         true => (&[0, 1, 3, 5, 9, 20], 16),
@@ -100,22 +102,22 @@ fn a_custom_resource_deleted_during_the_claim_leaves_nothing() -> Result<()> {
 /// An operator dies before it noted what it made, and its successor is to delete that and gets no answer to the question
 /// where it is.
 async fn unlisted() -> Result<()> {
-    let mut history = History::begin().await?;
-    let notes = |call: &Call| call.is_write() && call.target().is_some_and(|target| target.subresource == "status");
-    history.set_plan(Plan::new(Fault::KillBefore, 1, 1, notes));
+    let mut history = ModelHistory::begin().await?;
+    let notes = |call: &ApiCall| call.is_write() && call.target().is_some_and(|target| target.subresource == "status");
+    history.set_plan(FaultPlan::new(Fault::KillBefore, 1, 1, notes));
     history.edit("a", spec("blue", &["one"], true)).await?;
     tokio::time::sleep(10 * SECOND).await;
     let left = history.widget("a").context("the custom resource is gone")?;
     ensure!(left["status"].is_null(), "nothing was to be noted: {}", left["status"]);
     history.delete("a").await?;
     history.restart(true).await?;
-    let lists_maps = |call: &Call| call.verb() == "list" && call.is_of("configmaps");
-    history.set_plan(Plan::always(Fault::Status(500), lists_maps));
+    let lists_maps = |call: &ApiCall| call.verb() == "list" && call.is_of("configmaps");
+    history.set_plan(FaultPlan::always(Fault::Status(500), lists_maps));
     tokio::time::sleep(400 * SECOND).await;
     let left = history.widget("a").context("gone, though nobody knows what it has")?;
     let told = left["status"]["conditions"].to_string();
     ensure!(told.contains("DeleteFailed"), "{told}");
-    ensure!(!history.faults().heal().is_empty(), "nothing was listed");
+    ensure!(!history.faults().disarm().is_empty(), "nothing was listed");
     history.end().await
 }
 

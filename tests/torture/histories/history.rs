@@ -17,12 +17,12 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::faults::call::{self, Call};
-use crate::faults::fault::{Fault, Faults, Plan};
+use crate::faults::call::{self, ApiCall};
+use crate::faults::fault::{Fault, FaultPlan, Faults};
 pub use crate::histories::place::NAMESPACE;
-use crate::histories::place::Place;
+use crate::histories::place::ReleasePlace;
 use crate::model::Model;
-use crate::model::store::Key;
+use crate::model::store::ObjectKey;
 use crate::world::fields::{OPERATOR, PART_OF, TRACKING, annotation, condition, text, uid};
 
 /// A finalizer of somebody else's.
@@ -75,14 +75,14 @@ pub fn in_virtual_time<T>(what: impl Future<Output = Result<T>>) -> Result<T> {
 }
 
 /// A call that changes a member.
-pub fn writes_a_member(call: &Call) -> bool {
+pub fn writes_a_member(call: &ApiCall) -> bool {
     let target = call.target();
     call.is_write() && target.is_some_and(|target| MEMBERS.contains(&target.resource.as_str()))
 }
 
 /// What a release is meant to be.
 #[derive(Default)]
-pub struct Wanted {
+pub struct WantedRelease {
     pub spec: Value,
     pub suspended: bool,
     /// The last run of its plan that somebody asked for.
@@ -91,17 +91,17 @@ pub struct Wanted {
     pub since: [usize; 2],
 }
 
-pub struct Running {
+pub struct RunningOperator {
     pub stop: CancellationToken,
     pub task: JoinHandle<()>,
     pub faults: Arc<Faults>,
 }
 
 #[derive(Default)]
-pub struct History {
+pub struct ModelHistory {
     pub model: Model,
     /// The operator, and perhaps another one of the same name.
-    pub running: [Option<Running>; 2],
+    pub running: [Option<RunningOperator>; 2],
     /// Of the operator that was started last.
     pub metrics: Arc<Metrics>,
     charts: [PathBuf; 2],
@@ -109,7 +109,7 @@ pub struct History {
     /// Further keys of the watch of Widgets, as YAML lines.
     watch_keys: &'static str,
     /// By place.
-    pub wanted: BTreeMap<String, Wanted>,
+    pub wanted: BTreeMap<String, WantedRelease>,
     /// Objects that are somebody else's, by place, with their versions.
     pub foreign: BTreeMap<String, String>,
     /// Members with a label of somebody else's, by name and UID.
@@ -122,7 +122,7 @@ pub struct History {
     deleted: Vec<(Instant, String)>,
 }
 
-impl History {
+impl ModelHistory {
     pub async fn begin() -> Result<Self> {
         Self::begin_on(Model::default()).await
     }
@@ -131,7 +131,7 @@ impl History {
         Self::begin_with(model, charts().clone()).await
     }
 
-    /// With charts of one's own: the first, and what [`History::other_chart`] changes it for.
+    /// With charts of one's own: the first, and what [`ModelHistory::other_chart`] changes it for.
     pub async fn begin_with(model: Model, charts: [PathBuf; 2]) -> Result<Self> {
         Self::set_up(model, charts, "").await
     }
@@ -142,11 +142,11 @@ impl History {
     }
 
     async fn set_up(model: Model, charts: [PathBuf; 2], watch_keys: &'static str) -> Result<Self> {
-        let mut history = History {
+        let mut history = ModelHistory {
             model,
             charts,
             watch_keys,
-            ..History::default()
+            ..ModelHistory::default()
         };
         tokio::spawn(history.model.clone().collect_garbage());
         tokio::spawn(history.model.clone().end_jobs());
@@ -187,7 +187,7 @@ impl History {
         let server = faults.clone();
         let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
             let server = server.clone();
-            async move { server.answer(Call::read(request).await?).await }
+            async move { server.answer(ApiCall::read(request).await?).await }
         });
         let client = kube::Client::new(service, NAMESPACE);
         let stop = CancellationToken::new();
@@ -214,7 +214,7 @@ impl History {
                 tokio::time::sleep(SECOND).await;
             }
         });
-        self.running[number] = Some(Running { stop, task, faults });
+        self.running[number] = Some(RunningOperator { stop, task, faults });
         for wanted in self.wanted.values_mut() {
             wanted.since[number] = 0;
         }
@@ -264,12 +264,12 @@ impl History {
         self.start(0)
     }
 
-    /// Kills the operator; [`History::resume`] starts the next.
+    /// Kills the operator; [`ModelHistory::resume`] starts the next.
     pub async fn halt(&mut self) -> Result<()> {
         self.stop(0, true).await
     }
 
-    /// Starts the next operator after [`History::halt`].
+    /// Starts the next operator after [`ModelHistory::halt`].
     pub fn resume(&mut self) -> Result<()> {
         self.start(0)
     }
@@ -315,17 +315,17 @@ impl History {
     /// Asks the model as somebody.
     pub async fn ask(&self, verb: &str, path: &str, who: &str, body: Value) -> Result<(u16, Value)> {
         let mark = if path.contains('?') { '&' } else { '?' };
-        let call = Call::new(verb, &format!("{path}{mark}fieldManager={who}"), &body);
+        let call = ApiCall::new(verb, &format!("{path}{mark}fieldManager={who}"), &body);
         call::ask(&self.model, call).await
     }
 
     /// The custom resource at a place.
     pub fn widget(&self, place: &str) -> Option<Value> {
-        self.object(&Place::of(place).key())
+        self.object(&ReleasePlace::of(place).key())
     }
 
     /// The object of a key.
-    pub fn object(&self, key: &Key) -> Option<Value> {
+    pub fn object(&self, key: &ObjectKey) -> Option<Value> {
         self.model.store().objects.get(key).map(|object| (**object).clone())
     }
 
@@ -342,7 +342,7 @@ impl History {
             let gone = |history: &Self| is_gone(history).then_some(()).context("it never goes");
             self.until(600, gone).await?;
         }
-        let place = Place::of(name);
+        let place = ReleasePlace::of(name);
         let widget = place.resource(json!({}), spec.clone());
         let path = format!("{}?force=true", place.path());
         let (status, answer) = self.ask("APPLY", &path, "user", widget).await?;
@@ -362,7 +362,7 @@ impl History {
             "chartwright.dev/plan-params": json!({"outcome": outcome}).to_string(),
         });
         let patch = json!({"metadata": {"annotations": annotations}});
-        self.ask("MERGE", &Place::of(name).path(), "user", patch)
+        self.ask("MERGE", &ReleasePlace::of(name).path(), "user", patch)
             .await
             .map(drop)
     }
@@ -371,7 +371,7 @@ impl History {
     pub async fn request(&self, name: &str) -> Result<()> {
         let when = self.model.store().version.to_string();
         let patch = json!({"metadata": {"annotations": {"chartwright.dev/requested-at": when}}});
-        self.ask("MERGE", &Place::of(name).path(), "user", patch)
+        self.ask("MERGE", &ReleasePlace::of(name).path(), "user", patch)
             .await
             .map(drop)
     }
@@ -379,7 +379,7 @@ impl History {
     /// Somebody takes a custom resource away, finalizer and all, and makes another of the same name, with a finalizer of
     /// his own.
     pub async fn supplant(&mut self, name: &str, spec: Value) -> Result<()> {
-        let place = Place::of(name);
+        let place = ReleasePlace::of(name);
         let path = place.path();
         let bare = json!({"metadata": {"finalizers": null}});
         self.ask("MERGE", &path, "user", bare).await?;
@@ -389,13 +389,13 @@ impl History {
         let path = place.collection();
         let (status, answer) = self.ask("POST", &path, "other", widget).await?;
         ensure!(status == 201, "{answer}");
-        self.wanted.insert(name.to_owned(), Wanted::default());
+        self.wanted.insert(name.to_owned(), WantedRelease::default());
         self.edit(name, spec).await
     }
 
     /// Somebody sets labels or annotations of a member. False if it is gone.
     pub async fn mark(&mut self, member: &str, metadata: Value) -> Result<bool> {
-        let (path, patch) = (Place::of(member).map_path(), json!({"metadata": metadata}));
+        let (path, patch) = (ReleasePlace::of(member).map_path(), json!({"metadata": metadata}));
         Ok(self.ask("MERGE", &path, "hand", patch).await?.0 == 200)
     }
 
@@ -405,7 +405,7 @@ impl History {
             if let Some(widget) = self.widget(name) {
                 self.deleted.push((Instant::now(), uid(&widget)));
             }
-            let path = Place::of(name).path();
+            let path = ReleasePlace::of(name).path();
             self.ask("DELETE", &path, "user", json!({})).await?;
         }
         Ok(())
@@ -422,12 +422,13 @@ impl History {
         }
         let value = if suspended { json!("true") } else { Value::Null };
         let patch = json!({"metadata": {"annotations": {"chartwright.dev/suspend": value}}});
-        let path = Place::of(name).path();
+        let path = ReleasePlace::of(name).path();
         self.ask("MERGE", &path, "user", patch).await?;
         if suspended {
             tokio::time::sleep(150 * SECOND).await;
         }
-        let length = |running: &Option<Running>| running.as_ref().map_or(0, |running| running.faults.log().len());
+        let length =
+            |running: &Option<RunningOperator>| running.as_ref().map_or(0, |running| running.faults.log().len());
         let since = self.running.each_ref().map(length);
         if let Some(wanted) = self.wanted.get_mut(name) {
             (wanted.suspended, wanted.since) = (suspended, since);
@@ -437,7 +438,7 @@ impl History {
 
     /// The ConfigMap at a place.
     pub fn map(&self, place: &str) -> Option<Value> {
-        self.object(&Place::of(place).map_key())
+        self.object(&ReleasePlace::of(place).map_key())
     }
 
     /// Somebody changes a member by hand: another value, none, a label of his own, our marks taken off, or all of it.
@@ -445,7 +446,7 @@ impl History {
         let Some(found) = self.map(member).filter(|_| !self.foreign.contains_key(member)) else {
             return Ok(());
         };
-        let path = Place::of(member).map_path();
+        let path = ReleasePlace::of(member).map_path();
         let patch = match what {
             0 => {
                 let field = if member.ends_with("-main") { "color" } else { "extra" };
@@ -473,7 +474,7 @@ impl History {
         }
         let copied = copied_from.and_then(|member| self.map(member));
         let labels = copied.map(|member| member["metadata"]["labels"].clone());
-        let place = Place::of(name);
+        let place = ReleasePlace::of(name);
         let object = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": place.name, "labels": labels},
             "data": {"of": "somebody else"},
@@ -489,7 +490,7 @@ impl History {
     /// What somebody made under this name goes again.
     pub async fn by_others_no_more(&mut self, name: &str) -> Result<()> {
         if self.foreign.remove(name).is_some() {
-            let path = Place::of(name).map_path();
+            let path = ReleasePlace::of(name).map_path();
             self.ask("DELETE", &path, "other", json!({})).await?;
         }
         Ok(())
@@ -497,7 +498,7 @@ impl History {
 
     /// Somebody writes what releases of a namespace may look up, or takes it away.
     pub async fn source(&mut self, namespace: &str, word: Option<&str>) -> Result<()> {
-        let path = Place::of(&format!("{namespace}/{SOURCE}")).map_path();
+        let path = ReleasePlace::of(&format!("{namespace}/{SOURCE}")).map_path();
         let map = |word| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": SOURCE}, "data": {"word": word}});
         match word {
             Some(word) => self.ask("APPLY", &path, "other", map(word)).await?,
@@ -507,7 +508,7 @@ impl History {
     }
 
     /// What this plan lets go wrong happens to the operator.
-    pub fn set_plan(&mut self, plan: Plan) {
+    pub fn set_plan(&mut self, plan: FaultPlan) {
         self.refused |= matches!(plan.fault, Fault::Status(400..=408 | 413..=422));
         self.faults().set_plan(plan);
     }

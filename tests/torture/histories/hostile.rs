@@ -15,11 +15,11 @@ use proptest::prelude::*;
 use regex::{Captures, Regex};
 use serde_json::{Value, json};
 
-use crate::histories::history::{self, History, SECOND, in_virtual_time};
-use crate::histories::place::Place;
-use crate::model::store::{KINDS, Key, LEASE};
+use crate::histories::history::{self, ModelHistory, SECOND, in_virtual_time};
+use crate::histories::place::ReleasePlace;
+use crate::model::store::{KINDS, LEASE, ObjectKey};
 use crate::real_server::release::{claims_ready, spec};
-use crate::report::{Report, drawn, everything};
+use crate::report::{TortureReport, drawn, everything};
 use crate::world::fields::{annotation, condition, uid};
 
 /// Everybody else's releases.
@@ -51,7 +51,7 @@ static IDEAS: LazyLock<Vec<&str>> = LazyLock::new(|| {
 const ORDER: [&str; 5] = ["secrets", "leases", "spec", "status", "metadata"];
 
 /// One of his ideas about one of his custom resources: what he writes, and where.
-fn idea(history: &History, his: &str, number: usize) -> Result<Vec<(String, Value)>> {
+fn idea(history: &ModelHistory, his: &str, number: usize) -> Result<Vec<(String, Value)>> {
     static REPEATED: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"<(.+?) \* (\d+)>").expect("a pattern"));
     static UIDS: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"\$uid\(([a-z]+)/([a-z]+)/([a-z0-9-]+)\)").expect("a pattern"));
@@ -86,7 +86,7 @@ fn idea(history: &History, his: &str, number: usize) -> Result<Vec<(String, Valu
 }
 
 /// The data of a Secret that he forges.
-fn forged(history: &History, files: &Value) -> Result<Value> {
+fn forged(history: &ModelHistory, files: &Value) -> Result<Value> {
     if let Some(name) = files["copy"].as_str() {
         let secret = history.object(&("secrets", "shop".to_owned(), name.to_owned()));
         return Ok(secret.unwrap_or_default()["data"].take());
@@ -102,7 +102,7 @@ fn forged(history: &History, files: &Value) -> Result<Value> {
 }
 
 /// He writes Secrets and Leases in the namespace of his custom resources.
-async fn forge(history: &History, field: &str, objects: &Value, made: &mut BTreeSet<Key>) -> Result<()> {
+async fn forge(history: &ModelHistory, field: &str, objects: &Value, made: &mut BTreeSet<ObjectKey>) -> Result<()> {
     for (name, content) in objects.as_object().context("objects by name")? {
         let (plural, path, object) = match field {
             "secrets" => {
@@ -138,7 +138,7 @@ fn is_read_at_the_start(number: usize) -> bool {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum HostileStep {
     /// He writes something on one of his.
     Idea(usize, usize),
     /// The same while no operator runs, so that the next one begins with it.
@@ -150,15 +150,15 @@ enum Step {
     Wait(u64),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = HostileStep> {
     let his = 0..HIS.len();
     prop_oneof![
-        12 => (his.clone(), 0..IDEAS.len()).prop_map(|(his, idea)| Step::Idea(his, idea)),
-        4 => (his.clone(), 0..IDEAS.len()).prop_map(|(his, idea)| Step::Behind(his, idea)),
-        2 => his.prop_map(Step::Delete),
-        1 => (1..30_usize, prop_oneof![Just(0), Just(20), Just(1_000)]).prop_map(|(count, after)| Step::Burst(count, after)),
-        2 => any::<bool>().prop_map(Step::Restart),
-        3 => prop_oneof![Just(0), Just(200), Just(5_000), Just(60_000)].prop_map(Step::Wait),
+        12 => (his.clone(), 0..IDEAS.len()).prop_map(|(his, idea)| HostileStep::Idea(his, idea)),
+        4 => (his.clone(), 0..IDEAS.len()).prop_map(|(his, idea)| HostileStep::Behind(his, idea)),
+        2 => his.prop_map(HostileStep::Delete),
+        1 => (1..30_usize, prop_oneof![Just(0), Just(20), Just(1_000)]).prop_map(|(count, after)| HostileStep::Burst(count, after)),
+        2 => any::<bool>().prop_map(HostileStep::Restart),
+        3 => prop_oneof![Just(0), Just(200), Just(5_000), Just(60_000)].prop_map(HostileStep::Wait),
     ]
 }
 
@@ -170,31 +170,31 @@ fn innocent(color: &str) -> Value {
 }
 
 /// The author asks for something; what the API server refuses is no failure.
-async fn ask(history: &History, verb: &str, path: &str, body: Value) -> Result<()> {
+async fn ask(history: &ModelHistory, verb: &str, path: &str, body: Value) -> Result<()> {
     history.ask(verb, path, "evil", body).await.map(drop)
 }
 
-async fn create(history: &History, name: &str, spec: Value) -> Result<()> {
-    let place = Place::of(name);
+async fn create(history: &ModelHistory, name: &str, spec: Value) -> Result<()> {
+    let place = ReleasePlace::of(name);
     let path = format!("{}?force=true", place.path());
     ask(history, "APPLY", &path, place.resource(json!({}), spec)).await
 }
 
-async fn delete(history: &History, name: &str) -> Result<()> {
-    ask(history, "DELETE", &Place::of(name).path(), json!({})).await
+async fn delete(history: &ModelHistory, name: &str) -> Result<()> {
+    ask(history, "DELETE", &ReleasePlace::of(name).path(), json!({})).await
 }
 
 /// `made`: the Secrets and Leases that he wrote by himself.
-async fn act(history: &mut History, step: &Step, made: &mut BTreeSet<Key>) -> Result<()> {
+async fn act(history: &mut ModelHistory, step: &HostileStep, made: &mut BTreeSet<ObjectKey>) -> Result<()> {
     match step {
-        Step::Behind(his, number) => {
+        HostileStep::Behind(his, number) => {
             history.halt().await?;
             // Written while the operator is away, and read by the next one before it writes anything.
-            Box::pin(act(history, &Step::Idea(*his, *number), made)).await?;
+            Box::pin(act(history, &HostileStep::Idea(*his, *number), made)).await?;
             history.resume()?;
         }
-        Step::Idea(his, number) => {
-            let path = Place::of(HIS[*his]).path();
+        HostileStep::Idea(his, number) => {
+            let path = ReleasePlace::of(HIS[*his]).path();
             for (field, content) in idea(history, HIS[*his], *number)? {
                 match field.as_str() {
                     "secrets" | "leases" => forge(history, &field, &content, made).await?,
@@ -204,8 +204,8 @@ async fn act(history: &mut History, step: &Step, made: &mut BTreeSet<Key>) -> Re
                 }
             }
         }
-        Step::Delete(his) => delete(history, HIS[*his]).await?,
-        Step::Burst(count, after) => {
+        HostileStep::Delete(his) => delete(history, HIS[*his]).await?,
+        HostileStep::Burst(count, after) => {
             for number in 0..*count {
                 create(history, &format!("burst{number}"), json!({"extra": ["x", "y"]})).await?;
             }
@@ -214,24 +214,24 @@ async fn act(history: &mut History, step: &Step, made: &mut BTreeSet<Key>) -> Re
                 delete(history, &format!("burst{number}")).await?;
             }
         }
-        Step::Restart(killed) => history.restart(*killed).await?,
-        Step::Wait(milliseconds) => tokio::time::sleep(Duration::from_millis(*milliseconds)).await,
+        HostileStep::Restart(killed) => history.restart(*killed).await?,
+        HostileStep::Wait(milliseconds) => tokio::time::sleep(Duration::from_millis(*milliseconds)).await,
     }
     Ok(())
 }
 
 /// What there was before him, and what he made by himself since.
-struct Scene {
+struct HostileScene {
     since: u64,
-    there: BTreeSet<Key>,
-    made: BTreeSet<Key>,
+    there: BTreeSet<ObjectKey>,
+    made: BTreeSet<ObjectKey>,
 }
 
-impl Scene {
-    fn of(history: &History) -> Self {
+impl HostileScene {
+    fn of(history: &ModelHistory) -> Self {
         let store = history.model.store();
-        let is_of_others = |key: &&Key| key.0 != "events" && !Place::PLURALS.contains(&key.0);
-        Scene {
+        let is_of_others = |key: &&ObjectKey| key.0 != "events" && !ReleasePlace::PLURALS.contains(&key.0);
+        HostileScene {
             since: store.version,
             there: store.objects.keys().filter(is_of_others).cloned().collect(),
             made: BTreeSet::new(),
@@ -239,7 +239,7 @@ impl Scene {
     }
 
     /// Nothing that was there is written or deleted, and nothing is made for him outside his namespace.
-    fn allows(&self, key: &Key) -> Result<()> {
+    fn allows(&self, key: &ObjectKey) -> Result<()> {
         let is_his_own = self.made.contains(key);
         ensure!(
             is_his_own || !self.there.contains(key),
@@ -247,7 +247,7 @@ impl Scene {
         );
         let is_in_reach = key.1 == "shop" && !key.0.contains("role") || key.0 == "events";
         ensure!(
-            is_in_reach || Place::PLURALS.contains(&key.0),
+            is_in_reach || ReleasePlace::PLURALS.contains(&key.0),
             "{key:?} was made for him"
         );
         Ok(())
@@ -256,13 +256,14 @@ impl Scene {
 
 /// The others' custom resources and members since he came: nothing of theirs was written, no status of theirs reports a problem, and
 /// nothing else was touched that he has no right to.
-fn is_unharmed(history: &History, scene: &Scene) -> Result<()> {
+fn is_unharmed(history: &ModelHistory, scene: &HostileScene) -> Result<()> {
     let store = history.model.store();
     for change in store.changes.iter().filter(|change| change.version > scene.since) {
         scene.allows(&change.key)?;
         let (plural, namespace, name) = &change.key;
-        for other in OTHERS.map(Place::of) {
-            let is_member = !Place::PLURALS.contains(plural) && *plural != "events" && other.has(namespace, name);
+        for other in OTHERS.map(ReleasePlace::of) {
+            let is_member =
+                !ReleasePlace::PLURALS.contains(plural) && *plural != "events" && other.has(namespace, name);
             let after = &change.after;
             ensure!(!is_member, "{plural} {name} of {other} was written: {after:?}");
             if change.key == other.key() {
@@ -275,7 +276,7 @@ fn is_unharmed(history: &History, scene: &Scene) -> Result<()> {
 }
 
 /// Statuses and Events quote no secret of others.
-fn tells_no_secret(history: &History) -> Result<()> {
+fn tells_no_secret(history: &ModelHistory) -> Result<()> {
     let store = history.model.store();
     for change in &store.changes {
         let Some(object) = change.after.as_deref() else {
@@ -283,7 +284,7 @@ fn tells_no_secret(history: &History) -> Result<()> {
         };
         let told = match change.key.0 {
             "events" => object.to_string(),
-            plural if Place::PLURALS.contains(&plural) => object["status"].to_string(),
+            plural if ReleasePlace::PLURALS.contains(&plural) => object["status"].to_string(),
             _ => continue,
         };
         let secret = SECRETS.iter().find(|secret| told.contains(**secret));
@@ -295,7 +296,7 @@ fn tells_no_secret(history: &History) -> Result<()> {
 /// How many things an operator may watch here: kinds by all namespaces there are.
 const FEW_WATCHES: usize = 60;
 
-fn watches_little(history: &History) -> Result<()> {
+fn watches_little(history: &ModelHistory) -> Result<()> {
     let log = history.faults().log();
     let watches = log.iter().filter(|entry| entry.call.is_watch());
     let watched: BTreeSet<&str> = watches.map(|entry| entry.call.path.as_str()).collect();
@@ -303,8 +304,8 @@ fn watches_little(history: &History) -> Result<()> {
     Ok(())
 }
 
-async fn run(steps: &[Step]) -> Result<()> {
-    let mut history = History::begin_with_keys(WATCH_KEYS).await?;
+async fn run(steps: &[HostileStep]) -> Result<()> {
+    let mut history = ModelHistory::begin_with_keys(WATCH_KEYS).await?;
     history.model.store().deletions_take = Duration::from_millis(50);
     history.source("shop", Some("word")).await?;
     history.source("yard", Some("word")).await?;
@@ -314,7 +315,7 @@ async fn run(steps: &[Step]) -> Result<()> {
     tokio::time::sleep(60 * SECOND).await;
     history.is_as_wanted().context("before he comes")?;
     bystanders(&history).await?;
-    let mut scene = Scene::of(&history);
+    let mut scene = HostileScene::of(&history);
     let mut watched = Ok(());
     for step in steps {
         watched = watched.and(watches_little(&history));
@@ -327,7 +328,7 @@ async fn run(steps: &[Step]) -> Result<()> {
     for other in OTHERS {
         history.edit(other, innocent("red")).await?;
     }
-    let red = |history: &History| OTHERS.iter().try_for_each(|other| is_red(history, other));
+    let red = |history: &ModelHistory| OTHERS.iter().try_for_each(|other| is_red(history, other));
     let edited = history.until(60, red).await;
     edited.context("an edit has no effect while he is there")?;
     leaves(&mut history, steps, &scene).await?;
@@ -340,12 +341,12 @@ static BYSTANDERS: LazyLock<Vec<Value>> = LazyLock::new(|| {
     serde_yaml::from_str(include_str!("../../fixtures/torture/bystanders.yaml")).expect("a list of objects")
 });
 
-fn is_at(object: &Value, key: &Key) -> bool {
+fn is_at(object: &Value, key: &ObjectKey) -> bool {
     let kind = KINDS.iter().find(|kind| kind.plural == key.0);
     kind.is_some_and(|kind| object["kind"] == kind.kind) && object["metadata"]["name"] == key.2
 }
 
-async fn bystanders(history: &History) -> Result<()> {
+async fn bystanders(history: &ModelHistory) -> Result<()> {
     for namespace in NAMESPACES {
         for object in BYSTANDERS.iter() {
             let kind = KINDS
@@ -364,8 +365,8 @@ async fn bystanders(history: &History) -> Result<()> {
     Ok(())
 }
 
-fn is_red(history: &History, other: &str) -> Result<()> {
-    let place = Place::of(other);
+fn is_red(history: &ModelHistory, other: &str) -> Result<()> {
+    let place = ReleasePlace::of(other);
     let main = history.map(&format!("{}/{}-main", place.namespace, place.name));
     let main = main.unwrap_or_default();
     let widget = history.widget(other).unwrap_or_default();
@@ -376,17 +377,20 @@ fn is_red(history: &History, other: &str) -> Result<()> {
 
 /// He goes with all that is his. Where he took the operator's finalizer off, the garbage collector sees to it; what he
 /// asked to be left alone is his own loss.
-async fn leaves(history: &mut History, steps: &[Step], scene: &Scene) -> Result<()> {
+async fn leaves(history: &mut ModelHistory, steps: &[HostileStep], scene: &HostileScene) -> Result<()> {
     let his: Vec<String> = {
         let store = history.model.store();
-        let keys = store.objects.keys().filter(|key| Place::PLURALS.contains(&key.0));
-        let places = keys.map(|key| Place::by_key(key).to_string());
+        let keys = store
+            .objects
+            .keys()
+            .filter(|key| ReleasePlace::PLURALS.contains(&key.0));
+        let places = keys.map(|key| ReleasePlace::by_key(key).to_string());
         places
-            .filter(|place| !OTHERS.iter().any(|other| Place::of(other).to_string() == *place))
+            .filter(|place| !OTHERS.iter().any(|other| ReleasePlace::of(other).to_string() == *place))
             .collect()
     };
     for place in &his {
-        let path = Place::of(place).path();
+        let path = ReleasePlace::of(place).path();
         let finalizers = history.widget(place).unwrap_or_default()["metadata"]["finalizers"].take();
         // There is nothing that a garbage collector would wait for.
         let is_his = |one: &&Value| **one == MINE || **one == "foregroundDeletion";
@@ -396,7 +400,7 @@ async fn leaves(history: &mut History, steps: &[Step], scene: &Scene) -> Result<
         ask(history, "MERGE", &path, json!({"metadata": metadata})).await?;
         delete(history, place).await?;
     }
-    let gone = |history: &History| {
+    let gone = |history: &ModelHistory| {
         let left = his.iter().find_map(|place| history.widget(place));
         ensure!(left.is_none(), "his custom resource never goes: {left:?}");
         Ok(())
@@ -415,8 +419,7 @@ async fn leaves(history: &mut History, steps: &[Step], scene: &Scene) -> Result<
     ) {
         history.model.store().remove(key.clone());
     }
-    let loses =
-        |step: &Step| matches!(step, Step::Idea(_, number) | Step::Behind(_, number) if leaves_members(*number));
+    let loses = |step: &HostileStep| matches!(step, HostileStep::Idea(_, number) | HostileStep::Behind(_, number) if leaves_members(*number));
     if steps.iter().any(loses) {
         let widgets = OTHERS.iter().filter_map(|other| history.widget(other));
         let theirs: Vec<String> = widgets.map(|widget| uid(&widget)).collect();
@@ -442,19 +445,23 @@ fn a_hostile_author_harms_no_other_owner() -> Result<()> {
 /// Each of his ideas, right after one restart and before another: with `make torture` alone, else some at a time.
 #[test]
 fn no_single_attack_harms_another_owner() -> Result<()> {
-    let mut report = Report::new("hostile-ideas");
+    let mut report = TortureReport::new("hostile-ideas");
     let ideas: Vec<usize> = (0..IDEAS.len()).collect();
     for ideas in ideas.chunks(if everything() { 1 } else { 6 }) {
-        let each = || ideas.iter().flat_map(|idea| [Step::Idea(0, *idea), Step::Wait(1_000)]);
-        let mut steps = vec![Step::Idea(0, 0), Step::Wait(5_000)];
-        steps.extend(each());
-        steps.extend([Step::Restart(true), Step::Wait(5_000)]);
-        let again = |idea: &usize| match is_read_at_the_start(*idea) {
-            true => Step::Behind(0, *idea),
-            false => Step::Idea(0, *idea),
+        let each = || {
+            ideas
+                .iter()
+                .flat_map(|idea| [HostileStep::Idea(0, *idea), HostileStep::Wait(1_000)])
         };
-        steps.extend(ideas.iter().flat_map(|idea| [again(idea), Step::Wait(1_000)]));
-        steps.extend([Step::Wait(5_000), Step::Delete(0), Step::Wait(200)]);
+        let mut steps = vec![HostileStep::Idea(0, 0), HostileStep::Wait(5_000)];
+        steps.extend(each());
+        steps.extend([HostileStep::Restart(true), HostileStep::Wait(5_000)]);
+        let again = |idea: &usize| match is_read_at_the_start(*idea) {
+            true => HostileStep::Behind(0, *idea),
+            false => HostileStep::Idea(0, *idea),
+        };
+        steps.extend(ideas.iter().flat_map(|idea| [again(idea), HostileStep::Wait(1_000)]));
+        steps.extend([HostileStep::Wait(5_000), HostileStep::Delete(0), HostileStep::Wait(200)]);
         report.case(ideas, in_virtual_time(run(&steps)));
     }
     report.end("")

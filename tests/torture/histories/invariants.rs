@@ -1,4 +1,4 @@
-//! What must hold of a [`History`]: at any time, and when nobody does anything any more.
+//! What must hold of a [`ModelHistory`]: at any time, and when nobody does anything any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::faults::fault::Faults;
-use crate::histories::history::{History, MEMBERS, SECOND, SOURCE, Wanted};
-use crate::histories::place::Place;
-use crate::model::store::{JOB, Key};
+use crate::histories::history::{MEMBERS, ModelHistory, SECOND, SOURCE, WantedRelease};
+use crate::histories::place::ReleasePlace;
+use crate::model::store::{JOB, ObjectKey};
 use crate::real_server::release::{claims_ready, content, members};
 use crate::world::fields::{HOOK_RUN, TRACKING, annotation, is_marked, uid};
 
-impl History {
-    /// As [`History::careful`], for all operators.
+impl ModelHistory {
+    /// As [`ModelHistory::careful`], for all operators.
     pub fn all_careful(&self) -> Result<()> {
         let running = self.running.iter().enumerate();
         let mut running = running.filter_map(|(number, running)| Some((number, running.as_ref()?)));
@@ -33,7 +33,7 @@ impl History {
                 ensure!(uid.is_string(), "deleted whatever has the name: {}", entry.call);
             }
             for (name, wanted) in self.wanted.iter().filter(|(_, wanted)| wanted.suspended) {
-                let of_it = is_member && Place::of(name).has(&target.namespace, &target.name);
+                let of_it = is_member && ReleasePlace::of(name).has(&target.namespace, &target.name);
                 let written = of_it && entry.call.is_write() && place >= wanted.since[number];
                 ensure!(!written, "written while {name} is suspended: {}", entry.call);
             }
@@ -52,7 +52,7 @@ impl History {
         let faults = self.faults();
         self.all_careful()?;
         self.nothing_ran_twice()?;
-        faults.heal();
+        faults.disarm();
         self.twin(false).await?;
         let names: Vec<String> = self.wanted.keys().cloned().collect();
         for name in names {
@@ -96,8 +96,8 @@ impl History {
     }
 
     /// What a release is to consist of, by the chart that is there and what it looks up now.
-    fn members_of(&self, name: &str, spec: &Value) -> BTreeMap<Key, Value> {
-        let place = Place::of(name);
+    fn members_of(&self, name: &str, spec: &Value) -> BTreeMap<ObjectKey, Value> {
+        let place = ReleasePlace::of(name);
         let mut all = made_of(&place, spec);
         let mut add = |suffix: &str, content: Value| {
             let name = format!("{}-{suffix}", place.name);
@@ -116,8 +116,8 @@ impl History {
 
     /// A status that claims to be ready for the current generation is right about every member (P8). Not to be asked
     /// while somebody changes members.
-    pub fn is_no_lie(&self) -> Result<()> {
-        for (name, Wanted { spec, .. }) in &self.wanted {
+    pub fn is_truthful(&self) -> Result<()> {
+        for (name, WantedRelease { spec, .. }) in &self.wanted {
             if !claims_ready(&self.widget(name).unwrap_or_default()) {
                 continue;
             }
@@ -140,7 +140,7 @@ impl History {
                 Some(object) => drop(there.insert(change.key.clone(), object.clone())),
                 None => drop(there.remove(&change.key)),
             }
-            let is_ours = Place::PLURALS.contains(&change.key.0);
+            let is_ours = ReleasePlace::PLURALS.contains(&change.key.0);
             let Some(widget) = change.after.as_deref().filter(|_| is_ours) else {
                 continue;
             };
@@ -148,7 +148,7 @@ impl History {
             if before == Some(&widget["status"]) || !claims_ready(widget) {
                 continue;
             }
-            let place = Place::by_key(&change.key);
+            let place = ReleasePlace::by_key(&change.key);
             for (id, wanted) in made_of(&place, &widget["spec"]) {
                 let found = there.get(&id).map_or(Value::Null, |object| content(object));
                 ensure!(found == wanted, "{place} was ready, and {id:?} {found}, not {wanted}");
@@ -177,7 +177,7 @@ impl History {
 
     /// The plan of a release has run as it was asked for last. Of two operators one may answer for a render that only the
     /// other has made.
-    fn has_run_plan(&self, widget: &Value, wanted: &Wanted) -> Result<()> {
+    fn has_run_plan(&self, widget: &Value, wanted: &WantedRelease) -> Result<()> {
         if self.had_twin {
             return Ok(());
         }
@@ -198,12 +198,12 @@ impl History {
         if self.had_twin {
             return Ok(());
         }
-        let has_hooks = |key: &Key| {
+        let has_hooks = |key: &ObjectKey| {
             let mut releases = self
                 .wanted
                 .iter()
                 .filter(|(_, wanted)| wanted.spec["hooks"] == "ends" || wanted.spec["plan"] == true);
-            releases.any(|(name, _)| Place::of(name).has(&key.1, &key.2))
+            releases.any(|(name, _)| ReleasePlace::of(name).has(&key.1, &key.2))
         };
         let store = self.model.store();
         let mut jobs = store.objects.keys().filter(|key| key.0 == JOB.plural);
@@ -213,7 +213,7 @@ impl History {
     }
 
     /// Objects with our marks.
-    pub fn live(&self) -> BTreeMap<Key, Value> {
+    pub fn live(&self) -> BTreeMap<ObjectKey, Value> {
         let store = self.model.store();
         let members = store.objects.iter().filter(|(key, _)| MEMBERS.contains(&key.0));
         let marked = members.filter(|(_, object)| is_marked(object));
@@ -232,12 +232,15 @@ impl History {
             ensure!(rows == all.len(), "{name} lists {rows} members of {}", all.len());
             expected.extend(all);
         }
-        let there: BTreeSet<Key> = {
+        let there: BTreeSet<ObjectKey> = {
             let store = self.model.store();
-            let keys = store.objects.keys().filter(|key| Place::PLURALS.contains(&key.0));
+            let keys = store
+                .objects
+                .keys()
+                .filter(|key| ReleasePlace::PLURALS.contains(&key.0));
             keys.cloned().collect()
         };
-        let wanted: BTreeSet<Key> = self.wanted.keys().map(|name| Place::of(name).key()).collect();
+        let wanted: BTreeSet<ObjectKey> = self.wanted.keys().map(|name| ReleasePlace::of(name).key()).collect();
         self.hooks_are_as_wanted()?;
         ensure!(there == wanted, "custom resources: {there:?}");
         let live = self.live();
@@ -258,7 +261,7 @@ impl History {
 }
 
 /// What a spec makes by itself, whatever the chart and what it looks up.
-fn made_of(place: &Place, spec: &Value) -> BTreeMap<Key, Value> {
+fn made_of(place: &ReleasePlace, spec: &Value) -> BTreeMap<ObjectKey, Value> {
     let members = members(&place.namespace, &place.name, spec).into_iter();
     members
         .map(|((kind, name), content)| (place.member(&kind, name), content))

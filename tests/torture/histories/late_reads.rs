@@ -8,12 +8,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::faults::watches::End;
-use crate::histories::history::{History, MEMBERS, SECOND, in_virtual_time};
+use crate::faults::watches::WatchEnd;
+use crate::histories::history::{MEMBERS, ModelHistory, SECOND, in_virtual_time};
 use crate::model::stale::Stale;
-use crate::model::store::Key;
+use crate::model::store::ObjectKey;
 use crate::real_server::release;
-use crate::report::{Report, everything};
+use crate::report::{TortureReport, everything};
 use crate::world::fields::uid;
 
 /// Of everything that the operator watches here.
@@ -28,11 +28,11 @@ enum Disturbance {
 }
 
 /// Creations and deletions.
-type Counts = BTreeMap<Key, (usize, usize)>;
+type Counts = BTreeMap<ObjectKey, (usize, usize)>;
 
-fn spec(color: &str, extra: &[&str], whole: bool) -> Value {
-    let mut spec = release::spec(color, extra, whole);
-    spec["part"] = whole.into();
+fn spec(color: &str, extra: &[&str], full_body: bool) -> Value {
+    let mut spec = release::spec(color, extra, full_body);
+    spec["part"] = full_body.into();
     spec
 }
 
@@ -40,7 +40,7 @@ fn spec(color: &str, extra: &[&str], whole: bool) -> Value {
 const SUPPLANTED: usize = 9;
 
 /// What is done, one after the other.
-async fn step(history: &mut History, number: usize) -> Result<bool> {
+async fn step(history: &mut ModelHistory, number: usize) -> Result<bool> {
     match number {
         0 => history.edit("a", spec("blue", &["one", "two"], true)).await?,
         1 => history.edit("a", spec("red", &["two", "three"], true)).await?,
@@ -69,8 +69,8 @@ async fn step(history: &mut History, number: usize) -> Result<bool> {
 }
 
 /// What came of a disturbed story, with so long between two steps.
-async fn story(disturbance: Disturbance, pause: Duration) -> Result<Counts> {
-    let mut history = History::begin().await?;
+async fn run_late_reads(disturbance: Disturbance, pause: Duration) -> Result<Counts> {
+    let mut history = ModelHistory::begin().await?;
     tokio::time::sleep(10 * SECOND).await;
     let mut counts = Counts::new();
     for number in 0.. {
@@ -89,7 +89,7 @@ async fn story(disturbance: Disturbance, pause: Duration) -> Result<Counts> {
             history.model.store().read_at(Some(before));
             match anew {
                 true => history.restart(true).await?,
-                false => history.faults().end_watches(End::Gone),
+                false => history.faults().end_watches(WatchEnd::Gone),
             }
             tokio::time::sleep(20 * SECOND).await;
             history.model.store().read_at(None);
@@ -102,11 +102,11 @@ async fn story(disturbance: Disturbance, pause: Duration) -> Result<Counts> {
     Ok(counts)
 }
 
-fn counted(history: &History) -> Counts {
+fn counted(history: &ModelHistory) -> Counts {
     let store = history.model.store();
     let mut counts = Counts::new();
     // The operator's own Secrets are named after UIDs.
-    let is_member = |key: &Key| MEMBERS.contains(&key.0) && !key.2.starts_with("chartwright-");
+    let is_member = |key: &ObjectKey| MEMBERS.contains(&key.0) && !key.2.starts_with("chartwright-");
     for change in store.changes.iter().filter(|change| is_member(&change.key)) {
         let count = counts.entry(change.key.clone()).or_default();
         let (was, is) = (change.before.as_deref().map(uid), change.after.as_deref().map(uid));
@@ -144,13 +144,14 @@ fn disturbances() -> Vec<Disturbance> {
 
 #[test]
 fn late_reads_leave_no_trace() -> Result<()> {
-    let mut report = Report::new("sieve");
+    let mut report = TortureReport::new("sieve");
     // Long enough for what is late to come, and to be seen at the next LIST.
     let pause = 120 * SECOND;
-    let undisturbed = in_virtual_time(story(Disturbance::Told(Stale::default()), pause)).context("undisturbed")?;
+    let undisturbed =
+        in_virtual_time(run_late_reads(Disturbance::Told(Stale::default()), pause)).context("undisturbed")?;
     ensure!(undisturbed.len() > 6, "{undisturbed:?}");
     for disturbance in disturbances() {
-        let outcome = in_virtual_time(story(disturbance, pause)).and_then(|counts| {
+        let outcome = in_virtual_time(run_late_reads(disturbance, pause)).and_then(|counts| {
             let other = counts.iter().filter(|(key, count)| undisturbed.get(key) != Some(count));
             let other: Vec<_> = other.map(|(key, count)| (key, count, undisturbed.get(key))).collect();
             ensure!(counts == undisturbed, "made and deleted {other:?}");
@@ -164,10 +165,10 @@ fn late_reads_leave_no_trace() -> Result<()> {
 /// Nobody waits for what is late: only the end counts.
 #[test]
 fn releases_converge_despite_late_reads() -> Result<()> {
-    let mut report = Report::new("sieve-hasty");
+    let mut report = TortureReport::new("sieve-hasty");
     for disturbance in disturbances() {
         for pause in if everything() { &[0, 700, 5_000][..] } else { &[700] } {
-            let outcome = in_virtual_time(story(disturbance, Duration::from_millis(*pause)));
+            let outcome = in_virtual_time(run_late_reads(disturbance, Duration::from_millis(*pause)));
             report.case((disturbance, "ms apart", pause), outcome);
         }
     }

@@ -4,34 +4,34 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
-use crate::faults::call::Call;
-use crate::faults::fault::{Fault, Plan};
-use crate::faults::watches::End;
-use crate::histories::history::{History, NAMESPACE, SECOND, in_virtual_time};
+use crate::faults::call::ApiCall;
+use crate::faults::fault::{Fault, FaultPlan};
+use crate::faults::watches::WatchEnd;
+use crate::histories::history::{ModelHistory, NAMESPACE, SECOND, in_virtual_time};
 use crate::model::Model;
 use crate::real_server::release::spec;
 
-fn watches_maps(call: &Call) -> bool {
+fn watches_maps(call: &ApiCall) -> bool {
     call.is_watch() && call.is_of("configmaps")
 }
 
-fn sees_maps(call: &Call) -> bool {
+fn sees_maps(call: &ApiCall) -> bool {
     watches_maps(call) || call.verb() == "list" && call.is_of("configmaps")
 }
 
 /// Nobody can tell any more what becomes of the ConfigMaps: nothing is pruned, the status says so and claims nothing,
 /// and what happened meanwhile is corrected when they can be watched again.
-async fn refused(code: u16, counts: fn(&Call) -> bool, at_once: bool) -> Result<()> {
+async fn refused(code: u16, counts: fn(&ApiCall) -> bool, at_once: bool) -> Result<()> {
     let with_secret = |extra: &[&str], enabled: bool| {
         let mut spec = spec("blue", extra, false);
         spec["secret"]["enabled"] = enabled.into();
         spec
     };
-    let mut history = History::with("a", with_secret(&["one", "two"], true)).await?;
+    let mut history = ModelHistory::with("a", with_secret(&["one", "two"], true)).await?;
     let faults = history.faults();
-    faults.set_plan(Plan::always(Fault::Status(code), counts));
+    faults.set_plan(FaultPlan::always(Fault::Status(code), counts));
     if at_once {
-        faults.end_watches(End::Cut);
+        faults.end_watches(WatchEnd::Cut);
     }
     // The watches that are open end by themselves.
     tokio::time::sleep(400 * SECOND).await;
@@ -50,12 +50,12 @@ async fn refused(code: u16, counts: fn(&Call) -> bool, at_once: bool) -> Result<
     ensure!(has_secret && has_map, "pruned on partial knowledge");
     let told = history.condition("a", "Ready");
     ensure!(told["status"] == "False", "{told}");
-    let status = |history: &History| history.widget("a").unwrap_or_default()["status"].take();
+    let status = |history: &ModelHistory| history.widget("a").unwrap_or_default()["status"].take();
     let before = status(&history);
     tokio::time::sleep(900 * SECOND).await;
     let after = status(&history);
     ensure!(before == after, "the same in other words: {before}, then {after}");
-    faults.heal();
+    faults.disarm();
     tokio::time::sleep(120 * SECOND).await;
     history.is_as_wanted().context("given back")?;
     history.end().await
@@ -64,7 +64,7 @@ async fn refused(code: u16, counts: fn(&Call) -> bool, at_once: bool) -> Result<
 #[test]
 fn a_kind_that_can_no_longer_be_watched_counts_as_unknown() -> Result<()> {
     for (codes, counts, at_once) in [
-        (&[403, 404][..], sees_maps as fn(&Call) -> bool, false),
+        (&[403, 404][..], sees_maps as fn(&ApiCall) -> bool, false),
         (&[403, 410], watches_maps, false),
         (&[403, 404, 410, 500], sees_maps, true),
     ] {
@@ -82,7 +82,7 @@ async fn version_ends(restarts: bool) -> Result<()> {
     spec["part"] = true.into();
     let model = Model::default();
     model.store().has_early = true;
-    let mut history = History::begin_on(model).await?;
+    let mut history = ModelHistory::begin_on(model).await?;
     history.edit("a", spec).await?;
     tokio::time::sleep(30 * SECOND).await;
     history.is_as_wanted()?;
@@ -108,9 +108,9 @@ fn members_are_watched_in_a_version_that_is_served() -> Result<()> {
 async fn lookup_in_a_version_that_ends() -> Result<()> {
     let model = Model::default();
     model.store().has_early = true;
-    let mut history = History::begin_on(model).await?;
-    let lists_definitions = |call: &Call| call.is_of("customresourcedefinitions");
-    history.set_plan(Plan::new(Fault::Tardy, 1, 1, lists_definitions));
+    let mut history = ModelHistory::begin_on(model).await?;
+    let lists_definitions = |call: &ApiCall| call.is_of("customresourcedefinitions");
+    history.set_plan(FaultPlan::new(Fault::Tardy, 1, 1, lists_definitions));
     let found = r#"{{ lookup "parts.test/v1" "Part" .Release.Namespace "one" | dig "data" "color" "none" }}"#;
     let mut spec = spec("blue", &[], false);
     spec["extraDeploy"] = json!([{
@@ -130,8 +130,8 @@ fn looked_up_objects_are_watched_in_a_served_version() -> Result<()> {
     in_virtual_time(lookup_in_a_version_that_ends())
 }
 
-async fn await_color(history: &History, color: &str, what: &str) -> Result<()> {
-    let is_it = |history: &History| {
+async fn await_color(history: &ModelHistory, color: &str, what: &str) -> Result<()> {
+    let is_it = |history: &ModelHistory| {
         let map = history.map("a-main").unwrap_or_default();
         ensure!(map["data"]["color"] == color, "{what}: {map}");
         Ok(())
@@ -141,8 +141,8 @@ async fn await_color(history: &History, color: &str, what: &str) -> Result<()> {
 
 /// etcd is restored: everything is as it was some time ago, in lower versions than were told since.
 async fn restored() -> Result<()> {
-    let mut history = History::with("a", spec("blue", &["one"], false)).await?;
-    let has = |history: &History, name: &str| history.map(name).is_some();
+    let mut history = ModelHistory::with("a", spec("blue", &["one"], false)).await?;
+    let has = |history: &ModelHistory, name: &str| history.map(name).is_some();
     let backup = history.model.store().backup();
     for number in 0..20 {
         let color = format!("red{number}");
@@ -153,7 +153,7 @@ async fn restored() -> Result<()> {
     ensure!(!has(&history, "a-one") && has(&history, "a-two"));
 
     history.model.store().restore(backup);
-    history.faults().end_watches(End::Gone);
+    history.faults().end_watches(WatchEnd::Gone);
     tokio::time::sleep(60 * SECOND).await;
     ensure!(has(&history, "a-one") && !has(&history, "a-two"), "what the backup has");
     await_color(&history, "blue", "restored").await?;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use crate::model::store::{GADGET, KINDS, Key, Kind, WIDGET};
+use crate::model::store::{GADGET, KINDS, ObjectKey, ServedKind, WIDGET};
 
 /// Where things are that name no namespace.
 pub const NAMESPACE: &str = "shop";
@@ -12,28 +12,28 @@ pub const NAMESPACE: &str = "shop";
 /// `a` is the Widget of this name, `yard/a` one in another namespace, `gadgets/yard/a` a Gadget there; or the ConfigMap
 /// of that name and namespace.
 #[derive(Clone, Debug)]
-pub struct Place {
-    kind: &'static Kind,
+pub struct ReleasePlace {
+    kind: &'static ServedKind,
     pub namespace: String,
     pub name: String,
 }
 
-impl Place {
+impl ReleasePlace {
     pub const PLURALS: [&str; 2] = [WIDGET.plural, GADGET.plural];
 
     pub fn of(text: &str) -> Self {
         let mut parts = text.rsplit('/');
         let name = parts.next().unwrap_or_default().to_owned();
         let namespace = parts.next().unwrap_or(NAMESPACE).to_owned();
-        let kind: &'static Kind = match parts.next() {
+        let kind: &'static ServedKind = match parts.next() {
             Some("gadgets") => &GADGET,
             _ => &WIDGET,
         };
-        Place { kind, namespace, name }
+        ReleasePlace { kind, namespace, name }
     }
 
-    pub fn by_key(key: &Key) -> Self {
-        Place {
+    pub fn by_key(key: &ObjectKey) -> Self {
+        ReleasePlace {
             kind: if key.0 == GADGET.plural { &GADGET } else { &WIDGET },
             namespace: key.1.clone(),
             name: key.2.clone(),
@@ -49,16 +49,16 @@ impl Place {
         object
     }
 
-    pub fn key(&self) -> Key {
+    pub fn key(&self) -> ObjectKey {
         (self.kind.plural, self.namespace.clone(), self.name.clone())
     }
 
-    pub fn map_key(&self) -> Key {
+    pub fn map_key(&self) -> ObjectKey {
         ("configmaps", self.namespace.clone(), self.name.clone())
     }
 
     /// A member of the release here.
-    pub fn member(&self, kind: &str, name: String) -> Key {
+    pub fn member(&self, kind: &str, name: String) -> ObjectKey {
         let kind = KINDS
             .iter()
             .find(|known| known.kind == kind)
@@ -92,7 +92,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ReleasePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}", self.kind.plural, self.namespace, self.name)
     }

@@ -8,10 +8,10 @@ use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use serde_json::{Value, json};
 
-use crate::faults::call::Call;
-use crate::faults::fault::{Fault, Plan};
-use crate::faults::watches::End;
-use crate::histories::history::{History, SOURCE, in_virtual_time, writes_a_member};
+use crate::faults::call::ApiCall;
+use crate::faults::fault::{Fault, FaultPlan};
+use crate::faults::watches::WatchEnd;
+use crate::histories::history::{ModelHistory, SOURCE, in_virtual_time, writes_a_member};
 use crate::model::Model;
 use crate::real_server::release;
 use crate::report::{drawn, everything};
@@ -22,14 +22,14 @@ const NAMESPACES: [&str; 2] = ["shop", "yard"];
 const EXTRAS: [&str; 3] = ["one", "two", "three"];
 
 #[derive(Clone, Debug)]
-enum Step {
+enum HistoryStep {
     Edit(usize, Value),
     Delete(usize),
     ByHand(usize, usize, usize),
     ByOthers(usize, usize, bool),
     Suspend(usize, bool),
     /// Somebody asks for a plan; whether it fails.
-    Plan(usize, bool),
+    FaultPlan(usize, bool),
     /// What may be looked up in a namespace is written or taken away.
     Source(usize, Option<&'static str>),
     /// Another operator of the same name comes or goes.
@@ -76,53 +76,53 @@ pub const FAULTS: [Fault; 22] = [
     Fault::CutAfter,
     Fault::Hang,
     Fault::Slow,
-    Fault::Watches(End::Gone),
-    Fault::Watches(End::Cut),
-    Fault::Watches(End::Silent(Duration::from_secs(30))),
+    Fault::Watches(WatchEnd::Gone),
+    Fault::Watches(WatchEnd::Cut),
+    Fault::Watches(WatchEnd::Silent(Duration::from_secs(30))),
     Fault::WatchesLate(Duration::from_secs(3)),
-    Fault::Watches(End::Mute),
+    Fault::Watches(WatchEnd::Mute),
     Fault::WatchesBroken(403, Duration::from_secs(300)),
     Fault::WatchesBroken(404, Duration::from_secs(30)),
     Fault::WatchesBroken(410, Duration::from_secs(120)),
 ];
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = HistoryStep> {
     let release = 0..RELEASES.len();
     let fault = proptest::sample::select(FAULTS.to_vec());
     prop_oneof![
-        5 => (release.clone(), spec()).prop_map(|(release, spec)| Step::Edit(release, spec)),
-        1 => release.clone().prop_map(Step::Delete),
-        2 => (release.clone(), 0..4_usize, 0..5_usize).prop_map(|(release, member, what)| Step::ByHand(release, member, what)),
-        1 => (release.clone(), 0..4_usize, any::<bool>()).prop_map(|(release, member, copied)| Step::ByOthers(release, member, copied)),
-        1 => (release.clone(), any::<bool>()).prop_map(|(release, suspended)| Step::Suspend(release, suspended)),
-        1 => (release, proptest::bool::weighted(0.3)).prop_map(|(release, fails)| Step::Plan(release, fails)),
+        5 => (release.clone(), spec()).prop_map(|(release, spec)| HistoryStep::Edit(release, spec)),
+        1 => release.clone().prop_map(HistoryStep::Delete),
+        2 => (release.clone(), 0..4_usize, 0..5_usize).prop_map(|(release, member, what)| HistoryStep::ByHand(release, member, what)),
+        1 => (release.clone(), 0..4_usize, any::<bool>()).prop_map(|(release, member, copied)| HistoryStep::ByOthers(release, member, copied)),
+        1 => (release.clone(), any::<bool>()).prop_map(|(release, suspended)| HistoryStep::Suspend(release, suspended)),
+        1 => (release, proptest::bool::weighted(0.3)).prop_map(|(release, fails)| HistoryStep::FaultPlan(release, fails)),
         2 => (0..NAMESPACES.len(), proptest::sample::select(vec![None, Some("first"), Some("second")]))
-            .prop_map(|(namespace, word)| Step::Source(namespace, word)),
-        1 => any::<bool>().prop_map(Step::Twin),
-        1 => Just(Step::EarlyEnds),
-        2 => any::<bool>().prop_map(Step::Restart),
-        1 => any::<bool>().prop_map(Step::OtherChart),
-        3 => (fault.clone(), 1..20_usize, 1..4_usize).prop_map(|(fault, position, times)| Step::Fault(fault, position, times, false)),
-        3 => (fault, 1..6_usize, 1..4_usize).prop_map(|(fault, position, times)| Step::Fault(fault, position, times, true)),
-        4 => prop_oneof![Just(1), Just(20), Just(400), Just(3_000), Just(40_000)].prop_map(Step::Wait),
+            .prop_map(|(namespace, word)| HistoryStep::Source(namespace, word)),
+        1 => any::<bool>().prop_map(HistoryStep::Twin),
+        1 => Just(HistoryStep::EarlyEnds),
+        2 => any::<bool>().prop_map(HistoryStep::Restart),
+        1 => any::<bool>().prop_map(HistoryStep::OtherChart),
+        3 => (fault.clone(), 1..20_usize, 1..4_usize).prop_map(|(fault, position, times)| HistoryStep::Fault(fault, position, times, false)),
+        3 => (fault, 1..6_usize, 1..4_usize).prop_map(|(fault, position, times)| HistoryStep::Fault(fault, position, times, true)),
+        4 => prop_oneof![Just(1), Just(20), Just(400), Just(3_000), Just(40_000)].prop_map(HistoryStep::Wait),
     ]
 }
 
-async fn run(steps: &[Step]) -> Result<()> {
+async fn run(steps: &[HistoryStep]) -> Result<()> {
     let model = Model::default();
-    model.store().has_early = steps.iter().any(|step| matches!(step, Step::EarlyEnds));
+    model.store().has_early = steps.iter().any(|step| matches!(step, HistoryStep::EarlyEnds));
     model.store().deletions_take = Duration::from_millis(50);
-    let mut history = History::begin_on(model).await?;
+    let mut history = ModelHistory::begin_on(model).await?;
     for step in steps {
         match step {
-            Step::Edit(release, spec) => history.edit(RELEASES[*release], spec.clone()).await?,
-            Step::Delete(release) => history.delete(RELEASES[*release]).await?,
-            Step::ByHand(release, member, what) => {
+            HistoryStep::Edit(release, spec) => history.edit(RELEASES[*release], spec.clone()).await?,
+            HistoryStep::Delete(release) => history.delete(RELEASES[*release]).await?,
+            HistoryStep::ByHand(release, member, what) => {
                 let member = ["main", "one", "two", "three"][*member];
                 let name = format!("{}-{member}", RELEASES[*release]);
                 history.by_hand(&name, *what).await?;
             }
-            Step::ByOthers(release, member, copied) => {
+            HistoryStep::ByOthers(release, member, copied) => {
                 let release = RELEASES[*release];
                 let name = match copied {
                     true => format!("{release}copy"),
@@ -131,23 +131,23 @@ async fn run(steps: &[Step]) -> Result<()> {
                 let from = format!("{release}-main");
                 history.by_others(&name, copied.then_some(from.as_str())).await?;
             }
-            Step::Suspend(release, suspended) => history.suspend(RELEASES[*release], *suspended).await?,
-            Step::Plan(release, fails) => {
+            HistoryStep::Suspend(release, suspended) => history.suspend(RELEASES[*release], *suspended).await?,
+            HistoryStep::FaultPlan(release, fails) => {
                 history
                     .run_plan(RELEASES[*release], if *fails { "fails" } else { "ends" })
                     .await?;
             }
-            Step::Source(namespace, word) => history.source(NAMESPACES[*namespace], *word).await?,
-            Step::Twin(runs) => history.twin(*runs).await?,
-            Step::EarlyEnds => history.model.store().end_early(),
-            Step::Restart(killed) => history.restart(*killed).await?,
-            Step::OtherChart(killed) => history.other_chart(*killed).await?,
-            Step::Fault(fault, position, times, members) => {
+            HistoryStep::Source(namespace, word) => history.source(NAMESPACES[*namespace], *word).await?,
+            HistoryStep::Twin(runs) => history.twin(*runs).await?,
+            HistoryStep::EarlyEnds => history.model.store().end_early(),
+            HistoryStep::Restart(killed) => history.restart(*killed).await?,
+            HistoryStep::OtherChart(killed) => history.other_chart(*killed).await?,
+            HistoryStep::Fault(fault, position, times, members) => {
                 let members = *members;
-                let counts = move |call: &Call| !members || writes_a_member(call);
-                history.set_plan(Plan::new(*fault, *position, *times, counts));
+                let counts = move |call: &ApiCall| !members || writes_a_member(call);
+                history.set_plan(FaultPlan::new(*fault, *position, *times, counts));
             }
-            Step::Wait(milliseconds) => tokio::time::sleep(Duration::from_millis(*milliseconds)).await,
+            HistoryStep::Wait(milliseconds) => tokio::time::sleep(Duration::from_millis(*milliseconds)).await,
         }
     }
     history.end().await
@@ -159,7 +159,7 @@ fn any_history_converges_to_the_custom_resources() -> Result<()> {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/torture/regressions.txt");
     let file = FileFailurePersistence::Direct(file);
     let steps = proptest::collection::vec(step(), 1..25);
-    let run = async |steps: &Vec<Step>| run(steps).await;
+    let run = async |steps: &Vec<HistoryStep>| run(steps).await;
     drawn("histories", cases, Some(Box::new(file)), &steps, run)
 }
 
@@ -173,62 +173,66 @@ fn earlier_failed_histories_pass() -> Result<()> {
     with_part["part"] = true.into();
     let histories = [
         // The operator ends in the moment in which a custom resource goes in spite of its finalizer.
-        vec![Step::Edit(1, with_class.clone()), Step::Delete(1), Step::Restart(false)],
+        vec![
+            HistoryStep::Edit(1, with_class.clone()),
+            HistoryStep::Delete(1),
+            HistoryStep::Restart(false),
+        ],
         // The same, and the operator waits for an answer until then.
         vec![
-            Step::Fault(Fault::Slow, 14, 2, false),
-            Step::Edit(1, with_class),
-            Step::Delete(1),
-            Step::Restart(false),
+            HistoryStep::Fault(Fault::Slow, 14, 2, false),
+            HistoryStep::Edit(1, with_class),
+            HistoryStep::Delete(1),
+            HistoryStep::Restart(false),
         ],
         // A version goes, and with it the watch that shows a member which the next edit drops.
         vec![
-            Step::Edit(0, spec(&[])),
-            Step::Edit(2, with_part.clone()),
-            Step::Suspend(0, true),
-            Step::EarlyEnds,
-            Step::Edit(2, spec(&[])),
+            HistoryStep::Edit(0, spec(&[])),
+            HistoryStep::Edit(2, with_part.clone()),
+            HistoryStep::Suspend(0, true),
+            HistoryStep::EarlyEnds,
+            HistoryStep::Edit(2, spec(&[])),
         ],
         // The same before the CustomResourceDefinitions were listed, which is refused at first.
         vec![
-            Step::Fault(Fault::Status(410), 1, 1, true),
-            Step::Wait(1),
-            Step::Edit(0, with_part.clone()),
-            Step::EarlyEnds,
-            Step::Fault(Fault::Status(403), 1, 1, false),
+            HistoryStep::Fault(Fault::Status(410), 1, 1, true),
+            HistoryStep::Wait(1),
+            HistoryStep::Edit(0, with_part.clone()),
+            HistoryStep::EarlyEnds,
+            HistoryStep::Fault(Fault::Status(403), 1, 1, false),
         ],
         // A LIST that is never answered.
         vec![
-            Step::Fault(Fault::Hang, 7, 2, false),
-            Step::Edit(0, spec(&[])),
-            Step::Wait(1),
+            HistoryStep::Fault(Fault::Hang, 7, 2, false),
+            HistoryStep::Edit(0, spec(&[])),
+            HistoryStep::Wait(1),
         ],
         // Somebody takes the name of a member while its release comes again.
         vec![
-            Step::Edit(1, spec(&[])),
-            Step::Wait(1),
-            Step::Delete(1),
-            Step::Edit(1, spec(&[])),
-            Step::ByOthers(1, 0, false),
+            HistoryStep::Edit(1, spec(&[])),
+            HistoryStep::Wait(1),
+            HistoryStep::Delete(1),
+            HistoryStep::Edit(1, spec(&[])),
+            HistoryStep::ByOthers(1, 0, false),
         ],
         // The answer to a write shows an edit before its watch does.
         vec![
-            Step::Edit(1, spec(&[])),
-            Step::Fault(Fault::WatchesLate(Duration::from_secs(3)), 1, 1, false),
-            Step::ByOthers(1, 0, false),
-            Step::Wait(1),
-            Step::Edit(1, spec(&["three"])),
+            HistoryStep::Edit(1, spec(&[])),
+            HistoryStep::Fault(Fault::WatchesLate(Duration::from_secs(3)), 1, 1, false),
+            HistoryStep::ByOthers(1, 0, false),
+            HistoryStep::Wait(1),
+            HistoryStep::Edit(1, spec(&["three"])),
         ],
         // A watch that is refused its version at its beginning, after it was cut.
         vec![
-            Step::Edit(1, spec(&[])),
-            Step::Fault(Fault::WatchesBroken(410, Duration::from_secs(120)), 12, 1, false),
-            Step::Delete(1),
-            Step::Wait(400),
-            Step::Edit(1, spec(&[])),
-            Step::Edit(2, spec(&[])),
-            Step::Delete(2),
-            Step::Delete(1),
+            HistoryStep::Edit(1, spec(&[])),
+            HistoryStep::Fault(Fault::WatchesBroken(410, Duration::from_secs(120)), 12, 1, false),
+            HistoryStep::Delete(1),
+            HistoryStep::Wait(400),
+            HistoryStep::Edit(1, spec(&[])),
+            HistoryStep::Edit(2, spec(&[])),
+            HistoryStep::Delete(2),
+            HistoryStep::Delete(1),
         ],
     ];
     for steps in &histories {

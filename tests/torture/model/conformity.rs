@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::Model;
 use super::fields::managers;
-use crate::faults::call::{Call, Server, ask};
+use crate::faults::call::{ApiCall, CallServer, ask};
 use crate::real_server::process::in_real_time;
 use crate::real_server::proxy;
 use crate::world::World;
@@ -22,11 +22,11 @@ const OWNERS: [&str; 2] = ["owner1", "owner2"];
 const JSON: &str = "application/json";
 
 /// What was asked, and what came of it.
-type Told = Vec<(String, Value)>;
+type ReportedEvents = Vec<(String, Value)>;
 
 /// A kind on one of the servers.
 struct Side<'s> {
-    server: &'s dyn Server,
+    server: &'s dyn CallServer,
     collection: String,
     api_version: String,
     kind: &'static str,
@@ -37,11 +37,11 @@ struct Side<'s> {
 impl Side<'_> {
     async fn ask(&self, verb: &str, path: &str, body: &Value) -> Result<(u16, Value)> {
         let uri = format!("{}{path}", self.collection);
-        ask(self.server, Call::new(verb, &uri, body)).await
+        ask(self.server, ApiCall::new(verb, &uri, body)).await
     }
 
-    fn get(&self, path: &str, accept: &str) -> Result<Call> {
-        let mut call = Call::new("GET", &format!("{}{path}", self.collection), &Value::Null);
+    fn get(&self, path: &str, accept: &str) -> Result<ApiCall> {
+        let mut call = ApiCall::new("GET", &format!("{}{path}", self.collection), &Value::Null);
         call.headers.insert(ACCEPT, accept.parse()?);
         Ok(call)
     }
@@ -117,7 +117,7 @@ impl Side<'_> {
     }
 
     /// Goes through the operations.
-    async fn story(&self) -> Result<Told> {
+    async fn event_history(&self) -> Result<ReportedEvents> {
         let mut told = Vec::new();
         let start = self.served().await?;
         let mut owners = Vec::new();
@@ -161,7 +161,7 @@ impl Side<'_> {
     }
 
     /// All of it once more as a watch saw it, by a label that comes and goes.
-    async fn watched(&self, start: &str, accept: &str) -> Result<Told> {
+    async fn watched(&self, start: &str, accept: &str) -> Result<ReportedEvents> {
         let query = format!("?watch=true&resourceVersion={start}&labelSelector=set=s&timeoutSeconds=2");
         let response = self.server.answer(self.get(&query, accept)?).await;
         let response = response.map_err(anyhow::Error::from_boxed)?;
@@ -180,7 +180,7 @@ impl Side<'_> {
     }
 
     /// How three objects are shown, whole and as metadata, one by one, by label and in pages.
-    async fn lists(&self) -> Result<Told> {
+    async fn lists(&self) -> Result<ReportedEvents> {
         self.create("l1", json!({"of": "lists", "set": "s"})).await?;
         self.create("l2", json!({"of": "lists", "set": "other"})).await?;
         self.create("l3", json!({"of": "lists"})).await?;
@@ -233,7 +233,7 @@ fn the_model_answers_as_the_real_api_server() -> Result<()> {
         let mut compared = 0;
         for (kind, field) in [("ConfigMap", "data"), ("Secret", "data"), ("Widget", "spec")] {
             let resource = format!("{}s", kind.to_lowercase());
-            let on = async |server: &dyn Server, group: &str| {
+            let on = async |server: &dyn CallServer, group: &str| {
                 let (root, api_version) = match field {
                     "data" => ("/api/v1".to_owned(), "v1".to_owned()),
                     _ => (format!("/apis/{group}/v1"), format!("{group}/v1")),
@@ -246,7 +246,7 @@ fn the_model_answers_as_the_real_api_server() -> Result<()> {
                     kind,
                     field,
                 }
-                .story()
+                .event_history()
                 .await
             };
             let (on_real, on_model) = (on(&real, &world.group()).await?, on(&model, "torture.test").await?);

@@ -9,7 +9,7 @@ use futures::future::try_join_all;
 use serde_json::{Value, json};
 
 use super::Model;
-use crate::faults::call::{Call, Server, ask};
+use crate::faults::call::{ApiCall, CallServer, ask};
 use crate::real_server::process::in_real_time;
 use crate::real_server::proxy;
 use crate::world::World;
@@ -40,29 +40,34 @@ fn deletions() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>, Value
 }
 
 /// What one server makes of each, side by side.
-async fn story(server: &dyn Server, collection: &str, api_version: &str, prefix: &str) -> Result<Vec<Value>> {
+async fn event_history(
+    server: &dyn CallServer,
+    collection: &str,
+    api_version: &str,
+    prefix: &str,
+) -> Result<Vec<Value>> {
     let told = deletions().into_iter().map(|(case, finalizers, pinned, meanwhile)| async move {
         let name = format!("{prefix}-{case}");
         let widget = json!({
             "apiVersion": api_version, "kind": "Widget", "metadata": {"name": name, "finalizers": finalizers},
             "spec": {"edited": false},
         });
-        let (status, made) = ask(server, Call::new("POST", collection, &widget)).await?;
+        let (status, made) = ask(server, ApiCall::new("POST", collection, &widget)).await?;
         ensure!(status == 201, "{made}");
         let mut options = json!({});
         for field in pinned {
             options["preconditions"][field] = made["metadata"][field].clone();
         }
         let path = format!("{collection}/{name}");
-        let (deleted, changed) = tokio::join!(ask(server, Call::new("DELETE", &path, &options)), async {
+        let (deleted, changed) = tokio::join!(ask(server, ApiCall::new("DELETE", &path, &options)), async {
             tokio::time::sleep(MEANWHILE).await;
             match meanwhile.is_null() {
                 true => Ok((0, Value::Null)),
-                false => ask(server, Call::new("MERGE", &path, &meanwhile)).await,
+                false => ask(server, ApiCall::new("MERGE", &path, &meanwhile)).await,
             }
         });
         let (status, answer) = deleted?;
-        let (found, left) = ask(server, Call::new("GET", &path, &Value::Null)).await?;
+        let (found, left) = ask(server, ApiCall::new("GET", &path, &Value::Null)).await?;
         let left = if found == 200 { left } else { Value::Null };
         Ok(json!({
             "case": case, "deletion": status, "reason": if status < 300 { &Value::Null } else { &answer["reason"] },
@@ -93,10 +98,10 @@ async fn slowed(world: &World, real: &kube::Client, collection: &str) -> Result<
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         // A new kind is served a moment after its CRD is established.
-        ask(real, Call::new("POST", collection, &probe)).await?;
+        ask(real, ApiCall::new("POST", collection, &probe)).await?;
         let begun = Instant::now();
         let path = format!("{collection}/probe?dryRun=All");
-        let (status, answer) = ask(real, Call::new("DELETE", &path, &json!({}))).await?;
+        let (status, answer) = ask(real, ApiCall::new("DELETE", &path, &json!({}))).await?;
         if status == 200 && begun.elapsed() >= WINDOW {
             return Ok(deaf);
         }
@@ -118,8 +123,8 @@ async fn both() -> Result<()> {
         let model = Model::default();
         model.store().deletions_take = WINDOW;
         let (on_real, on_model) = tokio::try_join!(
-            story(&real, &collection, &api_version, prefix),
-            story(&model, modelled, "torture.test/v1", prefix)
+            event_history(&real, &collection, &api_version, prefix),
+            event_history(&model, modelled, "torture.test/v1", prefix)
         )?;
         let lost = on_real.iter().find(|told| told["case"] == "claimed").cloned();
         let lost = lost.unwrap_or_default();

@@ -11,14 +11,14 @@ use super::store::KINDS;
 use crate::world::fields::text;
 
 /// From the root; the last element may be `v:<finalizer>` or `k:{"uid":"<owner>"}`.
-pub type Path = Vec<String>;
-pub type Set = BTreeSet<Path>;
+pub type FieldPath = Vec<String>;
+pub type FieldSet = BTreeSet<FieldPath>;
 
 /// Manager, operation (`Apply` or `Update`) and subresource.
 pub type Manager = (String, String, String);
 
 /// Fields that nobody owns (structured-merge-diff's strip set of the API server).
-fn is_unowned(path: &Path) -> bool {
+fn is_unowned(path: &FieldPath) -> bool {
     match path.first().map(String::as_str) {
         Some("apiVersion" | "kind") => true,
         Some("metadata") => path
@@ -65,7 +65,7 @@ fn with_lists(mut object: Value, live: &Value) -> Value {
 }
 
 /// The leaves of an object with their values.
-pub fn leaves(object: &Value) -> BTreeMap<Path, Value> {
+pub fn leaves(object: &Value) -> BTreeMap<FieldPath, Value> {
     let mut found = fields(object);
     found.retain(|_, value| !is_filled(value));
     found
@@ -86,8 +86,8 @@ fn is_item(path: &[String]) -> bool {
 }
 
 /// The leaves of an object with their values, and the maps that they are in.
-fn fields(object: &Value) -> BTreeMap<Path, Value> {
-    fn walk(value: &Value, path: &mut Path, found: &mut BTreeMap<Path, Value>) {
+fn fields(object: &Value) -> BTreeMap<FieldPath, Value> {
+    fn walk(value: &Value, path: &mut FieldPath, found: &mut BTreeMap<FieldPath, Value>) {
         match value {
             // What an owner reference has is no field of its own.
             Value::Object(map) if !map.is_empty() && !path.last().is_some_and(|last| last.starts_with("k:")) => {
@@ -110,7 +110,7 @@ fn fields(object: &Value) -> BTreeMap<Path, Value> {
 }
 
 /// Those of the fields that somebody can own.
-fn ownable<'f>(fields: impl IntoIterator<Item = (&'f Path, &'f Value)>) -> Set {
+fn ownable<'f>(fields: impl IntoIterator<Item = (&'f FieldPath, &'f Value)>) -> FieldSet {
     let fields = fields.into_iter();
     let ownable = fields.filter(|(path, value)| is_item(path) || !is_filled(value));
     ownable.map(|(path, _)| path.clone()).collect()
@@ -126,25 +126,25 @@ fn differs(before: Option<&Value>, after: &Value) -> bool {
 }
 
 /// What one write did to the fields.
-struct Comparison {
+struct FieldComparison {
     /// Added or modified.
-    changed: Set,
-    removed: Set,
+    changed: FieldSet,
+    removed: FieldSet,
 }
 
-impl Comparison {
+impl FieldComparison {
     fn of(before: &Value, after: &Value) -> Self {
         let (before, after) = (fields(before), fields(after));
         let changed = after.iter().filter(|(path, value)| differs(before.get(*path), value));
         let removed = before.keys().filter(|path| !after.contains_key(*path));
-        Comparison {
+        FieldComparison {
             changed: ownable(changed),
             removed: removed.cloned().collect(),
         }
     }
 
     /// Takes from others what is no longer theirs.
-    fn leave(&self, owned: &mut Set) {
+    fn leave(&self, owned: &mut FieldSet) {
         owned.retain(|path| !self.changed.contains(path) && !self.removed.contains(path));
     }
 }
@@ -200,8 +200,8 @@ fn without_empty(object: &mut Value) {
 }
 
 /// Reads `metadata.managedFields`.
-pub fn managers(object: &Value) -> BTreeMap<Manager, (Set, String)> {
-    fn walk(fields: &Map<String, Value>, path: &mut Path, found: &mut Set) {
+pub fn managers(object: &Value) -> BTreeMap<Manager, (FieldSet, String)> {
+    fn walk(fields: &Map<String, Value>, path: &mut FieldPath, found: &mut FieldSet) {
         for (key, value) in fields {
             if key == "." {
                 if is_item(path) {
@@ -226,7 +226,7 @@ pub fn managers(object: &Value) -> BTreeMap<Manager, (Set, String)> {
     let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
     entries
         .map(|entry| {
-            let mut set = Set::new();
+            let mut set = FieldSet::new();
             if let Some(fields) = entry["fieldsV1"].as_object() {
                 walk(fields, &mut Vec::new(), &mut set);
             }
@@ -237,7 +237,7 @@ pub fn managers(object: &Value) -> BTreeMap<Manager, (Set, String)> {
         .collect()
 }
 
-fn write_managers(object: &mut Value, managers: &BTreeMap<Manager, (Set, String)>) {
+fn write_managers(object: &mut Value, managers: &BTreeMap<Manager, (FieldSet, String)>) {
     let version = object["apiVersion"].clone();
     let entries = managers.iter().filter(|(_, (set, _))| !set.is_empty()).map(
         |((name, operation, sub), (set, time))| {
@@ -273,8 +273,8 @@ fn write_managers(object: &mut Value, managers: &BTreeMap<Manager, (Set, String)
 }
 
 /// With the maps that have a schema around each: they come and go with what is in them.
-fn with_named<'s>(set: impl IntoIterator<Item = &'s Path>) -> Set {
-    let mut all = Set::new();
+fn with_named<'s>(set: impl IntoIterator<Item = &'s FieldPath>) -> FieldSet {
+    let mut all = FieldSet::new();
     for path in set {
         let around = (1..path.len()).map(|length| path[..length].to_vec());
         all.extend(around.filter(|path| !is_item(path)));
@@ -284,12 +284,12 @@ fn with_named<'s>(set: impl IntoIterator<Item = &'s Path>) -> Set {
 }
 
 /// What an applier had in his last configuration and nobody has now goes.
-fn prune(merged: &mut Value, last: &Set, managers: &BTreeMap<Manager, (Set, String)>) {
-    let there: Set = fields(merged).into_keys().collect();
+fn prune(merged: &mut Value, last: &FieldSet, managers: &BTreeMap<Manager, (FieldSet, String)>) {
+    let there: FieldSet = fields(merged).into_keys().collect();
     let last = with_named(last);
     let managed = with_named(managers.values().flat_map(|(set, _)| set));
-    let without = |gone: &Set| -> Set {
-        let goes = |path: &Path| (1..=path.len()).any(|length| gone.contains(&path[..length]));
+    let without = |gone: &FieldSet| -> FieldSet {
+        let goes = |path: &FieldPath| (1..=path.len()).any(|length| gone.contains(&path[..length]));
         there.iter().filter(|path| !goes(path)).cloned().collect()
     };
     let left = without(&last);
@@ -328,7 +328,7 @@ pub fn apply(live: &Value, applied: &Value, manager: &Manager, force: bool, now:
         prune(&mut merged, &last, &owners);
     }
     without_empty(&mut merged);
-    let comparison = Comparison::of(&before, &merged);
+    let comparison = FieldComparison::of(&before, &merged);
     let mut merged = with_lists(merged, live);
     let mut conflicts = BTreeSet::new();
     for (other, (owned, _)) in owners.iter_mut().filter(|(other, _)| *other != manager) {
@@ -355,7 +355,7 @@ pub fn apply(live: &Value, applied: &Value, manager: &Manager, force: bool, now:
 pub fn update(live: &Value, changed: &Value, manager: &Manager, now: &str) -> Value {
     let mut changed = changed.clone();
     without_empty(&mut changed);
-    let comparison = Comparison::of(&with_maps(live), &with_maps(&changed));
+    let comparison = FieldComparison::of(&with_maps(live), &with_maps(&changed));
     let mut owners = managers(live);
     for (owned, _) in owners.values_mut() {
         comparison.leave(owned);

@@ -14,8 +14,10 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::fields::{self, Manager};
-use super::store::{Change, Key, Kind, Store, discovery};
-use crate::faults::call::{Answer, Body, BoxError, Call, Server, Target, answer, failure, whole};
+use super::store::{ObjectKey, ServedKind, Store, StoreChange, discovery};
+use crate::faults::call::{
+    ApiCall, BoxError, CallAnswer, CallBody, CallServer, CallTarget, answer, failure, full_body,
+};
 use crate::faults::watches::expired;
 use crate::world::fields::{annotation, text};
 
@@ -24,10 +26,10 @@ use crate::world::fields::{annotation, text};
 pub struct Model(Arc<Mutex<Store>>);
 
 /// Code, reason and message of a failure.
-type Refusal = (u16, &'static str, String);
+type ApiRefusal = (u16, &'static str, String);
 
 /// What was written, and whether it was created.
-type Written = Result<(StatusCode, Arc<Value>), Refusal>;
+type WrittenObject = Result<(StatusCode, Arc<Value>), ApiRefusal>;
 
 /// Annotation of a pod: what its container has printed.
 const LOG: &str = "torture.test/log";
@@ -43,8 +45,8 @@ const COLLECTED_WITHIN: Duration = Duration::from_secs(1);
 /// How long a Job runs, at most.
 const JOBS_TAKE: Duration = Duration::from_secs(3);
 
-impl Server for Model {
-    fn answer(&self, call: Call) -> BoxFuture<'static, Answer> {
+impl CallServer for Model {
+    fn answer(&self, call: ApiCall) -> BoxFuture<'static, CallAnswer> {
         let model = self.clone();
         async move {
             Ok(match model.respond(&call).await {
@@ -62,7 +64,7 @@ impl Model {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn respond(&self, call: &Call) -> Result<Response<Body>, Refusal> {
+    async fn respond(&self, call: &ApiCall) -> Result<Response<CallBody>, ApiRefusal> {
         let not_found = || (404, "NotFound", format!("the server could not find {}", call.path));
         match call.path.as_str() {
             "/version" => {
@@ -76,7 +78,7 @@ impl Model {
         }
         let target = call.target().ok_or_else(not_found)?;
         let kind = &self.store().kind_of(&target).ok_or_else(not_found)?;
-        let key: Key = (kind.plural, target.namespace.clone(), target.name.clone());
+        let key: ObjectKey = (kind.plural, target.namespace.clone(), target.name.clone());
         let view = View::of(call, kind, &target);
         let (status, object) = match call.verb() {
             "watch" => return Ok(self.watch(call, view)),
@@ -86,7 +88,7 @@ impl Model {
                 let object = store.read().get(&key).cloned().ok_or_else(|| gone(kind, &key))?;
                 if target.subresource == "log" {
                     let text = annotation(&object, LOG).unwrap_or_default();
-                    return Ok(Response::new(whole(text.to_owned())));
+                    return Ok(Response::new(full_body(text.to_owned())));
                 }
                 (StatusCode::OK, object)
             }
@@ -103,11 +105,11 @@ impl Model {
     }
 
     /// All of it, or a page: its token names the last object, and the objects stay as they are between two pages.
-    fn list(&self, call: &Call, view: &View) -> Response<Body> {
+    fn list(&self, call: &ApiCall, view: &View) -> Response<CallBody> {
         let store = self.store();
         let after = call.parameter("continue").and_then(|token| token.split_once('/'));
         let objects = store.read();
-        let comes_after = |key: &Key| after.is_none_or(|last| (key.1.as_str(), key.2.as_str()) > last);
+        let comes_after = |key: &ObjectKey| after.is_none_or(|last| (key.1.as_str(), key.2.as_str()) > last);
         let found = objects
             .iter()
             .filter(|(key, object)| view.covers(key) && view.selects(object));
@@ -127,7 +129,7 @@ impl Model {
         answer(StatusCode::OK, &list)
     }
 
-    fn watch(&self, call: &Call, view: View) -> Response<Body> {
+    fn watch(&self, call: &ApiCall, view: View) -> Response<CallBody> {
         let number = |name: &str| call.parameter(name).and_then(|text| text.parse().ok());
         let mut from: u64 = number("resourceVersion").unwrap_or(0);
         let end = Instant::now() + Duration::from_secs(number("timeoutSeconds").unwrap_or(300));
@@ -195,7 +197,7 @@ impl Model {
         (lines.concat(), loses)
     }
 
-    fn create(&self, call: &Call, kind: &Kind, mut key: Key) -> Written {
+    fn create(&self, call: &ApiCall, kind: &ServedKind, mut key: ObjectKey) -> WrittenObject {
         let mut object = body(call)?;
         if let Some(what) = mistyped(&object) {
             return Err((400, "BadRequest", what));
@@ -217,7 +219,7 @@ impl Model {
     }
 
     /// An object in the place of the version that it names.
-    fn replace(&self, call: &Call, kind: &Kind, key: Key) -> Written {
+    fn replace(&self, call: &ApiCall, kind: &ServedKind, key: ObjectKey) -> WrittenObject {
         let mut object = body(call)?;
         let mut store = self.store();
         let live = store.objects.get(&key).cloned().ok_or_else(|| gone(kind, &key))?;
@@ -236,7 +238,7 @@ impl Model {
     }
 
     /// Server-side apply.
-    fn apply(&self, call: &Call, kind: &Kind, key: Key, subresource: &str) -> Written {
+    fn apply(&self, call: &ApiCall, kind: &ServedKind, key: ObjectKey, subresource: &str) -> WrittenObject {
         let mut applied = body(call)?;
         let mut store = self.store();
         let live = store.objects.get(&key).cloned();
@@ -280,7 +282,7 @@ impl Model {
     }
 
     /// A merge patch or a JSON patch.
-    fn patch(&self, call: &Call, kind: &Kind, key: Key, subresource: &str) -> Written {
+    fn patch(&self, call: &ApiCall, kind: &ServedKind, key: ObjectKey, subresource: &str) -> WrittenObject {
         let patch = body(call)?;
         let mut store = self.store();
         let live = store.objects.get(&key).cloned().ok_or_else(|| gone(kind, &key))?;
@@ -315,7 +317,12 @@ impl Model {
     /// In two steps, as kube-apiserver does it (`Store.Delete` of its registry): whether there are finalizers is looked up
     /// first, and what has none is then removed from etcd, whatever it has become meanwhile. Only preconditions are
     /// checked again. What has finalizers is changed in one step.
-    async fn delete(&self, call: &Call, kind: &Kind, key: Key) -> Result<Response<Body>, Refusal> {
+    async fn delete(
+        &self,
+        call: &ApiCall,
+        kind: &ServedKind,
+        key: ObjectKey,
+    ) -> Result<Response<CallBody>, ApiRefusal> {
         let options: Value = serde_json::from_slice(&call.body).unwrap_or_default();
         let check = |store: &Store| {
             let live = store.objects.get(&key).cloned().ok_or_else(|| gone(kind, &key))?;
@@ -370,21 +377,21 @@ impl Model {
     }
 }
 
-fn body(call: &Call) -> Result<Value, Refusal> {
+fn body(call: &ApiCall) -> Result<Value, ApiRefusal> {
     serde_json::from_slice(&call.body).map_err(|error| (400, "BadRequest", error.to_string()))
 }
 
-fn gone(kind: &Kind, key: &Key) -> Refusal {
+fn gone(kind: &ServedKind, key: &ObjectKey) -> ApiRefusal {
     (404, "NotFound", format!("{} \"{}\" not found", kind.plural, key.2))
 }
 
-fn conflict(kind: &Kind, key: &Key, why: &str) -> Refusal {
+fn conflict(kind: &ServedKind, key: &ObjectKey, why: &str) -> ApiRefusal {
     let why = format!("Operation cannot be fulfilled on {} \"{}\": {why}", kind.plural, key.2);
     (409, "Conflict", why)
 }
 
 /// As [`failure`], with the field that the message begins with.
-fn invalid(reason: &str, message: &str) -> Response<Body> {
+fn invalid(reason: &str, message: &str) -> Response<CallBody> {
     let field = message.split_once(": ").map(|(field, _)| field);
     let field = field.filter(|field| field.starts_with("metadata."));
     let cause = |field| json!({"reason": "FieldValueInvalid", "message": message, "field": field});
@@ -407,12 +414,12 @@ fn mistyped(object: &Value) -> Option<String> {
     wrong.map(|field| format!(".metadata.{field}: expected string"))
 }
 
-fn immutable_uid() -> Refusal {
+fn immutable_uid() -> ApiRefusal {
     let why = "metadata.uid: Invalid value: field is immutable";
     (422, "Invalid", why.to_owned())
 }
 
-fn manager(call: &Call, operation: &str, subresource: &str) -> Manager {
+fn manager(call: &ApiCall, operation: &str, subresource: &str) -> Manager {
     let agent = call.header("user-agent").split('/').next().unwrap_or_default();
     let name = call.parameter("fieldManager").unwrap_or(agent);
     (name.to_owned(), operation.to_owned(), subresource.to_owned())
@@ -443,7 +450,7 @@ fn keep(object: &mut Value, live: &Value, field: &str) {
 
 /// What a list or watch shows, and how.
 struct View {
-    kind: Kind,
+    kind: ServedKind,
     namespace: String,
     /// Labels with the values that they must have.
     labels: Vec<(String, String)>,
@@ -451,7 +458,7 @@ struct View {
 }
 
 impl View {
-    fn of(call: &Call, kind: &Kind, target: &Target) -> Self {
+    fn of(call: &ApiCall, kind: &ServedKind, target: &CallTarget) -> Self {
         let selector = call.parameter("labelSelector").unwrap_or_default();
         let terms = selector.split(',').filter_map(|term| term.split_once('='));
         let terms = terms.map(|(key, value)| (key.to_owned(), value.trim_start_matches('=').to_owned()));
@@ -470,7 +477,7 @@ impl View {
         }
     }
 
-    fn covers(&self, key: &Key) -> bool {
+    fn covers(&self, key: &ObjectKey) -> bool {
         key.0 == self.kind.plural && (self.namespace.is_empty() || key.1 == self.namespace)
     }
 
@@ -494,7 +501,7 @@ impl View {
     }
 
     /// As a watcher of this view sees a change: what leaves the selection is deleted for him.
-    fn event(&self, change: &Change) -> Option<Value> {
+    fn event(&self, change: &StoreChange) -> Option<Value> {
         if !self.covers(&change.key) {
             return None;
         }

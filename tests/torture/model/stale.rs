@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::store::{Change, Key, Store};
+use super::store::{ObjectKey, Store, StoreChange};
 
 /// What is wrong with what a store tells.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,7 +44,7 @@ impl Store {
     }
 
     /// What is read.
-    pub fn read(&self) -> BTreeMap<Key, Arc<Value>> {
+    pub fn read(&self) -> BTreeMap<ObjectKey, Arc<Value>> {
         if self.read_version() == self.version {
             return self.objects.clone();
         }
@@ -60,14 +60,14 @@ impl Store {
     }
 
     /// What a watch that is at a version has to tell now.
-    pub fn news(&self, from: u64) -> Vec<Change> {
+    pub fn news(&self, from: u64) -> Vec<StoreChange> {
         let until = self.read_version();
-        let is_new = |change: &&Change| change.version > from && change.version <= until;
+        let is_new = |change: &&StoreChange| change.version > from && change.version <= until;
         let news = self.changes.iter().filter(is_new);
         if !self.stale.gathers {
             return news.cloned().collect();
         }
-        let mut gathered: BTreeMap<Key, Change> = BTreeMap::new();
+        let mut gathered: BTreeMap<ObjectKey, StoreChange> = BTreeMap::new();
         for change in news {
             let before = match gathered.remove(&change.key) {
                 None => change.before.clone(),
@@ -77,13 +77,13 @@ impl Store {
                     earlier.before.or_else(gone)
                 }
             };
-            let change = Change {
+            let change = StoreChange {
                 before,
                 ..change.clone()
             };
             gathered.insert(change.key.clone(), change);
         }
-        let mut gathered: Vec<Change> = gathered.into_values().collect();
+        let mut gathered: Vec<StoreChange> = gathered.into_values().collect();
         gathered.sort_by_key(|change| change.version);
         gathered
     }

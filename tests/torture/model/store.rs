@@ -9,12 +9,12 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::stale::Stale;
-use crate::faults::call::Target;
+use crate::faults::call::CallTarget;
 use crate::world::fields::uid;
 
 /// A kind that the model serves.
 #[derive(Clone, Copy, Debug)]
-pub struct Kind {
+pub struct ServedKind {
     pub group: &'static str,
     pub version: &'static str,
     pub kind: &'static str,
@@ -24,8 +24,8 @@ pub struct Kind {
     pub custom: bool,
 }
 
-const fn kind(group: &'static str, kind: &'static str, plural: &'static str, namespaced: bool) -> Kind {
-    Kind {
+const fn kind(group: &'static str, kind: &'static str, plural: &'static str, namespaced: bool) -> ServedKind {
+    ServedKind {
         group,
         version: "v1",
         kind,
@@ -36,36 +36,36 @@ const fn kind(group: &'static str, kind: &'static str, plural: &'static str, nam
 }
 
 /// The kind of the custom resources.
-pub const WIDGET: Kind = Kind {
+pub const WIDGET: ServedKind = ServedKind {
     custom: true,
     ..kind("torture.test", "Widget", "widgets", true)
 };
 
 /// Another one.
-pub const GADGET: Kind = Kind {
+pub const GADGET: ServedKind = ServedKind {
     custom: true,
     ..kind("torture.test", "Gadget", "gadgets", true)
 };
 
 /// A kind of members that may be served in [`EARLY`], too.
-pub const PART: Kind = kind("parts.test", "Part", "parts", true);
+pub const PART: ServedKind = kind("parts.test", "Part", "parts", true);
 pub const EARLY: &str = "v1alpha1";
 
 const CRD: &str = "CustomResourceDefinition";
-const DEFINITION: Kind = kind("apiextensions.k8s.io", CRD, "customresourcedefinitions", false);
+const DEFINITION: ServedKind = kind("apiextensions.k8s.io", CRD, "customresourcedefinitions", false);
 const HPA: &str = "HorizontalPodAutoscaler";
-const SCALER: Kind = Kind {
+const SCALER: ServedKind = ServedKind {
     version: "v2",
     ..kind("autoscaling", HPA, "horizontalpodautoscalers", true)
 };
 
 /// Its objects end by themselves.
-pub const JOB: Kind = kind("batch", "Job", "jobs", true);
+pub const JOB: ServedKind = kind("batch", "Job", "jobs", true);
 
 /// Of elections; those of operators are no part of the model.
-pub const LEASE: Kind = kind("coordination.k8s.io", "Lease", "leases", true);
+pub const LEASE: ServedKind = kind("coordination.k8s.io", "Lease", "leases", true);
 
-pub static KINDS: [Kind; 26] = [
+pub static KINDS: [ServedKind; 26] = [
     WIDGET,
     GADGET,
     PART,
@@ -96,13 +96,13 @@ pub static KINDS: [Kind; 26] = [
 ];
 
 /// Plural (unique among [`KINDS`]), namespace and name.
-pub type Key = (&'static str, String, String);
+pub type ObjectKey = (&'static str, String, String);
 
 /// Something that happened to an object.
 #[derive(Clone, Debug)]
-pub struct Change {
+pub struct StoreChange {
     pub version: u64,
-    pub key: Key,
+    pub key: ObjectKey,
     /// `None`: it was created.
     pub before: Option<Arc<Value>>,
     /// `None`: it is gone.
@@ -111,8 +111,8 @@ pub struct Change {
 
 /// Everything there is.
 pub struct Store {
-    pub objects: BTreeMap<Key, Arc<Value>>,
-    pub changes: Vec<Change>,
+    pub objects: BTreeMap<ObjectKey, Arc<Value>>,
+    pub changes: Vec<StoreChange>,
     /// The version of the last change, for who waits.
     pub latest: watch::Sender<u64>,
     /// Between what a DELETE reads and what it deletes; nothing: both at once.
@@ -150,15 +150,15 @@ impl Store {
     }
 
     /// The kind of a target, in the version that it asks for.
-    pub fn kind_of(&self, target: &Target) -> Option<Kind> {
-        let named = |kind: &&Kind| kind.group == target.group && kind.plural == target.resource;
+    pub fn kind_of(&self, target: &CallTarget) -> Option<ServedKind> {
+        let named = |kind: &&ServedKind| kind.group == target.group && kind.plural == target.resource;
         let kind = *KINDS.iter().find(named)?;
         let mut versions = self.versions(&kind).into_iter();
         let version = versions.find(|version| *version == target.version)?;
-        Some(Kind { version, ..kind })
+        Some(ServedKind { version, ..kind })
     }
 
-    fn versions(&self, kind: &Kind) -> Vec<&'static str> {
+    fn versions(&self, kind: &ServedKind) -> Vec<&'static str> {
         let early = self.has_early && kind.plural == PART.plural;
         early.then_some(EARLY).into_iter().chain([kind.version]).collect()
     }
@@ -175,7 +175,7 @@ impl Store {
     }
 
     /// Puts an object in the place of what was there, with a new resource version and what else the server adds.
-    pub fn put(&mut self, kind: &Kind, key: Key, mut object: Value) -> Arc<Value> {
+    pub fn put(&mut self, kind: &ServedKind, key: ObjectKey, mut object: Value) -> Arc<Value> {
         let before = self.objects.get(&key).cloned();
         if before.as_deref() == Some(&object) {
             return before.unwrap_or_default();
@@ -207,7 +207,7 @@ impl Store {
     }
 
     /// Deletes an object, or begins to if it has finalizers.
-    pub fn delete(&mut self, kind: &Kind, key: Key) -> Option<Arc<Value>> {
+    pub fn delete(&mut self, kind: &ServedKind, key: ObjectKey) -> Option<Arc<Value>> {
         let mut object = (**self.objects.get(&key)?).clone();
         if object["metadata"]["deletionTimestamp"].is_null() {
             object["metadata"]["deletionTimestamp"] = self.now().into();
@@ -217,7 +217,7 @@ impl Store {
     }
 
     /// Takes an object away, whatever finalizers it has.
-    pub fn remove(&mut self, key: Key) {
+    pub fn remove(&mut self, key: ObjectKey) {
         if let Some(before) = self.objects.get(&key).cloned() {
             self.version += 1;
             self.record(key, Some(before), None);
@@ -225,13 +225,13 @@ impl Store {
     }
 
     /// What the current version is of.
-    fn record(&mut self, key: Key, before: Option<Arc<Value>>, after: Option<Arc<Value>>) {
+    fn record(&mut self, key: ObjectKey, before: Option<Arc<Value>>, after: Option<Arc<Value>>) {
         match &after {
             None => drop(self.objects.remove(&key)),
             Some(object) => drop(self.objects.insert(key.clone(), object.clone())),
         }
         let version = self.version;
-        self.changes.push(Change {
+        self.changes.push(StoreChange {
             version,
             key,
             before,
@@ -269,7 +269,7 @@ impl Store {
                 && object["metadata"]["deletionTimestamp"].is_null()
         };
         let garbage = self.objects.iter().filter(|(_, object)| is_garbage(object));
-        let garbage: Vec<Key> = garbage.map(|(key, _)| key.clone()).collect();
+        let garbage: Vec<ObjectKey> = garbage.map(|(key, _)| key.clone()).collect();
         for key in &garbage {
             if let Some(kind) = KINDS.iter().find(|kind| kind.plural == key.0) {
                 self.delete(kind, key.clone());
@@ -280,7 +280,7 @@ impl Store {
 }
 
 /// What there was at a time, and its version.
-pub type Backup = (BTreeMap<Key, Arc<Value>>, u64);
+pub type Backup = (BTreeMap<ObjectKey, Arc<Value>>, u64);
 
 impl Store {
     pub fn backup(&self) -> Backup {
@@ -296,7 +296,7 @@ impl Store {
 
 /// What discovery answers for the core group or for all others.
 pub fn discovery(store: &Store, core: bool) -> Value {
-    let mut groups: BTreeMap<&str, Vec<&Kind>> = BTreeMap::new();
+    let mut groups: BTreeMap<&str, Vec<&ServedKind>> = BTreeMap::new();
     for kind in KINDS.iter().filter(|kind| kind.group.is_empty() == core) {
         groups.entry(kind.group).or_default().push(kind);
     }
@@ -319,7 +319,7 @@ pub fn discovery(store: &Store, core: bool) -> Value {
     })
 }
 
-fn resource(kind: &Kind, version: &str) -> Value {
+fn resource(kind: &ServedKind, version: &str) -> Value {
     let response = json!({"group": kind.group, "version": version, "kind": kind.kind});
     let mut resource = json!({
         "resource": kind.plural, "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },

@@ -9,14 +9,14 @@ use anyhow::{Context, Result, ensure};
 use proptest::strategy::{Just, Strategy, ValueTree};
 use proptest::test_runner::Config;
 
-use crate::faults::fault::{Entry, Fault, Plan};
-use crate::faults::watches::End;
+use crate::faults::fault::{Fault, FaultPlan, LoggedCall};
+use crate::faults::watches::WatchEnd;
 use crate::histories::history::SECOND;
-use crate::real_server::process::{Lane, in_real_time};
-use crate::real_server::release::{members_of, status_is_no_lie};
+use crate::real_server::process::{TortureLane, in_real_time};
+use crate::real_server::release::{members_of, status_is_truthful};
 use crate::real_server::scenario::Scenario::{self, *};
 use crate::real_server::variant::ReleaseVariant;
-use crate::report::{Report, everything, runner, seed};
+use crate::report::{TortureReport, everything, runner, seed};
 
 const SCENARIOS: [Scenario; 5] = [Install, Upgrade, PruneKinds, Delete, Drift];
 
@@ -33,9 +33,9 @@ const FAULTS: [(Fault, usize); 15] = [
     (Fault::CutBefore, 2),
     (Fault::CutAfter, 1),
     (Fault::Slow, 1),
-    (Fault::Watches(End::Gone), 1),
-    (Fault::Watches(End::Cut), 1),
-    (Fault::Watches(End::Silent(SECOND)), 1),
+    (Fault::Watches(WatchEnd::Gone), 1),
+    (Fault::Watches(WatchEnd::Cut), 1),
+    (Fault::Watches(WatchEnd::Silent(SECOND)), 1),
     (Fault::WatchesLate(SECOND), 1),
 ];
 
@@ -43,9 +43,9 @@ const FAULTS: [(Fault, usize); 15] = [
 const POSITIONS: usize = 20;
 
 /// What goes wrong, how many calls in a row, and the first of them.
-type Case = (Scenario, Fault, usize, usize);
+type FaultCase = (Scenario, Fault, usize, usize);
 
-fn all_cases() -> Vec<Case> {
+fn all_cases() -> Vec<FaultCase> {
     let mut cases = Vec::new();
     for scenario in SCENARIOS {
         for (fault, times) in FAULTS {
@@ -62,7 +62,7 @@ fn all_cases() -> Vec<Case> {
 }
 
 /// Some for releases that have more than members, and for those that were somebody else's.
-fn cases_of(scenarios: &[Scenario]) -> Vec<Case> {
+fn cases_of(scenarios: &[Scenario]) -> Vec<FaultCase> {
     let mut cases = Vec::new();
     for (index, (fault, times)) in FAULTS.into_iter().enumerate() {
         for scenario in scenarios {
@@ -78,26 +78,26 @@ fn cases_of(scenarios: &[Scenario]) -> Vec<Case> {
 type Unreached = Mutex<HashMap<(Scenario, Fault, usize), usize>>;
 
 /// Runs one case; true if the position was reached.
-async fn run(lane: &mut Lane, case: Case, release: &str) -> Result<bool> {
+async fn run(lane: &mut TortureLane, case: FaultCase, release: &str) -> Result<bool> {
     let (scenario, fault, times, position) = case;
     let before = scenario.prepare(lane, release).await?;
     tokio::time::sleep(Duration::from_millis(100)).await;
-    lane.arm(release, Plan::new(fault, position, times, |_| true));
+    lane.arm(release, FaultPlan::new(fault, position, times, |_| true));
     scenario.act(lane, release).await?;
     let done = lane.until("it converges", async || {
         if scenario != Scenario::Delete && scenario != Scenario::Drift {
-            let lie = status_is_no_lie(lane, release, &scenario.spec()).await;
+            let lie = status_is_truthful(lane, release, &scenario.spec()).await;
             lie.context("LIE")?;
         }
         scenario.is_done(lane, release, false).await
     });
     done.await?;
     let log = lane.faults.log();
-    let hit = lane.faults.heal();
+    let hit = lane.faults.disarm();
     let careful = scenario.was_careful(lane, release, &before).await;
     let careful = careful.and(order_was_kept(lane, scenario, release, &log));
     careful.with_context(|| {
-        let call = |entry: &Entry| format!("{} {:?} {:?}", entry.call, entry.done, entry.told);
+        let call = |entry: &LoggedCall| format!("{} {:?} {:?}", entry.call, entry.done, entry.told);
         let calls: Vec<String> = log.iter().map(call).collect();
         format!("hit {hit:?}; all calls:\n{}", calls.join("\n"))
     })?;
@@ -106,7 +106,7 @@ async fn run(lane: &mut Lane, case: Case, release: &str) -> Result<bool> {
 }
 
 /// Nothing that is still rendered is deleted, and nothing at all before everything that is rendered was applied.
-fn order_was_kept(lane: &Lane, scenario: Scenario, release: &str, log: &[Entry]) -> Result<()> {
+fn order_was_kept(lane: &TortureLane, scenario: Scenario, release: &str, log: &[LoggedCall]) -> Result<()> {
     if scenario == Scenario::Delete {
         return Ok(());
     }
@@ -133,9 +133,9 @@ fn order_was_kept(lane: &Lane, scenario: Scenario, release: &str, log: &[Entry])
 }
 
 /// Cases one after the other in a lane of their own.
-async fn lane_of(name: &str, variant: ReleaseVariant, cases: &[Case], unreached: &Unreached) -> Result<()> {
-    let mut report = Report::new(name);
-    let mut lane = Lane::new(name, variant, &[]).await?;
+async fn lane_of(name: &str, variant: ReleaseVariant, cases: &[FaultCase], unreached: &Unreached) -> Result<()> {
+    let mut report = TortureReport::new(name);
+    let mut lane = TortureLane::new(name, variant, &[]).await?;
     let mut reached = 0;
     for (number, case) in cases.iter().enumerate() {
         let (scenario, fault, times, position) = *case;
@@ -144,7 +144,7 @@ async fn lane_of(name: &str, variant: ReleaseVariant, cases: &[Case], unreached:
             continue;
         }
         let outcome = run(&mut lane, *case, &format!("f{number}")).await;
-        lane.faults.heal();
+        lane.faults.disarm();
         match report.case(case, outcome) {
             Some(true) => reached += 1,
             Some(false) => drop(unreached.lock().unwrap().insert((scenario, fault, times), position)),
@@ -155,7 +155,7 @@ async fn lane_of(name: &str, variant: ReleaseVariant, cases: &[Case], unreached:
 }
 
 /// Shares of cases by lane, each with what is known not to be reached.
-fn in_lanes(prefix: &str, variant: ReleaseVariant, cases: &[Case], lanes: usize) -> Result<()> {
+fn in_lanes(prefix: &str, variant: ReleaseVariant, cases: &[FaultCase], lanes: usize) -> Result<()> {
     eprintln!("{prefix}: {} cases of seed {} in {lanes} lanes", cases.len(), seed());
     let unreached = Unreached::default();
     let unreached = &unreached;
@@ -171,7 +171,7 @@ fn in_lanes(prefix: &str, variant: ReleaseVariant, cases: &[Case], lanes: usize)
 }
 
 /// Some of the cases, in the order that the seed makes; all of them with `make torture`.
-fn drawn(cases: Vec<Case>, few: usize) -> Result<Vec<Case>> {
+fn drawn(cases: Vec<FaultCase>, few: usize) -> Result<Vec<FaultCase>> {
     let tree = Just(cases).prop_shuffle().new_tree(&mut runner(Config::default()));
     let mut cases = tree.map_err(|reason| anyhow::anyhow!("{reason}"))?.current();
     if !everything() {

@@ -6,13 +6,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use crate::faults::call::Call;
-use crate::faults::fault::{Fault, Plan};
-use crate::real_server::process::{Lane, in_real_time};
-use crate::real_server::release::status_is_no_lie;
+use crate::faults::call::ApiCall;
+use crate::faults::fault::{Fault, FaultPlan};
+use crate::real_server::process::{TortureLane, in_real_time};
+use crate::real_server::release::status_is_truthful;
 use crate::real_server::scenario::Scenario::{self, *};
 use crate::real_server::variant::{self, ReleaseVariant};
-use crate::report::{Report, everything};
+use crate::report::{TortureReport, everything};
 use crate::world::fields::{text, uid};
 
 /// More writes than any scenario has.
@@ -24,15 +24,15 @@ type Positions = (usize, usize);
 const EACH: Positions = (1, 1);
 
 /// Kills at the write `position`. False if there are fewer.
-async fn case(lane: &mut Lane, scenario: Scenario, fault: Fault, position: usize) -> Result<bool> {
+async fn case(lane: &mut TortureLane, scenario: Scenario, fault: Fault, position: usize) -> Result<bool> {
     let release = format!("{}{position}", format!("{scenario:?}").to_lowercase());
     let before = scenario.prepare(lane, &release).await?;
     // What follows the last status write, such as an event of the preparation, is no write of this scenario.
     tokio::time::sleep(Duration::from_millis(100)).await;
     let long = lane.variant == ReleaseVariant::Long;
     // Between the many members of a long release nothing else happens.
-    let counts = move |call: &Call| call.is_write() && !(long && call.is_of("configmaps"));
-    lane.arm(&release, Plan::new(fault, position, 1, counts));
+    let counts = move |call: &ApiCall| call.is_write() && !(long && call.is_of("configmaps"));
+    lane.arm(&release, FaultPlan::new(fault, position, 1, counts));
     scenario.act(lane, &release).await?;
     let done = lane.until("it is done", async || scenario.is_done(lane, &release, false).await);
     let killed = tokio::select! {
@@ -47,7 +47,7 @@ async fn case(lane: &mut Lane, scenario: Scenario, fault: Fault, position: usize
     if killed {
         lane.stop()?;
         if scenario != Delete {
-            status_is_no_lie(lane, &release, &scenario.spec()).await?;
+            status_is_truthful(lane, &release, &scenario.spec()).await?;
         }
         if scenario.is_takeover() {
             variant::former_owner_could_go_on(lane, &release).await?;
@@ -55,7 +55,7 @@ async fn case(lane: &mut Lane, scenario: Scenario, fault: Fault, position: usize
         drawn = variant::password(lane, &release).await?;
         scenario.meanwhile(lane, &release).await?;
     }
-    let hit = lane.faults.heal();
+    let hit = lane.faults.disarm();
     if killed {
         lane.start()?;
     }
@@ -80,8 +80,8 @@ async fn case(lane: &mut Lane, scenario: Scenario, fault: Fault, position: usize
 }
 
 /// Each position until there is none. A failure doesn't keep the others from being tried.
-async fn enumerate(lane: &mut Lane, scenario: Scenario, fault: Fault, (first, step): Positions) -> Result<()> {
-    let mut report = Report::new(&format!("{}-{scenario:?}", lane.world.name).to_lowercase());
+async fn enumerate(lane: &mut TortureLane, scenario: Scenario, fault: Fault, (first, step): Positions) -> Result<()> {
+    let mut report = TortureReport::new(&format!("{}-{scenario:?}", lane.world.name).to_lowercase());
     for position in (first..=MANY).step_by(step) {
         let outcome = case(lane, scenario, fault, position).await;
         match report.case((scenario, fault, position), outcome) {
@@ -93,7 +93,7 @@ async fn enumerate(lane: &mut Lane, scenario: Scenario, fault: Fault, (first, st
                 return report.end(&format!("fewer than {position} writes, each {step}."));
             }
             None => {
-                lane.faults.heal();
+                lane.faults.disarm();
                 lane.start()?;
                 report.go_on_below(8)?;
             }
@@ -108,7 +108,7 @@ async fn lane_of(scenarios: &[Scenario], variant: ReleaseVariant, fault: Fault, 
         ReleaseVariant::Plain => format!("kill-{:?}-{fault:?}", scenarios[0]),
         variant => format!("kill-{variant:?}-{fault:?}"),
     };
-    let mut lane = Lane::new(&name.to_lowercase(), variant, scenarios[0].watch_keys()).await?;
+    let mut lane = TortureLane::new(&name.to_lowercase(), variant, scenarios[0].watch_keys()).await?;
     let mut outcome = Ok(());
     for (place, scenario) in scenarios.iter().enumerate() {
         if place == 1 && variant == ReleaseVariant::Lossy {
@@ -235,14 +235,14 @@ fn a_takeover_that_is_killed_at_any_write_is_finished_or_deleted() -> Result<()>
 const LEADER: &str = "chartwright.dev/leader=true";
 
 /// The pods that lead: never more than one.
-fn leader(lane: &Lane) -> Result<Option<Value>> {
+fn leader(lane: &TortureLane) -> Result<Option<Value>> {
     let pods = tokio::task::block_in_place(|| lane.world.list("pods", LEADER))?;
     ensure!(pods.len() < 2, "two lead: {pods:?}");
     Ok(pods.into_iter().next())
 }
 
 /// There is a leader other than this, and it is told.
-fn is_led(lane: &Lane, release: &str, former: &str) -> Result<String> {
+fn is_led(lane: &TortureLane, release: &str, former: &str) -> Result<String> {
     let leader = leader(lane)?.context("nobody leads")?;
     let widget = tokio::task::block_in_place(|| lane.world.live(release))?;
     let (uid, elected) = (uid(&leader), &widget["status"]["elected"][0]);
@@ -250,19 +250,19 @@ fn is_led(lane: &Lane, release: &str, former: &str) -> Result<String> {
     Ok(text(&leader["metadata"]["name"]).to_owned())
 }
 
-fn set_ready(lane: &Lane, pod: &str, ready: bool) -> Result<()> {
+fn set_ready(lane: &TortureLane, pod: &str, ready: bool) -> Result<()> {
     let status = if ready { "True" } else { "False" };
     let patch = json!({"status": {"conditions": [{"type": "Ready", "status": status}]}});
     tokio::task::block_in_place(|| lane.world.kubectl.patch_status("pod", pod, &patch))
 }
 
 /// The leader isn't ready any more; the operator is killed at the write `position` of what follows. False if there are fewer.
-async fn moves(lane: &mut Lane, release: &str, fault: Fault, position: usize) -> Result<bool> {
+async fn moves(lane: &mut TortureLane, release: &str, fault: Fault, position: usize) -> Result<bool> {
     let name = lane.until("one leads", async || is_led(lane, release, "")).await?;
     let former = uid(&leader(lane)?.context("nobody leads")?);
     tokio::time::sleep(Duration::from_millis(200)).await;
-    let counts = |call: &Call| call.is_write() && !call.is_of("events");
-    lane.faults.arm(Plan::new(fault, position, 1, counts));
+    let counts = |call: &ApiCall| call.is_write() && !call.is_of("events");
+    lane.faults.arm(FaultPlan::new(fault, position, 1, counts));
     set_ready(lane, &name, false)?;
     let killed = tokio::select! {
         () = lane.faults.killed.notified() => true,
@@ -276,7 +276,7 @@ async fn moves(lane: &mut Lane, release: &str, fault: Fault, position: usize) ->
         lane.stop()?;
         leader(lane)?;
     }
-    lane.faults.heal();
+    lane.faults.disarm();
     if killed {
         lane.start()?;
     }
@@ -291,7 +291,7 @@ fn a_workload_has_one_leader_after_a_kill_at_any_write() -> Result<()> {
     let lane_of = async |fault: Fault| {
         let name = format!("kill-elect-{fault:?}").to_lowercase();
         let elect = "elect: [{kind: Deployment, name: '{{ .metadata.name }}'}]";
-        let mut lane = Lane::new(&name, ReleaseVariant::Plain, &[elect]).await?;
+        let mut lane = TortureLane::new(&name, ReleaseVariant::Plain, &[elect]).await?;
         tokio::task::block_in_place(|| {
             let rules = lane.world.project_rules("rbac/elect_role.yaml")?;
             lane.world.grant("elect", &rules)

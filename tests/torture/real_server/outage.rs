@@ -6,13 +6,13 @@ use anyhow::{Context, Result, ensure};
 use kube::api::Patch;
 use serde_json::{Value, json};
 
-use crate::faults::call::Call;
-use crate::faults::fault::{Fault, Plan};
-use crate::faults::watches::End;
-use crate::real_server::process::{Lane, in_real_time};
+use crate::faults::call::ApiCall;
+use crate::faults::fault::{Fault, FaultPlan};
+use crate::faults::watches::WatchEnd;
+use crate::real_server::process::{TortureLane, in_real_time};
 use crate::real_server::release::live;
 use crate::real_server::scenario::Scenario;
-use crate::real_server::variant::{ReleaseVariant, keepers};
+use crate::real_server::variant::{ReleaseVariant, record_secrets};
 use crate::world::fields::text;
 
 /// The group of PriorityClass, of which the release has one.
@@ -20,7 +20,7 @@ const GROUP: &str = "scheduling.k8s.io";
 
 /// The API server of one group is down: discovery is partial, and what it hides is neither pruned nor forgotten.
 async fn discovery_is_partial() -> Result<()> {
-    let mut lane = Lane::new("discovery", ReleaseVariant::Plain, &[]).await?;
+    let mut lane = TortureLane::new("discovery", ReleaseVariant::Plain, &[]).await?;
     for scenario in [Scenario::PruneKinds, Scenario::Delete] {
         let release = format!("{scenario:?}").to_lowercase();
         scenario.prepare(&mut lane, &release).await?;
@@ -42,7 +42,7 @@ async fn discovery_is_partial() -> Result<()> {
         let all = left.clone().eq(before.keys());
         ensure!(all, "deleted on partial knowledge: {left:?} are left");
         // Nothing tells the operator: it has to look by itself.
-        lane.faults.heal();
+        lane.faults.disarm();
         let done = async || scenario.is_done(&lane, &release, false).await;
         lane.until("it ends what it began", done).await?;
     }
@@ -55,7 +55,7 @@ fn the_operator_waits_for_an_api_group_that_does_not_answer() -> Result<()> {
 }
 
 /// Calls of the operator since the log began.
-fn calls(lane: &Lane, counts: impl Fn(&Call) -> bool) -> Vec<String> {
+fn calls(lane: &TortureLane, counts: impl Fn(&ApiCall) -> bool) -> Vec<String> {
     let log = lane.faults.log();
     let of_it = log.iter().filter(|entry| counts(&entry.call));
     of_it.map(|entry| entry.call.to_string()).collect()
@@ -69,7 +69,7 @@ const QUIET: Duration = Duration::from_secs(9);
 /// A watch stays open and tells nothing any more, because what was behind its connection is gone: it is given up and
 /// begun anew, and what it missed is made good.
 async fn watches_are_mute() -> Result<()> {
-    let mut lane = Lane::new("silence", ReleaseVariant::Plain, &[]).await?;
+    let mut lane = TortureLane::new("silence", ReleaseVariant::Plain, &[]).await?;
     lane.environment.push(("CHARTWRIGHT_TEST_SILENCE", SILENCE));
     lane.start()?;
     let spec = Scenario::Install.spec();
@@ -79,7 +79,7 @@ async fn watches_are_mute() -> Result<()> {
     lane.until("all is written", async || {
         lane.faults.clear_log();
         tokio::time::sleep(Duration::from_secs(1)).await;
-        let written = calls(&lane, Call::is_write);
+        let written = calls(&lane, ApiCall::is_write);
         ensure!(written.is_empty(), "{written:?}");
         Ok(())
     })
@@ -91,11 +91,11 @@ async fn watches_are_mute() -> Result<()> {
     ensure!(watches.len() >= 2, "no silent watch ended: {watches:?}");
     let lists = calls(&lane, |call| call.verb() == "list");
     ensure!(lists.is_empty(), "listed anew: {lists:?}");
-    let written = calls(&lane, Call::is_write);
+    let written = calls(&lane, ApiCall::is_write);
     ensure!(written.is_empty(), "written for nothing: {written:?}");
 
     // Nothing that happens from here on is told by the watches that are open.
-    lane.faults.end_watches(End::Mute);
+    lane.faults.end_watches(WatchEnd::Mute);
     lane.faults.clear_log();
     let edit = Patch::Merge(json!({"data": {"color": "pink"}}));
     let maps = lane.maps();
@@ -109,7 +109,7 @@ async fn watches_are_mute() -> Result<()> {
         Scenario::Drift.is_done(&lane, "a", false).await
     })
     .await?;
-    let heals = |call: &Call| call.is_write() && ["a-main", "a-one"].iter().any(|name| call.names(name));
+    let heals = |call: &ApiCall| call.is_write() && ["a-main", "a-one"].iter().any(|name| call.names(name));
     let told = calls(&lane, |call| {
         call.is_of("configmaps") && (call.is_watch() || heals(call))
     });
@@ -117,7 +117,7 @@ async fn watches_are_mute() -> Result<()> {
     ensure!(told.first() == watches.first(), "told before a watch began: {told:?}");
 
     // A deletion, too.
-    lane.faults.end_watches(End::Mute);
+    lane.faults.end_watches(WatchEnd::Mute);
     lane.delete("a").await?;
     let gone = async || Scenario::Delete.is_done(&lane, "a", false).await;
     lane.until("a is gone", gone).await
@@ -132,12 +132,12 @@ const PATIENCE: u64 = 8;
 
 /// An API server that asks for patience gets it, and no worker sleeps through that time.
 async fn put_off() -> Result<()> {
-    let lane = Lane::new("throttled", ReleaseVariant::Plain, &["maxConcurrentReconciles: 1"]).await?;
+    let lane = TortureLane::new("throttled", ReleaseVariant::Plain, &["maxConcurrentReconciles: 1"]).await?;
     lane.put("a", &json!({"color": "blue"})).await?;
     lane.await_ready("a").await?;
     let busy = |seconds, times| {
-        let counts = |call: &Call| call.is_write() && call.is_of("configmaps");
-        Plan::new(Fault::Busy(seconds), 1, times, counts)
+        let counts = |call: &ApiCall| call.is_write() && call.is_of("configmaps");
+        FaultPlan::new(Fault::Busy(seconds), 1, times, counts)
     };
 
     lane.arm("a", busy(PATIENCE, 1));
@@ -155,14 +155,14 @@ async fn put_off() -> Result<()> {
     lane.await_ready("a").await?;
     let took = before.elapsed();
     ensure!(took >= Duration::from_secs(PATIENCE), "it came back too early");
-    ensure!(lane.faults.heal().len() == 1);
+    ensure!(lane.faults.disarm().len() == 1);
 
     // Where it goes on, the status says it.
     lane.arm("a", busy(1, 1000));
     lane.put("a", &json!({"color": "green"})).await?;
     let ready = lane.await_reason("a", "Ready", "ApplyFailed").await?;
     ensure!(text(&ready["message"]).contains("too many requests"), "{ready}");
-    lane.faults.heal();
+    lane.faults.disarm();
     lane.await_ready("a").await.map(drop)
 }
 
@@ -172,18 +172,18 @@ fn a_throttled_release_delays_no_other() -> Result<()> {
 }
 
 /// Requests that write members, or the Secrets of the release.
-fn writes(lane: &Lane) -> Vec<String> {
-    let is_told = |call: &Call| call.is_of("widgets") || call.is_of("events");
+fn writes(lane: &TortureLane) -> Vec<String> {
+    let is_told = |call: &ApiCall| call.is_of("widgets") || call.is_of("events");
     calls(lane, |call| call.is_write() && !is_told(call))
 }
 
 /// A record in Secrets can't be read when an operator starts: it is not lost, and nothing is done until it is there.
 async fn record_is_unread() -> Result<()> {
-    let mut lane = Lane::new("unread", ReleaseVariant::Lossy, &[]).await?;
+    let mut lane = TortureLane::new("unread", ReleaseVariant::Lossy, &[]).await?;
     let spec = Scenario::Install.spec();
     lane.put("a", &spec).await?;
     lane.await_release("a", &spec).await?;
-    let secrets = keepers(&lane, "a").await?;
+    let secrets = record_secrets(&lane, "a").await?;
     let names = secrets
         .iter()
         .map(|secret| text(&secret["metadata"]["name"]).to_owned());
@@ -191,11 +191,11 @@ async fn record_is_unread() -> Result<()> {
     ensure!(!names.is_empty(), "there is no record in Secrets");
 
     lane.stop()?;
-    let reads_it = move |call: &Call| {
+    let reads_it = move |call: &ApiCall| {
         let secret = call.target().filter(|target| target.resource == "secrets");
         call.verb() == "get" && secret.is_some_and(|target| names.contains(&target.name))
     };
-    lane.faults.arm(Plan::always(Fault::Status(500), reads_it));
+    lane.faults.arm(FaultPlan::always(Fault::Status(500), reads_it));
     lane.start()?;
     lane.until("the status tells of it", async || {
         let ready = lane.condition("a", "Ready").await?;
@@ -206,7 +206,7 @@ async fn record_is_unread() -> Result<()> {
     tokio::time::sleep(Duration::from_secs(2)).await;
     ensure!(writes(&lane).is_empty(), "{:?}", writes(&lane));
 
-    ensure!(!lane.faults.heal().is_empty());
+    ensure!(!lane.faults.disarm().is_empty());
     lane.await_release("a", &spec).await?;
     let written = writes(&lane);
     ensure!(written.is_empty(), "written for nothing: {written:?}");

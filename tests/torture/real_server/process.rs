@@ -9,8 +9,8 @@ use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind,
 use kube::{Client, ResourceExt};
 use serde_json::Value;
 
-use crate::faults::call::Call;
-use crate::faults::fault::{Faults, Plan};
+use crate::faults::call::ApiCall;
+use crate::faults::fault::{FaultPlan, Faults};
 use crate::real_server::proxy;
 use crate::real_server::release::{claims_ready, holds};
 use crate::real_server::scenario::Scenario;
@@ -24,7 +24,7 @@ use crate::world::operator::{Launch, Operator};
 /// be busy.
 const HEALED: Duration = Duration::from_secs(60);
 
-pub struct Lane {
+pub struct TortureLane {
     pub world: World,
     pub faults: Arc<Faults>,
     admin: Client,
@@ -46,7 +46,7 @@ const KINDS: [(&str, &str); 4] = [
     ("apps", "Deployment"),
 ];
 
-impl Lane {
+impl TortureLane {
     /// A world of this name with a proxy, for releases of a variant and with further keys of the watch, and the operator
     /// started behind it.
     pub async fn new(name: &str, variant: ReleaseVariant, keys: &[&str]) -> Result<Self> {
@@ -63,7 +63,7 @@ impl Lane {
         let faults = Faults::new(proxy::client(&kubeconfig).await?);
         let port = proxy::serve(faults.clone()).await?;
         let admin = proxy::client(world.control_plane.kubeconfig()).await?;
-        let mut lane = Lane {
+        let mut lane = TortureLane {
             world,
             faults,
             admin,
@@ -108,10 +108,10 @@ impl Lane {
     }
 
     /// From now on this goes wrong with calls about one release.
-    pub fn arm(&self, release: &str, plan: Plan) {
+    pub fn arm(&self, release: &str, plan: FaultPlan) {
         let (namespace, release) = (self.world.name.clone(), release.to_owned());
         let counts = plan.counts;
-        self.faults.arm(Plan {
+        self.faults.arm(FaultPlan {
             counts: Box::new(move |call| counts(call) && is_about(call, &namespace, &release)),
             ..plan
         });
@@ -149,7 +149,7 @@ impl Lane {
 
     /// Creates a widget, or changes its spec to this.
     pub async fn put(&self, name: &str, spec: &Value) -> Result<()> {
-        let widget = self.world.widget(name, self.variant.dress(spec));
+        let widget = self.world.widget(name, self.variant.with_variant(spec));
         let parameters = PatchParams::apply("torture").force();
         self.widgets().patch(name, &parameters, &Patch::Apply(&widget)).await?;
         Ok(())
@@ -268,7 +268,7 @@ impl Lane {
 }
 
 /// Whether a call is about a release: its custom resource, one of its members or an event about it.
-fn is_about(call: &Call, namespace: &str, release: &str) -> bool {
+fn is_about(call: &ApiCall, namespace: &str, release: &str) -> bool {
     let Some(target) = call.target() else { return false };
     if target.resource == "leases" {
         return false;

@@ -15,7 +15,7 @@ use hyper_util::rt::TokioIo;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
-use crate::faults::call::{Answer, BoxError, Call, Server};
+use crate::faults::call::{ApiCall, BoxError, CallAnswer, CallServer};
 use crate::faults::fault::Faults;
 
 /// A client for a kubeconfig.
@@ -26,8 +26,8 @@ pub async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
 }
 
 /// A real API server, asked as the user of a client.
-impl Server for Client {
-    fn answer(&self, call: Call) -> BoxFuture<'static, Answer> {
+impl CallServer for Client {
+    fn answer(&self, call: ApiCall) -> BoxFuture<'static, CallAnswer> {
         let client = self.clone();
         async move {
             let mut request = Request::new(call.body.into());
@@ -55,7 +55,7 @@ pub async fn serve(faults: Arc<Faults>) -> anyhow::Result<u16> {
             let service = service_fn(move |request| {
                 let faults = faults.clone();
                 async move {
-                    let call = Call::read(request).await?;
+                    let call = ApiCall::read(request).await?;
                     // A task of its own: the connection of a client that is killed takes along what it waits for, and
                     // what the API server carries out meanwhile is to be in the log.
                     tokio::spawn(faults.answer(call)).await?

@@ -5,11 +5,11 @@ use anyhow::{Context, Result, ensure};
 use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::faults::call::Call;
-use crate::faults::fault::{Fault, Plan};
-use crate::real_server::process::{Lane, in_real_time};
+use crate::faults::call::ApiCall;
+use crate::faults::fault::{Fault, FaultPlan};
+use crate::real_server::process::{TortureLane, in_real_time};
 use crate::real_server::variant::ReleaseVariant;
-use crate::world::fields::{OPERATOR, PART_OF, TRACKING, inventory, is_marked, says, text};
+use crate::world::fields::{OPERATOR, PART_OF, TRACKING, ensure_contains, inventory, is_marked, text};
 
 /// Whose object it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Theirs {
         }
     }
 
-    fn object(self, lane: &Lane, name: &str) -> Value {
+    fn object(self, lane: &TortureLane, name: &str) -> Value {
         let mut object = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"of": "somebody else"},
         });
@@ -44,11 +44,17 @@ impl Theirs {
 
 /// A spec is written whose apply of a member is held up for two seconds, and before it arrives somebody makes an object
 /// in the member's place, as `kubectl apply --server-side` or another release makes it.
-async fn overtake(lane: &Lane, release: &str, spec: &Value, member: &str, theirs: Theirs) -> Result<DynamicObject> {
+async fn overtake(
+    lane: &TortureLane,
+    release: &str,
+    spec: &Value,
+    member: &str,
+    theirs: Theirs,
+) -> Result<DynamicObject> {
     let maps = lane.maps();
     let name = member.to_owned();
-    let is_it = move |call: &Call| call.verb() == "patch" && call.target().is_some_and(|target| target.name == name);
-    lane.faults.arm(Plan::new(Fault::Tardy, 1, 1, is_it));
+    let is_it = move |call: &ApiCall| call.verb() == "patch" && call.target().is_some_and(|target| target.name == name);
+    lane.faults.arm(FaultPlan::new(Fault::Tardy, 1, 1, is_it));
     lane.put(release, spec).await?;
     lane.await_hit().await?;
     if maps.get_opt(member).await?.is_some() {
@@ -58,7 +64,7 @@ async fn overtake(lane: &Lane, release: &str, spec: &Value, member: &str, theirs
     Ok(maps.patch(member, &parameters, &Patch::Apply(&patch)).await?)
 }
 
-async fn is_as_made(lane: &Lane, made: &DynamicObject) -> Result<()> {
+async fn is_as_made(lane: &TortureLane, made: &DynamicObject) -> Result<()> {
     let name = made.metadata.name.clone().unwrap_or_default();
     let found = lane.maps().get_opt(&name).await?.context("it was deleted")?;
     let (is, was) = (&found.metadata, &made.metadata);
@@ -67,9 +73,15 @@ async fn is_as_made(lane: &Lane, made: &DynamicObject) -> Result<()> {
 }
 
 /// The release says whose object is in its way, at once, and that object is as it was made.
-async fn is_refused(lane: &Lane, release: &str, member: &str, theirs: Theirs, made: &DynamicObject) -> Result<()> {
+async fn is_refused(
+    lane: &TortureLane,
+    release: &str,
+    member: &str,
+    theirs: Theirs,
+    made: &DynamicObject,
+) -> Result<()> {
     let stalled = lane.await_reason(release, "Stalled", "Collision").await?;
-    says(text(&stalled["message"]), &[member, theirs.facts().1])?;
+    ensure_contains(text(&stalled["message"]), &[member, theirs.facts().1])?;
     is_as_made(lane, made).await?;
     // Events follow the status.
     let told = lane.until("an Event tells it", async || {
@@ -82,7 +94,7 @@ async fn is_refused(lane: &Lane, release: &str, member: &str, theirs: Theirs, ma
 }
 
 /// A member that comes, and one that changes; what was refused is no member, and stays when it is no longer rendered.
-async fn taken(lane: &Lane, theirs: Theirs) -> Result<()> {
+async fn taken(lane: &TortureLane, theirs: Theirs) -> Result<()> {
     let release = &format!("{theirs:?}").to_lowercase();
     let [main, two] = ["main", "two"].map(|member| format!("{release}-{member}"));
     let spec = |color: &str, extra: &[&str]| json!({"color": color, "extra": extra});
@@ -106,7 +118,7 @@ async fn taken(lane: &Lane, theirs: Theirs) -> Result<()> {
 }
 
 /// A member that is only to be there is there, and somebody else's.
-async fn yields(lane: &Lane) -> Result<()> {
+async fn yields(lane: &TortureLane) -> Result<()> {
     let once = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "data": {"ours": "1"},
         "metadata": {"name": "yields-once", "annotations": {"chartwright.dev/update": "IfNotPresent"}},
@@ -120,7 +132,7 @@ async fn yields(lane: &Lane) -> Result<()> {
 }
 
 /// A release that may take what is there takes what came meanwhile, too.
-async fn forces(lane: &Lane) -> Result<()> {
+async fn forces(lane: &TortureLane) -> Result<()> {
     let spec = json!({"extra": ["two"]});
     let made = overtake(lane, "forces", &spec, "forces-two", Theirs::Foreign).await?;
     lane.await_ready("forces").await?;
@@ -134,12 +146,12 @@ async fn forces(lane: &Lane) -> Result<()> {
 #[test]
 fn an_object_created_during_an_apply_is_not_taken() -> Result<()> {
     in_real_time(async {
-        let lane = Lane::new("race", ReleaseVariant::Plain, &[]).await?;
+        let lane = TortureLane::new("race", ReleaseVariant::Plain, &[]).await?;
         for theirs in [Theirs::Foreign, Theirs::OtherRelease] {
             taken(&lane, theirs).await.with_context(|| format!("{theirs:?}"))?;
         }
         yields(&lane).await.context("IfNotPresent")?;
-        let lane = Lane::new("race-force", ReleaseVariant::Plain, &["collisions: Force"]).await?;
+        let lane = TortureLane::new("race-force", ReleaseVariant::Plain, &["collisions: Force"]).await?;
         forces(&lane).await.context("collisions: Force")
     })
 }

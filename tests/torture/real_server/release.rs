@@ -6,26 +6,26 @@ use anyhow::{Context, Result, ensure};
 use data_encoding::BASE64;
 use serde_json::{Value, json};
 
-use crate::real_server::process::Lane;
+use crate::real_server::process::TortureLane;
 use crate::real_server::variant;
 use crate::world::fields::{
     HOOK_RUN, OPERATOR, PART_OF, TRACKING, annotation, condition, is_marked, is_ready, label, text, uid,
 };
 
 /// Kind and name.
-pub type Id = (String, String);
+pub type MemberId = (String, String);
 
 /// A spec for the tests' chart. A `whole` one has members of more kinds than ConfigMap, one of them cluster-scoped.
-pub fn spec(color: &str, extra: &[&str], whole: bool) -> Value {
+pub fn spec(color: &str, extra: &[&str], full_body: bool) -> Value {
     json!({
-        "color": color, "extra": extra, "secret": {"enabled": whole, "password": color},
-        "priorityClass": {"enabled": whole}, "fail": "",
+        "color": color, "extra": extra, "secret": {"enabled": full_body, "password": color},
+        "priorityClass": {"enabled": full_body}, "fail": "",
     })
 }
 
 /// What the tests' chart makes of a spec: content by kind and name; `null` is any content. Written down here and not
 /// rendered, so that it can disagree.
-pub fn members(namespace: &str, release: &str, spec: &Value) -> BTreeMap<Id, Value> {
+pub fn members(namespace: &str, release: &str, spec: &Value) -> BTreeMap<MemberId, Value> {
     let mut members = BTreeMap::new();
     let mut add = |kind: &str, name: String, content: Value| drop(members.insert((kind.to_owned(), name), content));
     let color = spec["color"].as_str().unwrap_or("blue");
@@ -54,12 +54,12 @@ pub fn members(namespace: &str, release: &str, spec: &Value) -> BTreeMap<Id, Val
     members
 }
 
-fn id(object: &Value) -> Id {
+fn id(object: &Value) -> MemberId {
     row_id(&json!({"kind": object["kind"], "name": object["metadata"]["name"]}))
 }
 
 /// The member that a row of an inventory is about.
-pub fn row_id(row: &Value) -> Id {
+pub fn row_id(row: &Value) -> MemberId {
     (text(&row["kind"]).to_owned(), text(&row["name"]).to_owned())
 }
 
@@ -71,12 +71,12 @@ pub fn content(object: &Value) -> Value {
 }
 
 /// What a spec of a lane makes, with all that its releases have.
-pub fn members_of(lane: &Lane, release: &str, spec: &Value) -> BTreeMap<Id, Value> {
-    members(&lane.world.name, release, &lane.variant.dress(spec))
+pub fn members_of(lane: &TortureLane, release: &str, spec: &Value) -> BTreeMap<MemberId, Value> {
+    members(&lane.world.name, release, &lane.variant.with_variant(spec))
 }
 
 /// Live members by id.
-pub async fn live(lane: &Lane, release: &str) -> Result<BTreeMap<Id, Value>> {
+pub async fn live(lane: &TortureLane, release: &str) -> Result<BTreeMap<MemberId, Value>> {
     let objects = lane.live(release).await?;
     Ok(objects.into_iter().map(|object| (id(&object), object)).collect())
 }
@@ -87,7 +87,7 @@ pub fn claims_ready(widget: &Value) -> bool {
 }
 
 /// The release is what its spec says: members, marks, custom resource and status.
-pub async fn holds(lane: &Lane, release: &str, spec: &Value) -> Result<Value> {
+pub async fn holds(lane: &TortureLane, release: &str, spec: &Value) -> Result<Value> {
     let widget = lane.widget(release).await?.context("the custom resource is gone")?;
     let (generation, status) = (&widget["metadata"]["generation"], &widget["status"]);
     let is_ready = claims_ready(&widget) && status["observedGeneration"] == *generation;
@@ -100,7 +100,7 @@ pub async fn holds(lane: &Lane, release: &str, spec: &Value) -> Result<Value> {
 }
 
 /// The plan of a release has run, once.
-pub async fn has_run_once(lane: &Lane, release: &str, spec: &Value) -> Result<()> {
+pub async fn has_run_once(lane: &TortureLane, release: &str, spec: &Value) -> Result<()> {
     let widget = holds(lane, release, spec).await?;
     let plan = &widget["status"]["plans"][0];
     ensure!(
@@ -116,7 +116,7 @@ pub async fn has_run_once(lane: &Lane, release: &str, spec: &Value) -> Result<()
 }
 
 /// The release is what this spec says, and not its own, whose upgrade failed.
-pub async fn is_rolled_back(lane: &Lane, release: &str, spec: &Value) -> Result<Value> {
+pub async fn is_rolled_back(lane: &TortureLane, release: &str, spec: &Value) -> Result<Value> {
     let widget = lane.widget(release).await?.context("the custom resource is gone")?;
     let stalled = condition(&widget, "Stalled");
     let is_told =
@@ -126,7 +126,7 @@ pub async fn is_rolled_back(lane: &Lane, release: &str, spec: &Value) -> Result<
 }
 
 /// Members, marks and record are what a spec says; gives the custom resource.
-async fn has_members(lane: &Lane, release: &str, spec: &Value, widget: Value) -> Result<Value> {
+async fn has_members(lane: &TortureLane, release: &str, spec: &Value, widget: Value) -> Result<Value> {
     let mut live = live(lane, release).await?;
     // What a hook made is no member.
     live.retain(|_, object| annotation(object, HOOK_RUN).is_none());
@@ -134,7 +134,7 @@ async fn has_members(lane: &Lane, release: &str, spec: &Value, widget: Value) ->
     let (found, wanted) = (live.keys(), expected.keys());
     ensure!(found.clone().eq(wanted.clone()), "{found:?}, not {wanted:?}");
     let rows = variant::rows(lane, release, &widget, expected.len()).await?;
-    let recorded: BTreeMap<Id, &Value> = rows.iter().map(|row| (row_id(row), &row["uid"])).collect();
+    let recorded: BTreeMap<MemberId, &Value> = rows.iter().map(|row| (row_id(row), &row["uid"])).collect();
     let listed = recorded.keys();
     ensure!(listed.clone().eq(wanted), "listed are {listed:?}");
     let set = widget["metadata"]["labels"]["applyset.kubernetes.io/id"].clone();
@@ -150,7 +150,7 @@ async fn has_members(lane: &Lane, release: &str, spec: &Value, widget: Value) ->
         let listed = recorded[id];
         ensure!(*listed == metadata["uid"], "{id:?} is listed with {listed}");
     }
-    let full = |(kind, _): &'_ Id| match kind.as_str() {
+    let full = |(kind, _): &'_ MemberId| match kind.as_str() {
         "PriorityClass" => "PriorityClass.scheduling.k8s.io".to_owned(),
         kind => kind.to_owned(),
     };
@@ -166,14 +166,14 @@ async fn has_members(lane: &Lane, release: &str, spec: &Value, widget: Value) ->
 }
 
 /// A status that claims to be ready for the current generation tells the truth about every member, at any time (P8).
-pub async fn status_is_no_lie(lane: &Lane, release: &str, spec: &Value) -> Result<()> {
+pub async fn status_is_truthful(lane: &TortureLane, release: &str, spec: &Value) -> Result<()> {
     let widget = lane.widget(release).await?;
     if !widget.is_some_and(|widget| claims_ready(&widget)) {
         return Ok(());
     }
     let live = live(lane, release).await?;
     let members = members_of(lane, release, spec);
-    variant::is_no_lie(lane, release, &members).await?;
+    variant::is_truthful(lane, release, &members).await?;
     for (id, wanted) in members {
         let found = live.get(&id).map(content);
         let is_it = found.as_ref().is_some_and(|found| wanted.is_null() || *found == wanted);
@@ -183,29 +183,29 @@ pub async fn status_is_no_lie(lane: &Lane, release: &str, spec: &Value) -> Resul
 }
 
 /// Nothing is left of it.
-pub async fn is_gone(lane: &Lane, release: &str) -> Result<()> {
+pub async fn is_gone(lane: &TortureLane, release: &str) -> Result<()> {
     let widget = lane.widget(release).await?;
     ensure!(widget.is_none(), "the custom resource is still there");
     let mut left = lane.live(release).await?;
     // Only a takeover knows one that its policy keeps.
     left.retain(|object| is_marked(object) || !id(object).1.ends_with("-kept"));
-    let left: Vec<Id> = left.iter().map(id).collect();
+    let left: Vec<MemberId> = left.iter().map(id).collect();
     ensure!(left.is_empty(), "these are left: {left:?}");
-    variant::is_forgotten(lane, release).await
+    variant::has_no_secrets_left(lane, release).await
 }
 
 /// UID and resource version by id.
-pub fn versions(live: &BTreeMap<Id, Value>) -> BTreeMap<Id, (String, String)> {
+pub fn versions(live: &BTreeMap<MemberId, Value>) -> BTreeMap<MemberId, (String, String)> {
     let version = |object: &Value| (uid(object), text(&object["metadata"]["resourceVersion"]).to_owned());
     live.iter().map(|(id, object)| (id.clone(), version(object))).collect()
 }
 
 /// Members whose content is the same in both specs were not written (P2) and none was replaced.
 pub fn only_what_changed_was_written(
-    lane: &Lane,
+    lane: &TortureLane,
     release: &str,
-    before: &BTreeMap<Id, (String, String)>,
-    after: &BTreeMap<Id, (String, String)>,
+    before: &BTreeMap<MemberId, (String, String)>,
+    after: &BTreeMap<MemberId, (String, String)>,
     specs: (&Value, &Value),
 ) -> Result<()> {
     let old = members_of(lane, release, specs.0);

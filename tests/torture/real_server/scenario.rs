@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::real_server::process::Lane;
+use crate::real_server::process::TortureLane;
 use crate::real_server::release::{
-    Id, has_run_once, holds, is_gone, is_rolled_back, live, only_what_changed_was_written, spec, versions,
+    MemberId, has_run_once, holds, is_gone, is_rolled_back, live, only_what_changed_was_written, spec, versions,
 };
 use crate::real_server::variant;
 use crate::world::helm_releases;
@@ -37,7 +37,7 @@ pub enum Scenario {
 }
 
 /// UIDs and versions of a release before something goes wrong.
-pub type Before = BTreeMap<Id, (String, String)>;
+pub type Before = BTreeMap<MemberId, (String, String)>;
 
 fn first() -> Value {
     spec("blue", &["one", "two"], true)
@@ -89,7 +89,7 @@ impl Scenario {
     }
 
     /// Brings a release to where the scenario begins.
-    pub async fn prepare(self, lane: &mut Lane, release: &str) -> Result<Before> {
+    pub async fn prepare(self, lane: &mut TortureLane, release: &str) -> Result<Before> {
         Ok(match self {
             Install | Abandoned => BTreeMap::new(),
             Takeover | TakeoverAbandoned => {
@@ -112,7 +112,7 @@ impl Scenario {
     }
 
     /// What starts the operator's work.
-    pub async fn act(self, lane: &mut Lane, release: &str) -> Result<()> {
+    pub async fn act(self, lane: &mut TortureLane, release: &str) -> Result<()> {
         match self {
             Install | Upgrade | PruneKinds | Abandoned | Reverted | RollsBack => lane.put(release, &self.spec()).await,
             Takeover | TakeoverAbandoned => lane.start(),
@@ -135,7 +135,7 @@ impl Scenario {
     }
 
     /// What happens between a kill and the next start.
-    pub async fn meanwhile(self, lane: &Lane, release: &str) -> Result<()> {
+    pub async fn meanwhile(self, lane: &TortureLane, release: &str) -> Result<()> {
         match self {
             Abandoned | TakeoverAbandoned => lane.delete(release).await,
             Reverted => lane.put(release, &first()).await,
@@ -144,7 +144,7 @@ impl Scenario {
     }
 
     /// It is as it must be in the end; `interrupted` if [`Scenario::meanwhile`] happened.
-    pub async fn is_done(self, lane: &Lane, release: &str, interrupted: bool) -> Result<()> {
+    pub async fn is_done(self, lane: &TortureLane, release: &str, interrupted: bool) -> Result<()> {
         match self {
             Delete => is_gone(lane, release).await,
             Abandoned | TakeoverAbandoned if interrupted => is_gone(lane, release).await,
@@ -160,7 +160,7 @@ impl Scenario {
     }
 
     /// What must be true of the way there.
-    pub async fn was_careful(self, lane: &Lane, release: &str, before: &Before) -> Result<()> {
+    pub async fn was_careful(self, lane: &TortureLane, release: &str, before: &Before) -> Result<()> {
         let after = versions(&live(lane, release).await?);
         match self {
             Install | Delete | Abandoned => Ok(()),

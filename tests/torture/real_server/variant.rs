@@ -7,10 +7,10 @@ use data_encoding::BASE64;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use crate::faults::fault::Entry;
+use crate::faults::fault::LoggedCall;
 use crate::histories::history::add_template;
-use crate::real_server::process::Lane;
-use crate::real_server::release::{Id, claims_ready, row_id};
+use crate::real_server::process::TortureLane;
+use crate::real_server::release::{MemberId, claims_ready, row_id};
 use crate::world::fields::annotation;
 use crate::world::{World, any_fields};
 
@@ -56,7 +56,7 @@ impl ReleaseVariant {
     }
 
     /// A spec with what such a release has besides.
-    pub fn dress(self, spec: &Value) -> Value {
+    pub fn with_variant(self, spec: &Value) -> Value {
         let mut spec = spec.clone();
         match self {
             ReleaseVariant::Plain | ReleaseVariant::Lossy => {}
@@ -77,7 +77,7 @@ impl ReleaseVariant {
 }
 
 /// The Secrets in which the operator keeps something of a release, whatever became of its custom resource.
-pub async fn keepers(lane: &Lane, release: &str) -> Result<Vec<Value>> {
+pub async fn record_secrets(lane: &TortureLane, release: &str) -> Result<Vec<Value>> {
     let about = format!("Widget.{} {}/{release}", lane.world.group(), lane.world.name);
     let secrets = lane.of_kind("Secret").list(&ListParams::default()).await?;
     let mut found = Vec::new();
@@ -107,11 +107,11 @@ fn file(secret: &Value, name: &str) -> Result<String> {
 }
 
 /// The rows of the inventory: those of the status, or of the record in the Secret where the status can't have it.
-pub async fn rows(lane: &Lane, release: &str, widget: &Value, members: usize) -> Result<Vec<Value>> {
+pub async fn rows(lane: &TortureLane, release: &str, widget: &Value, members: usize) -> Result<Vec<Value>> {
     if !lies_in_secrets(lane, members) {
         return Ok(widget["status"]["inventory"].as_array().cloned().unwrap_or_default());
     }
-    let secrets = keepers(lane, release).await?;
+    let secrets = record_secrets(lane, release).await?;
     let records = of_type(&secrets, "record");
     let [secret] = records.as_slice() else {
         anyhow::bail!("there are {} records", records.len());
@@ -120,13 +120,13 @@ pub async fn rows(lane: &Lane, release: &str, widget: &Value, members: usize) ->
     Ok(record["record"]["entries"].as_array().cloned().unwrap_or_default())
 }
 
-fn lies_in_secrets(lane: &Lane, members: usize) -> bool {
+fn lies_in_secrets(lane: &TortureLane, members: usize) -> bool {
     lane.variant == ReleaseVariant::Lossy || members > 300
 }
 
 /// What such a release has besides members is as it must be.
-pub async fn holds(lane: &Lane, release: &str, widget: &Value, members: usize) -> Result<()> {
-    let secrets = keepers(lane, release).await?;
+pub async fn holds(lane: &TortureLane, release: &str, widget: &Value, members: usize) -> Result<()> {
+    let secrets = record_secrets(lane, release).await?;
     let has_record = !of_type(&secrets, "record").is_empty();
     let may_have = lies_in_secrets(lane, members);
     ensure!(may_have || !has_record, "the record of the status lies in Secrets, too");
@@ -156,20 +156,20 @@ pub async fn holds(lane: &Lane, release: &str, widget: &Value, members: usize) -
 }
 
 /// What is true at any time, also of a release that is half done: a status that is ready has its record behind it.
-pub async fn is_no_lie(lane: &Lane, release: &str, members: &BTreeMap<Id, Value>) -> Result<()> {
+pub async fn is_truthful(lane: &TortureLane, release: &str, members: &BTreeMap<MemberId, Value>) -> Result<()> {
     let widget = lane.widget(release).await?;
     let Some(widget) = widget.filter(claims_ready) else {
         return Ok(());
     };
-    if lane.variant == ReleaseVariant::Lossy && !lane.has_resident && keepers(lane, release).await?.is_empty() {
+    if lane.variant == ReleaseVariant::Lossy && !lane.has_resident && record_secrets(lane, release).await?.is_empty() {
         // By the status of its first release an operator finds out that the schema keeps no record. If it ends between
         // the two writes, the labels tell what it made.
         return Ok(());
     }
     let rows = rows(lane, release, &widget, members.len()).await;
     let rows = rows.context("the status is ready")?;
-    let recorded: BTreeSet<Id> = rows.iter().map(row_id).collect();
-    let wanted: BTreeSet<Id> = members.keys().cloned().collect();
+    let recorded: BTreeSet<MemberId> = rows.iter().map(row_id).collect();
+    let wanted: BTreeSet<MemberId> = members.keys().cloned().collect();
     ensure!(
         recorded == wanted,
         "ready, with the record {recorded:?}, not {wanted:?}"
@@ -179,12 +179,13 @@ pub async fn is_no_lie(lane: &Lane, release: &str, members: &BTreeMap<Id, Value>
 
 /// Each Job of an operation was made once since the faults were armed, however often the operator died: `first`, which is
 /// over before a member is written or deleted, and `last`.
-pub fn ran_once(lane: &Lane, release: &str, [first, last]: [&str; 2]) -> Result<()> {
+pub fn ran_once(lane: &TortureLane, release: &str, [first, last]: [&str; 2]) -> Result<()> {
     let log = lane.faults.log();
     let writes: Vec<_> = log.iter().filter(|entry| entry.call.is_write()).collect();
     let made = |job: &str| {
         let name = format!("{release}-{job}");
-        let is_made = |entry: &&Entry| entry.done == Some(201) && entry.call.is_of("jobs") && entry.call.names(&name);
+        let is_made =
+            |entry: &&LoggedCall| entry.done == Some(201) && entry.call.is_of("jobs") && entry.call.names(&name);
         let places = (0..writes.len()).filter(|place| is_made(&writes[*place]));
         places.collect::<Vec<_>>()
     };
@@ -192,7 +193,7 @@ pub fn ran_once(lane: &Lane, release: &str, [first, last]: [&str; 2]) -> Result<
     ensure!(first.len() == 1 && last.len() == 1, "made at {first:?} and {last:?}");
     let member = format!("{release}-main");
     // Also one whose answer nobody was there to hear: it may have been carried out.
-    let is_member = |entry: &&Entry| entry.call.is_of("configmaps") && entry.call.names(&member);
+    let is_member = |entry: &&LoggedCall| entry.call.is_of("configmaps") && entry.call.names(&member);
     let touched = writes.iter().position(is_member);
     ensure!(
         touched.is_some_and(|touched| first[0] < touched),
@@ -202,15 +203,15 @@ pub fn ran_once(lane: &Lane, release: &str, [first, last]: [&str; 2]) -> Result<
 }
 
 /// The random result that is live.
-pub async fn password(lane: &Lane, release: &str) -> Result<Option<String>> {
+pub async fn password(lane: &TortureLane, release: &str) -> Result<Option<String>> {
     let secret = lane.of_kind("Secret").get_opt(&format!("{release}-random")).await?;
     let secret = secret.map(serde_json::to_value).transpose()?;
     secret.map(|secret| file(&secret, "password")).transpose()
 }
 
 /// Nothing is kept of a release that is gone.
-pub async fn is_forgotten(lane: &Lane, release: &str) -> Result<()> {
-    let left = keepers(lane, release).await?;
+pub async fn has_no_secrets_left(lane: &TortureLane, release: &str) -> Result<()> {
+    let left = record_secrets(lane, release).await?;
     let names: Vec<_> = left.iter().map(|secret| &secret["metadata"]["name"]).collect();
     ensure!(left.is_empty(), "what was kept is left: {names:?}");
     let jobs = lane.jobs().list(&ListParams::default()).await?;
@@ -221,7 +222,7 @@ pub async fn is_forgotten(lane: &Lane, release: &str) -> Result<()> {
 }
 
 /// A release that was helm-operator's is ours, and nothing of the former owner remains.
-pub async fn is_taken_over(lane: &Lane, release: &str) -> Result<()> {
+pub async fn is_taken_over(lane: &TortureLane, release: &str) -> Result<()> {
     let widget = lane.widget(release).await?.context("the custom resource is gone")?;
     let metadata = &widget["metadata"];
     ensure!(metadata["finalizers"] == json!([OURS]), "{metadata}");
@@ -235,7 +236,7 @@ pub async fn is_taken_over(lane: &Lane, release: &str) -> Result<()> {
 
 /// As long as helm-operator's finalizer is on a custom resource, what it knew of the release is there; and something
 /// holds the custom resource at any time.
-pub async fn former_owner_could_go_on(lane: &Lane, release: &str) -> Result<()> {
+pub async fn former_owner_could_go_on(lane: &TortureLane, release: &str) -> Result<()> {
     let widget = lane.widget(release).await?.context("the custom resource is gone")?;
     let finalizers = &widget["metadata"]["finalizers"];
     let held = finalizers.as_array().is_some_and(|all| !all.is_empty());
@@ -246,7 +247,7 @@ pub async fn former_owner_could_go_on(lane: &Lane, release: &str) -> Result<()> 
     Ok(())
 }
 
-async fn release_secrets(lane: &Lane, release: &str) -> Result<usize> {
+async fn release_secrets(lane: &TortureLane, release: &str) -> Result<usize> {
     let parameters = ListParams::default().labels(&format!("owner=helm,name={release}"));
     Ok(lane.of_kind("Secret").list(&parameters).await?.items.len())
 }
