@@ -1,4 +1,4 @@
-//! What an operator costs beside the writes that nobody can do without: `make bench-operator`.
+//! The cost of an operator beside the necessary writes: `make bench-operator`.
 //!
 //! One run on a local control plane: a bare client that sends the five applies of each release (the floor), then the
 //! operator: converge, left alone, restart, one edit on every custom resource, delete. Then the bare client once more,
@@ -236,7 +236,7 @@ impl OperatorBench<'_> {
         Ok(self.control_plane.audit().since(mark)?.by_user(user).without_idling())
     }
 
-    /// Waits until an operator has asked nothing for a while; one that never rests is measured as it is.
+    /// Waits until an operator sends no requests, up to a limit.
     fn await_quiet(&self, user: &str) -> Result<()> {
         for _ in 0..10 {
             let mark = self.control_plane.audit().mark()?;

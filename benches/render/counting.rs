@@ -1,4 +1,4 @@
-//! An allocator that counts what is held, while it is told to.
+//! An allocator that counts allocated bytes while counting is on.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed};

@@ -66,7 +66,7 @@ impl TrialOperator {
         })
     }
 
-    /// A panic is caught, and tried again: nothing but the log tells.
+    /// The operator catches panics and retries, so only the log shows them.
     fn has_not_panicked(&self) -> Result<()> {
         let log = String::from_utf8_lossy(&fs::read(&self.log)?).into_owned();
         let panic = log.lines().find(|line| line.contains("panicked"));

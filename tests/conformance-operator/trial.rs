@@ -187,7 +187,7 @@ impl Trial<'_> {
         Ok(requests.filter(|request| !(has_changed && is_discovery(request))))
     }
 
-    /// Waits until the operator has asked for nothing for a moment.
+    /// Waits until the operator sends no requests.
     fn rest(&self) -> Result<()> {
         let deadline = Instant::now() + UNREST;
         loop {

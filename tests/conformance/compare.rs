@@ -101,12 +101,12 @@ fn lines_of(text: &str) -> Vec<&str> {
     text.split('\n').filter(is_kept).collect()
 }
 
-/// Whether both have the same lines, in whatever order.
+/// Whether both have the same lines in any order.
 fn is_reordered(a: &str, b: &str) -> bool {
     has_parts_of(a, b, &['\n'])
 }
 
-/// Whether both lines have the same words, in whatever order.
+/// Whether both lines have the same words in any order.
 fn has_words_of(a: &str, b: &str) -> bool {
     has_parts_of(a, b, &[' ', ',', ';'])
 }

@@ -12,7 +12,7 @@ use crate::compare::RenderVerdict;
 /// A render of ours that takes longer is worth a word.
 const SLOW: Duration = Duration::from_secs(20);
 
-/// How often it is told how far it is.
+/// The interval of progress lines.
 const PERIOD: Duration = Duration::from_secs(30);
 
 /// Where the outputs that differ are written.

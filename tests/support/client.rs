@@ -125,7 +125,7 @@ impl Client {
             .with_context(|| format!("no matches for kind {kind:?} in version {api_version:?}"))
     }
 
-    /// Forgets a kind that may not be there any more.
+    /// Removes a kind that may no longer exist.
     pub fn forget(&self, resource: &ServedResource) {
         self.known().retain(|known| known.api_version != resource.api_version);
     }
@@ -148,7 +148,7 @@ impl Client {
             if let Some(found) = known() {
                 return Ok(found);
             }
-            // A new kind is told of a moment after it is established.
+            // Discovery shows a new kind shortly after it is established.
             std::thread::sleep(Duration::from_millis(50));
         }
         Err(anyhow!("it is not served"))

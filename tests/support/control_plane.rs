@@ -59,7 +59,7 @@ impl ControlPlaneBuilder {
     /// Starts it and waits until it works. Builds the parts before, if they are nowhere to be found.
     pub fn start(self) -> anyhow::Result<ControlPlane> {
         let binaries = Binaries::resolve(self.pods)?;
-        // Between looking for a free port and listening on it somebody else can take it.
+        // Another process can take a free port before we listen on it.
         let mut attempt = 1;
         loop {
             match ControlPlane::start(&binaries) {

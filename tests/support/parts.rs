@@ -65,7 +65,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Ports that nobody listens on just now. Somebody may by the time they are used.
+    /// Free ports. Another process may take one before it is used.
     pub fn free() -> anyhow::Result<Self> {
         let listen = || std::net::TcpListener::bind(("127.0.0.1", 0));
         // All are held before the first is given back, or the same one could come three times.

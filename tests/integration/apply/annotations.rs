@@ -146,7 +146,7 @@ fn waves_are_applied_in_order_and_an_edit_ends_the_wait() -> Result<()> {
     std::thread::sleep(Duration::from_secs(1));
     world.expect("configmap", "early")?;
     world.absent("configmap", ["late"])?;
-    // P7, and the newest generation wins: nobody waits for the old one.
+    // P7, and the newest generation wins: the old one is not waited for.
     world.edit("a", spec(false))?;
     world.await_there("configmap", "late")?;
     world.await_ready("a").map(drop)

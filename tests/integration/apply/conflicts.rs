@@ -49,7 +49,7 @@ fn a_competing_controller_is_reported_and_corrections_are_limited() -> Result<()
     let writes = requests.resource("events").writes();
     ensure!(writes.len() <= 8, "a flood of events:\n{writes}");
 
-    // Peace: it comes back, and after a while the condition goes by itself.
+    // Without competition it is restored, and the condition ends.
     eventually("the contest is over", SOON, || {
         let drifted = condition(&world.live("a")?, "Drifted");
         ensure!(drifted.is_null(), "{drifted}");

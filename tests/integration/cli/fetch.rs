@@ -187,7 +187,7 @@ impl Drop for TestRegistry {
 /// What a server answers for a path: a status, perhaps with headers, and a body.
 pub type ChartAnswer = Box<dyn Fn(&str) -> (String, Vec<u8>) + Send>;
 
-/// A plain server of HTTP: its address, and what it was asked for.
+/// A plain HTTP server: its address and the requested paths.
 pub fn serve(answer: ChartAnswer) -> Result<(String, Arc<Mutex<Vec<String>>>)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?.to_string();

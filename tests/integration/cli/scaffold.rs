@@ -1,4 +1,4 @@
-//! Projects that are generated: the API server takes them whole, and nobody's edits are lost.
+//! Generated projects: the API server accepts them, and edits survive.
 
 use std::fs;
 use std::path::Path;
@@ -347,7 +347,7 @@ fn generate_keeps_other_entries_of_existing_lists() -> Result<()> {
     ensure!(list.as_array().is_some_and(|list| list.len() == 2), "{watches}");
     let (head, last) = watches.rsplit_once("  - ").context("two watches")?;
     write("watches.yaml", &format!("{head}  # of shops\n  - {last}"))?;
-    // A sample that somebody worked on stays.
+    // An edited sample stays.
     let sample = "config/samples/shop_v1alpha1_web.yaml";
     write(sample, &read(sample)?.replace("{}", "{replicaCount: 3}"))?;
     let told = succeed(folder, "delete api --group shop --kind Web")?;
@@ -357,7 +357,7 @@ fn generate_keeps_other_entries_of_existing_lists() -> Result<()> {
     ensure!(!watches.contains("Web"), "{watches}");
     ensure_contains(&watches, &["  # of shops\n", "kind: Shop"])?;
     ensure!(read("config/samples/kustomization.yaml")?.starts_with("resources: [mine.yaml, shop_v1alpha1_shop.yaml]"));
-    // What can't be edited is told, and nothing is written.
+    // A file that can't be edited is reported, and nothing is written.
     let rbac = "resources: [role.yaml,\n  mine.yaml]\n";
     write("config/rbac/kustomization.yaml", rbac)?;
     let project = read("PROJECT")?;

@@ -1,4 +1,4 @@
-//! An API server that goes away and comes back, or has forgotten meanwhile what a watch would go on from.
+//! An API server that stops and returns, or has compacted the versions of watches.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn the_operator_resumes_after_an_api_server_restart() -> Result<()> {
     world.await_there("configmap", "b-two").map(drop)
 }
 
-/// The operator sleeps while its watches end; when it begins them again, etcd has forgotten the versions of before.
+/// The operator is paused while its watches end. When it resumes, etcd has compacted their versions.
 #[test]
 fn compacted_watches_relist_and_miss_nothing() -> Result<()> {
     let world = World::with("compacted", WorldSetup::ALONE)?;

@@ -152,7 +152,7 @@ fn a_selector_applies_to_new_releases_and_keeps_existing_ones() -> Result<()> {
     is_untouched(&world.live("other")?)?;
     world.requests(&operator, start)?.name("other").none()?;
 
-    // Its members are there: somebody must go on looking after them.
+    // Its members exist, so the operator keeps reconciling them.
     team(Value::Null)?;
     world.update("a", json!({"color": "red"}))?;
     ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "red");

@@ -37,13 +37,13 @@ impl OperatorPair {
         Ok(OperatorPair { world, operators })
     }
 
-    /// What both asked for, without watches.
+    /// The requests of both, without watches.
     fn requests(&self, since: RequestsStart) -> Result<[AuditedRequests; 2]> {
         let [one, two] = &self.operators;
         Ok([self.world.requests(one, since)?, self.world.requests(two, since)?])
     }
 
-    /// Waits until neither asks for anything.
+    /// Waits until neither sends requests.
     fn rest(&self) -> Result<()> {
         eventually("both come to rest", SOON, || {
             let start = self.world.mark()?;
@@ -119,7 +119,7 @@ fn two_operators_on_the_same_releases_do_not_conflict() -> Result<()> {
     ensure!(pair.passwords()? == passwords, "not what was kept");
     world.update("a", json!({"color": "red"}))?;
 
-    // What somebody else did is put right.
+    // Drift is corrected.
     world.paint("a-main", "pink")?;
     world.kubectl.delete("configmap", "b-two")?;
     world.await_color("a-main", "red")?;

@@ -119,7 +119,7 @@ fn leftovers_are_counted_listed_and_removed_on_request() -> Result<()> {
     let suspended = uid(&world.live("suspended")?);
     world.delete("suspended")?;
     operator.kill()?;
-    // It goes while nobody looks.
+    // It is deleted while no operator runs.
     world.remove_finalizers(&world.widgets(), "gone")?;
     world.delete("gone")?;
     ensure!(world.labelled("configmaps")?.len() == 7);

@@ -72,7 +72,7 @@ fn members_keep_other_owner_references() -> Result<()> {
     world.patch_by("json", "configmap", "a-one", &none)?;
     await_owners("a-one", &[&ours])?;
     world.await_event("a", "DriftCorrected", &["metadata.ownerReferences"])?;
-    // What somebody wants to be kept has none.
+    // Kept objects have none.
     keep(&world, "a-one")?;
     await_owners("a-one", &[])?;
 
@@ -127,7 +127,7 @@ fn a_release_with_ordered_deletion_has_no_owner_references() -> Result<()> {
     Ok(())
 }
 
-/// Nobody but the garbage collector is there to delete anything.
+/// Only the garbage collector can delete objects.
 #[test]
 fn members_of_a_removed_operator_are_garbage_collected() -> Result<()> {
     let world = World::new("owner-gone")?;

@@ -7,7 +7,7 @@ use crate::support::{eventually, until};
 use crate::world::fields::{inventory, text};
 use crate::world::{SOON, World, annotated_map};
 
-/// A release whose higher wave somebody holds back while its custom resource is deleted.
+/// A release whose higher wave has a foreign finalizer while its custom resource is deleted.
 fn held(name: &str, keys: &[&str]) -> Result<()> {
     let world = World::of_chart(name, "waves")?.watch_key("maxConcurrentReconciles: 1");
     let world = keys.iter().fold(world, |world, key| world.watch_key(key));

@@ -114,7 +114,7 @@ fn a_plan_runs_once_per_request() -> Result<()> {
     let (_, listed) = run(&["list", &kind, "a"])?;
     ensure_contains(&listed, &["backup  2     Succeeded", "test    1     Failed"])?;
 
-    // What nobody can do is told; what is asked for while nothing may be changed waits.
+    // An unknown plan is reported. A request during suspension waits.
     ask(&world, "restore@1")?;
     let refused = world.await_event("a", "PlanRefused", &["restore", "the chart's plans are backup, test"])?;
     ensure!(!refused.is_empty());
@@ -153,7 +153,7 @@ fn a_plan_run_continues_after_a_crash_and_an_upgrade_waits_for_it() -> Result<()
     ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "blue");
     ensure!(world.get("job", "a-other")?.is_none(), "one at a time");
     operator.kill()?;
-    // It ends while nobody looks.
+    // It ends while no operator runs.
     world.end_pods_of("a-slow", "Succeeded")?;
     world.kubectl.wait("Complete", "job", "a-slow", SOON)?;
     let _operator = world.start()?;
@@ -208,7 +208,7 @@ fn a_schedule_catches_up_once_after_missed_runs() -> Result<()> {
     ensure!(next > jiff::Timestamp::now(), "{widget}");
     world.await_quiet(&operator)?;
     operator.terminate()?;
-    // Nobody was there for a day.
+    // No operator ran for a day.
     let mut plans = widget["status"]["plans"].clone();
     for plan in plans.as_array_mut().into_iter().flatten() {
         for (field, hours) in [("scheduled", 25), ("next", 24)] {
@@ -229,7 +229,7 @@ fn a_schedule_catches_up_once_after_missed_runs() -> Result<()> {
     ensure!(plan(&world, "strict")?["count"] == 0);
     world.await_event("a", "PlanMissed", &["plan strict", "too late"])?;
 
-    // A schedule that is none is told with its file, and the rest works.
+    // An invalid schedule is reported with its file, and the rest works.
     let bad = json!({"chartwright.dev/schedule": "61 * * * *"});
     world.update("a", json!({"hooks": [annotated("dump", "plan-backup", bad)]}))?;
     let failed = world.await_condition("a", "PlanFailed", "True")?;
@@ -417,7 +417,7 @@ fn a_new_key_upgrades_nothing_and_keeps_the_snapshot_at_deletion() -> Result<()>
     world.await_quiet(&operator)?;
     operator.terminate()?;
     world.kubectl.delete("secret", &format!("{}-hmac-key", world.name))?;
-    // This one goes while there is nobody who could store its hooks anew.
+    // This one is deleted while no operator can store its hooks again.
     world.begin_delete("b")?;
     let operator = world.start()?;
     world.await_unready(

@@ -24,7 +24,7 @@ fn with(mut hook: Value, field: &str, value: Value) -> Value {
     hook
 }
 
-/// The run of a hook as the status tells it, once it is in a phase.
+/// Waits until the status shows a hook's run in a phase. Returns the run.
 fn await_run(world: &World, hook: &str, event: &str, phase: &str) -> Result<Value> {
     eventually(&format!("{event} hook {hook} is {phase}"), SOON, || {
         let widget = world.live("a")?;
@@ -187,7 +187,7 @@ fn a_running_hook_continues_after_a_crash() -> Result<()> {
     operator = restart(&world, operator)?;
     await_run(&world, "a-slow", "pre-install", "Running")?;
     ensure!(running["uid"] == uid(&job(&world, "a-slow")?).as_str());
-    // It ends while nobody looks.
+    // It ends while no operator runs.
     operator.kill()?;
     world.end_pods_of("a-slow", "Succeeded")?;
     world.kubectl.wait("Complete", "job", "a-slow", SOON)?;
@@ -209,7 +209,7 @@ fn a_hook_removed_by_its_ttl_succeeded_only_if_its_end_was_seen() -> Result<()> 
     let done = await_run(&world, "a-first", "pre-install", "Succeeded")?;
     ensure!(done["ttl"].is_null(), "{done}");
 
-    // It fails while nobody looks, and for longer than its TTL.
+    // It fails while no operator runs, for longer than its TTL.
     let migrate = with(short(hook("migrate", "pre-upgrade")), "pod", json!({HANGS: "true"}));
     world.edit("a", json!({"color": "red", "hooks": [first, migrate]}))?;
     let run = await_run(&world, "a-migrate", "pre-upgrade", "Running")?;
@@ -222,7 +222,7 @@ fn a_hook_removed_by_its_ttl_succeeded_only_if_its_end_was_seen() -> Result<()> 
     await_new_job(&world, "a-migrate", &run)?;
     world.await_event("a", "HookFailed", &["a-migrate", "backoff"])?;
 
-    // Somebody deletes it while it runs.
+    // A user deletes it while it runs.
     let run = await_run(&world, "a-migrate", "pre-upgrade", "Running")?;
     world.kubectl.delete("job", "a-migrate")?;
     world.await_event("a", "HookFailed", &["a-migrate", "was deleted before"])?;

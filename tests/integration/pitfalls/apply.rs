@@ -25,7 +25,7 @@ use crate::world::fields::{ensure_contains, inventory, text, versions};
 use crate::world::operator::Operator;
 use crate::world::{World, objects, served_changed};
 
-/// For a while, nothing is asked: what is live is what was rendered.
+/// No requests for some seconds: live objects equal the render.
 fn rests(world: &World, operator: &Operator) -> Result<()> {
     world.await_quiet(operator)?;
     world.ensure_no_requests(operator, 1.5)
@@ -130,14 +130,14 @@ fn lists_are_expanded_and_empty_documents_skipped() -> Result<()> {
     rests(&world, &operator)
 }
 
-/// Lists with keys are shared item by item; those without are owned as a whole.
+/// Lists with keys are shared item by item; lists without keys have one owner.
 #[test]
 fn lists_with_and_without_keys_are_merged_correctly() -> Result<()> {
     let world = World::new("trap-23")?;
     let operator = world.start()?;
     world.install("a", json!({"extraDeploy": objects("keyed")?}))?;
     let container = |object: &Value| object["spec"]["template"]["spec"]["containers"][0].clone();
-    // An item and a container of somebody else's.
+    // An item and a container of another field manager.
     let foreign = json!({"spec": {"template": {"spec": {"containers": [
         {"name": "app", "env": [{"name": "THEIRS", "value": "2"}]},
         {"name": "sidecar", "image": "example/sidecar:1"},

@@ -1,4 +1,4 @@
-//! Nothing is pruned on partial knowledge, and never everything at once.
+//! Nothing is pruned on partial knowledge, and never all members without permission.
 
 use std::fs;
 use std::time::Duration;
@@ -92,7 +92,7 @@ fn while_an_api_group_does_not_answer_nothing_is_pruned() -> Result<()> {
     world.delete("b")?;
     world.absent("configmap", ["b-main", "b-one"])?;
 
-    // The API server makes it anew, of the CRD.
+    // The API server recreates it from the CRD.
     world.kubectl.delete("apiservice", "v1.down.test")?;
     world.await_gone_within(Duration::from_secs(75), "configmap", "a-one")?;
     world.expect("configmap", "a-two")?;

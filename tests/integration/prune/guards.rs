@@ -1,4 +1,4 @@
-//! What keeps a prune from happening: guards that hold it until somebody allows it, and knowledge that is not complete.
+//! What blocks a prune: guards that hold it until it is allowed, and incomplete knowledge.
 
 use std::time::Duration;
 

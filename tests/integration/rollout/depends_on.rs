@@ -83,7 +83,7 @@ fn a_release_starts_when_its_dependency_is_ready() -> Result<()> {
     distinct.dedup();
     ensure!(waited.len() == distinct.len() && waited.len() <= 4, "{events:?}");
 
-    // Nobody is held for those that depend on him, nor for what he depends on.
+    // Deletion ignores dependencies in both directions.
     world.kubectl.delete(&world.resource("Gadget"), "db")?;
     world.await_ready("a")?;
     world.delete("a")
@@ -119,7 +119,7 @@ fn a_dependency_cycle_is_reported() -> Result<()> {
     for name in ["b", "a", "c"] {
         world.await_ready(name)?;
     }
-    // It is told of those that run, and heals when an edge goes that is none of theirs.
+    // The cycle is reported on running releases too, and ends when another edge is removed.
     world.annotate("b", json!({"chartwright.dev/depends-on": on(&world, "c").to_string()}))?;
     world.await_stalled("b", "DependencyCycle", &["Widget/b -> Widget/c"])?;
     world.paint("b-main", "odd")?;

@@ -21,7 +21,7 @@ fn become_state(world: &World, state: &str) -> Result<()> {
     world.patch("configmap", "a-main", &json!({"data": {"state": state}}))
 }
 
-/// What the status tells of the rule, when that holds.
+/// Waits until a predicate holds for the rule's status. Returns that status.
 fn await_remediation(world: &World, what: &str, holds: impl Fn(&Value) -> bool) -> Result<Value> {
     eventually(what, SOON, || {
         let told = world.live("a")?["status"]["remediation"][0].clone();
@@ -103,7 +103,7 @@ fn remediation_does_not_compete_with_other_controllers() -> Result<()> {
     let _operator = world.start()?;
     world.install("a", json!({"deployment": {"tier": "web"}}))?;
     let before = uid(&world.expect("deployment", "a-web")?);
-    // Somebody works on it by hand.
+    // A user works on it by hand.
     world.suspend("a")?;
     become_state(&world, "bad")?;
     sleep(Duration::from_millis(1500));

@@ -59,7 +59,7 @@ fn failures_are_counted_until_success_or_an_edit() -> Result<()> {
     })?;
     ensure!(next > before, "{next:?} after {before:?}");
 
-    // A change starts it afresh, whatever it was waiting for.
+    // A change restarts it.
     world.annotate("a", json!({"chartwright.dev/reset-at": "now"}))?;
     let widget = world.await_field(&world.widgets(), "a", "/status/lastHandledResetAt", "now")?;
     ensure!(widget["status"]["failures"].as_u64() < Some(3), "{}", widget["status"]);

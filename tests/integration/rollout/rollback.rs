@@ -110,7 +110,7 @@ fn an_upgrade_whose_hook_fails_is_rolled_back_to_the_healthy_revision() -> Resul
     world.await_stalled("a", "RolledBack", &["revision 4, of generation 2, failed"])?;
     world.await_quiet(&operator)?;
 
-    // Anything else that is asked for begins afresh.
+    // Any other request starts again.
     let widget = world.update("a", json!({"hooks": [job("migrate", "pre-upgrade")]}))?;
     ensure!(
         color(&world)? == "red" && widget["status"]["release"]["revision"] == 6,
@@ -145,7 +145,7 @@ fn an_unhealthy_upgrade_is_rolled_back_and_keeps_data() -> Result<()> {
     }
     world.await_quiet(&operator)?;
 
-    // The same once more, as somebody asks for it: nothing has changed.
+    // The same again on request: nothing has changed.
     world.annotate("a", json!({"chartwright.dev/reset-at": "now"}))?;
     await_last(&world, (5, Some(3), false))?;
     world.await_stalled("a", "RolledBack", &["revision 4, of generation 2"])?;

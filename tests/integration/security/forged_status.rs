@@ -234,7 +234,7 @@ fn forge(world: &World, victim: &Victim, keys: Option<&Keyring>) -> Result<()> {
     Ok(())
 }
 
-/// The widgets are edited and deleted: gives what was asked meanwhile.
+/// Edits and deletes the widgets. Returns the requests of that time.
 fn live_on(
     world: &World,
     victim: &Victim,

@@ -1,4 +1,4 @@
-//! What is secret is told to nobody: not in logs, Events, status or metrics, as it is or in base64, whatever goes wrong.
+//! Secrets appear in no log, Event, status or metric, neither plain nor in base64, after any error.
 
 use anyhow::{Context, Result, ensure};
 use data_encoding::BASE64;
@@ -44,7 +44,7 @@ impl RedactionStory {
         })
     }
 
-    /// Makes an error of which all channels tell, with the secrets left out.
+    /// Causes an error that all channels report without the secrets.
     fn fails(&self, mode: &str, reason: &str) -> Result<()> {
         let before = self.operator.log().len();
         self.world.edit("a", json!({"mode": mode}))?;

@@ -138,7 +138,7 @@ fn a_lost_record_is_rebuilt_from_live_objects() -> Result<()> {
                 world.kubectl.delete("secret", &name)?;
             }
         }
-        // Nobody renders this one any more: labels find it.
+        // The chart no longer renders this one: labels find it.
         world.edit("a", json!({"members": members - 1}))?;
         let operator = world.start_and_settle()?;
         world.await_ready("a")?;

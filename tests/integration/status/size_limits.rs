@@ -1,4 +1,4 @@
-//! Custom resources and objects that are as deep or as large as the API server takes them cost nobody else anything.
+//! Custom resources and objects at the API server's limits of depth and size affect no other release.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};

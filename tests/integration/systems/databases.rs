@@ -66,7 +66,7 @@ fn a_database_waits_for_its_credentials_and_is_configured_once() -> Result<()> {
     let pods = world.list("pods", "app.kubernetes.io/component=database")?;
     ensure!(pods.len() == 3 && pods.iter().any(|pod| uid(pod) == first), "{pods:?}");
 
-    // What was secret is told nowhere.
+    // No secret is reported.
     let told = [
         system.live("shop")?["status"].to_string(),
         format!("{:?}", world.list("events", "")?),

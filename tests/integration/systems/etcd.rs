@@ -79,7 +79,7 @@ fn a_cluster_is_restored_member_by_member_before_it_begins() -> Result<()> {
     system.end()
 }
 
-/// Tells of a member that it is ready or not, as a kubelet does.
+/// Sets the readiness of a member, like a kubelet.
 pub(super) fn set_ready(system: &System, pod: &str, ready: bool) -> Result<()> {
     let status = if ready { "True" } else { "False" };
     let ready = json!({"type": "Ready", "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z"});
@@ -215,7 +215,7 @@ fn members(system: &System, name: &str) -> Result<Vec<EtcdMember>> {
     let set = system.world.expect("statefulset", name)?;
     let command = &set["spec"]["template"]["spec"]["containers"][0]["command"];
     let command: Vec<String> = serde_json::from_value(command.clone())?;
-    // All at once, so that no port is given twice.
+    // All are held at the same time, so that no port is returned twice.
     let listeners = (0..9)
         .map(|_| TcpListener::bind(("127.0.0.1", 0)))
         .collect::<io::Result<Vec<_>>>()?;

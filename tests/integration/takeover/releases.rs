@@ -28,7 +28,7 @@ fn of_chart(name: &str, chart: &Path, keys: &[&str]) -> Result<World> {
 
 fn as_it_was(_: &mut Value) {}
 
-/// Every member is the same object as before, ours, and nobody else's.
+/// Every member is the same object as before, and only ours.
 fn members_are_ours(world: &World, former: &FormerRelease) -> Result<()> {
     for before in former.members() {
         let name = text(&before["metadata"]["name"]);

@@ -93,7 +93,7 @@ fn a_restart_repeats_no_lookups() -> Result<()> {
     ensure!(operator.renders()? == 0.0, "nothing had happened to it");
     drop(operator);
 
-    // What changed while nobody watched is found out.
+    // Changes made while no operator ran are found.
     world.patch("configmap", "source", &json!({"data": {"text": "two"}}))?;
     let _operator = launch(&world)?;
     await_copy(&world, "two")?;
@@ -133,7 +133,7 @@ fn members_dropped_by_a_lookup_are_pruned_after_a_quiet_period() -> Result<()> {
     ensure!(uid(&world.expect("configmap", "a-copy")?) == before, "made anew");
     ensure!(world.live("a")?["status"]["release"]["revision"] == 3);
 
-    // It goes for good, and somebody edits something else meanwhile.
+    // It is removed permanently, and the user edits something else.
     world.kubectl.delete("configmap", "source")?;
     let begun = Instant::now();
     world.await_condition("a", "PruneHeld", "True")?;
@@ -168,7 +168,7 @@ fn own_members_in_a_lookup_cause_no_upgrade() -> Result<()> {
         Ok(())
     };
     is_as_applied()?;
-    // Whatever makes it look again.
+    // Any new reconcile.
     world.kubectl.delete("configmap", "a-one")?;
     world.await_there("configmap", "a-one")?;
     world.run(["label", "secret", "a-auth", "team=x"])?;

@@ -1,4 +1,4 @@
-//! Random results: the same for as long as the release lives, whatever happens to the operator, the chart or the Secret.
+//! Random results stay the same for the life of a release, across changes of operator, chart and Secret.
 
 use std::fs;
 
@@ -61,7 +61,7 @@ fn random_results_survive_edits_restarts_and_a_deleted_member() -> Result<()> {
     world.kubectl.delete("secret", "a-random")?;
     world.await_field("secret", "a-random", "/data", made.clone())?;
 
-    // Whoever asks gets others.
+    // The regenerate annotation changes them.
     world.annotate("a", json!({"chartwright.dev/regenerate": "2026-01-01"}))?;
     let secret = world.await_object("secret", "a-random", "is new", |secret| secret["data"] != made)?;
     for (key, value) in made.as_object().context("no data")? {

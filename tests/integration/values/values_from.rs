@@ -53,7 +53,7 @@ fn values_from_sources_are_read_and_followed() -> Result<()> {
     world.update("a", json!({"color": "own"}))?;
     world.await_color("a-main", "own")?;
 
-    // What nobody reads costs nothing, nor does a restart.
+    // An unread source costs no requests, nor does a restart.
     world.apply(&values("b-values", "size: 4"))?;
     world.await_quiet(&operator)?;
     world.ensure_no_requests(&operator, 2.0)?;

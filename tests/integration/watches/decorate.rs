@@ -11,7 +11,7 @@ use crate::world::fields::uid;
 use crate::world::operator::METERED;
 use crate::world::{COLLECTED, SOON, World, member_rule};
 
-/// A ConfigMap that tells what the chart sees of its object.
+/// A ConfigMap with what the chart sees of its object.
 const TELLS: &str = r#"
 apiVersion: v1
 kind: ConfigMap
@@ -365,7 +365,7 @@ fn the_operators_own_releases_can_be_decorated() -> Result<()> {
     world.install("a", json!({"replicas": 4}))?;
     world.patch_widget("a", &json!({"metadata": {"labels": {"tell": "all", "team": "y"}}}))?;
     await_data(&world.kubectl, "a-tells", "team", "y")?;
-    // Whichever comes second is told, and takes nothing.
+    // The second one reports the collision and takes nothing.
     world.await_event("a", "Collision", &["a-tells", "it belongs to another release"])?;
     world.await_quiet(&operator)?;
     let widget = world.await_ready("a")?;

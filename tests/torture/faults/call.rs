@@ -14,7 +14,7 @@ pub type CallBody = UnsyncBoxBody<Bytes, BoxError>;
 /// An error is a connection that ends without an answer.
 pub type CallAnswer = Result<Response<CallBody>, BoxError>;
 
-/// Whatever answers requests: a real API server, or the model of one.
+/// Answers requests: a real API server, or the model.
 pub trait CallServer: Send + Sync + 'static {
     fn answer(&self, call: ApiCall) -> BoxFuture<'static, CallAnswer>;
 }
@@ -212,7 +212,7 @@ pub fn answer(status: StatusCode, object: &Value) -> Response<CallBody> {
     response
 }
 
-/// A failure as the API server tells it.
+/// A failure as the API server reports it.
 pub fn failure(code: u16, reason: &str, message: &str) -> Response<CallBody> {
     let mut status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",

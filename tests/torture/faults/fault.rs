@@ -1,4 +1,4 @@
-//! What can go wrong with a request, and when. Sits between an operator and whatever answers it.
+//! Faults of requests, injected between an operator and a server.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,7 +41,7 @@ pub enum Fault {
     KillAfter,
     /// All watches end.
     Watches(WatchEnd),
-    /// From now on watches tell everything this much later.
+    /// From now on all watch events have this delay.
     WatchesLate(Duration),
     /// All watches end, and for so long whoever lists or watches is answered with this status.
     WatchesBroken(u16, Duration),
@@ -104,14 +104,12 @@ struct FaultState {
 pub struct Faults {
     server: Box<dyn CallServer>,
     state: Mutex<FaultState>,
-    /// Told at a kill.
+    /// Notified at a kill.
     pub killed: Notify,
     /// While true, nothing is answered any more: the client is dead, though its process may take a moment to end.
     dead: AtomicBool,
     flow: watch::Sender<WatchFlow>,
 }
-
-// === impl Faults ===
 
 impl Faults {
     pub fn new(server: impl CallServer) -> Arc<Self> {
@@ -128,7 +126,7 @@ impl Faults {
         })
     }
 
-    /// From now on this goes wrong. The log begins anew.
+    /// Sets the fault and clears the log.
     pub fn arm(&self, plan: FaultPlan) {
         self.clear_log();
         self.state().hit.clear();

@@ -1,4 +1,4 @@
-//! Watches that end, fall silent or tell late, whatever they are watches of.
+//! Watches of any kind that end, fall silent or are late.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub struct WatchFlow {
     /// How often all watches have ended by now, and how the last time.
     pub ends: usize,
     pub how: WatchEnd,
-    /// They tell everything this much later.
+    /// The delay of all events.
     pub late: Duration,
 }
 

@@ -42,7 +42,7 @@ async fn tries(fails: fn(&ApiCall) -> bool, restarts: bool) -> Result<usize> {
 #[test]
 fn each_retry_waits_twice_as_long() -> Result<()> {
     for (what, fails, restarts, most) in [
-        // 1, 2, 4, ... 256 seconds, and the first at once.
+        // 1, 2, 4, ... 256 seconds; the first immediately.
         ("a member", writes_a_map as fn(&ApiCall) -> bool, false, 13),
         ("the status", writes_a_status, false, 13),
         ("both", |call| writes_a_map(call) || writes_a_status(call), false, 13),

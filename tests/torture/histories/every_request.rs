@@ -17,14 +17,14 @@ enum OperatorWork {
     Install,
     /// Two members change, one comes, one goes, and one stays.
     Upgrade,
-    /// Another chart, whose operator is started anew.
+    /// Another chart, with a restart of the operator.
     OtherChart,
     /// All members of two kinds go.
     Prune,
     Delete,
-    /// Deleted, and at once made anew.
+    /// Deleted and immediately recreated.
     Replace,
-    /// Somebody edits a member and deletes another.
+    /// A user edits a member and deletes another.
     Drift,
     /// Somebody else's object has the name of a member; nothing of it is in the way of ours.
     Collision,
@@ -32,7 +32,7 @@ enum OperatorWork {
     Hide,
 }
 
-/// What somebody does while the operator waits for an answer.
+/// A change by another client while the operator waits for a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConcurrentChange {
     /// Deletes the custom resource, which goes if the operator has not claimed it yet.
@@ -182,7 +182,7 @@ async fn interrupted(work: OperatorWork, meanwhile: ConcurrentChange, fault: Fau
     Ok(!hit.is_empty())
 }
 
-/// The operator saw what somebody did.
+/// The operator saw the change.
 fn saw(history: &ModelHistory, meanwhile: ConcurrentChange, kept: bool) -> Result<()> {
     let is_there = history.map("a-two").is_some();
     ensure!(!kept || is_there, "what is to be kept was deleted");

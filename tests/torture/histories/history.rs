@@ -25,7 +25,7 @@ use crate::model::Model;
 use crate::model::store::ObjectKey;
 use crate::world::fields::{OPERATOR, PART_OF, TRACKING, annotation, condition, text, uid};
 
-/// A finalizer of somebody else's.
+/// A foreign finalizer.
 pub const THEIRS: &str = "example.com/theirs";
 /// Plurals of what the charts make.
 pub const MEMBERS: [&str; 4] = ["configmaps", "secrets", "priorityclasses", "parts"];
@@ -258,7 +258,7 @@ impl ModelHistory {
         left.into_iter().for_each(|key| store.remove(key));
     }
 
-    /// Ends the operator, at once or in order, and starts the next.
+    /// Ends the operator, by kill or SIGTERM, and starts the next.
     pub async fn restart(&mut self, killed: bool) -> Result<()> {
         self.stop(0, killed).await?;
         self.start(0)
@@ -312,7 +312,7 @@ impl ModelHistory {
         last
     }
 
-    /// Asks the model as somebody.
+    /// Sends a request to the model as a user.
     pub async fn ask(&self, verb: &str, path: &str, who: &str, body: Value) -> Result<(u16, Value)> {
         let mark = if path.contains('?') { '&' } else { '?' };
         let call = ApiCall::new(verb, &format!("{path}{mark}fieldManager={who}"), &body);
@@ -487,7 +487,7 @@ impl ModelHistory {
         Ok(())
     }
 
-    /// What somebody made under this name goes again.
+    /// Deletes the foreign object of this name.
     pub async fn by_others_no_more(&mut self, name: &str) -> Result<()> {
         if self.foreign.remove(name).is_some() {
             let path = ReleasePlace::of(name).map_path();

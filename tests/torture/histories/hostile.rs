@@ -22,7 +22,7 @@ use crate::real_server::release::{claims_ready, spec};
 use crate::report::{TortureReport, drawn, everything};
 use crate::world::fields::{annotation, condition, uid};
 
-/// Everybody else's releases.
+/// The releases of other owners.
 const OTHERS: [&str; 3] = ["a", "yard/a", "gadgets/shop/g"];
 /// The author's.
 const HIS: [&str; 2] = ["e", "e2"];

@@ -44,7 +44,7 @@ async fn step(history: &mut ModelHistory, number: usize) -> Result<bool> {
     match number {
         0 => history.edit("a", spec("blue", &["one", "two"], true)).await?,
         1 => history.edit("a", spec("red", &["two", "three"], true)).await?,
-        // Somebody edits a member and deletes another.
+        // A user edits a member and deletes another.
         2 => {
             history.by_hand("a-main", 0).await?;
             history.by_hand("a-two", 4).await?;

@@ -28,7 +28,7 @@ enum HistoryStep {
     ByHand(usize, usize, usize),
     ByOthers(usize, usize, bool),
     Suspend(usize, bool),
-    /// Somebody asks for a plan; whether it fails.
+    /// A user requests a plan; whether it fails.
     FaultPlan(usize, bool),
     /// What may be looked up in a namespace is written or taken away.
     Source(usize, Option<&'static str>),
@@ -36,7 +36,7 @@ enum HistoryStep {
     Twin(bool),
     /// A version of a member's kind is not served any more.
     EarlyEnds,
-    /// At once, or (`false`) in order.
+    /// By kill, or (`false`) by SIGTERM.
     Restart(bool),
     OtherChart(bool),
     /// What goes wrong, at which call, how often; and whether only writes on members count.

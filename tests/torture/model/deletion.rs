@@ -19,7 +19,7 @@ const WINDOW: Duration = Duration::from_secs(2);
 /// When something comes in between.
 const MEANWHILE: Duration = Duration::from_millis(600);
 
-/// Somebody else's finalizer.
+/// A foreign finalizer.
 const HELD: &str = "example.com/held";
 
 /// Name, the finalizers at first, what the deletion pins, and what happens meanwhile.

@@ -17,7 +17,7 @@ pub type FieldSet = BTreeSet<FieldPath>;
 /// Manager, operation (`Apply` or `Update`) and subresource.
 pub type Manager = (String, String, String);
 
-/// Fields that nobody owns (structured-merge-diff's strip set of the API server).
+/// Fields without owners (structured-merge-diff's strip set of the API server).
 fn is_unowned(path: &FieldPath) -> bool {
     match path.first().map(String::as_str) {
         Some("apiVersion" | "kind") => true,

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::store::{ObjectKey, Store, StoreChange};
 
-/// What is wrong with what a store tells.
+/// How the reads of a store are wrong.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stale {
     /// LISTs, GETs and watches know nothing that is newer.
@@ -18,12 +18,12 @@ pub struct Stale {
     pub late: Option<(&'static str, Duration)>,
     /// And then only what came of it: what was deleted and made anew has changed.
     pub gathers: bool,
-    /// The next event of this plural is told to nobody.
+    /// The next event of this plural is lost.
     pub loses: Option<&'static str>,
 }
 
 impl Stale {
-    /// How much later the watches of a plural tell.
+    /// The delay of the watches of a plural.
     pub fn delay(&self, plural: &str) -> Duration {
         let late = self.late.filter(|(late, _)| late.is_empty() || *late == plural);
         late.map_or(Duration::ZERO, |(_, delay)| delay)

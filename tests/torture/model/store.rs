@@ -216,7 +216,7 @@ impl Store {
         Some(self.put(kind, key, object))
     }
 
-    /// Takes an object away, whatever finalizers it has.
+    /// Removes an object, ignoring finalizers.
     pub fn remove(&mut self, key: ObjectKey) {
         if let Some(before) = self.objects.get(&key).cloned() {
             self.version += 1;

@@ -1,4 +1,4 @@
-//! Something of the API server doesn't answer, or asks for patience: it is waited for, and nobody else is kept waiting.
+//! Parts of the API server do not answer, or throttle: the operator waits, and delays no other release.
 
 use std::time::{Duration, Instant};
 
@@ -130,7 +130,7 @@ fn a_silent_watch_is_restarted() -> Result<()> {
 
 const PATIENCE: u64 = 8;
 
-/// An API server that asks for patience gets it, and no worker sleeps through that time.
+/// Throttling is respected, and no worker sleeps during that time.
 async fn put_off() -> Result<()> {
     let lane = TortureLane::new("throttled", ReleaseVariant::Plain, &["maxConcurrentReconciles: 1"]).await?;
     lane.put("a", &json!({"color": "blue"})).await?;

@@ -20,15 +20,15 @@ pub enum Scenario {
     /// The only members of two kinds go, one of them cluster-scoped.
     PruneKinds,
     Delete,
-    /// Somebody edits one member and deletes another.
+    /// A user edits one member and deletes another.
     Drift,
     /// An installation whose custom resource is deleted while no operator runs.
     Abandoned,
-    /// An upgrade that is taken back while no operator runs.
+    /// An upgrade that is reverted while no operator runs.
     Reverted,
     /// An upgrade of which an object is refused, after others were applied: it goes back.
     RollsBack,
-    /// Somebody asks for a plan.
+    /// A user requests a plan.
     Plan,
     /// A release that helm-operator made, of which the chart now renders less.
     Takeover,
