@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Every answer and all news of a watch go through here, so the release compiles this crate for speed. What works is not
-//! generic: generic functions are compiled like the crate that calls them.
+//! Every response and watch event is parsed here, so the release profile optimizes this crate for speed. The functions
+//! that do the work are not generic: generic functions are compiled with the settings of the calling crate.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,10 +17,19 @@ use serde_json::{Map, Value};
 use go_yaml::MAX_DEPTH;
 use helm_template::render::on_large_stack;
 
-/// So deep reads [`shallow`]: less than serde_json's own limit, and deeper than anything that is looked for.
+/// The depth to which [`shallow`] reads: less than serde_json's own limit, and deeper than any field that is used.
 const LEVELS: usize = 120;
 
-/// An object with all that was sent of it.
+/// An object with all its fields, as it was sent.
+///
+/// ```
+/// use api_objects::Whole;
+///
+/// let pod: Whole = serde_json::from_str(r#"{"metadata": {"name": "web"}, "status": {"phase": "Running"}}"#).unwrap();
+/// assert_eq!(pod.metadata.name.as_deref(), Some("web"));
+/// assert_eq!(pod.outline()["status"]["phase"], "Running");
+/// assert_eq!(pod.status(), Some(r#"{"phase": "Running"}"#));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Whole {
     pub metadata: ObjectMeta,
@@ -28,28 +37,43 @@ pub struct Whole {
     problem: Option<String>,
 }
 
-/// A custom resource, or what else has a spec and a status, without what is noted of its managers.
+/// A custom resource, or another object with a spec and a status, without its managed fields.
+///
+/// ```
+/// use api_objects::CustomObject;
+///
+/// let object: CustomObject = serde_json::from_str(r#"{"metadata": {}, "spec": {"b": 1, "a": 2}}"#).unwrap();
+/// assert_eq!(object.spec.as_deref(), Some(br#"{"a":2,"b":1}"#.as_slice()));
+/// ```
 #[derive(Clone, Debug)]
 pub struct CustomObject {
-    /// What names it, its versions, times, labels, annotations and finalizers.
+    /// Its names, versions, times, labels, annotations and finalizers.
     pub metadata: ObjectMeta,
-    /// As JSON: the same bytes whoever wrote it, as far as serde_json reads it by itself.
+    /// As JSON. Equal specs have equal bytes, unless they nest deeper than serde_json reads.
     pub spec: Option<Arc<[u8]>>,
-    /// As JSON. What nests deeper than anybody looks is null.
+    /// As JSON. Parts that nest deeper than any used field are null.
     pub status: Option<Arc<[u8]>>,
     problem: Option<String>,
 }
 
-/// The metadata of an object. Requests for it ask for nothing else.
+/// The metadata of an object, for metadata-only requests.
+///
+/// ```
+/// use api_objects::{MetadataOnly, Readable};
+///
+/// let object: MetadataOnly = serde_json::from_str(r#"{"metadata": {"name": "web", "labels": 5}}"#).unwrap();
+/// assert_eq!(object.metadata.name.as_deref(), Some("web"));
+/// assert!(object.problem().unwrap().starts_with("metadata: "));
+/// ```
 #[derive(Clone, Debug)]
 pub struct MetadataOnly {
     pub metadata: ObjectMeta,
     problem: Option<String>,
 }
 
-/// An object that may be unlike what is expected of one.
+/// An object that may be invalid.
 pub trait Readable {
-    /// What is wrong with it; then the metadata is just what names it, and nothing else counts.
+    /// The error in the object. If there is one, only the names in the metadata are valid.
     fn problem(&self) -> Option<&str>;
 }
 
@@ -62,8 +86,6 @@ pub enum Unreadable {
     Malformed(String),
 }
 
-// === impl Whole ===
-
 impl Whole {
     /// The object as data.
     ///
@@ -73,7 +95,7 @@ impl Whole {
         deep(self.text.get().as_bytes())
     }
 
-    /// The object as data, without what nests deeper than anybody looks.
+    /// The object as data, without parts that nest deeper than any used field.
     pub fn outline(&self) -> Value {
         shallow(self.text.get()).unwrap_or_default()
     }
@@ -106,8 +128,6 @@ impl<'de> Deserialize<'de> for Whole {
         })
     }
 }
-
-// === impl CustomObject ===
 
 impl CustomObject {
     fn of(object: &str) -> Self {
@@ -181,8 +201,6 @@ impl From<Named> for ObjectMeta {
     }
 }
 
-// === impl MetadataOnly ===
-
 impl<'de> Deserialize<'de> for MetadataOnly {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
@@ -242,7 +260,7 @@ resource!(Whole, false);
 resource!(CustomObject, false);
 resource!(MetadataOnly, true);
 
-/// The metadata of an object, or what is wrong with it and as much as names it.
+/// The metadata of an object; or its names, and the error in it.
 fn metadata(object: &str) -> (ObjectMeta, Option<String>) {
     #[derive(Deserialize)]
     struct Typed {
@@ -280,6 +298,14 @@ fn metadata(object: &str) -> (ObjectMeta, Option<String>) {
 
 /// Reads JSON that may nest up to [`MAX_DEPTH`] levels.
 ///
+/// ```
+/// use api_objects::{Unreadable, deep};
+///
+/// let nested = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+/// assert!(deep(nested(500).as_bytes()).is_ok());
+/// assert_eq!(deep(nested(5000).as_bytes()), Err(Unreadable::TooDeep(5000)));
+/// ```
+///
 /// # Errors
 /// If it nests deeper.
 pub fn deep(text: &[u8]) -> Result<Value, Unreadable> {
@@ -311,7 +337,7 @@ fn shallow(text: &str) -> serde_json::Result<Value> {
     cut_off(text, LEVELS)
 }
 
-/// Each part that nests deep is read again level by level: only hostile objects have such.
+/// Each part that nests deep is read again level by level. Only hostile objects have such parts.
 fn cut_off(text: &str, levels: usize) -> serde_json::Result<Value> {
     if nesting(text.as_bytes()) <= levels {
         return serde_json::from_str(text);
@@ -341,7 +367,7 @@ fn body(object: &str) -> serde_json::Result<Map<String, Value>> {
     fields.into_iter().map(read).collect()
 }
 
-/// The same JSON for the same data, as far as serde_json reads it by itself; what nests deeper stays as it was sent.
+/// The same JSON for the same data. Data that nests deeper than serde_json reads stays as it was sent.
 fn canonical(text: &str) -> Arc<[u8]> {
     let value = serde_json::from_str::<Value>(text);
     match value.and_then(|value| serde_json::to_vec(&value)) {
@@ -350,7 +376,7 @@ fn canonical(text: &str) -> Arc<[u8]> {
     }
 }
 
-/// [`shallow`] as text: as it was sent, where it doesn't nest deeper.
+/// [`shallow`] as text. Data that does not nest deeper stays as it was sent.
 fn shallow_bytes(text: &str) -> Option<Cow<'_, [u8]>> {
     if nesting(text.as_bytes()) <= LEVELS {
         return Some(Cow::Borrowed(text.as_bytes()));
@@ -358,7 +384,7 @@ fn shallow_bytes(text: &str) -> Option<Cow<'_, [u8]>> {
     serde_json::to_vec(&shallow(text).ok()?).ok().map(Cow::Owned)
 }
 
-/// How many levels of arrays and objects JSON has.
+/// The number of nested arrays and objects in JSON.
 fn nesting(text: &[u8]) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let (mut quoted, mut escaped) = (false, false);
@@ -385,7 +411,7 @@ mod tests {
 
     use super::*;
 
-    /// A custom resource whose spec, and what is noted of its fields, nests so deep.
+    /// A custom resource whose spec and managed fields nest so deep.
     fn text(levels: usize) -> String {
         let nest = |field: &str| format!("{}1{}", format!("{{\"{field}\":").repeat(levels), "}".repeat(levels));
         format!(

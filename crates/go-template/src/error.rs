@@ -1,4 +1,5 @@
-//! Errors of parsing and executing, structured so that a caller can word them anew, displayed as Go words them.
+//! Errors of parsing and executing. They are structured, so that a caller can write its own message; `Display` is Go's
+//! text.
 
 use std::fmt;
 
@@ -11,13 +12,13 @@ use crate::text::quote::quote_go;
 pub struct ParseError {
     /// The name under which the text was parsed: for a file, its path.
     pub name: String,
-    /// The line of the last token that the parser took, counted from 1.
+    /// The line of the last token that the parser read, counted from 1.
     pub line: usize,
     /// What is wrong.
     pub message: String,
 }
 
-/// Where an execution stopped.
+/// The place where an execution stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// The name under which the text was parsed: for a file, its path.
@@ -38,21 +39,21 @@ pub struct Place {
 pub struct ExecError {
     /// `None` if no template ran: the named one does not exist.
     pub place: Option<Place>,
-    /// What is wrong; `error calling NAME` if a function failed.
+    /// The message; `error calling NAME` if a function failed.
     pub message: String,
     /// The function's own error.
     pub cause: Option<CallError>,
 }
 
-/// Why a call failed: the error that the Go function returned or panicked with. The evaluator says before it
-/// `error calling NAME`.
+/// Why a call failed: the error that the Go function returned or panicked with. The evaluator puts `error calling NAME`
+/// before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallError {
     /// The function's own text.
     Text(String),
-    /// An error from a template that the function executed: it has its own positions.
+    /// An error in a template that the function executed, with its own position.
     Exec(Box<ExecError>),
-    /// The same with a text in front of it: `PREFIX: ERROR`.
+    /// An error in a template, with a text before it: `PREFIX: ERROR`.
     Wrapped {
         /// The text before the colon.
         prefix: String,
@@ -60,8 +61,6 @@ pub enum CallError {
         error: Box<ExecError>,
     },
 }
-
-// === impl ExecError ===
 
 impl ExecError {
     /// The error for a name that no template of the set has; `root` is the set's own name.
@@ -103,8 +102,6 @@ impl fmt::Display for ExecError {
 
 impl std::error::Error for ExecError {}
 
-// === impl Place ===
-
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let executing = quote_go(&self.executing);
@@ -115,8 +112,6 @@ impl fmt::Display for Place {
         )
     }
 }
-
-// === impl CallError ===
 
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

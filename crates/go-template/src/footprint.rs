@@ -1,36 +1,36 @@
-//! What an evaluation reads and changes: whether its result may be used again instead of evaluating anew.
+//! What an evaluation reads and changes. It decides whether a result may be reused instead of evaluating again.
 //!
-//! Maps are all that a template can change. Each has its birth, a number that grows; a [`Frame`] notes the youngest map
-//! that was read while it was open and the oldest that was changed, of those that are older than the frame. A result
-//! holds for as long as no map as old as the youngest that it read is changed: that may forget results too early, never
-//! too late, and asks for no list of what was read.
+//! A template can change only maps. Each map has a serial number, its [`Birth`]. A [`Frame`] records, of the maps that
+//! are older than the frame, the youngest one that was read and the oldest one that was changed. A result is valid
+//! until a map changes that is as old as the youngest one read, or older. This can drop a result too early but never
+//! too late, and it needs no list of the maps read.
 
 use std::cell::{Cell, RefCell};
 
-/// Births from here on are those of maps that only one execution has.
+/// Numbers from here on belong to maps that exist in one execution only.
 const LOCAL: u64 = 1 << 62;
-/// How many changes are remembered one by one.
+/// The number of changes that are recorded one by one.
 const MAX_CHANGES: usize = 256;
 
-/// When a map was made, on its thread.
+/// The serial number of a map on its thread: a younger map has a larger number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Birth(u64);
 
-/// What happened since the innermost frame was opened.
+/// The reads and changes since the innermost frame was opened.
 #[derive(Clone, Copy)]
-struct Notes {
-    /// Maps born before are older than the frame. 0 if no frame is open: then nothing is noted.
+struct FrameNotes {
+    /// Maps with smaller numbers are older than the frame. 0 if no frame is open: then nothing is recorded.
     start: u64,
-    /// The birth of the youngest that was read, plus one.
+    /// The number of the youngest map that was read, plus one.
     read: u64,
-    /// The birth of the oldest that was changed.
+    /// The number of the oldest map that was changed.
     changed: u64,
-    /// Whether a map was read that only the execution at hand has.
+    /// Whether a map was read that exists only in the current execution.
     local: bool,
     impure: bool,
 }
 
-const NOTHING: Notes = Notes {
+const NOTHING: FrameNotes = FrameNotes {
     start: 0,
     read: 0,
     changed: u64::MAX,
@@ -38,17 +38,20 @@ const NOTHING: Notes = Notes {
     impure: false,
 };
 
-// Maps are read and changed through handles that know no context.
+// Invariant: this state belongs to the one render that runs on the thread; `reset` clears it when a render starts. It
+// cannot be passed: a template value reads and changes its map through a handle, also in `Drop`, `PartialEq` and
+// functions that get no context.
 thread_local! {
     static NEXT: Cell<u64> = const { Cell::new(1) };
-    static NOTES: Cell<Notes> = const { Cell::new(NOTHING) };
-    /// How many changes there were.
+    static NOTES: Cell<FrameNotes> = const { Cell::new(NOTHING) };
+    /// The number of changes so far.
     static MOMENT: Cell<u64> = const { Cell::new(0) };
-    /// Moment and birth of what was changed, both growing: an older map that is changed later stands for all before it.
+    /// The moment of each change and the number of the changed map, both ascending: a later change of an older map
+    /// replaces all entries before it.
     static CHANGES: RefCell<Vec<(u64, u64)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What a result depends on.
+/// The maps that a result depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Footprint {
     read: u64,
@@ -56,56 +59,55 @@ pub struct Footprint {
     moment: u64,
 }
 
-/// Notes what is read and changed until it is closed. Frames nest.
+/// Records reads and changes until it is closed. Frames nest.
 #[must_use]
 pub struct Frame {
-    outer: Notes,
+    outer: FrameNotes,
 }
 
-/// Forgets frames that a panic left open.
+/// Discards frames that a panic left open.
 pub fn reset() {
     NOTES.set(NOTHING);
     CHANGES.with_borrow_mut(Vec::clear);
 }
 
-/// Notes something that makes the next evaluation different: chance, the clock.
+/// Records that the next evaluation may have another result, because of randomness or the clock.
 pub fn impure() {
-    Notes::update(|notes| notes.impure = true);
+    FrameNotes::update(|notes| notes.impure = true);
 }
 
-// === impl Birth ===
-
 impl Birth {
-    /// That of a map that is made now.
+    /// The number of a map that is created now.
     pub fn now() -> Self {
         let next = NEXT.get();
         NEXT.set(next + 1);
         Birth(next)
     }
 
-    /// That of a map that only the execution at hand has: results that read it hold for that one.
+    /// The number of a map that exists only in the current execution. A result that reads it is valid for that
+    /// execution only.
     pub fn local() -> Self {
         Birth(Birth::now().0 | LOCAL)
     }
 
-    /// Notes that the map's entries are read.
+    /// Records that the map's entries are read.
     #[inline]
     pub fn read(self) {
         let notes = NOTES.get();
         if self.0 < notes.start {
             if self.0 >= notes.read {
-                Notes::update(|notes| notes.read = self.0 + 1);
+                FrameNotes::update(|notes| notes.read = self.0 + 1);
             }
         } else if self.0 >= LOCAL && !notes.local {
-            Notes::update(|notes| notes.local = true);
+            FrameNotes::update(|notes| notes.local = true);
         }
     }
 
-    /// Notes that an entry of the map is set or removed.
+    /// Records that an entry of the map is set or removed.
     pub fn changed(self) {
-        // What only an execution has may be as old as anything.
+        // A map of one execution may be as old as any other.
         let birth = if self.0 >= LOCAL { 0 } else { self.0 };
-        Notes::update(|notes| notes.changed = notes.changed.min(birth));
+        FrameNotes::update(|notes| notes.changed = notes.changed.min(birth));
         let moment = MOMENT.get() + 1;
         MOMENT.set(moment);
         CHANGES.with_borrow_mut(|changes| {
@@ -122,10 +124,8 @@ impl Birth {
     }
 }
 
-// === impl Notes ===
-
-impl Notes {
-    fn update(change: impl FnOnce(&mut Notes)) {
+impl FrameNotes {
+    fn update(change: impl FnOnce(&mut FrameNotes)) {
         let mut notes = NOTES.get();
         change(&mut notes);
         NOTES.set(notes);
@@ -133,24 +133,22 @@ impl Notes {
 
     /// Adds what an inner frame read.
     fn add(&mut self, read: u64, local: bool) {
-        // What was made in this frame, and is older than the inner one, may hide something older.
+        // A map that was created in this frame, and is older than the inner frame, may hide an older map.
         self.read = self.read.max(read.min(self.start));
         self.local |= local;
     }
 }
 
-// === impl Frame ===
-
 impl Frame {
-    /// Opens a frame: maps that are made from now on are its own.
+    /// Opens a frame. Maps that are created from now on belong to it.
     pub fn open() -> Self {
         let start = NEXT.get();
         Frame {
-            outer: NOTES.replace(Notes { start, ..NOTHING }),
+            outer: NOTES.replace(FrameNotes { start, ..NOTHING }),
         }
     }
 
-    /// Ends the frame. `None` if what was done can't be left out another time.
+    /// Ends the frame. Returns `None` if the evaluation has effects and must not be skipped.
     pub fn close(mut self) -> Option<Footprint> {
         let inner = NOTES.get();
         self.outer.add(inner.read, inner.local);
@@ -166,25 +164,23 @@ impl Frame {
     }
 }
 
-// === impl Footprint ===
-
 impl Footprint {
-    /// Whether nothing was changed since that the result depends on.
+    /// Whether no map has changed since that the result depends on.
     pub fn holds(&self) -> bool {
         CHANGES.with_borrow(|changes| {
             let later = changes.partition_point(|(moment, _)| *moment <= self.moment);
-            // The oldest of those that were changed later.
+            // The oldest map that was changed later.
             changes.get(later).is_none_or(|(_, birth)| *birth >= self.read)
         })
     }
 
-    /// Whether the result depends on the execution at hand.
+    /// Whether the result depends on the current execution.
     pub fn is_local(&self) -> bool {
         self.local
     }
 
-    /// Notes, in the open frame, what was read for the result.
+    /// Records the reads of this result in the open frame, because the result is reused there.
     pub fn used(&self) {
-        Notes::update(|notes| notes.add(self.read, self.local));
+        FrameNotes::update(|notes| notes.add(self.read, self.local));
     }
 }

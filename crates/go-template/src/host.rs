@@ -1,11 +1,11 @@
-//! What the evaluator asks of the context that a caller hands it: limits, options, methods of named types.
+//! The interface between the evaluator and its caller's context: limits, options, methods of named types.
 
 use super::func::CallError;
 use super::meter::Meter;
 use super::value::Value;
 
-/// What a map lookup by `.field` does when the key is missing: Go's option `missingkey`. Only maps are asked;
-/// a missing struct field is always an error.
+/// The behaviour of `.field` on a map without that key: Go's option `missingkey`. It applies to maps only; a missing
+/// struct field is always an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MissingKey {
     /// `missingkey=default`: no value, which prints as `<no value>`.
@@ -19,22 +19,23 @@ pub enum MissingKey {
 
 /// The context of an execution. Everything but [`Host::meter`] has a default.
 pub trait Host {
-    /// What is made is counted here, by the evaluator and by functions, as is the depth.
+    /// Counts memory and depth, for the evaluator and for functions.
     fn meter(&self) -> &Meter;
 
-    /// How many levels may be open. Beyond, execution fails with Go's text for runaway recursion. A level takes up to
-    /// 1 KiB of native stack in a release build and up to 2 KiB in a debug build, without what functions add.
+    /// The maximum nesting depth. Beyond it, the execution fails with Go's text for runaway recursion. A level takes up
+    /// to 1 KiB of native stack in a release build and up to 2 KiB in a debug build, without what functions add.
     fn max_depth(&self) -> usize {
         500
     }
 
-    /// Called for every node and every iteration; an error's text ends the execution. This is where fuel burns.
+    /// Called for every node and every iteration; an error ends the execution with that text. A host counts steps here.
     fn step(&mut self) -> Result<(), String> {
         Ok(())
     }
 
     /// Called after every call of a function or method with the size of its arguments and of its result, in bytes and
-    /// without their parts, and with the size of the result if nothing else holds it; an error's text ends the execution. Whoever overrides it asks [`Meter::take_overrun`].
+    /// without their parts, and with the size of the result if nothing else holds it; an error's text ends the
+    /// execution. An implementation must call [`Meter::take_overrun`].
     fn called(&mut self, _given: usize, _made: usize, _fresh: u64) -> Result<(), String> {
         self.meter()
             .take_overrun()
@@ -58,7 +59,7 @@ pub trait Host {
     }
 }
 
-/// A host without limits other than depth, for templates that are our own.
+/// A host whose only limit is the depth, for trusted templates.
 #[derive(Debug, Default)]
 pub struct Plain {
     meter: Meter,

@@ -1,5 +1,5 @@
-//! How much one execution may still make, counted across all functions: a small value can have very many paths and a
-//! short template very large results.
+//! The memory and time budget of one execution, across all functions. A small value can have very many paths, and a
+//! short template can have very large results.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -12,10 +12,10 @@ use rustix::time::{ClockId, clock_gettime};
 pub const MAX_TEXT: usize = 64 << 20;
 /// The deepest nesting of maps and lists that functions follow.
 pub const MAX_VALUE_DEPTH: usize = 1_000;
-/// What visiting one element is charged with, in bytes: about what a copy of it takes.
+/// The charge for visiting one element, in bytes: about the size of a copy.
 pub const ELEMENT: u64 = 32;
 
-/// What a function ran into. Its result is not used: the evaluator fails the call.
+/// The limit that a function exceeded. Its result is not used: the evaluator fails the call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Overrun {
     /// The render's memory.
@@ -30,7 +30,7 @@ pub enum Overrun {
     Regex,
 }
 
-/// A bound on what an execution makes, owned by its [`Host`](super::Host). The default bounds only each text.
+/// The budget of an execution, owned by its [`Host`](super::Host). The default bounds only each text.
 #[derive(Debug)]
 pub struct Meter {
     left: Cell<u64>,
@@ -39,7 +39,7 @@ pub struct Meter {
     depth: Cell<usize>,
     /// Steps that functions have used and the host has not counted yet.
     steps: Cell<u64>,
-    /// Hashes of what [`is_first`](Self::is_first) has seen.
+    /// Hashes of the data that [`is_first`](Self::is_first) was called with.
     seen: RefCell<HashSet<u64>>,
 }
 
@@ -50,8 +50,6 @@ pub fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-// === impl Meter ===
-
 impl Default for Meter {
     fn default() -> Self {
         Meter::new(u64::MAX, None)
@@ -59,7 +57,13 @@ impl Default for Meter {
 }
 
 impl Meter {
-    /// `bytes` may be made, until the thread's processor time is `deadline`.
+    /// Allows `bytes` of memory, until the thread's processor time is `deadline`.
+    ///
+    /// ```
+    /// let meter = go_template::Meter::new(100, None);
+    /// assert!(meter.spend(60).is_ok());
+    /// assert!(meter.spend(60).is_err() && meter.has_overrun());
+    /// ```
     pub fn new(bytes: u64, deadline: Option<Duration>) -> Self {
         Meter {
             left: Cell::new(bytes),
@@ -71,23 +75,25 @@ impl Meter {
         }
     }
 
-    /// Counts `bytes`. An error, which is reported, if there is no more: who goes on makes nothing that is used.
+    /// Counts `bytes`. Returns and reports an error if the budget is exceeded. The results of a function that continues
+    /// are not used.
     pub fn spend(&self, bytes: u64) -> Result<(), Overrun> {
         self.has_room(bytes)?;
         self.left.set(self.left.get() - bytes);
         Ok(())
     }
 
-    /// How much may still be made.
+    /// The remaining bytes.
     pub fn left(&self) -> u64 {
         self.left.get()
     }
 
-    /// Whether there is room for `bytes`, of which nothing is counted yet. For what is made at once: the caller asks before.
+    /// Checks that `bytes` remain, without counting them. For one large allocation: call it before.
     pub fn has_room(&self, bytes: u64) -> Result<(), Overrun> {
-        match bytes <= self.left() {
-            true => Ok(()),
-            false => Err(self.report(Overrun::Memory)),
+        if bytes <= self.left() {
+            Ok(())
+        } else {
+            Err(self.report(Overrun::Memory))
         }
     }
 
@@ -97,7 +103,7 @@ impl Meter {
         usize::try_from(self.left() / 4).map_or(MAX_TEXT, |quarter| quarter.min(MAX_TEXT))
     }
 
-    /// Whether a text may be so long, in bytes. If not, that is reported.
+    /// Checks that a text may have `len` bytes. Otherwise the overrun is reported.
     pub fn text(&self, len: usize) -> Result<(), Overrun> {
         match self.max_text() {
             most if len <= most => Ok(()),
@@ -116,7 +122,7 @@ impl Meter {
         self.depth.set(depth);
     }
 
-    /// Whether there is time left. For loops of which one turn may be long.
+    /// Whether there is time left. For loops whose single iterations may be long.
     pub fn in_time(&self) -> bool {
         let late = self.deadline.get().is_some_and(|deadline| cpu_time() > deadline);
         if late {
@@ -130,20 +136,20 @@ impl Meter {
         self.steps.set(self.steps.get().saturating_add(steps));
     }
 
-    /// The steps that were added since the last call.
+    /// Returns the steps added since the last call.
     pub fn take_steps(&self) -> u64 {
         self.steps.take()
     }
 
-    /// Whether this execution sees `data` for the first time: what other executions left in a cache must not decide what
-    /// a function costs.
+    /// Whether this is the first call with `data` in this execution. The cost of a function must not depend on caches
+    /// that other executions filled.
     pub fn is_first(&self, data: &[u8]) -> bool {
         let mut hasher = DefaultHasher::new();
         data.hash(&mut hasher);
         self.seen.borrow_mut().insert(hasher.finish())
     }
 
-    /// Does what takes a time that chance decides, and counts none of it. For work that has its price in steps.
+    /// Runs `work` without counting its processor time. For work of random duration that has a price in steps.
     pub fn off_the_clock<T>(&self, work: impl FnOnce() -> T) -> T {
         let start = cpu_time();
         let made = work();
@@ -154,15 +160,16 @@ impl Meter {
         made
     }
 
-    /// Counts one element at a depth of nesting. An error if it is too deep, or there is no more.
+    /// Counts one element at a nesting depth. Returns an error if it is too deep or the budget is exceeded.
     pub fn visit(&self, depth: usize) -> Result<(), Overrun> {
-        match depth > MAX_VALUE_DEPTH {
-            true => Err(self.report(Overrun::Depth)),
-            false => self.spend(ELEMENT),
+        if depth > MAX_VALUE_DEPTH {
+            Err(self.report(Overrun::Depth))
+        } else {
+            self.spend(ELEMENT)
         }
     }
 
-    /// Notes that a result was cut short.
+    /// Records that a result was cut short.
     pub fn report(&self, overrun: Overrun) -> Overrun {
         self.overrun.set(Some(self.overrun.get().unwrap_or(overrun)));
         overrun
@@ -173,13 +180,11 @@ impl Meter {
         self.overrun.get().is_some()
     }
 
-    /// What was reported since the last call.
+    /// Returns the overrun reported since the last call.
     pub fn take_overrun(&self) -> Option<Overrun> {
         self.overrun.take()
     }
 }
-
-// === impl Overrun ===
 
 impl From<Overrun> for String {
     fn from(overrun: Overrun) -> Self {

@@ -1,4 +1,4 @@
-//! A name space of parsed templates.
+//! A set of parsed templates by name.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use super::value::Str;
 use crate::syntax::ast::Tree;
 use crate::syntax::parser;
 
-/// Templates by name. Cloning shares what is there: more text can be parsed into the clone without touching the
-/// original, which is what Helm's `tpl` needs.
+/// Templates by name. A clone shares the parsed templates. Text that is parsed into the clone does not change the
+/// original, as Helm's `tpl` needs it.
 #[derive(Clone, Default)]
 pub struct Set {
     /// The name of the root template, for error texts.
     name: Arc<str>,
     /// Shared with clones as soon as there are any; never written from then on.
     shared: Arc<HashMap<Arc<str>, Arc<Tree>>>,
-    /// What was parsed since; wins over `shared`.
+    /// The templates parsed since then. They replace those in `shared`.
     own: HashMap<Arc<str>, Arc<Tree>>,
 }
 
@@ -29,8 +29,6 @@ pub fn trees<C>(name: &str, text: &Str, funcs: &FuncMap<C>) -> Result<Vec<Arc<Tr
     let trees = parser::parse(name, text, &|name| funcs.contains_key(name))?;
     Ok(trees.into_iter().map(Arc::new).collect())
 }
-
-// === impl Set ===
 
 impl Set {
     /// An empty set. `name` is the root template's, which appears in the error for a missing template.
@@ -51,9 +49,20 @@ impl Set {
     /// Within one text a name may be defined once. Over several texts a later definition replaces an earlier one,
     /// except that an empty one (white space and comments only) replaces nothing.
     ///
+    /// ```
+    /// use go_template::{FuncMap, Set, host::Plain};
+    ///
+    /// let mut set = Set::new("page");
+    /// let funcs = FuncMap::<Plain>::new();
+    /// set.parse("page", r#"{{ define "title" }}x{{ end }}"#, &funcs).unwrap();
+    /// assert!(set.get("title").is_some());
+    /// let error = set.parse("bad", "{{ end }}", &funcs).unwrap_err();
+    /// assert_eq!(error.to_string(), "template: bad:1: unexpected {{end}}");
+    /// ```
+    ///
     /// # Errors
-    /// Whatever Go's parser refuses, in its words; then the set is as before. Beyond Go, nesting of control structures
-    /// and parentheses is limited, since it is somebody's input that recurses here.
+    /// Any text that Go's parser refuses, with Go's message; the set is then unchanged. Unlike Go, the nesting of
+    /// control structures and parentheses is limited, because the text may be untrusted and the parser is recursive.
     pub fn parse<C>(&mut self, name: &str, text: impl Into<Str>, funcs: &FuncMap<C>) -> Result<(), ParseError> {
         let trees = trees(name, &text.into(), funcs)?;
         trees.into_iter().for_each(|tree| self.add(tree));

@@ -6,10 +6,10 @@ use serde_json::{Map, Number, Value};
 
 use super::Error;
 use super::number::{format_g, whole};
-use crate::read::decode::{Position, Target};
+use crate::read::decode::{DecodeTarget, Position};
 use crate::read::resolve::Scalar;
 
-/// What `encoding/json` says about a float that JSON cannot have.
+/// The error of `encoding/json` for a float that JSON cannot represent.
 pub fn unsupported_value(f: f64) -> Error {
     let text = match f {
         f64::INFINITY => "+Inf",
@@ -19,7 +19,7 @@ pub fn unsupported_value(f: f64) -> Error {
     Error::new("json: ", None, format!("unsupported value: {text}"))
 }
 
-impl Target for Value {
+impl DecodeTarget for Value {
     type Mapping = Map<String, Value>;
 
     fn scalar(scalar: Scalar<'_>, _: Position) -> Result<Self, Error> {

@@ -22,24 +22,25 @@ pub use json::unsupported_value;
 pub use read::decode::go_json_string;
 pub use read::documents::Documents;
 
-/// How deep a document that is read, or a value that is written, may nest. Data that nest deeper can exhaust the stack of
-/// whoever clones, drops or writes them, all of which recurse.
+/// The maximum nesting of a document that is read or a value that is written. Deeper data can exhaust the stack,
+/// because cloning, dropping and writing it are recursive.
 pub const MAX_DEPTH: usize = 1000;
-/// How deep go-yaml, and Go's `encoding/json`, let them nest. Who sets this limit has a stack for it, also where the data end.
+/// The maximum nesting in go-yaml and Go's `encoding/json`. A caller that uses this limit needs a stack for it, also
+/// where the data is dropped.
 pub const GO_MAX_DEPTH: usize = 10_000;
 
-/// What sigs.k8s.io/yaml does to a text first.
+/// The context in errors of sigs.k8s.io/yaml's first step.
 const CONVERTING: &str = "error converting YAML to JSON: ";
 
-/// Why a text could not be read, or a value not be written. `Display` is the text that Helm shows.
+/// Why a text could not be read or a value could not be written. `Display` is the text that Helm shows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Error(Box<Problem>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Problem {
-    /// What sigs.k8s.io/yaml was doing, with its colon; empty for an error of go-yaml itself.
+    /// The step of sigs.k8s.io/yaml that failed, with its colon; empty for an error of go-yaml itself.
     context: &'static str,
-    /// The library that complains, with its colon; empty where Go names none.
+    /// The library that reports the error, with its colon; empty where Go names none.
     library: &'static str,
     line: Option<usize>,
     message: String,
@@ -60,12 +61,12 @@ impl Error {
         }))
     }
 
-    /// An error of go-yaml's that says how deep a document may nest.
+    /// The error of go-yaml for a document that nests too deep.
     fn depth(line: Option<usize>, max_depth: usize) -> Self {
         Self::yaml(line, format!("exceeded max depth of {max_depth}"))
     }
 
-    /// What was being done, unless the error says it already.
+    /// Adds a context, unless the error has one.
     fn within(mut self, context: &'static str) -> Self {
         if self.0.context.is_empty() {
             self.0.context = context;
@@ -115,7 +116,7 @@ pub struct Node {
     pub line: usize,
     /// Column of the node's first character, counted in characters from 1.
     pub column: usize,
-    /// What the node holds.
+    /// The content of the node.
     pub data: Data,
 }
 
@@ -132,15 +133,22 @@ pub enum Data {
     String(String),
     /// A sequence.
     List(Vec<Node>),
-    /// A mapping in document order. A key that is written twice is there twice, for strict readers to see; the last one
-    /// is the one that counts. What a merge key brings in gives way to the mapping's own keys after it, as in Go.
+    /// A mapping in document order. A duplicate key occurs twice, so that strict readers can report it; the last one
+    /// wins. As in Go, the mapping's own keys after a merge key override the merged ones.
     Map(Vec<(Node, Node)>),
 }
 
 /// Reads the first document of `text`, as go-yaml's `Unmarshal`; a text without one is `Null` at line 1.
 ///
+/// ```
+/// let node = go_yaml::parse(b"a: yes\nb: [1]\n").unwrap();
+/// let go_yaml::Data::Map(entries) = node.data else { panic!("not a mapping") };
+/// assert_eq!((entries[1].0.line, entries[1].0.column), (2, 1));
+/// assert_eq!(entries[0].1.data, go_yaml::Data::Bool(true));
+/// ```
+///
 /// # Errors
-/// What go-yaml refuses, with its words and line; also `.inf` and `.nan`, which no consumer of ours can hold, and
+/// Text that go-yaml refuses, with its message and line; also `.inf` and `.nan`, which JSON cannot represent, and
 /// nesting deeper than [`MAX_DEPTH`].
 pub fn parse(text: &[u8]) -> Result<Node, Error> {
     let decoded = read::decode::decode::<Node>(text, MAX_DEPTH)?;
@@ -156,13 +164,24 @@ pub fn parse(text: &[u8]) -> Result<Node, Error> {
 /// Keys become strings (`1:` is `"1"`, `on:` is `"true"`). Numbers keep Go's JSON text: integers up to 64 bits stay
 /// integers and `1e3` is the integer 1000; [`all_floats`] turns all into floats, as Helm's decoder does.
 ///
+/// ```
+/// let value = go_yaml::to_json(b"on: 1e3\n").unwrap();
+/// assert_eq!(value, serde_json::json!({"true": 1000}));
+/// let error = go_yaml::to_json(b"a: [").unwrap_err().to_string();
+/// assert!(error.starts_with("error converting YAML to JSON: yaml: "));
+/// ```
+///
 /// # Errors
 /// As [`parse`], prefixed with `error converting YAML to JSON: `; also the key `null`.
 pub fn to_json(text: &[u8]) -> Result<Value, Error> {
     to_json_within(text, MAX_DEPTH)
 }
 
-/// As [`to_json`], with another limit of nesting.
+/// Like [`to_json`], with another nesting limit.
+///
+/// ```
+/// assert!(go_yaml::to_json_within(b"[[[1]]]", 2).is_err());
+/// ```
 ///
 /// # Errors
 /// As [`to_json`].
@@ -171,8 +190,13 @@ pub fn to_json_within(text: &[u8], max_depth: usize) -> Result<Value, Error> {
     Ok(decoded.unwrap_or(Value::Null))
 }
 
-/// A scalar as text, as sigs.k8s.io/yaml makes it where a Go type has a string: floats have the precision of 32 bits, so that
-/// `1.10` is `1.1`. `None` for null, lists and maps.
+/// Converts a scalar to text, as sigs.k8s.io/yaml does for a Go string field: floats have the precision of 32 bits, so
+/// that `1.10` is `1.1`. `None` for null, lists and maps.
+///
+/// ```
+/// assert_eq!(go_yaml::text(&serde_json::json!(true)).as_deref(), Some("true"));
+/// assert_eq!(go_yaml::text(&serde_json::json!([])), None);
+/// ```
 pub fn text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -185,6 +209,11 @@ pub fn text(value: &Value) -> Option<String> {
 
 /// Turns every number into a float64, as Go's `encoding/json` does when it decodes into `interface{}` (Helm never sets
 /// `UseNumber`): integers above 2^53 lose their last digits.
+///
+/// ```
+/// let value = go_yaml::all_floats(serde_json::json!({"replicas": 3}));
+/// assert_eq!(value.to_string(), r#"{"replicas":3.0}"#);
+/// ```
 pub fn all_floats(mut value: Value) -> Value {
     floats_in_place(&mut value);
     value
@@ -206,12 +235,17 @@ fn floats_in_place(value: &mut Value) {
 /// Splits a stream into its documents on lines that start with `---`, as the `YAMLReader` of k8s.io/apimachinery.
 ///
 /// A separator with nothing before it stays at the head of its document (it may be all of it). That reader ends every
-/// line with a newline; a caller who wants the same appends one to a `text` that lacks it, as Helm's `LoadValues` does.
+/// line with a newline. For the same result, append one to a `text` that lacks it, as Helm's `LoadValues` does.
+///
+/// ```
+/// assert_eq!(go_yaml::documents("a: 1\n---\nb: 2\n").unwrap(), ["a: 1\n", "b: 2\n"]);
+/// assert!(go_yaml::documents("a: 1\n--- b: 2\n").is_err());
+/// ```
 ///
 /// # Errors
 /// `invalid Yaml document separator: …` if something other than a comment follows the dashes.
 pub fn documents(text: &str) -> Result<Vec<&str>, Error> {
-    // They are cut at the ends of lines, so that each is UTF-8 still.
+    // They are cut at the ends of lines, so each is valid UTF-8.
     let text_of = |document: Result<_, _>| Ok(std::str::from_utf8(document?).unwrap_or_default());
     Documents::new(text.as_bytes()).map(text_of).collect()
 }
@@ -220,6 +254,11 @@ pub fn documents(text: &str) -> Result<Vec<&str>, Error> {
 ///
 /// Numbers are written as Go would write them after a pass through JSON: `1000000.0` is `1000000`, `1234567.5` is
 /// `1.2345675e+06`.
+///
+/// ```
+/// let value = serde_json::json!({"b": ["yes"], "a": 1000000.0});
+/// assert_eq!(go_yaml::to_string(&value, go_yaml::MAX_DEPTH).unwrap(), "a: 1000000\nb:\n- \"yes\"\n");
+/// ```
 ///
 /// # Errors
 /// Nesting deeper than `max_depth`, such as [`MAX_DEPTH`].
@@ -231,6 +270,11 @@ pub fn to_string(value: &Value, max_depth: usize) -> Result<String, Error> {
 ///
 /// Sequences are indented under their key and lines are not folded. Numbers do not pass through JSON: `1000000.0` is
 /// `1e+06`.
+///
+/// ```
+/// let value = serde_json::json!({"b": [1]});
+/// assert_eq!(go_yaml::to_string_pretty(&value, go_yaml::MAX_DEPTH).unwrap(), "b:\n  - 1\n");
+/// ```
 ///
 /// # Errors
 /// Nesting deeper than `max_depth`.

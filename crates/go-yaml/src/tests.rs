@@ -1,4 +1,4 @@
-//! Against the recorded answers of the Go libraries, and the limits that are ours.
+//! Compares with recorded answers of the Go libraries, and tests our own limits.
 
 use serde_json::{Value, json};
 

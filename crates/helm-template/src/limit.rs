@@ -1,16 +1,16 @@
-//! Bounds on what one call may make. Real charts stay far below them; beyond them a call fails instead of exhausting
-//! the operator's memory, which other releases share.
+//! Limits of one function call. Real charts stay far below them. Beyond them a call fails instead of exhausting the
+//! operator's memory, which other releases share.
 
 use go_template::func::CallError;
 use go_template::meter::{ELEMENT, MAX_TEXT, MAX_VALUE_DEPTH, Meter};
 
-/// The longest list that one call may make: one million elements.
+/// The longest list that one call may create: one million elements.
 pub const MAX_ITEMS: usize = 1_000_000;
 
-/// What an element of a list takes while the list grows, in bytes.
+/// The memory of a list's element while the list grows, in bytes.
 const ITEM: u64 = 64;
 
-/// The same of a list of texts, each with its own memory, with the list of parts that it is made of.
+/// The memory of a text in a list of texts, including its entry in the list of parts.
 const TEXT: u64 = 144;
 
 /// Fails as [`items`] does, for a list of `len` texts.
@@ -18,7 +18,7 @@ pub fn texts(meter: &Meter, len: usize) -> Result<(), CallError> {
     list(meter, len, TEXT)
 }
 
-/// Fails if a result of `len` bytes is over [`MAX_TEXT`], or over what the render may still make.
+/// Fails if a result of `len` bytes is over [`MAX_TEXT`], or over the render's remaining budget.
 pub fn bytes(meter: &Meter, len: usize) -> Result<(), CallError> {
     if len <= MAX_TEXT {
         return Ok(meter.text(len)?);
@@ -28,12 +28,12 @@ pub fn bytes(meter: &Meter, len: usize) -> Result<(), CallError> {
     )))
 }
 
-/// Fails if a result of `len` elements is over [`MAX_ITEMS`], or over what the render may still make.
+/// Fails if a result of `len` elements is over [`MAX_ITEMS`], or over the render's remaining budget.
 pub fn items(meter: &Meter, len: usize) -> Result<(), CallError> {
     list(meter, len, ITEM)
 }
 
-/// `each`: what an element takes, in bytes.
+/// `each`: the memory of an element, in bytes.
 fn list(meter: &Meter, len: usize, each: u64) -> Result<(), CallError> {
     if len <= MAX_ITEMS {
         return Ok(meter.has_room(each * len as u64)?);
@@ -43,7 +43,7 @@ fn list(meter: &Meter, len: usize, each: u64) -> Result<(), CallError> {
     )))
 }
 
-/// Counts what a recursive function visits. Values may share parts, so a small value can have very many paths.
+/// Counts the visits of a recursive function. Values may share parts, so a small value can have very many paths.
 pub(crate) struct Budget<'m> {
     meter: &'m Meter,
     left: usize,
@@ -68,7 +68,7 @@ impl<'m> Budget<'m> {
                 self.function
             )));
         }
-        // What is visited is copied, or changed.
+        // Each visited element is copied or changed.
         self.meter.spend(4 * ELEMENT)?;
         self.left = self.left.checked_sub(1).ok_or_else(|| {
             CallError::Text(format!(

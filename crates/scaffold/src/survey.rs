@@ -259,7 +259,7 @@ pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut Observe<'_
                 }
                 failed |= rendered.is_err();
                 made.extend(rendered.iter().flat_map(kinds_of));
-                let asked = rendered.iter().flat_map(|rendered| &rendered.asked);
+                let asked = rendered.iter().flat_map(|rendered| &rendered.capability_queries);
                 let apis = asked.filter(|asked| asked.contains('/'));
                 Arc::make_mut(&mut capabilities.api_versions).extend(apis.cloned());
                 tell(at, &given[at], rendered.as_ref());
@@ -316,7 +316,7 @@ struct Questions {
 impl Questions {
     fn note(&mut self, at: usize, rendered: &Result<Rendered, Error>) {
         match rendered {
-            Ok(rendered) => self.asked.insert(at, rendered.asked.clone()),
+            Ok(rendered) => self.asked.insert(at, rendered.capability_queries.clone()),
             Err(_) => self.asked.remove(&at),
         };
     }

@@ -3,12 +3,12 @@
 use super::super::func::Param;
 use super::super::host::Host;
 use super::super::value::{List, ListKind, Map, MapKind, Value};
-use super::{At, Failure, Reflected, State};
-use crate::syntax::arena::Id;
+use super::{CurrentNode, ExecFailure, ExecState, Reflected};
+use crate::syntax::arena::PartId;
 use crate::syntax::ast::Operand;
 use crate::text::number::Constant;
 
-impl<'a, C: Host> State<'a, '_, C> {
+impl<'a, C: Host> ExecState<'a, '_, C> {
     /// Pushes all arguments of a call, the piped one last, onto the stack of arguments. Where they start.
     pub(super) fn eval_args(
         &mut self,
@@ -18,7 +18,7 @@ impl<'a, C: Host> State<'a, '_, C> {
         variadic: Option<Param>,
         operands: &'a [Operand],
         last: Option<Reflected>,
-    ) -> Result<usize, Failure> {
+    ) -> Result<usize, ExecFailure> {
         self.check_arity(name, params.len(), variadic.is_some(), operands.len(), last.is_some())?;
         // The number of arguments fits, so there is a parameter for each.
         let param = |i: usize| params.get(i).copied().or(variadic).unwrap_or(Param::Any);
@@ -41,7 +41,7 @@ impl<'a, C: Host> State<'a, '_, C> {
         variadic: bool,
         args: usize,
         piped: bool,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ExecFailure> {
         let count = args + usize::from(piped);
         if variadic && count < fixed {
             // Go does not count the piped argument here.
@@ -55,16 +55,18 @@ impl<'a, C: Host> State<'a, '_, C> {
         Ok(())
     }
 
-    /// An operand where anything will do, with what is known of it.
-    pub(super) fn eval_operand(&mut self, dot: &Reflected, operand: &'a Operand) -> Result<Reflected, Failure> {
-        self.at = At::Operand(operand);
+    /// Evaluates an operand for a parameter of any type.
+    pub(super) fn eval_operand(&mut self, dot: &Reflected, operand: &'a Operand) -> Result<Reflected, ExecFailure> {
+        self.at = CurrentNode::Operand(operand);
         match operand {
             Operand::Dot(_) => Ok(dot.clone()),
             Operand::Nil(_) => Ok(Reflected::INVALID),
             Operand::Field(field) => self.eval_chain(dot, dot, operand, self.source().all(field.names), &[], None),
             Operand::Variable(variable) => self.eval_variable(dot, operand, *variable, &[], None),
             Operand::Pipe(pipe) => self.eval_nested(dot, *pipe),
-            Operand::Identifier(identifier) => self.eval_function(dot, identifier, At::Operand(operand), &[], None),
+            Operand::Identifier(identifier) => {
+                self.eval_function(dot, identifier, CurrentNode::Operand(operand), &[], None)
+            }
             Operand::Chain(chain) => self.eval_chain_operand(dot, operand, *chain, &[], None),
             Operand::Bool(_, value) => Ok(Reflected::concrete(Value::Bool(*value))),
             Operand::String(_, text) => Ok(Reflected::concrete(Value::String(self.source().one(*text).clone()))),
@@ -80,14 +82,19 @@ impl<'a, C: Host> State<'a, '_, C> {
     }
 
     /// An operand for a parameter of that type.
-    pub(super) fn eval_arg(&mut self, dot: &Reflected, param: Param, operand: &'a Operand) -> Result<Value, Failure> {
+    pub(super) fn eval_arg(
+        &mut self,
+        dot: &Reflected,
+        param: Param,
+        operand: &'a Operand,
+    ) -> Result<Value, ExecFailure> {
         match operand {
             Operand::Nil(_) => {
-                self.at = At::Operand(operand);
+                self.at = CurrentNode::Operand(operand);
                 nil_of(param).ok_or_else(|| self.fail(format!("cannot assign nil to {}", param.type_name())))
             }
             Operand::Bool(..) | Operand::String(..) | Operand::Number(..) if param != Param::Any => {
-                self.at = At::Operand(operand);
+                self.at = CurrentNode::Operand(operand);
                 self.eval_literal(param, operand)
             }
             operand => {
@@ -98,9 +105,9 @@ impl<'a, C: Host> State<'a, '_, C> {
     }
 
     /// A constant takes the parameter's type if it can.
-    fn eval_literal(&self, param: Param, operand: &Operand) -> Result<Value, Failure> {
+    fn eval_literal(&self, param: Param, operand: &Operand) -> Result<Value, ExecFailure> {
         let source = self.source();
-        let int = |number: &Id<Constant>| source.one(*number).int;
+        let int = |number: &PartId<Constant>| source.one(*number).int;
         let expected = match (param, operand) {
             (Param::Bool, Operand::Bool(_, value)) => return Ok(Value::Bool(*value)),
             (Param::String, Operand::String(_, text)) => return Ok(Value::String(source.one(*text).clone())),
@@ -127,7 +134,7 @@ impl<'a, C: Host> State<'a, '_, C> {
     }
 
     /// Checks that a value fits a parameter. One of a named map type becomes a plain map, as assignment does in Go.
-    pub(super) fn validate(&self, value: Reflected, param: Param) -> Result<Value, Failure> {
+    pub(super) fn validate(&self, value: Reflected, param: Param) -> Result<Value, ExecFailure> {
         if value.value.is_nil() && param != Param::Any {
             if value.interface {
                 let expected = param.type_name();

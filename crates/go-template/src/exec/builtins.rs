@@ -32,7 +32,7 @@ pub(crate) enum Builtin {
     Urlquery,
 }
 
-/// How many arguments a function takes.
+/// The number of arguments of a function.
 #[derive(Clone, Copy)]
 pub(crate) struct Arity {
     pub(crate) fixed: usize,
@@ -40,7 +40,7 @@ pub(crate) struct Arity {
 }
 
 /// Why [`index`] and [`slice`] refuse.
-type Refused = String;
+type Refusal = String;
 
 /// All by name, which is their order, with the parameters that they have at least, and whether they take more.
 const BUILTINS: [(&str, Builtin, usize, bool); 19] = [
@@ -91,7 +91,7 @@ impl Builtin {
         let second = args.get(1).map_or(&Value::Nil, |arg| &arg.value);
         let others = || args.get(1..).unwrap_or_default();
         let values = || args.iter().map(|arg| arg.value.clone()).collect::<Vec<_>>();
-        // What is escaped is printed as an action prints it.
+        // The escaped text is printed as an action prints it.
         let printed = || {
             let shown = args.iter().map(|arg| match &arg.value {
                 Value::Nil => Value::string("<no value>"),
@@ -146,7 +146,7 @@ impl Builtin {
     }
 }
 
-fn len(item: &Reflected) -> Result<i64, Refused> {
+fn len(item: &Reflected) -> Result<i64, Refusal> {
     let length = match &item.value {
         Value::Nil if item.interface => return Err("len of nil pointer".to_owned()),
         Value::Nil => return Err("reflect: call of reflect.Value.Type on zero Value".to_owned()),
@@ -159,7 +159,7 @@ fn len(item: &Reflected) -> Result<i64, Refused> {
     Ok(length as i64)
 }
 
-fn index(item: &Reflected, indexes: &[Reflected]) -> Result<Reflected, Refused> {
+fn index(item: &Reflected, indexes: &[Reflected]) -> Result<Reflected, Refusal> {
     if item.value.is_nil() {
         return Err("index of untyped nil".to_owned());
     }
@@ -224,7 +224,7 @@ pub(crate) fn entry_of(map: &Map, entry: Option<Value>) -> Reflected {
 }
 
 /// An index from 0 to `cap`, both included: Go checks the upper end on its own.
-fn position(index: &Value, cap: usize) -> Result<usize, Refused> {
+fn position(index: &Value, cap: usize) -> Result<usize, Refusal> {
     let at = match index {
         Value::Int(n) | Value::Int64(n) => *n,
         Value::Uint8(n) => i64::from(*n),
@@ -238,7 +238,7 @@ fn position(index: &Value, cap: usize) -> Result<usize, Refused> {
         .ok_or_else(|| format!("index out of range: {at}"))
 }
 
-fn slice(item: &Value, indexes: &[Reflected]) -> Result<Value, Refused> {
+fn slice(item: &Value, indexes: &[Reflected]) -> Result<Value, Refusal> {
     let length = match item {
         Value::Nil => return Err("slice of untyped nil".to_owned()),
         _ if indexes.len() > 2 => return Err(format!("too many slice indexes: {}", indexes.len())),

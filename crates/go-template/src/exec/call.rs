@@ -4,21 +4,21 @@ use super::super::func::{CallError, Param};
 use super::super::host::Host;
 use super::super::value::Value;
 use super::args::as_argument;
-use super::{At, Failure, Reflected, State};
+use super::{CurrentNode, ExecFailure, ExecState, Reflected};
 use crate::exec::builtins::Builtin;
 use crate::syntax::ast::{Identifier, Operand};
 use crate::text::quote::quote_go;
 
-impl<'a, C: Host> State<'a, '_, C> {
+impl<'a, C: Host> ExecState<'a, '_, C> {
     /// Calls the function of that name; `at` is where its own error is reported.
     pub(super) fn eval_function(
         &mut self,
         dot: &Reflected,
         identifier: &'a Identifier,
-        at: At<'a>,
+        at: CurrentNode<'a>,
         args: &'a [Operand],
         last: Option<Reflected>,
-    ) -> Result<Reflected, Failure> {
+    ) -> Result<Reflected, ExecFailure> {
         let funcs = self.funcs;
         let source = self.source();
         if let Some(func) = identifier
@@ -39,14 +39,14 @@ impl<'a, C: Host> State<'a, '_, C> {
         }
     }
 
-    /// What a call yields. Nil can only have been returned as an interface.
+    /// The result of a call. Nil can only be returned as an interface.
     pub(super) fn returned(
         &mut self,
         result: Result<Value, CallError>,
-        at: At<'a>,
+        at: CurrentNode<'a>,
         name: &str,
         given: usize,
-    ) -> Result<Reflected, Failure> {
+    ) -> Result<Reflected, ExecFailure> {
         match result {
             Ok(value) => {
                 self.called(given, &value)?;
@@ -59,14 +59,14 @@ impl<'a, C: Host> State<'a, '_, C> {
         }
     }
 
-    fn called(&mut self, given: usize, made: &Value) -> Result<(), Failure> {
+    fn called(&mut self, given: usize, made: &Value) -> Result<(), ExecFailure> {
         self.host
             .called(given, made.shallow_size(), made.fresh_size())
             .map_err(|text| self.fail(text))
     }
 
     #[cold]
-    fn call_failed(&mut self, error: CallError, at: At<'a>, name: &str) -> Failure {
+    fn call_failed(&mut self, error: CallError, at: CurrentNode<'a>, name: &str) -> ExecFailure {
         self.at = at;
         let mut failure = self.fail(format!("error calling {name}"));
         failure.cause = Some(error);
@@ -78,10 +78,10 @@ impl<'a, C: Host> State<'a, '_, C> {
         dot: &Reflected,
         builtin: Builtin,
         name: &str,
-        at: At<'a>,
+        at: CurrentNode<'a>,
         args: &'a [Operand],
         last: Option<Reflected>,
-    ) -> Result<Reflected, Failure> {
+    ) -> Result<Reflected, ExecFailure> {
         let arity = builtin.arity();
         self.check_arity(name, arity.fixed, arity.variadic, args.len(), last.is_some())?;
         if matches!(builtin, Builtin::And | Builtin::Or) {
@@ -133,7 +133,7 @@ impl<'a, C: Host> State<'a, '_, C> {
         or: bool,
         args: &'a [Operand],
         last: Option<Reflected>,
-    ) -> Result<Reflected, Failure> {
+    ) -> Result<Reflected, ExecFailure> {
         let mut value = Reflected::INVALID;
         for operand in args {
             value = self.eval_operand(dot, operand)?;

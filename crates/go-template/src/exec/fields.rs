@@ -3,7 +3,7 @@
 use super::super::func::{CallError, Param};
 use super::super::host::{Host, MissingKey};
 use super::super::value::{Map, MapKind, Value};
-use super::{At, Failure, Reflected, State};
+use super::{CurrentNode, ExecFailure, ExecState, Reflected};
 use crate::exec::builtins::entry_of;
 use crate::syntax::ast::{Operand, Span};
 use crate::text::quote::quote_go;
@@ -24,7 +24,7 @@ struct Access<'a, 'd> {
     next: Option<Span>,
 }
 
-impl<'a, C: Host> State<'a, '_, C> {
+impl<'a, C: Host> ExecState<'a, '_, C> {
     /// `.a.b.c` from `receiver` on. Only the last name is given the arguments.
     pub(super) fn eval_chain(
         &mut self,
@@ -34,7 +34,7 @@ impl<'a, C: Host> State<'a, '_, C> {
         names: &'a [Span],
         args: &'a [Operand],
         last: Option<Reflected>,
-    ) -> Result<Reflected, Failure> {
+    ) -> Result<Reflected, ExecFailure> {
         let Some((&final_name, names)) = names.split_last() else {
             return Ok(receiver.clone());
         };
@@ -96,7 +96,7 @@ impl<'a, C: Host> State<'a, '_, C> {
         }
     }
 
-    fn eval_field(&mut self, receiver: &Reflected, access: Access<'a, '_>) -> Result<Reflected, Failure> {
+    fn eval_field(&mut self, receiver: &Reflected, access: Access<'a, '_>) -> Result<Reflected, ExecFailure> {
         let name = access.name;
         match &receiver.value {
             Value::Nil if receiver.interface => Err(self.fail(format!("nil pointer evaluating interface {{}}.{name}"))),
@@ -114,11 +114,11 @@ impl<'a, C: Host> State<'a, '_, C> {
         }
     }
 
-    fn no_field(&self, receiver: &Reflected, name: &str) -> Failure {
+    fn no_field(&self, receiver: &Reflected, name: &str) -> ExecFailure {
         self.fail(format!("can't evaluate field {name} in type {}", receiver.type_name()))
     }
 
-    fn map_field(&mut self, receiver: &Reflected, map: &Map, access: Access<'a, '_>) -> Result<Reflected, Failure> {
+    fn map_field(&mut self, receiver: &Reflected, map: &Map, access: Access<'a, '_>) -> Result<Reflected, ExecFailure> {
         let name = access.name;
         if let MapKind::Named(named) = map.kind
             && let Some(params) = named.params(name.as_bytes())
@@ -141,14 +141,14 @@ impl<'a, C: Host> State<'a, '_, C> {
         receiver: &Reflected,
         params: &'static [Param],
         access: Access<'a, '_>,
-    ) -> Result<Reflected, Failure> {
+    ) -> Result<Reflected, ExecFailure> {
         let (name, operand) = (access.name, access.operand);
         let args = self.method_args(params, access)?;
         let result = self.host.call_method(&receiver.value, name, &args);
-        self.returned(result, At::Operand(operand), name, 0)
+        self.returned(result, CurrentNode::Operand(operand), name, 0)
     }
 
-    fn object_field(&mut self, receiver: &Reflected, access: Access<'a, '_>) -> Result<Reflected, Failure> {
+    fn object_field(&mut self, receiver: &Reflected, access: Access<'a, '_>) -> Result<Reflected, ExecFailure> {
         let Value::Object(object) = &receiver.value else {
             return Ok(Reflected::INVALID);
         };
@@ -157,7 +157,7 @@ impl<'a, C: Host> State<'a, '_, C> {
         if let Some(params) = object.params(name) {
             let args = self.method_args(params, access)?;
             if let Some(result) = object.call(name, &args) {
-                return self.returned(result.map_err(CallError::Text), At::Operand(operand), name, 0);
+                return self.returned(result.map_err(CallError::Text), CurrentNode::Operand(operand), name, 0);
             }
         }
         let field = match next {
@@ -174,7 +174,7 @@ impl<'a, C: Host> State<'a, '_, C> {
         }
     }
 
-    fn method_args(&mut self, params: &'static [Param], access: Access<'a, '_>) -> Result<Vec<Value>, Failure> {
+    fn method_args(&mut self, params: &'static [Param], access: Access<'a, '_>) -> Result<Vec<Value>, ExecFailure> {
         let from = self.eval_args(access.dot, access.name, params, None, access.args, access.last)?;
         Ok(self.args.split_off(from))
     }

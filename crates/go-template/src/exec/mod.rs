@@ -1,7 +1,7 @@
 //! The evaluator: walks a tree over a value, as Go's `text/template/exec.go` does.
 //!
-//! Error positions are part of the contract, so the state remembers the node at hand just where Go does, including
-//! the places where Go's choice looks odd: a bad piped argument is reported at the last operand evaluated.
+//! Error positions are part of the contract. The state therefore records the current node exactly where Go does, also
+//! where Go's choice is surprising: a bad piped argument is reported at the last operand evaluated.
 
 mod args;
 pub(crate) mod builtins;
@@ -19,8 +19,8 @@ use super::func::FuncMap;
 use super::host::{Host, MissingKey};
 use super::set::Set;
 use super::value::Value;
-use crate::syntax::arena::{Id, Run};
-use crate::syntax::ast::{Branch, Command, Invocation, Node, Operand, Pipe, Pos, Source, Span, Tree};
+use crate::syntax::arena::{PartId, Run};
+use crate::syntax::ast::{Branch, Command, Invocation, Operand, Pipe, Pos, Span, TemplateNode, TemplateSource, Tree};
 use crate::text::format;
 use crate::text::quote::quote_go;
 
@@ -28,6 +28,17 @@ use crate::text::quote::quote_go;
 ///
 /// `funcs` are the functions beyond Go's built-in ones (and before them, if names are the same); their bodies get
 /// `ctx` and may call `exec` again.
+///
+/// ```
+/// use go_template::{FuncMap, Set, Value, exec, host::Plain};
+///
+/// let funcs = FuncMap::<Plain>::new();
+/// let mut set = Set::new("t");
+/// set.parse("t", "{{ .a.b }}", &funcs).unwrap();
+/// let mut out = Vec::new();
+/// let error = exec(&set, "t", &Value::Int(1), &funcs, &mut Plain::default(), &mut out).unwrap_err();
+/// assert!(error.to_string().starts_with("template: t:1:"));
+/// ```
 ///
 /// # Errors
 /// Go's error, with its position; `out` has what was printed until then.
@@ -44,7 +55,7 @@ pub fn exec<C: Host>(
     };
     let missing_key = ctx.missing_key();
     let depth = ctx.meter().depth();
-    let mut state = State {
+    let mut state = ExecState {
         set,
         funcs,
         host: &mut *ctx,
@@ -52,7 +63,7 @@ pub fn exec<C: Host>(
         out,
         missing_key,
         tree,
-        at: At::Start,
+        at: CurrentNode::Start,
         vars: Vec::with_capacity(8),
         vars_base: 0,
         args: Vec::new(),
@@ -93,7 +104,7 @@ impl Reflected {
         }
     }
 
-    /// What is inside of the interface.
+    /// The value inside the interface.
     fn elem(self) -> Self {
         Reflected {
             interface: false,
@@ -102,9 +113,9 @@ impl Reflected {
     }
 }
 
-type Failure = Box<ExecError>;
+type ExecFailure = Box<ExecError>;
 
-/// How a list of nodes ended.
+/// The way a list of nodes ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flow {
     Next,
@@ -112,36 +123,36 @@ enum Flow {
     Continue,
 }
 
-/// The node at hand.
+/// The current node.
 #[derive(Clone, Copy)]
-enum At<'a> {
+enum CurrentNode<'a> {
     Start,
-    Node(&'a Node),
+    TemplateNode(&'a TemplateNode),
     Pipe(&'a Pipe),
     Command(&'a Command),
     Operand(&'a Operand),
 }
 
-struct State<'a, 'c, C> {
+struct ExecState<'a, 'c, C> {
     set: &'a Set,
     funcs: &'a FuncMap<C>,
     host: &'c mut C,
     out: &'c mut Vec<u8>,
-    /// How much of `out` the host knows of.
+    /// The length of `out` that was reported to the host.
     counted: usize,
     missing_key: MissingKey,
     /// The executing template.
     tree: &'a Tree,
-    at: At<'a>,
+    at: CurrentNode<'a>,
     vars: Vec<(&'a [u8], Reflected)>,
-    /// Where the executing template's variables start: it doesn't see its caller's.
+    /// The index where the variables of the executing template start. It does not see its caller's variables.
     vars_base: usize,
     /// The arguments of the calls under way.
     args: Vec<Value>,
 }
 
-impl<'a, C: Host> State<'a, '_, C> {
-    fn execute(&mut self, data: Reflected) -> Result<(), Failure> {
+impl<'a, C: Host> ExecState<'a, '_, C> {
+    fn execute(&mut self, data: Reflected) -> Result<(), ExecFailure> {
         self.enter()?;
         self.vars.push((b"$", data.clone()));
         self.walk(&data, self.tree.definition.root)?;
@@ -149,15 +160,13 @@ impl<'a, C: Host> State<'a, '_, C> {
         Ok(())
     }
 
-    /// The text of the executing template, and what it was parsed to.
-    fn source(&self) -> &'a Source {
+    /// The text of the executing template and its syntax tree.
+    fn source(&self) -> &'a TemplateSource {
         &self.tree.source
     }
 
-    // --- limits and errors ---
-
     /// Opens one more level of native recursion.
-    fn enter(&mut self) -> Result<(), Failure> {
+    fn enter(&mut self) -> Result<(), ExecFailure> {
         let max = self.host.max_depth();
         let meter = self.host.meter();
         if meter.depth() >= max {
@@ -172,38 +181,38 @@ impl<'a, C: Host> State<'a, '_, C> {
         meter.set_depth(meter.depth().saturating_sub(1));
     }
 
-    fn step(&mut self) -> Result<(), Failure> {
+    fn step(&mut self) -> Result<(), ExecFailure> {
         self.host.step().map_err(|text| self.fail(text))
     }
 
-    fn written(&mut self) -> Result<(), Failure> {
+    fn written(&mut self) -> Result<(), ExecFailure> {
         let added = self.out.len().saturating_sub(self.counted);
         self.counted = self.out.len();
         self.host.output(self.counted, added).map_err(|text| self.fail(text))
     }
 
     #[cold]
-    fn fail(&self, message: impl Into<String>) -> Failure {
+    fn fail(&self, message: impl Into<String>) -> ExecFailure {
         let mut node = String::new();
         let source = self.source();
         let pos = match self.at {
-            At::Start => source
+            CurrentNode::Start => source
                 .all(self.tree.definition.root)
                 .first()
                 .map_or(0, |node| node.pos(source)),
-            At::Node(at) => {
+            CurrentNode::TemplateNode(at) => {
                 at.write(source, &mut node);
                 at.pos(source)
             }
-            At::Pipe(at) => {
+            CurrentNode::Pipe(at) => {
                 at.write(source, &mut node);
                 at.pos
             }
-            At::Command(at) => {
+            CurrentNode::Command(at) => {
                 at.write(source, &mut node);
                 at.pos
             }
-            At::Operand(at) => {
+            CurrentNode::Operand(at) => {
                 at.write(source, &mut node);
                 at.pos(source)
             }
@@ -224,14 +233,12 @@ impl<'a, C: Host> State<'a, '_, C> {
         })
     }
 
-    // --- variables ---
-
     /// The bytes of a name in the executing template.
     fn name(&self, name: Span) -> &'a [u8] {
         self.source().bytes(name)
     }
 
-    fn set_var(&mut self, name: Span, value: Reflected) -> Result<(), Failure> {
+    fn set_var(&mut self, name: Span, value: Reflected) -> Result<(), ExecFailure> {
         let name = self.name(name);
         let visible = self.vars.get_mut(self.vars_base..).unwrap_or_default();
         match visible.iter_mut().rev().find(|(known, _)| *known == name) {
@@ -243,7 +250,7 @@ impl<'a, C: Host> State<'a, '_, C> {
         }
     }
 
-    fn var(&self, name: Span) -> Result<&Reflected, Failure> {
+    fn var(&self, name: Span) -> Result<&Reflected, ExecFailure> {
         let name = self.name(name);
         let visible = self.vars.get(self.vars_base..).unwrap_or_default();
         match visible.iter().rev().find(|(known, _)| *known == name) {
@@ -253,39 +260,37 @@ impl<'a, C: Host> State<'a, '_, C> {
     }
 
     #[cold]
-    fn undefined(&self, name: &[u8]) -> Failure {
+    fn undefined(&self, name: &[u8]) -> ExecFailure {
         self.fail(format!("undefined variable: {}", String::from_utf8_lossy(name)))
     }
 
-    // --- nodes ---
-
-    fn walk(&mut self, dot: &Reflected, list: Run<Node>) -> Result<Flow, Failure> {
+    fn walk(&mut self, dot: &Reflected, list: Run<TemplateNode>) -> Result<Flow, ExecFailure> {
         for node in self.source().all(list) {
-            self.at = At::Node(node);
+            self.at = CurrentNode::TemplateNode(node);
             self.step()?;
             let flow = match node {
-                Node::Text(from, to) => {
+                TemplateNode::Text(from, to) => {
                     self.copy(*from, *to)?;
                     Flow::Next
                 }
-                Node::Constant(Span(from, length)) => {
+                TemplateNode::Constant(Span(from, length)) => {
                     self.copy(from + 1, (from + length).saturating_sub(1))?;
                     Flow::Next
                 }
-                Node::Action(pipe) => {
+                TemplateNode::Action(pipe) => {
                     let value = self.eval_pipeline(dot, pipe)?;
                     if pipe.decl.is_empty() {
-                        self.at = At::Node(node);
+                        self.at = CurrentNode::TemplateNode(node);
                         self.print(&value)?;
                     }
                     Flow::Next
                 }
-                Node::If(branch) => self.walk_branch(dot, *branch, false)?,
-                Node::With(branch) => self.walk_branch(dot, *branch, true)?,
-                Node::Range(branch) => self.walk_range(dot, *branch)?,
-                Node::Template(invocation) => self.walk_template(dot, *invocation)?,
-                Node::Break(_) => Flow::Break,
-                Node::Continue(_) => Flow::Continue,
+                TemplateNode::If(branch) => self.walk_branch(dot, *branch, false)?,
+                TemplateNode::With(branch) => self.walk_branch(dot, *branch, true)?,
+                TemplateNode::Range(branch) => self.walk_range(dot, *branch)?,
+                TemplateNode::Template(invocation) => self.walk_template(dot, *invocation)?,
+                TemplateNode::Break(_) => Flow::Break,
+                TemplateNode::Continue(_) => Flow::Continue,
             };
             if flow != Flow::Next {
                 return Ok(flow);
@@ -295,12 +300,12 @@ impl<'a, C: Host> State<'a, '_, C> {
     }
 
     /// Prints a part of the source.
-    fn copy(&mut self, from: Pos, to: Pos) -> Result<(), Failure> {
+    fn copy(&mut self, from: Pos, to: Pos) -> Result<(), ExecFailure> {
         self.out.extend_from_slice(self.source().slice(from, to));
         self.written()
     }
 
-    fn print(&mut self, value: &Reflected) -> Result<(), Failure> {
+    fn print(&mut self, value: &Reflected) -> Result<(), ExecFailure> {
         match &value.value {
             Value::Nil => self.out.extend_from_slice(b"<no value>"),
             value @ (Value::List(_) | Value::Map(_) | Value::Object(_)) => {
@@ -313,14 +318,14 @@ impl<'a, C: Host> State<'a, '_, C> {
     }
 
     /// Walks a list one level deeper.
-    fn walk_nested(&mut self, dot: &Reflected, list: Run<Node>) -> Result<Flow, Failure> {
+    fn walk_nested(&mut self, dot: &Reflected, list: Run<TemplateNode>) -> Result<Flow, ExecFailure> {
         self.enter()?;
         let flow = self.walk(dot, list)?;
         self.leave();
         Ok(flow)
     }
 
-    fn walk_branch(&mut self, dot: &Reflected, branch: Id<Branch>, with: bool) -> Result<Flow, Failure> {
+    fn walk_branch(&mut self, dot: &Reflected, branch: PartId<Branch>, with: bool) -> Result<Flow, ExecFailure> {
         let branch = self.source().one(branch);
         let mark = self.vars.len();
         let value = self.eval_pipeline(dot, &branch.pipe)?;
@@ -333,14 +338,14 @@ impl<'a, C: Host> State<'a, '_, C> {
         Ok(flow)
     }
 
-    fn walk_else(&mut self, dot: &Reflected, branch: &'a Branch) -> Result<Flow, Failure> {
+    fn walk_else(&mut self, dot: &Reflected, branch: &'a Branch) -> Result<Flow, ExecFailure> {
         match branch.else_list {
             Some(list) => self.walk_nested(dot, list),
             None => Ok(Flow::Next),
         }
     }
 
-    fn walk_template(&mut self, dot: &Reflected, invocation: Id<Invocation>) -> Result<Flow, Failure> {
+    fn walk_template(&mut self, dot: &Reflected, invocation: PartId<Invocation>) -> Result<Flow, ExecFailure> {
         let invocation = self.source().one(invocation);
         let Some(tree) = self.set.get(&invocation.name) else {
             return Err(self.fail(format!("template {} not defined", quote_go(invocation.name.as_bytes()))));

@@ -1,17 +1,17 @@
 //! Pipelines, commands and the operands that commands start with.
 
 use super::super::host::Host;
-use super::{At, Failure, Reflected, State};
-use crate::syntax::arena::Id;
+use super::{CurrentNode, ExecFailure, ExecState, Reflected};
+use crate::syntax::arena::PartId;
 use crate::syntax::ast::{Chain, Command, Operand, Path, Pipe};
 
-impl<'a, C: Host> State<'a, '_, C> {
+impl<'a, C: Host> ExecState<'a, '_, C> {
     /// The pipeline's value; an interface is looked through. Variables that it declares are pushed.
-    pub(super) fn eval_pipeline(&mut self, dot: &Reflected, pipe: &'a Pipe) -> Result<Reflected, Failure> {
-        self.at = At::Pipe(pipe);
+    pub(super) fn eval_pipeline(&mut self, dot: &Reflected, pipe: &'a Pipe) -> Result<Reflected, ExecFailure> {
+        self.at = CurrentNode::Pipe(pipe);
         let mut value = None;
         for command in self.source().all(pipe.commands) {
-            // What a command yields is the next one's last argument.
+            // The result of a command is the last argument of the next one.
             value = Some(self.eval_command(dot, command, value)?.elem());
         }
         let value = value.unwrap_or(Reflected::INVALID);
@@ -26,7 +26,7 @@ impl<'a, C: Host> State<'a, '_, C> {
     }
 
     /// A pipeline in parentheses.
-    pub(super) fn eval_nested(&mut self, dot: &Reflected, pipe: Id<Pipe>) -> Result<Reflected, Failure> {
+    pub(super) fn eval_nested(&mut self, dot: &Reflected, pipe: PartId<Pipe>) -> Result<Reflected, ExecFailure> {
         self.enter()?;
         let value = self.eval_pipeline(dot, self.source().one(pipe))?;
         self.leave();
@@ -38,20 +38,20 @@ impl<'a, C: Host> State<'a, '_, C> {
         dot: &Reflected,
         command: &'a Command,
         last: Option<Reflected>,
-    ) -> Result<Reflected, Failure> {
+    ) -> Result<Reflected, ExecFailure> {
         let source = self.source();
         let Some((first, args)) = source.all(command.operands).split_first() else {
             return Ok(Reflected::INVALID);
         };
         match first {
             Operand::Field(field) => {
-                self.at = At::Operand(first);
+                self.at = CurrentNode::Operand(first);
                 self.eval_chain(dot, dot, first, source.all(field.names), args, last)
             }
             Operand::Chain(chain) => self.eval_chain_operand(dot, first, *chain, args, last),
             Operand::Identifier(identifier) => {
-                self.at = At::Operand(first);
-                self.eval_function(dot, identifier, At::Command(command), args, last)
+                self.at = CurrentNode::Operand(first);
+                self.eval_function(dot, identifier, CurrentNode::Command(command), args, last)
             }
             Operand::Variable(variable) => self.eval_variable(dot, first, *variable, args, last),
             Operand::Pipe(pipe) => {
@@ -59,7 +59,7 @@ impl<'a, C: Host> State<'a, '_, C> {
                 self.eval_nested(dot, *pipe)
             }
             constant => {
-                self.at = At::Operand(constant);
+                self.at = CurrentNode::Operand(constant);
                 self.not_a_function(constant, args, last.as_ref())?;
                 match constant {
                     Operand::Nil(_) => Err(self.fail("nil is not a command")),
@@ -69,7 +69,7 @@ impl<'a, C: Host> State<'a, '_, C> {
         }
     }
 
-    fn not_a_function(&self, first: &Operand, args: &[Operand], last: Option<&Reflected>) -> Result<(), Failure> {
+    fn not_a_function(&self, first: &Operand, args: &[Operand], last: Option<&Reflected>) -> Result<(), ExecFailure> {
         if args.is_empty() && last.is_none() {
             return Ok(());
         }
@@ -84,8 +84,8 @@ impl<'a, C: Host> State<'a, '_, C> {
         variable: Path,
         args: &'a [Operand],
         last: Option<Reflected>,
-    ) -> Result<Reflected, Failure> {
-        self.at = At::Operand(operand);
+    ) -> Result<Reflected, ExecFailure> {
+        self.at = CurrentNode::Operand(operand);
         let Some((name, fields)) = self.source().all(variable.names).split_first() else {
             return Ok(Reflected::INVALID);
         };
@@ -109,11 +109,11 @@ impl<'a, C: Host> State<'a, '_, C> {
         &mut self,
         dot: &Reflected,
         operand: &'a Operand,
-        chain: Id<Chain>,
+        chain: PartId<Chain>,
         args: &'a [Operand],
         last: Option<Reflected>,
-    ) -> Result<Reflected, Failure> {
-        self.at = At::Operand(operand);
+    ) -> Result<Reflected, ExecFailure> {
+        self.at = CurrentNode::Operand(operand);
         let chain = self.source().one(chain);
         let receiver = self.eval_operand(dot, &chain.operand)?;
         self.eval_chain(dot, &receiver, operand, self.source().all(chain.fields), args, last)

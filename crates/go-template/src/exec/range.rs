@@ -4,14 +4,14 @@ use super::super::host::Host;
 use super::super::meter::{ELEMENT, Meter};
 use super::super::value::Value;
 use super::args::as_argument;
-use super::{Failure, Flow, Reflected, State};
+use super::{ExecFailure, ExecState, Flow, Reflected};
 use crate::exec::builtins::{element_of, entry_of};
-use crate::syntax::arena::Id;
+use crate::syntax::arena::PartId;
 use crate::syntax::ast::{Branch, Pipe};
 use crate::text::format::print_into;
 
-impl<'a, C: Host> State<'a, '_, C> {
-    pub(super) fn walk_range(&mut self, dot: &Reflected, branch: Id<Branch>) -> Result<Flow, Failure> {
+impl<'a, C: Host> ExecState<'a, '_, C> {
+    pub(super) fn walk_range(&mut self, dot: &Reflected, branch: PartId<Branch>) -> Result<Flow, ExecFailure> {
         let branch = self.source().one(branch);
         let mark = self.vars.len();
         let value = self.eval_pipeline(dot, &branch.pipe)?;
@@ -19,7 +19,7 @@ impl<'a, C: Host> State<'a, '_, C> {
             Value::Nil => false,
             Value::List(list) => {
                 let mut any = false;
-                // Each element is asked for in its turn, since a round may put the others in order.
+                // Each element is read in its own iteration, because an iteration may reorder the others.
                 for i in 0..list.items().len() {
                     let Some(item) = list.items().get(i).cloned() else {
                         break;
@@ -58,19 +58,20 @@ impl<'a, C: Host> State<'a, '_, C> {
             },
         };
         // In Go a `break` in the alternative ends this `range`, not the one around it.
-        let flow = match any {
-            true => Flow::Next,
-            false => match self.walk_else(dot, branch)? {
+        let flow = if any {
+            Flow::Next
+        } else {
+            match self.walk_else(dot, branch)? {
                 Flow::Break => Flow::Next,
                 flow => flow,
-            },
+            }
         };
         self.vars.truncate(mark);
         Ok(flow)
     }
 
-    /// The numbers below `count`, in the type of `number`. Whether there was one.
-    fn count_up(&mut self, branch: &'a Branch, number: &Value, count: u64) -> Result<bool, Failure> {
+    /// Iterates over the numbers below `count`, in the type of `number`. Returns whether there was one.
+    fn count_up(&mut self, branch: &'a Branch, number: &Value, count: u64) -> Result<bool, ExecFailure> {
         for i in 0..count {
             let element = match number {
                 Value::Uint8(_) => Value::Uint8(i as u8),
@@ -85,8 +86,8 @@ impl<'a, C: Host> State<'a, '_, C> {
         Ok(count > 0)
     }
 
-    /// One round. Whether to go on.
-    fn iteration(&mut self, branch: &'a Branch, index: Reflected, element: Reflected) -> Result<bool, Failure> {
+    /// Runs one iteration. Returns whether to continue.
+    fn iteration(&mut self, branch: &'a Branch, index: Reflected, element: Reflected) -> Result<bool, ExecFailure> {
         self.step()?;
         self.bind(&branch.pipe, index, &element)?;
         let mark = self.vars.len();
@@ -96,7 +97,7 @@ impl<'a, C: Host> State<'a, '_, C> {
     }
 
     /// Sets the loop's variables, which the pipeline has pushed if it declares them.
-    fn bind(&mut self, pipe: &'a Pipe, index: Reflected, element: &Reflected) -> Result<(), Failure> {
+    fn bind(&mut self, pipe: &'a Pipe, index: Reflected, element: &Reflected) -> Result<(), ExecFailure> {
         let names = self.source().all(pipe.decl.names());
         let targets = match names {
             [] => return Ok(()),
@@ -120,7 +121,7 @@ impl<'a, C: Host> State<'a, '_, C> {
     }
 }
 
-/// How often to go round for a number; `None` if it is no integer.
+/// The number of iterations for a number. `None` if it is no integer.
 fn count(number: &Value) -> Option<u64> {
     match number {
         Value::Int(n) | Value::Int64(n) => Some(u64::try_from(*n).unwrap_or(0)),

@@ -138,7 +138,7 @@ pub(super) fn data(json: &Json) -> Value {
     }
 }
 
-/// What the template prints and the error, as the oracle reports them.
+/// The output and the error of the template, as the oracle reports them.
 fn run(template: &str, json: &Json, missing_key: MissingKey) -> (Vec<u8>, String) {
     let funcs = funcs::<Case>();
     let mut set = Set::new("root");
@@ -165,7 +165,7 @@ fn agree(fixture: &str, at_least: usize) {
         let template = case.text("t").expect("a case has a template");
         let (out, error) = run(template, case.field("v"), missing_key);
         let mut outcome = Outcome::default();
-        // What was printed before an error counts too.
+        // The output before an error is compared too.
         if error.is_empty() || !out.is_empty() {
             outcome = outcome.with_bytes("out", &out);
         }

@@ -1,4 +1,4 @@
-//! What Go has no fixture for: re-entry by functions, methods, limits.
+//! Tests without a Go fixture: re-entry by functions, methods, limits.
 
 use std::any::Any;
 use std::rc::Rc;
@@ -143,7 +143,7 @@ impl Object for Version {
     }
 }
 
-/// How an error at that column begins.
+/// The start of an error at that column.
 fn place(column: usize, node: &str) -> String {
     format!("template: t.yaml:1:{column}: executing \"t.yaml\" at <{node}>: ")
 }

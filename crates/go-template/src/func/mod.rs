@@ -44,11 +44,11 @@ pub enum Param {
     Named(&'static str),
 }
 
-/// What a function does with arguments that fit its parameters.
+/// The body of a function. Its arguments fit the parameters.
 pub type Body<C> = dyn Fn(&mut C, &[Value]) -> Result<Value, CallError> + Send + Sync;
 
-/// One entry of the table, made of a closure: see [`Func::new`]. `C` is the context that functions may ask: the evaluator
-/// hands it through untouched.
+/// One function of the table, made from a closure: see [`Func::new`]. `C` is the context that functions may use; the
+/// evaluator passes it through unchanged.
 pub struct Func<C: ?Sized> {
     /// The name under which templates call it.
     pub name: &'static str,
@@ -56,24 +56,22 @@ pub struct Func<C: ?Sized> {
     pub params: Vec<Param>,
     /// The type of the repeated last parameter, if the function is variadic.
     pub variadic: Option<Param>,
-    /// What it does.
+    /// The body.
     pub body: Box<Body<C>>,
 }
 
 /// Functions by name. The evaluator finds one by hashing its name once per place in a template, not once per call.
 pub struct FuncMap<C: ?Sized> {
-    /// Tells tables apart in what templates remember about them; changes with every change of the table.
+    /// Identifies the table in the lookup caches of templates. Every change of the table changes it.
     id: u32,
     funcs: Vec<Func<C>>,
     index: HashMap<&'static str, u32, BuildHasherDefault<Fnv>>,
 }
 
-/// FNV-1a: the names are short, few and ours, and the parser asks for each that a template calls.
+/// FNV-1a. The names are short, few and trusted, and the parser looks up each name that a template calls.
 struct Fnv(u64);
 
 static NEXT_ID: AtomicU32 = AtomicU32::new(1);
-
-// === impl Param ===
 
 impl Param {
     /// Go's name of the type, as error texts show it.
@@ -94,8 +92,6 @@ impl Param {
     }
 }
 
-// === impl Fnv ===
-
 impl Default for Fnv {
     fn default() -> Self {
         Fnv(0xcbf2_9ce4_8422_2325)
@@ -113,8 +109,6 @@ impl Hasher for Fnv {
         self.0
     }
 }
-
-// === impl FuncMap ===
 
 impl<C: ?Sized> FuncMap<C> {
     /// An empty table.
@@ -157,7 +151,7 @@ impl<C: ?Sized> FuncMap<C> {
         self.index.keys().copied()
     }
 
-    /// How many functions there are.
+    /// The number of functions.
     pub fn len(&self) -> usize {
         self.index.len()
     }

@@ -7,28 +7,28 @@ use crate::host::Host;
 use crate::meter::Meter;
 use crate::value::{List, Map, Str, Value};
 
-/// What a function takes, as its closure's type tells it.
+/// The parameters of a function, derived from the closure's type.
 #[derive(Default)]
 pub struct Signature {
     params: Vec<Param>,
     variadic: Option<Param>,
 }
 
-/// The arguments of a call, taken one after the other.
+/// The arguments of a call, read one after the other.
 pub struct Args<'a> {
     all: &'a [Value],
     taken: usize,
     meter: Option<&'a Meter>,
 }
 
-/// A type that a parameter may have. Implement it for references to types of your own to take them back from
+/// A type that a parameter may have. Implement it for references to your own types to take them back from
 /// [`Value::Object`].
 pub trait Argument<'a> {
     /// The type itself, for the time that the arguments live.
     type Output;
-    /// Tells Go's type of the parameter.
+    /// Declares Go's type of the parameter.
     fn declare(signature: &mut Signature);
-    /// Takes it from the arguments; `None` if what comes next is of another type.
+    /// Reads it from the arguments. Returns `None` if the next argument has another type.
     fn take(args: &mut Args<'a>) -> Option<Self::Output>;
 }
 
@@ -36,12 +36,12 @@ pub trait Argument<'a> {
 pub trait Arguments<'a> {
     /// The tuple, for the time that the arguments live.
     type Output;
-    /// Tells Go's types of the parameters.
+    /// Declares Go's types of the parameters.
     fn declare(signature: &mut Signature);
-    /// Takes all of them.
+    /// Reads all of them.
     ///
     /// # Errors
-    /// One isn't there or has another type: the evaluator checks that, other callers may not.
+    /// An argument is missing or has another type. The evaluator has checked that; other callers may not have.
     fn take(args: &mut Args<'a>) -> Result<Self::Output, CallError>;
 }
 
@@ -57,9 +57,9 @@ pub trait ContextFunction<C: ?Sized, A, R>: Send + Sync + 'static {
     fn call(&self, context: &mut C, args: A) -> R;
 }
 
-/// What a closure may return: a value, what becomes one, or such a result.
+/// The return type of a closure: a value, a type that converts to one, or a `Result` of either.
 pub trait Output {
-    /// As the evaluator wants it.
+    /// Converts it for the evaluator.
     ///
     /// # Errors
     /// Those of the function.
@@ -73,15 +73,22 @@ pub struct Rest<'a, T> {
     of: PhantomData<fn() -> T>,
 }
 
-/// All arguments of the call, for functions that tell calls apart. It stands for no parameter.
+/// All arguments of the call, for functions that must identify a call. It is not a parameter of the template function.
 #[derive(Clone, Copy)]
 pub struct Given<'a>(pub &'a [Value]);
-
-// === impl Func ===
 
 impl<C: Host + ?Sized + 'static> Func<C> {
     /// A function that depends on its arguments, and on the [`Meter`] if that is one of its parameters, such as
     /// `|count: i64, text: &[u8]| text.repeat(count as usize)`.
+    ///
+    /// ```
+    /// use go_template::{Func, Rest, host::Plain};
+    ///
+    /// let join = Func::<Plain>::new("join", |separator: &[u8], parts: Rest<&[u8]>| {
+    ///     parts.iter().map(String::from_utf8_lossy).collect::<Vec<_>>().join(&*String::from_utf8_lossy(separator))
+    /// });
+    /// assert_eq!(join.name, "join");
+    /// ```
     pub fn new<A, R, F>(name: &'static str, function: F) -> Self
     where
         A: for<'a> Arguments<'a>,
@@ -98,6 +105,13 @@ impl<C: Host + ?Sized + 'static> Func<C> {
     }
 
     /// A function whose first parameter is the context, which has the meter.
+    ///
+    /// ```
+    /// use go_template::{Func, Host, host::Plain};
+    ///
+    /// let depth = Func::<Plain>::with_context("depth", |host: &mut Plain, _unused: i64| host.meter().depth() as f64);
+    /// assert_eq!(depth.params.len(), 1);
+    /// ```
     pub fn with_context<A, R, F>(name: &'static str, function: F) -> Self
     where
         A: for<'a> Arguments<'a>,
@@ -125,16 +139,12 @@ impl<C: Host + ?Sized + 'static> Func<C> {
     }
 }
 
-// === impl Signature ===
-
 impl Signature {
     /// One more parameter.
     pub fn param(&mut self, param: Param) {
         self.params.push(param);
     }
 }
-
-// === impl Args ===
 
 impl<'a> Args<'a> {
     fn new(all: &'a [Value], meter: Option<&'a Meter>) -> Self {
@@ -160,8 +170,6 @@ impl<'a> Iterator for Args<'a> {
     }
 }
 
-// === impl Rest ===
-
 impl<'a, T: Argument<'a>> Rest<'a, T> {
     /// The arguments in their type.
     pub fn iter(&self) -> impl Iterator<Item = T::Output> + use<'a, T> {
@@ -169,8 +177,6 @@ impl<'a, T: Argument<'a>> Rest<'a, T> {
         std::iter::from_fn(move || T::take(&mut args))
     }
 }
-
-// === impl Argument ===
 
 /// The types that are parts of a [`Value`].
 macro_rules! arguments {
@@ -199,7 +205,7 @@ arguments! {
     bool: Bool, Value::Bool(b) => *b;
 }
 
-/// The same for references to such parts.
+/// Arguments that are references to such parts.
 macro_rules! references {
     ($($type:ty: $param:ident, $pattern:pat => $output:expr;)*) => {
         $(impl<'a> Argument<'a> for &$type {
@@ -240,7 +246,7 @@ impl<'a, T: Argument<'a>> Argument<'a> for Rest<'_, T> {
     fn take(args: &mut Args<'a>) -> Option<Rest<'a, T>> {
         let values = args.all.get(args.taken..)?;
         let mut rest = Args::new(values, None);
-        // Other callers than the evaluator may give anything.
+        // Callers other than the evaluator may pass any values.
         while rest.taken < values.len() {
             T::take(&mut rest)?;
         }
@@ -261,7 +267,7 @@ impl<'a> Argument<'a> for Given<'_> {
     }
 }
 
-/// What is made is counted here. It stands for no parameter.
+/// The meter of the execution. It is not a parameter of the template function.
 impl<'a> Argument<'a> for &Meter {
     type Output = &'a Meter;
 
@@ -271,8 +277,6 @@ impl<'a> Argument<'a> for &Meter {
         args.meter
     }
 }
-
-// === impl Arguments, Function, ContextFunction ===
 
 macro_rules! tuples {
     ($(($($name:ident)*))*) => {
@@ -322,8 +326,6 @@ tuples! {
     (A1 A2 A3 A4 A5 A6)
     (A1 A2 A3 A4 A5 A6 A7)
 }
-
-// === impl Output ===
 
 impl Output for Value {
     fn into_result(self) -> Result<Value, CallError> {

@@ -1,15 +1,15 @@
-//! Where the parts of syntax trees lie: those of a text in one block for each kind. A chart has a hundred thousand, mostly in
-//! lists of one or two; a box for each list would take more than what is in it.
+//! The memory of syntax trees: one block for each kind of part of a text. A chart has about 100,000 parts, mostly in
+//! lists of one or two. A box for each list would need more memory than its content.
 
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use crate::syntax::ast::{Branch, Chain, Command, Invocation, Node, Operand, Pipe, Span};
+use crate::syntax::ast::{Branch, Chain, Command, Invocation, Operand, Pipe, Span, TemplateNode};
 use crate::text::number::Constant;
 use crate::value::Str;
 
 /// A part in an arena.
-pub(crate) struct Id<T>(u32, PhantomData<fn() -> T>);
+pub(crate) struct PartId<T>(u32, PhantomData<fn() -> T>);
 
 /// A list in an arena.
 pub(crate) struct Run<T> {
@@ -18,8 +18,8 @@ pub(crate) struct Run<T> {
     kind: PhantomData<fn() -> T>,
 }
 
-/// Something that arenas hold.
-pub(crate) trait Part: Sized {
+/// A type that arenas hold.
+pub(crate) trait ArenaPart: Sized {
     fn block(arena: &Arena) -> &[Self];
     fn grown(arena: &Growing) -> &[Self];
     fn growing(arena: &mut Growing) -> &mut Vec<Self>;
@@ -47,7 +47,7 @@ macro_rules! arena {
             }
         }
 
-        $(impl Part for $kind {
+        $(impl ArenaPart for $kind {
             #[inline]
             fn block(arena: &Arena) -> &[Self] {
                 &arena.$block
@@ -67,7 +67,7 @@ macro_rules! arena {
 }
 
 arena! {
-    nodes: Node,
+    nodes: TemplateNode,
     branches: Branch,
     invocations: Invocation,
     pipes: Pipe,
@@ -84,56 +84,51 @@ fn fitted<T>(mut parts: Vec<T>) -> Box<[T]> {
     parts.drain(..).collect()
 }
 
-// === impl Arena ===
-
 impl Arena {
-    pub(crate) fn one<T: Part>(&self, id: Id<T>) -> &T {
+    pub(crate) fn one<T: ArenaPart>(&self, id: PartId<T>) -> &T {
         &T::block(self)[id.0 as usize]
     }
 
-    pub(crate) fn all<T: Part>(&self, run: Run<T>) -> &[T] {
+    pub(crate) fn all<T: ArenaPart>(&self, run: Run<T>) -> &[T] {
         &T::block(self)[run.range()]
     }
 }
 
-// === impl Growing ===
-
 impl Growing {
-    /// Takes in a part.
-    pub(crate) fn add<T: Part>(&mut self, part: T) -> Id<T> {
+    /// Adds a part.
+    pub(crate) fn add<T: ArenaPart>(&mut self, part: T) -> PartId<T> {
         let block = T::growing(self);
         block.push(part);
-        Id(block.len() as u32 - 1, PhantomData)
+        PartId(block.len() as u32 - 1, PhantomData)
     }
 
-    /// Takes in what was collected since there were `mark`.
-    pub(crate) fn take<T: Part>(&mut self, collected: &mut Vec<T>, mark: usize) -> Run<T> {
+    /// Adds the parts that were collected after the first `mark`.
+    pub(crate) fn take<T: ArenaPart>(&mut self, collected: &mut Vec<T>, mark: usize) -> Run<T> {
         let first = self.mark::<T>();
         let block = T::growing(self);
         // Mostly that is one.
-        match collected.len() == mark + 1 {
-            true => block.extend(collected.pop()),
-            false => block.extend(collected.drain(mark..)),
+        if collected.len() == mark + 1 {
+            block.extend(collected.pop())
+        } else {
+            block.extend(collected.drain(mark..))
         }
         self.since(first)
     }
 
-    /// How many parts of that kind there are.
-    pub(crate) fn mark<T: Part>(&self) -> u32 {
+    /// The number of parts of that kind.
+    pub(crate) fn mark<T: ArenaPart>(&self) -> u32 {
         T::grown(self).len() as u32
     }
 
     /// The parts that were added since that mark.
-    pub(crate) fn since<T: Part>(&self, mark: u32) -> Run<T> {
+    pub(crate) fn since<T: ArenaPart>(&self, mark: u32) -> Run<T> {
         Run::new(mark, self.mark::<T>().saturating_sub(mark))
     }
 
-    pub(crate) fn all<T: Part>(&self, run: Run<T>) -> &[T] {
+    pub(crate) fn all<T: ArenaPart>(&self, run: Run<T>) -> &[T] {
         &T::grown(self)[run.range()]
     }
 }
-
-// === impl Run ===
 
 impl<T> Run<T> {
     pub(crate) fn new(first: u32, count: u32) -> Self {
@@ -165,22 +160,22 @@ impl<T> Clone for Run<T> {
 
 impl<T> Copy for Run<T> {}
 
-impl<T> Clone for Id<T> {
+impl<T> Clone for PartId<T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Id<T> {}
+impl<T> Copy for PartId<T> {}
 
 #[cfg(test)]
 mod tests {
     use crate::syntax::arena::*;
 
-    /// What a chart of a megabyte of templates takes many of.
+    /// The types of which a chart with one megabyte of templates has many.
     #[test]
     fn parts_are_small() {
-        let sizes = [size_of::<Node>(), size_of::<Command>(), size_of::<Operand>()];
+        let sizes = [size_of::<TemplateNode>(), size_of::<Command>(), size_of::<Operand>()];
         assert_eq!(sizes, [20, 12, 16]);
     }
 }

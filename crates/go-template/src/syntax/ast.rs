@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::exec::builtins::Builtin;
-use crate::syntax::arena::{Arena, Id, Part, Run};
+use crate::syntax::arena::{Arena, ArenaPart, PartId, Run};
 use crate::text::number::Constant;
 use crate::text::quote::quote_go;
 use crate::value::Str;
@@ -20,36 +20,36 @@ pub(crate) struct Span(pub(crate) Pos, pub(crate) u32);
 
 /// One parsed template: a file's text without its definitions, or one definition.
 pub struct Tree {
-    pub(crate) source: Arc<Source>,
+    pub(crate) source: Arc<TemplateSource>,
     pub(crate) definition: Definition,
 }
 
 /// A template as it lies in the arena of its text.
 pub(crate) struct Definition {
     pub(crate) name: Box<str>,
-    pub(crate) root: Run<Node>,
+    pub(crate) root: Run<TemplateNode>,
     /// Whether there is nothing but white space and comments.
     pub(crate) is_empty: bool,
 }
 
 /// The text that a tree was parsed from, and what it was parsed to; shared by all definitions in it.
-pub(crate) struct Source {
+pub(crate) struct TemplateSource {
     pub(crate) name: Box<str>,
     pub(crate) text: Str,
     pub(crate) arena: Arena,
 }
 
-/// What stands between `{{` and `}}`, or between those.
-pub(crate) enum Node {
+/// An action between `{{` and `}}`, or the text between actions.
+pub(crate) enum TemplateNode {
     /// From and to where in the source.
     Text(Pos, Pos),
     /// An action that is a string constant whose text stands between its quotes as it is meant.
     Constant(Span),
     Action(Pipe),
-    If(Id<Branch>),
-    With(Id<Branch>),
-    Range(Id<Branch>),
-    Template(Id<Invocation>),
+    If(PartId<Branch>),
+    With(PartId<Branch>),
+    Range(PartId<Branch>),
+    Template(PartId<Invocation>),
     Break(Pos),
     Continue(Pos),
 }
@@ -57,8 +57,8 @@ pub(crate) enum Node {
 /// `if`, `with` or `range`.
 pub(crate) struct Branch {
     pub(crate) pipe: Pipe,
-    pub(crate) list: Run<Node>,
-    pub(crate) else_list: Option<Run<Node>>,
+    pub(crate) list: Run<TemplateNode>,
+    pub(crate) else_list: Option<Run<TemplateNode>>,
 }
 
 /// `{{template "name" pipeline}}`.
@@ -96,33 +96,34 @@ pub(crate) enum Operand {
     Field(Path),
     /// `$x.a.b`; the first name has its `$`.
     Variable(Path),
-    Chain(Id<Chain>),
+    Chain(PartId<Chain>),
     /// Parenthesised.
-    Pipe(Id<Pipe>),
+    Pipe(PartId<Pipe>),
     Bool(Pos, bool),
     Dot(Pos),
     Nil(Pos),
     /// As written, and in all the types that it fits.
-    Number(Span, Id<Constant>),
+    Number(Span, PartId<Constant>),
     /// As written and as meant.
-    String(Span, Id<Str>),
+    String(Span, PartId<Str>),
 }
 
 /// A function's name.
 pub(crate) struct Identifier {
     pub(crate) name: Span,
     pub(crate) builtin: Option<Builtin>,
-    /// Where the function was found last: the table's id (high bits) and 1 + the index in it (low bits, 0: not there).
+    /// A cache of the last lookup: the table's id (high bits) and 1 + the function's index in it (low bits, 0: not in
+    /// the table).
     found: AtomicU32,
 }
 
-/// How many of the bits of [`Identifier::found`] are an index: there are a few hundred functions.
+/// The number of bits of [`Identifier::found`] for the index: there are a few hundred functions.
 const INDEX_BITS: u32 = 12;
 
 /// Names with dots between them.
 #[derive(Clone, Copy)]
 pub(crate) struct Path {
-    /// Where errors say that it is.
+    /// The position in errors.
     pub(crate) pos: Pos,
     pub(crate) names: Run<Span>,
 }
@@ -133,8 +134,6 @@ pub(crate) struct Chain {
     pub(crate) operand: Operand,
     pub(crate) fields: Run<Span>,
 }
-
-// === impl Tree ===
 
 impl Tree {
     /// The template's name.
@@ -180,14 +179,12 @@ impl fmt::Debug for Tree {
     }
 }
 
-// === impl Source ===
-
-impl Source {
-    pub(crate) fn one<T: Part>(&self, id: Id<T>) -> &T {
+impl TemplateSource {
+    pub(crate) fn one<T: ArenaPart>(&self, id: PartId<T>) -> &T {
         self.arena.one(id)
     }
 
-    pub(crate) fn all<T: Part>(&self, run: Run<T>) -> &[T] {
+    pub(crate) fn all<T: ArenaPart>(&self, run: Run<T>) -> &[T] {
         self.arena.all(run)
     }
 
@@ -205,8 +202,6 @@ impl Source {
     }
 }
 
-// === impl Identifier ===
-
 impl Identifier {
     pub(crate) fn new(name: Span, builtin: Option<Builtin>) -> Self {
         Identifier {
@@ -216,14 +211,14 @@ impl Identifier {
         }
     }
 
-    /// The function's index in a table, hashed for only when another table was asked last.
-    pub(crate) fn index_in<C: ?Sized>(&self, source: &Source, funcs: &crate::func::FuncMap<C>) -> Option<u32> {
+    /// Returns the function's index in a table. The name is hashed only if the last lookup used another table.
+    pub(crate) fn index_in<C: ?Sized>(&self, source: &TemplateSource, funcs: &crate::func::FuncMap<C>) -> Option<u32> {
         let found = self.found.load(Ordering::Relaxed);
         let one_based = if found >> INDEX_BITS == funcs.id() {
             found & ((1 << INDEX_BITS) - 1)
         } else {
             let one_based = funcs.index_of(source.text(self.name)).map_or(0, |index| index + 1);
-            // Of tables or indexes that are too many for it, nothing is remembered.
+            // A table id or an index that needs too many bits is not cached.
             if funcs.id() >> (u32::BITS - INDEX_BITS) == 0 && one_based >> INDEX_BITS == 0 {
                 self.found
                     .store(funcs.id() << INDEX_BITS | one_based, Ordering::Relaxed);
@@ -234,36 +229,39 @@ impl Identifier {
     }
 }
 
-// === impl Node ===
-
-impl Node {
-    pub(crate) fn pos(&self, source: &Source) -> Pos {
+impl TemplateNode {
+    pub(crate) fn pos(&self, source: &TemplateSource) -> Pos {
         match self {
-            Node::Text(pos, _) | Node::Constant(Span(pos, _)) | Node::Break(pos) | Node::Continue(pos) => *pos,
-            Node::Action(pipe) => pipe.pos,
-            Node::If(branch) | Node::With(branch) | Node::Range(branch) => source.one(*branch).pipe.pos,
-            Node::Template(call) => source.one(*call).pos,
+            TemplateNode::Text(pos, _)
+            | TemplateNode::Constant(Span(pos, _))
+            | TemplateNode::Break(pos)
+            | TemplateNode::Continue(pos) => *pos,
+            TemplateNode::Action(pipe) => pipe.pos,
+            TemplateNode::If(branch) | TemplateNode::With(branch) | TemplateNode::Range(branch) => {
+                source.one(*branch).pipe.pos
+            }
+            TemplateNode::Template(call) => source.one(*call).pos,
         }
     }
 
     /// The source in normal form.
-    pub(crate) fn write(&self, source: &Source, out: &mut String) {
+    pub(crate) fn write(&self, source: &TemplateSource, out: &mut String) {
         match self {
-            Node::Text(from, to) => out.push_str(&String::from_utf8_lossy(source.slice(*from, *to))),
-            Node::Constant(quoted) => {
+            TemplateNode::Text(from, to) => out.push_str(&String::from_utf8_lossy(source.slice(*from, *to))),
+            TemplateNode::Constant(quoted) => {
                 out.push_str("{{");
                 out.push_str(&String::from_utf8_lossy(source.bytes(*quoted)));
                 out.push_str("}}");
             }
-            Node::Action(pipe) => {
+            TemplateNode::Action(pipe) => {
                 out.push_str("{{");
                 pipe.write(source, out);
                 out.push_str("}}");
             }
-            Node::If(branch) => source.one(*branch).write("if", source, out),
-            Node::With(branch) => source.one(*branch).write("with", source, out),
-            Node::Range(branch) => source.one(*branch).write("range", source, out),
-            Node::Template(call) => {
+            TemplateNode::If(branch) => source.one(*branch).write("if", source, out),
+            TemplateNode::With(branch) => source.one(*branch).write("with", source, out),
+            TemplateNode::Range(branch) => source.one(*branch).write("range", source, out),
+            TemplateNode::Template(call) => {
                 let call = source.one(*call);
                 out.push_str("{{template ");
                 out.push_str(&quote_go(call.name.as_bytes()));
@@ -273,16 +271,14 @@ impl Node {
                 }
                 out.push_str("}}");
             }
-            Node::Break(_) => out.push_str("{{break}}"),
-            Node::Continue(_) => out.push_str("{{continue}}"),
+            TemplateNode::Break(_) => out.push_str("{{break}}"),
+            TemplateNode::Continue(_) => out.push_str("{{continue}}"),
         }
     }
 }
 
-// === impl Branch ===
-
 impl Branch {
-    fn write(&self, keyword: &str, source: &Source, out: &mut String) {
+    fn write(&self, keyword: &str, source: &TemplateSource, out: &mut String) {
         // Writing to a string does not fail.
         let _ = write!(out, "{{{{{keyword} ");
         self.pipe.write(source, out);
@@ -296,14 +292,12 @@ impl Branch {
     }
 }
 
-fn write_nodes(list: Run<Node>, source: &Source, out: &mut String) {
+fn write_nodes(list: Run<TemplateNode>, source: &TemplateSource, out: &mut String) {
     source.all(list).iter().for_each(|node| node.write(source, out));
 }
 
-// === impl Pipe ===
-
 impl Pipe {
-    pub(crate) fn write(&self, source: &Source, out: &mut String) {
+    pub(crate) fn write(&self, source: &TemplateSource, out: &mut String) {
         for (i, variable) in source.all(self.decl.names()).iter().enumerate() {
             if i > 0 {
                 out.push_str(", ");
@@ -321,8 +315,6 @@ impl Pipe {
         }
     }
 }
-
-// === impl Declaration ===
 
 impl Declaration {
     /// Of two names at most.
@@ -343,10 +335,8 @@ impl Declaration {
     }
 }
 
-// === impl Command ===
-
 impl Command {
-    pub(crate) fn write(&self, source: &Source, out: &mut String) {
+    pub(crate) fn write(&self, source: &TemplateSource, out: &mut String) {
         for (i, operand) in source.all(self.operands).iter().enumerate() {
             if i > 0 {
                 out.push(' ');
@@ -356,10 +346,8 @@ impl Command {
     }
 }
 
-// === impl Operand ===
-
 impl Operand {
-    pub(crate) fn pos(&self, source: &Source) -> Pos {
+    pub(crate) fn pos(&self, source: &TemplateSource) -> Pos {
         match self {
             Operand::Identifier(identifier) => identifier.name.0,
             Operand::Field(path) | Operand::Variable(path) => path.pos,
@@ -370,7 +358,7 @@ impl Operand {
         }
     }
 
-    pub(crate) fn write(&self, source: &Source, out: &mut String) {
+    pub(crate) fn write(&self, source: &TemplateSource, out: &mut String) {
         match self {
             Operand::Identifier(identifier) => out.push_str(source.text(identifier.name)),
             Operand::Field(path) => write_fields(source.all(path.names), source, out),
@@ -395,7 +383,7 @@ impl Operand {
         }
     }
 
-    fn write_grouped(&self, source: &Source, out: &mut String) {
+    fn write_grouped(&self, source: &TemplateSource, out: &mut String) {
         if let Operand::Pipe(pipe) = self {
             out.push('(');
             source.one(*pipe).write(source, out);
@@ -406,14 +394,14 @@ impl Operand {
     }
 
     /// The source in normal form.
-    pub(crate) fn normal(&self, source: &Source) -> String {
+    pub(crate) fn normal(&self, source: &TemplateSource) -> String {
         let mut out = String::new();
         self.write(source, &mut out);
         out
     }
 }
 
-fn write_fields(names: &[Span], source: &Source, out: &mut String) {
+fn write_fields(names: &[Span], source: &TemplateSource, out: &mut String) {
     for name in names {
         out.push('.');
         out.push_str(source.text(*name));

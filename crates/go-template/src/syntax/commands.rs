@@ -1,19 +1,19 @@
-//! What the actions of a text are made of, for those who read templates and don't execute them.
+//! The commands in the actions of a template, for code that analyzes templates without executing them.
 
 use crate::error::ParseError;
-use crate::syntax::arena::{Id, Run};
-use crate::syntax::ast::{Branch, Chain, Command as Parsed, Node, Operand, Pipe, Pos, Source, Span};
+use crate::syntax::arena::{PartId, Run};
+use crate::syntax::ast::{Branch, Chain, Command as Parsed, Operand, Pipe, Pos, Span, TemplateNode, TemplateSource};
 use crate::syntax::parser;
 use crate::value::Str;
 
-/// A function, field or operand with its arguments. What stands in parentheses is a command of its own, beside this one.
+/// A function, field or operand with its arguments. A parenthesized pipeline is a separate command in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
     /// Counted from 1.
     pub line: usize,
     /// In bytes, counted from 0.
     pub column: usize,
-    /// Whether it stands in a `define` or `block`.
+    /// Whether it is in a `define` or `block`.
     pub is_defined: bool,
     /// The function or operand, and the arguments.
     pub words: Vec<Word>,
@@ -35,7 +35,7 @@ pub enum Word {
 /// Text that is printed as it stands, and what decides whether it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where it begins, counted from 1.
+    /// The line where it begins, counted from 1.
     pub line: usize,
     /// Whether it begins at the start of that line.
     pub is_at_start: bool,
@@ -63,8 +63,15 @@ pub enum GuardKind {
 
 /// All texts between the actions of a text and its definitions. It may call functions of any name.
 ///
+/// ```
+/// use go_template::commands::{GuardKind, pieces};
+///
+/// let found = pieces("t", &"{{ if .a }}text{{ end }}".into()).unwrap();
+/// assert_eq!((found[0].text.as_str(), found[0].guards[0].kind), ("text", GuardKind::If));
+/// ```
+///
 /// # Errors
-/// What isn't a template.
+/// A text that is not a valid template.
 pub fn pieces(name: &str, text: &Str) -> Result<Vec<Piece>, ParseError> {
     let mut pieces = Vec::new();
     walk(name, text, &mut Vec::new(), Some(&mut pieces))?;
@@ -73,8 +80,16 @@ pub fn pieces(name: &str, text: &Str) -> Result<Vec<Piece>, ParseError> {
 
 /// All commands in a text and its definitions, in no particular order. It may call functions of any name.
 ///
+/// ```
+/// use go_template::commands::{Word, commands};
+///
+/// let found = commands("t", &"{{ .Values.name | quote }}".into()).unwrap();
+/// assert_eq!(found[0].words, [Word::Path(vec!["Values".to_owned(), "name".to_owned()])]);
+/// assert_eq!(found[1].words, [Word::Function("quote".to_owned())]);
+/// ```
+///
 /// # Errors
-/// What isn't a template.
+/// A text that is not a valid template.
 pub fn commands(name: &str, text: &Str) -> Result<Vec<Command>, ParseError> {
     let mut found = Vec::new();
     walk(name, text, &mut found, None)?;
@@ -90,7 +105,7 @@ fn walk(
     // These two are functions only where a host defines them.
     let has_function = |name: &str| !["break", "continue"].contains(&name);
     for tree in parser::parse(name, text, &has_function)? {
-        let mut walk = Walk {
+        let mut walk = CommandWalk {
             source: &tree.source,
             lines: line_starts(text.as_bytes()),
             is_defined: tree.name() != tree.parse_name(),
@@ -108,8 +123,8 @@ fn line_starts(text: &[u8]) -> Vec<usize> {
     std::iter::once(0).chain(newlines.map(|(at, _)| at + 1)).collect()
 }
 
-struct Walk<'a> {
-    source: &'a Source,
+struct CommandWalk<'a> {
+    source: &'a TemplateSource,
     lines: Vec<usize>,
     is_defined: bool,
     found: &'a mut Vec<Command>,
@@ -119,19 +134,17 @@ struct Walk<'a> {
     pieces: Option<&'a mut Vec<Piece>>,
 }
 
-// === impl Walk ===
-
-impl Walk<'_> {
-    fn nodes(&mut self, list: Run<Node>) {
+impl CommandWalk<'_> {
+    fn nodes(&mut self, list: Run<TemplateNode>) {
         for node in self.source.all(list) {
             match node {
-                Node::Text(from, to) => self.piece(*from, *to),
-                Node::Constant(_) | Node::Break(_) | Node::Continue(_) => {}
-                Node::Action(pipe) => self.pipe(pipe),
-                Node::If(branch) => self.branch(GuardKind::If, *branch),
-                Node::With(branch) => self.branch(GuardKind::With, *branch),
-                Node::Range(branch) => self.branch(GuardKind::Range, *branch),
-                Node::Template(call) => {
+                TemplateNode::Text(from, to) => self.piece(*from, *to),
+                TemplateNode::Constant(_) | TemplateNode::Break(_) | TemplateNode::Continue(_) => {}
+                TemplateNode::Action(pipe) => self.pipe(pipe),
+                TemplateNode::If(branch) => self.branch(GuardKind::If, *branch),
+                TemplateNode::With(branch) => self.branch(GuardKind::With, *branch),
+                TemplateNode::Range(branch) => self.branch(GuardKind::Range, *branch),
+                TemplateNode::Template(call) => {
                     if let Some(pipe) = &self.source.one(*call).pipe {
                         self.pipe(pipe);
                     }
@@ -140,7 +153,7 @@ impl Walk<'_> {
         }
     }
 
-    fn branch(&mut self, kind: GuardKind, branch: Id<Branch>) {
+    fn branch(&mut self, kind: GuardKind, branch: PartId<Branch>) {
         let branch = self.source.one(branch);
         let before = self.found.len();
         self.pipe(&branch.pipe);
@@ -329,7 +342,7 @@ mod tests {
 
     #[test]
     fn any_function_may_be_called() {
-        let text = "{{ define \"x\" }}{{ whatever 1 }}{{ end }}{{ range .a }}{{ break }}{{ end }}";
+        let text = "{{ define \"x\" }}{{ unknown 1 }}{{ end }}{{ range .a }}{{ break }}{{ end }}";
         let found = commands("t", &text.into()).unwrap();
         assert_eq!(found.iter().filter(|command| command.is_defined).count(), 1);
         assert!(commands("t", &"{{ if }}".into()).is_err());

@@ -1,13 +1,13 @@
 //! Text to tokens, by the rules of Go's `text/template/parse` lexer, one token at a time.
 
-use crate::syntax::token::{Keyword, Kind, Token};
+use crate::syntax::token::{Keyword, Token, TokenKind};
 use crate::text::quote::quote_go;
 use crate::text::unicode::{decode_lossy, is_letter_or_digit};
 
 const LEFT_DELIM: &[u8] = b"{{";
 const RIGHT_DELIM: &[u8] = b"}}";
 
-/// Yields tokens until an end of file or an error, and those again and again afterwards.
+/// Yields tokens up to the end of the file or an error, and then repeats that last token.
 pub(crate) struct Lexer<'s> {
     input: &'s [u8],
     pos: usize,
@@ -59,10 +59,8 @@ impl<'s> Lexer<'s> {
         self.error = error.into();
         self.input = &[];
         self.pos = self.start;
-        self.emit(Kind::Error)
+        self.emit(TokenKind::Error)
     }
-
-    // --- characters ---
 
     fn rest(&self) -> &'s [u8] {
         self.input.get(self.pos..).unwrap_or_default()
@@ -90,7 +88,7 @@ impl<'s> Lexer<'s> {
         while self.accept(valid) {}
     }
 
-    fn emit(&mut self, kind: Kind) -> Token {
+    fn emit(&mut self, kind: TokenKind) -> Token {
         let token = Token::new(kind, self.start, self.pos.saturating_sub(self.start), self.spaced);
         self.start = self.pos;
         token
@@ -100,16 +98,14 @@ impl<'s> Lexer<'s> {
         self.start = self.pos;
     }
 
-    // --- outside of actions ---
-
     fn text(&mut self) -> Token {
         loop {
             let Some(length) = left_delim(self.rest()) else {
                 self.pos = self.pos.max(self.input.len());
                 if self.pos > self.start {
-                    return self.emit(Kind::Text);
+                    return self.emit(TokenKind::Text);
                 }
-                return self.emit(Kind::Eof);
+                return self.emit(TokenKind::Eof);
             };
             if length > 0 {
                 self.pos += length;
@@ -120,7 +116,7 @@ impl<'s> Lexer<'s> {
                     trimmed = text.iter().rev().take_while(|b| is_space_byte(**b)).count();
                 }
                 self.pos -= trimmed;
-                let token = self.emit(Kind::Text);
+                let token = self.emit(TokenKind::Text);
                 self.pos += trimmed;
                 self.ignore();
                 if token.length() > 0 {
@@ -135,7 +131,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// Takes `{{`. A comment is skipped whole and yields nothing.
+    /// Reads `{{`. A comment is skipped completely and yields no token.
     fn left_delim(&mut self) -> Result<Option<Token>, &'static str> {
         self.pos += LEFT_DELIM.len();
         let after_marker = if has_left_trim_marker(self.rest()) { 2 } else { 0 };
@@ -149,7 +145,7 @@ impl<'s> Lexer<'s> {
             self.comment()?;
             return Ok(None);
         }
-        let token = self.emit(Kind::LeftDelim);
+        let token = self.emit(TokenKind::LeftDelim);
         self.inside_action = true;
         self.pos += after_marker;
         self.ignore();
@@ -174,8 +170,6 @@ impl<'s> Lexer<'s> {
         self.pos += self.rest().iter().take_while(|b| is_space_byte(**b)).count();
     }
 
-    // --- inside of actions ---
-
     /// Whether the rest starts with a right delimiter, and if so whether with a trim marker.
     fn at_right_delim(&self) -> Option<bool> {
         match self.rest() {
@@ -191,7 +185,7 @@ impl<'s> Lexer<'s> {
             self.ignore();
         }
         self.pos += RIGHT_DELIM.len();
-        let token = self.emit(Kind::RightDelim);
+        let token = self.emit(TokenKind::RightDelim);
         if trim {
             self.skip_space();
             self.ignore();
@@ -217,35 +211,35 @@ impl<'s> Lexer<'s> {
         }
         match first {
             b'.' if self.rest().get(1).is_some_and(u8::is_ascii_digit) || self.rest().len() == 1 => self.number(),
-            b'.' => self.field_or_variable(Kind::Field),
-            b'$' => self.field_or_variable(Kind::Variable),
+            b'.' => self.field_or_variable(TokenKind::Field),
+            b'$' => self.field_or_variable(TokenKind::Variable),
             b'+' | b'-' | b'0'..=b'9' => self.number(),
-            b'"' => self.quoted(b'"', Kind::String, "unterminated quoted string"),
-            b'\'' => self.quoted(b'\'', Kind::CharConstant, "unterminated character constant"),
+            b'"' => self.quoted(b'"', TokenKind::String, "unterminated quoted string"),
+            b'\'' => self.quoted(b'\'', TokenKind::CharConstant, "unterminated character constant"),
             b'`' => self.raw_string(),
-            b'|' => self.one(Kind::Pipe),
+            b'|' => self.one(TokenKind::Pipe),
             b'(' => {
                 self.paren_depth += 1;
-                self.one(Kind::LeftParen)
+                self.one(TokenKind::LeftParen)
             }
             b')' => match self.paren_depth.checked_sub(1) {
                 Some(depth) => {
                     self.paren_depth = depth;
-                    self.one(Kind::RightParen)
+                    self.one(TokenKind::RightParen)
                 }
                 None => self.fail("unexpected right paren"),
             },
-            b'=' => self.one(Kind::Assign),
+            b'=' => self.one(TokenKind::Assign),
             b':' if self.rest().get(1) == Some(&b'=') => {
                 self.pos += 1;
-                self.one(Kind::Declare)
+                self.one(TokenKind::Declare)
             }
             b':' => self.fail("expected :="),
             b'}' | b' ' | b'\t' | b'\r' | b'\n' if self.at_right_delim().is_some() => match self.paren_depth {
                 0 => self.right_delim(first != b'}'),
                 _ => self.fail("unclosed left paren"),
             },
-            b' '..=b'~' => self.one(Kind::Char),
+            b' '..=b'~' => self.one(TokenKind::Char),
             _ => match self.peek().unwrap_or_default() {
                 c if is_letter_or_digit(c) => self.identifier(),
                 c => self.fail(format!("unrecognized character in action: {}", code_point(c))),
@@ -254,12 +248,12 @@ impl<'s> Lexer<'s> {
     }
 
     /// A token of one more byte.
-    fn one(&mut self, kind: Kind) -> Token {
+    fn one(&mut self, kind: TokenKind) -> Token {
         self.pos += 1;
         self.emit(kind)
     }
 
-    /// Takes the characters of a word. What comes next must end it: yields the character if it doesn't.
+    /// Reads the characters of a word. Returns the next character if it does not end the word.
     fn word(&mut self) -> Option<char> {
         let rest = self.rest();
         let length = rest.iter().position(|b| !is_word_byte(*b)).unwrap_or(rest.len());
@@ -283,20 +277,20 @@ impl<'s> Lexer<'s> {
         }
         let word = self.input.get(self.start..self.pos).unwrap_or_default();
         let kind = match Keyword::by_name(word) {
-            Some(Keyword::Break) if self.break_is_function => Kind::Identifier,
-            Some(Keyword::Continue) if self.continue_is_function => Kind::Identifier,
-            Some(keyword) => Kind::Keyword(keyword),
-            None if word == b"true" || word == b"false" => Kind::Bool,
-            None => Kind::Identifier,
+            Some(Keyword::Break) if self.break_is_function => TokenKind::Identifier,
+            Some(Keyword::Continue) if self.continue_is_function => TokenKind::Identifier,
+            Some(keyword) => TokenKind::Keyword(keyword),
+            None if word == b"true" || word == b"false" => TokenKind::Bool,
+            None => TokenKind::Identifier,
         };
         self.emit(kind)
     }
 
-    fn field_or_variable(&mut self, kind: Kind) -> Token {
+    fn field_or_variable(&mut self, kind: TokenKind) -> Token {
         self.pos += 1;
         if self.at_terminator() {
-            let kind = if kind == Kind::Field {
-                Kind::Keyword(Keyword::Dot)
+            let kind = if kind == TokenKind::Field {
+                TokenKind::Keyword(Keyword::Dot)
             } else {
                 kind
             };
@@ -319,7 +313,7 @@ impl<'s> Lexer<'s> {
     }
 
     /// A string or character constant, whose syntax the parser checks.
-    fn quoted(&mut self, quote: u8, kind: Kind, unterminated: &str) -> Token {
+    fn quoted(&mut self, quote: u8, kind: TokenKind, unterminated: &str) -> Token {
         self.pos += 1;
         loop {
             // Nothing is special about what stands before these.
@@ -338,23 +332,23 @@ impl<'s> Lexer<'s> {
         match memchr::memchr(b'`', self.rest()) {
             Some(length) => {
                 self.pos += length + 1;
-                self.emit(Kind::RawString)
+                self.emit(TokenKind::RawString)
             }
             None => self.fail("unterminated raw quoted string"),
         }
     }
 
-    /// A number, roughly: what is wrong with it the parser finds out.
+    /// Reads a number roughly. The parser finds the errors in it.
     fn number(&mut self) -> Token {
         if !self.scan_number() {
             return self.fail(self.bad_number());
         }
-        // Complex numbers are none here, but are read as far.
+        // Complex numbers are not supported, but are read to their end.
         if matches!(self.peek(), Some('+' | '-')) {
             self.scan_number();
             return self.fail(self.bad_number());
         }
-        self.emit(Kind::Number)
+        self.emit(TokenKind::Number)
     }
 
     fn bad_number(&self) -> String {
@@ -367,9 +361,10 @@ impl<'s> Lexer<'s> {
     fn scan_number(&mut self) -> bool {
         self.accept("+-");
         let is_zero = self.accept("0");
-        let (digits, exponent) = match is_zero && self.accept("xX") {
-            true => ("0123456789abcdefABCDEF_", "pP"),
-            false => ("0123456789_", "eE"),
+        let (digits, exponent) = if is_zero && self.accept("xX") {
+            ("0123456789abcdefABCDEF_", "pP")
+        } else {
+            ("0123456789_", "eE")
         };
         if is_zero {
             self.accept("oObB");
@@ -412,7 +407,7 @@ fn is_word_byte(b: u8) -> bool {
     WORD[usize::from(b)]
 }
 
-/// Where the next action or comment starts. A searcher for two bytes takes longer to make than most searches take.
+/// Where the next action or comment starts. Creating a searcher for two bytes would take longer than most searches.
 fn left_delim(text: &[u8]) -> Option<usize> {
     memchr::memchr_iter(b'{', text).find(|at| text.get(at + 1) == Some(&b'{'))
 }

@@ -4,7 +4,7 @@ use crate::syntax::ast::{Pos, Span};
 use crate::text::quote::{quote_go, quote_go_prefix};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum TokenKind {
     /// The lexer gave up; the token's text is the reason.
     Error,
     Bool,
@@ -47,15 +47,13 @@ pub(crate) enum Keyword {
     With,
 }
 
-/// A token: two numbers, so that it is handed on in two registers. A chart has a hundred thousand.
+/// A token: two numbers, so that it is passed in two registers. A chart has about 100,000.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token {
-    pub(crate) kind: Kind,
+    pub(crate) kind: TokenKind,
     /// From the lowest bit: the byte offset (32 bits), the length in bytes (31), whether space stands before it.
     place: u64,
 }
-
-// === impl Keyword ===
 
 impl Keyword {
     pub(crate) fn by_name(word: &[u8]) -> Option<Self> {
@@ -76,12 +74,10 @@ impl Keyword {
     }
 }
 
-// === impl Token ===
-
 impl Token {
     /// A token of that place and length in bytes. `spaced` is whether space stands before it, within an action.
     #[inline]
-    pub(crate) fn new(kind: Kind, pos: usize, length: usize, spaced: bool) -> Self {
+    pub(crate) fn new(kind: TokenKind, pos: usize, length: usize, spaced: bool) -> Self {
         Token {
             kind,
             place: pos as u64 & 0xffff_ffff | (length as u64 & 0x7fff_ffff) << 32 | u64::from(spaced) << 63,
@@ -106,7 +102,7 @@ impl Token {
         self.place >> 63 == 1
     }
 
-    /// Where it stands.
+    /// Its place in the source.
     #[inline]
     pub(crate) fn span(self) -> Span {
         Span(self.pos(), self.length())
@@ -115,9 +111,9 @@ impl Token {
     /// As parse errors show it. `text` is the token's, `error` the lexer's reason, for an error token.
     pub(crate) fn show(self, text: &[u8], error: &str) -> String {
         match self.kind {
-            Kind::Eof => "EOF".to_owned(),
-            Kind::Error => error.to_owned(),
-            Kind::Keyword(_) => format!("<{}>", String::from_utf8_lossy(text)),
+            TokenKind::Eof => "EOF".to_owned(),
+            TokenKind::Error => error.to_owned(),
+            TokenKind::Keyword(_) => format!("<{}>", String::from_utf8_lossy(text)),
             _ if text.len() > 10 => format!("{}...", quote_go_prefix(text, 10)),
             _ => quote_go(text),
         }

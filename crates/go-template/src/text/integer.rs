@@ -40,9 +40,10 @@ pub fn parse_int(text: &[u8], base: u32, bits: u32) -> Result<i64, IntegerError>
     let nearest = if negative { -most - 1 } else { most };
     match parse_uint(digits, base, bits) {
         Err(IntegerError::Syntax) => Err(IntegerError::Syntax),
-        Ok(magnitude) if magnitude <= nearest.unsigned_abs() => Ok(match negative {
-            true => 0_i64.wrapping_sub_unsigned(magnitude),
-            false => magnitude.cast_signed(),
+        Ok(magnitude) if magnitude <= nearest.unsigned_abs() => Ok(if negative {
+            0_i64.wrapping_sub_unsigned(magnitude)
+        } else {
+            magnitude.cast_signed()
         }),
         _ => Err(IntegerError::Range(nearest)),
     }
@@ -72,9 +73,10 @@ pub fn parse_uint(text: &[u8], base: u32, bits: u32) -> Result<u64, IntegerError
             .filter(|n| *n <= most)
             .ok_or(IntegerError::Range(i64::MAX))?;
     }
-    match base == 0 && digits.contains(&b'_') && !underscores_fit(text) {
-        true => Err(IntegerError::Syntax),
-        false => Ok(value),
+    if base == 0 && digits.contains(&b'_') && !underscores_fit(text) {
+        Err(IntegerError::Syntax)
+    } else {
+        Ok(value)
     }
 }
 
@@ -86,7 +88,7 @@ pub fn underscores_fit(text: &[u8]) -> bool {
         [b'0', b'o' | b'O' | b'b' | b'B', rest @ ..] => (true, false, rest),
         rest => (false, false, rest),
     };
-    // What the last character was: a digit (or a prefix), an underscore, or neither.
+    // The kind of the last character: a digit (or a prefix), an underscore, or neither.
     let mut underscore = false;
     for byte in rest {
         let is_digit = byte.is_ascii_digit() || hex && byte.is_ascii_hexdigit();

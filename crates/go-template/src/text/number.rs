@@ -3,16 +3,14 @@
 use crate::text::integer;
 use crate::text::quote::quote_go;
 
-/// A number constant, in all the types that it fits: whether it is an int or a float is for its place to say.
+/// A number constant, in all the types that it fits: the place where it is used decides between int and float.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Constant {
     pub(crate) int: Option<i64>,
     pub(crate) float: f64,
-    /// Whether it is a float where the place does not say.
+    /// Whether it is a float where the place does not decide.
     pub(crate) is_float: bool,
 }
-
-// === impl Constant ===
 
 impl Constant {
     /// Reads a number or a character; an error is Go's text.
@@ -49,7 +47,7 @@ impl Constant {
     }
 }
 
-/// What nearly every number is: a few decimal digits, and no zero before others.
+/// The fast path for nearly every number: a few decimal digits without a leading zero.
 fn short_decimal(token: &[u8]) -> Option<i64> {
     if token.is_empty() || token.len() > 18 || token.len() > 1 && token.first() == Some(&b'0') {
         return None;
@@ -89,11 +87,18 @@ fn hexadecimal(text: &str) -> Option<f64> {
     (mantissa < 1 << f64::MANTISSA_DIGITS).then(|| mantissa as f64 * 2_f64.powi(exponent))
 }
 
-/// The most digits that are asked for: a float64 has no more than 1074 after its point.
+/// The maximum precision: a float64 has at most 1074 digits after the point.
 const MAX_DIGITS: i32 = 1100;
 
 /// `strconv.FormatFloat(value, verb, precision, 64)`: verbs `e E f g G`; a negative precision is the smallest
 /// number of digits that reads back as the same value.
+///
+/// ```
+/// use go_template::number::format_float;
+///
+/// assert_eq!(format_float(1e21, 'g', -1), "1e+21");
+/// assert_eq!(format_float(2.5, 'f', 2), "2.50");
+/// ```
 pub fn format_float(value: f64, verb: char, precision: i32) -> String {
     if !value.is_finite() {
         let text = if value > 0.0 { "+Inf" } else { "-Inf" };
@@ -128,9 +133,10 @@ fn general(value: f64, verb: char, digits: Option<usize>) -> String {
         None => shortest(value),
     };
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    let mantissa = match mantissa.contains('.') {
-        true => mantissa.trim_end_matches('0').trim_end_matches('.'),
-        false => mantissa,
+    let mantissa = if mantissa.contains('.') {
+        mantissa.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        mantissa
     };
     let significant = mantissa.bytes().filter(u8::is_ascii_digit).count() as i32;
     let before_point = exponent.parse().unwrap_or(0) + 1;

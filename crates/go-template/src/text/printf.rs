@@ -10,6 +10,13 @@ const MAX_NUMBER: usize = 10_000_000;
 
 /// `fmt.Sprintf(format, args...)`. There is no failure: what is wrong is reported inside the text, as Go does.
 /// Widths and precisions are filled up to a text of 64 MiB; the function `printf` refuses a text of that length.
+///
+/// ```
+/// use go_template::{Meter, Value, printf::sprintf};
+///
+/// let text = sprintf(&Meter::default(), b"%05.1f|%q|%d", &[Value::Float64(2.25), Value::string("x")]);
+/// assert_eq!(text, b"002.2|\"x\"|%!d(MISSING)".as_slice().to_vec());
+/// ```
 pub fn sprintf(meter: &Meter, format: &[u8], args: &[Value]) -> Vec<u8> {
     let mut out = Vec::with_capacity(format.len() + 16);
     let mut cursor = Cursor {
@@ -82,9 +89,10 @@ impl Cursor<'_> {
         self.width(&mut flags);
         if self.take(b'.') {
             self.index();
-            flags.precision = match self.take(b'*') {
-                true => self.int_arg().and_then(|precision| usize::try_from(precision).ok()),
-                false => Some(self.number().unwrap_or(0)),
+            flags.precision = if self.take(b'*') {
+                self.int_arg().and_then(|precision| usize::try_from(precision).ok())
+            } else {
+                Some(self.number().unwrap_or(0))
             };
         }
         self.index();

@@ -10,6 +10,10 @@ pub(crate) fn quote_go_prefix(bytes: &[u8], count: usize) -> String {
 }
 
 /// The bytes as a double-quoted Go string: `strconv.Quote`, `%q`.
+///
+/// ```
+/// assert_eq!(go_template::quote::quote_go("a\n\u{e9}"), r#""a\né""#);
+/// ```
 pub fn quote_go(bytes: impl AsRef<[u8]>) -> String {
     let mut bytes = bytes.as_ref();
     let mut out = String::with_capacity(bytes.len() + 2);
@@ -62,12 +66,12 @@ fn push_escaped(out: &mut String, c: char) {
     }
 }
 
-/// What a string literal in double quotes or backquotes means; `None` if it is malformed: `strconv.Unquote`.
+/// `strconv.Unquote`: the value of a string literal in double quotes or backquotes; `None` if it is malformed.
 pub(crate) fn unquote(literal: &[u8]) -> Option<Cow<'_, [u8]>> {
     match literal {
         [b'`', inner @ .., b'`'] if !inner.contains(&b'\r') => Some(Cow::Borrowed(inner)),
         [b'`', inner @ .., b'`'] => Some(inner.iter().copied().filter(|b| *b != b'\r').collect()),
-        // Most strings mean what they say.
+        // Fast path: most literals have no escapes.
         [b'"', inner @ .., b'"']
             if inner
                 .iter()

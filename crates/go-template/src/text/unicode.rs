@@ -46,8 +46,8 @@ pub fn is_print(c: char) -> bool {
     if c.is_ascii() {
         matches!(c, ' '..='~')
     } else {
-        // What isn't printable is written as an escape of several characters. The letter before keeps marks that combine
-        // with one from being taken for such.
+        // A character that is not printable is written as an escape of several characters. The letter before it
+        // prevents a combining mark from being written as an escape.
         let text = || ['a', c].iter().collect::<String>();
         c.is_alphanumeric() || text().escape_debug().count() == 2
     }

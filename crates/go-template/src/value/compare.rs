@@ -7,8 +7,16 @@ use crate::meter::Meter;
 use crate::text::printf::sprintf;
 use crate::value::Value;
 
-/// `reflect.DeepEqual`: the same type and the same content; nil and empty differ, NaN differs from itself.
-/// Where it goes too deep or takes too long, that is reported to the [`Meter`] and the result is not used.
+/// `reflect.DeepEqual`: the same type and the same content; nil and empty differ, NaN differs from itself. An overrun
+/// of depth or time is reported to the [`Meter`]; the result is then not used.
+///
+/// ```
+/// use go_template::{Meter, Value, compare::deep_equal};
+///
+/// let a = Value::from_json(&serde_json::json!([1, {"b": true}]));
+/// assert!(deep_equal(&Meter::default(), &a, &a.clone()));
+/// assert!(!deep_equal(&Meter::default(), &Value::Int(1), &Value::Float64(1.0)));
+/// ```
 pub fn deep_equal(meter: &Meter, a: &Value, b: &Value) -> bool {
     deep_equal_at(meter, a, b, 0)
 }
@@ -67,7 +75,7 @@ fn same(a: &Value, b: &Value) -> bool {
 
 const BAD_TYPE: &str = "invalid type for comparison";
 
-/// The kinds that Go's comparison functions tell apart.
+/// The kinds that Go's comparison functions distinguish.
 enum Basic<'v> {
     Bool(bool),
     Int(i64),

@@ -1,7 +1,7 @@
 //! The entries of a map, sorted by key.
 //!
-//! Templates make maps once, mostly small ones, and look into them very often: one block of memory, searched by the first
-//! bytes of the keys, is smaller and faster for that than a tree.
+//! Templates build maps once, mostly small ones, and read them very often. For that, one block of memory that is
+//! searched by the first bytes of the keys is smaller and faster than a tree.
 
 use std::cmp::Ordering;
 
@@ -9,11 +9,11 @@ use crate::value::{Str, Value};
 
 /// The entries of a map, ordered bytewise by key: the order in which Go's templates and `fmt` visit maps.
 #[derive(Clone, Default)]
-pub struct Entries(Vec<Entry>);
+pub struct Entries(Vec<MapEntry>);
 
 /// One entry.
 #[derive(Clone)]
-pub struct Entry {
+pub struct MapEntry {
     /// The key's first bytes, which decide most comparisons.
     head: u64,
     key: Str,
@@ -47,11 +47,9 @@ pub fn sort<T>(entries: &mut Vec<T>, by_key: impl Fn(&T, &T) -> Ordering) {
     });
 }
 
-// === impl Entry ===
-
-impl Entry {
+impl MapEntry {
     fn new(key: Str, value: Value) -> Self {
-        Entry {
+        MapEntry {
             head: head(&key),
             key,
             value,
@@ -62,8 +60,6 @@ impl Entry {
         self.head.cmp(&head).then_with(|| self.key.as_bytes().cmp(key))
     }
 }
-
-// === impl Entries ===
 
 impl Entries {
     /// No entries.
@@ -95,7 +91,7 @@ impl Entries {
                 .get_mut(at)
                 .map(|entry| std::mem::replace(&mut entry.value, value)),
             Err(at) => {
-                self.0.insert(at, Entry::new(key, value));
+                self.0.insert(at, MapEntry::new(key, value));
                 None
             }
         }
@@ -107,7 +103,7 @@ impl Entries {
         Some(self.0.remove(at).value)
     }
 
-    /// How many there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -138,10 +134,13 @@ impl Entries {
     }
 }
 
-/// Of several entries of a key, the last counts.
+/// Of several entries with the same key, the last one wins.
 impl FromIterator<(Str, Value)> for Entries {
     fn from_iter<I: IntoIterator<Item = (Str, Value)>>(entries: I) -> Self {
-        let mut list: Vec<Entry> = entries.into_iter().map(|(key, value)| Entry::new(key, value)).collect();
+        let mut list: Vec<MapEntry> = entries
+            .into_iter()
+            .map(|(key, value)| MapEntry::new(key, value))
+            .collect();
         sort(&mut list, |a, b| a.cmp(b.head, &b.key));
         list.shrink_to_fit();
         Entries(list)
@@ -156,7 +155,7 @@ impl<const N: usize> From<[(Str, Value); N]> for Entries {
 
 impl IntoIterator for Entries {
     type Item = (Str, Value);
-    type IntoIter = std::iter::Map<std::vec::IntoIter<Entry>, fn(Entry) -> (Str, Value)>;
+    type IntoIter = std::iter::Map<std::vec::IntoIter<MapEntry>, fn(MapEntry) -> (Str, Value)>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.0.into_iter().map(|entry| (entry.key, entry.value))

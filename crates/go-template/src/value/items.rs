@@ -1,4 +1,4 @@
-//! What the elements of slices lie in.
+//! The storage of a slice's elements.
 
 use std::ops::Deref;
 

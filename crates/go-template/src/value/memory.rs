@@ -1,5 +1,5 @@
-//! What lists and maps are stored in: dropped without recursion however deep they nest, and freed at the end of a
-//! render even if they contain themselves.
+//! The storage of lists and maps. It is dropped without recursion at any nesting depth, and freed at the end of a
+//! render even if a value contains itself.
 //!
 //! Templates can nest a list into a list millions of times, and put a map into itself; Go's garbage collector frees
 //! both. Reference counts would overflow the stack on the first and leak the second.
@@ -10,37 +10,38 @@ use std::rc::{Rc, Weak};
 use crate::footprint::Birth;
 use crate::value::{Entries, Str, Value};
 
-/// How many levels are dropped by recursion before the rest is put off.
+/// The number of levels that are dropped by recursion before the rest is queued.
 const MAX_NESTED_DROPS: u32 = 64;
 
-// `Drop` has no parameters, and maps are changed through handles that know no context.
+// Invariant: this state belongs to the thread, as values do. It cannot be passed: `Drop` has no parameters, and a map
+// is changed through a handle that has no context.
 thread_local! {
-    /// How many drops are under way, one within the other.
+    /// The number of nested drops in progress.
     static DROPPING: Cell<u32> = const { Cell::new(0) };
-    /// What is dropped when the outermost drop is done.
-    static LATER: RefCell<Vec<Part>> = const { RefCell::new(Vec::new()) };
-    /// How many [`Scope`]s are open.
+    /// Parts that are dropped when the outermost drop ends.
+    static LATER: RefCell<Vec<DeferredPart>> = const { RefCell::new(Vec::new()) };
+    /// The number of open [`CycleScope`]s.
     static SCOPES: Cell<u32> = const { Cell::new(0) };
-    /// Tables that were changed to hold other values, so that only they can be part of a cycle.
+    /// Tables that were changed to hold other values. Only these can be part of a cycle.
     static CHANGED: RefCell<Vec<Weak<Table>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The entries of a map, with a note of who reads and changes them ([`crate::footprint`]).
+/// The entries of a map. Reads and changes are recorded in [`crate::footprint`].
 pub struct Table {
     entries: RefCell<Entries>,
     birth: Birth,
 }
 
-/// Content whose drop was put off. It is held only to be dropped.
-enum Part {
+/// Content whose drop was deferred. It is held only to be dropped.
+enum DeferredPart {
     List(#[expect(dead_code)] Vec<Value>),
     Map(#[expect(dead_code)] Entries),
 }
 
-/// While it lives, changes to tables are remembered; when it ends, the changed tables are emptied, which breaks every
-/// cycle. Values of the scope that are still held then have lost what was put into them.
+/// Records the tables that change while it lives. When it is dropped, these tables are emptied, which breaks every
+/// cycle. A value that outlives its scope may therefore have lost entries.
 #[derive(Default)]
-pub struct Scope {
+pub struct CycleScope {
     from: usize,
 }
 
@@ -49,15 +50,15 @@ pub(crate) fn holds_values(value: &Value) -> bool {
     matches!(value, Value::List(_) | Value::Map(_) | Value::Object(_))
 }
 
-/// Drops the elements of a list, now or when less is being dropped.
+/// Drops the elements of a list, or queues them if drops are nested too deep.
 pub(crate) fn release_list(elements: Vec<Value>) {
-    release(Part::List(elements));
+    release(DeferredPart::List(elements));
 }
 
-fn release(part: Part) {
+fn release(part: DeferredPart) {
     let depth = DROPPING.try_with(Cell::get).unwrap_or(0);
     if depth >= MAX_NESTED_DROPS {
-        // While the thread ends, there may be no queue any more; then the part is dropped here.
+        // The queue may be gone while the thread ends. The part is then dropped here.
         let _ = LATER.try_with(|later| later.borrow_mut().push(part));
         return;
     }
@@ -74,8 +75,6 @@ fn release(part: Part) {
     set(depth);
 }
 
-// === impl Table ===
-
 impl From<Entries> for Table {
     fn from(entries: Entries) -> Self {
         Table {
@@ -86,7 +85,7 @@ impl From<Entries> for Table {
 }
 
 impl Table {
-    /// A table that only the execution at hand has.
+    /// A table that exists only in the current execution.
     pub fn local(entries: Entries) -> Self {
         Table {
             entries: RefCell::new(entries),
@@ -109,7 +108,7 @@ impl Table {
         table.put(key, value);
     }
 
-    /// Sets a key where no result can depend on it: before templates are executed, or to a table of the execution at hand.
+    /// Sets a key that no result can depend on: before templates are executed, or in a table of the current execution.
     pub fn put(&self, key: Str, value: Value) {
         // The old value is dropped after the borrow has ended: it may hold this very table.
         let old = self.entries.borrow_mut().insert(key, value);
@@ -128,24 +127,22 @@ impl Drop for Table {
     fn drop(&mut self) {
         let entries = self.entries.get_mut();
         if entries.values().any(holds_values) {
-            release(Part::Map(std::mem::take(entries)));
+            release(DeferredPart::Map(std::mem::take(entries)));
         }
     }
 }
 
-// === impl Scope ===
-
-impl Scope {
+impl CycleScope {
     /// Opens a scope on this thread. Scopes nest; they end in reverse order.
     pub fn open() -> Self {
         SCOPES.with(|scopes| scopes.set(scopes.get() + 1));
-        Scope {
+        CycleScope {
             from: CHANGED.with(|changed| changed.borrow().len()),
         }
     }
 }
 
-impl Drop for Scope {
+impl Drop for CycleScope {
     fn drop(&mut self) {
         let _ = SCOPES.try_with(|scopes| scopes.set(scopes.get().saturating_sub(1)));
         let changed = CHANGED.try_with(|changed| {
@@ -156,7 +153,7 @@ impl Drop for Scope {
         for table in changed.unwrap_or_default() {
             if let Some(table) = table.upgrade() {
                 let entries = std::mem::take(&mut *table.entries.borrow_mut());
-                release(Part::Map(entries));
+                release(DeferredPart::Map(entries));
             }
         }
     }
@@ -184,7 +181,7 @@ mod tests {
     fn cycles_end_with_their_scope() {
         let outside = Map::new(MapKind::Any, Entries::new());
         outside.insert("list".into(), Value::list(vec![])).unwrap();
-        let scope = Scope::open();
+        let scope = CycleScope::open();
         let map = Map::new(MapKind::Any, Entries::new());
         let list = Value::List(List::new(ListKind::Any, vec![Value::Map(map.clone())]));
         map.insert("self".into(), Value::Map(map.clone())).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! A Go template works on `interface{}` values through reflection, so the kind that a number or a map has is visible:
 //! in comparisons, in `printf "%T"`, in error texts. Strings are bytes; maps are references that alias, as in Go.
-//! Values live on one thread, for one render; what crosses threads (charts, CR specs) is `serde_json::Value`.
+//! Values live on one thread, for one render. Data that crosses threads (charts, CR specs) is `serde_json::Value`.
 
 pub mod compare;
 pub mod entries;
@@ -23,7 +23,7 @@ use super::meter::Meter;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Str(Arc<[u8]>);
 
-/// What values take besides the bytes of their texts, with what the allocator and growing lists leave unused.
+/// The size of values in bytes without their texts, including what the allocator and growing lists leave unused.
 const TEXT: u64 = 32;
 const LIST: u64 = 112;
 const SLOT: u64 = 48;
@@ -80,9 +80,10 @@ pub enum ListKind {
 /// A named type of the host's, with methods.
 #[derive(Debug)]
 pub struct Named {
-    /// What `%T` prints.
+    /// The output of `%T`.
     pub name: &'static str,
-    /// Of a map, whether its values are `[]uint8` rather than `interface {}`. They are kept as strings, which take far less room.
+    /// For a map: whether its values are `[]uint8` rather than `interface {}`. They are stored as strings, which need
+    /// far less memory.
     pub of_bytes: bool,
     /// The methods and their parameters; [`Host::call_method`](super::Host::call_method) calls them.
     pub methods: &'static [(&'static str, &'static [Param])],
@@ -117,7 +118,7 @@ pub struct Map {
     pub entries: Option<Rc<Table>>,
 }
 
-/// What a struct (or a pointer to one) offers to a template. Implemented by the host's types.
+/// A struct, or a pointer to one, as a template sees it. Implemented by the host's types.
 pub trait Object {
     /// `%T`, for example `*common.Capabilities`.
     fn type_name(&self) -> &'static str;
@@ -127,7 +128,7 @@ pub trait Object {
     fn field(&self, _name: &str) -> Option<Value> {
         None
     }
-    /// The same where a template goes on to the field or method `next` of it at once.
+    /// The field `name`, if the template then reads the field or calls the method `next` of the result.
     fn field_before(&self, name: &str, _next: &str) -> Option<Value> {
         self.field(name)
     }
@@ -143,7 +144,7 @@ pub trait Object {
     fn as_int(&self) -> Option<i64> {
         None
     }
-    /// What `%v` prints; a Go `Stringer` or `error` prints that. Of a type without such a method it is the
+    /// The output of `%v`: that of a Go `Stringer` or `error`. For a type without such a method it is the
     /// [structure](Object::structure).
     fn display(&self) -> String {
         let fields = self.structure().unwrap_or_default();
@@ -162,13 +163,13 @@ pub trait Object {
     fn is_stringer(&self) -> bool {
         self.structure().is_none()
     }
-    /// What a function gets when the value is its argument, if that differs: Go passes a copy of a struct, which loses
-    /// the methods that have a pointer as receiver.
+    /// The value as a function gets it, if that differs. Go passes a copy of a struct, which does not have the methods
+    /// with a pointer receiver.
     fn as_argument(&self) -> Option<Value> {
         None
     }
-    /// What `encoding/json` makes of a type that isn't written by its [fields](Object::json_fields). An error is the text
-    /// of Go's error.
+    /// The JSON of a type that `encoding/json` does not write by its [fields](Object::json_fields). An error is the
+    /// text of Go's error.
     fn to_json(&self) -> Result<serde_json::Value, String> {
         Ok(serde_json::Value::Null)
     }
@@ -176,7 +177,7 @@ pub trait Object {
     fn json_fields(&self) -> Option<Vec<Field>> {
         None
     }
-    /// What TOML and go-yaml write without quotes for a type that they know: a time.
+    /// The unquoted text that TOML and go-yaml write for a type that they know: a time.
     fn bare(&self) -> Option<String> {
         None
     }
@@ -184,7 +185,7 @@ pub trait Object {
     fn truth(&self) -> bool {
         true
     }
-    /// For functions that take the concrete type back, such as `semver` results or certificates.
+    /// The concrete type, for functions that need it, such as those for `semver` results or certificates.
     fn as_any(&self) -> &dyn std::any::Any;
 }
 
@@ -197,10 +198,8 @@ pub struct Field {
     pub value: Value,
 }
 
-// === impl Str ===
-
 impl Str {
-    /// Whether both are one piece of memory.
+    /// Whether both share one block of memory.
     pub fn is_same(&self, other: &Str) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -285,8 +284,6 @@ impl std::fmt::Debug for Str {
     }
 }
 
-// === impl List ===
-
 impl List {
     /// A slice of those elements, which have the kind's type.
     pub fn new(kind: ListKind, items: Vec<Value>) -> Self {
@@ -356,8 +353,6 @@ impl List {
     }
 }
 
-// === impl Map ===
-
 impl Map {
     /// A map with those entries, whose values have the kind's type.
     pub fn new(kind: MapKind, entries: Entries) -> Self {
@@ -424,8 +419,6 @@ impl Map {
     }
 }
 
-// === impl MapKind, Named ===
-
 impl MapKind {
     /// Whether it is a named type whose values are `[]uint8`.
     pub fn of_bytes(self) -> bool {
@@ -448,8 +441,6 @@ impl PartialEq for Named {
 }
 
 impl Eq for Named {}
-
-// === impl Value ===
 
 impl Value {
     /// A string.
@@ -515,8 +506,8 @@ impl Value {
         }
     }
 
-    /// About the bytes that it takes beyond what others hold of it, without its parts: nothing for what is in a variable
-    /// or another value as well, which was counted when it was made.
+    /// The approximate size in bytes that only this value holds, without its parts. It is 0 if a variable or another
+    /// value holds the data too: then it was counted when it was created.
     pub fn fresh_size(&self) -> u64 {
         let len = |len: usize| len as u64;
         match self {
@@ -548,8 +539,8 @@ impl Value {
         }
     }
 
-    /// The value as JSON data has it. A JSON number that serde_json holds as an integer becomes `int64`,
-    /// any other `float64`; who wants all numbers to be floats converts the JSON first.
+    /// The value as JSON data has it. A JSON number that serde_json holds as an integer becomes `int64`, any other
+    /// `float64`; convert the JSON first if all numbers must be floats.
     pub fn from_json(json: &serde_json::Value) -> Self {
         use serde_json::Value as Json;
         match json {

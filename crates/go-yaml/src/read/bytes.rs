@@ -1,11 +1,11 @@
 //! Bytes to text: byte order marks, UTF-8, and the characters that YAML does not allow.
 //!
-//! go-yaml reads its input bit by bit, and finds what is wrong with a byte when it comes there, after an error of syntax
-//! before it. Here all bytes are looked at first.
+//! go-yaml reads its input in pieces, and reports a bad byte only after a syntax error before it. Here all bytes are
+//! checked first.
 
 use crate::Error;
 
-/// How many bytes are looked at together.
+/// The number of bytes that are checked together.
 const BLOCK: usize = 64;
 
 /// The text of an input.
@@ -21,7 +21,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<&str, Error> {
     }
 }
 
-/// go-yaml's words for the sequence at the head of `bad`, which is not UTF-8.
+/// go-yaml's message for the sequence at the start of `bad`, which is not UTF-8.
 fn utf8_problem(bad: &[u8]) -> &'static str {
     let width = match bad.first() {
         Some(0xC0..=0xDF) => 2,
@@ -29,9 +29,10 @@ fn utf8_problem(bad: &[u8]) -> &'static str {
         Some(0xF0..=0xF7) => 4,
         _ => return "invalid leading UTF-8 octet",
     };
-    match bad.len() < width {
-        true => "incomplete UTF-8 octet sequence",
-        false => "invalid trailing UTF-8 octet",
+    if bad.len() < width {
+        "incomplete UTF-8 octet sequence"
+    } else {
+        "invalid trailing UTF-8 octet"
     }
 }
 
@@ -42,7 +43,7 @@ fn allowed(c: char) -> bool {
 
 /// Whether all characters of `text` are [`allowed`].
 fn is_allowed(text: &str) -> bool {
-    // Without an early exit within a block the compiler looks at many bytes at once.
+    // Without an early exit within a block, the compiler vectorizes the loop.
     let is_plain = |block: &[u8]| block.iter().fold(true, |all, b| all & plain(*b));
     match text.as_bytes().chunks(BLOCK).position(|block| !is_plain(block)) {
         None => true,

@@ -6,10 +6,10 @@ use std::collections::HashMap;
 
 use crate::Error;
 use crate::read::scanner::Scanner;
-use crate::read::token::{Kind, Mark, Payload};
+use crate::read::token::{Mark, Payload, YamlTokenKind};
 
-/// Index of a node in a [`Document`].
-pub(crate) type Id = u32;
+/// Index of a node in a [`NodeTable`].
+pub(crate) type NodeId = u32;
 
 #[derive(Debug)]
 pub(crate) enum Content<'a> {
@@ -20,7 +20,7 @@ pub(crate) enum Content<'a> {
     },
     Alias {
         name: &'a str,
-        target: Id,
+        target: NodeId,
     },
     Sequence {
         count: usize,
@@ -36,21 +36,21 @@ pub(crate) struct RawNode<'a> {
     pub line: u32,
     pub column: u32,
     /// The node behind this one and all that is in it.
-    next: Id,
+    next: NodeId,
 }
 
 /// The nodes of a document, each before those that are in it.
-pub(crate) struct Document<'a>(Vec<RawNode<'a>>);
+pub(crate) struct NodeTable<'a>(Vec<RawNode<'a>>);
 
-impl<'a> Document<'a> {
-    pub(crate) const ROOT: Id = 0;
+impl<'a> NodeTable<'a> {
+    pub(crate) const ROOT: NodeId = 0;
 
-    pub(crate) fn node(&self, id: Id) -> &RawNode<'a> {
+    pub(crate) fn node(&self, id: NodeId) -> &RawNode<'a> {
         &self.0[id as usize]
     }
 
     /// The children of a sequence or mapping.
-    pub(crate) fn children(&self, id: Id) -> Children<'_, 'a> {
+    pub(crate) fn children(&self, id: NodeId) -> Children<'_, 'a> {
         Children {
             document: self,
             at: id + 1,
@@ -60,15 +60,15 @@ impl<'a> Document<'a> {
 }
 
 pub(crate) struct Children<'d, 'a> {
-    document: &'d Document<'a>,
-    at: Id,
-    end: Id,
+    document: &'d NodeTable<'a>,
+    at: NodeId,
+    end: NodeId,
 }
 
 impl Iterator for Children<'_, '_> {
-    type Item = Id;
+    type Item = NodeId;
 
-    fn next(&mut self) -> Option<Id> {
+    fn next(&mut self) -> Option<NodeId> {
         let id = self.at;
         if id >= self.end {
             return None;
@@ -81,13 +81,13 @@ impl Iterator for Children<'_, '_> {
 struct Composer<'a> {
     scanner: Scanner<'a>,
     nodes: Vec<RawNode<'a>>,
-    anchors: HashMap<&'a str, Id>,
-    /// How many collections are open, and may be.
+    anchors: HashMap<&'a str, NodeId>,
+    /// The number of open collections, and its maximum.
     depth: usize,
     max_depth: usize,
 }
 
-/// What may stand before a node.
+/// The properties before a node.
 #[derive(Default)]
 struct Properties<'a> {
     anchor: Option<&'a str>,
@@ -100,7 +100,7 @@ fn error(problem: &str, mark: Mark) -> Error {
 }
 
 /// Reads the first document; `None` if the stream has none.
-pub(crate) fn compose(text: &str, max_depth: usize) -> Result<Option<Document<'_>>, Error> {
+pub(crate) fn compose(text: &str, max_depth: usize) -> Result<Option<NodeTable<'_>>, Error> {
     let mut composer = Composer {
         scanner: Scanner::new(text, max_depth),
         nodes: Vec::with_capacity(text.len() / 24 + 1),
@@ -109,26 +109,30 @@ pub(crate) fn compose(text: &str, max_depth: usize) -> Result<Option<Document<'_
         max_depth,
     };
     match composer.scanner.peek()?.0 {
-        Kind::StreamEnd => return Ok(None),
-        Kind::DocumentStart => {
-            let ends = [Kind::DocumentStart, Kind::DocumentEnd, Kind::StreamEnd];
+        YamlTokenKind::StreamEnd => return Ok(None),
+        YamlTokenKind::DocumentStart => {
+            let ends = [
+                YamlTokenKind::DocumentStart,
+                YamlTokenKind::DocumentEnd,
+                YamlTokenKind::StreamEnd,
+            ];
             composer.node_behind(&ends, true, false)?;
         }
         _ => composer.node(true, false)?,
     }
     // The end of the document is part of it: what follows must be readable up to there.
     composer.scanner.peek()?;
-    Ok(Some(Document(composer.nodes)))
+    Ok(Some(NodeTable(composer.nodes)))
 }
 
 impl<'a> Composer<'a> {
-    fn peek(&mut self) -> Result<Kind, Error> {
+    fn peek(&mut self) -> Result<YamlTokenKind, Error> {
         Ok(self.scanner.peek()?.0)
     }
 
     /// Adds a node that begins at `mark`; what is added until [`Composer::close`] is in it.
-    fn add(&mut self, content: Content<'a>, properties: Properties<'a>, mark: Mark) -> Id {
-        let id = self.nodes.len() as Id;
+    fn add(&mut self, content: Content<'a>, properties: Properties<'a>, mark: Mark) -> NodeId {
+        let id = self.nodes.len() as NodeId;
         self.nodes.push(RawNode {
             content,
             tag: properties.tag,
@@ -142,7 +146,7 @@ impl<'a> Composer<'a> {
         id
     }
 
-    fn open(&mut self, content: Content<'a>, properties: Properties<'a>, mark: Mark) -> Result<Id, Error> {
+    fn open(&mut self, content: Content<'a>, properties: Properties<'a>, mark: Mark) -> Result<NodeId, Error> {
         self.depth += 1;
         if self.depth > self.max_depth {
             return Err(Error::depth(Some(mark.line as usize + 1), self.max_depth));
@@ -150,13 +154,13 @@ impl<'a> Composer<'a> {
         Ok(self.add(content, properties, mark))
     }
 
-    fn close(&mut self, id: Id) {
+    fn close(&mut self, id: NodeId) {
         self.depth -= 1;
-        let next = self.nodes.len() as Id;
+        let next = self.nodes.len() as NodeId;
         self.nodes[id as usize].next = next;
     }
 
-    fn count_item(&mut self, id: Id) {
+    fn count_item(&mut self, id: NodeId) {
         if let Content::Sequence { count } = &mut self.nodes[id as usize].content {
             *count += 1;
         }
@@ -167,13 +171,14 @@ impl<'a> Composer<'a> {
         self.add(Content::Scalar { value, implicit: true }, Properties::default(), mark);
     }
 
-    /// Takes the token at hand, and adds the node behind it: an empty one if one of `ends` comes there.
-    fn node_behind(&mut self, ends: &[Kind], block: bool, indentless: bool) -> Result<(), Error> {
+    /// Consumes the current token and adds the node after it: an empty node if one of `ends` follows.
+    fn node_behind(&mut self, ends: &[YamlTokenKind], block: bool, indentless: bool) -> Result<(), Error> {
         let (_, _, end) = self.scanner.peek()?;
         self.scanner.take();
-        match ends.contains(&self.peek()?) {
-            true => self.empty(end),
-            false => self.node(block, indentless)?,
+        if ends.contains(&self.peek()?) {
+            self.empty(end)
+        } else {
+            self.node(block, indentless)?
         }
         Ok(())
     }
@@ -184,8 +189,8 @@ impl<'a> Composer<'a> {
         loop {
             let (kind, start, _) = self.scanner.peek()?;
             let property = match kind {
-                Kind::Anchor => &mut properties.anchor,
-                Kind::Tag => &mut properties.tag,
+                YamlTokenKind::Anchor => &mut properties.anchor,
+                YamlTokenKind::Tag => &mut properties.tag,
                 _ => break,
             };
             if property.is_some() {
@@ -195,7 +200,7 @@ impl<'a> Composer<'a> {
                 break;
             };
             let behind_handle = name.trim_start_matches('!');
-            if kind == Kind::Tag && behind_handle.contains('!') {
+            if kind == YamlTokenKind::Tag && behind_handle.contains('!') {
                 return Err(error("found undefined tag handle", start));
             }
             *property = Some(name);
@@ -209,45 +214,46 @@ impl<'a> Composer<'a> {
             return Ok(());
         };
         match kind {
-            Kind::BlockSequenceStart => self.block_sequence(id)?,
-            Kind::BlockMappingStart => self.block_mapping()?,
-            Kind::FlowSequenceStart => self.flow_sequence(id)?,
-            Kind::FlowMappingStart => self.flow_mapping(id)?,
+            YamlTokenKind::BlockSequenceStart => self.block_sequence(id)?,
+            YamlTokenKind::BlockMappingStart => self.block_mapping()?,
+            YamlTokenKind::FlowSequenceStart => self.flow_sequence(id)?,
+            YamlTokenKind::FlowMappingStart => self.flow_mapping(id)?,
             _ => self.indentless_sequence(id)?,
         }
         self.close(id);
         Ok(())
     }
 
-    /// Adds an alias or a scalar, or opens a collection and says what it begins with. Apart from [`Composer::node`], so that
-    /// recursion takes little of the stack.
-    fn start(&mut self, block: bool, indentless: bool) -> Result<Option<(Id, Kind)>, Error> {
+    /// Adds an alias or a scalar, or opens a collection and returns its first token. It is separate from
+    /// [`Composer::node`], so that the recursion uses little stack.
+    fn start(&mut self, block: bool, indentless: bool) -> Result<Option<(NodeId, YamlTokenKind)>, Error> {
         let (kind, start, _) = self.scanner.peek()?;
         let properties = match kind {
-            Kind::Anchor | Kind::Tag => self.properties()?,
+            YamlTokenKind::Anchor | YamlTokenKind::Tag => self.properties()?,
             _ => Properties::default(),
         };
         let (kind, content_start, _) = self.scanner.peek()?;
         let has_properties = properties.anchor.is_some() || properties.tag.is_some();
         let is_sequence = match kind {
-            Kind::BlockEntry => indentless,
-            Kind::BlockSequenceStart => block,
-            Kind::FlowSequenceStart => true,
+            YamlTokenKind::BlockEntry => indentless,
+            YamlTokenKind::BlockSequenceStart => block,
+            YamlTokenKind::FlowSequenceStart => true,
             _ => false,
         };
-        if is_sequence || kind == Kind::FlowMappingStart || kind == Kind::BlockMappingStart && block {
-            if kind != Kind::BlockEntry {
+        if is_sequence || kind == YamlTokenKind::FlowMappingStart || kind == YamlTokenKind::BlockMappingStart && block {
+            if kind != YamlTokenKind::BlockEntry {
                 self.scanner.take();
             }
-            let content = match is_sequence {
-                true => Content::Sequence { count: 0 },
-                false => Content::Mapping,
+            let content = if is_sequence {
+                Content::Sequence { count: 0 }
+            } else {
+                Content::Mapping
             };
             return Ok(Some((self.open(content, properties, start)?, kind)));
         }
         let content = match kind {
-            Kind::Alias if !has_properties => self.alias()?,
-            Kind::Scalar => match self.scanner.take() {
+            YamlTokenKind::Alias if !has_properties => self.alias()?,
+            YamlTokenKind::Scalar => match self.scanner.take() {
                 Payload::Scalar { value, plain } => Content::Scalar {
                     value,
                     implicit: plain && properties.tag.is_none(),
@@ -275,12 +281,14 @@ impl<'a> Composer<'a> {
         }
     }
 
-    fn block_sequence(&mut self, id: Id) -> Result<(), Error> {
+    fn block_sequence(&mut self, id: NodeId) -> Result<(), Error> {
         loop {
             let (kind, start, _) = self.scanner.peek()?;
             match kind {
-                Kind::BlockEntry => self.node_behind(&[Kind::BlockEntry, Kind::BlockEnd], true, false)?,
-                Kind::BlockEnd => break,
+                YamlTokenKind::BlockEntry => {
+                    self.node_behind(&[YamlTokenKind::BlockEntry, YamlTokenKind::BlockEnd], true, false)?
+                }
+                YamlTokenKind::BlockEnd => break,
                 _ => return Err(error("did not find expected '-' indicator", start)),
             }
             self.count_item(id);
@@ -289,9 +297,14 @@ impl<'a> Composer<'a> {
         Ok(())
     }
 
-    fn indentless_sequence(&mut self, id: Id) -> Result<(), Error> {
-        const ENDS: &[Kind] = &[Kind::BlockEntry, Kind::Key, Kind::Value, Kind::BlockEnd];
-        while self.peek()? == Kind::BlockEntry {
+    fn indentless_sequence(&mut self, id: NodeId) -> Result<(), Error> {
+        const ENDS: &[YamlTokenKind] = &[
+            YamlTokenKind::BlockEntry,
+            YamlTokenKind::Key,
+            YamlTokenKind::Value,
+            YamlTokenKind::BlockEnd,
+        ];
+        while self.peek()? == YamlTokenKind::BlockEntry {
             self.node_behind(ENDS, true, false)?;
             self.count_item(id);
         }
@@ -299,17 +312,17 @@ impl<'a> Composer<'a> {
     }
 
     fn block_mapping(&mut self) -> Result<(), Error> {
-        const ENDS: &[Kind] = &[Kind::Key, Kind::Value, Kind::BlockEnd];
+        const ENDS: &[YamlTokenKind] = &[YamlTokenKind::Key, YamlTokenKind::Value, YamlTokenKind::BlockEnd];
         loop {
             let (kind, start, _) = self.scanner.peek()?;
             match kind {
-                Kind::Key => self.node_behind(ENDS, true, true)?,
-                Kind::BlockEnd => break,
+                YamlTokenKind::Key => self.node_behind(ENDS, true, true)?,
+                YamlTokenKind::BlockEnd => break,
                 _ => return Err(error("did not find expected key", start)),
             }
             let (kind, start, _) = self.scanner.peek()?;
             match kind {
-                Kind::Value => self.node_behind(ENDS, true, true)?,
+                YamlTokenKind::Value => self.node_behind(ENDS, true, true)?,
                 _ => self.empty(start),
             }
         }
@@ -317,11 +330,11 @@ impl<'a> Composer<'a> {
         Ok(())
     }
 
-    fn flow_sequence(&mut self, id: Id) -> Result<(), Error> {
-        const END: Kind = Kind::FlowSequenceEnd;
+    fn flow_sequence(&mut self, id: NodeId) -> Result<(), Error> {
+        const END: YamlTokenKind = YamlTokenKind::FlowSequenceEnd;
         while let Some((kind, start)) = self.flow_entry(id, END, "did not find expected ',' or ']'")? {
             self.count_item(id);
-            if kind == Kind::Key {
+            if kind == YamlTokenKind::Key {
                 let pair = self.open(Content::Mapping, Properties::default(), start)?;
                 self.flow_pair(END)?;
                 self.close(pair);
@@ -332,10 +345,10 @@ impl<'a> Composer<'a> {
         Ok(())
     }
 
-    fn flow_mapping(&mut self, id: Id) -> Result<(), Error> {
-        const END: Kind = Kind::FlowMappingEnd;
+    fn flow_mapping(&mut self, id: NodeId) -> Result<(), Error> {
+        const END: YamlTokenKind = YamlTokenKind::FlowMappingEnd;
         while let Some((kind, _)) = self.flow_entry(id, END, "did not find expected ',' or '}'")? {
-            if kind == Kind::Key {
+            if kind == YamlTokenKind::Key {
                 self.flow_pair(END)?;
             } else {
                 self.node(false, false)?;
@@ -346,12 +359,12 @@ impl<'a> Composer<'a> {
         Ok(())
     }
 
-    /// Takes the token at hand, which says that a key follows, and adds key and value; `end` is what ends the collection.
-    fn flow_pair(&mut self, end: Kind) -> Result<(), Error> {
-        self.node_behind(&[Kind::Value, Kind::FlowEntry, end], false, false)?;
+    /// Consumes the current key token and adds key and value. `end` ends the collection.
+    fn flow_pair(&mut self, end: YamlTokenKind) -> Result<(), Error> {
+        self.node_behind(&[YamlTokenKind::Value, YamlTokenKind::FlowEntry, end], false, false)?;
         let (kind, start, _) = self.scanner.peek()?;
         match kind {
-            Kind::Value => self.node_behind(&[Kind::FlowEntry, end], false, false),
+            YamlTokenKind::Value => self.node_behind(&[YamlTokenKind::FlowEntry, end], false, false),
             _ => {
                 self.empty(start);
                 Ok(())
@@ -359,12 +372,17 @@ impl<'a> Composer<'a> {
         }
     }
 
-    /// What the next entry of a flow collection begins with, behind its comma; `None` at the end, which is taken.
-    fn flow_entry(&mut self, id: Id, end: Kind, problem: &str) -> Result<Option<(Kind, Mark)>, Error> {
+    /// The first token of the next entry of a flow collection, after its comma. `None` at the end, which is consumed.
+    fn flow_entry(
+        &mut self,
+        id: NodeId,
+        end: YamlTokenKind,
+        problem: &str,
+    ) -> Result<Option<(YamlTokenKind, Mark)>, Error> {
         let (mut kind, mut start, _) = self.scanner.peek()?;
-        let is_first = self.nodes.len() as Id == id + 1;
+        let is_first = self.nodes.len() as NodeId == id + 1;
         if kind != end && !is_first {
-            if kind != Kind::FlowEntry {
+            if kind != YamlTokenKind::FlowEntry {
                 return Err(error(problem, start));
             }
             self.scanner.take();

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::Error;
 use crate::json::write_go;
 use crate::read::bytes;
-use crate::read::compose::{Content, Document, Id, compose};
+use crate::read::compose::{Content, NodeId, NodeTable, compose};
 use crate::read::resolve::{Scalar, resolve, resolve_tagged};
 
 /// Most nodes that aliases may expand to.
@@ -14,7 +14,7 @@ const MAX_ALIAS_NODES: usize = 400_000;
 const MAX_ALIAS_BYTES: usize = 16 << 20;
 
 /// Something that YAML can be decoded into.
-pub(crate) trait Target: Sized {
+pub(crate) trait DecodeTarget: Sized {
     /// A mapping under construction.
     type Mapping: Default;
 
@@ -37,18 +37,18 @@ pub(crate) struct Position {
 }
 
 /// Decodes the first document of `text`; `None` if it has none.
-pub(crate) fn decode<T: Target>(text: &[u8], max_depth: usize) -> Result<Option<T>, Error> {
+pub(crate) fn decode<T: DecodeTarget>(text: &[u8], max_depth: usize) -> Result<Option<T>, Error> {
     if u32::try_from(text.len()).is_err() {
         return Err(Error::yaml(None, "text of more than 4 GiB"));
     }
     let text = bytes::read(text)?;
     let document = compose(text, max_depth)?;
-    let value = document.map(|document| Decoder::new(&document, max_depth).node(Document::ROOT));
+    let value = document.map(|document| Decoder::new(&document, max_depth).node(NodeTable::ROOT));
     value.transpose()
 }
 
 struct Decoder<'d, 'a> {
-    document: &'d Document<'a>,
+    document: &'d NodeTable<'a>,
     depth: usize,
     max_depth: usize,
     /// Number of nodes decoded so far, and how many of them inside aliases.
@@ -56,7 +56,7 @@ struct Decoder<'d, 'a> {
     decoded_in_aliases: usize,
     alias_bytes: usize,
     /// The alias nodes that are being expanded.
-    aliases: Vec<Id>,
+    aliases: Vec<NodeId>,
 }
 
 fn excessive_aliasing() -> Error {
@@ -64,7 +64,7 @@ fn excessive_aliasing() -> Error {
 }
 
 impl<'d, 'a> Decoder<'d, 'a> {
-    fn new(document: &'d Document<'a>, max_depth: usize) -> Self {
+    fn new(document: &'d NodeTable<'a>, max_depth: usize) -> Self {
         Decoder {
             document,
             depth: 0,
@@ -76,7 +76,7 @@ impl<'d, 'a> Decoder<'d, 'a> {
         }
     }
 
-    fn position(&self, id: Id) -> Position {
+    fn position(&self, id: NodeId) -> Position {
         let node = self.document.node(id);
         Position {
             line: node.line,
@@ -91,7 +91,7 @@ impl<'d, 'a> Decoder<'d, 'a> {
             return Ok(());
         }
         self.decoded_in_aliases += 1;
-        // Of a small document, all may come from aliases.
+        // In a small document, all nodes may come from aliases.
         let is_most = self.decoded > 1000 && self.decoded_in_aliases * 100 > self.decoded * 99;
         if self.decoded_in_aliases > MAX_ALIAS_NODES || is_most {
             return Err(excessive_aliasing());
@@ -111,7 +111,11 @@ impl<'d, 'a> Decoder<'d, 'a> {
     }
 
     /// Decodes what the alias node `id` stands for.
-    fn through_alias<R>(&mut self, id: Id, decode: impl FnOnce(&mut Self, Id) -> Result<R, Error>) -> Result<R, Error> {
+    fn through_alias<R>(
+        &mut self,
+        id: NodeId,
+        decode: impl FnOnce(&mut Self, NodeId) -> Result<R, Error>,
+    ) -> Result<R, Error> {
         let Content::Alias { name, target } = self.document.node(id).content else {
             return decode(self, id);
         };
@@ -119,19 +123,19 @@ impl<'d, 'a> Decoder<'d, 'a> {
             return Err(Error::yaml(None, format!("anchor '{name}' value contains itself")));
         }
         self.aliases.push(id);
-        // What it stands for is a level of its own, if it is a collection.
+        // An alias to a collection counts as a level.
         let result = self.count().and_then(|()| decode(self, target));
         self.aliases.pop();
         result
     }
 
-    fn node<T: Target>(&mut self, id: Id) -> Result<T, Error> {
+    fn node<T: DecodeTarget>(&mut self, id: NodeId) -> Result<T, Error> {
         self.count()?;
         self.counted(id)
     }
 
     /// Decodes a node that is counted already.
-    fn counted<T: Target>(&mut self, id: Id) -> Result<T, Error> {
+    fn counted<T: DecodeTarget>(&mut self, id: NodeId) -> Result<T, Error> {
         let at = self.position(id);
         match self.document.node(id).content {
             Content::Alias { .. } => self.through_alias(id, Self::counted),
@@ -151,7 +155,7 @@ impl<'d, 'a> Decoder<'d, 'a> {
         }
     }
 
-    fn scalar(&mut self, id: Id) -> Result<Scalar<'d>, Error> {
+    fn scalar(&mut self, id: NodeId) -> Result<Scalar<'d>, Error> {
         let node = self.document.node(id);
         let Content::Scalar { value, implicit } = &node.content else {
             return Ok(Scalar::Null);
@@ -170,7 +174,7 @@ impl<'d, 'a> Decoder<'d, 'a> {
     }
 
     /// Adds the entries of the mapping `id` to `map`.
-    fn mapping<T: Target>(&mut self, id: Id, map: &mut T::Mapping) -> Result<(), Error> {
+    fn mapping<T: DecodeTarget>(&mut self, id: NodeId, map: &mut T::Mapping) -> Result<(), Error> {
         let mut children = self.document.children(id);
         while let (Some(key), Some(value)) = (children.next(), children.next()) {
             if self.is_merge(key) {
@@ -185,12 +189,12 @@ impl<'d, 'a> Decoder<'d, 'a> {
         Ok(())
     }
 
-    fn key(&mut self, id: Id) -> Result<Scalar<'d>, Error> {
+    fn key(&mut self, id: NodeId) -> Result<Scalar<'d>, Error> {
         self.count()?;
         self.counted_key(id)
     }
 
-    fn counted_key(&mut self, id: Id) -> Result<Scalar<'d>, Error> {
+    fn counted_key(&mut self, id: NodeId) -> Result<Scalar<'d>, Error> {
         match self.document.node(id).content {
             Content::Alias { .. } => self.through_alias(id, Self::counted_key),
             Content::Scalar { .. } => self.scalar(id),
@@ -202,7 +206,7 @@ impl<'d, 'a> Decoder<'d, 'a> {
         }
     }
 
-    fn is_merge(&self, id: Id) -> bool {
+    fn is_merge(&self, id: NodeId) -> bool {
         let node = self.document.node(id);
         match &node.content {
             Content::Scalar { value, implicit } => value == "<<" && (*implicit || node.tag == Some("!!merge")),
@@ -211,10 +215,10 @@ impl<'d, 'a> Decoder<'d, 'a> {
     }
 
     /// Adds the entries of the mapping, or the mappings, behind a merge key.
-    fn merge<T: Target>(&mut self, id: Id, map: &mut T::Mapping) -> Result<(), Error> {
+    fn merge<T: DecodeTarget>(&mut self, id: NodeId, map: &mut T::Mapping) -> Result<(), Error> {
         match self.document.node(id).content {
             Content::Sequence { .. } => {
-                let parts: Vec<Id> = self.document.children(id).collect();
+                let parts: Vec<NodeId> = self.document.children(id).collect();
                 // Earlier ones take precedence.
                 parts
                     .into_iter()
@@ -225,7 +229,7 @@ impl<'d, 'a> Decoder<'d, 'a> {
         }
     }
 
-    fn merge_one<T: Target>(&mut self, id: Id, map: &mut T::Mapping) -> Result<(), Error> {
+    fn merge_one<T: DecodeTarget>(&mut self, id: NodeId, map: &mut T::Mapping) -> Result<(), Error> {
         self.count()?;
         self.through_alias(id, |d, id| match d.document.node(id).content {
             Content::Mapping => d.deeper(|d| d.mapping::<T>(id, map)),

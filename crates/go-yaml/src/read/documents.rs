@@ -7,9 +7,9 @@ const DASHES: &[u8] = b"---";
 /// The documents of a text that may not be UTF-8, up to the first error: see [`documents`](crate::read::documents).
 pub struct Documents<'t> {
     text: &'t [u8],
-    /// Where the next document begins.
+    /// The start of the next document.
     start: usize,
-    /// Where the next line that begins with dashes is looked for.
+    /// The position from which the next line with dashes is searched.
     seek: usize,
 }
 
@@ -23,7 +23,7 @@ impl<'t> Documents<'t> {
         }
     }
 
-    /// Where the next line starts that begins with dashes.
+    /// Returns the start of the next line that begins with dashes.
     fn separator(&mut self) -> Option<usize> {
         let at = match self.seek {
             0 if self.text.starts_with(DASHES) => 0,

@@ -3,7 +3,7 @@
 use serde_json::Number;
 
 use crate::json::unsupported_value;
-use crate::read::decode::{Position, Target};
+use crate::read::decode::{DecodeTarget, Position};
 use crate::read::resolve::Scalar;
 use crate::{Data, Error, Node};
 
@@ -15,7 +15,7 @@ fn node(data: Data, at: Position) -> Node {
     }
 }
 
-impl Target for Node {
+impl DecodeTarget for Node {
     type Mapping = Vec<(Node, Node)>;
 
     fn scalar(scalar: Scalar<'_>, at: Position) -> Result<Self, Error> {

@@ -43,7 +43,7 @@ pub(crate) fn resolve_tagged<'a>(tag: &str, text: &'a str) -> Result<Scalar<'a>,
     }
 }
 
-/// What `text` is if not a string.
+/// The value of `text` if it is not a string.
 fn guess(text: &str) -> Option<Scalar<'_>> {
     let Some(&first) = text.as_bytes().first() else {
         return Some(Scalar::Null);
@@ -115,7 +115,8 @@ fn integer(text: &str) -> Option<Scalar<'static>> {
     }
 }
 
-/// Whether `text` is in base 60 notation (`12:30:45`), which go-yaml does not read but quotes for the sake of others.
+/// Whether `text` is in base 60 notation (`12:30:45`), which go-yaml does not read as a number but quotes for other
+/// readers.
 fn is_base60(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let Some((whole, rest)) = unsigned.split_once(':') else {

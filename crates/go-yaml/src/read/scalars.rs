@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use crate::Error;
 use crate::read::scanner::Scanner;
-use crate::read::token::{Kind, Mark, Payload, Token};
+use crate::read::token::{Mark, Payload, YamlToken, YamlTokenKind};
 
-fn scalar<'a>(start: Mark, end: Mark, value: impl Into<Cow<'a, str>>, plain: bool) -> Token<'a> {
-    Token {
-        kind: Kind::Scalar,
+fn scalar<'a>(start: Mark, end: Mark, value: impl Into<Cow<'a, str>>, plain: bool) -> YamlToken<'a> {
+    YamlToken {
+        kind: YamlTokenKind::Scalar,
         start,
         end,
         payload: Payload::Scalar {
@@ -27,14 +27,15 @@ struct Breaks {
 }
 
 impl Breaks {
-    /// Skips a line break, which is the first if no other was before it; whether there was one.
+    /// Skips a line break. Returns whether there was one.
     fn skip(&mut self, scanner: &mut Scanner<'_>, leading_blanks: &mut bool) -> bool {
         if !scanner.skip_break() {
             return false;
         }
-        match *leading_blanks {
-            true => self.more += 1,
-            false => (self.has_first, *leading_blanks) = (true, true),
+        if *leading_blanks {
+            self.more += 1
+        } else {
+            (self.has_first, *leading_blanks) = (true, true)
         }
         true
     }
@@ -51,7 +52,7 @@ impl Breaks {
     }
 }
 
-/// Whether a character is of a plain scalar wherever it stands.
+/// Whether a character can be in a plain scalar at any position.
 fn is_ordinary(b: u8) -> bool {
     const ORDINARY: [bool; 256] = {
         let mut table = [false; 256];
@@ -66,7 +67,7 @@ fn is_ordinary(b: u8) -> bool {
 }
 
 impl<'a> Scanner<'a> {
-    pub(crate) fn scan_plain_scalar(&mut self) -> Result<Token<'a>, Error> {
+    pub(crate) fn scan_plain_scalar(&mut self) -> Result<YamlToken<'a>, Error> {
         let start_mark = self.mark;
         let mut end_mark = start_mark;
         let start = self.at;
@@ -148,7 +149,7 @@ impl<'a> Scanner<'a> {
         self.skip_run(0, characters);
     }
 
-    pub(crate) fn scan_quoted_scalar(&mut self, single: bool) -> Result<Token<'a>, Error> {
+    pub(crate) fn scan_quoted_scalar(&mut self, single: bool) -> Result<YamlToken<'a>, Error> {
         let start_mark = self.mark;
         self.skip();
         if let Some(value) = self.skip_simple_quoted(single) {
@@ -274,7 +275,7 @@ impl<'a> Scanner<'a> {
         Ok(c)
     }
 
-    pub(crate) fn scan_block_scalar(&mut self, literal: bool) -> Result<Token<'a>, Error> {
+    pub(crate) fn scan_block_scalar(&mut self, literal: bool) -> Result<YamlToken<'a>, Error> {
         let start_mark = self.mark;
         self.skip();
         let (chomping, increment) = self.scan_block_header()?;
@@ -366,7 +367,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// What happens to the line breaks at the end of a block scalar.
+/// The treatment of line breaks at the end of a block scalar.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Chomping {
     Strip,

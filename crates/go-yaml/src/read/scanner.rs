@@ -4,9 +4,9 @@
 use std::collections::VecDeque;
 
 use crate::Error;
-use crate::read::token::{Kind, Mark, Payload, Token};
+use crate::read::token::{Mark, Payload, YamlToken, YamlTokenKind};
 
-/// How far behind a simple key its colon may be, in characters.
+/// The maximum distance between a simple key and its colon, in characters.
 const MAX_KEY_DISTANCE: u32 = 1024;
 
 /// A place where a key without `?` may have started; there is at most one per flow level.
@@ -31,7 +31,7 @@ pub(crate) struct Scanner<'a> {
     /// Byte offset of the next character.
     pub(crate) at: usize,
     pub(crate) mark: Mark,
-    tokens: VecDeque<Token<'a>>,
+    tokens: VecDeque<YamlToken<'a>>,
     /// Number of tokens that left the queue.
     tokens_parsed: usize,
     token_available: bool,
@@ -66,7 +66,7 @@ impl<'a> Scanner<'a> {
     /// The kind, start and end of the next token.
     // Inline, so that they stay in registers: put together on the stack, they are waited for when they are read back.
     #[inline]
-    pub(crate) fn peek(&mut self) -> Result<(Kind, Mark, Mark), Error> {
+    pub(crate) fn peek(&mut self) -> Result<(YamlTokenKind, Mark, Mark), Error> {
         if !self.token_available {
             self.fetch_more_tokens()?;
             self.token_available = true;
@@ -74,18 +74,16 @@ impl<'a> Scanner<'a> {
         // The queue is empty only behind the end of the stream.
         Ok(match self.tokens.front() {
             Some(token) => (token.kind, token.start, token.end),
-            None => (Kind::StreamEnd, self.mark, self.mark),
+            None => (YamlTokenKind::StreamEnd, self.mark, self.mark),
         })
     }
 
-    /// Takes the token that was peeked at.
+    /// Consumes the peeked token.
     pub(crate) fn take(&mut self) -> Payload<'a> {
         self.token_available = false;
         self.tokens_parsed += 1;
         self.tokens.pop_front().map_or(Payload::None, |token| token.payload)
     }
-
-    // === characters ===
 
     /// The byte `ahead` of the current position; 0 behind the end (the text itself has none).
     pub(crate) fn byte(&self, ahead: usize) -> u8 {
@@ -145,9 +143,10 @@ impl<'a> Scanner<'a> {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let end = memchr::memchr2(b'\n', b'\r', rest.as_bytes());
         let line = end.and_then(|end| rest.get(..end)).unwrap_or(rest);
-        let characters = match line.is_ascii() {
-            true => line.len(),
-            false => line.chars().count(),
+        let characters = if line.is_ascii() {
+            line.len()
+        } else {
+            line.chars().count()
         };
         self.skip_run(line.len(), characters as u32);
         line
@@ -188,10 +187,8 @@ impl<'a> Scanner<'a> {
         Error::yaml((self.mark.line > 0).then_some(self.mark.line as usize + 1), problem)
     }
 
-    // === tokens ===
-
-    fn push(&mut self, kind: Kind, start: Mark, payload: Payload<'a>) {
-        self.tokens.push_back(Token {
+    fn push(&mut self, kind: YamlTokenKind, start: Mark, payload: Payload<'a>) {
+        self.tokens.push_back(YamlToken {
             kind,
             start,
             end: self.mark,
@@ -200,8 +197,8 @@ impl<'a> Scanner<'a> {
     }
 
     /// Inserts a token before the one with the number `number`, or at the end if that has left the queue already.
-    fn insert(&mut self, number: usize, kind: Kind, mark: Mark) {
-        let token = Token {
+    fn insert(&mut self, number: usize, kind: YamlTokenKind, mark: Mark) {
+        let token = YamlToken {
             kind,
             start: mark,
             end: mark,
@@ -248,30 +245,30 @@ impl<'a> Scanner<'a> {
             let start = self.mark;
             self.skip_ascii(3);
             let kind = if c == b'-' {
-                Kind::DocumentStart
+                YamlTokenKind::DocumentStart
             } else {
-                Kind::DocumentEnd
+                YamlTokenKind::DocumentEnd
             };
             self.push(kind, start, Payload::None);
             return Ok(());
         }
         let in_flow = self.flow_level > 0;
         match c {
-            b'[' => self.fetch_flow_start(Kind::FlowSequenceStart),
-            b'{' => self.fetch_flow_start(Kind::FlowMappingStart),
-            b']' => self.fetch_flow_end(Kind::FlowSequenceEnd),
-            b'}' => self.fetch_flow_end(Kind::FlowMappingEnd),
+            b'[' => self.fetch_flow_start(YamlTokenKind::FlowSequenceStart),
+            b'{' => self.fetch_flow_start(YamlTokenKind::FlowMappingStart),
+            b']' => self.fetch_flow_end(YamlTokenKind::FlowSequenceEnd),
+            b'}' => self.fetch_flow_end(YamlTokenKind::FlowMappingEnd),
             b',' => {
                 self.remove_simple_key()?;
                 self.simple_key_allowed = true;
-                self.indicator(Kind::FlowEntry)
+                self.indicator(YamlTokenKind::FlowEntry)
             }
             b'-' if self.is_blank_or_end(1) => self.fetch_block_entry(),
             b'?' if in_flow || self.is_blank_or_end(1) => self.fetch_key(),
             b':' if in_flow || self.is_blank_or_end(1) => self.fetch_value(),
-            b'*' => self.fetch_name(Kind::Alias),
-            b'&' => self.fetch_name(Kind::Anchor),
-            b'!' => self.fetch_name(Kind::Tag),
+            b'*' => self.fetch_name(YamlTokenKind::Alias),
+            b'&' => self.fetch_name(YamlTokenKind::Anchor),
+            b'!' => self.fetch_name(YamlTokenKind::Tag),
             b'|' | b'>' if !in_flow => {
                 self.remove_simple_key()?;
                 self.simple_key_allowed = true;
@@ -320,7 +317,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Consumes a one-character indicator.
-    fn indicator(&mut self, kind: Kind) -> Result<(), Error> {
+    fn indicator(&mut self, kind: YamlTokenKind) -> Result<(), Error> {
         let start = self.mark;
         self.skip();
         self.push(kind, start, Payload::None);
@@ -333,7 +330,7 @@ impl<'a> Scanner<'a> {
             self.mark.line += 1;
         }
         self.leave_document()?;
-        self.push(Kind::StreamEnd, self.mark, Payload::None);
+        self.push(YamlTokenKind::StreamEnd, self.mark, Payload::None);
         Ok(())
     }
 
@@ -345,7 +342,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn fetch_flow_start(&mut self, kind: Kind) -> Result<(), Error> {
+    fn fetch_flow_start(&mut self, kind: YamlTokenKind) -> Result<(), Error> {
         self.save_simple_key()?;
         let token_number = self.next_token_number();
         self.simple_keys.push(SimpleKey {
@@ -361,7 +358,7 @@ impl<'a> Scanner<'a> {
         self.indicator(kind)
     }
 
-    fn fetch_flow_end(&mut self, kind: Kind) -> Result<(), Error> {
+    fn fetch_flow_end(&mut self, kind: YamlTokenKind) -> Result<(), Error> {
         self.remove_simple_key()?;
         if self.flow_level > 0 {
             self.flow_level -= 1;
@@ -384,11 +381,11 @@ impl<'a> Scanner<'a> {
             if !self.simple_key_allowed {
                 return Err(self.error("block sequence entries are not allowed in this context"));
             }
-            self.roll_indent(self.mark, None, Kind::BlockSequenceStart)?;
+            self.roll_indent(self.mark, None, YamlTokenKind::BlockSequenceStart)?;
         }
         self.remove_simple_key()?;
         self.simple_key_allowed = true;
-        self.indicator(Kind::BlockEntry)
+        self.indicator(YamlTokenKind::BlockEntry)
     }
 
     fn fetch_key(&mut self) -> Result<(), Error> {
@@ -396,19 +393,19 @@ impl<'a> Scanner<'a> {
             if !self.simple_key_allowed {
                 return Err(self.error("mapping keys are not allowed in this context"));
             }
-            self.roll_indent(self.mark, None, Kind::BlockMappingStart)?;
+            self.roll_indent(self.mark, None, YamlTokenKind::BlockMappingStart)?;
         }
         self.remove_simple_key()?;
         self.simple_key_allowed = self.flow_level == 0;
-        self.indicator(Kind::Key)
+        self.indicator(YamlTokenKind::Key)
     }
 
     fn fetch_value(&mut self) -> Result<(), Error> {
         let top = self.simple_keys.len().saturating_sub(1);
         if self.is_valid(top)? {
             let key = self.simple_keys[top];
-            self.insert(key.token_number, Kind::Key, key.mark);
-            self.roll_indent(key.mark, Some(key.token_number), Kind::BlockMappingStart)?;
+            self.insert(key.token_number, YamlTokenKind::Key, key.mark);
+            self.roll_indent(key.mark, Some(key.token_number), YamlTokenKind::BlockMappingStart)?;
             self.simple_keys[top].possible = false;
             self.simple_keys[top].awaited = false;
             self.simple_key_allowed = false;
@@ -417,19 +414,19 @@ impl<'a> Scanner<'a> {
                 if !self.simple_key_allowed {
                     return Err(self.error("mapping values are not allowed in this context"));
                 }
-                self.roll_indent(self.mark, None, Kind::BlockMappingStart)?;
+                self.roll_indent(self.mark, None, YamlTokenKind::BlockMappingStart)?;
             }
             self.simple_key_allowed = self.flow_level == 0;
         }
-        self.indicator(Kind::Value)
+        self.indicator(YamlTokenKind::Value)
     }
 
-    fn fetch_name(&mut self, kind: Kind) -> Result<(), Error> {
+    fn fetch_name(&mut self, kind: YamlTokenKind) -> Result<(), Error> {
         self.save_simple_key()?;
         self.simple_key_allowed = false;
         let start = self.mark;
         let name = match kind {
-            Kind::Tag => self.scan_tag()?,
+            YamlTokenKind::Tag => self.scan_tag()?,
             _ => self.scan_name()?,
         };
         self.push(kind, start, Payload::Name(name));
@@ -450,9 +447,10 @@ impl<'a> Scanner<'a> {
     /// A tag as it is written, with its `!`.
     fn scan_tag(&mut self) -> Result<&'a str, Error> {
         let tag = self.skip_while(|b| is_name(b) || b";/?:@&=+$,.!~*'()[]%".contains(&b));
-        match self.is_blank_or_end(0) {
-            true => Ok(tag),
-            false => Err(self.error("did not find expected whitespace or line break")),
+        if self.is_blank_or_end(0) {
+            Ok(tag)
+        } else {
+            Err(self.error("did not find expected whitespace or line break"))
         }
     }
 
@@ -464,8 +462,6 @@ impl<'a> Scanner<'a> {
         }
         self.text.get(start..self.at).unwrap_or_default()
     }
-
-    // === simple keys and indentation ===
 
     /// Whether the simple key at `index` of the stack may still get its colon.
     fn is_valid(&mut self, index: usize) -> Result<bool, Error> {
@@ -514,7 +510,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Starts a block at `mark` if that is further in than the current one; its token goes before the token `number`.
-    fn roll_indent(&mut self, mark: Mark, number: Option<usize>, kind: Kind) -> Result<(), Error> {
+    fn roll_indent(&mut self, mark: Mark, number: Option<usize>, kind: YamlTokenKind) -> Result<(), Error> {
         let column = mark.column as i32;
         if self.flow_level > 0 || self.indent >= column {
             return Ok(());
@@ -541,7 +537,7 @@ impl<'a> Scanner<'a> {
             return;
         }
         while self.indent > column {
-            self.push(Kind::BlockEnd, self.mark, Payload::None);
+            self.push(YamlTokenKind::BlockEnd, self.mark, Payload::None);
             self.indent = self.indents.pop().unwrap_or(-1);
         }
     }

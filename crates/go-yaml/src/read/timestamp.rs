@@ -21,26 +21,27 @@ fn rest_of_timestamp(text: &str) -> Option<&str> {
     }
 }
 
-/// What is behind a number of one or two digits within the range.
+/// The text after a number of one or two digits within the range.
 fn number(text: &str, least: u32, most: u32) -> Option<&str> {
     let digits = text.bytes().take(2).take_while(u8::is_ascii_digit).count();
     let (number, rest) = text.split_at(digits);
     (least..=most).contains(&number.parse().ok()?).then_some(rest)
 }
 
-/// What is behind hours, minutes and seconds.
+/// The text after hours, minutes and seconds.
 fn clock(text: &str) -> Option<&str> {
     let rest = number(text, 0, 23)?.strip_prefix(':')?;
     let rest = number(rest, 0, 59)?.strip_prefix(':')?;
     let rest = number(rest, 0, 59)?;
     let fraction = rest.strip_prefix(['.', ',']).unwrap_or_default();
-    match fraction.starts_with(|c: char| c.is_ascii_digit()) {
-        true => Some(fraction.trim_start_matches(|c: char| c.is_ascii_digit())),
-        false => Some(rest),
+    if fraction.starts_with(|c: char| c.is_ascii_digit()) {
+        Some(fraction.trim_start_matches(|c: char| c.is_ascii_digit()))
+    } else {
+        Some(rest)
     }
 }
 
-/// What is behind `Z` or `+hh:mm`.
+/// The text after `Z` or `+hh:mm`.
 fn zone(text: &str) -> Option<&str> {
     match text.strip_prefix('Z') {
         Some(rest) => Some(rest),

@@ -1,4 +1,4 @@
-//! What the scanner hands to the composer.
+//! The scanner's output for the composer.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ pub(crate) struct Mark {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum YamlTokenKind {
     StreamEnd,
     DocumentStart,
     DocumentEnd,
@@ -35,7 +35,7 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) enum Payload<'a> {
     None,
-    /// Of an anchor or alias; or a tag with its `!`.
+    /// The name of an anchor or alias, or a tag with its `!`.
     Name(&'a str),
     Scalar {
         value: Cow<'a, str>,
@@ -44,8 +44,8 @@ pub(crate) enum Payload<'a> {
 }
 
 #[derive(Debug)]
-pub(crate) struct Token<'a> {
-    pub kind: Kind,
+pub(crate) struct YamlToken<'a> {
+    pub kind: YamlTokenKind,
     pub start: Mark,
     pub end: Mark,
     pub payload: Payload<'a>,

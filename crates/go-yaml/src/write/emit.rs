@@ -6,12 +6,12 @@ use crate::Error;
 use crate::number::{format_g, whole};
 use crate::read::resolve::is_string;
 use crate::write::sort::sort;
-use crate::write::style::{Style, is_printable, style};
+use crate::write::style::{ScalarStyle, is_printable, style};
 
 /// Longest key in bytes that is written before its colon on one line; others get `? key`.
 const MAX_SIMPLE_KEY: usize = 128;
 
-/// What the two versions of the library do differently.
+/// The two versions of the library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Dialect {
     /// yaml.v2 behind sigs.k8s.io/yaml: values pass through JSON, lines are folded, sequences not indented.
@@ -40,14 +40,14 @@ fn write(value: &Value, dialect: Dialect, max_depth: usize) -> Result<String, Er
         best_width: if dialect == Dialect::V2 { 80 } else { usize::MAX },
         dialect,
     };
-    emitter.node(value, Context::Root)?;
+    emitter.node(value, NodePosition::Root)?;
     emitter.write_indent();
     Ok(emitter.out)
 }
 
-/// Where a node stands.
+/// The position of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Context {
+enum NodePosition {
     Root,
     Item,
     /// A value in a mapping, or a key behind `?`.
@@ -59,7 +59,7 @@ struct Emitter {
     out: String,
     /// In characters, of the line being written.
     column: usize,
-    /// Of the current block; -1 outside any.
+    /// The indentation of the current block; -1 outside of any.
     indent: i32,
     depth: usize,
     max_depth: usize,
@@ -72,7 +72,7 @@ struct Emitter {
 }
 
 impl Emitter {
-    fn node(&mut self, value: &Value, context: Context) -> Result<(), Error> {
+    fn node(&mut self, value: &Value, context: NodePosition) -> Result<(), Error> {
         match value {
             Value::Null => self.ascii("null"),
             Value::Bool(true) => self.ascii("true"),
@@ -103,13 +103,13 @@ impl Emitter {
         Ok(())
     }
 
-    fn sequence(&mut self, items: &[Value], context: Context) -> Result<(), Error> {
-        let indentless = self.dialect == Dialect::V2 && context == Context::Mapping && !self.indention;
+    fn sequence(&mut self, items: &[Value], context: NodePosition) -> Result<(), Error> {
+        let indentless = self.dialect == Dialect::V2 && context == NodePosition::Mapping && !self.indention;
         self.increase_indent(false, indentless);
         for item in items {
             self.write_indent();
             self.indicator("-", true, false, true);
-            self.node(item, Context::Item)?;
+            self.node(item, NodePosition::Item)?;
         }
         Ok(())
     }
@@ -119,15 +119,15 @@ impl Emitter {
         for (key, value) in entries {
             self.write_indent();
             if key.len() <= MAX_SIMPLE_KEY && !key.contains('\n') {
-                self.string(key, Context::SimpleKey);
+                self.string(key, NodePosition::SimpleKey);
                 self.indicator(":", false, false, false);
             } else {
                 self.indicator("?", true, false, true);
-                self.string(key, Context::Mapping);
+                self.string(key, NodePosition::Mapping);
                 self.write_indent();
                 self.indicator(":", true, false, true);
             }
-            self.node(value, Context::Mapping)?;
+            self.node(value, NodePosition::Mapping)?;
         }
         Ok(())
     }
@@ -148,19 +148,19 @@ impl Emitter {
         self.ascii(&text);
     }
 
-    fn string(&mut self, s: &str, context: Context) {
+    fn string(&mut self, s: &str, context: NodePosition) {
         let mut style = style(s, self.dialect == Dialect::V3);
-        if style != Style::Literal && !is_string(s) {
-            style = Style::DoubleQuoted;
+        if style != ScalarStyle::Literal && !is_string(s) {
+            style = ScalarStyle::DoubleQuoted;
         }
         let indent = self.indent;
         self.increase_indent(true, false);
-        let fold = context != Context::SimpleKey;
+        let fold = context != NodePosition::SimpleKey;
         match style {
-            Style::Plain => self.plain(s, fold),
-            Style::SingleQuoted => self.single_quoted(s, fold),
-            Style::DoubleQuoted => self.double_quoted(s, fold),
-            Style::Literal => self.literal(s),
+            ScalarStyle::Plain => self.plain(s, fold),
+            ScalarStyle::SingleQuoted => self.single_quoted(s, fold),
+            ScalarStyle::DoubleQuoted => self.double_quoted(s, fold),
+            ScalarStyle::Literal => self.literal(s),
         }
         self.indent = indent;
     }

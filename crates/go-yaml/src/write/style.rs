@@ -1,9 +1,9 @@
 //! Which of YAML's scalar styles can hold a string: libyaml's analysis as go-yaml has it. The line breaks of Unicode
 //! (U+0085, U+2028, U+2029) are not printable here.
 
-/// How a scalar is written.
+/// The style of a written scalar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Style {
+pub(crate) enum ScalarStyle {
     Plain,
     SingleQuoted,
     DoubleQuoted,
@@ -15,7 +15,7 @@ pub(crate) fn is_printable(c: char) -> bool {
     matches!(c, '\n' | ' '..='~' | '\u{A0}'..='\u{FFFD}') && !matches!(c, '\u{FEFF}' | '\u{2028}' | '\u{2029}')
 }
 
-/// Whether `c` may stand anywhere in a plain scalar, whatever is around it.
+/// Whether `c` may be at any position in a plain scalar.
 fn is_harmless(c: u8) -> bool {
     c.is_ascii_alphanumeric()
         || matches!(
@@ -45,25 +45,26 @@ fn has_indicators(s: &str) -> bool {
 
 /// The style that is nearest to the plain one for a string that reads as a string. `literal_tabs` is yaml.v3's
 /// leniency: a tab is no reason against the literal style.
-pub(crate) fn style(s: &str, literal_tabs: bool) -> Style {
+pub(crate) fn style(s: &str, literal_tabs: bool) -> ScalarStyle {
     let bytes = s.as_bytes();
     if bytes.iter().all(|&c| is_harmless(c) || c == b'-') && !s.starts_with('-') && !s.starts_with("...") {
-        return Style::Plain;
+        return ScalarStyle::Plain;
     }
     if s.contains('\n') {
         let is_special = |c: char| !(is_printable(c) || literal_tabs && c == '\t');
         let is_literal = !s.ends_with(' ') && !s.contains(" \n") && !s.contains(is_special);
         return if is_literal {
-            Style::Literal
+            ScalarStyle::Literal
         } else {
-            Style::DoubleQuoted
+            ScalarStyle::DoubleQuoted
         };
     }
     if !s.chars().all(is_printable) {
-        return Style::DoubleQuoted;
+        return ScalarStyle::DoubleQuoted;
     }
-    match s.starts_with(' ') || s.ends_with(' ') || has_indicators(s) {
-        true => Style::SingleQuoted,
-        false => Style::Plain,
+    if s.starts_with(' ') || s.ends_with(' ') || has_indicators(s) {
+        ScalarStyle::SingleQuoted
+    } else {
+        ScalarStyle::Plain
     }
 }

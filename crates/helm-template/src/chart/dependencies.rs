@@ -1,5 +1,5 @@
-//! Which subcharts take part in a render, under which names and with which defaults.
-//! Facts: Helm's `pkg/chart/v2/util/dependencies.go`.
+//! Decides which subcharts are enabled in a render, with their names and defaults. Facts: Helm's
+//! `pkg/chart/v2/util/dependencies.go`.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -13,21 +13,21 @@ use go_template::value::{Entries, Map, MapKind, Str, Value};
 use go_yaml as yaml;
 
 /// A chart as one render uses it: renamed by its alias, without disabled dependencies, with imported values.
-pub struct Node<'a> {
+pub struct ChartNode<'a> {
     pub chart: &'a Chart,
     /// Where the chart stands in the tree: `root/charts/sub`. Below a declared chart, Helm's paths can have another's names
-    /// ([`Node::is_copy`]).
+    /// ([`ChartNode::is_copy`]).
     pub path: String,
     /// The chart's metadata; its `dependencies` hold the enabled ones only.
     pub metadata: Cow<'a, Metadata>,
     pub defaults: Defaults<'a>,
-    pub dependencies: Vec<Node<'a>>,
+    pub dependencies: Vec<ChartNode<'a>>,
     /// Whether the charts below it name another as their parent. For a dependency that is declared, Helm copies its chart
     /// and the charts one level below; those below them stay in the original, which has no alias.
     is_copy: bool,
 }
 
-/// The default values of a [`Node`].
+/// The default values of a [`ChartNode`].
 pub enum Defaults<'a> {
     /// The chart's own `values.yaml`.
     Own(&'a Chart),
@@ -39,8 +39,8 @@ pub enum Defaults<'a> {
 ///
 /// # Errors
 /// Values of a wrong type where a subchart's table belongs.
-pub fn process<'a>(chart: &'a Chart, user: &Map, warnings: &mut Vec<Warning>) -> Result<Node<'a>, Error> {
-    let mut node = Node::new(chart);
+pub fn process<'a>(chart: &'a Chart, user: &Map, warnings: &mut Vec<Warning>) -> Result<ChartNode<'a>, Error> {
+    let mut node = ChartNode::new(chart);
     enable(&mut node, user, "", warnings)
         .and_then(|()| import(&mut node, warnings))
         .map_err(|e| {
@@ -52,7 +52,7 @@ pub fn process<'a>(chart: &'a Chart, user: &Map, warnings: &mut Vec<Warning>) ->
 }
 
 /// Whether a dependency that the chart declares takes part in the render of this node.
-pub fn is_on(node: &Node<'_>, dependency: &Dependency) -> bool {
+pub fn is_on(node: &ChartNode<'_>, dependency: &Dependency) -> bool {
     let name = dependency.effective_name();
     node.metadata.dependencies.iter().any(|enabled| enabled.name == name)
 }
@@ -65,23 +65,21 @@ pub fn switched_off(chart: &Chart) -> Vec<&Dependency> {
     declared.filter(is_off).collect()
 }
 
-// === impl Node ===
-
-impl<'a> Node<'a> {
+impl<'a> ChartNode<'a> {
     /// The chart with all its dependencies, as they stand on disk.
     pub fn new(chart: &'a Chart) -> Self {
-        let mut node = Node::unplaced(chart);
+        let mut node = ChartNode::unplaced(chart);
         node.place(None);
         node
     }
 
     fn unplaced(chart: &'a Chart) -> Self {
-        Node {
+        ChartNode {
             chart,
             path: String::new(),
             metadata: Cow::Borrowed(&chart.metadata),
             defaults: Defaults::Own(chart),
-            dependencies: chart.dependencies.iter().map(Node::unplaced).collect(),
+            dependencies: chart.dependencies.iter().map(ChartNode::unplaced).collect(),
             is_copy: false,
         }
     }
@@ -116,14 +114,14 @@ impl<'a> Node<'a> {
         node
     }
 
-    /// A copy of a chart that isn't processed yet.
+    /// A copy of a chart that is not processed yet.
     fn original(&self) -> Self {
-        Node {
+        ChartNode {
             chart: self.chart,
             path: self.path.clone(),
             metadata: Cow::Borrowed(&self.chart.metadata),
             defaults: Defaults::Own(self.chart),
-            dependencies: self.dependencies.iter().map(Node::original).collect(),
+            dependencies: self.dependencies.iter().map(ChartNode::original).collect(),
             is_copy: self.is_copy,
         }
     }
@@ -133,8 +131,6 @@ impl<'a> Node<'a> {
         &self.metadata.name
     }
 }
-
-// === impl Defaults ===
 
 impl Defaults<'_> {
     /// A copy that the caller may change.
@@ -146,7 +142,7 @@ impl Defaults<'_> {
     }
 }
 
-fn enable(node: &mut Node<'_>, outer: &Map, path: &str, warnings: &mut Vec<Warning>) -> Result<(), Error> {
+fn enable(node: &mut ChartNode<'_>, outer: &Map, path: &str, warnings: &mut Vec<Warning>) -> Result<(), Error> {
     if !node.metadata.has_dependencies {
         return Ok(());
     }
@@ -162,7 +158,7 @@ fn enable(node: &mut Node<'_>, outer: &Map, path: &str, warnings: &mut Vec<Warni
             dependency.enabled = enabled;
         }
     }
-    // Disabled is a name, and whatever else has it.
+    // A name is disabled for every chart that has it.
     let disabled = declared.iter().filter(|dependency| !dependency.enabled);
     let disabled: HashSet<String> = disabled.map(|dependency| dependency.name.clone()).collect();
     declared.retain(|dependency| !disabled.contains(&dependency.name));
@@ -177,12 +173,12 @@ fn enable(node: &mut Node<'_>, outer: &Map, path: &str, warnings: &mut Vec<Warni
 
 /// Replaces the charts on disk by those that `Chart.yaml` declares, with their aliases. A chart that isn't declared,
 /// or not in that version, stays as it is and is always enabled.
-fn resolve(node: &mut Node<'_>) {
+fn resolve(node: &mut ChartNode<'_>) {
     let matches = |dependency: &Dependency, chart: &Chart| {
         chart.metadata.name == dependency.name && version::compatible(&dependency.version, &chart.metadata.version)
     };
     let metadata = node.metadata.to_mut();
-    let declared = |child: &Node<'_>| metadata.dependencies.iter().any(|d| matches(d, child.chart));
+    let declared = |child: &ChartNode<'_>| metadata.dependencies.iter().any(|d| matches(d, child.chart));
     let (on_disk, mut resolved): (Vec<_>, Vec<_>) =
         std::mem::take(&mut node.dependencies).into_iter().partition(declared);
     for dependency in &mut metadata.dependencies {
@@ -197,7 +193,7 @@ fn resolve(node: &mut Node<'_>) {
     node.place_dependencies();
 }
 
-/// What Helm says of a condition or tag whose value isn't a boolean.
+/// Helm's warning about a condition or tag whose value is not a boolean.
 fn not_bool(what: &'static str, name: &str, dependency: &Dependency) -> Warning {
     let attributes = [(what, name.to_owned()), ("chart", dependency.name.clone())];
     Warning::new(Level::Warn, "returned non-bool value", attributes)
@@ -238,7 +234,7 @@ fn by_condition(dependency: &Dependency, values: &Map, path: &str, warnings: &mu
 }
 
 /// Imports values from subcharts into their parents, the deepest first.
-fn import(node: &mut Node<'_>, warnings: &mut Vec<Warning>) -> Result<(), Error> {
+fn import(node: &mut ChartNode<'_>, warnings: &mut Vec<Warning>) -> Result<(), Error> {
     for child in &mut node.dependencies {
         import(child, warnings)?;
     }
@@ -258,7 +254,7 @@ fn import(node: &mut Node<'_>, warnings: &mut Vec<Warning>) -> Result<(), Error>
             resolved.push(json!({"child": child, "parent": parent}));
             match values::find_table(&folded, &format!("{}.{child}", dependency.name)) {
                 Ok(table) => {
-                    // A copy: else what is imported next could be put into the table itself.
+                    // A copy, because the next import could otherwise change the table itself.
                     let table = nested(&parent, values::copy_map(&table))?;
                     values::merge_tables(&imported, &table, warnings);
                 }
@@ -275,7 +271,7 @@ fn import(node: &mut Node<'_>, warnings: &mut Vec<Warning>) -> Result<(), Error>
         }
         dependency.import_values = resolved;
     }
-    // In a copy no two tables are one, as globals are after folding and what is imported twice.
+    // A copy shares no table, unlike globals after coalescing and tables that are imported twice.
     let mut defaults = values::copy_map(&folded);
     if !imported.is_empty() {
         values::merge_tables(&defaults, &imported, warnings);

@@ -1,4 +1,4 @@
-//! What tells charts apart.
+//! The digest of a chart.
 
 use sha2::{Digest, Sha256};
 

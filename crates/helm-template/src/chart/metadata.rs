@@ -11,7 +11,7 @@ use go_template::quote::quote_go;
 use go_template::unicode::is_print;
 use go_yaml as yaml;
 
-/// What `Chart.yaml` says. Absent fields are empty.
+/// The content of `Chart.yaml`. Absent fields are empty.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Metadata {
     pub name: String,
@@ -61,9 +61,9 @@ impl Metadata {
     /// Reads the entries of a `Chart.yaml`.
     ///
     /// # Errors
-    /// A field of the wrong type, in the words of Go's JSON decoder.
+    /// A field of the wrong type, with the message of Go's JSON decoder.
     pub(super) fn read(document: &Map<String, Value>) -> Result<Self, Error> {
-        let at = Fields::new(document, "Metadata", "");
+        let at = StructFields::new(document, "Metadata", "");
         Ok(Metadata {
             name: at.text("name")?,
             home: at.text("home")?,
@@ -143,7 +143,7 @@ impl Metadata {
 }
 
 impl Maintainer {
-    fn read(at: &Fields<'_>) -> Result<Self, Error> {
+    fn read(at: &StructFields<'_>) -> Result<Self, Error> {
         Ok(Maintainer {
             name: at.text("name")?,
             email: at.text("email")?,
@@ -158,7 +158,7 @@ impl Dependency {
         if self.alias.is_empty() { &self.name } else { &self.alias }
     }
 
-    fn read(at: &Fields<'_>) -> Result<Self, Error> {
+    fn read(at: &StructFields<'_>) -> Result<Self, Error> {
         Ok(Dependency {
             name: at.text("name")?,
             version: at.text("version")?,
@@ -193,10 +193,8 @@ impl Dependency {
     }
 }
 
-// === Decoding ===
-
 /// The entries of an object that becomes a struct of Go's.
-pub(crate) struct Fields<'v> {
+pub(crate) struct StructFields<'v> {
     entries: &'v Map<String, Value>,
     /// The struct, in errors.
     owner: &'static str,
@@ -204,10 +202,10 @@ pub(crate) struct Fields<'v> {
     path: String,
 }
 
-impl<'v> Fields<'v> {
+impl<'v> StructFields<'v> {
     pub(crate) fn new(entries: &'v Map<String, Value>, owner: &'static str, path: impl Into<String>) -> Self {
         let path = path.into();
-        Fields { entries, owner, path }
+        StructFields { entries, owner, path }
     }
 
     /// The value of a field, unless that is null. Of several keys that match without regard to case the last counts.
@@ -254,11 +252,11 @@ impl<'v> Fields<'v> {
         &self,
         name: &str,
         owner: &'static str,
-        read: impl Fn(&Fields<'_>) -> Result<T, Error>,
+        read: impl Fn(&StructFields<'_>) -> Result<T, Error>,
     ) -> Result<Vec<T>, Error> {
         let items = self.list(name, &format!("*v2.{owner}"))?.iter();
         let item = |item: &Value| match item {
-            Value::Object(entries) => read(&Fields::new(entries, owner, format!("{}{name}.", self.path))),
+            Value::Object(entries) => read(&StructFields::new(entries, owner, format!("{}{name}.", self.path))),
             Value::Null => Err(Error::Metadata(format!("{name} must not contain empty or null nodes"))),
             other => Err(self.mismatch(name, other, &format!("v2.{owner}"))),
         };
@@ -292,7 +290,7 @@ pub(crate) fn mismatch(found: &Value, wanted: &str) -> String {
     format!("json: cannot unmarshal {} into Go {wanted}", json_kind(found))
 }
 
-/// The same, of YAML that was made JSON.
+/// The text of Go's error for YAML that was converted to JSON.
 pub(crate) fn undecodable(found: &Value, wanted: &str) -> String {
     format!(
         "error unmarshaling JSON: while decoding JSON: {}",
@@ -300,7 +298,7 @@ pub(crate) fn undecodable(found: &Value, wanted: &str) -> String {
     )
 }
 
-/// What Go's `encoding/json` calls the kind of a JSON value in its errors.
+/// The name of a JSON value's kind in the errors of Go's `encoding/json`.
 pub fn json_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -312,7 +310,7 @@ pub fn json_kind(value: &Value) -> &'static str {
     }
 }
 
-/// Helm's clean-up of metadata: any white space becomes a space, what doesn't print goes.
+/// Helm's cleanup of metadata: any white space becomes a space, and characters that do not print are removed.
 fn sanitize(text: &mut String) {
     if text.bytes().all(|b| (0x20..0x7f).contains(&b)) {
         return;

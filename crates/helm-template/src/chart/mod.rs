@@ -33,7 +33,7 @@ pub struct Chart {
     pub metadata: Metadata,
     /// Files below `templates/`, named with that prefix, in the loader's order.
     pub templates: Vec<File>,
-    /// What `.Files` sees: every file without a role of its own, `crds/` included.
+    /// The content of `.Files`: every file without another role, including `crds/`.
     pub files: Vec<File>,
     /// The chart's `values.yaml`. Every number is a float, as Helm reads them.
     pub values: Frozen,
@@ -43,7 +43,7 @@ pub struct Chart {
     pub crds: Vec<File>,
     /// The charts below `charts/`, declared or not, enabled or not.
     pub dependencies: Vec<Chart>,
-    /// What Helm's loader would log, in order, unless who loads the chart takes that itself ([`Chart::load_logged`]).
+    /// The log lines of Helm's loader, in order. Empty if the caller collects them ([`Chart::load_logged`]).
     pub warnings: Vec<Warning>,
     digest: OnceLock<String>,
 }
@@ -82,12 +82,12 @@ pub enum Error {
     },
 }
 
-/// What stands at an `http:` or `https:` URL, or why nothing does, in Helm's words. Charts ask for values and schemas that
-/// way; only the command line has a client: what an operator renders must not depend on servers elsewhere.
+/// Fetches an `http:` or `https:` URL, for values files and schemas. An error is Helm's message. Only the command line
+/// has a client: the renders of an operator must not depend on other servers.
 pub type Fetch = Arc<dyn Fn(&str) -> Result<Vec<u8>, String> + Send + Sync>;
 
-/// The files of the chart at `path`, a folder or an archive, as [`Chart::load`] reads them: for who needs a text with its
-/// comments. Those of subcharts are below `charts/`, or in archives there ([`unpack_files`]).
+/// The files of the chart at `path`, a folder or an archive, as [`Chart::load`] reads them, for callers that need a
+/// text with its comments. Those of subcharts are below `charts/`, or in archives there ([`unpack_files`]).
 ///
 /// # Errors
 /// As [`Chart::load`], for what can't be read.
@@ -110,7 +110,8 @@ pub fn unpack_files(path: &Path, data: &[u8]) -> Result<Vec<File>, Error> {
     archive::read(path, data, &mut left, archive::Special::AsFiles)
 }
 
-/// As [`unpack_files`], for who writes the files to a disk: links and devices are refused, which Helm reads as empty files.
+/// Like [`unpack_files`], for callers that write the files to disk: links and devices, which Helm reads as empty files,
+/// are refused.
 ///
 /// # Errors
 /// As [`unpack_files`], and an entry that is no plain file.
@@ -119,8 +120,6 @@ pub fn unpack_plain_files(path: &Path, data: &[u8]) -> Result<Vec<File>, Error> 
     archive::read(path, data, &mut left, archive::Special::Refused)
 }
 
-// === impl Chart ===
-
 impl Chart {
     /// Loads a chart from a folder or from a `.tgz` archive.
     ///
@@ -128,18 +127,18 @@ impl Chart {
     /// 100 MiB. Archives whose paths leave the chart are refused.
     ///
     /// # Errors
-    /// [`Error`], worded as Helm words it.
+    /// [`Error`], with Helm's message.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, Error> {
         let mut warnings = Vec::new();
         let chart = Chart::load_logged(path.as_ref(), go_yaml::MAX_DEPTH, &mut warnings)?;
         Ok(Chart { warnings, ..chart })
     }
 
-    /// As [`load`](Self::load), with values that nest up to `max_depth` levels. What Helm's loader would log is added to
-    /// `warnings`, also before an error.
+    /// Like [`load`](Self::load), with values that nest up to `max_depth` levels. The log lines of Helm's loader are
+    /// added to `warnings`, also before an error.
     ///
     /// # Errors
-    /// As [`load`](Self::load): what is wrong with a schema shows when values are checked.
+    /// As [`load`](Self::load). Errors of a schema are reported when values are checked.
     pub fn load_logged(path: &Path, max_depth: usize, warnings: &mut Vec<Warning>) -> Result<Self, Error> {
         let info = std::fs::metadata(path).map_err(|e| Error::io("stat", path, e))?;
         let path = std::path::absolute(path).map_err(|e| Error::io("abs", path, e))?;
@@ -162,7 +161,7 @@ impl Chart {
         Ok(Chart { warnings, ..chart })
     }
 
-    /// As [`load_logged`](Self::load_logged), from bytes as if they were those of the file `path`.
+    /// Like [`load_logged`](Self::load_logged), from bytes as if they were the content of the file `path`.
     ///
     /// # Errors
     /// As [`load`](Self::load), with `path` in them.
@@ -182,6 +181,14 @@ impl Chart {
 
     /// Loads a chart from its files, named as in its folder.
     ///
+    /// ```
+    /// use helm_template::chart::{Chart, File};
+    ///
+    /// let file = |name: &str, text: &str| File { name: name.to_owned(), data: text.into() };
+    /// let chart = Chart::of_files(vec![file("Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n")]).unwrap();
+    /// assert_eq!(chart.name(), "web");
+    /// ```
+    ///
     /// # Errors
     /// As [`load`](Self::load).
     pub fn of_files(files: Vec<File>) -> Result<Self, Error> {
@@ -198,8 +205,8 @@ impl Chart {
         &self.metadata.name
     }
 
-    /// SHA-256 over all that renders see of the chart, in lower-case hex: equal digests, equal charts. It is made when it
-    /// is first asked for.
+    /// SHA-256 over all data of the chart that renders use, in lower-case hex: charts with equal digests are equal. It
+    /// is computed at the first call.
     pub fn digest(&self) -> &str {
         self.digest.get_or_init(|| digest::digest(self))
     }
@@ -214,7 +221,8 @@ impl Chart {
         }
     }
 
-    /// Whether it is of a type that can be released: what Helm checks first, before it says that a chart is deprecated.
+    /// Whether the chart has a type that can be released. Helm checks this first, before it warns that a chart is
+    /// deprecated.
     pub fn has_installable_type(&self) -> bool {
         matches!(self.metadata.kind.as_str(), "" | "application")
     }
@@ -236,7 +244,7 @@ impl Chart {
         self.check_complete(|_| true)
     }
 
-    /// The same, where only some dependencies have to be there.
+    /// Like [`check_installable`](Self::check_installable), but only some dependencies must be present.
     ///
     /// # Errors
     /// As [`check_installable`](Self::check_installable).
@@ -264,8 +272,6 @@ impl Chart {
         )))
     }
 }
-
-// === impl Error ===
 
 impl Error {
     fn io(op: &'static str, path: &Path, source: std::io::Error) -> Self {

@@ -1,4 +1,4 @@
-//! Is a chart on disk still what was read? Told by its files' metadata, without reading them again.
+//! Detects changes of a chart on disk by the metadata of its files, without reading them.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -10,20 +10,18 @@ use sha2::{Digest, Sha256};
 use super::{Chart, Error};
 use crate::chart::load::directory::MAX_DEPTH;
 
-/// A chart that somebody copies is read again after this, and so often.
+/// The delay before a chart that is being copied is read again, and the number of retries.
 const PAUSE: Duration = Duration::from_millis(200);
 const READS: usize = 25;
 
-/// What a chart's files looked like: names, sizes, times of change. Two equal stamps are one and the same chart, unless
-/// somebody took pains to deceive.
+/// The names, sizes and change times of a chart's files. Equal stamps mean an unchanged chart, unless the metadata was
+/// forged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamp([u8; 32]);
 
-// === impl Stamp ===
-
 impl Stamp {
-    /// The stamp of what is at a path now: a folder with all that is in it, or a file. What can't be read has a stamp as
-    /// well, for that can change, too.
+    /// The current stamp of a path: a folder with its content, or a file. A path that cannot be read has a stamp too,
+    /// because that can change.
     pub fn of(path: &Path) -> Self {
         let mut hash = Sha256::new();
         add(&mut hash, path, MAX_DEPTH);
@@ -35,7 +33,7 @@ fn add(hash: &mut Sha256, path: &Path, depth: usize) {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     hash.update((name.len() as u64).to_le_bytes());
     hash.update(name);
-    // A link counts for what it leads to: charts in ConfigMap volumes are made of links.
+    // A link counts as its target: charts in ConfigMap volumes consist of links.
     let Ok(metadata) = std::fs::metadata(path) else {
         hash.update([0]);
         return;
@@ -67,11 +65,11 @@ fn add_metadata(hash: &mut Sha256, metadata: &Metadata) {
     }
 }
 
-/// Loads a chart that nobody changes meanwhile: as long as its files change while they are read, they are read again,
-/// for five seconds at most. Blocks.
+/// Loads a chart in a stable state: if its files change while they are read, they are read again, for at most five
+/// seconds. Blocks the thread.
 ///
 /// # Errors
-/// Those of [`Chart::load`]; and that the chart never held still. With the stamp of what was read.
+/// The errors of [`Chart::load`], or that the chart kept changing; with the stamp of what was read.
 pub fn load_stable(path: &Path) -> (Result<Chart, Error>, Stamp) {
     load_when_still(path, |path| Chart::load(path))
 }

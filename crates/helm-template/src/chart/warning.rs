@@ -1,10 +1,10 @@
-//! What Helm logs beside its result.
+//! The log lines of Helm.
 
 use std::fmt;
 
 use go_template::quote::quote_go;
 
-/// How Helm ranks a line of its log.
+/// The level of a line in Helm's log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Level {
     Info,
@@ -20,10 +20,10 @@ pub(crate) enum Level {
 pub struct Warning {
     level: Level,
     text: String,
-    /// What Helm adds to the text in parentheses: a value as Go prints it.
+    /// A value that Helm adds to the text in parentheses, as Go prints it.
     value: Option<String>,
     attributes: Vec<(&'static str, String)>,
-    /// What it is about, where the command doesn't say so.
+    /// The subject of the line, where the command does not name it.
     about: Option<String>,
 }
 
@@ -38,19 +38,19 @@ impl Warning {
         }
     }
 
-    /// The same, with a value that follows in parentheses.
+    /// Adds a value that follows in parentheses.
     pub(crate) fn with_value(self, value: String) -> Self {
         let value = Some(value);
         Warning { value, ..self }
     }
 
-    /// The same, with what it is about.
+    /// Adds the subject of the line.
     pub(crate) fn about(self, about: &str) -> Self {
         let about = Some(about.to_owned());
         Warning { about, ..self }
     }
 
-    /// What Helm adds behind the text as `name=value`.
+    /// The attribute that Helm adds after the text as `name=value`.
     pub fn attribute(&self, name: &str) -> Option<&str> {
         let found = self.attributes.iter().find(|(key, _)| *key == name);
         found.map(|(_, value)| value.as_str())
@@ -95,7 +95,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Quotes what `slog` quotes: nothing, blanks, quotes, `=`, and what doesn't print.
+/// Quotes the texts that `slog` quotes: empty ones, and those with blanks, quotes, `=` or characters that do not print.
 fn quoted(text: &str) -> String {
     let plain = |b: u8| b != b'\\' && (b.is_ascii_graphic() && b != b'"' && b != b'=' || b >= 0x80);
     let quoted = quote_go(text);

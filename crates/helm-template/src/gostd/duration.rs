@@ -26,6 +26,10 @@ pub fn as_duration(value: &Value) -> Option<i64> {
 }
 
 /// `time.ParseDuration`: nanoseconds. An error is the text of Go's error.
+///
+/// ```
+/// assert_eq!(helm_template::gostd::duration::parse_duration(b"1h30m"), Ok(5_400_000_000_000));
+/// ```
 pub fn parse_duration(text: &[u8]) -> Result<i64, String> {
     let invalid = || format!("time: invalid duration {}", quote_go(text));
     let unsigned = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);

@@ -10,9 +10,9 @@ use go_template::value::{ListKind, Value};
 
 pub(crate) use super::json_parse::unmarshal;
 
-/// How to write JSON.
+/// The style of written JSON.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Style {
+pub enum JsonStyle {
     /// `json.Marshal`, with `<`, `>` and `&` as escapes.
     Compact,
     /// `json.MarshalIndent` with two spaces.
@@ -23,20 +23,20 @@ pub enum Style {
 
 /// Writes a value as Go does: keys in byte order, `[]byte` as base64, nil lists and maps as `null`, invalid UTF-8 as
 /// U+FFFD. An error is the text of Go's error (NaN, infinities, values that contain themselves), or that of a limit.
-pub fn marshal(meter: &Meter, value: &Value, style: Style) -> Result<Vec<u8>, String> {
+pub fn marshal(meter: &Meter, value: &Value, style: JsonStyle) -> Result<Vec<u8>, String> {
     let out = Vec::new();
-    let mut writer = Writer { meter, out, style };
+    let mut writer = JsonWriter { meter, out, style };
     writer.value(value, 0)?;
     Ok(writer.out)
 }
 
-struct Writer<'m> {
+struct JsonWriter<'m> {
     meter: &'m Meter,
     out: Vec<u8>,
-    style: Style,
+    style: JsonStyle,
 }
 
-impl Writer<'_> {
+impl JsonWriter<'_> {
     fn value(&mut self, value: &Value, depth: usize) -> Result<(), String> {
         if depth > MAX_VALUE_DEPTH {
             return Err(format!(
@@ -44,7 +44,7 @@ impl Writer<'_> {
                 value.type_name()
             ));
         }
-        // `toJson` swallows errors, these too; the evaluator then fails the call.
+        // `toJson` ignores all errors, also these; the evaluator then fails the call.
         self.meter.text(self.out.len())?;
         self.meter.spend(ELEMENT)?;
         match value {
@@ -110,7 +110,7 @@ impl Writer<'_> {
     }
 
     fn line(&mut self, depth: usize) {
-        if self.style == Style::Pretty {
+        if self.style == JsonStyle::Pretty {
             self.out.push(b'\n');
             self.out.extend(std::iter::repeat_n(b' ', 2 * depth));
         }
@@ -119,7 +119,7 @@ impl Writer<'_> {
     fn key(&mut self, key: &[u8]) {
         self.string(key);
         self.out.push(b':');
-        if self.style == Style::Pretty {
+        if self.style == JsonStyle::Pretty {
             self.out.push(b' ');
         }
     }
@@ -136,7 +136,7 @@ impl Writer<'_> {
                 '\u{8}' => self.out.extend_from_slice(b"\\b"),
                 '\u{c}' => self.out.extend_from_slice(b"\\f"),
                 '\0'..='\u{1f}' | '\u{2028}' | '\u{2029}' => self.escape(c),
-                '<' | '>' | '&' if self.style != Style::Raw => self.escape(c),
+                '<' | '>' | '&' if self.style != JsonStyle::Raw => self.escape(c),
                 // Go marks an invalid byte with an escape, but leaves a real U+FFFD alone.
                 char::REPLACEMENT_CHARACTER if width == 1 => self.escape(c),
                 c => runes::push(&mut self.out, c),

@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 use go_template::meter::Meter;
 use go_template::value::{Str, Value};
 
-/// What a node takes at most, in bytes, with what growing lists leave unused.
+/// The maximum memory of a node, in bytes, including what growing lists leave unused.
 const NODE: u64 = 72;
 /// The most memory that a byte of a text takes while it is read: `1,` is a node.
 const BYTE: u64 = 64;
@@ -24,9 +24,10 @@ pub fn unmarshal(meter: &Meter, text: &[u8]) -> Result<Value, String> {
 const END: &str = "unexpected end of JSON input";
 
 fn plain(error: &serde_json::Error) -> String {
-    match error.is_eof() {
-        true => END.to_owned(),
-        false => format!("invalid JSON: {error}"),
+    if error.is_eof() {
+        END.to_owned()
+    } else {
+        format!("invalid JSON: {error}")
     }
 }
 

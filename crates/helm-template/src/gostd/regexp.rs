@@ -12,23 +12,24 @@ use go_template::func::CallError;
 use go_template::meter::{Meter, Overrun};
 use go_template::value::Str;
 
-/// How large the program of a pattern may be, in bytes: as few of these as do, so that what it takes is known to within
-/// a factor. No pattern may take more than the last.
+/// The maximum size of a pattern's program, in bytes: the smallest of these that suffices, so that its memory is known
+/// within a factor. No pattern may take more than the last.
 const PROGRAMS: [usize; 5] = [16 << 10, 256 << 10, 4 << 20, 16 << 20, 64 << 20];
-/// What compiling takes, in sizes of the program.
+/// The memory for compiling, as a multiple of the program's size.
 const COMPILING: u64 = 3;
 /// Compiling a program takes a step for so many of its bytes.
 const BYTES_A_STEP: usize = 16;
-/// What each of the two automata may take that a pattern makes while it is matched, in bytes.
+/// The maximum memory of each of a pattern's two lazy automata, in bytes.
 const MAX_AUTOMATON: usize = 256 << 10;
 /// About what they take.
 const AUTOMATA: usize = 192 << 10;
 /// The size of a program times the length of a text, in bytes both: in the worst case a match takes a nanosecond or
 /// more for each pair of a state (some 30 bytes) and a byte.
 const MAX_WORK: usize = 1 << 38;
-/// What the process keeps of compiled patterns, in bytes. Charts use few, and the same ones in each render.
+/// The maximum memory of the process for compiled patterns, in bytes. Charts use few patterns, and the same ones in
+/// each render.
 const MAX_CACHED: usize = 16 << 20;
-/// What an entry of the cache takes besides, in bytes.
+/// The overhead of a cache entry, in bytes.
 const CACHED: usize = 128;
 
 /// A compiled Go regular expression. What is cut short is not used: the evaluator fails the call.
@@ -46,20 +47,26 @@ struct Program {
 }
 
 /// A pattern, or what is wrong with it.
-type Compiled = Result<Arc<Program>, String>;
+type CompileResult = Result<Arc<Program>, String>;
 
 /// What was compiled, by pattern. It is the process's and not a chart's: many charts share what there is room for, and a
 /// result depends on nothing but the pattern.
 #[derive(Default)]
-struct Cache {
-    known: HashMap<Vec<u8>, Compiled>,
-    /// What the entries take.
+struct ProgramCache {
+    known: HashMap<Vec<u8>, CompileResult>,
+    /// The memory of the entries.
     bytes: usize,
 }
 
-static COMPILED: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
+static COMPILED: LazyLock<Mutex<ProgramCache>> = LazyLock::new(Mutex::default);
 
 /// Compiles a pattern in Go's syntax, or takes it from the cache.
+///
+/// ```
+/// let meter = go_template::Meter::default();
+/// let regex = helm_template::gostd::regexp::compile(&meter, br"^\d+$").unwrap();
+/// assert!(regex.is_match(b"42"));
+/// ```
 ///
 /// # Errors
 /// What is wrong with the pattern.
@@ -68,7 +75,7 @@ pub fn compile<'m>(meter: &'m Meter, pattern: &[u8]) -> Result<GoRegex<'m>, Stri
     let compiled = known.unwrap_or_else(|| {
         // Others need not wait for that.
         let compiled = Program::new(meter, pattern).map(Arc::new);
-        // What ran out of time or memory says nothing of the pattern.
+        // An overrun of time or memory says nothing about the pattern.
         if !meter.has_overrun() {
             locked().insert(pattern, compiled.clone());
         }
@@ -102,13 +109,13 @@ pub fn translated(pattern: &str) -> Result<String, String> {
     regexp_syntax::translate(pattern)
 }
 
-fn locked() -> MutexGuard<'static, Cache> {
+fn locked() -> MutexGuard<'static, ProgramCache> {
     COMPILED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Cache {
-    /// Where there is no room left, all that was kept goes.
-    fn insert(&mut self, pattern: &[u8], compiled: Compiled) {
+impl ProgramCache {
+    /// If the cache is full, it is cleared.
+    fn insert(&mut self, pattern: &[u8], compiled: CompileResult) {
         let own = match &compiled {
             Ok(program) => program.size + AUTOMATA,
             Err(error) => error.len(),
@@ -118,7 +125,7 @@ impl Cache {
             return;
         }
         if self.bytes + bytes > MAX_CACHED {
-            *self = Cache::default();
+            *self = ProgramCache::default();
         }
         // Two threads may have compiled it.
         if self.known.insert(pattern.to_vec(), compiled).is_none() {
@@ -159,8 +166,8 @@ impl GoRegex<'_> {
         self.goes_on(&text) && self.program.regex.is_match(&text)
     }
 
-    /// Whether to look for a match, or another one: that takes no more than [`MAX_WORK`], and there is time; if not, the
-    /// meter knows.
+    /// Whether to search for the next match: the work is at most [`MAX_WORK`], and there is time. Otherwise the overrun
+    /// is reported to the meter.
     fn goes_on(&self, text: &str) -> bool {
         if self.program.size.saturating_mul(text.len()) > MAX_WORK {
             self.meter.report(Overrun::Regex);
@@ -286,7 +293,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_bounded_in_bytes() {
-        let mut cache = Cache::default();
+        let mut cache = ProgramCache::default();
         let compiled = Program::new(&Meter::default(), b"a").map(Arc::new);
         for at in 0..500_u32 {
             let before = cache.known.len();

@@ -1,4 +1,4 @@
-//! From Go's regular expression syntax (RE2) to that of the `regex` crate.
+//! Translates Go's regular expression syntax (RE2) to that of the `regex` crate.
 //!
 //! Most is the same in both, and is copied. What the crate reads otherwise is rewritten: `\d`, `\s`, `\w` and `\b` are
 //! ASCII, `\Q…\E` quotes, a `{` that starts no repetition stands for itself, as does `\<`, and a class has no operators.
@@ -13,7 +13,7 @@ const MAX_TRANSLATION: usize = 256 << 10;
 /// As how many bytes of that a class such as `\pL` counts, which has hundreds of ranges.
 const UNICODE_CLASS: usize = 256;
 
-/// A regular expression of our own, which is right.
+/// Compiles a constant regular expression.
 type Tokens = LazyLock<Option<Regex>>;
 
 /// Quoted text, an escape, a class in brackets, a repetition, or another `{`.
@@ -27,12 +27,12 @@ static TOKENS: Tokens = LazyLock::new(|| {
 static CLASS_TOKENS: Tokens = LazyLock::new(|| Regex::new(&format!(r"(?s)\[:\^?[a-z]+:\]|{ESCAPE}|--|[\[&~]")).ok());
 const ESCAPE: &str = r"\\[pPx]\{[^}]*\}|\\.";
 
-/// What is wrong with a pattern, in Go's form.
+/// An error about a pattern, in Go's form.
 pub(super) fn worded(what: &str, pattern: &str) -> String {
     format!("error parsing regexp: {what}: `{pattern}`")
 }
 
-/// Translates a pattern. Whether it is a right one is for the crate to find out.
+/// Translates a pattern. The crate checks whether it is valid.
 ///
 /// # Errors
 /// It is too large.
@@ -48,9 +48,10 @@ pub(super) fn translate(pattern: &str) -> Result<String, String> {
         },
     });
     let unicode_classes = pattern.matches(r"\p").count() + pattern.matches(r"\P").count();
-    match translated.len() + UNICODE_CLASS * unicode_classes > MAX_TRANSLATION {
-        true => Err(worded("expression too large", pattern)),
-        false => Ok(translated),
+    if translated.len() + UNICODE_CLASS * unicode_classes > MAX_TRANSLATION {
+        Err(worded("expression too large", pattern))
+    } else {
+        Ok(translated)
     }
 }
 

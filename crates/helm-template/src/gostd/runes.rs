@@ -37,7 +37,7 @@ pub(crate) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// A letter in another case, or itself where that is several letters: Go maps one to one.
+/// A letter in another case. The letter itself if the result has several letters, because Go maps one to one.
 fn single(c: char, mut mapped: impl Iterator<Item = char>) -> char {
     match (mapped.next(), mapped.next()) {
         (Some(mapped), None) => mapped,

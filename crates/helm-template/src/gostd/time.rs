@@ -1,4 +1,4 @@
-//! Go's `time.Time`, over jiff, with what templates see of it.
+//! Go's `time.Time`, over jiff, as templates see it.
 
 use std::any::Any;
 use std::rc::Rc;
@@ -180,7 +180,7 @@ impl Object for Time {
     fn call(&self, method: &str, args: &[Value]) -> Option<Result<Value, String>> {
         let (time, at) = (self, &self.at);
         let named = |type_name, layout, number: i8| {
-            Value::Object(Rc::new(Named {
+            Value::Object(Rc::new(NamedNumber {
                 type_name,
                 name: time_layout::format(at, layout),
                 number: number.into(),
@@ -241,13 +241,13 @@ impl Object for Time {
 }
 
 /// A `time.Month` or `time.Weekday`: a number with a name.
-struct Named {
+struct NamedNumber {
     type_name: &'static str,
     name: String,
     number: i64,
 }
 
-impl Object for Named {
+impl Object for NamedNumber {
     fn type_name(&self) -> &'static str {
         self.type_name
     }

@@ -3,7 +3,7 @@
 use jiff::Zoned;
 use jiff::fmt::strtime;
 
-/// What stands for a part of a time: in Go's layouts, and in those of jiff. Where one begins with another, it is first.
+/// The elements of a layout: Go's text and jiff's. An element that begins with another one comes before it.
 #[rustfmt::skip]
 const ELEMENTS: [(&str, &str); 33] = [
     ("January", "%B"), ("Jan", "%b"), ("Monday", "%A"), ("Mon", "%a"), ("MST", "%Z"),
@@ -23,7 +23,7 @@ pub(crate) struct Chunk<'l> {
     /// The text before the element.
     pub(crate) literal: &'l str,
     pub(crate) element: &'l str,
-    /// What jiff calls the element.
+    /// jiff's name of the element.
     pub(crate) code: &'static str,
     pub(crate) rest: &'l str,
 }
@@ -59,9 +59,10 @@ pub(crate) fn fraction_at(text: &str) -> Option<&str> {
     let digits = text.strip_prefix(['.', ','])?;
     let kind = digits.chars().next().filter(|c| matches!(c, '0' | '9'))?;
     let after = digits.trim_start_matches(kind);
-    match after.starts_with(|c: char| c.is_ascii_digit()) {
-        true => None,
-        false => text.strip_suffix(after),
+    if after.starts_with(|c: char| c.is_ascii_digit()) {
+        None
+    } else {
+        text.strip_suffix(after)
     }
 }
 
@@ -95,9 +96,10 @@ fn element_text(time: &Zoned, chunk: &Chunk<'_>) -> String {
             let (separator, wanted) = element.split_at(1);
             let digits = format!("{:09}", time.subsec_nanosecond());
             let digits = digits.get(..wanted.len()).unwrap_or(&digits);
-            let digits = match wanted.starts_with('9') {
-                true => digits.trim_end_matches('0'),
-                false => digits,
+            let digits = if wanted.starts_with('9') {
+                digits.trim_end_matches('0')
+            } else {
+                digits
             };
             match digits {
                 "" => String::new(),

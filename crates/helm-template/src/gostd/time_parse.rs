@@ -16,7 +16,7 @@ const MONTHS: [&str; 12] = [
 ];
 
 #[derive(Default)]
-struct Fields {
+struct TimeFields {
     year: i16,
     month: i8,
     day: i8,
@@ -44,10 +44,10 @@ fn read(layout: &str, value: &str) -> Result<(DateTime, Option<TimeZone>), Strin
         let [layout, left, wanted] = [layout, left, wanted].map(quote_go);
         wrong(&format!(" as {layout}: cannot parse {left} as {wanted}"))
     };
-    let mut fields = Fields {
+    let mut fields = TimeFields {
         month: 1,
         day: 1,
-        ..Fields::default()
+        ..TimeFields::default()
     };
     let (mut layout_left, mut left) = (layout, value);
     while let Some(chunk) = next_chunk(layout_left) {
@@ -68,7 +68,7 @@ fn read(layout: &str, value: &str) -> Result<(DateTime, Option<TimeZone>), Strin
     Ok((clock, fields.zone))
 }
 
-impl Fields {
+impl TimeFields {
     /// Reads the element that a text starts with. Gives what follows it; `None` if something else is there.
     fn read<'t>(&mut self, chunk: &Chunk<'_>, text: &'t str) -> Option<&'t str> {
         let (code, element) = (chunk.code, chunk.element);
@@ -96,7 +96,7 @@ impl Fields {
             "%M" | "%-M" => (self.minute, rest) = digits(text, least, 2)?,
             "%S" | "%-S" => {
                 (self.second, rest) = digits(text, least, 2)?;
-                // A fraction may follow that the layout doesn't mention.
+                // A fraction may follow that is not in the layout.
                 if fraction_at(chunk.rest).is_none()
                     && let Some((nanosecond, after)) = fraction(rest, None)
                 {
@@ -113,10 +113,10 @@ impl Fields {
                     _ => return None,
                 });
             }
-            // The name of a day says nothing new.
+            // The name of a day adds no information.
             "%a" => rest = text.get(3..)?,
             "%A" => rest = text.trim_start_matches(|c: char| c.is_ascii_alphabetic()),
-            // That of a zone counts as UTC.
+            // The abbreviation of a zone is read as UTC.
             "%Z" => {
                 rest = text.trim_start_matches(|c: char| c.is_ascii_uppercase());
                 self.zone = (text.len() - rest.len() >= 3).then_some(TimeZone::UTC);
@@ -161,9 +161,10 @@ impl Fields {
 fn digits<T: FromStr>(text: &str, least: usize, most: usize) -> Option<(T, &str)> {
     let len = text.bytes().take(most).take_while(u8::is_ascii_digit).count();
     let (digits, rest) = text.split_at(len);
-    match len < least {
-        true => None,
-        false => Some((digits.parse().ok()?, rest)),
+    if len < least {
+        None
+    } else {
+        Some((digits.parse().ok()?, rest))
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct Url {
     pub(crate) fragment: String,
 }
 
-// What stands for itself in a part, besides letters, digits and `-_.~`.
+// The characters that are not escaped in each part, besides letters, digits and `-_.~`.
 const PATH: &str = "$&+,/:;=@";
 const HOST: &str = "!$&'()*+,;=:[]<>\"";
 const USER: &str = "$&+,;=";
@@ -30,9 +30,10 @@ fn is_plain(c: char, others: &str) -> bool {
 fn escape(text: &str, others: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
-        match is_plain(char::from(byte), others) {
-            true => out.push(char::from(byte)),
-            false => out.push_str(&format!("%{byte:02X}")),
+        if is_plain(char::from(byte), others) {
+            out.push(char::from(byte))
+        } else {
+            out.push_str(&format!("%{byte:02X}"))
         }
     }
     out
@@ -74,9 +75,10 @@ fn split_scheme(text: &str) -> Result<(&str, &str), String> {
 /// Nothing, or a colon and digits.
 fn check_port(port: &str) -> Result<(), String> {
     let digits = port.strip_prefix(':').unwrap_or(port);
-    match digits.bytes().all(|b| b.is_ascii_digit()) {
-        true => Ok(()),
-        false => Err(format!("invalid port {} after host", quote_go(port))),
+    if digits.bytes().all(|b| b.is_ascii_digit()) {
+        Ok(())
+    } else {
+        Err(format!("invalid port {} after host", quote_go(port)))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The comparison helpers: numbers compare as numbers whatever their kind, strings bytewise.
+//! The comparison helpers: numbers of any kind compare as numbers, strings bytewise.
 
 use std::cmp::Ordering;
 
@@ -7,7 +7,7 @@ use serde_json::{Number, Value as Json};
 /// Applies a comparison by its name.
 ///
 /// # Errors
-/// An order of values that have none, or not of the same sort.
+/// Values without an order, or of different kinds.
 pub(super) fn compare(name: &str, a: &Json, b: &Json) -> Result<bool, String> {
     match name {
         "eq" => return Ok(equal(a, b)),
@@ -59,7 +59,7 @@ fn whole(number: &Number) -> Option<i128> {
         .or_else(|| number.as_u64().map(i128::from))
 }
 
-/// What a value is, in words.
+/// The kind of a value, in words.
 pub(super) fn sort(value: &Json) -> &'static str {
     match value {
         Json::Null => "null",

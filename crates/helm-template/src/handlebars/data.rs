@@ -6,7 +6,7 @@ use crate::helm::Context;
 use crate::helm::functions::convert::to_json_value;
 use go_template::{Map, Value};
 
-/// Beyond this a `float64` can't tell neighbouring whole numbers apart, and stays a float.
+/// Above this, a `float64` cannot distinguish adjacent integers, and stays a float.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// The objects of a template, from the `.` that a Go template would have.

@@ -8,7 +8,7 @@ use ::handlebars::{
 use serde_json::Value as Json;
 
 use super::compare::{compare, sort};
-use super::{Session, State, data};
+use super::{Session, SessionState, data};
 use crate::helm::{Context, Limit, table};
 use go_template::{CallError, Func, Host, List, ListKind, Param, Value};
 
@@ -17,10 +17,10 @@ pub(super) const ENTER: &str = "__enter";
 pub(super) const LEAVE: &str = "__leave";
 /// Writes its argument.
 pub(super) const VALUE: &str = "__value";
-/// The name under which a render has its [`Desk`].
+/// The local helper name of a render's [`Desk`].
 pub(super) const DESK: &str = "__desk";
 
-/// The blocks and partials that may be open at once. Each partial has a copy of its data.
+/// The maximum number of open blocks and partials. Each partial has a copy of its data.
 const MAX_DEPTH: usize = 100;
 
 /// Helpers that aren't functions of Helm's table, or not with this meaning.
@@ -31,7 +31,7 @@ const OWN: [&str; 14] = [
 const BUILTIN: [&str; 6] = ["if", "unless", "each", "with", "raw", "len"];
 /// Functions that work on Go templates.
 const GO_ONLY: [&str; 2] = ["include", "tpl"];
-/// Helpers for which what is not defined is a value like any other: none.
+/// Helpers that accept an undefined value as null.
 const TOLERANT: [&str; 7] = ["default", "coalesce", "empty", "required", "and", "or", "not"];
 
 /// A function of Helm's table, if Handlebars templates can call it: those that take certificates and other structs
@@ -59,7 +59,7 @@ pub(super) fn register(registry: &mut Handlebars<'static>) {
     }
 }
 
-/// The text for a value that isn't there.
+/// The error text for an undefined value.
 pub(super) fn undefined(path: &str) -> String {
     format!("{path} is not defined")
 }
@@ -134,7 +134,7 @@ impl HelperDef for Written {
     }
 }
 
-/// Where the helpers of one render are called.
+/// Calls the helpers of one render.
 pub(super) struct Desk<'s, 'c>(pub(super) &'s Session<'c>);
 
 impl HelperDef for Desk<'_, '_> {
@@ -198,7 +198,7 @@ impl HelperDef for Desk<'_, '_> {
     }
 }
 
-fn enter(state: &mut State<'_>) -> Result<(), String> {
+fn enter(state: &mut SessionState<'_>) -> Result<(), String> {
     state.context.step()?;
     state.depth += 1;
     let most = MAX_DEPTH.min(state.context.max_depth());
@@ -223,7 +223,7 @@ fn wanted(name: &str, what: &str, got: usize) -> String {
 }
 
 /// Calls a function of Helm's table.
-fn apply(state: &mut State<'_>, name: &str, args: &[&Json]) -> Result<Json, String> {
+fn apply(state: &mut SessionState<'_>, name: &str, args: &[&Json]) -> Result<Json, String> {
     let func = function(name).ok_or_else(|| format!("there is no helper {name:?}"))?;
     state.context.step()?;
     let fixed = func.params.len();
@@ -268,8 +268,8 @@ fn kind(param: Param) -> &'static str {
     }
 }
 
-/// An argument as the function's parameter has it. Numbers and bools are text where text is wanted, which Go refuses:
-/// in Handlebars nothing tells `"1"` from `1` once it is written.
+/// An argument as the function's parameter has it. Numbers and bools convert to text where text is required, which Go
+/// refuses: in Handlebars, `"1"` and `1` print the same.
 fn converted(arg: &Json, param: Param) -> Option<Value> {
     Some(match (param, arg) {
         (Param::Any, arg) => Value::from_json(arg),

@@ -1,8 +1,8 @@
 //! Handlebars templates: the files of a chart that end in `.hbs`.
 //!
 //! The `handlebars` crate parses and walks them, strictly and without HTML escaping; Helm's functions are their
-//! helpers, over the same [`Context`], so lookups, randomness and limits are those of the render. What the crate has
-//! no bounds for (nesting, steps, time, buffers) is bounded by what [`prepare`] puts into the parsed templates.
+//! helpers, over the same [`Context`], so lookups, randomness and limits are those of the render. The crate has no
+//! limits for nesting, steps, time and buffers; [`prepare`] adds marks to the parsed templates that enforce them.
 
 mod compare;
 mod data;
@@ -11,25 +11,27 @@ mod prepare;
 #[cfg(test)]
 mod tests;
 
+use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use ::handlebars::{
     Context as Data, Handlebars, Output, RenderContext, RenderError, RenderErrorReason, Renderable, Template,
     TemplateErrorReason, no_escape,
 };
 
+use send_wrapper::SendWrapper;
+
 use crate::helm::{Context, Limit};
 use crate::render::Place;
 use go_template::{Host, Value};
 
-/// What ends the name of a Handlebars template.
+/// The suffix of a Handlebars template's name.
 const SUFFIX: &str = ".hbs";
 
-/// The Handlebars templates of the charts that take part in a render.
+/// The Handlebars templates of the enabled charts.
 #[derive(Default)]
 pub struct Templates {
-    /// Made with the first template: most charts have none, and it holds a helper for every function.
+    /// Created with the first template, because most charts have none and it holds a helper for every function.
     registry: Option<Handlebars<'static>>,
     /// The files of the partials, by the partials' names.
     partials: HashMap<String, String>,
@@ -42,21 +44,25 @@ pub struct Templates {
 pub enum Error {
     /// The template or its data are wrong.
     #[error(transparent)]
-    At(#[from] Problem),
+    At(#[from] TemplateProblem),
     /// The render went over a limit.
     #[error("over {0}")]
     Limit(Limit),
 }
 
-/// What is wrong with a template or its data, and where.
+/// An error in a template or its data, with its place.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {message}")]
-pub struct Problem {
+pub struct TemplateProblem {
     pub place: Place,
     pub message: String,
 }
 
 /// Whether the file of that name is a Handlebars template.
+///
+/// ```
+/// assert!(helm_template::handlebars::is_handlebars("templates/service.yaml.hbs"));
+/// ```
 pub fn is_handlebars(path: &str) -> bool {
     path.ends_with(SUFFIX)
 }
@@ -88,11 +94,9 @@ fn registry() -> Handlebars<'static> {
     registry
 }
 
-// === impl Problem ===
-
-impl Problem {
+impl TemplateProblem {
     fn at(file: &str, line: usize, column: usize, message: impl Into<String>) -> Self {
-        Problem {
+        TemplateProblem {
             place: Place {
                 file: file.to_owned(),
                 line,
@@ -103,16 +107,14 @@ impl Problem {
     }
 }
 
-// === impl Templates ===
-
 impl Templates {
     /// Parses a file: `_name.hbs` becomes the partial `name`, which replaces an earlier one of that name, as Go's
     /// `define` does; any other file is a template under its path.
     ///
     /// # Errors
-    /// Its first [`Problem`].
-    pub fn parse(&mut self, path: &str, source: &[u8]) -> Result<(), Problem> {
-        let at = |line, column, message: &str| Problem::at(path, line, column, message);
+    /// Its first [`TemplateProblem`].
+    pub fn parse(&mut self, path: &str, source: &[u8]) -> Result<(), TemplateProblem> {
+        let at = |line, column, message: &str| TemplateProblem::at(path, line, column, message);
         let text = std::str::from_utf8(source).map_err(|e| {
             let readable = String::from_utf8_lossy(source.get(..e.valid_up_to()).unwrap_or_default());
             let (line, column) = place(&readable, readable.len());
@@ -122,7 +124,7 @@ impl Templates {
         let mut template = Template::compile(text).map_err(|e| {
             let (mut line, mut column) = e.pos().unwrap_or((1, 1));
             let message = match e.reason() {
-                // The crate says no place for this one.
+                // The crate reports no place for this error.
                 TemplateErrorReason::InvalidParam(param) => {
                     (line, column) = place(text, text.find(param.as_str()).unwrap_or(0));
                     format!("{param} is not a JSON value")
@@ -153,7 +155,7 @@ impl Templates {
     /// # Errors
     /// [`Error::Limit`] if a limit ended the render, else [`Error::At`].
     pub fn render(&self, context: &mut Context, path: &str, data: &Value) -> Result<Vec<u8>, Error> {
-        let data = data::of_template(context, data, self.uses_files).map_err(|e| Problem::at(path, 1, 1, e))?;
+        let data = data::of_template(context, data, self.uses_files).map_err(|e| TemplateProblem::at(path, 1, 1, e))?;
         context.render_as(path, |context| self.execute(context, path, data))
     }
 
@@ -161,16 +163,16 @@ impl Templates {
         let parsed = self.registry.as_ref();
         let (registry, template) = parsed
             .and_then(|registry| Some((registry, registry.get_template(path)?)))
-            .ok_or_else(|| Problem::at(path, 1, 1, "the template was not parsed"))?;
+            .ok_or_else(|| TemplateProblem::at(path, 1, 1, "the template was not parsed"))?;
         let data = Data::from(data);
         let session = Session {
-            state: Mutex::new(State {
+            state: SendWrapper::new(RefCell::new(SessionState {
                 context,
                 depth: 0,
                 too_deep: None,
-            }),
+            })),
         };
-        let mut out = Bounded {
+        let mut out = BoundedOutput {
             session: &session,
             text: String::new(),
         };
@@ -180,7 +182,7 @@ impl Templates {
             template.render(registry, &data, &mut render, &mut out)
         };
         let text = out.text;
-        let state = session.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let state = session.state.take().into_inner();
         match (result, state.too_deep.or(state.context.exceeded())) {
             (Ok(()), _) => Ok(text.into_bytes()),
             (Err(_), Some(limit)) => Err(Error::Limit(limit)),
@@ -188,13 +190,13 @@ impl Templates {
         }
     }
 
-    fn located(&self, path: &str, error: &RenderError) -> Problem {
+    fn located(&self, path: &str, error: &RenderError) -> TemplateProblem {
         let name = error.template_name.as_deref();
         let file = name
             .and_then(|name| self.partials.get(name))
             .map_or(path, String::as_str);
         let (line, column) = (error.line_no.unwrap_or(1), error.column_no.unwrap_or(1));
-        Problem::at(file, line, column, message(error.reason()))
+        TemplateProblem::at(file, line, column, message(error.reason()))
     }
 }
 
@@ -211,31 +213,34 @@ fn message(reason: &RenderErrorReason) -> String {
     }
 }
 
-/// What the helpers of one render share. The crate asks for helpers that could cross threads, hence the lock.
+/// The state that the helpers of one render share.
+///
+/// Invariant: a render stays on one thread. The `handlebars` crate requires helpers that are `Send` and `Sync`, and a
+/// context is neither, so the wrapper checks the thread at run time.
 struct Session<'c> {
-    state: Mutex<State<'c>>,
+    state: SendWrapper<RefCell<SessionState<'c>>>,
 }
 
-struct State<'c> {
+struct SessionState<'c> {
     context: &'c mut Context,
-    /// Blocks and partials that are open.
+    /// The number of open blocks and partials.
     depth: usize,
     too_deep: Option<Limit>,
 }
 
 impl<'c> Session<'c> {
-    fn with<T>(&self, work: impl FnOnce(&mut State<'c>) -> T) -> T {
-        work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, work: impl FnOnce(&mut SessionState<'c>) -> T) -> T {
+        work(&mut self.state.borrow_mut())
     }
 }
 
 /// The text of a file, within the render's limit of output.
-struct Bounded<'s, 'c> {
+struct BoundedOutput<'s, 'c> {
     session: &'s Session<'c>,
     text: String,
 }
 
-impl Output for Bounded<'_, '_> {
+impl Output for BoundedOutput<'_, '_> {
     fn write(&mut self, text: &str) -> Result<(), std::io::Error> {
         let bytes = self.text.len().saturating_add(text.len());
         self.session

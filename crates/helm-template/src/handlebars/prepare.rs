@@ -1,19 +1,18 @@
-//! What is done to a parsed template before it is ever rendered: checks that would else come late, and marks by which
-//! a render is bounded.
+//! Prepares a parsed template for rendering: early checks, and marks that enforce a render's limits.
 
 use ::handlebars::Template;
 use ::handlebars::template::{DecoratorTemplate, HelperTemplate, Parameter, TemplateElement};
 
 use super::helpers;
 
-/// Blocks, brackets and parentheses that may be open at once in a template's text: the parser is recursive.
+/// The maximum number of open blocks, brackets and parentheses in a template's text: the parser is recursive.
 const MAX_NESTING: usize = 100;
 
 /// A problem with its line and column, both from 1.
-pub(super) type Problem = (usize, usize, String);
+pub(super) type PrepareProblem = (usize, usize, String);
 
 /// Refuses text that would need a deep stack to be parsed.
-pub(super) fn check_nesting(text: &str) -> Result<(), Problem> {
+pub(super) fn check_nesting(text: &str) -> Result<(), PrepareProblem> {
     let (mut blocks, mut brackets, mut in_tag) = (0_usize, 0_usize, false);
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
@@ -50,20 +49,20 @@ pub(super) fn check_nesting(text: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Checks the names of helpers, makes every value that is written go through a helper of ours, and marks where bodies
-/// begin and end.
-pub(super) fn prepare(template: &mut Template) -> Result<(), Problem> {
+/// Checks the names of helpers, passes every written value through one of our helpers, and marks the start and the end
+/// of bodies.
+pub(super) fn prepare(template: &mut Template) -> Result<(), PrepareProblem> {
     body(template, (1, 1))
 }
 
-type Place = (usize, usize);
+type LineColumn = (usize, usize);
 
-fn body(template: &mut Template, outer: Place) -> Result<(), Problem> {
+fn body(template: &mut Template, outer: LineColumn) -> Result<(), PrepareProblem> {
     for (at, element) in template.elements.iter_mut().enumerate() {
         let place = template.mapping.get(at).map_or(outer, |mapping| (mapping.0, mapping.1));
         visit(element, place).map_err(|e| match e {
-            Stop::Here(message) => (place.0, place.1, message),
-            Stop::Inside(problem) => problem,
+            NestingStop::Here(message) => (place.0, place.1, message),
+            NestingStop::Inside(problem) => problem,
         })?;
     }
     if let (Some(enter), Some(leave)) = (marker(helpers::ENTER), marker(helpers::LEAVE)) {
@@ -77,12 +76,12 @@ fn body(template: &mut Template, outer: Place) -> Result<(), Problem> {
     Ok(())
 }
 
-enum Stop {
+enum NestingStop {
     Here(String),
-    Inside(Problem),
+    Inside(PrepareProblem),
 }
 
-fn visit(element: &mut TemplateElement, place: Place) -> Result<(), Stop> {
+fn visit(element: &mut TemplateElement, place: LineColumn) -> Result<(), NestingStop> {
     match element {
         TemplateElement::Expression(call) | TemplateElement::HtmlExpression(call) => {
             if call.params.is_empty() && call.hash.is_empty() {
@@ -93,14 +92,14 @@ fn visit(element: &mut TemplateElement, place: Place) -> Result<(), Stop> {
         TemplateElement::HelperBlock(block) => {
             check_call(block)?;
             if block.inverse.is_none() {
-                // Without it the crate refuses what is empty or null, which Helm's coalescing makes undefined.
+                // Without it the crate refuses empty and null values, which Helm's coalescing makes undefined.
                 block.inverse = Some(Template::new());
             }
             let bodies = block.template.iter_mut().chain(&mut block.inverse);
             bodies
                 .into_iter()
                 .try_for_each(|inner| body(inner, place))
-                .map_err(Stop::Inside)
+                .map_err(NestingStop::Inside)
         }
         TemplateElement::PartialExpression(partial) => {
             if partial.name.as_name() == Some("@partial-block") {
@@ -115,10 +114,10 @@ fn visit(element: &mut TemplateElement, place: Place) -> Result<(), Stop> {
                 .template
                 .iter_mut()
                 .try_for_each(|inner| body(inner, place))
-                .map_err(Stop::Inside)
+                .map_err(NestingStop::Inside)
         }
         TemplateElement::DecoratorExpression(other) | TemplateElement::DecoratorBlock(other) => {
-            Err(Stop::Here(format!(
+            Err(NestingStop::Here(format!(
                 "there is no decorator {:?}: only blocks of inline",
                 other.name.as_name().unwrap_or_default()
             )))
@@ -128,12 +127,12 @@ fn visit(element: &mut TemplateElement, place: Place) -> Result<(), Stop> {
 }
 
 /// Their bodies are rendered into buffers that no limit of ours reaches.
-fn no_block_partials() -> Stop {
-    Stop::Here("partials with a block ({{#> name}}) are not supported: use {{> name}} with arguments".to_owned())
+fn no_block_partials() -> NestingStop {
+    NestingStop::Here("partials with a block ({{#> name}}) are not supported: use {{> name}} with arguments".to_owned())
 }
 
 /// `{{x}}`: a value, unless `x` is a function without arguments.
-fn alone(call: &mut HelperTemplate) -> Result<(), Stop> {
+fn alone(call: &mut HelperTemplate) -> Result<(), NestingStop> {
     if call.name.as_name().is_some_and(helpers::is_call_alone) {
         return Ok(());
     }
@@ -143,11 +142,11 @@ fn alone(call: &mut HelperTemplate) -> Result<(), Stop> {
     Ok(())
 }
 
-fn check_call(call: &HelperTemplate) -> Result<(), Stop> {
+fn check_call(call: &HelperTemplate) -> Result<(), NestingStop> {
     match call.name.as_name() {
         Some(name) if helpers::exists(name) => {}
-        Some(name) => return Err(Stop::Here(format!("there is no helper {name:?}"))),
-        None => return Err(Stop::Here("a helper's name can't be computed".to_owned())),
+        Some(name) => return Err(NestingStop::Here(format!("there is no helper {name:?}"))),
+        None => return Err(NestingStop::Here("a helper's name can't be computed".to_owned())),
     }
     call.params
         .iter()
@@ -155,13 +154,13 @@ fn check_call(call: &HelperTemplate) -> Result<(), Stop> {
         .try_for_each(check_parameter)
 }
 
-fn check_decorator(decorator: &DecoratorTemplate) -> Result<(), Stop> {
+fn check_decorator(decorator: &DecoratorTemplate) -> Result<(), NestingStop> {
     check_parameter(&decorator.name)?;
     let arguments = decorator.params.iter().chain(decorator.hash.values());
     arguments.into_iter().try_for_each(check_parameter)
 }
 
-fn check_parameter(parameter: &Parameter) -> Result<(), Stop> {
+fn check_parameter(parameter: &Parameter) -> Result<(), NestingStop> {
     let Parameter::Subexpression(inner) = parameter else {
         return Ok(());
     };

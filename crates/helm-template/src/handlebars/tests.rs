@@ -8,7 +8,7 @@ use super::{Error, Templates};
 use crate::helm::{Context, Environment, Limit, Limits, LookupKey};
 use go_template::{Set, Value};
 
-/// How many random texts are tried.
+/// The number of random texts.
 const CASES: usize = 3_000;
 
 fn environment() -> Environment {
@@ -44,7 +44,7 @@ fn values() -> Json {
     })
 }
 
-/// Templates, and what becomes of them.
+/// Templates and their results.
 fn table(lines: &str) -> impl Iterator<Item = (String, String)> {
     lines.lines().map(|line| serde_json::from_str(line).unwrap())
 }

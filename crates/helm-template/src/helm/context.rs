@@ -1,4 +1,4 @@
-//! The state of one render, which functions reach: the templates, lookups, clock, randomness and limits.
+//! The state of one render that functions can use: the templates, lookups, clock, randomness and limits.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,39 +10,39 @@ use super::random::{Draws, Random, Recall};
 use crate::chart::values;
 use crate::helm::functions;
 use crate::helm::include_cache::Includes;
-use crate::helm::objects::capabilities_used::Asked;
+use crate::helm::objects::capabilities_used::CapabilityQueries;
 use crate::helm::objects::data::{FILES, VALUES};
 use crate::helm::objects::files;
 use crate::helm::random::stored::{Kept, Randomness};
 use crate::render::data_size;
-use crate::sprig::{Call, Drawn, Env, Source};
+use crate::sprig::{Call, Drawn, Env, RandomSource};
 use go_template::footprint;
-use go_template::memory::Scope;
+use go_template::memory::CycleScope;
 use go_template::meter::{self, Meter, Overrun};
 use go_template::quote::quote_go;
 use go_template::{CallError, Entries, ExecError, Host, Map, MapKind, Set, Str, Value, exec};
 
 /// Room for what an included template prints, in bytes: most print less.
 const INCLUDED: usize = 256;
-/// How many steps there are between two looks at the clock.
+/// The number of steps between two readings of the clock.
 const STEPS_A_LOOK: u64 = 1024;
-/// How many bytes a function reads or writes in about the time of a step.
+/// The number of bytes that a function reads or writes in about the time of one step.
 const BYTES_A_STEP: u64 = 64;
-/// What a random result and a lookup take besides what templates see of them, in bytes.
+/// The memory of a random result and of a lookup besides their template values, in bytes.
 const DRAWN: u64 = 1024;
 const LOOKED_UP: u64 = 512;
-/// The kind that only a chart may look up.
+/// The kind that only the chart's own text may look up.
 const SECRET: &str = "Secret";
-/// How much of a text an error shows, in characters.
+/// The maximum length of a text in an error, in characters.
 const SHOWN: usize = 60;
-/// How the evaluator words runaway recursion.
+/// The evaluator's message for runaway recursion.
 const TOO_DEEP: &str = "exceeded maximum template depth";
 
-/// What a render takes from outside, besides its data.
+/// The inputs of a render besides its data.
 #[derive(Clone)]
 pub struct Environment {
     pub lookup: Arc<dyn Lookup>,
-    /// What `now` answers.
+    /// The result of `now`.
     pub clock: jiff::Timestamp,
     /// `None`: the operating system's randomness.
     pub random: Option<Arc<dyn Random>>,
@@ -52,10 +52,10 @@ pub struct Environment {
     /// `None`: `getHostByName` answers nothing.
     pub hosts: Option<Hosts>,
     /// `None`: every text may look up Secrets.
-    pub own: Option<Own>,
+    pub is_chart_text: Option<IsChartText>,
 }
 
-/// No cluster, randomness of the system, and nothing kept.
+/// No cluster, randomness of the operating system, no stored results.
 impl Default for Environment {
     fn default() -> Self {
         Environment {
@@ -65,17 +65,17 @@ impl Default for Environment {
             kept: None,
             limits: Limits::default(),
             hosts: None,
-            own: None,
+            is_chart_text: None,
         }
     }
 }
 
-/// Answers the addresses of a host, none if there is no such host. Only the command line has a resolver, and only if it is
-/// asked to: what an operator renders must not depend on name servers.
+/// Returns the addresses of a host; none if there is no such host. Only the command line has a resolver, and only if a
+/// flag enables it: the renders of an operator must not depend on name servers.
 pub type Hosts = Arc<dyn Fn(&str) -> Vec<String> + Send + Sync>;
 
-/// Tells whether a text that `tpl` executes is the chart's own, and not one of those who only give it values.
-pub type Own = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
+/// Decides whether a text that `tpl` executes is the chart's own, and not from the author of the values.
+pub type IsChartText = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
 
 /// The context of a render's functions.
 pub struct Context {
@@ -84,11 +84,11 @@ pub struct Context {
     lookup: Arc<dyn Lookup>,
     missing: BTreeSet<LookupKey>,
     used: BTreeSet<LookupKey>,
-    asked: Asked,
+    capability_queries: CapabilityQueries,
     clock: jiff::Timestamp,
     random: Draws,
     pub(super) hosts: Option<Hosts>,
-    own: Option<Own>,
+    is_chart_text: Option<IsChartText>,
     /// The texts that `tpl` is executing, one within the other.
     pub(super) texts: Vec<Str>,
     /// The file that is being rendered.
@@ -100,13 +100,13 @@ pub struct Context {
     /// Bytes of the files that are done.
     written: usize,
     exceeded: Option<Limit>,
-    /// What functions may still make.
+    /// The remaining budget of functions.
     pub(super) meter: Meter,
-    /// Frees maps that hold themselves.
-    _scope: Scope,
+    /// Frees maps that contain themselves.
+    _scope: CycleScope,
 }
 
-/// What was used of [`Limits`].
+/// The usage of [`Limits`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Used {
     pub steps: u64,
@@ -127,11 +127,11 @@ impl Context {
             lookup: Arc::clone(&environment.lookup),
             missing: BTreeSet::new(),
             used: BTreeSet::new(),
-            asked: Asked::default(),
+            capability_queries: CapabilityQueries::default(),
             clock: environment.clock,
             random: Draws::new(environment.random.clone(), environment.kept.as_ref()),
             hosts: environment.hosts.clone(),
-            own: environment.own.clone(),
+            is_chart_text: environment.is_chart_text.clone(),
             texts: Vec::new(),
             file: String::new(),
             limits: environment.limits,
@@ -144,17 +144,17 @@ impl Context {
                 environment.limits.memory,
                 meter::cpu_time().checked_add(environment.limits.time),
             ),
-            _scope: Scope::open(),
+            _scope: CycleScope::open(),
         }
     }
 
-    /// The same, which tells what is asked of [`Capabilities::asked`](super::Capabilities::asked).
-    pub fn with_asked(mut self, asked: &Asked) -> Self {
-        self.asked = asked.clone();
+    /// Adds the queries of [`Capabilities::recording`](super::Capabilities::recording) to `queries`.
+    pub fn with_capability_queries(mut self, queries: &CapabilityQueries) -> Self {
+        self.capability_queries = queries.clone();
         self
     }
 
-    /// What the render has used of its limits so far.
+    /// The usage of the limits so far.
     pub fn used(&self) -> Used {
         Used {
             steps: self.steps,
@@ -165,13 +165,13 @@ impl Context {
         }
     }
 
-    /// Renders the file `name` with `data`; `<no value>` is gone from the result.
+    /// Renders the file `name` with `data`, and removes `<no value>` from the result.
     ///
     /// # Errors
-    /// Go's error. If a limit was the cause, [`Context::exceeded`] knows it.
+    /// Go's error. If a limit was the cause, [`Context::exceeded`] returns it.
     pub fn render(&mut self, name: &str, data: &Value) -> Result<Vec<u8>, Box<ExecError>> {
         self.begin(name);
-        // What a file prints is seldom longer than the file.
+        // The output of a file is rarely longer than the file.
         let length = self.set.get(name).map_or(0, |tree| tree.source_len());
         let text = self.execute_into(name, data, Vec::with_capacity(length));
         if text.is_err() && self.exceeded.is_none() && self.meter.has_overrun() {
@@ -232,7 +232,7 @@ impl Context {
         )
     }
 
-    /// What the render took from chance and from the clock, and warnings about it.
+    /// The results of randomness and the clock, and warnings about them.
     pub fn into_randomness(self) -> (Randomness, Vec<String>) {
         self.random.finish()
     }
@@ -240,11 +240,11 @@ impl Context {
     pub(super) fn lookup(&mut self, key: LookupKey) -> Result<Value, CallError> {
         let empty = || Value::map(Entries::new());
         if key.kind == SECRET
-            && let Some(own) = &self.own
+            && let Some(is_chart_text) = &self.is_chart_text
         {
-            // Who includes a template from such a text gets nothing that was looked up before either.
+            // A template that such a text includes must not return a cached result with looked up data.
             footprint::impure();
-            if let Some(text) = self.texts.iter().find(|text| !own(text)) {
+            if let Some(text) = self.texts.iter().find(|text| !is_chart_text(text)) {
                 let mut text = text.to_text().into_owned();
                 if let Some((end, _)) = text.char_indices().nth(SHOWN) {
                     text.truncate(end);
@@ -312,7 +312,7 @@ impl Env for Context {
         &mut self,
         call: &Call,
         fits: impl Fn(&Drawn) -> bool,
-        make: impl FnOnce(&mut Source) -> Result<Drawn, CallError>,
+        make: impl FnOnce(&mut RandomSource) -> Result<Drawn, CallError>,
     ) -> Result<Drawn, CallError> {
         footprint::impure();
         self.meter.spend(DRAWN)?;
@@ -322,10 +322,11 @@ impl Env for Context {
         };
         self.work(call.cost)?;
         let mut source = self.random.source(&slot, self.clock);
-        let drawn = match call.untimed {
-            true => self.meter.off_the_clock(|| make(&mut source)),
-            false => make(&mut source),
-        }?;
+        let drawn = (if call.untimed {
+            self.meter.off_the_clock(|| make(&mut source))
+        } else {
+            make(&mut source)
+        })?;
         self.random.store(slot, &drawn)?;
         Ok(drawn)
     }
@@ -361,7 +362,7 @@ impl Host for Context {
     }
 
     fn output(&mut self, bytes: usize, added: usize) -> Result<(), String> {
-        // A buffer that grows has room for as much again.
+        // A growing buffer may reserve twice its size.
         if self.meter.spend(2 * added as u64).is_err() {
             let limit = self.overrun();
             return self.exceed(limit);
@@ -375,7 +376,7 @@ impl Host for Context {
     fn call_method(&mut self, receiver: &Value, name: &str, args: &[Value]) -> Result<Value, CallError> {
         let result = match (receiver, args.first()) {
             (Value::List(list), Some(Value::String(wanted))) => {
-                self.asked.has(wanted);
+                self.capability_queries.has(wanted);
                 let has = |known: &Value| matches!(known, Value::String(known) if known == wanted);
                 Ok(Value::Bool(list.items().iter().any(has)))
             }

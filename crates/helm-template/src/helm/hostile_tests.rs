@@ -1,4 +1,4 @@
-//! Every function with arguments that nobody sane would give it: none may panic, hang or take memory without bound.
+//! Calls every function with hostile arguments: none may panic, hang or use unbounded memory.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::{Context, Environment, Limits, table};
 use go_template::meter;
 use go_template::{Entries, Host, List, ListKind, Map, MapKind, Param, Set, Value};
 
-/// How many calls of each function there are.
+/// The number of calls of each function.
 const SAMPLE: usize = 4;
 
 fn strings() -> Vec<Value> {
@@ -103,7 +103,7 @@ fn argument_lists(params: &[Param], variadic: Option<Param>) -> Vec<Vec<Value>> 
     lists
 }
 
-/// The same numbers in every run.
+/// Random numbers that are the same in every run.
 fn next_random(state: &mut u64) -> usize {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -125,7 +125,7 @@ fn hostile_arguments_make_no_function_panic_or_hang() {
     let mut set = Set::new("gotpl");
     set.parse("t", "", table()).unwrap();
     let set = Arc::new(set);
-    // What is wrong with one call.
+    // The failure of one call.
     let call = |name: &str, args: &[Value]| {
         let mut context = Context::new(set.clone(), &environment);
         let started = meter::cpu_time();
@@ -145,7 +145,7 @@ fn hostile_arguments_make_no_function_panic_or_hang() {
     };
     let mut names: Vec<_> = table().names().collect();
     names.sort_unstable();
-    // Slow whatever they are given: they burn steps for that.
+    // These are slow with any arguments, and are charged in steps for it.
     names.retain(|name| !name.starts_with("gen") && !["bcrypt", "htpasswd", "derivePassword"].contains(name));
     let mut state = 0x5eed_5eed_5eed_5eed;
     let mut calls = 0;

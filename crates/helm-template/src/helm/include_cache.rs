@@ -1,59 +1,54 @@
-//! What `include` made, to be used again: a chart's labels are included by each of its files, mostly from the same data.
+//! A cache of the results of `include`: each file of a chart includes the chart's labels, mostly with the same data.
 //!
-//! A result is used again if the name and the set of templates are the same, the data are, and nothing was changed that
-//! the result depends on ([`go_template::footprint`]). Results that depend on chance or on the clock, or that come
-//! with changes to data, are made anew each time.
-//!
-//! Results belong to the thread, as values do: a context could cross threads, which Handlebars demands of helpers.
+//! A result is reused if the name, the set of templates and the data are the same, and if nothing changed that the
+//! result depends on ([`go_template::footprint`]). A result that depends on randomness or on the clock, or whose
+//! evaluation changes data, is computed every time.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use go_template::footprint::{self, Footprint};
 use go_template::{Map, Str, Value};
 
-/// How many results of a name are kept.
+/// The most results that are cached for one name.
 const MAX_RESULTS: usize = 8;
-/// How many results of a name are kept in vain before no more are.
-const MAX_VAIN: u32 = 16;
+/// After so many unused results of one name, no more are cached for it.
+const MAX_UNUSED: u32 = 16;
 /// The largest maps and lists whose parts are compared.
 const MAX_PARTS: usize = 16;
-/// How many levels of maps and lists are compared by their parts.
+/// The number of levels of maps and lists that are compared by their parts.
 const MAX_LEVELS: u32 = 2;
 
-thread_local! {
-    static RESULTS: RefCell<HashMap<Str, Name>> = RefCell::new(HashMap::new());
-}
-
-/// The includes of one render. When it ends, its results are gone.
+/// The includes of one render.
 pub struct Includes {
-    /// How many of a name are open.
+    results: HashMap<Str, NameResults>,
+    /// The number of open includes by name.
     open: HashMap<Str, u32>,
-    /// Tells files apart.
+    /// The number of the current file.
     file: u32,
-    /// Tells sets of templates apart: `tpl` executes with one of its own if its text defines templates.
-    set: u32,
-    last_set: u32,
+    /// The number of the current template set. `tpl` uses its own set if its text defines templates.
+    template_set: u32,
+    last_template_set: u32,
 }
 
+/// The cached results of one name.
 #[derive(Default)]
-struct Name {
-    results: Vec<Kept>,
-    /// How many results were kept since one was used.
-    vain: u32,
+struct NameResults {
+    results: Vec<IncludeResult>,
+    /// The number of results cached since one was used.
+    unused: u32,
 }
 
-struct Kept {
+struct IncludeResult {
     data: Value,
     text: Str,
     footprint: Footprint,
     file: u32,
-    set: u32,
+    template_set: u32,
 }
 
-/// Whether an evaluation can't tell one from the other. Maps are the same if they are one, or are small and have the same
-/// entries.
+/// Whether an evaluation has the same result for both values. Maps are the same if they are one object, or if they are
+/// small and have the same entries.
 fn is_same(a: &Value, b: &Value, levels: u32) -> bool {
     match (a, b) {
         (Value::Nil, Value::Nil) => true,
@@ -100,37 +95,36 @@ fn is_same_map(a: &Map, b: &Map, levels: u32) -> bool {
             .all(|((key, a), (other, b))| key == other && is_same(a, b, levels - 1))
 }
 
-// === impl Includes ===
-
 impl Includes {
     pub(crate) fn new() -> Self {
         footprint::reset();
-        RESULTS.take();
         Includes {
+            results: HashMap::new(),
             open: HashMap::new(),
             file: 0,
-            set: 0,
-            last_set: 0,
+            template_set: 0,
+            last_template_set: 0,
         }
     }
 
-    /// Another file is rendered from now on.
+    /// Starts the next file.
     pub(crate) fn next_file(&mut self) {
         self.file += 1;
     }
 
-    /// Another set of templates is in use from now on, which knows others by some names. What to go back to.
-    pub(crate) fn next_set(&mut self) -> u32 {
-        self.last_set += 1;
-        std::mem::replace(&mut self.set, self.last_set)
+    /// Starts the use of another template set. Returns the number of the previous one, for
+    /// [`restore_template_set`](Self::restore_template_set).
+    pub(crate) fn next_template_set(&mut self) -> u32 {
+        self.last_template_set += 1;
+        std::mem::replace(&mut self.template_set, self.last_template_set)
     }
 
-    /// The set of before is in use again.
-    pub(crate) fn set_back(&mut self, set: u32) {
-        self.set = set;
+    /// Returns to a previous template set.
+    pub(crate) fn restore_template_set(&mut self, template_set: u32) {
+        self.template_set = template_set;
     }
 
-    /// Counts an open include of that name. `None` if more than `max` are open.
+    /// Counts an open include of that name. Returns `None` if more than `max` are open.
     pub(crate) fn open(&mut self, name: &Str, max: u32) -> Option<()> {
         let open = self.open.entry(name.clone()).or_default();
         (*open <= max).then(|| *open += 1)
@@ -143,44 +137,37 @@ impl Includes {
         }
     }
 
-    /// The result that an include of that name with these data has.
-    pub(crate) fn result(&self, name: &Str, data: &Value) -> Option<Str> {
-        RESULTS.with_borrow_mut(|names| {
-            let name = names.get_mut(&**name)?;
-            name.results
-                .retain(|kept| (!kept.footprint.is_local() || kept.file == self.file) && kept.footprint.holds());
-            let mut results = name.results.iter();
-            let kept = results.find(|kept| kept.set == self.set && is_same(&kept.data, data, MAX_LEVELS))?;
-            kept.footprint.used();
-            name.vain = 0;
-            Some(kept.text.clone())
-        })
+    /// Returns the cached result of an include of that name with these data.
+    pub(crate) fn result(&mut self, name: &Str, data: &Value) -> Option<Str> {
+        let name = self.results.get_mut(&**name)?;
+        let file = self.file;
+        name.results
+            .retain(|result| (!result.footprint.is_local() || result.file == file) && result.footprint.holds());
+        let mut results = name.results.iter();
+        let template_set = self.template_set;
+        let result =
+            results.find(|result| result.template_set == template_set && is_same(&result.data, data, MAX_LEVELS))?;
+        result.footprint.used();
+        name.unused = 0;
+        Some(result.text.clone())
     }
 
-    /// Keeps a result.
-    pub(crate) fn keep(&mut self, name: &Str, data: &Value, text: &Str, footprint: Footprint) {
-        RESULTS.with_borrow_mut(|names| {
-            let name = names.entry(name.clone()).or_default();
-            if name.vain >= MAX_VAIN {
-                return;
-            }
-            name.vain += 1;
-            if name.results.len() >= MAX_RESULTS {
-                name.results.remove(0);
-            }
-            name.results.push(Kept {
-                data: data.clone(),
-                text: text.clone(),
-                footprint,
-                file: self.file,
-                set: self.set,
-            });
+    /// Caches a result.
+    pub(crate) fn store(&mut self, name: &Str, data: &Value, text: &Str, footprint: Footprint) {
+        let name = self.results.entry(name.clone()).or_default();
+        if name.unused >= MAX_UNUSED {
+            return;
+        }
+        name.unused += 1;
+        if name.results.len() >= MAX_RESULTS {
+            name.results.remove(0);
+        }
+        name.results.push(IncludeResult {
+            data: data.clone(),
+            text: text.clone(),
+            footprint,
+            file: self.file,
+            template_set: self.template_set,
         });
-    }
-}
-
-impl Drop for Includes {
-    fn drop(&mut self) {
-        let _ = RESULTS.try_with(RefCell::take);
     }
 }

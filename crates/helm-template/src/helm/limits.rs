@@ -1,28 +1,27 @@
-//! Bounds on one render: values are somebody's input, and templates can loop.
+//! Limits of one render. They are needed because values are untrusted and templates can loop.
 
 use std::time::Duration;
 
-/// What one render may take. The defaults are far above what real charts need.
+/// The limits of one render. The defaults are far above the needs of real charts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Nodes and loop turns that may be executed, and the work of functions: a step for every 64 bytes that they are
     /// given or make, and a function's own cost where it is slow (passwords, keys, certificates).
     pub steps: u64,
-    /// Levels of templates and control structures that may be open at once. A render has the stack for the default.
+    /// The maximum number of open levels of templates and control structures. A render has the stack for the default.
     pub depth: usize,
-    /// Levels that YAML may nest which is read or written. For more than the default there must be a stack.
+    /// The maximum nesting of YAML that is read or written. More than the default needs a larger stack.
     pub yaml_depth: usize,
     /// Bytes that all templates together may write.
     pub output: usize,
-    /// Bytes that a render may make: its values, what functions make, what is written and, where objects are read, they.
-    /// They are counted when they are made: also what is freed soon after.
+    /// The bytes that a render may allocate: its values, results of functions, output and, if they are read, objects.
+    /// Memory counts when it is allocated, also if it is freed soon after.
     pub memory: u64,
     /// Processor time of the thread that the execution of all templates may take: a loaded machine doesn't count.
     pub time: Duration,
 }
 
-/// How much smaller the limit of output is than that of memory: what is written is read again, and lies there as text and as
-/// data.
+/// The ratio of the memory limit to the output limit. Output is read again, and is then held as text and as data.
 const OUTPUT: u64 = 8;
 
 impl Default for Limits {
@@ -64,7 +63,7 @@ impl Limits {
     }
 }
 
-/// The limit that a render went over.
+/// The limit that a render exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
     Steps(u64),
@@ -73,7 +72,7 @@ pub enum Limit {
     Memory(u64),
     /// The length of one text that a function makes.
     Text(usize),
-    /// How deep maps and lists nest, or follow each other in a circle.
+    /// The nesting of maps and lists, also through a cycle.
     Nesting(usize),
     /// The size of a regular expression times that of the text it is matched with.
     Regex,

@@ -1,4 +1,4 @@
-//! What `lookup` asks the host.
+//! The interface between `lookup` and the host.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,14 +16,14 @@ pub struct LookupKey {
     pub name: String,
 }
 
-/// Answers `lookup`: what the host knows of a cluster.
+/// Answers `lookup` from a cluster or from a table.
 pub trait Lookup: Send + Sync {
-    /// An object, a list (for an empty name), or `{}` for what doesn't exist. `None`: not known yet. Then the template gets
-    /// `{}`, and the key stands among [`Rendered::missing_lookups`](crate::Rendered::missing_lookups), for the host to
-    /// render again when it knows the answer.
+    /// An object, a list (for an empty name), or `{}` for what doesn't exist. `None`: not known yet. The template then
+    /// gets `{}`, and the key is in [`Rendered::missing_lookups`](crate::Rendered::missing_lookups). The host renders
+    /// again when it has the answer.
     ///
     /// # Errors
-    /// What the template fails with.
+    /// The message with which the template fails.
     fn lookup(&self, key: &LookupKey) -> Result<Option<Cow<'_, Value>>, String>;
 }
 
@@ -36,7 +36,7 @@ impl Lookup for NoCluster {
     }
 }
 
-/// A table of all that is known.
+/// A table of the known answers.
 impl Lookup for BTreeMap<LookupKey, Value> {
     fn lookup(&self, key: &LookupKey) -> Result<Option<Cow<'_, Value>>, String> {
         Ok(self.get(key).map(Cow::Borrowed))

@@ -11,21 +11,21 @@ mod lookup;
 pub(crate) mod objects;
 pub(crate) mod random;
 
-pub use context::{Context, Environment, Hosts, Own, Used};
+pub use context::{Context, Environment, Hosts, IsChartText, Used};
 pub use functions::{convert, table};
 pub use limits::{Limit, Limits};
 pub use lookup::{Lookup, LookupKey, NoCluster};
 pub use objects::capabilities::{Capabilities, KubeVersion};
-pub use objects::capabilities_used::{Asked, is_about_all};
+pub use objects::capabilities_used::{CapabilityQueries, is_about_all};
 pub use objects::data;
 pub use objects::glob::Glob;
 pub use random::Random;
 pub use random::stored::{Kept, KeptError, KeptKey, Randomness};
 
-/// What Go prints for a missing value, and Helm removes from every rendered file and `tpl` result.
+/// Go's output for a missing value. Helm removes it from every rendered file and `tpl` result.
 const NO_VALUE: &[u8] = b"<no value>";
 
-/// Removes every `<no value>`, also where it was literal text: so Helm has it.
+/// Removes every `<no value>`, also where it is literal text, as Helm does.
 pub fn without_no_value(text: Vec<u8>) -> Vec<u8> {
     let mut found = memchr::memmem::find_iter(&text, NO_VALUE).peekable();
     if found.peek().is_none() {

@@ -1,16 +1,16 @@
-//! Which texts are a chart's own: its files, its default values, and the constants of its templates. What somebody else
-//! writes is none of these, unless it is the very same text; what is put together of several texts is none either, since a
-//! part of it may be anybody's.
+//! Decides whether a text is the chart's own: one of its files, default values or template constants. A text of another
+//! author counts only if it is identical to one of these. A text that is joined from several texts never counts,
+//! because one part may come from another author.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::chart::Chart;
-use crate::helm::Own;
+use crate::helm::IsChartText;
 
-/// Tells whether a text is the chart's own. It takes a search through the chart.
-pub(crate) fn texts_of(chart: &Arc<Chart>) -> Own {
+/// Returns a check whether a text is the chart's own. Each check searches the whole chart.
+pub(crate) fn texts_of(chart: &Arc<Chart>) -> IsChartText {
     let chart = Arc::clone(chart);
     Arc::new(move |text| is_own(&chart, text))
 }
@@ -57,7 +57,7 @@ mod tests {
     use crate::render::LookupKey;
     use crate::render::tests::render_with;
 
-    /// What the template makes of these values, where there is a Secret `db` and a ConfigMap `db`.
+    /// Renders the template with these values, where a Secret `db` and a ConfigMap `db` exist.
     fn rendered(template: &str, values: &Value, guards: bool) -> Result<(), String> {
         let key = |kind: &str| LookupKey {
             api_version: "v1".to_owned(),
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn text_of_values_looks_up_no_secrets() {
-        // A template, its values, whether it may look up what it does, and why.
+        // Each line: a template, its values, whether its lookup is allowed, and why.
         for line in include_str!("chart_texts.jsonl").lines() {
             let (template, values, is_fine, why): (String, Value, bool, String) = serde_json::from_str(line).unwrap();
             let guarded = rendered(&template, &values, true);

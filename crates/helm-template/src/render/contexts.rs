@@ -1,14 +1,14 @@
-//! The charts that take part in a render, and the data that each of their templates sees.
-//! Facts: Helm's `recAllTpls` and `sortTemplates` in `pkg/engine/engine.go`.
+//! The enabled charts of a render, and the data that each of their templates sees. Facts: Helm's `recAllTpls` and
+//! `sortTemplates` in `pkg/engine/engine.go`.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use super::Input;
 use super::templates::{ChartId, Enabled};
-use crate::chart::dependencies::Node;
+use crate::chart::dependencies::ChartNode;
 use crate::chart::{File, Metadata, values};
-use crate::helm::Asked;
+use crate::helm::CapabilityQueries;
 use crate::helm::objects::data;
 use go_template::{Entries, Map, MapKind, Str, Value};
 
@@ -32,14 +32,14 @@ fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Which charts take part, by path.
-pub(super) fn enabled(node: &Node<'_>, found: &mut Enabled) {
+/// The enabled charts by path.
+pub(super) fn enabled(node: &ChartNode<'_>, found: &mut Enabled) {
     found.push((node.path.clone(), ChartId::of(node.chart)));
     node.dependencies.iter().for_each(|child| enabled(child, found));
 }
 
 /// The `crds/` files of the charts that take part, the parents' first.
-pub(super) fn crds(node: &Node<'_>, found: &mut Vec<File>) {
+pub(super) fn crds(node: &ChartNode<'_>, found: &mut Vec<File>) {
     let own = node.chart.crds.iter();
     found.extend(own.map(|file| File {
         name: format!("{}/{}", node.path, file.name),
@@ -50,7 +50,7 @@ pub(super) fn crds(node: &Node<'_>, found: &mut Vec<File>) {
 
 /// The template files of the charts that take part with their full paths, in the order in which Helm parses and
 /// renders them: the deepest first, within a depth the last by name first.
-pub(super) fn sources<'n>(node: &Node<'n>) -> Vec<(String, &'n File)> {
+pub(super) fn sources<'n>(node: &ChartNode<'n>) -> Vec<(String, &'n File)> {
     let mut found = BTreeMap::new();
     collect_sources(node, &mut found);
     // By name they are sorted already.
@@ -63,10 +63,10 @@ fn depth(path: &str) -> usize {
     path.bytes().filter(|byte| *byte == b'/').count()
 }
 
-fn collect_sources<'n>(node: &Node<'n>, found: &mut BTreeMap<String, &'n File>) {
+fn collect_sources<'n>(node: &ChartNode<'n>, found: &mut BTreeMap<String, &'n File>) {
     node.dependencies.iter().for_each(|child| collect_sources(child, found));
     for file in &node.chart.templates {
-        // Of a library only the partials count.
+        // A library contributes only its partials.
         if !node.chart.is_library() || base_name(&file.name).starts_with('_') {
             found.insert(format!("{}/{}", node.path, file.name), file);
         }
@@ -77,12 +77,12 @@ fn collect_sources<'n>(node: &Node<'n>, found: &mut BTreeMap<String, &'n File>) 
 /// for others.
 pub(super) fn files(
     cache: &HashMap<ChartId, Vec<(Str, Str)>>,
-    node: &Node<'_>,
+    node: &ChartNode<'_>,
     values: &Map,
     input: &Input<'_>,
-    asked: &Asked,
+    queries: &CapabilityQueries,
 ) -> Vec<TemplateFile> {
-    let mut build = Build::new(cache, input, asked);
+    let mut build = Build::new(cache, input, queries);
     build.chart(node, Some(values.clone()), true);
     let rendered = sources(node)
         .into_iter()
@@ -100,15 +100,15 @@ pub(super) fn files(
     files.collect()
 }
 
-/// What a file of the root chart sees that isn't among its templates.
+/// The data for a file of the root chart that is not one of its templates.
 pub(super) fn of_root(
     cache: &HashMap<ChartId, Vec<(Str, Str)>>,
-    node: &Node<'_>,
+    node: &ChartNode<'_>,
     values: &Map,
     input: &Input<'_>,
     path: &str,
 ) -> Value {
-    let context = Build::new(cache, input, &Asked::default()).chart(node, Some(values.clone()), true);
+    let context = Build::new(cache, input, &CapabilityQueries::default()).chart(node, Some(values.clone()), true);
     let file = TemplateFile {
         name: path.to_owned(),
         base_path: node.path.clone(),
@@ -127,18 +127,18 @@ struct Build<'b> {
 }
 
 impl<'b> Build<'b> {
-    fn new(cache: &'b HashMap<ChartId, Vec<(Str, Str)>>, input: &Input<'_>, asked: &Asked) -> Self {
+    fn new(cache: &'b HashMap<ChartId, Vec<(Str, Str)>>, input: &Input<'_>, queries: &CapabilityQueries) -> Self {
         let more = input.more.iter().map(|(name, value)| (*name, Value::from_json(value)));
         Build {
             cache,
             release: input.release.to_value(),
-            capabilities: input.capabilities.asked(asked),
+            capabilities: input.capabilities.recording(queries),
             more: more.collect(),
             contexts: HashMap::new(),
         }
     }
 
-    fn chart(&mut self, node: &Node<'_>, own_values: Option<Map>, is_root: bool) -> Map {
+    fn chart(&mut self, node: &ChartNode<'_>, own_values: Option<Map>, is_root: bool) -> Map {
         let own_values = own_values.unwrap_or_else(|| Map::new(MapKind::Any, Entries::new()));
         let files = self.cache.get(&ChartId::of(node.chart)).map_or(&[][..], Vec::as_slice);
         let subcharts = Map::new(MapKind::Any, Entries::new());

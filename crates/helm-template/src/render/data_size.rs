@@ -1,19 +1,19 @@
-//! What data takes in memory, in bytes. Texts are known by their length; nodes take what a list or map of many of them does,
-//! with what the allocator and growing lists leave unused.
+//! Estimates the memory of data, in bytes. A text counts with its length. A node counts with its share of a long list
+//! or map, including what the allocator and growing lists leave unused.
 
 use serde_json::Value;
 
-/// A value, and one under a key of a map.
+/// The size of a value, and of a value under a key of a map.
 const NODE: u64 = 48;
 const ENTRY: u64 = 120;
-/// How often a render has the user's values: as they came, as values of templates, and folded with the chart's.
+/// A render holds the user's values three times: as received, as template values, and coalesced with the chart's.
 const VALUES: u64 = 3;
-/// What a node takes while a text is read: as part of the text, and as data.
+/// The memory of a node while a text is read: as part of the text, and as data.
 const READ: u64 = 160;
-/// What stands before the nodes of a document: each, but for one behind an alias, has one of these.
+/// The bytes before a node of a document: every node except one behind an alias has one of these before it.
 const MARKS: &[u8] = b"\n:,[{-?";
 
-/// What an object takes.
+/// The memory of a value.
 pub fn of(value: &Value) -> u64 {
     let len = |text: &String| text.len() as u64;
     match value {
@@ -24,12 +24,12 @@ pub fn of(value: &Value) -> u64 {
     }
 }
 
-/// What a render makes of the user's values.
+/// The memory that a render uses for the user's values.
 pub(crate) fn of_values(values: &Value) -> u64 {
     VALUES * of(values)
 }
 
-/// The most that reading a document may take.
+/// The maximum memory for reading a document.
 pub fn to_read(text: &[u8]) -> u64 {
     let nodes = 1 + text.iter().filter(|byte| MARKS.contains(byte)).count();
     text.len() as u64 + READ * nodes as u64

@@ -1,12 +1,12 @@
-//! What Helm reads of every document that a template made.
-//! Facts: Helm's `SimpleHead` in `pkg/release/v1/util/manifest.go`.
+//! The fields that Helm reads from every rendered document. Facts: Helm's `SimpleHead` in
+//! `pkg/release/v1/util/manifest.go`.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use crate::chart::Error;
-use crate::chart::metadata::{Fields, undecodable};
+use crate::chart::metadata::{StructFields, undecodable};
 
 /// A document's head.
 #[derive(Debug, Default)]
@@ -22,19 +22,19 @@ impl Head {
     /// Reads the head of a document.
     ///
     /// # Errors
-    /// What Go says of a field of the wrong type.
+    /// Go's message for a field of the wrong type.
     pub fn read(document: &Value) -> Result<Self, Error> {
         let entries = match document {
             Value::Object(entries) => entries,
             Value::Null => return Ok(Head::default()),
             other => return Err(Error::Chart(undecodable(other, "value of type util.SimpleHead"))),
         };
-        let at = Fields::new(entries, "SimpleHead", "");
+        let at = StructFields::new(entries, "SimpleHead", "");
         at.text("apiVersion")?;
         let kind = at.text("kind")?;
         let mut annotations = None;
         if let Some(entries) = at.object("metadata", METADATA_TYPE)? {
-            let at = Fields::new(entries, "", "metadata.");
+            let at = StructFields::new(entries, "", "metadata.");
             annotations = at.string_map("annotations")?;
             at.text("name")?;
         }

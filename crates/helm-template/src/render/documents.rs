@@ -11,14 +11,12 @@ pub(super) struct Outputs {
     /// The name of the chart's own notes.
     own_notes: String,
     pub notes: Option<String>,
-    /// The first template of whose documents there are too many.
+    /// The first template that has too many documents.
     pub over: Option<String>,
 }
 
-/// What is kept of a document besides its text, in bytes. The text may be of three bytes.
+/// The memory of a document besides its text, in bytes. A text may have only three bytes.
 const DOCUMENT: u64 = 640;
-
-// === impl Outputs ===
 
 impl Outputs {
     /// For the render of the chart with that name.
@@ -31,7 +29,7 @@ impl Outputs {
         }
     }
 
-    /// Takes in what a template made.
+    /// Adds the output of a template.
     pub fn add(&mut self, meter: &Meter, template: String, mut bytes: Vec<u8>) {
         let name = without_suffix(&template);
         if name.ends_with("NOTES.txt") {
@@ -49,8 +47,8 @@ impl Outputs {
     }
 }
 
-/// The documents of a rendered file with the lines where they start. Helm splits at `---` at the start of a line,
-/// whatever follows; the rest of that line belongs to the next document.
+/// The documents of a rendered file with the lines where they start. Helm splits at `---` at the start of a line, with
+/// any text after it; the rest of that line belongs to the next document.
 pub fn split(content: &str) -> Vec<(&str, usize)> {
     let mut documents = Vec::new();
     let body = content.trim_start();

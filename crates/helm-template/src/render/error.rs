@@ -16,13 +16,14 @@ pub enum Error {
     /// The values don't fit `values.schema.json`.
     #[error("values don't meet the specifications of the schema(s) in the following chart(s):\n{0}")]
     Schema(String),
-    /// A `values.schema.json` is no schema, or refers to what isn't in its chart. Helm's words are the same.
+    /// A `values.schema.json` is not a valid schema, or refers to a file that is not in its chart. Helm's message is
+    /// the same.
     #[error("values don't meet the specifications of the schema(s) in the following chart(s):\n{0}")]
     SchemaInvalid(String),
-    /// The values switch on a dependency that the chart has no copy of. Helm's words are the same.
+    /// The values enable a dependency that is not in `charts/`. Helm's message is the same.
     #[error(transparent)]
     Incomplete(chart::Error),
-    /// The chart asks for another Kubernetes version.
+    /// The chart requires another Kubernetes version.
     #[error("chart requires kubeVersion: {wanted} which is incompatible with Kubernetes {cluster}")]
     KubeVersion { wanted: String, cluster: String },
     /// A template doesn't parse.
@@ -37,7 +38,7 @@ pub enum Error {
         place: Option<Place>,
         text: String,
     },
-    /// A render took more than it may.
+    /// A render exceeded a limit.
     #[error("rendering {template} went over {limit}{}", .place.as_ref().map(|place| format!(" at {place}")).unwrap_or_default())]
     Limit {
         template: String,
@@ -47,7 +48,7 @@ pub enum Error {
     /// A rendered document isn't YAML.
     #[error("{0}")]
     Manifest(Box<BadManifest>),
-    /// It failed while lookups had no answer: with these answered, it may not fail.
+    /// The render failed while lookups had no answer. It may succeed once they are answered.
     #[error("{error}")]
     Unanswered { missing: Vec<LookupKey>, error: Box<Error> },
 }
@@ -76,7 +77,7 @@ pub struct BadManifest {
 }
 
 impl Error {
-    /// The same, if lookups were missing.
+    /// Wraps the error if lookups were missing.
     pub(super) fn unanswered(self, missing: &[LookupKey]) -> Self {
         match missing {
             [] => self,
@@ -87,7 +88,7 @@ impl Error {
         }
     }
 
-    /// Where in which template it happened, as far as that is known.
+    /// The place in a template, if it is known.
     pub fn place(&self) -> Option<&Place> {
         match self {
             Error::Parse { place, .. } => Some(place),
@@ -102,12 +103,12 @@ impl Error {
         }
     }
 
-    /// Whether a limit of ours was the cause, not the chart as such.
+    /// Whether one of the limits was the cause, not the chart.
     pub fn is_limit(&self) -> bool {
         matches!(self, Error::Limit { .. })
     }
 
-    /// Whether there was too little memory for it.
+    /// Whether the memory limit was the cause.
     pub fn is_of_memory(&self) -> bool {
         matches!(
             self,
@@ -130,19 +131,17 @@ impl Error {
             )
     }
 
-    /// Whether the chart's files are at fault, not its templates or the values.
+    /// Whether the cause is in the chart's files, not in its templates or in the values.
     pub fn is_about_chart(&self) -> bool {
         matches!(self, Error::SchemaInvalid(_) | Error::Incomplete(_))
     }
 
-    /// Whether other values could help: the chart's own templates are not at fault. Where they are, Helm's command line adds
-    /// a hint about `--debug`.
+    /// Whether other values could help. If not, the chart's own templates are the cause, and Helm's command line adds a
+    /// hint about `--debug`.
     pub fn is_about_values(&self) -> bool {
         matches!(self, Error::Values(_) | Error::Schema(_))
     }
 }
-
-// === impl Place ===
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

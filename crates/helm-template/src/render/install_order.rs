@@ -15,6 +15,12 @@ pub const INSTALL_ORDER: [&str; 38] = [
 ];
 
 /// Compares two kinds by [`INSTALL_ORDER`]; unknown kinds are last, by name. Sort stably with it.
+///
+/// ```
+/// let mut kinds = ["Deployment", "Secret", "Namespace"];
+/// kinds.sort_by(|a, b| helm_template::render::by_install_order(a, b));
+/// assert_eq!(kinds, ["Namespace", "Secret", "Deployment"]);
+/// ```
 pub fn by_install_order(a: &str, b: &str) -> Ordering {
     let rank = |kind: &str| INSTALL_ORDER.iter().position(|known| *known == kind);
     match (rank(a), rank(b)) {

@@ -14,7 +14,7 @@ use crate::render::{BadManifest, Error, Input, data_size, over};
 use go_template::meter::Meter;
 use go_yaml as yaml;
 
-/// How often an object is there while it is prepared to be sent: as it was read, and as it is sent.
+/// The number of copies of an object while it is prepared to be sent: as it was read, and as it is sent.
 const COPIES: u64 = 2;
 
 /// One YAML document that a template made.
@@ -26,7 +26,7 @@ pub struct Manifest {
     pub line: usize,
     /// The document exactly as Helm prints it.
     pub text: String,
-    /// Empty until somebody asks.
+    /// The parsed document; empty until it is first read.
     object: OnceLock<Value>,
     head: Arc<Head>,
 }
@@ -38,11 +38,11 @@ pub struct Hook {
     pub events: Vec<HookEvent>,
     /// `helm.sh/hook-weight`: lighter hooks run first.
     pub weight: i64,
-    /// `helm.sh/hook-delete-policy`, as written. Without one Helm deletes a hook before it creates it anew.
+    /// `helm.sh/hook-delete-policy`, as written. Without one, Helm deletes a hook before it creates it again.
     pub delete_policies: Vec<String>,
 }
 
-/// What a hook can run at (`helm.sh/hook`).
+/// The events at which a hook can run (`helm.sh/hook`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HookEvent {
     PreInstall,
@@ -56,15 +56,13 @@ pub enum HookEvent {
     Test,
 }
 
-// === impl Manifest ===
-
 impl Manifest {
     /// The document's kind; empty if it has none.
     pub fn kind(&self) -> &str {
         &self.head.kind
     }
 
-    /// The document's data, whole numbers kept as such; null if it holds nothing but comments.
+    /// The document as data; integers stay integers. Null if it has only comments.
     pub fn object(&self) -> &Value {
         self.object
             .get_or_init(|| yaml::to_json_within(self.text.as_bytes(), yaml::GO_MAX_DEPTH).unwrap_or_default())
@@ -90,8 +88,6 @@ fn flatten<'v>(object: &'v Value, found: &mut Vec<&'v Value>) {
     }
 }
 
-// === impl HookEvent ===
-
 impl HookEvent {
     /// As `helm.sh/hook` writes them; the first of an event is its name.
     const NAMES: [(&str, HookEvent); 10] = [
@@ -114,6 +110,13 @@ impl HookEvent {
     }
 
     /// Reads one of the events of `helm.sh/hook`, in lower case and without spaces around it.
+    ///
+    /// ```
+    /// use helm_template::render::HookEvent;
+    ///
+    /// assert_eq!(HookEvent::parse("pre-install"), Some(HookEvent::PreInstall));
+    /// assert_eq!(HookEvent::parse("plan-backup"), None);
+    /// ```
     pub fn parse(text: &str) -> Option<Self> {
         let found = Self::NAMES.into_iter().find(|(name, _)| *name == text);
         found.map(|(_, event)| event)
@@ -126,12 +129,12 @@ pub(super) struct Sorted {
     pub objects: Vec<Manifest>,
     pub hooks: Vec<Hook>,
     pub unknown_hooks: Vec<Manifest>,
-    /// About the bytes that the data takes, with a copy of each.
+    /// The approximate memory of the data, with a copy of each, in bytes.
     pub size: u64,
 }
 
-/// Sorts the documents of rendered files (by path); what Helm logs of them is added to `warnings`, also before an error.
-/// The data of each is kept, within what the meter allows, if the input asks for it.
+/// Sorts the documents of rendered files (by path). Helm's log lines about them are added to `warnings`, also before an
+/// error. If the input requests it, the data of each document is stored, within the meter's budget.
 ///
 /// # Errors
 /// A document that isn't YAML, or whose head has the wrong types; data that takes more memory than there is.
@@ -146,8 +149,8 @@ pub(super) fn sort(
     for (path, file) in &files {
         match sorted.file(path, file, meter, input, warnings) {
             Ok(()) => {}
-            Err(Problem::Memory) => return Err(over(path, input.limits)),
-            Err(Problem::Yaml(text)) => {
+            Err(DocumentProblem::Memory) => return Err(over(path, input.limits)),
+            Err(DocumentProblem::Yaml(text)) => {
                 problem = Some(format!("YAML parse error on {path}: {text}"));
                 break;
             }
@@ -171,7 +174,7 @@ pub(super) fn sort(
     Ok(sorted)
 }
 
-enum Problem {
+enum DocumentProblem {
     Yaml(String),
     Memory,
 }
@@ -184,23 +187,23 @@ impl Sorted {
         meter: &Meter,
         input: &Input<'_>,
         warnings: &mut Vec<Warning>,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), DocumentProblem> {
         let read = |text| yaml::to_json_within(text, input.limits.yaml_depth);
         let text = std::str::from_utf8(file).map_err(|_| {
             let error = read(file).err().map(|error| error.to_string());
-            Problem::Yaml(error.unwrap_or_else(|| "the document is not UTF-8".to_owned()))
+            DocumentProblem::Yaml(error.unwrap_or_else(|| "the document is not UTF-8".to_owned()))
         })?;
         for (text, line) in split(text) {
             if input.read_objects {
                 let size = data_size::to_read(text.as_bytes());
-                meter.has_room(size).map_err(|_| Problem::Memory)?;
+                meter.has_room(size).map_err(|_| DocumentProblem::Memory)?;
             }
-            let object = read(text.as_bytes()).map_err(|error| Problem::Yaml(error.to_string()))?;
-            let head = Head::read(&object).map_err(|error| Problem::Yaml(error.to_string()))?;
+            let object = read(text.as_bytes()).map_err(|error| DocumentProblem::Yaml(error.to_string()))?;
+            let head = Head::read(&object).map_err(|error| DocumentProblem::Yaml(error.to_string()))?;
             let mut kept = OnceLock::new();
             if input.read_objects {
                 let size = text.len() as u64 + COPIES * data_size::of(&object);
-                meter.spend(size).map_err(|_| Problem::Memory)?;
+                meter.spend(size).map_err(|_| DocumentProblem::Memory)?;
                 self.size += size;
                 kept = OnceLock::from(object);
             }

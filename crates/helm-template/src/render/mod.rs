@@ -24,11 +24,11 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-use crate::chart::dependencies::{self, Node};
+use crate::chart::dependencies::{self, ChartNode};
 use crate::chart::values::options::RawTexts;
 use crate::chart::{Chart, Dependency, Fetch, File, Warning, schema, values, version};
 use crate::handlebars::{self, Templates, is_handlebars};
-use crate::helm::{Asked, Context, Environment, error as wording};
+use crate::helm::{CapabilityQueries, Context, Environment, error as wording};
 use go_template::{Entries, ExecError, Host, Map, MapKind, Meter, Str, Value};
 
 pub use crate::helm::objects::data::Release;
@@ -45,34 +45,35 @@ pub use render_text::render_text;
 pub use stream::{StreamOptions, bad_stream, document, show_only, to_stream};
 use templates::{ChartId, Sets};
 
-/// What [`on_large_stack`] reserves, in bytes: enough for the default [`Limits`]. Only what is used is ever backed by memory.
+/// The stack that [`on_large_stack`] reserves, in bytes: enough for the default [`Limits`]. Only the used part is
+/// backed by memory.
 const STACK: usize = 512 << 20;
-/// How much of it a caller may have used already.
+/// The part of the stack that a caller may have used already.
 const USED: usize = 16 << 20;
-/// What is rendered when there is no room for the values, in errors.
+/// The place in the error if the values alone exceed the memory limit.
 const VALUES: &str = "the values";
 
 /// The templates of one chart, ready to be rendered for any number of releases, from any thread.
 pub struct Engine {
     chart: Arc<Chart>,
-    /// Parsed templates by the set of charts that take part: conditions and aliases decide that anew in every render.
+    /// The parsed templates by the set of enabled charts. Conditions and aliases decide the set in every render.
     sets: Sets,
     /// The names and contents of `.Files` by chart.
     files: HashMap<ChartId, Vec<(Str, Str)>>,
-    /// For schemas that refer to others on the network. `None`: those are errors.
+    /// Fetches schemas that others refer to on the network. `None`: such references are errors.
     pub fetch: Option<Fetch>,
-    /// For `getHostByName`. `None`: it answers nothing.
+    /// Resolves names for `getHostByName`. `None`: it returns nothing.
     pub hosts: Option<Hosts>,
 }
 
-/// What one render depends on, beside the chart.
+/// The input of one render, besides the chart.
 #[derive(Clone)]
 pub struct Input<'a> {
     pub release: Release,
     /// The user's values, over the chart's own. Whole numbers are `int64` to templates, floats `float64`: Helm's
     /// command line makes floats of all numbers in files.
     pub values: serde_json::Value,
-    /// Further entries beside `.Values` and `.Release`, for a host that tells its charts more than Helm does.
+    /// More entries beside `.Values` and `.Release`, for a host that gives its charts more data than Helm does.
     pub more: Vec<(&'static str, serde_json::Value)>,
     /// Strings of `values` that stand for texts which aren't UTF-8, as [`ValueOptions`] makes them.
     ///
@@ -81,22 +82,22 @@ pub struct Input<'a> {
     pub capabilities: &'a Capabilities,
     /// Answers `lookup`.
     pub lookup: Arc<dyn Lookup>,
-    /// What `now` answers where no time is kept, when new certificates begin, and the time at which kept ones are
-    /// looked at.
+    /// The result of `now` if no time is stored, the start of new certificates, and the time for which stored ones are
+    /// checked.
     pub clock: jiff::Timestamp,
-    /// Random results of earlier renders, which are used again. `None`: each is new, and none is reported.
+    /// The random results of earlier renders, to be reused. `None`: each result is new, and none is reported.
     pub kept: Option<&'a Kept>,
-    /// Where new random results come from. `None`: the operating system.
+    /// The source of new random results. `None`: the operating system.
     pub random: Option<Arc<dyn Random>>,
     pub limits: Limits,
     /// Return the charts' `crds/` too.
     pub include_crds: bool,
     /// Don't check the values against `values.schema.json`.
     pub skip_schema: bool,
-    /// Let no text look up Secrets that `tpl` makes a template of, unless it is the chart's own: whoever gives the values may
-    /// have no right to read them.
+    /// Refuse lookups of Secrets from text that `tpl` renders, unless the text is the chart's own: the author of the
+    /// values may not have the right to read Secrets.
     pub guards_secrets: bool,
-    /// Read the objects in the documents as well, within the limit of memory: whoever asks for them has them.
+    /// Parse the objects in the documents during the render, within its memory limit.
     pub read_objects: bool,
 }
 
@@ -107,32 +108,31 @@ pub struct Rendered {
     pub objects: Vec<Manifest>,
     /// The hooks in install order.
     pub hooks: Vec<Hook>,
-    /// What runs at an event that Helm doesn't know, and which Helm leaves out; in install order.
+    /// The hooks for events that Helm does not know, in install order. Helm leaves them out.
     pub unknown_hooks: Vec<Manifest>,
     /// The root chart's `NOTES.txt`.
     pub notes: Option<String>,
-    /// The files in `crds/` of all enabled charts, named `chart/crds/x.yaml`; empty unless asked for.
+    /// The files in `crds/` of all enabled charts, named `chart/crds/x.yaml`; empty without [`Input::include_crds`].
     pub crds: Vec<File>,
     /// Lookups that the table did not answer: the result is only final once there are none.
     pub missing_lookups: Vec<LookupKey>,
-    /// All lookups that were made.
+    /// All lookups of the render.
     pub used_lookups: Vec<LookupKey>,
-    /// What was asked of `.Capabilities`: questions for [`Capabilities::answer`].
-    pub asked: Vec<String>,
-    /// What was taken from chance and from the clock; empty without [`Input::kept`].
+    /// The queries that the render made on `.Capabilities`, for [`Capabilities::answer`].
+    pub capability_queries: Vec<String>,
+    /// The results of randomness and the clock; empty without [`Input::kept`].
     pub randomness: Randomness,
-    /// What was used of [`Input::limits`].
+    /// The usage of [`Input::limits`].
     pub used: Used,
-    /// About the bytes that the objects take, with a copy of each; 0 unless [`Input::read_objects`] asked for them.
+    /// About the bytes that the objects take, with a copy of each; 0 without [`Input::read_objects`].
     pub size: u64,
-    /// What Helm would log.
+    /// The log lines that Helm would write.
     pub warnings: Vec<Warning>,
 }
 
-// === impl Input ===
-
 impl Input<'_> {
-    /// A render without a cluster, at this moment, of which nothing is kept: the start of any other, by struct update.
+    /// The input of a render without a cluster, at the current time, without stored results. Use struct update syntax
+    /// for more.
     pub fn new(release: Release, values: serde_json::Value) -> Self {
         static HELMS: LazyLock<Capabilities> = LazyLock::new(Capabilities::default);
         Input {
@@ -154,8 +154,6 @@ impl Input<'_> {
     }
 }
 
-// === impl Engine ===
-
 impl Engine {
     /// An engine for the chart. Templates are parsed when they are first needed.
     ///
@@ -167,8 +165,8 @@ impl Engine {
         Ok(Engine::unchecked(chart))
     }
 
-    /// As [`new`](Self::new) for a chart that may lack dependencies, as long as a condition or tags switch them off: a render whose
-    /// values switch one on fails. Helm refuses such a chart whatever the values are.
+    /// Like [`new`](Self::new), but the chart may lack dependencies that a condition or tags disable. A render whose
+    /// values enable such a dependency fails. Helm refuses such a chart with any values.
     ///
     /// # Errors
     /// As [`new`](Self::new) otherwise.
@@ -190,7 +188,7 @@ impl Engine {
         }
     }
 
-    /// About the bytes that the chart takes once it was rendered.
+    /// The approximate memory of the chart after its first render, in bytes.
     pub fn size(&self) -> u64 {
         size_of_chart(&self.chart)
     }
@@ -208,7 +206,7 @@ impl Engine {
             kept: input.kept.cloned(),
             limits: input.limits,
             hosts: self.hosts.clone(),
-            own: input.guards_secrets.then(|| chart_texts::texts_of(&self.chart)),
+            is_chart_text: input.guards_secrets.then(|| chart_texts::texts_of(&self.chart)),
         }
     }
 
@@ -220,7 +218,7 @@ impl Engine {
         self.render_with(&Input::new(release.clone(), values))
     }
 
-    /// As [`render`](Self::render), with all that a render can depend on.
+    /// Like [`render`](Self::render), with all inputs of a render.
     ///
     /// # Errors
     /// As [`render`](Self::render).
@@ -231,7 +229,8 @@ impl Engine {
         Ok(rendered)
     }
 
-    /// As [`render_with`](Self::render_with); what Helm would log is added to `warnings`, also before an error.
+    /// Like [`render_with`](Self::render_with). The log lines that Helm would write are added to `warnings`, also
+    /// before an error.
     ///
     /// # Errors
     /// As [`render`](Self::render).
@@ -252,19 +251,23 @@ impl Engine {
         let values = values::coalesce(&node, &user, warnings)?;
         let fetch = self.fetch.as_ref();
         if !input.skip_schema {
-            schema::validate(&node, &values, fetch).map_err(|problem| match problem.is_of_schema {
-                true => Error::SchemaInvalid(problem.text),
-                false => Error::Schema(problem.text),
+            schema::validate(&node, &values, fetch).map_err(|problem| {
+                if problem.is_of_schema {
+                    Error::SchemaInvalid(problem.text)
+                } else {
+                    Error::Schema(problem.text)
+                }
             })?;
         }
         check_kube_version(&node, input.capabilities)?;
         let parsed = self.sets.parsed(&node)?;
-        let asked = Asked::default();
+        let queries = CapabilityQueries::default();
         if !node.metadata.kube_version.is_empty() {
-            asked.kube_version();
+            queries.kube_version();
         }
-        let files = contexts::files(&self.files, &node, &values, input, &asked);
-        let mut context = Context::new(Arc::clone(&parsed.go), &self.environment(input)).with_asked(&asked);
+        let files = contexts::files(&self.files, &node, &values, input, &queries);
+        let mut context =
+            Context::new(Arc::clone(&parsed.go), &self.environment(input)).with_capability_queries(&queries);
         let _ = context.meter().spend(size);
         let mut outputs = Outputs::new(node.name());
         let rendered = execute(&mut context, &parsed.handlebars, files, |meter, name, text| {
@@ -277,7 +280,7 @@ impl Engine {
         let mut result = finished.map_err(|error| error.unanswered(&missing_lookups))?;
         result.missing_lookups = missing_lookups;
         result.used_lookups = used_lookups;
-        result.asked = asked.list();
+        result.capability_queries = queries.list();
         result.used = used;
         result.randomness = randomness;
         warnings.extend(random_warnings.into_iter().map(Warning::from));
@@ -287,14 +290,14 @@ impl Engine {
         Ok(result)
     }
 
-    /// What the engine alone makes of every template, by its path: nothing is checked, sorted or parsed.
+    /// The output of every template by its path: nothing is checked, sorted or parsed.
     #[cfg(test)]
     fn texts(&self, input: &Input<'_>) -> Result<BTreeMap<String, Vec<u8>>, Error> {
         let user = user_map(input)?;
         let node = dependencies::process(&self.chart, &user, &mut Vec::new())?;
         let values = values::coalesce(&node, &user, &mut Vec::new())?;
         let parsed = self.sets.parsed(&node)?;
-        let files = contexts::files(&self.files, &node, &values, input, &Asked::default());
+        let files = contexts::files(&self.files, &node, &values, input, &CapabilityQueries::default());
         let mut context = Context::new(parsed.go, &self.environment(input));
         let mut texts = BTreeMap::new();
         execute(&mut context, &parsed.handlebars, files, |_, name, text| {
@@ -313,8 +316,8 @@ fn collect_files(chart: &Chart, files: &mut HashMap<ChartId, Vec<(Str, Str)>>) {
     chart.dependencies.iter().for_each(|child| collect_files(child, files));
 }
 
-/// Files are held once, templates with trees that are about as large, a schema with what it is compiled to (5 to 15
-/// times its text, as measured with large charts); the default values count as they do when they are read.
+/// Files are held once. Templates have syntax trees that are about as large as the text. A schema's compiled form is 5
+/// to 15 times as large as its text, as measured with large charts. The default values count as when they are read.
 fn size_of_chart(chart: &Chart) -> u64 {
     let bytes = |files: &[File]| files.iter().map(|file| file.data.len() as u64).sum::<u64>();
     let schema = chart.schema.as_ref().map_or(0, |schema| schema.text().len() as u64);
@@ -356,7 +359,7 @@ fn with_raw_texts(value: Value, raw: &RawTexts) -> Value {
     }
 }
 
-fn check_kube_version(node: &Node<'_>, capabilities: &Capabilities) -> Result<(), Error> {
+fn check_kube_version(node: &ChartNode<'_>, capabilities: &Capabilities) -> Result<(), Error> {
     let wanted = &node.metadata.kube_version;
     let cluster = &capabilities.kube_version;
     if wanted.is_empty() || version::compatible(wanted, cluster.for_constraints()) {
@@ -368,7 +371,7 @@ fn check_kube_version(node: &Node<'_>, capabilities: &Capabilities) -> Result<()
     })
 }
 
-/// Renders the files in Helm's order: the deepest paths first, each depth in reverse. `done` takes them.
+/// Renders the files in Helm's order: the deepest paths first, each depth in reverse. `done` receives them.
 fn execute(
     context: &mut Context,
     handlebars: &Templates,
@@ -402,7 +405,7 @@ fn go_text(context: &mut Context, name: &str, data: &Value) -> Result<Vec<u8>, E
     })
 }
 
-/// The innermost place that an error has.
+/// The innermost place of an error.
 fn place_of(error: &ExecError) -> Option<Place> {
     let mut innermost = &error.place;
     let mut next = error.inner();
@@ -447,7 +450,7 @@ fn finish(outputs: Outputs, meter: &Meter, input: &Input<'_>, warnings: &mut Vec
     })
 }
 
-/// The error of what takes more memory than a render may.
+/// The error if the memory limit of a render is exceeded.
 fn over(what: &str, limits: Limits) -> Error {
     Error::Limit {
         template: what.to_owned(),
@@ -456,7 +459,7 @@ fn over(what: &str, limits: Limits) -> Error {
     }
 }
 
-/// Does `work` with a stack that is large enough for the default [`Limits`], and for data as deep as YAML is read.
+/// Runs `work` on a stack that is large enough for the default [`Limits`] and for the deepest YAML that is read.
 pub fn on_large_stack<T>(work: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(STACK - USED, STACK, work)
 }

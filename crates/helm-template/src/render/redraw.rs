@@ -1,5 +1,4 @@
-//! Which parts of a render come from random results that were not kept: those that come out differently when the
-//! results are drawn once more.
+//! Finds the parts of a render that depend on new random results: they change when the results are drawn again.
 
 use std::sync::Arc;
 
@@ -7,10 +6,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::render::{Engine, Error, Input, KeptKey, Random, Rendered};
 
-/// How far back the clock of a probe stands, in seconds: another year, month, day, hour, minute and second.
+/// How far the clock of a probe is set back, in seconds. Year, month, day, hour, minute and second all differ.
 const BACK: i64 = 400 * 86_400 + 13 * 3_600 + 7 * 60 + 11;
 
-/// Other results than those of a host.
+/// A random source whose results differ from the host's.
 struct Otherwise(Arc<dyn Random>);
 
 impl Random for Otherwise {
@@ -20,9 +19,9 @@ impl Random for Otherwise {
 }
 
 impl Engine {
-    /// Renders again with what `rendered`, made from the same `input`, has kept, except for the results in
-    /// `randomness.missed`, which are drawn anew. What differs between the two comes from these results and from
-    /// nothing else; renewed certificates are the same in both. `None` if nothing was missed.
+    /// Renders `input` again with the random results of `rendered`, its first render. Only the results in
+    /// `randomness.missed` are drawn again, so a difference between the two renders comes from them alone. Renewed
+    /// certificates are the same in both. Returns `None` if `missed` is empty.
     ///
     /// # Errors
     /// Those of [`Engine::render_with`].
@@ -45,7 +44,7 @@ impl Engine {
     }
 }
 
-/// A time that looks different in every unit.
+/// A time that differs in every unit.
 fn earlier(clock: Timestamp) -> Timestamp {
     clock.checked_sub(SignedDuration::from_secs(BACK)).unwrap_or(clock)
 }

@@ -1,19 +1,18 @@
-//! A file of a chart that isn't among its templates, rendered like one of them: for hosts that give a file of the chart a
-//! meaning that Helm doesn't know.
+//! Renders a chart file that is not a Helm template, for hosts that give such a file a meaning of their own.
 
 use std::sync::Arc;
 
 use crate::chart::{dependencies, values};
-use crate::helm::{Asked, Context, table};
+use crate::helm::{CapabilityQueries, Context, table};
 use crate::render::templates::syntax;
 use crate::render::{Engine, Error, Input, contexts, go_text, on_large_stack, user_map};
 
 impl Engine {
-    /// Renders a file in the chart's folder, outside of `templates/`, with what the chart's templates see and with their
-    /// named templates. `None` if the chart has no such file. What it takes from chance is new each time.
+    /// Renders a file in the chart's folder, outside of `templates/`, with what the chart's templates see and with
+    /// their named templates. Returns `None` if the chart has no such file. Random results are new in each call.
     ///
     /// # Errors
-    /// Of values, syntax or execution, with its place.
+    /// An error in the values, the syntax or the execution, with its place.
     pub fn render_file(&self, input: &Input<'_>, name: &str) -> Result<Option<Vec<u8>>, Error> {
         on_large_stack(|| self.render_file_here(input, name))
     }
@@ -34,7 +33,8 @@ impl Engine {
         set.parse(&path, file.data.clone(), table())
             .map_err(|error| syntax(&error))?;
         let data = contexts::of_root(&self.files, &node, &values, input, &path);
-        let mut context = Context::new(Arc::new(set), &self.environment(input)).with_asked(&Asked::default());
+        let mut context = Context::new(Arc::new(set), &self.environment(input))
+            .with_capability_queries(&CapabilityQueries::default());
         go_text(&mut context, &path, &data).map(Some)
     }
 }

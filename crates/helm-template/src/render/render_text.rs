@@ -1,4 +1,4 @@
-//! A template outside of a chart: a release's name, a namespace or a value in `watches.yaml`.
+//! Renders a template outside of a chart: a release's name, a namespace or a value in `watches.yaml`.
 
 use std::sync::Arc;
 
@@ -6,10 +6,18 @@ use crate::helm::{Context, Environment, Limit, Limits, table};
 use crate::render::data_size;
 use go_template::{Host as _, Set, Value};
 
-/// How deep templates in such a text may call each other: it runs on the caller's stack.
+/// The maximum nesting of template calls in such a text: it runs on the caller's stack.
 const DEPTH: usize = 100;
 
 /// Executes `text` with Helm's functions over `data`, within `limits`; `name` stands in error texts.
+///
+/// ```
+/// use helm_template::render::{Limits, render_text};
+///
+/// let data = serde_json::json!({"metadata": {"name": "a"}});
+/// let name = render_text("releaseName", "x-{{ .metadata.name | upper }}", &data, Limits::of_a_name());
+/// assert_eq!(name.as_deref(), Ok("x-A"));
+/// ```
 ///
 /// # Errors
 /// The text of Go's parse or execution error, or the limit that was exceeded.

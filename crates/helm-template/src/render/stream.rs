@@ -7,7 +7,7 @@ use crate::chart::load::ignore::path_match;
 /// More than what is printed around a document, in bytes.
 const AROUND: usize = 32;
 
-/// What of a render is printed.
+/// The parts of a render that are printed.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StreamOptions {
     /// Leave the hooks out.
@@ -39,8 +39,8 @@ pub fn to_stream(rendered: &Rendered, options: StreamOptions) -> String {
     with_hooks(out, &rendered.hooks, options)
 }
 
-/// What Helm prints with `--debug` of a render of which a document isn't YAML: the files as they are, and the hooks
-/// that were found before. Helm prints the files in a random order, here it is that of their names.
+/// The output of Helm with `--debug` if a document is not YAML: the files as they are, and the hooks found before the
+/// error. Helm prints the files in a random order, here it is that of their names.
 pub fn bad_stream(bad: &BadManifest, options: StreamOptions) -> String {
     let mut out = String::new();
     for (name, text) in bad.files.iter().filter(|(_, text)| !text.trim().is_empty()) {

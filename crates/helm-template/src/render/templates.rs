@@ -4,32 +4,33 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Error, Place, contexts};
-use crate::chart::dependencies::Node;
+use crate::chart::dependencies::ChartNode;
 use crate::chart::{Chart, File};
 use crate::handlebars::{self, is_handlebars};
 use crate::helm::{error as wording, table};
 use go_template::set::trees;
 use go_template::{ParseError, Set, Str, Tree};
 
-/// How many sets of charts are remembered; with one more all are forgotten. Their trees stay.
+/// The number of cached chart sets. One more set clears the cache; the syntax trees stay cached.
 const MAX_SETS: usize = 16;
 
-/// Parsed templates by the set of charts that take part: conditions and aliases decide that anew in every render.
+/// The parsed templates by the set of enabled charts. Conditions and aliases decide the set in every render.
 #[derive(Default)]
 pub(super) struct Sets {
     known: Mutex<HashMap<Enabled, Parsed>>,
-    /// What was parsed of each file, by name: sets share it.
+    /// The parsed files by name, shared by all sets.
     texts: Mutex<HashMap<String, Text>>,
 }
 
-/// Which charts take part, by path.
+/// The enabled charts by path.
 pub(super) type Enabled = Vec<(String, ChartId)>;
 
 /// A chart within the tree that the renderer holds, by its address: the tree is never changed or moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct ChartId(usize);
 
-/// The parsed templates of the charts that take part. Neither kind sees the other's definitions.
+/// The parsed templates of the enabled charts. Go templates and Handlebars templates do not see each other's
+/// definitions.
 #[derive(Clone)]
 pub(super) struct Parsed {
     pub go: Arc<Set>,
@@ -42,22 +43,18 @@ struct Text {
     trees: Vec<Arc<Tree>>,
 }
 
-// === impl ChartId ===
-
 impl ChartId {
     pub fn of(chart: &Chart) -> Self {
         ChartId(std::ptr::from_ref(chart).addr())
     }
 }
 
-// === impl Sets ===
-
 impl Sets {
-    /// The templates of the charts that take part.
+    /// Returns the templates of the enabled charts.
     ///
     /// # Errors
     /// The first that can't be parsed.
-    pub fn parsed(&self, node: &Node<'_>) -> Result<Parsed, Error> {
+    pub fn parsed(&self, node: &ChartNode<'_>) -> Result<Parsed, Error> {
         let mut enabled = Vec::new();
         contexts::enabled(node, &mut enabled);
         let known = lock(&self.known).get(&enabled).cloned();
@@ -73,7 +70,7 @@ impl Sets {
         Ok(parsed)
     }
 
-    fn parse(&self, node: &Node<'_>) -> Result<Parsed, Error> {
+    fn parse(&self, node: &ChartNode<'_>) -> Result<Parsed, Error> {
         let mut set = Set::new("gotpl");
         let mut handlebars = handlebars::Templates::default();
         let sources = contexts::sources(node).into_iter();
@@ -97,17 +94,15 @@ impl Sets {
         })
     }
 
-    /// How many sets are remembered, and of how many texts the trees are.
+    /// The number of cached sets and of cached files.
     #[cfg(test)]
     pub fn counts(&self) -> (usize, usize) {
         (lock(&self.known).len(), lock(&self.texts).len())
     }
 }
 
-// === impl Text ===
-
 impl Text {
-    /// The templates of a file, parsed if nobody has done that before.
+    /// The templates of a file. It is parsed if it is not cached.
     fn of<'t>(texts: &'t mut HashMap<String, Text>, name: String, file: &File) -> Result<&'t [Arc<Tree>], Error> {
         let is_known = texts.get(&name).is_some_and(|text| text.source.is_same(&file.data));
         if !is_known {

@@ -13,8 +13,8 @@ use go_template::value::Value;
 
 const HTML: &[u8] = b"2006-01-02";
 const SECOND: i64 = 1_000_000_000;
-/// How long ago the program started, by Go's monotonic clock, when a template asks for the time: printing such a time
-/// shows it. Here it is always the same, so that a kept time stays the text that it was.
+/// The reading of Go's monotonic clock that a printed time shows. It is a constant here, so that a stored time always
+/// has the same text.
 const MONOTONIC: i64 = 10_000_000;
 
 pub(super) fn table<C: Env>() -> Vec<Func<C>> {
@@ -27,7 +27,7 @@ pub(super) fn table<C: Env>() -> Vec<Func<C>> {
             layout,
         )
     };
-    // A bad duration changes nothing, without a word.
+    // A bad duration changes nothing and gives no error.
     let date_modify = |by: &[u8], time: &Time| time.add(parse_duration(by).unwrap_or(0)).map(Time::into_value);
     let must_date_modify = |by: &[u8], time: &Time| time.add(parse_duration(by)?).map(Time::into_value);
     vec![
@@ -60,7 +60,7 @@ pub(super) fn table<C: Env>() -> Vec<Func<C>> {
         Func::new("unixEpoch", |time: &Time| time.unix_seconds().to_string()),
         Func::with_context("durationRound", duration_round),
         Func::new("duration", duration),
-        // What can't be read is Go's zero time.
+        // A text that cannot be parsed is Go's zero time.
         Func::new("toDate", |layout: &[u8], text: &[u8]| {
             let time = time_parse::parse(layout, text);
             time.unwrap_or_else(|_| Time::zero()).into_value()

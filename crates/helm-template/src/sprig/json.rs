@@ -1,11 +1,11 @@
 //! JSON, in both directions.
 
-use crate::gostd::json::{Style, marshal, unmarshal};
+use crate::gostd::json::{JsonStyle, marshal, unmarshal};
 use go_template::func::{Func, Meter};
 use go_template::value::Value;
 
 pub(super) fn table<C: super::Env>() -> Vec<Func<C>> {
-    let raw = |meter: &Meter, value: &Value| marshal(meter, value, Style::Raw);
+    let raw = |meter: &Meter, value: &Value| marshal(meter, value, JsonStyle::Raw);
     let mut all = vec![
         Func::new("toRawJson", raw),
         Func::new("mustToRawJson", raw),
@@ -15,8 +15,8 @@ pub(super) fn table<C: super::Env>() -> Vec<Func<C>> {
         Func::new("mustFromJson", unmarshal),
     ];
     for (name, must, style) in [
-        ("toJson", "mustToJson", Style::Compact),
-        ("toPrettyJson", "mustToPrettyJson", Style::Pretty),
+        ("toJson", "mustToJson", JsonStyle::Compact),
+        ("toPrettyJson", "mustToPrettyJson", JsonStyle::Pretty),
     ] {
         let write = move |meter: &Meter, value: &Value| marshal(meter, value, style);
         all.push(Func::new(name, move |meter: &Meter, value: &Value| {

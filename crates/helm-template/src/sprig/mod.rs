@@ -4,7 +4,7 @@
 //! `getHostByName`, which Helm replaces. Facts come from sprig and the libraries that it calls (spf13/cast v1.7.0,
 //! mergo v1.0.1, xstrings v1.5.0, decimal v1.4.0, semver v3.5.0, goutils v1.1.1, Go's standard library).
 //!
-//! Values are somebody's input, so every function bounds what it makes: see `limit`.
+//! Values are untrusted input, so every function limits its result: see `limit`.
 
 mod collections;
 pub(crate) mod crypto;
@@ -27,12 +27,12 @@ use go_template::host::Host;
 use go_template::value::Value;
 
 pub use collections::merge::merge_maps;
-pub use random::draw::{Call, Drawn, Pair, Source};
+pub use random::draw::{Call, CertificatePair, Drawn, RandomSource};
 
-/// What the functions need from outside, so that rendering stays a pure function.
+/// The effects that functions need, passed in so that rendering stays a pure function.
 pub trait Env: Host + 'static {
     /// The result of one call of a random function (`rand*`, `uuidv4`, `shuffle`, `gen*`, the salt of `htpasswd`, the
-    /// clock's reading in `now`, ...): a kept one if there is one that `fits`, else what `make` draws.
+    /// clock's reading in `now`, ...): a stored one that `fits`, otherwise the result of `make`.
     ///
     /// # Errors
     /// Those of `make`, or a limit.
@@ -40,7 +40,7 @@ pub trait Env: Host + 'static {
         &mut self,
         call: &Call,
         fits: impl Fn(&Drawn) -> bool,
-        make: impl FnOnce(&mut Source) -> Result<Drawn, CallError>,
+        make: impl FnOnce(&mut RandomSource) -> Result<Drawn, CallError>,
     ) -> Result<Drawn, CallError>;
     /// Counts work that takes much longer than a step of the evaluator, in such steps.
     ///
@@ -53,7 +53,7 @@ pub trait Env: Host + 'static {
     }
 }
 
-/// Every function of sprig, for a context that provides [`Env`]. Names are unique.
+/// Returns all functions of sprig, for a context that implements [`Env`]. Names are unique.
 pub fn functions<C: Env>() -> Vec<Func<C>> {
     let mut all = Vec::with_capacity(220);
     all.extend(strings::table());

@@ -7,7 +7,7 @@ use go_template::value::{List, ListKind, Str, Value};
 
 pub(super) fn table<C: super::Env>() -> Vec<Func<C>> {
     vec![
-        // A bad pattern matches nothing, without a word.
+        // A bad pattern matches nothing and gives no error.
         Func::new("regexMatch", |meter: &Meter, pattern: &[u8], text: &[u8]| {
             is_match(meter, pattern, text).unwrap_or(false)
         }),

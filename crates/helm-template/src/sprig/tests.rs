@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
-use super::{Call, Drawn, Env, Source, functions};
+use super::{Call, Drawn, Env, RandomSource, functions};
 use crate::gostd::json;
 use go_template::exec;
 use go_template::func::{CallError, FuncMap, Meter};
@@ -24,11 +24,11 @@ impl Env for Fixed {
         &mut self,
         _call: &Call,
         _fits: impl Fn(&Drawn) -> bool,
-        make: impl FnOnce(&mut Source) -> Result<Drawn, CallError>,
+        make: impl FnOnce(&mut RandomSource) -> Result<Drawn, CallError>,
     ) -> Result<Drawn, CallError> {
         self.calls = self.calls.wrapping_add(1);
         let clock = jiff::Timestamp::from_second(1_700_000_000).expect("in range");
-        make(&mut Source::seeded(clock, [self.calls; 32]))
+        make(&mut RandomSource::seeded(clock, [self.calls; 32]))
     }
 
     fn burn(&mut self, _steps: u64) -> Result<(), CallError> {

@@ -34,7 +34,7 @@ pub fn strslice(meter: &Meter, value: &Value) -> Vec<Str> {
     }
 }
 
-/// The same, sharing the text of a string.
+/// Like `strval`, but shares the text of a string.
 pub fn to_str(meter: &Meter, value: &Value) -> Str {
     match value {
         Value::String(text) => text.clone(),
@@ -44,7 +44,7 @@ pub fn to_str(meter: &Meter, value: &Value) -> Str {
 
 /// A `[]string`.
 pub fn string_list(meter: &Meter, items: Vec<Str>) -> Value {
-    // What is too much ends the call when it is done.
+    // An overrun of the meter fails the call at its end.
     let _ = meter.spend(items.iter().map(Str::fresh_size).sum());
     let items = items.into_iter().map(Value::String).collect();
     Value::List(List::new(ListKind::String, items))

@@ -165,7 +165,7 @@ impl<'a> Upgrade<'a> {
         let answers = installed.used_lookups.iter();
         let found = answers.map(|key| (key.clone(), answer(key, &live))).collect();
         let mut capabilities = Capabilities::default();
-        let apis = installed.asked.iter().filter(|asked| asked.contains('/'));
+        let apis = installed.capability_queries.iter().filter(|query| query.contains('/'));
         let served = Arc::make_mut(&mut capabilities.api_versions);
         served.extend(apis.cloned());
         served.sort_unstable();

@@ -6,17 +6,17 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::error::ParseError;
-use crate::syntax::arena::{Growing, Id, Run};
-use crate::syntax::ast::{Branch, Command, Definition, Invocation, Node, Operand, Pos, Source, Tree};
+use crate::syntax::arena::{Growing, PartId, Run};
+use crate::syntax::ast::{Branch, Command, Definition, Invocation, Operand, Pos, TemplateNode, TemplateSource, Tree};
 use crate::syntax::lexer::Lexer;
-use crate::syntax::token::{Keyword, Kind, Token};
+use crate::syntax::token::{Keyword, Token, TokenKind};
 use crate::text::number::Constant;
 use crate::text::quote::{quote_go, unquote};
 use crate::text::unicode::is_blank;
 use crate::value::Str;
 
-/// How deep control structures and parentheses may nest, together. Go allows 10000 parentheses; here they recurse on
-/// a native stack.
+/// The maximum nesting of control structures and parentheses together. Go allows 10000 parentheses; here they recurse
+/// on a native stack.
 const MAX_NESTING: usize = 2_000;
 
 /// Parses a text into its trees: definitions in the order of their ends, the text's own tree last.
@@ -25,11 +25,11 @@ pub(crate) fn parse(name: &str, text: &Str, has_function: &dyn Fn(&str) -> bool)
         name,
         text: text.as_bytes(),
         lexer: Lexer::new(text, has_function("break"), has_function("continue")),
-        tokens: [Token::new(Kind::Eof, 0, 0, false); 2],
+        tokens: [Token::new(TokenKind::Eof, 0, 0, false); 2],
         peeked: 0,
         has_function,
         definitions: Vec::new(),
-        scope: Scope::new(),
+        scope: DefinitionScope::new(),
         nesting: 0,
         arena: Growing::default(),
         nodes: Vec::new(),
@@ -39,7 +39,7 @@ pub(crate) fn parse(name: &str, text: &Str, has_function: &dyn Fn(&str) -> bool)
     };
     let parsed = parser.root().and_then(|root| parser.add(name, root));
     parsed.map_err(|error| *error)?;
-    let source = Arc::new(Source {
+    let source = Arc::new(TemplateSource {
         name: name.into(),
         text: text.clone(),
         arena: parser.arena.finish(),
@@ -60,19 +60,19 @@ struct Parser<'s, 'f> {
     peeked: usize,
     has_function: &'f dyn Fn(&str) -> bool,
     definitions: Vec<Definition>,
-    scope: Scope<'s>,
+    scope: DefinitionScope<'s>,
     nesting: usize,
     arena: Growing,
     // Lists that are being collected, of all levels; the innermost is last. They move to the arena when they are whole.
-    nodes: Vec<Node>,
+    nodes: Vec<TemplateNode>,
     commands: Vec<Command>,
     operands: Vec<Operand>,
     /// The first numbers of the text: mostly those that it indents by, again and again.
-    numbers: Vec<(&'s [u8], Id<Constant>)>,
+    numbers: Vec<(&'s [u8], PartId<Constant>)>,
 }
 
-/// What starts afresh in a definition.
-struct Scope<'s> {
+/// The state that each definition has of its own.
+struct DefinitionScope<'s> {
     /// Declared variables, with their `$`.
     vars: Vec<&'s [u8]>,
     range_depth: usize,
@@ -80,11 +80,11 @@ struct Scope<'s> {
     action: Option<Pos>,
 }
 
-/// What ends a list of nodes.
+/// The end of a list of nodes.
 enum Ending {
     End,
     /// With the token that follows: that of an `if` or `with` in the same action, if there is one.
-    Else(Kind),
+    Else(TokenKind),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -94,12 +94,12 @@ enum Control {
     Range,
 }
 
-/// A small result: most of what the parser yields is smaller than an error.
-type Parsed<T> = Result<T, Box<ParseError>>;
+/// A small result: the error is boxed, because most values of the parser are smaller than an error.
+type ParseResult<T> = Result<T, Box<ParseError>>;
 
-impl<'s> Scope<'s> {
+impl<'s> DefinitionScope<'s> {
     fn new() -> Self {
-        Scope {
+        DefinitionScope {
             vars: vec![b"$"],
             range_depth: 0,
             action: None,
@@ -117,8 +117,6 @@ impl Ending {
 }
 
 impl<'s> Parser<'s, '_> {
-    // --- tokens ---
-
     #[inline]
     fn next(&mut self) -> Token {
         match self.peeked {
@@ -142,7 +140,7 @@ impl<'s> Parser<'s, '_> {
         token
     }
 
-    /// What a token stands for.
+    /// The source text of a token.
     fn text(&self, token: Token) -> &'s [u8] {
         self.slice(token.pos(), token.pos() + token.length())
     }
@@ -155,7 +153,7 @@ impl<'s> Parser<'s, '_> {
         self.peeked += 1;
     }
 
-    /// Gives back two tokens, of which the parser still has the last.
+    /// Puts two tokens back. The parser still has the last one.
     fn backup2(&mut self, first: Token) {
         self.tokens[1] = first;
         self.peeked = 2;
@@ -167,15 +165,13 @@ impl<'s> Parser<'s, '_> {
         token
     }
 
-    // --- errors ---
-
     #[cold]
-    fn error<T>(&self, message: impl Into<String>) -> Parsed<T> {
+    fn error<T>(&self, message: impl Into<String>) -> ParseResult<T> {
         self.error_at(self.tokens[0].pos(), message)
     }
 
     #[cold]
-    fn error_at<T>(&self, pos: Pos, message: impl Into<String>) -> Parsed<T> {
+    fn error_at<T>(&self, pos: Pos, message: impl Into<String>) -> ParseResult<T> {
         Err(Box::new(ParseError {
             name: self.name.to_owned(),
             line: self.line(pos),
@@ -189,9 +185,9 @@ impl<'s> Parser<'s, '_> {
     }
 
     #[cold]
-    fn unexpected<T>(&self, token: Token, context: &str) -> Parsed<T> {
+    fn unexpected<T>(&self, token: Token, context: &str) -> ParseResult<T> {
         let shown = token.show(self.text(token), self.lexer.error());
-        if token.kind != Kind::Error {
+        if token.kind != TokenKind::Error {
             return self.error(format!("unexpected {shown} in {context}"));
         }
         let Some(started) = self.scope.action.map(|pos| self.line(pos)) else {
@@ -204,7 +200,7 @@ impl<'s> Parser<'s, '_> {
         self.error(format!("{shown}{link} started at {}:{started}", self.name))
     }
 
-    fn expect(&mut self, kind: Kind, context: &str) -> Parsed<Token> {
+    fn expect(&mut self, kind: TokenKind, context: &str) -> ParseResult<Token> {
         let token = self.next();
         if token.kind == kind {
             Ok(token)
@@ -214,7 +210,7 @@ impl<'s> Parser<'s, '_> {
     }
 
     /// Runs `parse` one level deeper.
-    fn nested<T>(&mut self, message: &str, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+    fn nested<T>(&mut self, message: &str, parse: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         if self.nesting >= MAX_NESTING {
             return self.error(message);
         }
@@ -224,16 +220,14 @@ impl<'s> Parser<'s, '_> {
         parsed
     }
 
-    // --- lists ---
-
-    fn root(&mut self) -> Parsed<Run<Node>> {
+    fn root(&mut self) -> ParseResult<Run<TemplateNode>> {
         let mark = self.nodes.len();
         loop {
             match self.peek().kind {
-                Kind::Eof => return Ok(self.arena.take(&mut self.nodes, mark)),
-                Kind::LeftDelim => {
+                TokenKind::Eof => return Ok(self.arena.take(&mut self.nodes, mark)),
+                TokenKind::LeftDelim => {
                     let delim = self.next();
-                    if self.next().kind == Kind::Keyword(Keyword::Define) {
+                    if self.next().kind == TokenKind::Keyword(Keyword::Define) {
                         self.definition()?;
                         continue;
                     }
@@ -247,12 +241,12 @@ impl<'s> Parser<'s, '_> {
         }
     }
 
-    fn definition(&mut self) -> Parsed<()> {
+    fn definition(&mut self) -> ParseResult<()> {
         const CONTEXT: &str = "define clause";
-        let outer = std::mem::replace(&mut self.scope, Scope::new());
+        let outer = std::mem::replace(&mut self.scope, DefinitionScope::new());
         let name = self.next();
         let name = self.template_name(name, CONTEXT)?;
-        self.expect(Kind::RightDelim, CONTEXT)?;
+        self.expect(TokenKind::RightDelim, CONTEXT)?;
         match self.body()? {
             (list, Ending::End) => self.add(&name, list)?,
             (_, ending) => return self.error(format!("unexpected {} in {CONTEXT}", ending.source())),
@@ -262,13 +256,13 @@ impl<'s> Parser<'s, '_> {
     }
 
     /// A definition's list.
-    fn body(&mut self) -> Parsed<(Run<Node>, Ending)> {
+    fn body(&mut self) -> ParseResult<(Run<TemplateNode>, Ending)> {
         self.nested("exceeded maximum nesting depth", Self::item_list)
     }
 
-    fn add(&mut self, name: &str, root: Run<Node>) -> Parsed<()> {
-        let is_blank = |node: &Node| match node {
-            Node::Text(from, to) => is_blank(self.slice(*from, *to)),
+    fn add(&mut self, name: &str, root: Run<TemplateNode>) -> ParseResult<()> {
+        let is_blank = |node: &TemplateNode| match node {
+            TemplateNode::Text(from, to) => is_blank(self.slice(*from, *to)),
             _ => false,
         };
         let definition = Definition {
@@ -287,9 +281,9 @@ impl<'s> Parser<'s, '_> {
         Ok(())
     }
 
-    fn item_list(&mut self) -> Parsed<(Run<Node>, Ending)> {
+    fn item_list(&mut self) -> ParseResult<(Run<TemplateNode>, Ending)> {
         let mark = self.nodes.len();
-        while self.peek().kind != Kind::Eof {
+        while self.peek().kind != TokenKind::Eof {
             if let Some(ending) = self.text_or_action()? {
                 return Ok((self.arena.take(&mut self.nodes, mark), ending));
             }
@@ -298,14 +292,15 @@ impl<'s> Parser<'s, '_> {
     }
 
     /// Adds the next node to the list; or gives what ends the list.
-    fn text_or_action(&mut self) -> Parsed<Option<Ending>> {
+    fn text_or_action(&mut self) -> ParseResult<Option<Ending>> {
         let token = self.next();
         match token.kind {
-            Kind::Text => {
-                self.nodes.push(Node::Text(token.pos(), token.pos() + token.length()));
+            TokenKind::Text => {
+                self.nodes
+                    .push(TemplateNode::Text(token.pos(), token.pos() + token.length()));
                 Ok(None)
             }
-            Kind::LeftDelim => {
+            TokenKind::LeftDelim => {
                 self.scope.action = Some(token.pos());
                 let ending = self.action()?;
                 self.scope.action = None;
@@ -315,28 +310,26 @@ impl<'s> Parser<'s, '_> {
         }
     }
 
-    // --- actions ---
-
-    fn action(&mut self) -> Parsed<Option<Ending>> {
+    fn action(&mut self) -> ParseResult<Option<Ending>> {
         const TOO_DEEP: &str = "exceeded maximum nesting depth";
         let token = self.next();
         let node = match token.kind {
-            Kind::Keyword(Keyword::Block) => self.block()?,
-            Kind::Keyword(Keyword::Break) => Node::Break(self.loop_control(token, "{{break}}")?),
-            Kind::Keyword(Keyword::Continue) => Node::Continue(self.loop_control(token, "{{continue}}")?),
-            Kind::Keyword(Keyword::Else) => return self.else_action(),
-            Kind::Keyword(Keyword::End) => {
-                self.expect(Kind::RightDelim, "end")?;
+            TokenKind::Keyword(Keyword::Block) => self.block()?,
+            TokenKind::Keyword(Keyword::Break) => TemplateNode::Break(self.loop_control(token, "{{break}}")?),
+            TokenKind::Keyword(Keyword::Continue) => TemplateNode::Continue(self.loop_control(token, "{{continue}}")?),
+            TokenKind::Keyword(Keyword::Else) => return self.else_action(),
+            TokenKind::Keyword(Keyword::End) => {
+                self.expect(TokenKind::RightDelim, "end")?;
                 return Ok(Some(Ending::End));
             }
-            Kind::Keyword(Keyword::If) => self.nested(TOO_DEEP, |parser| parser.control(Control::If))?,
-            Kind::Keyword(Keyword::With) => self.nested(TOO_DEEP, |parser| parser.control(Control::With))?,
-            Kind::Keyword(Keyword::Range) => self.nested(TOO_DEEP, |parser| parser.control(Control::Range))?,
-            Kind::Keyword(Keyword::Template) => self.template()?,
-            Kind::String | Kind::RawString if self.is_constant(token) => Node::Constant(token.span()),
+            TokenKind::Keyword(Keyword::If) => self.nested(TOO_DEEP, |parser| parser.control(Control::If))?,
+            TokenKind::Keyword(Keyword::With) => self.nested(TOO_DEEP, |parser| parser.control(Control::With))?,
+            TokenKind::Keyword(Keyword::Range) => self.nested(TOO_DEEP, |parser| parser.control(Control::Range))?,
+            TokenKind::Keyword(Keyword::Template) => self.template()?,
+            TokenKind::String | TokenKind::RawString if self.is_constant(token) => TemplateNode::Constant(token.span()),
             _ => {
                 self.backup();
-                Node::Action(self.pipeline("command", Kind::RightDelim)?)
+                TemplateNode::Action(self.pipeline("command", TokenKind::RightDelim)?)
             }
         };
         self.nodes.push(node);
@@ -349,7 +342,7 @@ impl<'s> Parser<'s, '_> {
         if !matches!(unquote(self.text(token)), Some(Cow::Borrowed(_))) {
             return false;
         }
-        let is_all = self.next().kind == Kind::RightDelim;
+        let is_all = self.next().kind == TokenKind::RightDelim;
         if !is_all {
             self.backup2(token);
             self.next();
@@ -357,42 +350,42 @@ impl<'s> Parser<'s, '_> {
         is_all
     }
 
-    fn loop_control(&mut self, keyword: Token, shown: &str) -> Parsed<Pos> {
-        self.expect(Kind::RightDelim, shown)?;
+    fn loop_control(&mut self, keyword: Token, shown: &str) -> ParseResult<Pos> {
+        self.expect(TokenKind::RightDelim, shown)?;
         if self.scope.range_depth == 0 {
             return self.error(format!("{shown} outside {{{{range}}}}"));
         }
         Ok(keyword.pos())
     }
 
-    fn else_action(&mut self) -> Parsed<Option<Ending>> {
+    fn else_action(&mut self) -> ParseResult<Option<Ending>> {
         let follower = self.peek().kind;
-        if !matches!(follower, Kind::Keyword(Keyword::If | Keyword::With)) {
-            self.expect(Kind::RightDelim, "else")?;
+        if !matches!(follower, TokenKind::Keyword(Keyword::If | Keyword::With)) {
+            self.expect(TokenKind::RightDelim, "else")?;
         }
         Ok(Some(Ending::Else(follower)))
     }
 
     /// `if`, `with` or `range`; the keyword is taken.
-    fn control(&mut self, control: Control) -> Parsed<Node> {
+    fn control(&mut self, control: Control) -> ParseResult<TemplateNode> {
         let vars = self.scope.vars.len();
         let branch = self.branch(control)?;
         let branch = self.arena.add(branch);
         self.scope.vars.truncate(vars);
         Ok(match control {
-            Control::If => Node::If(branch),
-            Control::With => Node::With(branch),
-            Control::Range => Node::Range(branch),
+            Control::If => TemplateNode::If(branch),
+            Control::With => TemplateNode::With(branch),
+            Control::Range => TemplateNode::Range(branch),
         })
     }
 
-    fn branch(&mut self, control: Control) -> Parsed<Branch> {
+    fn branch(&mut self, control: Control) -> ParseResult<Branch> {
         let context = match control {
             Control::If => "if",
             Control::With => "with",
             Control::Range => "range",
         };
-        let pipe = self.pipeline(context, Kind::RightDelim)?;
+        let pipe = self.pipeline(context, TokenKind::RightDelim)?;
         self.scope.range_depth += usize::from(control == Control::Range);
         let (list, ending) = self.item_list()?;
         self.scope.range_depth -= usize::from(control == Control::Range);
@@ -404,10 +397,10 @@ impl<'s> Parser<'s, '_> {
     }
 
     /// `{{else if}}` is an `if` inside of `else` that shares its `end`.
-    fn else_list(&mut self, control: Control, follower: Kind) -> Parsed<Run<Node>> {
+    fn else_list(&mut self, control: Control, follower: TokenKind) -> ParseResult<Run<TemplateNode>> {
         let chained = matches!(
             (control, follower),
-            (Control::If, Kind::Keyword(Keyword::If)) | (Control::With, Kind::Keyword(Keyword::With))
+            (Control::If, TokenKind::Keyword(Keyword::If)) | (Control::With, TokenKind::Keyword(Keyword::With))
         );
         if chained && self.peek().kind == follower {
             let mark = self.nodes.len();
@@ -422,51 +415,51 @@ impl<'s> Parser<'s, '_> {
         }
     }
 
-    fn block(&mut self) -> Parsed<Node> {
+    fn block(&mut self) -> ParseResult<TemplateNode> {
         const CONTEXT: &str = "block clause";
         let token = self.next();
         let name = self.template_name(token, CONTEXT)?;
-        let pipe = self.pipeline(CONTEXT, Kind::RightDelim)?;
+        let pipe = self.pipeline(CONTEXT, TokenKind::RightDelim)?;
         let delim = self.tokens[0];
-        let outer = std::mem::replace(&mut self.scope, Scope::new());
+        let outer = std::mem::replace(&mut self.scope, DefinitionScope::new());
         match self.body()? {
             (list, Ending::End) => self.add(&name, list)?,
             // Go parses the list with another parser: this one has yet to see what follows the clause.
             (_, ending) => return self.error_at(delim.pos(), format!("unexpected {} in {CONTEXT}", ending.source())),
         }
         self.scope = outer;
-        Ok(Node::Template(self.arena.add(Invocation {
+        Ok(TemplateNode::Template(self.arena.add(Invocation {
             pos: token.pos(),
             name: name.into(),
             pipe: Some(pipe),
         })))
     }
 
-    fn template(&mut self) -> Parsed<Node> {
+    fn template(&mut self) -> ParseResult<TemplateNode> {
         const CONTEXT: &str = "template clause";
         let token = self.next();
         let name = self.template_name(token, CONTEXT)?;
-        let pipe = if self.next().kind == Kind::RightDelim {
+        let pipe = if self.next().kind == TokenKind::RightDelim {
             None
         } else {
             self.backup();
-            Some(self.pipeline(CONTEXT, Kind::RightDelim)?)
+            Some(self.pipeline(CONTEXT, TokenKind::RightDelim)?)
         };
-        Ok(Node::Template(self.arena.add(Invocation {
+        Ok(TemplateNode::Template(self.arena.add(Invocation {
             pos: token.pos(),
             name: name.into(),
             pipe,
         })))
     }
 
-    fn template_name(&mut self, token: Token, context: &str) -> Parsed<String> {
+    fn template_name(&mut self, token: Token, context: &str) -> ParseResult<String> {
         match token.kind {
-            Kind::String | Kind::RawString => Ok(String::from_utf8_lossy(&self.unquote(token)?).into_owned()),
+            TokenKind::String | TokenKind::RawString => Ok(String::from_utf8_lossy(&self.unquote(token)?).into_owned()),
             _ => self.unexpected(token, context),
         }
     }
 
-    fn unquote(&self, token: Token) -> Parsed<Cow<'s, [u8]>> {
+    fn unquote(&self, token: Token) -> ParseResult<Cow<'s, [u8]>> {
         match unquote(self.text(token)) {
             Some(text) => Ok(text),
             None => self.error("invalid syntax"),

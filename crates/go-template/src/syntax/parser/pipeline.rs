@@ -1,20 +1,20 @@
 //! Pipelines, commands and operands: what stands inside of an action.
 
 use crate::exec::builtins::Builtin;
-use crate::syntax::arena::Id;
+use crate::syntax::arena::PartId;
 use crate::syntax::ast::{Chain, Command, Declaration, Identifier, Operand, Path, Pipe, Pos, Span};
 use crate::syntax::lexer::as_str;
-use crate::syntax::parser::{Parsed, Parser};
-use crate::syntax::token::{Keyword, Kind, Token};
+use crate::syntax::parser::{ParseResult, Parser};
+use crate::syntax::token::{Keyword, Token, TokenKind};
 use crate::text::number::Constant;
 use crate::text::quote::quote_go;
 use crate::value::Str;
 
-/// How many numbers are known again.
+/// The number of numeric constants that are reused.
 const MAX_KNOWN: usize = 16;
 
 impl Parser<'_, '_> {
-    pub(crate) fn pipeline(&mut self, context: &str, end: Kind) -> Parsed<Pipe> {
+    pub(crate) fn pipeline(&mut self, context: &str, end: TokenKind) -> ParseResult<Pipe> {
         let pos = self.peek().pos();
         let decl = self.declaration(context)?;
         let mark = self.commands.len();
@@ -44,29 +44,32 @@ impl Parser<'_, '_> {
         Ok(Pipe { pos, decl, commands })
     }
 
-    /// `$x :=`, `$x =`, `$i, $x :=`. Telling `$x foo` from `$x :=` takes both tokens of look-ahead.
-    fn declaration(&mut self, context: &str) -> Parsed<Declaration> {
+    /// `$x :=`, `$x =`, `$i, $x :=`. Both tokens of look-ahead are needed to distinguish `$x foo` from `$x :=`.
+    fn declaration(&mut self, context: &str) -> ParseResult<Declaration> {
         let mark = self.arena.mark::<Span>();
         loop {
             let variable = self.peek();
-            if variable.kind != Kind::Variable {
+            if variable.kind != TokenKind::Variable {
                 return Ok(Declaration::new(self.arena.since(mark), false));
             }
             self.next();
             let next = self.peek();
             match next.kind {
-                Kind::Assign | Kind::Declare => {
+                TokenKind::Assign | TokenKind::Declare => {
                     self.next();
                     self.declare(variable);
-                    return Ok(Declaration::new(self.arena.since(mark), next.kind == Kind::Assign));
+                    return Ok(Declaration::new(self.arena.since(mark), next.kind == TokenKind::Assign));
                 }
-                Kind::Char if self.text(next) == b"," => {
+                TokenKind::Char if self.text(next) == b"," => {
                     self.next();
                     self.declare(variable);
                     if context != "range" || self.arena.since::<Span>(mark).count() >= 2 {
                         return self.error(format!("too many declarations in {context}"));
                     }
-                    if !matches!(self.peek().kind, Kind::Variable | Kind::RightDelim | Kind::RightParen) {
+                    if !matches!(
+                        self.peek().kind,
+                        TokenKind::Variable | TokenKind::RightDelim | TokenKind::RightParen
+                    ) {
                         return self.error("range can only initialize variables");
                     }
                 }
@@ -84,7 +87,7 @@ impl Parser<'_, '_> {
     }
 
     /// Adds the next command to the pipeline's.
-    fn command(&mut self) -> Parsed<()> {
+    fn command(&mut self) -> ParseResult<()> {
         let pos = self.peek().pos();
         let mark = self.operands.len();
         loop {
@@ -95,8 +98,8 @@ impl Parser<'_, '_> {
                     self.backup();
                     continue;
                 }
-                Kind::RightDelim | Kind::RightParen => self.backup(),
-                Kind::Pipe => {}
+                TokenKind::RightDelim | TokenKind::RightParen => self.backup(),
+                TokenKind::Pipe => {}
                 _ => return self.unexpected(token, "operand"),
             }
             break;
@@ -110,9 +113,9 @@ impl Parser<'_, '_> {
     }
 
     /// Adds a term with the fields that follow it to the command's; nothing if the next token starts none.
-    fn operand(&mut self) -> Parsed<()> {
+    fn operand(&mut self) -> ParseResult<()> {
         let token = self.next();
-        if token.kind == Kind::Field {
+        if token.kind == TokenKind::Field {
             let mark = self.arena.mark::<Span>();
             self.arena.add(field_name(token));
             let pos = self.fields().unwrap_or(token.pos());
@@ -166,7 +169,7 @@ impl Parser<'_, '_> {
         let mut first = None;
         loop {
             let token = self.next();
-            if token.kind != Kind::Field || token.spaced() {
+            if token.kind != TokenKind::Field || token.spaced() {
                 self.backup();
                 return first;
             }
@@ -176,9 +179,9 @@ impl Parser<'_, '_> {
     }
 
     /// Adds a term but for a field, which begins with the token.
-    fn term(&mut self, token: Token) -> Parsed<()> {
+    fn term(&mut self, token: Token) -> ParseResult<()> {
         let operand = match token.kind {
-            Kind::Identifier => {
+            TokenKind::Identifier => {
                 let name = as_str(self.text(token));
                 let builtin = Builtin::by_name(name);
                 if builtin.is_none() && !(self.has_function)(name) {
@@ -186,9 +189,9 @@ impl Parser<'_, '_> {
                 }
                 Operand::Identifier(Identifier::new(token.span(), builtin))
             }
-            Kind::Keyword(Keyword::Dot) => Operand::Dot(token.pos()),
-            Kind::Keyword(Keyword::Nil) => Operand::Nil(token.pos()),
-            Kind::Variable => {
+            TokenKind::Keyword(Keyword::Dot) => Operand::Dot(token.pos()),
+            TokenKind::Keyword(Keyword::Nil) => Operand::Nil(token.pos()),
+            TokenKind::Variable => {
                 let name = self.text(token);
                 if !self.scope.vars.contains(&name) {
                     return self.error(format!("undefined variable {}", quote_go(name)));
@@ -200,11 +203,11 @@ impl Parser<'_, '_> {
                     names: self.arena.since(mark),
                 })
             }
-            Kind::Bool => Operand::Bool(token.pos(), self.text(token) == b"true"),
-            Kind::CharConstant | Kind::Number => Operand::Number(token.span(), self.number(token)?),
-            Kind::LeftParen => {
+            TokenKind::Bool => Operand::Bool(token.pos(), self.text(token) == b"true"),
+            TokenKind::CharConstant | TokenKind::Number => Operand::Number(token.span(), self.number(token)?),
+            TokenKind::LeftParen => {
                 let pipe = self.nested("max expression depth exceeded", |parser| {
-                    parser.pipeline("parenthesized pipeline", Kind::RightParen)
+                    parser.pipeline("parenthesized pipeline", TokenKind::RightParen)
                 })?;
                 Operand::Pipe(self.arena.add(pipe))
             }
@@ -218,7 +221,7 @@ impl Parser<'_, '_> {
         Ok(())
     }
 
-    fn number(&mut self, token: Token) -> Parsed<Id<Constant>> {
+    fn number(&mut self, token: Token) -> ParseResult<PartId<Constant>> {
         let text = self.text(token);
         if let Some((_, known)) = self.numbers.iter().find(|(known, _)| *known == text) {
             return Ok(*known);
@@ -236,19 +239,19 @@ impl Parser<'_, '_> {
     }
 }
 
-fn starts_operand(kind: Kind) -> bool {
+fn starts_operand(kind: TokenKind) -> bool {
     matches!(
         kind,
-        Kind::Bool
-            | Kind::CharConstant
-            | Kind::Field
-            | Kind::Identifier
-            | Kind::Number
-            | Kind::RawString
-            | Kind::String
-            | Kind::Variable
-            | Kind::LeftParen
-            | Kind::Keyword(Keyword::Dot | Keyword::Nil)
+        TokenKind::Bool
+            | TokenKind::CharConstant
+            | TokenKind::Field
+            | TokenKind::Identifier
+            | TokenKind::Number
+            | TokenKind::RawString
+            | TokenKind::String
+            | TokenKind::Variable
+            | TokenKind::LeftParen
+            | TokenKind::Keyword(Keyword::Dot | Keyword::Nil)
     )
 }
 

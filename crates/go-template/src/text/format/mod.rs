@@ -11,6 +11,13 @@ use crate::value::{Field, List, ListKind, Map, Object, Value};
 
 /// `fmt.Sprint` of one value: `%v`. A text over [`Meter::max_text`], or of a value that nests too deeply, is cut short and
 /// reported to the [`Meter`].
+///
+/// ```
+/// use go_template::{Meter, Value, format::display};
+///
+/// let value = Value::from_json(&serde_json::json!({"b": [1, "x"], "a": null}));
+/// assert_eq!(display(&Meter::default(), &value), b"map[a:<nil> b:[1 x]]");
+/// ```
 pub fn display(meter: &Meter, value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     display_into(meter, value, &mut out);
@@ -64,7 +71,7 @@ pub fn sprintln(meter: &Meter, args: &[Value]) -> Vec<u8> {
     out
 }
 
-/// What `{{ . }}` prints: like [`display_into`], but what a pointer points to is printed without a `&`.
+/// The output of `{{ . }}`: like [`display_into`], but the target of a pointer is printed without a `&`.
 pub(crate) fn print_into(meter: &Meter, value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Object(object) if object.kind() == "ptr" && !object.is_stringer() => {
@@ -110,7 +117,7 @@ fn write_decimal(n: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(buffer.get(at..).unwrap_or_default());
 }
 
-/// What stands between `%` and the verb.
+/// The flags between `%` and the verb.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Flags {
     pub(crate) width: Option<usize>,
@@ -131,7 +138,7 @@ pub(crate) struct Printer<'o> {
     meter: &'o Meter,
     pub(crate) out: &'o mut Vec<u8>,
     pub(crate) flags: Flags,
-    /// How many lists, maps and structs are open.
+    /// The number of open lists, maps and structs.
     depth: usize,
 }
 
@@ -209,8 +216,6 @@ impl<'o> Printer<'o> {
         }
         self.write(")");
     }
-
-    // --- collections ---
 
     fn list(&mut self, list: &List, type_name: &str, verb: char) {
         if list.kind == ListKind::Bytes && matches!(verb, 's' | 'q' | 'x' | 'X') {
@@ -321,8 +326,6 @@ impl<'o> Printer<'o> {
         self.write("}");
     }
 
-    // --- text ---
-
     fn string(&mut self, bytes: &[u8], verb: char, value: &Value) {
         match verb {
             'v' if self.flags.sharp_v => self.quoted(bytes),
@@ -345,14 +348,15 @@ impl<'o> Printer<'o> {
     fn hex(&mut self, bytes: &[u8], upper: bool) {
         let precision = self.flags.precision.unwrap_or(bytes.len());
         let bytes = bytes.get(..precision).unwrap_or(bytes);
-        let digits = bytes.iter().map(|byte| match upper {
-            true => format!("{byte:02X}"),
-            false => format!("{byte:02x}"),
+        let digits = bytes.iter().map(|byte| {
+            if upper {
+                format!("{byte:02X}")
+            } else {
+                format!("{byte:02x}")
+            }
         });
         self.pad(digits.collect::<String>().as_bytes());
     }
-
-    // --- padding ---
 
     fn padding(&mut self, count: usize, byte: u8) {
         self.out.resize(self.out.len() + self.room(count), byte);

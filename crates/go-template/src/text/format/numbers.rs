@@ -55,9 +55,10 @@ impl Printer<'_> {
         let precision = self.flags.precision.map_or(precision, |precision| precision as i32);
         let text = format_float(n, letter, precision);
         let number = text.trim_start_matches(['-', '+']);
-        let sign = match text.starts_with('+') {
-            true => "+",
-            false => self.sign(text.starts_with('-')),
+        let sign = if text.starts_with('+') {
+            "+"
+        } else {
+            self.sign(text.starts_with('-'))
         };
         let missing = self.flags.width.unwrap_or(0).saturating_sub(sign.len() + number.len());
         if self.flags.zero && !self.flags.minus && n.is_finite() {

@@ -12,14 +12,14 @@ use go_template::quote::quote_go;
 /// The largest chart, unpacked, in bytes.
 pub(crate) const MAX_CHART: u64 = 100 * 1024 * 1024;
 
-/// What the archive that a chart is may take, unpacked, and all archives in it: names and headers count as well. Helm bounds
-/// the files of each archive only.
+/// The largest total size of a chart's archive and all archives in it, unpacked, with names and headers. Helm limits
+/// only the files of each archive.
 pub(crate) const MAX_UNPACKED: u64 = 512 << 20;
 
-/// How gzipped data begins.
+/// The first bytes of gzipped data.
 const MAGIC: &[u8] = b"\x1f\x8b\x08";
 
-/// What becomes of entries that are neither files nor folders: links and devices.
+/// The handling of entries that are neither files nor folders: links and devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Special {
     /// As Helm does, which reads the contents of the entry: nothing, mostly.
@@ -27,7 +27,7 @@ pub(crate) enum Special {
     Refused,
 }
 
-/// The bytes of an archive, and how many more there may be.
+/// The bytes of an archive, with the remaining limit.
 struct Unpacked<'d> {
     data: MultiGzDecoder<&'d [u8]>,
     left: &'d mut u64,
@@ -37,9 +37,10 @@ struct Unpacked<'d> {
 pub(crate) fn read(path: &Path, data: &[u8], left: &mut u64, special: Special) -> Result<Vec<File>, Error> {
     if !data.starts_with(MAGIC) {
         let name = path.display().to_string();
-        let seems = match name.ends_with(".yml") || name.ends_with(".yaml") {
-            true => "seems to be a YAML file, but expected a gzipped archive",
-            false => "does not appear to be a gzipped archive",
+        let seems = if name.ends_with(".yml") || name.ends_with(".yaml") {
+            "seems to be a YAML file, but expected a gzipped archive"
+        } else {
+            "does not appear to be a gzipped archive"
         };
         return Err(Error::Chart(format!("file '{name}' {seems}")));
     }
@@ -96,8 +97,6 @@ pub(crate) fn unpack(name: &str, data: &[u8], left: &mut u64, special: Special) 
     }
     Ok(files)
 }
-
-// === impl Unpacked ===
 
 impl Read for Unpacked<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {

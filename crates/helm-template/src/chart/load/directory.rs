@@ -8,7 +8,7 @@ use crate::chart::load::ignore::Rules;
 use crate::chart::warning::Level;
 use crate::chart::{Error, File, Warning};
 
-/// The `Chart.yaml` of the chart folder at the absolute path `root`, whatever `.helmignore` says.
+/// The `Chart.yaml` of the chart folder at the absolute path `root`, also if `.helmignore` excludes it.
 pub(crate) fn chart_yaml(root: &Path) -> Result<File, Error> {
     let path = root.join("Chart.yaml");
     match read_whole(&path, archive::MAX_CHART) {
@@ -32,7 +32,7 @@ pub(crate) fn read(root: &Path, warnings: &mut Vec<Warning>) -> Result<Vec<File>
         Err(_) if !ignore_file.exists() => String::new(),
         Err(problem) => return Err(problem),
     };
-    let mut walk = Walk {
+    let mut walk = FolderWalk {
         rules: Rules::parse(&text)?,
         files: Vec::new(),
         left: archive::MAX_CHART,
@@ -42,10 +42,10 @@ pub(crate) fn read(root: &Path, warnings: &mut Vec<Warning>) -> Result<Vec<File>
     Ok(walk.files)
 }
 
-/// Reads a file of at most `most` bytes; of a longer one that much.
+/// Reads at most `most` bytes of a file.
 fn read_whole(path: &Path, most: u64) -> Result<Vec<u8>, Error> {
     let file = std::fs::File::open(path).map_err(|e| Error::io("open", path, e))?;
-    // As long as such files usually are.
+    // The usual length of such files.
     let mut data = Vec::with_capacity(4 << 10);
     file.take(most)
         .read_to_end(&mut data)
@@ -53,10 +53,10 @@ fn read_whole(path: &Path, most: u64) -> Result<Vec<u8>, Error> {
     Ok(data)
 }
 
-/// How deep folders may nest.
+/// The maximum nesting of folders.
 pub(crate) const MAX_DEPTH: usize = 200;
 
-struct Walk<'w> {
+struct FolderWalk<'w> {
     warnings: &'w mut Vec<Warning>,
     rules: Rules,
     files: Vec<File>,
@@ -64,9 +64,9 @@ struct Walk<'w> {
     left: u64,
 }
 
-impl Walk<'_> {
-    /// Visits what is in the folder at `path`, which is at `real` without the links that led to it; the names of its files
-    /// begin with `prefix`. A link to a folder around it ends as with Helm: where the system has followed enough links in
+impl FolderWalk<'_> {
+    /// Visits what is in the folder at `path`, which is at `real` without the links that led to it; the names of its
+    /// files begin with `prefix`. A link to a parent folder ends as in Helm: the system refuses to follow more links in
     /// one path.
     fn folder(&mut self, path: &Path, real: &Path, prefix: &str, depth: usize) -> Result<(), Error> {
         if depth > MAX_DEPTH {
@@ -79,14 +79,14 @@ impl Walk<'_> {
         let mut names = Vec::new();
         for entry in std::fs::read_dir(path).map_err(|e| Error::io("open", path, e))? {
             let entry = entry.map_err(|e| Error::io("readdirent", path, e))?;
-            // Most file systems tell the type along with the name.
+            // Most file systems return the type with the name.
             let kind = entry.file_type().map_err(|e| Error::io("lstat", &entry.path(), e))?;
             names.push((entry.file_name(), kind));
         }
         names.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         for (name, mut kind) in names {
             let (child, mut real) = (path.join(&name), real.join(&name));
-            // What isn't UTF-8 in a name is replaced: names are text to templates.
+            // Bytes of a name that are not UTF-8 are replaced: names are text to templates.
             let relative = format!("{prefix}{}", name.to_string_lossy());
             if kind.is_symlink() {
                 real = self.follow(&child, &real)?;
@@ -110,7 +110,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Where the link at `path` leads to.
+    /// Returns the target of the link at `path`.
     fn follow(&mut self, path: &Path, real: &Path) -> Result<PathBuf, Error> {
         let resolved = std::fs::canonicalize(real).map_err(|e| {
             let problem = crate::chart::io_text(&e);
@@ -123,7 +123,7 @@ impl Walk<'_> {
         Ok(resolved)
     }
 
-    /// Takes in the next file.
+    /// Adds the next file.
     fn file(&mut self, name: String, path: &Path) -> Result<(), Error> {
         let refuse = |text: String| Error::Chart(format!("error reading {name}: {text}"));
         let data = read_whole(path, self.left.saturating_add(1)).map_err(|e| refuse(e.to_string()))?;

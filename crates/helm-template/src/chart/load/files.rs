@@ -28,7 +28,7 @@ pub(crate) fn assemble(
     max_depth: usize,
     warnings: &mut Vec<Warning>,
 ) -> Result<Chart, Error> {
-    let mut tree = Tree {
+    let mut tree = ChartTree {
         warnings,
         left,
         max_depth,
@@ -37,21 +37,21 @@ pub(crate) fn assemble(
     tree.build(files)
 }
 
-/// What all charts of a tree have in common while they are built.
-struct Tree<'w> {
+/// The state that all charts of a tree share while they are built.
+struct ChartTree<'w> {
     warnings: &'w mut Vec<Warning>,
-    /// What the archives in it may take, in bytes.
+    /// The remaining bytes for the archives in it.
     left: u64,
-    /// How deep values may nest.
+    /// The maximum nesting of values.
     max_depth: usize,
-    /// How many charts are around the one that is built.
+    /// The nesting of the chart that is built.
     depth: usize,
 }
 
-/// How deep charts may nest. Helm bounds it by its stack.
+/// The maximum nesting of charts. Helm's limit is its stack.
 const MAX_DEPTH: usize = 64;
 
-impl Tree<'_> {
+impl ChartTree<'_> {
     fn build(&mut self, files: Vec<File>) -> Result<Chart, Error> {
         let mut chart = Chart::default();
         let mut subcharts: Vec<(String, Vec<File>)> = Vec::new();
@@ -85,11 +85,11 @@ impl Tree<'_> {
                 }
                 "requirements.lock" => {
                     read(&file)?;
-                    match chart.is_v1() {
-                        true => chart.files.push(file),
-                        false => self
-                            .warnings
-                            .push(moved("Dependency locking is handled in Chart.lock", "to Chart.lock")),
+                    if chart.is_v1() {
+                        chart.files.push(file)
+                    } else {
+                        self.warnings
+                            .push(moved("Dependency locking is handled in Chart.lock", "to Chart.lock"))
                     }
                 }
                 name if name.starts_with("templates/") => chart.templates.push(file),
@@ -191,7 +191,7 @@ fn within(file: &File, error: Error) -> Error {
     }
 }
 
-/// What Helm says of the files that format v2 has no use for. Charts of format v1 see them in `.Files`.
+/// Helm's warnings about files that format v2 does not use. Charts of format v1 see them in `.Files`.
 fn moved(what: &str, advice: &str) -> Warning {
     Warning::from(format!(
         "Warning: {what} since apiVersion \"v2\". We recommend migrating {advice}."

@@ -1,4 +1,4 @@
-//! `.helmignore`: which files of a chart folder don't belong to the chart. Facts: Helm's `pkg/ignore`.
+//! `.helmignore`: the files of a chart folder that are not part of the chart. Facts: Helm's `pkg/ignore`.
 
 use std::iter::Peekable;
 
@@ -12,15 +12,15 @@ pub struct Rules {
 
 #[derive(Debug)]
 struct Pattern {
-    tokens: Vec<Token>,
+    tokens: Vec<PatternToken>,
     negate: bool,
     directories_only: bool,
-    scope: Scope,
+    scope: PatternScope,
 }
 
-/// What a pattern is matched with.
+/// The part of a path that a pattern is matched with.
 #[derive(Debug, PartialEq, Eq)]
-enum Scope {
+enum PatternScope {
     /// The last part of the path: the pattern has no slash.
     BaseName,
     /// The whole path, relative to the chart.
@@ -29,6 +29,14 @@ enum Scope {
 
 impl Rules {
     /// Parses the text of a `.helmignore` file and adds the rule that Helm always has: hidden files in `templates/`.
+    ///
+    /// ```
+    /// use helm_template::chart::ignore::Rules;
+    ///
+    /// let rules = Rules::parse("*.tmp\n").unwrap();
+    /// assert!(rules.ignores("templates/a.tmp", false));
+    /// assert!(!rules.ignores("values.yaml", false));
+    /// ```
     ///
     /// # Errors
     /// `**`, which Helm refuses, and malformed patterns.
@@ -51,9 +59,9 @@ impl Rules {
         let (negate, rule) = rule.strip_prefix('!').map_or((false, rule), |rest| (true, rest));
         let (directories_only, rule) = rule.strip_suffix('/').map_or((false, rule), |rest| (true, rest));
         let (scope, glob) = match rule.strip_prefix('/') {
-            Some(rest) => (Scope::Path, rest),
-            None if rule.contains('/') => (Scope::Path, rule),
-            None => (Scope::BaseName, rule),
+            Some(rest) => (PatternScope::Path, rest),
+            None if rule.contains('/') => (PatternScope::Path, rule),
+            None => (PatternScope::BaseName, rule),
         };
         self.patterns.push(Pattern {
             tokens: tokenize(glob).map_err(|BadPattern| Error::Chart("syntax error in pattern".to_owned()))?,
@@ -64,8 +72,8 @@ impl Rules {
         Ok(())
     }
 
-    /// Whether the file or folder at `path` (relative to the chart, with slashes) is left out.
-    /// A negated pattern leaves out what it does **not** match: so Helm has it.
+    /// Whether the file or folder at `path` (relative to the chart, with slashes) is left out. As in Helm, a negated
+    /// pattern excludes what it does **not** match.
     pub fn ignores(&self, path: &str, is_directory: bool) -> bool {
         if matches!(path, "" | "." | "./") {
             return false;
@@ -88,8 +96,8 @@ impl Rules {
 impl Pattern {
     fn matches(&self, path: &str, base: &str) -> bool {
         let name = match self.scope {
-            Scope::Path => path,
-            Scope::BaseName => base,
+            PatternScope::Path => path,
+            PatternScope::BaseName => base,
         };
         tokens_match(&self.tokens, name)
     }
@@ -102,12 +110,12 @@ pub struct BadPattern;
 /// Go's `filepath.Match`: `*` and `?` don't cross a `/`, `[a-z]` and `[^a-z]` are classes, `\` escapes.
 ///
 /// # Errors
-/// A malformed pattern, wherever the malformed part stands.
+/// A malformed pattern, even if the malformed part is not reached.
 pub fn path_match(pattern: &str, name: &str) -> Result<bool, BadPattern> {
     Ok(tokens_match(&tokenize(pattern)?, name))
 }
 
-fn tokens_match(tokens: &[Token], name: &str) -> bool {
+fn tokens_match(tokens: &[PatternToken], name: &str) -> bool {
     // The classic two-pointer walk: on a mismatch, go back to the last `*` and let it take one character more.
     let (mut t, mut rest) = (0, name);
     let mut star: Option<(usize, &str)> = None;
@@ -115,7 +123,7 @@ fn tokens_match(tokens: &[Token], name: &str) -> bool {
         let mut after = rest.chars();
         let step = match (tokens.get(t), after.next()) {
             (None, None) => return true,
-            (Some(Token::Star), _) => {
+            (Some(PatternToken::Star), _) => {
                 star = Some((t, rest));
                 t += 1;
                 continue;
@@ -140,34 +148,34 @@ fn tokens_match(tokens: &[Token], name: &str) -> bool {
 }
 
 #[derive(Debug)]
-enum Token {
+enum PatternToken {
     Star,
     Any,
     Literal(char),
     Class { negated: bool, ranges: Vec<(char, char)> },
 }
 
-impl Token {
+impl PatternToken {
     fn accepts(&self, c: char) -> bool {
         match self {
-            Token::Star => false,
-            Token::Any => c != '/',
-            Token::Literal(wanted) => *wanted == c,
-            Token::Class { negated, ranges } => {
+            PatternToken::Star => false,
+            PatternToken::Any => c != '/',
+            PatternToken::Literal(wanted) => *wanted == c,
+            PatternToken::Class { negated, ranges } => {
                 ranges.iter().any(|(low, high)| (*low..=*high).contains(&c)) != *negated
             }
         }
     }
 }
 
-fn tokenize(pattern: &str) -> Result<Vec<Token>, BadPattern> {
+fn tokenize(pattern: &str) -> Result<Vec<PatternToken>, BadPattern> {
     let mut tokens = Vec::new();
     let mut chars = pattern.chars().peekable();
     while let Some(c) = chars.next() {
         tokens.push(match c {
-            '*' => Token::Star,
-            '?' => Token::Any,
-            '\\' => Token::Literal(chars.next().ok_or(BadPattern)?),
+            '*' => PatternToken::Star,
+            '?' => PatternToken::Any,
+            '\\' => PatternToken::Literal(chars.next().ok_or(BadPattern)?),
             '[' => {
                 let negated = chars.next_if_eq(&'^').is_some();
                 let mut ranges = Vec::new();
@@ -183,9 +191,9 @@ fn tokenize(pattern: &str) -> Result<Vec<Token>, BadPattern> {
                     };
                     ranges.push((low, high));
                 }
-                Token::Class { negated, ranges }
+                PatternToken::Class { negated, ranges }
             }
-            literal => Token::Literal(literal),
+            literal => PatternToken::Literal(literal),
         });
     }
     Ok(tokens)

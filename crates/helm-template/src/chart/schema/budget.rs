@@ -1,9 +1,10 @@
-//! A bound on what the check of values may take.
+//! The limits of the check of values.
 //!
-//! Values come from authors of custom resources, and a recursive schema may ask for work that grows exponentially with
-//! their depth. boon has no limit, and asks nobody whether to go on. What it does do is call a function of the host's for a
-//! `format`, without a context: so every schema gets one (see [`compile`](super::compile)), which counts what the thread has
-//! left, and unwinds when that is nothing.
+//! Values come from authors of custom resources, and a recursive schema may need work that grows exponentially with
+//! their depth. boon has no limit and no cancellation. It does call a function of the host for a `format`. So every
+//! schema gets such a format (see [`compile`](super::compile)), which counts down a budget and unwinds when it is
+//! spent. Invariant: boon calls a plain `fn` without a context, so the budget must be thread-local. It is set only
+//! during [`within`].
 
 use std::cell::Cell;
 use std::error::Error;
@@ -15,27 +16,28 @@ use serde_json::Value;
 /// The format that counts.
 pub(super) const NAME: &str = "chartwright-budget";
 
-/// How many bytes of a text are worth a step.
+/// The number of bytes of a text that count as one step.
 const TEXT: usize = 64;
-/// How much of the stack may be taken, in bytes: half of what a render has.
+/// The maximum stack in bytes: half of the stack of a render.
 const MAX_STACK: usize = 256 << 20;
 
 thread_local! {
-    /// What the work under way has left; nothing counts outside of one.
+    /// The remaining budget of the current check. `None` outside of a check.
     static LEFT: Cell<Option<Left>> = const { Cell::new(None) };
 }
 
 #[derive(Clone, Copy)]
 struct Left {
     steps: usize,
-    /// Where the stack was when the work began.
+    /// The stack address at the start of the check.
     base: usize,
 }
 
-/// What unwinds.
+/// The payload of the unwinding.
 struct Spent;
 
-/// See [`NAME`]. A visit of a schema is a step, and so are each item, member, and piece of a text that it may look at.
+/// See [`NAME`]. Each visit of a schema is a step, and so are each item, each member and each piece of a text that it
+/// may read.
 pub(super) fn format() -> Format {
     Format {
         name: NAME,
@@ -53,7 +55,7 @@ fn visit(value: &Value) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Takes the steps for a text that a report says.
+/// Counts the steps for a text of a report.
 pub(super) fn write(text: &str) {
     spend(text.len() / TEXT);
 }
@@ -64,22 +66,22 @@ fn spend(steps: usize) {
     };
     match left.checked_sub(steps + 1) {
         Some(steps) if here().abs_diff(base) < MAX_STACK => LEFT.set(Some(Left { steps, base })),
-        // Unlike a panic this runs no hook: nothing is logged.
+        // Unlike a panic, this runs no panic hook: nothing is logged.
         _ => resume_unwind(Box::new(Spent)),
     }
 }
 
-/// About where the stack is.
+/// The approximate stack address.
 #[inline(never)]
 fn here() -> usize {
     let mark = 0_u8;
     (&raw const mark).addr()
 }
 
-/// Does `work`, which may take that many steps. `None`: they weren't enough.
+/// Runs `work` with a budget of `steps`. Returns `None` if the budget was exceeded.
 pub(super) fn within<T>(steps: usize, work: impl FnOnce() -> T) -> Option<T> {
     let outer = LEFT.replace(Some(Left { steps, base: here() }));
-    // What is abandoned half done is only what the work itself made.
+    // An unwind abandons only data that `work` created itself.
     let done = catch_unwind(AssertUnwindSafe(work));
     LEFT.set(outer);
     match done {

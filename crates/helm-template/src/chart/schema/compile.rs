@@ -1,7 +1,7 @@
-//! From the text of a schema to what boon checks values with.
+//! Compiles the text of a schema for boon.
 //!
-//! boon follows the library that Helm uses, by the same author, but for patterns, which are JavaScript's to it and RE2's
-//! to Helm, and for limits. Both are put into the document before boon reads it.
+//! boon follows the library that Helm uses, by the same author, with two exceptions: its patterns are JavaScript's
+//! while Helm's are RE2's, and it has no limits. Both are handled by changing the document before boon reads it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,16 +18,17 @@ use crate::chart::{Chart, Fetch, File};
 use crate::gostd::regexp;
 use go_template::quote::quote_go;
 
-/// Where a chart's schema stands, for references that start from it.
+/// The base URL of a chart's schema, for relative references.
 const URL: &str = "file:///values.schema.json";
-/// A schema that refuses what the chart's accepts: within a `not`, boon stops at the first finding and keeps none.
+/// A schema that refuses what the chart's schema accepts: within a `not`, boon stops at the first finding and stores
+/// none.
 const REVERSED: &str = "file:///chartwright/reversed.json";
 /// The largest schema file that is read, in bytes.
 const MAX_FILE: u64 = 5 << 20;
 
 /// These are URLs.
 const URLS: [&str; 4] = ["$id", "$ref", "$schema", "id"];
-/// What stands below these is data.
+/// The values of these keywords are data, not schemas.
 #[rustfmt::skip]
 const DATA: [&str; 6] = [
     "$vocabulary", "const", "default", "dependentRequired", "enum", "examples",
@@ -41,11 +42,11 @@ const SCHEMAS: [&str; 15] = [
     "prefixItems", "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties",
 ];
 
-/// The patterns of schemas, by what was made of them for boon.
+/// The original patterns of schemas by their translations for boon.
 pub(super) type Patterns = HashMap<String, String>;
 
 /// A compiled schema.
-pub(super) struct Compiled {
+pub(super) struct CompiledSchema {
     pub schemas: Schemas,
     /// The chart's.
     pub own: SchemaIndex,
@@ -58,7 +59,7 @@ pub(super) struct Compiled {
 ///
 /// # Errors
 /// Why it isn't one.
-pub(super) fn compile(text: &[u8], chart: &Chart, fetch: Option<&Fetch>) -> Result<Compiled, String> {
+pub(super) fn compile(text: &[u8], chart: &Chart, fetch: Option<&Fetch>) -> Result<CompiledSchema, String> {
     let patterns = Rc::new(RefCell::new(Patterns::new()));
     let document = read(text, &patterns)?;
     let mut compiler = Compiler::new();
@@ -66,9 +67,9 @@ pub(super) fn compile(text: &[u8], chart: &Chart, fetch: Option<&Fetch>) -> Resu
     format::all()
         .into_iter()
         .for_each(|format| compiler.register_format(format));
-    compiler.use_loader(Box::new(Loader {
+    compiler.use_loader(Box::new(SchemaLoader {
         fetch: fetch.cloned(),
-        own: Own::of(chart),
+        own: ChartFiles::of(chart),
         patterns: Rc::clone(&patterns),
     }));
     let mut schemas = Schemas::new();
@@ -80,7 +81,7 @@ pub(super) fn compile(text: &[u8], chart: &Chart, fetch: Option<&Fetch>) -> Resu
     };
     let (own, reversed) = compile().map_err(|error| worded(&error))?;
     let patterns = patterns.take();
-    Ok(Compiled {
+    Ok(CompiledSchema {
         schemas,
         own,
         reversed,
@@ -88,7 +89,7 @@ pub(super) fn compile(text: &[u8], chart: &Chart, fetch: Option<&Fetch>) -> Resu
     })
 }
 
-/// The words of Helm's library where users meet them, otherwise boon's.
+/// The message of Helm's library where users see it, otherwise boon's.
 fn worded(error: &CompileError) -> String {
     match error {
         CompileError::ValidationError { url, src } => {
@@ -123,7 +124,7 @@ fn read(text: &[u8], patterns: &RefCell<Patterns>) -> Result<Value, String> {
 }
 
 /// The JSON files of the chart, which its schema may refer to.
-struct Own {
+struct ChartFiles {
     chart: String,
     files: Vec<File>,
 }
@@ -131,12 +132,10 @@ struct Own {
 /// Folders of charts in projects: a schema may name its chart's folder from the project's, or from the operator's in its image.
 const CHARTS: [&str; 2] = ["charts", "helm-charts"];
 
-// === impl Own ===
-
-impl Own {
+impl ChartFiles {
     fn of(chart: &Chart) -> Self {
         let files = chart.files.iter().filter(|file| file.name.ends_with(".json"));
-        Own {
+        ChartFiles {
             chart: chart.metadata.name.clone(),
             files: files.cloned().collect(),
         }
@@ -160,14 +159,15 @@ impl Own {
     }
 }
 
-/// Loads what schemas refer to. Only the command line fetches and reads; the operator has what is in the chart.
-struct Loader {
+/// Loads the documents that schemas refer to. Only the command line reads files and fetches URLs; the operator uses
+/// only the chart's files.
+struct SchemaLoader {
     fetch: Option<Fetch>,
-    own: Own,
+    own: ChartFiles,
     patterns: Rc<RefCell<Patterns>>,
 }
 
-impl UrlLoader for Loader {
+impl UrlLoader for SchemaLoader {
     fn load(&self, url: &str) -> Result<Value, Box<dyn Error>> {
         // Helm accepts everything there.
         if url.starts_with("urn:") {
@@ -203,7 +203,7 @@ fn encoded(url: &str) -> String {
     url.bytes().map(one).collect()
 }
 
-/// What is done to a document before boon reads it.
+/// The changes to a document before boon reads it.
 struct Preparation<'p> {
     /// Whether its draft checks formats.
     asserts_formats: bool,
@@ -211,7 +211,7 @@ struct Preparation<'p> {
 }
 
 impl Preparation<'_> {
-    /// `is_sure`: keywords led here. Of what stands elsewhere a reference may make a schema.
+    /// `is_sure`: keywords lead to this schema. Other values may be schemas because of a reference.
     fn schema(&mut self, schema: &mut Value, is_sure: bool) -> Result<(), String> {
         let members = match schema {
             Value::Object(members) if !members.is_empty() => members,
@@ -239,7 +239,8 @@ impl Preparation<'_> {
         Ok(())
     }
 
-    /// Has the visits of a schema counted. Where it has a format that counts, its values are texts, and short work.
+    /// Adds the format that counts the visits of a schema. A schema that has another counting format already checks
+    /// only texts, which is little work.
     fn format(&self, members: &mut Map<String, Value>) {
         let checked = match members.get("format") {
             None => budget::NAME,
@@ -253,7 +254,7 @@ impl Preparation<'_> {
     /// A pattern as boon's engine reads it.
     fn pattern(&mut self, pattern: &str, is_sure: bool) -> Result<String, String> {
         let own = regexp::translated(pattern);
-        // boon compiles it likewise, but takes a program that is too large for a defect of its own.
+        // boon compiles it the same way, but reports a program that is too large as its own defect.
         let own = own.and_then(|own| Regex::new(&own).map(|_| own).map_err(|error| error.to_string()));
         let own = match own {
             Ok(own) => own,

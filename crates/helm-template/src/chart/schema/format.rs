@@ -54,16 +54,18 @@ fn refuse(text: &str) -> Result<(), String> {
 
 /// Go's reader takes more for a URL than RFC 3986 does.
 fn uri(text: &str) -> Result<(), String> {
-    match Url::parse(text)?.scheme.is_empty() {
-        true => refuse("relative url"),
-        false => Ok(()),
+    if Url::parse(text)?.scheme.is_empty() {
+        refuse("relative url")
+    } else {
+        Ok(())
     }
 }
 
 fn uri_reference(text: &str) -> Result<(), String> {
-    match text.contains('\\') {
-        true => refuse("contains \\"),
-        false => Url::parse(text).map(drop),
+    if text.contains('\\') {
+        refuse("contains \\")
+    } else {
+        Url::parse(text).map(drop)
     }
 }
 
@@ -77,8 +79,9 @@ fn semver(text: &str) -> Result<(), String> {
         ))
         .ok()
     });
-    match VERSION.as_ref().is_some_and(|version| version.is_match(text)) {
-        true => Ok(()),
-        false => refuse("must be like 1.2.3-pre.1+build"),
+    if VERSION.as_ref().is_some_and(|version| version.is_match(text)) {
+        Ok(())
+    } else {
+        refuse("must be like 1.2.3-pre.1+build")
     }
 }

@@ -11,15 +11,15 @@ use std::sync::OnceLock;
 
 use serde_json::{Number, Value as Json};
 
-use self::compile::{Compiled, compile};
-use super::dependencies::Node;
+use self::compile::{CompiledSchema, compile};
+use super::dependencies::ChartNode;
 use super::{Chart, Fetch, values};
 use go_template::value::{Map, Str, Value};
 
-/// How many steps the check of one chart's values may take; see [`budget`]. The default values of large charts take some
+/// The maximum steps for the check of one chart's values; see [`budget`]. The default values of large charts take some
 /// thousands, and the largest custom resource that a cluster keeps has less than a million values.
 const MAX_STEPS: usize = 2_000_000;
-/// How many bytes findings may take: about [`FINDING`], and [`PART`] for each key or index that leads to the value, and
+/// The maximum memory of findings: about [`FINDING`], and [`PART`] for each key or index that leads to the value, and
 /// each schema that looks at a value may have one.
 const MAX_FINDINGS: usize = 64 << 20;
 const FINDING: usize = 256;
@@ -29,29 +29,29 @@ const PART: usize = 32;
 /// renders.
 pub struct Schema {
     text: Str,
-    compiled: OnceLock<Result<Compiled, String>>,
+    compiled: OnceLock<Result<CompiledSchema, String>>,
 }
 
-/// Checks folded values against the schemas of the charts that take part. `fetch` is asked for what a schema that is
-/// compiled now refers to on the network.
+/// Checks coalesced values against the schemas of the enabled charts. `fetch` loads what a schema that is compiled now
+/// refers to on the network.
 ///
 /// # Errors
-/// What is wrong, by chart: `<chart>:\n- at '/age': ...\n`, worded as Helm words it.
-pub fn validate(node: &Node<'_>, values: &Map, fetch: Option<&Fetch>) -> Result<(), Problem> {
-    let mut problem = Problem::default();
+/// The errors by chart: `<chart>:\n- at '/age': ...\n`, with Helm's message.
+pub fn validate(node: &ChartNode<'_>, values: &Map, fetch: Option<&Fetch>) -> Result<(), SchemaProblem> {
+    let mut problem = SchemaProblem::default();
     validate_into(&mut problem, node, values, fetch);
     if problem.text.is_empty() { Ok(()) } else { Err(problem) }
 }
 
 /// What is wrong.
 #[derive(Debug, Default)]
-pub struct Problem {
+pub struct SchemaProblem {
     pub text: String,
     /// A schema itself is wrong: no values help.
     pub is_of_schema: bool,
 }
 
-fn validate_into(problem: &mut Problem, node: &Node<'_>, values: &Map, fetch: Option<&Fetch>) {
+fn validate_into(problem: &mut SchemaProblem, node: &ChartNode<'_>, values: &Map, fetch: Option<&Fetch>) {
     let report = &mut problem.text;
     if let Some(schema) = &node.chart.schema {
         match schema.compiled(node.chart, fetch) {
@@ -81,8 +81,6 @@ fn validate_into(problem: &mut Problem, node: &Node<'_>, values: &Map, fetch: Op
     }
 }
 
-// === impl Schema ===
-
 impl Schema {
     /// The schema as it stands in the chart; whether it is one shows when values are checked.
     pub fn new(text: Str) -> Self {
@@ -98,8 +96,8 @@ impl Schema {
     }
 
     /// # Errors
-    /// What is wrong with the schema.
-    fn compiled(&self, chart: &Chart, fetch: Option<&Fetch>) -> Result<&Compiled, &String> {
+    /// The error in the schema.
+    fn compiled(&self, chart: &Chart, fetch: Option<&Fetch>) -> Result<&CompiledSchema, &String> {
         let compiled = self
             .compiled
             .get_or_init(|| compile(self.text.as_bytes(), chart, fetch));
@@ -107,7 +105,7 @@ impl Schema {
     }
 }
 
-impl Compiled {
+impl CompiledSchema {
     /// First whether anything is wrong, which keeps nothing; then what.
     fn check(&self, values: &Map) -> Result<(), String> {
         let values = json(&Value::Map(values.clone()));
@@ -125,7 +123,7 @@ impl Compiled {
             Err(error) => report::lines(&error, &self.patterns),
         });
         match lines {
-            None => Err("- at '': more is wrong with the values than can be told\n".to_owned()),
+            None => Err("- at '': the values have more errors than a report can hold\n".to_owned()),
             Some(lines) if lines.is_empty() => Ok(()),
             Some(lines) => Err(lines.join("\n") + "\n"),
         }
@@ -151,7 +149,7 @@ fn json(value: &Value) -> Json {
     }
 }
 
-/// How deep a value is nested.
+/// The nesting of a value.
 fn depth(value: &Json) -> usize {
     let below = match value {
         Json::Array(items) => items.iter().map(depth).max(),
@@ -183,7 +181,7 @@ mod tests {
 
     use super::*;
 
-    /// What a schema says of a JSON value, which is an object.
+    /// Checks a JSON object with a schema.
     fn check(schema: &serde_json::Value, values: &serde_json::Value, fetch: Option<&Fetch>) -> Result<(), String> {
         let Value::Map(values) = Value::from_json(values) else {
             panic!()
@@ -288,7 +286,7 @@ mod tests {
             let Value::Map(values) = Value::from_json(&json!({"size": size})) else {
                 panic!()
             };
-            validate(&Node::new(&chart), &values, None).map_err(|problem| (problem.is_of_schema, problem.text))
+            validate(&ChartNode::new(&chart), &values, None).map_err(|problem| (problem.is_of_schema, problem.text))
         };
         for reference in [
             "_definitions.json#/definitions/size",

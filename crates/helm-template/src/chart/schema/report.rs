@@ -1,4 +1,4 @@
-//! What boon finds, worded and arranged as santhosh-tekuri/jsonschema v6, the library that Helm uses, has it.
+//! Reports boon's findings in the format of santhosh-tekuri/jsonschema v6, the library that Helm uses.
 //!
 //! Both are by the same author, and so are their trees of findings, with these differences: boon leaves `allOf`, `anyOf` and
 //! `oneOf` out around a single finding, and their own finding where a reference leads to nothing else; it goes on after a wrong `format`; it divides floats for `multipleOf`; and it doesn't
@@ -49,7 +49,7 @@ struct Visit<'u> {
     /// The schema's URL.
     schema: &'u str,
     place: String,
-    /// How many keys and indexes lead to the value.
+    /// The number of keys and indexes that lead to the value.
     depth: usize,
 }
 
@@ -236,21 +236,21 @@ impl Report<'_> {
     }
 }
 
-/// How a schema leads to one below it.
+/// The path from a schema to one below it.
 struct Way {
     /// The `allOf`, `anyOf` and `oneOf` on it that boon leaves out.
     left_out: Vec<LeftOut>,
     /// The value where it ends, as far as the schema names it.
     place: String,
-    /// How many keys and indexes lead to that.
+    /// The number of keys and indexes that lead to it.
     depth: usize,
 }
 
 struct LeftOut {
     keyword: &'static str,
-    /// How many keys and indexes lead to the value.
+    /// The number of keys and indexes that lead to the value.
     depth: usize,
-    /// How much of the URL leads to the schema below it.
+    /// The length of the URL part that leads to the schema below it.
     end: usize,
 }
 
@@ -309,7 +309,7 @@ impl Way {
     }
 }
 
-/// Puts back what boon left out around a finding.
+/// Restores the levels that boon omits around a finding.
 fn wrapped(finding: Finding, left: &[LeftOut], tokens: &[InstanceToken<'_>]) -> Option<Finding> {
     Some(left.iter().rev().fold(finding, |cause, left| Finding {
         place: pointer(tokens.get(..left.depth).unwrap_or(tokens)),
@@ -318,7 +318,7 @@ fn wrapped(finding: Finding, left: &[LeftOut], tokens: &[InstanceToken<'_>]) -> 
     }))
 }
 
-/// One finding as it is, more below one of their own.
+/// Returns a single finding unchanged, and groups several under a new one.
 fn grouped_at(place: String, mut causes: Vec<Finding>) -> Option<Finding> {
     if causes.len() < 2 {
         return causes.pop();
@@ -355,7 +355,7 @@ fn is_below(url: &str, other: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// What two URLs begin with, in whole parts.
+/// The common prefix of two URLs, in whole segments.
 fn shared<'u>(url: &'u str, other: &str) -> &'u str {
     let same = url.split('/').zip(other.split('/')).take_while(|(a, b)| a == b);
     let length: usize = same.map(|(part, _)| part.len() + 1).sum();
@@ -378,7 +378,7 @@ fn is_compound(value: &Value) -> bool {
     value.is_array() || value.is_object()
 }
 
-/// A value as messages name it.
+/// The name of a value in messages.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => quote(text),

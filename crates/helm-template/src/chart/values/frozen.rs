@@ -1,5 +1,5 @@
-//! Default values in a form that threads can share, and that becomes template values without copying a string. An object of
-//! JSON takes a B-tree node of 600 bytes where it takes 40 for each entry here.
+//! Default values in a form that threads can share and that converts to template values without copying a string. A
+//! JSON object needs a B-tree node of 600 bytes; here each entry needs 40 bytes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,19 +10,17 @@ use go_template::value::{Map, MapKind, Str, Value};
 
 /// The values of a `values.yaml`; a clone shares them. Every render starts from a copy that its templates may change.
 #[derive(Debug, Clone, Default)]
-pub struct Frozen(Arc<[(Str, Node)]>);
+pub struct Frozen(Arc<[(Str, FrozenValue)]>);
 
 #[derive(Debug, Clone)]
-enum Node {
+enum FrozenValue {
     Nil,
     Bool(bool),
     Float64(f64),
     String(Str),
-    List(Box<[Node]>),
-    Map(Box<[(Str, Node)]>),
+    List(Box<[FrozenValue]>),
+    Map(Box<[(Str, FrozenValue)]>),
 }
-
-// === impl Frozen ===
 
 impl Frozen {
     /// Values as [`values::read`](crate::chart::values::read) reads them.
@@ -41,14 +39,14 @@ impl Frozen {
     }
 }
 
-fn frozen(values: JsonMap<String, Json>, texts: &mut HashSet<Str>) -> Box<[(Str, Node)]> {
+fn frozen(values: JsonMap<String, Json>, texts: &mut HashSet<Str>) -> Box<[(Str, FrozenValue)]> {
     let entries = values.into_iter();
     entries
-        .map(|(key, value)| (shared(&key, texts), Node::new(value, texts)))
+        .map(|(key, value)| (shared(&key, texts), FrozenValue::new(value, texts)))
         .collect()
 }
 
-/// The text as one string, however often it occurs.
+/// Returns one shared string for all occurrences of the text.
 fn shared(text: &str, texts: &mut HashSet<Str>) -> Str {
     if let Some(known) = texts.get(text.as_bytes()) {
         return known.clone();
@@ -58,51 +56,51 @@ fn shared(text: &str, texts: &mut HashSet<Str>) -> Str {
     new
 }
 
-fn to_json(entries: &[(Str, Node)]) -> JsonMap<String, Json> {
+fn to_json(entries: &[(Str, FrozenValue)]) -> JsonMap<String, Json> {
     let entries = entries.iter();
     entries
         .map(|(key, node)| (key.to_text().into_owned(), node.to_json()))
         .collect()
 }
 
-fn map(entries: &[(Str, Node)]) -> Map {
+fn map(entries: &[(Str, FrozenValue)]) -> Map {
     let entries = entries.iter().map(|(key, node)| (key.clone(), node.thaw()));
     Map::new(MapKind::Any, entries.collect())
 }
 
-// === impl Node ===
-
-impl Node {
+impl FrozenValue {
     fn new(value: Json, texts: &mut HashSet<Str>) -> Self {
         match value {
-            Json::Null => Node::Nil,
-            Json::Bool(b) => Node::Bool(b),
-            Json::Number(n) => Node::Float64(n.as_f64().unwrap_or_default()),
-            Json::String(text) => Node::String(shared(&text, texts)),
-            Json::Array(items) => Node::List(items.into_iter().map(|item| Node::new(item, texts)).collect()),
-            Json::Object(map) => Node::Map(frozen(map, texts)),
+            Json::Null => FrozenValue::Nil,
+            Json::Bool(b) => FrozenValue::Bool(b),
+            Json::Number(n) => FrozenValue::Float64(n.as_f64().unwrap_or_default()),
+            Json::String(text) => FrozenValue::String(shared(&text, texts)),
+            Json::Array(items) => {
+                FrozenValue::List(items.into_iter().map(|item| FrozenValue::new(item, texts)).collect())
+            }
+            Json::Object(map) => FrozenValue::Map(frozen(map, texts)),
         }
     }
 
     fn to_json(&self) -> Json {
         match self {
-            Node::Nil => Json::Null,
-            Node::Bool(b) => Json::Bool(*b),
-            Node::Float64(n) => Json::from(*n),
-            Node::String(text) => Json::String(text.to_text().into_owned()),
-            Node::List(items) => Json::Array(items.iter().map(Node::to_json).collect()),
-            Node::Map(entries) => Json::Object(to_json(entries)),
+            FrozenValue::Nil => Json::Null,
+            FrozenValue::Bool(b) => Json::Bool(*b),
+            FrozenValue::Float64(n) => Json::from(*n),
+            FrozenValue::String(text) => Json::String(text.to_text().into_owned()),
+            FrozenValue::List(items) => Json::Array(items.iter().map(FrozenValue::to_json).collect()),
+            FrozenValue::Map(entries) => Json::Object(to_json(entries)),
         }
     }
 
     fn thaw(&self) -> Value {
         match self {
-            Node::Nil => Value::Nil,
-            Node::Bool(b) => Value::Bool(*b),
-            Node::Float64(n) => Value::Float64(*n),
-            Node::String(text) => Value::String(text.clone()),
-            Node::List(items) => Value::list(items.iter().map(Node::thaw).collect()),
-            Node::Map(entries) => Value::Map(map(entries)),
+            FrozenValue::Nil => Value::Nil,
+            FrozenValue::Bool(b) => Value::Bool(*b),
+            FrozenValue::Float64(n) => Value::Float64(*n),
+            FrozenValue::String(text) => Value::String(text.clone()),
+            FrozenValue::List(items) => Value::list(items.iter().map(FrozenValue::thaw).collect()),
+            FrozenValue::Map(entries) => Value::Map(map(entries)),
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Values: reading files of them, and folding a chart's defaults under what the user gave.
+//! Values: reads values files, and coalesces a chart's defaults with the user's values.
 //!
-//! Folding works on the maps that the templates will see, because Helm's way of folding globals shares nested maps
-//! between a chart and its subcharts, and a template can observe that. Facts: Helm's
-//! `pkg/chart/common/util/coalesce.go` and `pkg/chart/v2/loader/load.go`.
+//! Coalescing works on the maps that templates see, because Helm shares nested maps of globals between a chart and its
+//! subcharts, and a template can observe that. Facts: Helm's `pkg/chart/common/util/coalesce.go` and
+//! `pkg/chart/v2/loader/load.go`.
 
 pub(crate) mod frozen;
 pub mod options;
@@ -12,7 +12,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map as JsonMap, Value as Json};
 
-use super::dependencies::Node;
+use super::dependencies::ChartNode;
 use super::metadata::undecodable;
 use super::{Error, Warning};
 use crate::helm::objects::data::VALUES;
@@ -28,8 +28,14 @@ const GLOBAL: &str = "global";
 
 /// Reads values from YAML. Several documents are merged, later ones win. All numbers become floats.
 ///
+/// ```
+/// let values = helm_template::chart::values::read(b"replicas: 3\n", 100).unwrap();
+/// assert_eq!(values["replicas"], 3.0);
+/// ```
+///
 /// # Errors
-/// Text that isn't YAML or nests deeper than `max_depth`, a document that isn't a map, text after a `---`; worded as Helm words it.
+/// Text that isn't YAML or nests deeper than `max_depth`, a document that isn't a map, text after a `---`; with Helm's
+/// message.
 pub fn read(text: &[u8], max_depth: usize) -> Result<JsonMap<String, Json>, String> {
     let mut text = Cow::Borrowed(text);
     // Helm ends the last line itself; without it a literal block would lose its newline.
@@ -54,6 +60,16 @@ pub fn read(text: &[u8], max_depth: usize) -> Result<JsonMap<String, Json>, Stri
 }
 
 /// Merges `from` over `into`, table by table; everything else, null included, is replaced.
+///
+/// ```
+/// use serde_json::json;
+///
+/// let mut values = json!({"image": {"name": "web", "tag": "v1"}});
+/// let from = json!({"image": {"tag": "v2"}});
+/// let (Some(into), Some(from)) = (values.as_object_mut(), from.as_object()) else { unreachable!() };
+/// helm_template::chart::values::merge_maps(into, from.clone());
+/// assert_eq!(values, json!({"image": {"name": "web", "tag": "v2"}}));
+/// ```
 pub fn merge_maps(into: &mut JsonMap<String, Json>, from: JsonMap<String, Json>) {
     for (key, value) in from {
         match (into.get_mut(&key), value) {
@@ -65,28 +81,29 @@ pub fn merge_maps(into: &mut JsonMap<String, Json>, from: JsonMap<String, Json>)
     }
 }
 
-/// Folds the defaults of a chart and of its dependencies under a copy of the user's values (`CoalesceValues`).
+/// Merges the defaults of a chart and of its dependencies into a copy of the user's values (`CoalesceValues`). The
+/// user's values win.
 ///
 /// A null that the user gave deletes the chart's default. Warnings name keys, never values.
 ///
 /// # Errors
 /// A value that isn't a table where a subchart's values belong.
-pub fn coalesce(node: &Node<'_>, user: &Map, warnings: &mut Vec<Warning>) -> Result<Map, Error> {
+pub fn coalesce(node: &ChartNode<'_>, user: &Map, warnings: &mut Vec<Warning>) -> Result<Map, Error> {
     let values = copy_map(user);
     let merge = false;
     Fold { warnings, merge }.chart(node, &values, "")?;
     Ok(values)
 }
 
-/// As [`coalesce`] without user values, but nulls stay (`MergeValues`).
-pub fn merge_defaults(node: &Node<'_>, warnings: &mut Vec<Warning>) -> Result<Map, Error> {
+/// Like [`coalesce`] without user values, but nulls stay (`MergeValues`).
+pub fn merge_defaults(node: &ChartNode<'_>, warnings: &mut Vec<Warning>) -> Result<Map, Error> {
     let values = Map::new(MapKind::Any, Entries::new());
     Fold::merging(warnings).chart(node, &values, "")?;
     Ok(values)
 }
 
-/// Fills `into` with what `from` has and `into` lacks, table by table; nulls stay (`MergeTables`).
-/// Tables that only `from` has are shared afterwards, not copied.
+/// Adds to `into` the keys that only `from` has, table by table; nulls stay (`MergeTables`). Tables that only `from`
+/// has are shared afterwards, not copied.
 pub fn merge_tables(into: &Map, from: &Map, warnings: &mut Vec<Warning>) {
     Fold::merging(warnings).tables(into, from, "", true);
 }
@@ -151,7 +168,7 @@ pub fn as_table(value: &Value) -> Option<Map> {
 
 struct Fold<'w> {
     warnings: &'w mut Vec<Warning>,
-    /// Keep nulls, for values that will be folded once more.
+    /// Keep nulls, for values that are coalesced again.
     merge: bool,
 }
 
@@ -169,7 +186,7 @@ impl<'w> Fold<'w> {
         self.warnings.push(Warning::from(text).with_value(value));
     }
 
-    fn chart(&mut self, node: &Node<'_>, values: &Map, prefix: &str) -> Result<(), Error> {
+    fn chart(&mut self, node: &ChartNode<'_>, values: &Map, prefix: &str) -> Result<(), Error> {
         self.defaults(node, values, prefix);
         for dependency in &node.dependencies {
             let name = dependency.name();
@@ -189,7 +206,7 @@ impl<'w> Fold<'w> {
         Ok(())
     }
 
-    fn defaults(&mut self, node: &Node<'_>, values: &Map, prefix: &str) {
+    fn defaults(&mut self, node: &ChartNode<'_>, values: &Map, prefix: &str) {
         let prefix = join(prefix, node.name());
         for (key, default) in node.defaults.copy().snapshot() {
             match values.get(key.as_bytes()) {

@@ -11,7 +11,7 @@ use crate::chart::values::strvals::{Mode, parse_into};
 use crate::chart::{Error, Fetch, io_text, values};
 use go_yaml::all_floats;
 
-/// What a command line says about values, each list in the order given.
+/// The values options of a command line, each list in the given order.
 #[derive(Clone, Default)]
 pub struct ValueOptions {
     /// `-f`, `--values`: paths, or `-` for standard input
@@ -32,14 +32,14 @@ pub struct ValueOptions {
     pub fetch: Option<Fetch>,
 }
 
-/// Texts that aren't UTF-8, by the strings that stand for them in a tree of values.
+/// Texts that are not UTF-8, by the strings that represent them in a tree of values.
 pub type RawTexts = HashMap<String, Vec<u8>>;
 
 impl ValueOptions {
     /// The values, merged in Helm's order: files, then `--set-json`, `--set`, `--set-string`, `--set-file`,
-    /// `--set-literal`. Numbers from files and JSON are floats, those of `--set` whole. `-` is read from `stdin`.
-    /// For files of `--set-file` that aren't UTF-8 the tree has strings that stand in the table. Values in files nest up to
-    /// `max_depth` levels.
+    /// `--set-literal`. Numbers from files and JSON are floats, those of `--set` whole. `-` is read from `stdin`. A
+    /// file of `--set-file` that is not UTF-8 is represented by a string that is listed in the returned table. Values
+    /// in files may nest `max_depth` levels.
     ///
     /// # Errors
     /// A file that can't be read or parsed; a malformed `--set`.
@@ -114,8 +114,7 @@ impl ValueOptions {
     }
 }
 
-/// A string that stands for these bytes alone: what can be read of them, and a mark that no text has, until no other
-/// bytes have the same.
+/// A unique string for these bytes: their readable part and marks that no other text has.
 fn stand_in(bytes: Vec<u8>, raw: &mut RawTexts) -> String {
     let mut text = String::from_utf8_lossy(&bytes).into_owned();
     loop {

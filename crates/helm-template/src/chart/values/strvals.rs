@@ -1,4 +1,4 @@
-//! The little language of `--set` and its relatives. Facts: Helm's `pkg/strvals`.
+//! The syntax of `--set` and its variants. Facts: Helm's `pkg/strvals`.
 
 use serde_json::{Map, Value};
 
@@ -8,10 +8,10 @@ use go_yaml::all_floats;
 
 /// The largest list index that `--set` may name.
 const MAX_INDEX: i64 = 65536;
-/// How many dots a name may have.
+/// The maximum number of dots in a name.
 const MAX_NESTING: usize = 30;
 
-/// How the text after a `=` becomes a value.
+/// The conversion of the text after a `=` to a value.
 pub enum Mode<'a> {
     /// `--set`: null, booleans and whole numbers are recognised.
     Typed,
@@ -21,48 +21,56 @@ pub enum Mode<'a> {
     Json,
     /// `--set-literal`: nothing is special after the first `=`.
     Literal,
-    /// `--set-file`: the value is what the reader makes of the path.
+    /// `--set-file`: the value is the reader's result for the path.
     File(&'a dyn Fn(&str) -> Result<String, String>),
 }
 
-/// Parses `text` and sets what it says in `target`.
+/// Parses `text` and sets its values in `target`.
+///
+/// ```
+/// use helm_template::chart::strvals::{Mode, parse_into};
+///
+/// let mut values = serde_json::Map::new();
+/// parse_into("image.tag=v1,replicas=3", &Mode::Typed, &mut values).unwrap();
+/// assert_eq!(serde_json::Value::Object(values), serde_json::json!({"image": {"tag": "v1"}, "replicas": 3}));
+/// ```
 ///
 /// # Errors
-/// The text of Helm's error. What came before the mistake has been set, as with Helm.
+/// The text of Helm's error. As in Helm, the values before the mistake are set.
 pub fn parse_into(text: &str, mode: &Mode<'_>, target: &mut Map<String, Value>) -> Result<(), String> {
-    let mut parser = Parser {
+    let mut parser = SetParser {
         rest: text.chars().collect::<Vec<_>>().into_iter(),
         mode,
     };
     loop {
         match parser.key(target, 0) {
             Ok(()) => {}
-            Err(Stop::End) => return Ok(()),
-            Err(Stop::Error(text)) => return Err(text),
+            Err(ParseStop::End) => return Ok(()),
+            Err(ParseStop::Error(text)) => return Err(text),
         }
     }
 }
 
 /// Why parsing stops: the input is used up (Go's `io.EOF`), or a mistake.
-enum Stop {
+enum ParseStop {
     End,
     Error(String),
 }
 
-impl From<String> for Stop {
+impl From<String> for ParseStop {
     fn from(text: String) -> Self {
-        Stop::Error(text)
+        ParseStop::Error(text)
     }
 }
 
-type Step<T> = Result<T, Stop>;
+type ParseStep<T> = Result<T, ParseStop>;
 
-struct Parser<'a> {
+struct SetParser<'a> {
     rest: std::vec::IntoIter<char>,
     mode: &'a Mode<'a>,
 }
 
-impl Parser<'_> {
+impl SetParser<'_> {
     fn peek(&self) -> Option<char> {
         self.rest.as_slice().first().copied()
     }
@@ -86,7 +94,7 @@ impl Parser<'_> {
         Err(read)
     }
 
-    fn key(&mut self, data: &mut Map<String, Value>, nesting: usize) -> Step<()> {
+    fn key(&mut self, data: &mut Map<String, Value>, nesting: usize) -> ParseStep<()> {
         let stops: &[char] = if matches!(self.mode, Mode::Literal) {
             &['=', '[', '.']
         } else {
@@ -94,8 +102,8 @@ impl Parser<'_> {
         };
         let (key, last) = match self.until(stops) {
             Ok(found) => found,
-            Err(read) if read.is_empty() => return Err(Stop::End),
-            Err(read) => return Err(Stop::Error(format!("key {} has no value", quote_go(&read)))),
+            Err(read) if read.is_empty() => return Err(ParseStop::End),
+            Err(read) => return Err(ParseStop::Error(format!("key {} has no value", quote_go(&read)))),
         };
         match last {
             '[' => {
@@ -112,11 +120,11 @@ impl Parser<'_> {
             ',' => {
                 let text = format!("key {} has no value (cannot end with ,)", quote_go(&key));
                 set(data, key, Value::String(String::new()));
-                Err(Stop::Error(text))
+                Err(ParseStop::Error(text))
             }
             '.' => {
                 if nesting + 1 > MAX_NESTING {
-                    return Err(Stop::Error(format!(
+                    return Err(ParseStop::Error(format!(
                         "value name nested level is greater than maximum supported nested level of {MAX_NESTING}"
                     )));
                 }
@@ -127,7 +135,7 @@ impl Parser<'_> {
                 };
                 let result = self.key(&mut inner, nesting + 1);
                 if result.is_ok() && inner.is_empty() {
-                    return Err(Stop::Error(format!("key map {} has no value", quote_go(&key))));
+                    return Err(ParseStop::Error(format!("key map {} has no value", quote_go(&key))));
                 }
                 if !inner.is_empty() {
                     set(data, key, Value::Object(inner));
@@ -143,7 +151,7 @@ impl Parser<'_> {
     }
 
     /// The value after a `=`, and how parsing goes on.
-    fn value(&mut self) -> Step<(Value, Step<()>)> {
+    fn value(&mut self) -> ParseStep<(Value, ParseStep<()>)> {
         match self.mode {
             Mode::Literal => {
                 let text: String = self.rest.by_ref().collect();
@@ -151,7 +159,7 @@ impl Parser<'_> {
             }
             Mode::Json => self.json().map(|value| (value, Ok(()))),
             _ => match self.peek() {
-                None => Ok((Value::String(String::new()), Err(Stop::End))),
+                None => Ok((Value::String(String::new()), Err(ParseStop::End))),
                 Some('{') => {
                     self.rest.next();
                     Ok((Value::Array(self.list()?), Ok(())))
@@ -163,14 +171,14 @@ impl Parser<'_> {
                     match self.convert(text) {
                         Ok(value) => Ok((value, Ok(()))),
                         // The key is set all the same, to what a failed reader returned: nil.
-                        Err(text) => Ok((Value::Null, Err(Stop::Error(text)))),
+                        Err(text) => Ok((Value::Null, Err(ParseStop::Error(text)))),
                     }
                 }
             },
         }
     }
 
-    fn json(&mut self) -> Step<Value> {
+    fn json(&mut self) -> ParseStep<Value> {
         if self.empty_value() {
             return Ok(Value::Null);
         }
@@ -203,11 +211,11 @@ impl Parser<'_> {
         }
     }
 
-    fn list(&mut self) -> Step<Vec<Value>> {
+    fn list(&mut self) -> ParseStep<Vec<Value>> {
         let mut items = Vec::new();
         loop {
             let Ok((text, last)) = self.until(&[',', '}']) else {
-                return Err(Stop::Error("list must terminate with '}'".to_owned()));
+                return Err(ParseStop::Error("list must terminate with '}'".to_owned()));
             };
             items.push(self.convert(text)?);
             if last == '}' {
@@ -227,35 +235,35 @@ impl Parser<'_> {
         }
     }
 
-    fn index(&mut self) -> Step<i64> {
+    fn index(&mut self) -> ParseStep<i64> {
         // An unterminated index is Go's io.EOF, wrapped: it still ends the parse without an error.
         let Ok((text, _)) = self.until(&[']']) else {
-            return Err(Stop::End);
+            return Err(ParseStop::End);
         };
-        atoi(&text).map_err(|problem| Stop::Error(format!("error parsing index: {problem}")))
+        atoi(&text).map_err(|problem| ParseStop::Error(format!("error parsing index: {problem}")))
     }
 
-    fn item(&mut self, list: &mut Vec<Value>, index: i64, nesting: usize) -> Step<()> {
+    fn item(&mut self, list: &mut Vec<Value>, index: i64, nesting: usize) -> ParseStep<()> {
         if index < 0 {
-            return Err(Stop::Error(format!("negative {index} index not allowed")));
+            return Err(ParseStop::Error(format!("negative {index} index not allowed")));
         }
         let (unexpected, last) = match self.until(&['[', '.', '=']) {
             Ok((read, last)) => (read, Some(last)),
             Err(read) => (read, None),
         };
         if !unexpected.is_empty() {
-            return Err(Stop::Error(format!(
+            return Err(ParseStop::Error(format!(
                 "unexpected data at end of array index: {}",
                 quote_go(&unexpected)
             )));
         }
         let at = usize::try_from(index).unwrap_or(usize::MAX);
         match last {
-            None => Err(Stop::End),
+            None => Err(ParseStop::End),
             Some('=') => {
                 let (value, result) = self.value()?;
                 match result {
-                    Err(Stop::Error(text)) => Err(Stop::Error(text)),
+                    Err(ParseStop::Error(text)) => Err(ParseStop::Error(text)),
                     _ => set_index(list, index, value),
                 }
             }
@@ -292,9 +300,9 @@ fn set(data: &mut Map<String, Value>, key: String, value: Value) {
     }
 }
 
-fn set_index(list: &mut Vec<Value>, index: i64, value: Value) -> Step<()> {
+fn set_index(list: &mut Vec<Value>, index: i64, value: Value) -> ParseStep<()> {
     if index > MAX_INDEX {
-        return Err(Stop::Error(format!(
+        return Err(ParseStop::Error(format!(
             "index of {index} is greater than maximum supported index of {MAX_INDEX}"
         )));
     }
@@ -319,7 +327,7 @@ fn typed(text: String) -> Value {
 }
 
 /// The text of the panic with which a Go type assertion fails, as Helm reports it.
-fn type_panic(found: &Value, wanted: &str) -> Stop {
+fn type_panic(found: &Value, wanted: &str) -> ParseStop {
     let found = match found {
         Value::Null => "nil",
         Value::Bool(_) => "bool",
@@ -329,7 +337,7 @@ fn type_panic(found: &Value, wanted: &str) -> Stop {
         Value::Array(_) => "[]interface {}",
         Value::Object(_) => "map[string]interface {}",
     };
-    Stop::Error(format!(
+    ParseStop::Error(format!(
         "unable to parse key: interface conversion: interface {{}} is {found}, not {wanted}"
     ))
 }

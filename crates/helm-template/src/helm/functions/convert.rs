@@ -11,7 +11,7 @@ use go_template::func::{CallError, Func, Meter};
 use go_template::value::{Entries, List, ListKind, Map, MapKind, Str, Value};
 use go_yaml as yaml;
 
-/// What a node of JSON data takes, in bytes.
+/// The memory of a node of JSON data, in bytes.
 const JSON_NODE: u64 = 80;
 
 /// A value as JSON data. Whole floats stay floats, `[]byte` becomes base64, each byte that isn't UTF-8 becomes U+FFFD.
@@ -143,11 +143,14 @@ fn without_last_break(mut text: String) -> String {
     text
 }
 
-/// What `toYaml` makes of a value.
+/// The result of `toYaml` for a value.
 pub(crate) fn yaml_text(context: &Context, value: &Value) -> Result<String, String> {
-    let json = to_json_value(context, value).map_err(|text| match text.starts_with("json: ") {
-        true => format!("error marshaling into JSON: {text}"),
-        false => text,
+    let json = to_json_value(context, value).map_err(|text| {
+        if text.starts_with("json: ") {
+            format!("error marshaling into JSON: {text}")
+        } else {
+            text
+        }
     })?;
     let text = yaml::to_string(&json, context.limits.yaml_depth).map_err(|e| e.to_string());
     text.map(without_last_break)
@@ -193,11 +196,12 @@ fn from_yaml_array(context: &mut Context, text: &[u8]) -> Result<Value, CallErro
 /// Reads JSON of one kind; null is none of it, and no error.
 fn from_json_text(context: &Context, text: &[u8], fits: fn(&Value) -> bool, wanted: &str) -> Result<Value, String> {
     let value = unmarshal(&context.meter, text)?;
-    match fits(&value) || value.is_nil() {
-        true => Ok(value),
-        false => Err(mismatch(&to_json_value(context, &value)?, wanted)),
+    if fits(&value) || value.is_nil() {
+        Ok(value)
+    } else {
+        Err(mismatch(&to_json_value(context, &value)?, wanted))
     }
 }
 
-/// What the encoder panics with on nil.
+/// The encoder's panic text for nil.
 const NIL_TOML: &str = "reflect: call of reflect.Value.Type on zero Value";

@@ -16,10 +16,10 @@ use go_template::footprint::Frame;
 use go_template::quote::quote_go;
 use go_template::{CallError, Func, FuncMap, Meter, Str, Value};
 
-/// How often one name may be included from within itself.
+/// The maximum nesting of includes of one name.
 const MAX_INCLUDES: u32 = 1000;
 
-/// What surrounds the text of `fail` and `required` within an error, so that it can be found again.
+/// The markers around the text of `fail` and `required` within an error, so that it can be extracted.
 pub(super) const MARKERS: (&str, &str) = ("HELM_ERR_START", "HELM_ERR_END");
 
 /// Every function that a chart's templates can call.
@@ -32,7 +32,7 @@ pub fn table() -> &'static FuncMap<Context> {
     })
 }
 
-type Out = Result<Value, CallError>;
+type CallResult = Result<Value, CallError>;
 
 fn helm() -> Vec<Func<Context>> {
     let mut all = vec![
@@ -52,7 +52,7 @@ fn marked(text: &Str) -> String {
     format!("{}{}{}", MARKERS.0, text.to_text(), MARKERS.1)
 }
 
-/// The first address of a host, where Helm takes any. Nothing, unless names may be asked for.
+/// The first address of a host, where Helm takes any of them. Empty if there is no resolver.
 fn get_host_by_name(context: &mut Context, host: &Str) -> Result<String, CallError> {
     let Some(hosts) = &context.hosts else {
         return Ok(String::new());
@@ -77,17 +77,17 @@ fn include(context: &mut Context, name: &Str, data: &Value) -> Result<Str, CallE
     let footprint = frame.close();
     context.includes.close(name);
     let text = Str::from(result?);
-    // Under the set's own name, each `tpl` has its text.
+    // Each `tpl` has its text under the set's own name.
     if let Some(footprint) = footprint
         && name.as_bytes() != context.set.name().as_bytes()
     {
-        context.includes.keep(name, data, &text, footprint);
+        context.includes.store(name, data, &text, footprint);
     }
     Ok(text)
 }
 
 /// Executes text as a template of its own, over a copy of the set: what it defines is gone afterwards.
-fn tpl(context: &mut Context, source: &Str, data: &Value) -> Out {
+fn tpl(context: &mut Context, source: &Str, data: &Value) -> CallResult {
     let name = context.set.name().to_owned();
     context.meter.spend(parsed_size(source.as_bytes()))?;
     if !source.is_empty() && memchr::memmem::find(source, b"{{").is_none() {
@@ -113,16 +113,16 @@ fn tpl(context: &mut Context, source: &Str, data: &Value) -> Out {
             set = alone;
         }
     }
-    // What the text defines may have the name of a template that others know by it.
+    // The text may define a template with the name of another one.
     let defines = [&b"define"[..], b"block"]
         .iter()
         .any(|word| memchr::memmem::find(source, word).is_some());
     context.texts.push(source.clone());
     let outer = std::mem::replace(&mut context.set, Arc::new(set));
-    let outer_set = defines.then(|| context.includes.next_set());
+    let outer_template_set = defines.then(|| context.includes.next_template_set());
     let result = context.execute(&name, data);
-    if let Some(outer_set) = outer_set {
-        context.includes.set_back(outer_set);
+    if let Some(outer_template_set) = outer_template_set {
+        context.includes.restore_template_set(outer_template_set);
     }
     context.set = outer;
     context.texts.pop();
@@ -157,7 +157,7 @@ fn parsed_size(source: &[u8]) -> u64 {
     size
 }
 
-fn required(why: &Str, value: &Value) -> Out {
+fn required(why: &Str, value: &Value) -> CallResult {
     match value {
         Value::Nil => Err(marked(why).into()),
         Value::String(text) if text.is_empty() => Err(marked(why).into()),
@@ -165,7 +165,7 @@ fn required(why: &Str, value: &Value) -> Out {
     }
 }
 
-fn lookup(context: &mut Context, api_version: &Str, kind: &Str, namespace: &Str, name: &Str) -> Out {
+fn lookup(context: &mut Context, api_version: &Str, kind: &Str, namespace: &Str, name: &Str) -> CallResult {
     let text = |text: &Str| text.to_text().into_owned();
     context.lookup(LookupKey {
         api_version: text(api_version),

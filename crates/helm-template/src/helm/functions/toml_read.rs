@@ -10,16 +10,16 @@ use go_template::value::{Entries, Str, Value};
 
 /// The most memory that a byte of a document takes while it is read: a short table is a node of a B-tree.
 const BYTE: u64 = 400;
-/// What a value takes.
+/// The memory of a value.
 const NODE: u64 = 80;
 
-/// How dates and times are written. Those without an offset are of the local zone.
+/// The layouts of dates and times. Those without an offset are in the local zone.
 const LAYOUTS: [&str; 4] = [RFC3339, "2006-01-02T15:04:05", "2006-01-02", "15:04:05"];
 
 /// Reads a document: whole numbers are `int64`, dates and times are times.
 ///
 /// # Errors
-/// What is wrong with it, and in which line.
+/// The error and its line.
 pub(crate) fn read(meter: &Meter, input: &[u8]) -> Result<Value, String> {
     meter.has_room(input.len() as u64 * BYTE)?;
     let text = std::str::from_utf8(input).map_err(|_| "toml: the text is not UTF-8")?;
@@ -31,7 +31,7 @@ pub(crate) fn read(meter: &Meter, input: &[u8]) -> Result<Value, String> {
     table(meter, document.get_ref()).map_err(|(at, what)| flaw(at, what))
 }
 
-/// Where in the text something is wrong, and what.
+/// The place of an error in the text, and the error.
 type Flaw = (usize, &'static str);
 
 fn table(meter: &Meter, table: &DeTable<'_>) -> Result<Value, Flaw> {

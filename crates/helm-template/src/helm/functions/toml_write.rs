@@ -33,7 +33,7 @@ fn check(meter: &Meter, depth: usize) -> Result<(), String> {
     Ok(meter.visit(depth)?)
 }
 
-/// How a value is written below a key.
+/// The form of a value below a key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Nil,

@@ -46,7 +46,7 @@ const DEFAULT_API_VERSIONS: [&str; 57] = [
     "apiextensions.k8s.io/v1beta1", "apiextensions.k8s.io/v1",
 ];
 
-/// What a template may ask about the cluster.
+/// The facts about the cluster that a template can read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities {
     pub kube_version: KubeVersion,
@@ -65,10 +65,8 @@ pub struct KubeVersion {
     pub minor: String,
 }
 
-// === impl Capabilities ===
-
 impl Default for Capabilities {
-    /// What `helm template` assumes without a cluster.
+    /// The defaults of `helm template` without a cluster.
     fn default() -> Self {
         Capabilities {
             kube_version: KubeVersion {
@@ -96,10 +94,14 @@ impl Capabilities {
     }
 }
 
-// === impl KubeVersion ===
-
 impl KubeVersion {
     /// Parses a version of two or more numbers with an optional `v` and any suffix.
+    ///
+    /// ```
+    /// use helm_template::render::KubeVersion;
+    ///
+    /// assert_eq!(KubeVersion::parse("1.33.4-gke.1").unwrap().for_constraints(), "v1.33.4");
+    /// ```
     ///
     /// # Errors
     /// Text that isn't a version, worded as `k8s.io/apimachinery` words it.
@@ -113,9 +115,10 @@ impl KubeVersion {
             [] => Err(format!("could not parse {} as version", quote_go(text))),
             [_] => Err(format!("illegal version string {}", quote_go(text))),
             [major, minor, ..] => Ok(KubeVersion {
-                version: match text.starts_with('v') {
-                    true => text.to_owned(),
-                    false => format!("v{text}"),
+                version: if text.starts_with('v') {
+                    text.to_owned()
+                } else {
+                    format!("v{text}")
                 },
                 normalized: format!("v{}", numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(".")),
                 major: major.to_string(),
@@ -135,7 +138,7 @@ impl KubeVersion {
         }
     }
 
-    /// What a chart's `kubeVersion` is compared with, and what the version prints.
+    /// The version for comparison with a chart's `kubeVersion`, which is also its printed form.
     pub fn for_constraints(&self) -> &str {
         match self.normalized.as_str() {
             "" => &self.version,

@@ -1,4 +1,5 @@
-//! What a render asked of `.Capabilities`: it depends on these answers, and on nothing else that a cluster serves.
+//! The queries that a render makes on `.Capabilities`. The render depends on their answers and on no other API of the
+//! cluster.
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -8,22 +9,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::helm::objects::capabilities::{Capabilities, KubeVersionObject};
 use go_template::{Field, Object, Value};
 
-/// As a question: the version of Kubernetes.
+/// The query for the version of Kubernetes.
 const KUBE_VERSION: &str = "KubeVersion";
-/// As a question: all that is served.
+/// The query for all served APIs.
 const API_VERSIONS: &str = "APIVersions";
-/// Whoever asks for more of these one by one depends on all.
+/// A render with more single queries than this depends on all served APIs.
 const MOST: usize = 50;
 /// No API version with its kind is longer than this, in bytes.
 const LONGEST: usize = 320;
 
-/// Collects the questions of one render. Cheap to clone; all clones collect the same.
+/// Collects the queries of one render. Clones are cheap and share one collection.
 #[derive(Clone, Default)]
-pub struct Asked(Arc<Mutex<BTreeSet<String>>>);
+pub struct CapabilityQueries(Arc<Mutex<BTreeSet<String>>>);
 
-// === impl Asked ===
-
-impl Asked {
+impl CapabilityQueries {
     /// The version of Kubernetes.
     pub fn kube_version(&self) {
         self.lock().insert(KUBE_VERSION.to_owned());
@@ -33,7 +32,7 @@ impl Asked {
     pub(crate) fn has(&self, api_version: &[u8]) {
         match std::str::from_utf8(api_version) {
             Ok(text) if is_api_version(text) => drop(self.lock().insert(text.to_owned())),
-            // It may be anything, a password even, and the questions are written down.
+            // The text may be anything, even a password, and the queries are stored.
             _ => self.api_versions(),
         }
     }
@@ -46,14 +45,14 @@ impl Asked {
         self.lock().insert(API_VERSIONS.to_owned());
     }
 
-    /// The questions in order, for [`Capabilities::answer`].
+    /// The queries in order, for [`Capabilities::answer`].
     pub fn list(&self) -> Vec<String> {
-        let mut asked = self.lock().clone();
-        if asked.len() > MOST || asked.contains(API_VERSIONS) {
-            asked.retain(|question| question == KUBE_VERSION);
-            asked.insert(API_VERSIONS.to_owned());
+        let mut queries = self.lock().clone();
+        if queries.len() > MOST || queries.contains(API_VERSIONS) {
+            queries.retain(|question| question == KUBE_VERSION);
+            queries.insert(API_VERSIONS.to_owned());
         }
-        asked.into_iter().collect()
+        queries.into_iter().collect()
     }
 }
 
@@ -74,37 +73,40 @@ fn is_api_version(text: &str) -> bool {
     text.len() <= LONGEST && has_version && parts.iter().all(is_name)
 }
 
-/// True if a question is about all that is served.
+/// Whether a query covers all served APIs.
 pub fn is_about_all(question: &str) -> bool {
     question == API_VERSIONS
 }
 
 impl Capabilities {
-    /// The answer to a question of a render, as a text that changes with it. `all` stands for all that is served.
+    /// The answer to a query, as a text that changes when the answer changes. `all` is the answer for all served APIs.
     pub fn answer<'a>(&'a self, question: &str, all: &'a str) -> &'a str {
         match question {
             KUBE_VERSION => &self.kube_version.version,
             API_VERSIONS => all,
-            api_version => match self.api_versions.iter().any(|served| served == api_version) {
-                true => "served",
-                false => "",
-            },
+            api_version => {
+                if self.api_versions.iter().any(|served| served == api_version) {
+                    "served"
+                } else {
+                    ""
+                }
+            }
         }
     }
 
-    /// `.Capabilities` for one render, which tells what is asked of them.
-    pub(crate) fn asked(&self, asked: &Asked) -> Value {
+    /// Returns `.Capabilities` for one render. Its queries are added to `queries`.
+    pub(crate) fn recording(&self, queries: &CapabilityQueries) -> Value {
         Value::Object(Rc::new(Asking {
             capabilities: self.clone(),
-            asked: asked.clone(),
+            queries: queries.clone(),
         }))
     }
 }
 
-/// [`Capabilities`] that listen.
+/// [`Capabilities`] that record the queries on them.
 struct Asking {
     capabilities: Capabilities,
-    asked: Asked,
+    queries: CapabilityQueries,
 }
 
 impl Object for Asking {
@@ -119,7 +121,7 @@ impl Object for Asking {
     fn field(&self, name: &str) -> Option<Value> {
         Some(match name {
             KUBE_VERSION => {
-                self.asked.kube_version();
+                self.queries.kube_version();
                 let version = self.capabilities.kube_version.clone();
                 Value::Object(Rc::new(KubeVersionObject {
                     version,
@@ -127,7 +129,7 @@ impl Object for Asking {
                 }))
             }
             API_VERSIONS => {
-                self.asked.api_versions();
+                self.queries.api_versions();
                 self.capabilities.api_versions()
             }
             "HelmVersion" => Capabilities::helm_version(),
@@ -137,7 +139,7 @@ impl Object for Asking {
 
     fn field_before(&self, name: &str, next: &str) -> Option<Value> {
         match (name, next) {
-            // What it is asked is told by who answers.
+            // `Has` records its own query.
             (API_VERSIONS, "Has") => Some(self.capabilities.api_versions()),
             _ => self.field(name),
         }

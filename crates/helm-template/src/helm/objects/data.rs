@@ -1,4 +1,4 @@
-//! What the templates of a chart see: `.Values`, `.Chart`, `.Release`, `.Files`, `.Subcharts`, `.Capabilities`.
+//! The objects that a chart's templates see: `.Values`, `.Chart`, `.Release`, `.Files`, `.Subcharts`, `.Capabilities`.
 //! Facts: Helm's `recAllTpls` in `pkg/engine/engine.go` and `MetadataAsMap` in `pkg/chart/common.go`.
 
 use std::collections::BTreeMap;
@@ -104,7 +104,7 @@ pub fn template(name: &str, base_path: &str) -> Value {
 }
 
 /// `.Files`, from the names and contents of a chart's files. The contents are strings here, not `[]byte`: a byte list
-/// takes a value a byte, and what templates do with them doesn't show the difference.
+/// needs one value per byte, and templates cannot observe the difference.
 pub fn files(files: &[(Str, Str)]) -> Value {
     let entries: Entries = files
         .iter()

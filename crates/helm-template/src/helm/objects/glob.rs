@@ -8,7 +8,7 @@ use std::str::Chars;
 use crate::gostd::regexp::{self, GoRegex};
 use go_template::meter::Meter;
 
-/// How deep braces may nest; beyond it a pattern counts as malformed.
+/// The maximum nesting of braces; a deeper pattern counts as malformed.
 const MAX_DEPTH: usize = 50;
 
 /// A compiled pattern.
@@ -22,7 +22,7 @@ impl<'m> Glob<'m> {
     /// # Errors
     /// The pattern is too large.
     pub fn new(meter: &'m Meter, pattern: &str) -> Result<Self, String> {
-        let mut parser = Parser {
+        let mut parser = GlobParser {
             rest: pattern.chars().peekable(),
             regex: String::new(),
         };
@@ -40,13 +40,13 @@ impl<'m> Glob<'m> {
     }
 }
 
-struct Parser<'p> {
+struct GlobParser<'p> {
     rest: Peekable<Chars<'p>>,
     regex: String,
 }
 
-impl Parser<'_> {
-    /// What comes up to the end or, within braces, up to `,` or `}`. `None` if the pattern is malformed.
+impl GlobParser<'_> {
+    /// Reads up to the end or, within braces, up to `,` or `}`. Returns `None` if the pattern is malformed.
     fn sequence(&mut self, depth: usize) -> Option<()> {
         while let Some(next) = self.rest.next_if(|c| depth == 0 || !matches!(c, ',' | '}')) {
             match next {
@@ -71,7 +71,7 @@ impl Parser<'_> {
         self.regex.push_str(&::regex::escape(c.encode_utf8(&mut [0; 4])));
     }
 
-    /// What is open at the end counts as closed.
+    /// An open group at the end counts as closed.
     fn braces(&mut self, depth: usize) -> Option<()> {
         if depth > MAX_DEPTH {
             return None;

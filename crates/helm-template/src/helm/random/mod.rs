@@ -1,4 +1,4 @@
-//! The random results of one render: kept ones, and new ones from the host or from the operating system.
+//! The random results of one render: stored ones, and new ones from the host or from the operating system.
 
 pub(crate) mod stored;
 
@@ -8,17 +8,17 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::helm::random::stored::{Kept, KeptKey, Randomness};
-use crate::sprig::random::draw::{Call, Drawn, Identity, Source, mac};
+use crate::sprig::random::draw::{Call, CertificateIdentity, Drawn, RandomSource, mac};
 
 /// The most that the results of one render may take, in bytes: they are stored in Secrets.
 pub const MAX_KEPT: usize = 4 << 20;
-/// What a result takes besides itself, in bytes, at the least.
+/// The minimum overhead of a stored result, in bytes.
 const ENTRY: usize = 200;
 
-/// Decides what new random results are. Without one they come from the operating system.
+/// A source of new random results. Without one they come from the operating system.
 pub trait Random: Send + Sync {
-    /// What the results of a call are made from: equal seeds make equal results, but for private keys (and so certificates),
-    /// which always come from the crypto library's own generator.
+    /// Returns the seed for the results of a call. Equal seeds give equal results, except for private keys and
+    /// certificates, which always come from the crypto library's own generator.
     fn seed(&self, call: &KeptKey) -> [u8; 32];
 }
 
@@ -36,19 +36,19 @@ impl Random for [u8; 32] {
     }
 }
 
-/// What one render has drawn so far.
+/// The results that one render has drawn so far.
 #[derive(Default)]
 pub struct Draws {
     random: Option<Arc<dyn Random>>,
-    /// `None`: nothing is kept.
+    /// `None`: nothing is stored.
     kept: Option<Kept>,
-    /// How many calls there were with a template, a function and arguments.
+    /// The number of calls by template, function and arguments.
     ordinals: HashMap<(String, &'static str, String), u64>,
     used: BTreeMap<KeptKey, Drawn>,
     missed: BTreeSet<KeptKey>,
     renewed: BTreeSet<KeptKey>,
     /// From renewed certificates to those that they replace.
-    replaced: HashMap<Identity, Identity>,
+    replaced: HashMap<CertificateIdentity, CertificateIdentity>,
     next_renewal: Option<Timestamp>,
     warnings: Vec<String>,
     bytes: usize,
@@ -62,15 +62,15 @@ pub enum Recall {
     Draw(Slot),
 }
 
-/// Where a new result belongs.
+/// The place of a new result.
 #[derive(Default)]
 pub struct Slot {
     /// `None` where nothing is kept and the operating system decides.
     key: Option<KeptKey>,
-    /// Whether it replaces a kept result that was good.
+    /// Whether it replaces a valid stored result.
     renews: bool,
     /// The certificate that it replaces.
-    replaces: Option<Identity>,
+    replaces: Option<CertificateIdentity>,
 }
 
 impl Draws {
@@ -79,7 +79,7 @@ impl Draws {
         let mut warnings = Vec::new();
         if let Some(count) = kept.map(Kept::unreadable).filter(|count| *count > 0) {
             warnings.push(format!(
-                "{count} kept random results can't be read: they are drawn anew"
+                "{count} stored random results can't be read: they are generated again"
             ));
         }
         Draws {
@@ -112,7 +112,7 @@ impl Draws {
         *ordinal += 1;
         match table.get(&key) {
             Some(drawn) if !fits(drawn) => self.warnings.push(format!(
-                "the kept result of {} in {} is not one that this call could have had: it is drawn anew",
+                "the stored result of {} in {} does not fit the call: it is generated again",
                 call.function, template
             )),
             Some(Drawn::Certificate(pair)) if pair.renewal().is_some_and(|renewal| renewal <= clock) => {
@@ -125,7 +125,7 @@ impl Draws {
                 return Recall::Kept(drawn);
             }
             None => {
-                // What a renewed authority signed is renewed with it.
+                // A certificate that a renewed authority signed is renewed with it.
                 let former = call.issuer.and_then(|issuer| self.replaced.get(&issuer));
                 let before = former.map(|issuer| KeptKey {
                     arguments: table.digest(call, Some(issuer)),
@@ -141,15 +141,15 @@ impl Draws {
         Recall::Draw(slot)
     }
 
-    /// Where the new result for a slot comes from.
-    pub fn source(&self, slot: &Slot, clock: Timestamp) -> Source {
+    /// The source of the new result for a slot.
+    pub fn source(&self, slot: &Slot, clock: Timestamp) -> RandomSource {
         match (&self.random, &slot.key) {
-            (Some(random), Some(key)) => Source::seeded(clock, random.seed(key)),
-            _ => Source::system(clock),
+            (Some(random), Some(key)) => RandomSource::seeded(clock, random.seed(key)),
+            _ => RandomSource::system(clock),
         }
     }
 
-    /// Takes in a new result. Fails when there are more than [`MAX_KEPT`] allows.
+    /// Stores a new result. Fails if the results exceed [`MAX_KEPT`].
     pub fn store(&mut self, slot: Slot, drawn: &Drawn) -> Result<(), String> {
         let (Some(key), Some(_)) = (slot.key, &self.kept) else {
             return Ok(());
@@ -182,7 +182,7 @@ impl Draws {
         self.used.insert(key, drawn.clone());
     }
 
-    /// What the render took, and what is to be said about it.
+    /// Returns the results of the render and warnings about them.
     pub fn finish(self) -> (Randomness, Vec<String>) {
         let Some(kept) = self.kept else {
             return (Randomness::default(), self.warnings);

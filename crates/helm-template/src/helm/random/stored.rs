@@ -1,4 +1,4 @@
-//! Random results that outlive a render: a table that the caller stores and hands in again.
+//! Random results that are reused in later renders: a table that the caller stores and passes to the next render.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::sprig::crypto::certs;
-use crate::sprig::random::draw::{Call, Drawn, Identity, mac};
+use crate::sprig::random::draw::{Call, CertificateIdentity, Drawn, mac};
 
 /// The version of the stored form.
 const VERSION: u64 = 1;
 
-/// Which call a kept result belongs to.
+/// The call that a stored result belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct KeptKey {
     /// The path of the file that was rendered, for example `chart/templates/secret.yaml`.
@@ -21,16 +21,16 @@ pub struct KeptKey {
     pub function: String,
     /// An HMAC of the arguments, since they may be secret: 32 hex digits.
     pub arguments: String,
-    /// How many calls with this template, function and arguments came before it in the render.
+    /// The number of earlier calls with this template, function and arguments in the render.
     pub ordinal: u64,
 }
 
-/// A table of kept results. Cheap to clone. As JSON it holds secrets; as `Debug` it shows none.
+/// A table of stored random results. Cheap to clone. Its JSON contains secrets; its `Debug` output does not.
 #[derive(Clone)]
 pub struct Kept {
     secret: [u8; 32],
     results: Arc<BTreeMap<KeptKey, Drawn>>,
-    /// Stored results that could not be read.
+    /// StoredTable results that could not be read.
     unreadable: usize,
 }
 
@@ -45,37 +45,36 @@ pub enum KeptError {
     Version(u64),
 }
 
-/// What a render took from chance and from the clock. Empty where the render kept nothing.
+/// The results of randomness and the clock in one render. Empty if the render stored nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Randomness {
-    /// All results that the render used, new and old: what is to be stored, instead of what was stored before.
+    /// All results that the render used, new and old. Store them in place of the previous ones.
     pub kept: Kept,
-    /// Those that nothing was kept for.
+    /// The results that were not stored before.
     pub missed: BTreeSet<KeptKey>,
-    /// Those that replace a kept one that had come to two thirds of its life, or that such a one had signed.
+    /// The certificates that replace a stored one after two thirds of its lifetime, or one that such a certificate had
+    /// signed.
     pub renewed: BTreeSet<KeptKey>,
-    /// When the next of the certificates in `kept` is to be renewed: a render at or after that time does it.
+    /// The time at which the next certificate in `kept` is due for renewal. A render at or after that time renews it.
     pub next_renewal: Option<jiff::Timestamp>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Entry<'a> {
+struct StoredEntry<'a> {
     #[serde(flatten)]
     key: std::borrow::Cow<'a, KeptKey>,
     result: std::borrow::Cow<'a, Drawn>,
 }
 
 #[derive(Deserialize)]
-struct Stored {
+struct StoredTable {
     version: u64,
     #[serde(default)]
     results: Vec<serde_json::Value>,
 }
 
-// === impl Kept ===
-
 impl Kept {
-    /// An empty table. `secret` keys the digests of arguments: with another one nothing kept is found again.
+    /// An empty table. `secret` keys the digests of arguments: with another secret no stored result is found.
     pub fn new(secret: [u8; 32]) -> Self {
         Kept {
             secret,
@@ -90,15 +89,15 @@ impl Kept {
     /// # Errors
     /// [`KeptError`]
     pub fn read(secret: [u8; 32], json: &[u8]) -> Result<Self, KeptError> {
-        // Where it is wrong, without its text: it may be a secret.
+        // The error contains the position but not the text, which may be secret.
         let place = |e: serde_json::Error| format!("no such JSON at line {} column {}", e.line(), e.column());
-        let stored: Stored = serde_json::from_slice(json).map_err(|error| KeptError::Syntax(place(error)))?;
+        let stored: StoredTable = serde_json::from_slice(json).map_err(|error| KeptError::Syntax(place(error)))?;
         if stored.version != VERSION {
             return Err(KeptError::Version(stored.version));
         }
         let all = stored.results.len();
         let readable = stored.results.into_iter().filter_map(|entry| {
-            let entry: Entry<'static> = serde_json::from_value(entry).ok()?;
+            let entry: StoredEntry<'static> = serde_json::from_value(entry).ok()?;
             Some((entry.key.into_owned(), entry.result.into_owned()))
         });
         let results: BTreeMap<KeptKey, Drawn> = readable.collect();
@@ -109,7 +108,7 @@ impl Kept {
         })
     }
 
-    /// How many results there are.
+    /// The number of results.
     pub fn len(&self) -> usize {
         self.results.len()
     }
@@ -134,7 +133,7 @@ impl Kept {
     }
 
     /// The texts in it that must not appear in logs, events or status: passwords, keys, hashes. Certificates are
-    /// public, numbers and times are no secrets that could be told from others.
+    /// public, numbers and times are too short to search for.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         self.results.values().filter_map(|drawn| match drawn {
             Drawn::Text(text) => Some(text.as_str()),
@@ -153,8 +152,8 @@ impl Kept {
         }
     }
 
-    /// The table with other texts for a call, in the order of [`Kept::texts`]. `None` if they can't be its result;
-    /// whether they fit its arguments, the next render finds out.
+    /// Returns the table with other texts for a call, in the order of [`Kept::texts`]. Returns `None` if they cannot be
+    /// the result of that function. The next render checks whether they fit the call's arguments.
     pub fn restored(&self, key: &KeptKey, texts: &[String]) -> Option<Kept> {
         let drawn = match (self.results.get(key)?, texts) {
             (Drawn::Text(_), [text]) => Drawn::Text(text.clone()),
@@ -167,7 +166,7 @@ impl Kept {
         Some(self.with(results))
     }
 
-    /// The table with what only `older` has besides.
+    /// Returns the table with the results added that only `older` has.
     pub fn and(&self, older: &Kept) -> Kept {
         let mut results = (*older.results).clone();
         results.extend(self.results.iter().map(|(key, drawn)| (key.clone(), drawn.clone())));
@@ -191,8 +190,8 @@ impl Kept {
         }
     }
 
-    /// What stands for a call's arguments.
-    pub(crate) fn digest(&self, call: &Call, issuer: Option<&Identity>) -> String {
+    /// The digest of a call's arguments.
+    pub(crate) fn digest(&self, call: &Call, issuer: Option<&CertificateIdentity>) -> String {
         let issuer: &[u8] = issuer.map_or(&[], |identity| identity);
         let mac = mac(&self.secret, &[&call.args, issuer]);
         data_encoding::HEXLOWER.encode(mac.get(..16).unwrap_or(&mac))
@@ -222,7 +221,7 @@ impl std::fmt::Debug for Kept {
 /// `{"version": 1, "results": [...]}` in the order of the keys; the secret stays out.
 impl Serialize for Kept {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let entry = |(key, drawn)| Entry {
+        let entry = |(key, drawn)| StoredEntry {
             key: std::borrow::Cow::Borrowed(key),
             result: std::borrow::Cow::Borrowed(drawn),
         };
@@ -233,10 +232,8 @@ impl Serialize for Kept {
     }
 }
 
-// === impl Randomness ===
-
 impl Randomness {
-    /// Counts what an earlier render of the same series drew as new, as far as it is still used.
+    /// Adds the new results of an earlier render of the same series that are still used.
     pub fn include(&mut self, earlier: &Randomness) {
         let used = |key: &&KeptKey| self.kept.results.contains_key(*key);
         let missed: Vec<KeptKey> = earlier.missed.iter().filter(used).cloned().collect();
@@ -249,7 +246,7 @@ impl Randomness {
 #[cfg(test)]
 mod tests {
     use crate::helm::random::stored::*;
-    use crate::sprig::Pair;
+    use crate::sprig::CertificatePair;
     use go_template::{Meter, Value};
 
     fn key(function: &str, ordinal: u64) -> KeptKey {
@@ -262,7 +259,7 @@ mod tests {
     }
 
     fn table() -> Kept {
-        let pair = Pair {
+        let pair = CertificatePair {
             cert: "cert".into(),
             key: "its key".into(),
             not_before: jiff::Timestamp::UNIX_EPOCH,

@@ -65,7 +65,7 @@ fn chart(case: &Case) -> Chart {
     chart
 }
 
-/// What Helm's engine answers, before anything is split or sorted: the text of the template `t`, or of all templates.
+/// The output of Helm's engine, before it is split and sorted: of the template `t`, or of all templates.
 fn render(case: &Case) -> Result<Outcome, String> {
     let renderer = Engine::new(Arc::new(chart(case))).map_err(|e| e.to_string())?;
     let mut capabilities = Capabilities::default();

@@ -139,16 +139,20 @@ fn lookups_are_answered_from_the_table_or_reported() {
 
 #[test]
 fn a_render_tells_what_it_asked_of_the_cluster() {
-    let asked = |template: &str| render_with(&format!("# {template}"), |_| {}).unwrap().asked;
+    let queries = |template: &str| {
+        render_with(&format!("# {template}"), |_| {})
+            .unwrap()
+            .capability_queries
+    };
     for line in include_str!("capabilities_used.jsonl").lines() {
         let (template, expected): (String, Vec<String>) = serde_json::from_str(line).unwrap();
-        assert_eq!(asked(&template), expected, "{template}");
+        assert_eq!(queries(&template), expected, "{template}");
     }
     let mut chart = chart("a: 1");
     chart.metadata.kube_version = ">= 1.20".to_owned();
     let renderer = Engine::new(chart).unwrap();
     let rendered = renderer.render(&Release::install("r", "n"), json!({})).unwrap();
-    assert_eq!(rendered.asked, ["KubeVersion"]);
+    assert_eq!(rendered.capability_queries, ["KubeVersion"]);
     let capabilities = Capabilities::default();
     assert_eq!(capabilities.answer("KubeVersion", ""), "v1.37.0");
     assert_eq!(
@@ -176,7 +180,7 @@ fn errors_of_syntax_come_first() {
     }
 }
 
-/// What a condition or tags switch off may be missing from a chart, for releases.
+/// A dependency that a condition or tags disable may be missing from a released chart.
 #[test]
 fn a_dependency_that_is_off_may_be_missing() {
     let dependency = |name: &str, condition: &str| crate::chart::Dependency {

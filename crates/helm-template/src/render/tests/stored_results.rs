@@ -1,4 +1,4 @@
-//! What is promised of kept random results.
+//! Tests of stored random results.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,13 +23,13 @@ impl Subject {
         self.0.render_with(input).unwrap()
     }
 
-    /// The first render, of which nothing is kept yet.
+    /// The first render, without stored results.
     fn first(&self) -> Rendered {
         self.render(&with(&Kept::new([1; 32]), 0))
     }
 }
 
-/// A render with these results, so many seconds after the first.
+/// A render with these results, `seconds` after the first.
 fn with(kept: &Kept, seconds: i64) -> Input<'_> {
     Input {
         clock: at(seconds),
@@ -207,7 +207,7 @@ fn tampered(kept: &Kept, function: &str, result: &serde_json::Value) -> Kept {
 }
 
 #[test]
-fn results_of_another_shape_count_as_missed_and_are_told() {
+fn results_of_another_shape_are_missed_and_give_a_warning() {
     let template = "a: {{ randAlphaNum 4 }}{{ randAlpha 4 }}{{ randNumeric 4 }}{{ randAscii 4 | b64enc }}{{ randBytes 3 }}\
         {{ randInt 5 8 }}{{ shuffle \"aab\" }}{{ uuidv4 }}{{ genPrivateKey \"ed25519\" | sha1sum }}{{ bcrypt \"p\" }}\
         {{ htpasswd \"u\" \"p\" }}{{ encryptAES \"p\" \"t\" }}{{ now | unixEpoch }}";
@@ -273,13 +273,13 @@ fn results_of_another_shape_count_as_missed_and_are_told() {
 }
 
 #[test]
-fn results_that_cannot_be_read_are_told() {
+fn results_that_cannot_be_read_give_a_warning() {
     let release = Subject::new("a: {{ randAlpha 4 }}");
     let kept = Kept::read([1; 32], br#"{"version": 1, "results": [1, 2]}"#).unwrap();
     let rendered = release.render(&with(&kept, 0));
     assert_eq!(
         rendered.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        ["2 kept random results can't be read: they are drawn anew"]
+        ["2 stored random results can't be read: they are generated again"]
     );
 }
 

@@ -1,4 +1,4 @@
-//! Lists. No function changes the one that it is given: each makes a new one.
+//! Lists. No function changes its argument: each returns a new list.
 
 use crate::gostd::NIL_POINTER;
 use crate::limit;
@@ -45,7 +45,7 @@ pub(crate) fn table<C: crate::sprig::Env>() -> Vec<Func<C>> {
     ]
 }
 
-type Out = Result<Value, CallError>;
+type ListResult = Result<Value, CallError>;
 
 /// The elements of a list; anything else fails with Go's text, which begins with `complaint`.
 fn items<'a>(value: &'a Value, complaint: &str) -> Result<&'a [Value], CallError> {
@@ -61,43 +61,43 @@ fn nil_list() -> Value {
     Value::List(List::nil(ListKind::Any))
 }
 
-fn push(meter: &Meter, list: &Value, item: &Value) -> Out {
+fn push(meter: &Meter, list: &Value, item: &Value) -> ListResult {
     let items = items(list, "Cannot push on type")?;
     limit::items(meter, items.len() + 1)?;
     Ok(Value::list(items.iter().chain([item]).cloned().collect()))
 }
 
-fn prepend(meter: &Meter, list: &Value, item: &Value) -> Out {
+fn prepend(meter: &Meter, list: &Value, item: &Value) -> ListResult {
     let items = items(list, "Cannot prepend on type")?;
     limit::items(meter, items.len() + 1)?;
     Ok(Value::list([item].into_iter().chain(items).cloned().collect()))
 }
 
-fn first(list: &Value) -> Out {
+fn first(list: &Value) -> ListResult {
     let items = items(list, "Cannot find first on type")?;
     Ok(items.first().cloned().unwrap_or(Value::Nil))
 }
 
-fn last(list: &Value) -> Out {
+fn last(list: &Value) -> ListResult {
     let items = items(list, "Cannot find last on type")?;
     Ok(items.last().cloned().unwrap_or(Value::Nil))
 }
 
-fn rest(list: &Value) -> Out {
+fn rest(list: &Value) -> ListResult {
     Ok(match items(list, "Cannot find rest on type")? {
         [] => nil_list(),
         [_, rest @ ..] => Value::list(rest.to_vec()),
     })
 }
 
-fn initial(list: &Value) -> Out {
+fn initial(list: &Value) -> ListResult {
     Ok(match items(list, "Cannot find initial on type")? {
         [] => nil_list(),
         [initial @ .., _] => Value::list(initial.to_vec()),
     })
 }
 
-fn reverse(list: &Value) -> Out {
+fn reverse(list: &Value) -> ListResult {
     let items = items(list, "Cannot find reverse on type")?;
     Ok(Value::list(items.iter().rev().cloned().collect()))
 }
@@ -126,7 +126,7 @@ fn scalar_key(value: &Value) -> Option<(&'static str, Vec<u8>)> {
 /// Lists, maps and objects that `uniq` compares with each other at most, as that takes the square of their number.
 const MAX_COMPARED: usize = 5_000;
 
-fn uniq(meter: &Meter, list: &Value) -> Out {
+fn uniq(meter: &Meter, list: &Value) -> ListResult {
     let items = items(list, "Cannot find uniq on type")?;
     let mut found: Vec<Value> = Vec::new();
     let mut scalars = std::collections::HashSet::new();
@@ -151,7 +151,7 @@ fn uniq(meter: &Meter, list: &Value) -> Out {
     Ok(Value::list(found))
 }
 
-fn without(meter: &Meter, list: &Value, omitted: Rest<&Value>) -> Out {
+fn without(meter: &Meter, list: &Value, omitted: Rest<&Value>) -> ListResult {
     let items = items(list, "Cannot find without on type")?;
     let kept = items.iter().filter(|item| !contains(meter, omitted.values, item));
     Ok(Value::list(kept.cloned().collect()))
@@ -161,7 +161,7 @@ fn has(meter: &Meter, item: &Value, list: &Value) -> Result<bool, CallError> {
     Ok(!list.is_nil() && contains(meter, items(list, "Cannot find has on type")?, item))
 }
 
-fn compact(list: &Value) -> Out {
+fn compact(list: &Value) -> ListResult {
     let items = items(list, "Cannot compact on type")?;
     Ok(Value::list(
         items.iter().filter(|item| !is_empty(item)).cloned().collect(),
@@ -169,7 +169,7 @@ fn compact(list: &Value) -> Out {
 }
 
 /// The part from one index to before another, of the list's own type; of an empty list always nil.
-fn slice(meter: &Meter, list: &Value, indices: Rest<&Value>) -> Out {
+fn slice(meter: &Meter, list: &Value, indices: Rest<&Value>) -> ListResult {
     let items = items(list, "list should be type of slice or array but")?;
     let (Value::List(list), [_, ..]) = (list, items) else {
         return Ok(Value::Nil);
@@ -186,7 +186,7 @@ fn slice(meter: &Meter, list: &Value, indices: Rest<&Value>) -> Out {
     }
 }
 
-fn concat(meter: &Meter, lists: Rest<&Value>) -> Out {
+fn concat(meter: &Meter, lists: Rest<&Value>) -> ListResult {
     let mut all = Vec::new();
     for value in lists.values {
         let items = match value {
@@ -200,7 +200,7 @@ fn concat(meter: &Meter, lists: Rest<&Value>) -> Out {
     Ok(if all.is_empty() { nil_list() } else { Value::list(all) })
 }
 
-/// What a list takes without its elements, in bytes.
+/// The memory of a list without its elements, in bytes.
 const CHUNK: u64 = 160;
 
 /// Lists of `size` elements each, the last one of what is left.

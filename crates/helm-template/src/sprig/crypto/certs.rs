@@ -13,15 +13,15 @@ use rcgen::{
 };
 use x509_parser::{certificate::X509Certificate, prelude::FromDer};
 
-use crate::sprig::crypto::keys::{Key, KeyKind, from_pem, to_pem};
+use crate::sprig::crypto::keys::{KeyKind, PrivateKey, from_pem, to_pem};
 use crate::sprig::encoding::decode_base64;
 use crate::sprig::random::draw;
-use crate::sprig::random::draw::Identity;
-use crate::sprig::{Call, Drawn, Env, Pair, Source, text};
+use crate::sprig::random::draw::CertificateIdentity;
+use crate::sprig::{Call, CertificatePair, Drawn, Env, RandomSource, text};
 use go_template::func::{Args, Argument, CallError, Func, Given, Meter, Param, Signature};
 use go_template::value::{Field, List, Object, Str, Value};
 
-/// What drawing costs, in steps of the evaluator: about as long as so many steps take.
+/// The cost of drawing, in steps of the evaluator that take about as long.
 const RSA_4096: u64 = 2_000_000;
 const RSA_2048: u64 = 400_000;
 const SMALL_KEY: u64 = 1_000;
@@ -33,34 +33,34 @@ pub(crate) fn table<C: Env>() -> Vec<Func<C>> {
         Func::new("buildCustomCert", build_custom_cert),
         Func::with_context("genCA", |env: &mut C, given: Given, name: &Str, days: i64| {
             let call = env.call("genCA", given.0)?;
-            Request::authority(name, days).issue(env, call, None, None)
+            CertificateRequest::authority(name, days).issue(env, call, None, None)
         }),
         Func::with_context(
             "genCAWithKey",
             |env: &mut C, given: Given, name: &Str, days: i64, key: &[u8]| {
                 let call = env.call("genCAWithKey", given.0)?;
-                Request::authority(name, days).issue(env, call, Some(given_key(key)?), None)
+                CertificateRequest::authority(name, days).issue(env, call, Some(given_key(key)?), None)
             },
         ),
         Func::with_context(
             "genSelfSignedCert",
             |env: &mut C, given: Given, name: &Str, ips: &List, names: &List, days: i64| {
                 let call = env.call("genSelfSignedCert", given.0)?;
-                Request::leaf(env.meter(), name, ips, names, days)?.issue(env, call, None, None)
+                CertificateRequest::leaf(env.meter(), name, ips, names, days)?.issue(env, call, None, None)
             },
         ),
         Func::with_context(
             "genSelfSignedCertWithKey",
             |env: &mut C, given: Given, name: &Str, ips: &List, names: &List, days: i64, key: &[u8]| {
                 let (call, key) = (env.call("genSelfSignedCertWithKey", given.0)?, given_key(key)?);
-                Request::leaf(env.meter(), name, ips, names, days)?.issue(env, call, Some(key), None)
+                CertificateRequest::leaf(env.meter(), name, ips, names, days)?.issue(env, call, Some(key), None)
             },
         ),
         Func::with_context(
             "genSignedCert",
             |env: &mut C, given: Given, name: &Str, ips: &List, names: &List, days: i64, ca: &Certificate| {
                 let (call, issuer) = (env.call("genSignedCert", given.0)?, Issuer::of(ca)?);
-                Request::leaf(env.meter(), name, ips, names, days)?.issue(env, call, None, Some(&issuer))
+                CertificateRequest::leaf(env.meter(), name, ips, names, days)?.issue(env, call, None, Some(&issuer))
             },
         ),
         Func::with_context(
@@ -75,16 +75,21 @@ pub(crate) fn table<C: Env>() -> Vec<Func<C>> {
              key: &[u8]| {
                 let (call, key) = (env.call("genSignedCertWithKey", given.0)?, given_key(key)?);
                 let issuer = Issuer::of(ca)?;
-                Request::leaf(env.meter(), name, ips, names, days)?.issue(env, call, Some(key), Some(&issuer))
+                CertificateRequest::leaf(env.meter(), name, ips, names, days)?.issue(
+                    env,
+                    call,
+                    Some(key),
+                    Some(&issuer),
+                )
             },
         ),
     ]
 }
 
-type Out = Result<Value, CallError>;
+type CertResult = Result<Value, CallError>;
 
-fn given_key(text: &[u8]) -> Result<Key, CallError> {
-    Ok(Key::parse(text).map_err(|error| format!("parsing private key: {error}"))?)
+fn given_key(text: &[u8]) -> Result<PrivateKey, CallError> {
+    Ok(PrivateKey::parse(text).map_err(|error| format!("parsing private key: {error}"))?)
 }
 
 /// sprig's `certificate`: two PEM texts.
@@ -153,10 +158,10 @@ fn certificate(cert: Vec<u8>, key: Vec<u8>) -> Value {
 }
 
 /// A certificate and its key from their PEM texts. `None` if the certificate can't be read.
-pub fn pair(cert: &str, key: &str) -> Option<Pair> {
+pub fn pair(cert: &str, key: &str) -> Option<CertificatePair> {
     let (_, der) = from_pem(cert.as_bytes())?;
     let (not_before, not_after) = validity(&parsed(&der)?)?;
-    Some(Pair {
+    Some(CertificatePair {
         cert: cert.to_owned(),
         key: key.to_owned(),
         not_before,
@@ -164,12 +169,12 @@ pub fn pair(cert: &str, key: &str) -> Option<Pair> {
     })
 }
 
-/// The contents of a certificate, by their hash; `None` for other values.
-pub(crate) fn identity_of(value: &Value) -> Option<Identity> {
+/// The hash of a certificate; `None` for other values.
+pub(crate) fn identity_of(value: &Value) -> Option<CertificateIdentity> {
     Certificate::of(value).map(|found| draw::identity(&found.cert, &found.key))
 }
 
-fn gen_private_key<C: Env>(env: &mut C, given: Given, kind: &[u8]) -> Out {
+fn gen_private_key<C: Env>(env: &mut C, given: Given, kind: &[u8]) -> CertResult {
     let (kind, cost) = match kind {
         b"" | b"rsa" => (KeyKind::Rsa4096, RSA_4096),
         b"ecdsa" => (KeyKind::Ecdsa, SMALL_KEY),
@@ -177,20 +182,21 @@ fn gen_private_key<C: Env>(env: &mut C, given: Given, kind: &[u8]) -> Out {
         b"dsa" => return Err("genPrivateKey: DSA keys are not supported".into()),
         other => return Ok(Value::string([b"Unknown type ", other].concat())),
     };
-    let fits = |text: &str| Key::parse(text.as_bytes()).is_ok_and(|key| key.kind() == Some(kind) && key.pem == text);
+    let fits =
+        |text: &str| PrivateKey::parse(text.as_bytes()).is_ok_and(|key| key.kind() == Some(kind) && key.pem == text);
     // The key's bytes come from the library's own generator, not from the source.
-    let make = |_: &mut Source| Ok(Key::generate(kind)?.pem);
+    let make = |_: &mut RandomSource| Ok(PrivateKey::generate(kind)?.pem);
     let mut call = env.call("genPrivateKey", given.0)?.costing(cost);
     call.untimed = true;
     draw::text(env, &call, fits, make).map(Value::string)
 }
 
-fn build_custom_cert(cert: &[u8], key: &[u8]) -> Out {
+fn build_custom_cert(cert: &[u8], key: &[u8]) -> CertResult {
     let cert = decode_base64(cert).map_err(|_| "unable to decode base64 certificate")?;
     let key = decode_base64(key).map_err(|_| "unable to decode base64 private key")?;
     let (_, der) = from_pem(&cert).ok_or("unable to decode certificate")?;
     parsed(&der).ok_or(MALFORMED)?;
-    Key::parse(&key).map_err(|error| format!("error parsing private key: {error}"))?;
+    PrivateKey::parse(&key).map_err(|error| format!("error parsing private key: {error}"))?;
     Ok(certificate(cert, key))
 }
 
@@ -209,7 +215,7 @@ fn validity(certificate: &X509Certificate<'_>) -> Option<(Timestamp, Timestamp)>
     instant(validity.not_before.timestamp()).zip(instant(validity.not_after.timestamp()))
 }
 
-fn has_key(certificate: &X509Certificate<'_>, key: &Key) -> bool {
+fn has_key(certificate: &X509Certificate<'_>, key: &PrivateKey) -> bool {
     *certificate.public_key().subject_public_key.data == *key.pair.der_bytes()
 }
 
@@ -223,7 +229,7 @@ impl Issuer {
     fn of(ca: &Certificate) -> Result<Self, CallError> {
         let (_, der) = from_pem(&ca.cert).ok_or("unable to decode certificate")?;
         let certificate = parsed(&der).ok_or(MALFORMED)?;
-        let key = Key::parse(&ca.key).map_err(|error| format!("error parsing private key: {error}"))?;
+        let key = PrivateKey::parse(&ca.key).map_err(|error| format!("error parsing private key: {error}"))?;
         if !has_key(&certificate, &key) {
             let text = "error creating certificate: x509: provided PrivateKey doesn't match parent's PublicKey";
             return Err(CallError::from(text));
@@ -237,8 +243,8 @@ fn failed(error: rcgen::Error) -> CallError {
     CallError::Text(format!("error creating certificate: {error}"))
 }
 
-/// What is to be certified.
-struct Request {
+/// The content of a certificate to create.
+struct CertificateRequest {
     common_name: String,
     alternate: Vec<SanType>,
     days: i64,
@@ -257,9 +263,9 @@ fn texts<'l>(meter: &Meter, list: &'l List, error: &str) -> Result<Vec<Cow<'l, s
     list.items().iter().map(text).collect()
 }
 
-impl Request {
+impl CertificateRequest {
     fn authority(name: &Str, days: i64) -> Self {
-        Request {
+        CertificateRequest {
             common_name: name.to_text().into_owned(),
             alternate: Vec::new(),
             days,
@@ -278,7 +284,7 @@ impl Request {
             let address = address.map_err(|_| CallError::Text(format!("error parsing ip: {ip}")))?;
             alternate.push(SanType::IpAddress(address.to_canonical()));
         }
-        Ok(Request {
+        Ok(CertificateRequest {
             common_name: name.to_text().into_owned(),
             alternate,
             days,
@@ -286,19 +292,19 @@ impl Request {
         })
     }
 
-    /// The kept certificate, or a new one: with a new key unless one is given, signed by itself unless there is an
-    /// issuer.
-    fn issue<C: Env>(&self, env: &mut C, call: Call, given: Option<Key>, issuer: Option<&Issuer>) -> Out {
+    /// Returns the stored certificate or a new one. A new one gets a new key unless one is given, and is self-signed
+    /// unless there is an issuer.
+    fn issue<C: Env>(&self, env: &mut C, call: Call, given: Option<PrivateKey>, issuer: Option<&Issuer>) -> CertResult {
         let mut call = call.costing(if given.is_some() { SIGNATURE } else { RSA_2048 });
         call.untimed = given.is_none();
         let fits = |drawn: &Drawn| match drawn {
             Drawn::Certificate(pair) => self.fits(pair, given.as_ref(), issuer).is_some(),
             _ => false,
         };
-        let make = |source: &mut Source| {
+        let make = |source: &mut RandomSource| {
             let pair = match &given {
                 Some(key) => self.sign(source, key, issuer)?,
-                None => self.sign(source, &Key::generate(KeyKind::Rsa2048)?, issuer)?,
+                None => self.sign(source, &PrivateKey::generate(KeyKind::Rsa2048)?, issuer)?,
             };
             Ok(Drawn::Certificate(pair))
         };
@@ -308,12 +314,12 @@ impl Request {
         }
     }
 
-    /// Whether the pair is what this request could have led to: well-formed, for this name, with a key that is its
-    /// own, and signed by the one who should have signed.
-    fn fits(&self, pair: &Pair, given: Option<&Key>, issuer: Option<&Issuer>) -> Option<()> {
+    /// Whether the pair is a possible result of this request: well-formed, for this name, with its own key, and signed
+    /// by the right issuer.
+    fn fits(&self, pair: &CertificatePair, given: Option<&PrivateKey>, issuer: Option<&Issuer>) -> Option<()> {
         let (label, der) = from_pem(pair.cert.as_bytes())?;
         let found = parsed(&der)?;
-        let key = Key::parse(pair.key.as_bytes()).ok()?;
+        let key = PrivateKey::parse(pair.key.as_bytes()).ok()?;
         let kind_fits = match given {
             Some(given) => given.pem == key.pem,
             None => key.kind() == Some(KeyKind::Rsa2048),
@@ -333,7 +339,12 @@ impl Request {
         fits.then_some(())
     }
 
-    fn sign(&self, source: &mut Source, key: &Key, issuer: Option<&Issuer>) -> Result<Pair, CallError> {
+    fn sign(
+        &self,
+        source: &mut RandomSource,
+        key: &PrivateKey,
+        issuer: Option<&Issuer>,
+    ) -> Result<CertificatePair, CallError> {
         let mut serial = vec![0u8; 16];
         source.fill(&mut serial)?;
         let not_before = Timestamp::from_second(source.clock().as_second()).unwrap_or_default();
@@ -347,7 +358,7 @@ impl Request {
             None => params.self_signed(&key.pair),
             Some(issuer) => params.signed_by(&key.pair, &issuer.signer),
         };
-        let pair = Pair {
+        let pair = CertificatePair {
             cert: to_pem("CERTIFICATE", signed.map_err(failed)?.der()),
             key: key.pem.clone(),
             not_before,
@@ -399,26 +410,26 @@ mod tests {
 
     use crate::sprig::crypto::certs::*;
 
-    fn source() -> Source {
-        Source::seeded(Timestamp::UNIX_EPOCH, [1; 32])
+    fn source() -> RandomSource {
+        RandomSource::seeded(Timestamp::UNIX_EPOCH, [1; 32])
     }
 
-    fn issuer(pair: &Pair) -> Issuer {
+    fn issuer(pair: &CertificatePair) -> Issuer {
         let (cert, key) = (pair.cert.clone().into_bytes(), pair.key.clone().into_bytes());
         Issuer::of(&Certificate { cert, key }).unwrap_or_else(|_| panic!("the CA parses"))
     }
 
-    fn authority() -> (Request, Key, Pair) {
-        let key = Key::generate(KeyKind::Rsa2048).expect("a key");
-        let request = Request::authority(&"the authority".into(), 1);
+    fn authority() -> (CertificateRequest, PrivateKey, CertificatePair) {
+        let key = PrivateKey::generate(KeyKind::Rsa2048).expect("a key");
+        let request = CertificateRequest::authority(&"the authority".into(), 1);
         let pair = request.sign(&mut source(), &key, None).expect("a CA");
         (request, key, pair)
     }
 
-    fn leaf() -> Request {
+    fn leaf() -> CertificateRequest {
         let list = |texts: [&str; 2]| List::new(ListKind::Any, texts.map(Value::string).to_vec());
         let (ips, names) = (list(["10.0.0.1", "::1"]), list(["a.b", "*.c"]));
-        Request::leaf(&Meter::default(), &"le@f".into(), &ips, &names, 365).expect("a request")
+        CertificateRequest::leaf(&Meter::default(), &"le@f".into(), &ips, &names, 365).expect("a request")
     }
 
     #[test]
@@ -461,7 +472,7 @@ mod tests {
     #[test]
     fn lives_that_no_certificate_states_are_refused() {
         for days in [i64::MAX, i64::MIN, 4_000_000, -100_000] {
-            let request = Request::authority(&"x".into(), days);
+            let request = CertificateRequest::authority(&"x".into(), days);
             assert!(request.end(Timestamp::UNIX_EPOCH).is_err(), "{days}");
         }
     }
@@ -473,7 +484,9 @@ mod tests {
         let (ca_issuer, other_issuer) = (issuer(&ca), issuer(&other_ca));
         let signed = leaf().sign(&mut source(), &other_key, Some(&ca_issuer));
         let leaf_pair = signed.expect("a leaf");
-        let fits = |request: &Request, pair: &Pair, key, issuer| request.fits(pair, key, issuer).is_some();
+        let fits = |request: &CertificateRequest, pair: &CertificatePair, key, issuer| {
+            request.fits(pair, key, issuer).is_some()
+        };
         assert!(fits(&request, &ca, None, None));
         assert!(fits(&request, &ca, Some(&key), None));
         assert!(fits(&leaf(), &leaf_pair, None, Some(&ca_issuer)));
@@ -483,16 +496,16 @@ mod tests {
         assert!(!fits(&leaf(), &ca, None, None), "another name");
         let (_, mut changed) = from_pem(ca.cert.as_bytes()).expect("PEM");
         changed[40] ^= 1;
-        let mut wrong = vec![Pair {
+        let mut wrong = vec![CertificatePair {
             not_after: ca.not_before,
             ..ca.clone()
         }];
         for key in [other_ca.key, "a: b".to_owned()] {
-            wrong.push(Pair { key, ..ca.clone() });
+            wrong.push(CertificatePair { key, ..ca.clone() });
         }
         let with_more = format!("{}a: b\n", ca.cert);
         for cert in ["a: b".to_owned(), with_more, to_pem("CERTIFICATE", &changed)] {
-            wrong.push(Pair { cert, ..ca.clone() });
+            wrong.push(CertificatePair { cert, ..ca.clone() });
         }
         for pair in wrong {
             assert!(!fits(&request, &pair, None, None), "{pair:?} {}", pair.cert);

@@ -1,4 +1,4 @@
-//! Private keys in the PEM forms that sprig prints. Key material comes from aws-lc-rs' own generator: it takes none from
+//! Private keys in the PEM forms that sprig prints. PrivateKey material comes from aws-lc-rs' own generator: it takes none from
 //! outside.
 
 use aws_lc_rs::encoding::{AsDer, EcPrivateKeyRfc5915Der};
@@ -21,13 +21,13 @@ pub(crate) enum KeyKind {
 }
 
 /// A private key with its PEM text.
-pub(crate) struct Key {
+pub(crate) struct PrivateKey {
     pub(crate) pair: KeyPair,
     pub(crate) pem: String,
 }
 
-impl Key {
-    /// A new key. How long it takes to find primes is left to chance.
+impl PrivateKey {
+    /// Creates a new key. The time to find primes is random.
     pub(crate) fn generate(kind: KeyKind) -> Result<Self, String> {
         let pair = match kind {
             KeyKind::Rsa2048 => KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048),
@@ -36,17 +36,17 @@ impl Key {
             KeyKind::Ed25519 => KeyPair::generate_for(&PKCS_ED25519),
         };
         let pair = pair.map_err(|error| format!("failed to generate private key: {error}"))?;
-        Key::of(pair).ok_or_else(|| "failed to generate private key".to_owned())
+        PrivateKey::of(pair).ok_or_else(|| "failed to generate private key".to_owned())
     }
 
     /// Reads a key in PKCS#1, SEC 1 or PKCS#8.
     pub(crate) fn parse(text: &[u8]) -> Result<Self, String> {
         let (_, der) = from_pem(text).ok_or("no PEM data in input")?;
         let pair = KeyPair::try_from(der).map_err(|_| "it is no private RSA, ECDSA or Ed25519 key")?;
-        Key::of(pair).ok_or_else(|| "the key can't be written in PEM".to_owned())
+        PrivateKey::of(pair).ok_or_else(|| "the key can't be written in PEM".to_owned())
     }
 
-    /// The key in the form that sprig has for its type, whatever it was given in.
+    /// The key in the form that sprig uses for its type, independent of the input's form.
     fn of(pair: KeyPair) -> Option<Self> {
         let (algorithm, der) = (pair.algorithm(), pair.serialized_der());
         let pem = if algorithm == &PKCS_RSA_SHA256 {
@@ -55,15 +55,16 @@ impl Key {
             let key = Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).ok()?;
             to_pem("PRIVATE KEY", key.to_pkcs8v1().ok()?.as_ref())
         } else {
-            let curve = match algorithm == &PKCS_ECDSA_P256_SHA256 {
-                true => &ECDSA_P256_SHA256_ASN1_SIGNING,
-                false => &ECDSA_P384_SHA384_ASN1_SIGNING,
+            let curve = if algorithm == &PKCS_ECDSA_P256_SHA256 {
+                &ECDSA_P256_SHA256_ASN1_SIGNING
+            } else {
+                &ECDSA_P384_SHA384_ASN1_SIGNING
             };
             let key = EcdsaKeyPair::from_private_key_der(curve, der).ok()?;
             let written = AsDer::<EcPrivateKeyRfc5915Der>::as_der(&key.private_key()).ok()?;
             to_pem("EC PRIVATE KEY", written.as_ref())
         };
-        Some(Key { pair, pem })
+        Some(PrivateKey { pair, pem })
     }
 
     /// The kind, if sprig generates such keys.

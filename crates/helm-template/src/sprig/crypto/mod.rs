@@ -12,13 +12,13 @@ pub(crate) mod passwords;
 pub mod certs {
     use go_template::Value;
 
-    use crate::sprig::random::draw::{Identity, Pair};
+    use crate::sprig::random::draw::{CertificateIdentity, CertificatePair};
 
-    pub fn pair(_cert: &str, _key: &str) -> Option<Pair> {
+    pub fn pair(_cert: &str, _key: &str) -> Option<CertificatePair> {
         None
     }
 
-    pub(crate) fn identity_of(_value: &Value) -> Option<Identity> {
+    pub(crate) fn identity_of(_value: &Value) -> Option<CertificateIdentity> {
         None
     }
 }

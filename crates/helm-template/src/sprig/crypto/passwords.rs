@@ -12,7 +12,7 @@ use sha2::Sha256;
 use crate::limit;
 use crate::sprig::encoding::decode_base64;
 use crate::sprig::random::draw;
-use crate::sprig::{Call, Env, Source};
+use crate::sprig::{Call, Env, RandomSource};
 use go_template::func::{CallError, Func, Given};
 use go_template::value::Str;
 
@@ -38,7 +38,7 @@ const BCRYPT_COST: u32 = 10;
 /// Go's bcrypt refuses longer passwords.
 const BCRYPT_MAX: usize = 72;
 const BLOCK: usize = 16;
-/// What slow functions cost, in steps of the evaluator: about as long as so many steps take.
+/// The cost of slow functions, in steps of the evaluator that take about as long.
 const HASH: u64 = 200_000;
 const DERIVATION: u64 = 500_000;
 
@@ -47,7 +47,7 @@ fn bcrypt_hash<C: Env>(env: &mut C, call: Call, password: &[u8]) -> Result<Strin
     if password.len() > BCRYPT_MAX {
         return Ok("failed to encrypt string with bcrypt: bcrypt: password length exceeds 72 bytes".to_owned());
     }
-    let make = |source: &mut Source| {
+    let make = |source: &mut RandomSource| {
         let mut salt = [0u8; 16];
         source.fill(&mut salt)?;
         Ok(match bcrypt::hash_with_salt(password, BCRYPT_COST, salt) {
@@ -89,7 +89,7 @@ fn encrypt_aes<C: Env>(env: &mut C, given: Given, password: &[u8], text: &[u8]) 
     }
     limit::bytes(env.meter(), text.len().saturating_mul(2))?;
     let fits = |kept: &str| decrypt_aes(password, kept.as_bytes()).is_ok_and(|found| *found == *text);
-    let make = |source: &mut Source| {
+    let make = |source: &mut RandomSource| {
         let mut start = [0u8; BLOCK];
         source.fill(&mut start)?;
         encrypt(password, text, start).map_err(|_| CallError::from("encryptAES: the text can't be encrypted"))

@@ -7,8 +7,8 @@ use go_template::value::{ListKind, Value};
 
 pub(crate) fn table<C: crate::sprig::Env>() -> Vec<Func<C>> {
     vec![
-        Func::new("int", |n: Whole| Value::Int(n.0)),
-        Func::new("int64", |n: Whole| Value::Int64(n.0)),
+        Func::new("int", |n: WholeNumber| Value::Int(n.0)),
+        Func::new("int64", |n: WholeNumber| Value::Int64(n.0)),
         Func::new("float64", |n: Fraction| n.0),
         // Reads the value's text as an octal number, for file modes.
         Func::new("toDecimal", |meter: &Meter, value: &Value| {
@@ -24,20 +24,20 @@ pub(crate) fn table<C: crate::sprig::Env>() -> Vec<Func<C>> {
 }
 
 /// An argument of any type as [`to_int64`] converts it.
-pub(crate) struct Whole(pub(crate) i64);
+pub(crate) struct WholeNumber(pub(crate) i64);
 
 /// An argument of any type as [`to_float64`] converts it.
 pub(crate) struct Fraction(pub(crate) f64);
 
-impl Argument<'_> for Whole {
-    type Output = Whole;
+impl Argument<'_> for WholeNumber {
+    type Output = WholeNumber;
 
     fn declare(signature: &mut Signature) {
         signature.param(Param::Any);
     }
 
-    fn take(args: &mut Args<'_>) -> Option<Whole> {
-        Some(Whole(to_int64(args.next()?)))
+    fn take(args: &mut Args<'_>) -> Option<WholeNumber> {
+        Some(WholeNumber(to_int64(args.next()?)))
     }
 }
 

@@ -40,7 +40,7 @@ fn floats<'a>(rest: &Rest<'a, Fraction>) -> impl Iterator<Item = f64> + use<'a> 
     rest.iter().map(|n| n.0)
 }
 
-/// `rough` is for what has too many digits.
+/// `rough` computes numbers with too many digits.
 fn fold(
     first: f64,
     mut rest: impl Iterator<Item = f64>,
@@ -65,7 +65,7 @@ fn ten_to(places: i64) -> f64 {
     if places < 0 { 1.0 / power } else { power }
 }
 
-/// Where the fraction is at least the last argument, half as a rule, it goes up.
+/// Rounds up if the fraction is at least the last argument, which defaults to one half.
 fn round(n: Fraction, places: i64, round_on: Rest<f64>) -> f64 {
     let pow = ten_to(places);
     let digit = pow * n.0;

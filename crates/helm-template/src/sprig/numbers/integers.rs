@@ -1,23 +1,31 @@
-//! Whole numbers: each operand is converted to an int64 first, and results wrap around as Go's do.
+//! WholeNumber numbers: each operand is converted to an int64 first, and results wrap around as Go's do.
 
 use crate::limit;
-use crate::sprig::numbers::convert::Whole;
+use crate::sprig::numbers::convert::WholeNumber;
 use go_template::func::{CallError, Func, Meter, Rest};
 use go_template::value::{List, ListKind, Value};
 
 pub(crate) fn table<C: crate::sprig::Env>() -> Vec<Func<C>> {
     vec![
-        Func::new("add1", |n: Whole| Value::Int64(n.0.wrapping_add(1))),
-        Func::new("add", |all: Rest<Whole>| folded(0, &all, i64::wrapping_add)),
-        Func::new("sub", |a: Whole, b: Whole| Value::Int64(a.0.wrapping_sub(b.0))),
-        Func::new("mul", |n: Whole, rest: Rest<Whole>| {
+        Func::new("add1", |n: WholeNumber| Value::Int64(n.0.wrapping_add(1))),
+        Func::new("add", |all: Rest<WholeNumber>| folded(0, &all, i64::wrapping_add)),
+        Func::new("sub", |a: WholeNumber, b: WholeNumber| {
+            Value::Int64(a.0.wrapping_sub(b.0))
+        }),
+        Func::new("mul", |n: WholeNumber, rest: Rest<WholeNumber>| {
             folded(n.0, &rest, i64::wrapping_mul)
         }),
-        Func::new("div", |a: Whole, b: Whole| divided(a, b, i64::wrapping_div)),
-        Func::new("mod", |a: Whole, b: Whole| divided(a, b, i64::wrapping_rem)),
-        Func::new("max", |n: Whole, rest: Rest<Whole>| folded(n.0, &rest, i64::max)),
-        Func::new("biggest", |n: Whole, rest: Rest<Whole>| folded(n.0, &rest, i64::max)),
-        Func::new("min", |n: Whole, rest: Rest<Whole>| folded(n.0, &rest, i64::min)),
+        Func::new("div", |a: WholeNumber, b: WholeNumber| divided(a, b, i64::wrapping_div)),
+        Func::new("mod", |a: WholeNumber, b: WholeNumber| divided(a, b, i64::wrapping_rem)),
+        Func::new("max", |n: WholeNumber, rest: Rest<WholeNumber>| {
+            folded(n.0, &rest, i64::max)
+        }),
+        Func::new("biggest", |n: WholeNumber, rest: Rest<WholeNumber>| {
+            folded(n.0, &rest, i64::max)
+        }),
+        Func::new("min", |n: WholeNumber, rest: Rest<WholeNumber>| {
+            folded(n.0, &rest, i64::min)
+        }),
         Func::new("until", |meter: &Meter, count: i64| {
             range(meter, 0, count, if count < 0 { -1 } else { 1 }).map(int_list)
         }),
@@ -28,11 +36,11 @@ pub(crate) fn table<C: crate::sprig::Env>() -> Vec<Func<C>> {
     ]
 }
 
-fn folded(first: i64, rest: &Rest<'_, Whole>, with: fn(i64, i64) -> i64) -> Value {
+fn folded(first: i64, rest: &Rest<'_, WholeNumber>, with: fn(i64, i64) -> i64) -> Value {
     Value::Int64(rest.iter().map(|n| n.0).fold(first, with))
 }
 
-fn divided(a: Whole, b: Whole, with: fn(i64, i64) -> i64) -> Result<Value, CallError> {
+fn divided(a: WholeNumber, b: WholeNumber, with: fn(i64, i64) -> i64) -> Result<Value, CallError> {
     match b.0 {
         0 => Err(CallError::from("runtime error: integer divide by zero")),
         divisor => Ok(Value::Int64(with(a.0, divisor))),

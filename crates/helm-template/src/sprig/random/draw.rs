@@ -1,7 +1,8 @@
-//! Random results: what a template function takes from chance or from the clock, in one form, through one door.
+//! Random results: the values that template functions get from randomness or the clock. They all have one type and one
+//! way in.
 //!
 //! A renderer that keeps results answers a [`Call`] with what it has, if that fits; else the function draws from a
-//! [`Source`]. Pure functions never come here.
+//! [`RandomSource`]. Pure functions never come here.
 
 use hmac::{Hmac, KeyInit, Mac};
 use jiff::Timestamp;
@@ -14,7 +15,7 @@ use crate::sprig::crypto::certs;
 use go_template::func::{CallError, Meter};
 use go_template::value::Value;
 
-/// A random result in the form in which it is kept: as a template sees it, but for `htpasswd` (its hash alone).
+/// A random result in its stored form: as a template sees it, except for `htpasswd` (only its hash).
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Drawn {
@@ -22,24 +23,24 @@ pub enum Drawn {
     Text(String),
     /// `randInt`
     Int(i64),
-    /// What the clock said: for `now`, `ago`, and dates of something that is no time.
+    /// The time of the clock: for `now`, `ago`, and dates of a value that is no time.
     Time(Timestamp),
     /// A certificate with its key.
-    Certificate(Pair),
+    Certificate(CertificatePair),
 }
 
 /// A generated certificate: two PEM texts, and the validity that the certificate states.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Pair {
+pub struct CertificatePair {
     pub cert: String,
     pub key: String,
     pub not_before: Timestamp,
     pub not_after: Timestamp,
 }
 
-/// What a certificate's contents hash to: SHA-256 over both texts.
-pub type Identity = [u8; 32];
+/// The hash of a certificate: SHA-256 over both texts.
+pub type CertificateIdentity = [u8; 32];
 
 /// A call of a random function.
 pub struct Call {
@@ -48,15 +49,15 @@ pub struct Call {
     /// The arguments without the issuer, so encoded that different arguments differ.
     pub args: Vec<u8>,
     /// The certificate among the arguments, by its contents: the authority that signs.
-    pub issuer: Option<Identity>,
-    /// What drawing costs, in steps of the template's evaluator.
+    pub issuer: Option<CertificateIdentity>,
+    /// The cost of drawing, in steps of the template's evaluator.
     pub cost: u64,
-    /// Whether chance decides how long drawing takes: the clock of a render doesn't count it.
+    /// Whether drawing takes a random time. A render's time limit then does not count it.
     pub untimed: bool,
 }
 
-/// Where fresh results come from: random bytes and the time.
-pub struct Source {
+/// The source of new results: random bytes and the time.
+pub struct RandomSource {
     clock: Timestamp,
     stream: Option<Stream>,
 }
@@ -67,10 +68,8 @@ struct Stream {
     block: u64,
 }
 
-// === impl Drawn ===
-
 impl Drawn {
-    /// How many bytes it holds.
+    /// The number of bytes in it.
     pub fn size(&self) -> usize {
         match self {
             Drawn::Text(text) => text.len(),
@@ -87,14 +86,13 @@ impl std::fmt::Debug for Drawn {
     }
 }
 
-// === impl Pair ===
-
-impl Pair {
-    pub fn identity(&self) -> Identity {
+impl CertificatePair {
+    pub fn identity(&self) -> CertificateIdentity {
         identity(self.cert.as_bytes(), self.key.as_bytes())
     }
 
-    /// When two thirds of its life are over. `None` if it lives no time at all: another one would be no better.
+    /// The time at which two thirds of its lifetime are over. `None` if its lifetime is zero: a new one would be no
+    /// better.
     pub fn renewal(&self) -> Option<Timestamp> {
         let (start, end) = (self.not_before.as_second(), self.not_after.as_second());
         let third = end.checked_sub(start).filter(|life| *life > 0)?.div_euclid(3);
@@ -102,22 +100,20 @@ impl Pair {
     }
 }
 
-impl std::fmt::Debug for Pair {
+impl std::fmt::Debug for CertificatePair {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Pair({} to {})", self.not_before, self.not_after)
     }
 }
 
-/// The [`Identity`] of a certificate and its key.
-pub(crate) fn identity(cert: &[u8], key: &[u8]) -> Identity {
+/// The [`CertificateIdentity`] of a certificate and its key.
+pub(crate) fn identity(cert: &[u8], key: &[u8]) -> CertificateIdentity {
     let mut hash = Sha256::new();
     hash.update((cert.len() as u64).to_be_bytes());
     hash.update(cert);
     hash.update(key);
     hash.finalize().into()
 }
-
-// === impl Call ===
 
 impl Call {
     /// A call that is cheap to draw for.
@@ -142,7 +138,7 @@ impl Call {
         Ok(call)
     }
 
-    /// The same, at a price.
+    /// Sets the cost of the call.
     pub fn costing(mut self, steps: u64) -> Self {
         self.cost = steps;
         self
@@ -186,18 +182,16 @@ fn encode(value: &Value, out: &mut Vec<u8>, budget: &mut Budget<'_>, depth: usiz
     Ok(())
 }
 
-// === impl Source ===
-
-impl Source {
+impl RandomSource {
     /// The operating system's randomness.
     pub fn system(clock: Timestamp) -> Self {
-        Source { clock, stream: None }
+        RandomSource { clock, stream: None }
     }
 
     /// Bytes that depend on the key alone, which serves one call.
     pub fn seeded(clock: Timestamp, key: [u8; 32]) -> Self {
         let stream = Some(Stream { key, block: 0 });
-        Source { clock, stream }
+        RandomSource { clock, stream }
     }
 
     /// The time of the render.
@@ -208,7 +202,7 @@ impl Source {
     /// Fills `out` with random bytes.
     ///
     /// # Errors
-    /// The operating system has none: then nothing that should be secret may come out.
+    /// The operating system has none. The call must then fail, because its result should be secret.
     pub fn fill(&mut self, out: &mut [u8]) -> Result<(), CallError> {
         let Some(stream) = &mut self.stream else {
             return getrandom::fill(out)
@@ -240,14 +234,12 @@ pub fn mac(key: &[u8; 32], parts: &[&[u8]]) -> [u8; 32] {
     mac.finalize().into_bytes().into()
 }
 
-// === Drawing ===
-
 /// A random text: the kept one if it `fits`, else a new one.
 pub(crate) fn text<C: Env>(
     env: &mut C,
     call: &Call,
     fits: impl Fn(&str) -> bool,
-    make: impl FnOnce(&mut Source) -> Result<String, CallError>,
+    make: impl FnOnce(&mut RandomSource) -> Result<String, CallError>,
 ) -> Result<String, CallError> {
     let fits = |drawn: &Drawn| matches!(drawn, Drawn::Text(text) if fits(text));
     match env.once(call, fits, |source| make(source).map(Drawn::Text))? {
@@ -256,7 +248,7 @@ pub(crate) fn text<C: Env>(
     }
 }
 
-/// What the clock says to one call of `function`. The arguments don't count: another format asks for no other time.
+/// The time for one call of `function`. The arguments are ignored: another format does not need another time.
 pub(crate) fn clock<C: Env>(env: &mut C, function: &'static str) -> Result<Timestamp, CallError> {
     let call = env.call(function, &[])?;
     let fits = |drawn: &Drawn| matches!(drawn, Drawn::Time(_));
@@ -266,7 +258,7 @@ pub(crate) fn clock<C: Env>(env: &mut C, function: &'static str) -> Result<Times
     }
 }
 
-/// An [`Env`] that breaks its contract.
+/// The error for an [`Env`] that breaks its contract.
 pub(crate) fn mismatch(call: &Call) -> CallError {
     CallError::Text(format!("{}: a kept result has another kind", call.function))
 }
@@ -275,7 +267,7 @@ pub(crate) fn mismatch(call: &Call) -> CallError {
 mod tests {
     use crate::sprig::random::draw::*;
 
-    fn bytes(source: &mut Source) -> [u8; 80] {
+    fn bytes(source: &mut RandomSource) -> [u8; 80] {
         let mut out = [0; 80];
         source.fill(&mut out).expect("there is randomness");
         out
@@ -283,14 +275,14 @@ mod tests {
 
     #[test]
     fn a_seeded_source_is_a_function_of_its_key() {
-        let seeded = |key: u8| Source::seeded(Timestamp::UNIX_EPOCH, [key; 32]);
+        let seeded = |key: u8| RandomSource::seeded(Timestamp::UNIX_EPOCH, [key; 32]);
         let mut one = seeded(1);
         let first = bytes(&mut one);
         assert_eq!(first, bytes(&mut seeded(1)));
         assert_ne!(first, bytes(&mut one));
         assert_ne!(first, bytes(&mut seeded(2)));
         assert_ne!(first[..32], first[32..64]);
-        let mut system = Source::system(Timestamp::UNIX_EPOCH);
+        let mut system = RandomSource::system(Timestamp::UNIX_EPOCH);
         assert_ne!(bytes(&mut system), bytes(&mut system));
     }
 
@@ -318,7 +310,7 @@ mod tests {
 
     #[test]
     fn renewal_is_at_two_thirds_of_a_life() {
-        let pair = |start: i64, end: i64| Pair {
+        let pair = |start: i64, end: i64| CertificatePair {
             cert: String::new(),
             key: String::new(),
             not_before: Timestamp::from_second(start).unwrap(),

@@ -6,7 +6,7 @@ use data_encoding::BASE64;
 
 use crate::gostd::runes;
 use crate::limit;
-use crate::sprig::{Drawn, Env, Source};
+use crate::sprig::{Drawn, Env, RandomSource};
 use go_template::func::{CallError, Func, Given};
 use go_template::value::Value;
 
@@ -34,7 +34,7 @@ const ASCII: &[u8] =
     b" !\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~";
 
 /// `count` numbers of 64 bits: so many that a remainder by a small number shows no bias.
-fn numbers(source: &mut Source, count: usize) -> Result<Vec<u64>, CallError> {
+fn numbers(source: &mut RandomSource, count: usize) -> Result<Vec<u64>, CallError> {
     let mut bytes = vec![0u8; count * 8];
     source.fill(&mut bytes)?;
     let number = |chunk: &[u8]| chunk.iter().fold(0u64, |n, byte| n << 8 | u64::from(*byte));
@@ -51,7 +51,7 @@ fn chars<C: Env>(env: &mut C, function: &'static str, count: i64, alphabet: &[u8
     }
     let fits = |text: &str| text.len() == count && text.bytes().all(|byte| alphabet.contains(&byte));
     let pick = |n: u64| alphabet.get((n % alphabet.len() as u64) as usize).copied();
-    let make = |source: &mut Source| {
+    let make = |source: &mut RandomSource| {
         let picked = numbers(source, count)?.into_iter().filter_map(pick);
         Ok(picked.map(char::from).collect())
     };
@@ -69,7 +69,7 @@ fn rand_bytes<C: Env>(env: &mut C, given: Given, count: i64) -> Result<String, C
         return Ok(String::new());
     }
     let fits = |text: &str| BASE64.decode(text.as_bytes()).is_ok_and(|bytes| bytes.len() == count);
-    let make = |source: &mut Source| {
+    let make = |source: &mut RandomSource| {
         let mut bytes = vec![0u8; count];
         source.fill(&mut bytes)?;
         Ok(BASE64.encode(&bytes))
@@ -83,7 +83,7 @@ fn rand_int<C: Env>(env: &mut C, given: Given, min: i64, max: i64) -> Result<Val
         return Err(CallError::from("invalid argument to Intn"));
     };
     let fits = |drawn: &Drawn| matches!(drawn, Drawn::Int(n) if (min..max).contains(n));
-    let make = |source: &mut Source| {
+    let make = |source: &mut RandomSource| {
         let drawn = numbers(source, 1)?.first().copied().unwrap_or(0);
         Ok(Drawn::Int(min.wrapping_add_unsigned(drawn % span)))
     };
@@ -109,7 +109,7 @@ fn shuffle<C: Env>(env: &mut C, given: Given, text: &[u8]) -> Result<String, Cal
         found == sorted
     };
     let call = env.call("shuffle", given.0)?.costing(chars.len() as u64);
-    let make = |source: &mut Source| {
+    let make = |source: &mut RandomSource| {
         let drawn = numbers(source, chars.len())?;
         for (last, n) in (1..chars.len()).rev().zip(drawn) {
             chars.swap(last, (n % (last as u64 + 1)) as usize);
@@ -123,7 +123,7 @@ fn uuidv4<C: Env>(env: &mut C) -> Result<String, CallError> {
     let fits = |text: &str| {
         uuid::Uuid::parse_str(text).is_ok_and(|uuid| uuid.get_version_num() == 4 && uuid.to_string() == text)
     };
-    let make = |source: &mut Source| {
+    let make = |source: &mut RandomSource| {
         let mut bytes = [0u8; 16];
         source.fill(&mut bytes)?;
         Ok(uuid::Builder::from_random_bytes(bytes).into_uuid().to_string())

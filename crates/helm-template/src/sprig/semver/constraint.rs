@@ -21,12 +21,12 @@ pub struct Constraints {
 struct Comparison {
     operator: String,
     version: Version,
-    open: Open,
+    open: OpenPart,
 }
 
 /// From which part on a comparison leaves its version open, by `x` or by ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Open {
+enum OpenPart {
     Nothing,
     Patch,
     Minor,
@@ -55,8 +55,6 @@ static SYNTAX: LazyLock<Option<Syntax>> = LazyLock::new(|| {
     })
 });
 
-// === impl Constraints ===
-
 impl Constraints {
     /// Reads a constraint. Errors are the library's texts.
     pub fn parse(text: &str) -> Result<Self, String> {
@@ -70,9 +68,12 @@ impl Constraints {
         if alternatives.len() > MAX_GROUPS {
             return Err(format!("too many constraint groups (max {MAX_GROUPS})"));
         }
-        let group = |text: &&str| match syntax.group.is_match(text) {
-            true => syntax.comparison.captures_iter(text).map(Comparison::new).collect(),
-            false => Err(improper(text)),
+        let group = |text: &&str| {
+            if syntax.group.is_match(text) {
+                syntax.comparison.captures_iter(text).map(Comparison::new).collect()
+            } else {
+                Err(improper(text))
+            }
         };
         let groups = alternatives.iter().map(group).collect::<Result<_, String>>()?;
         Ok(Constraints { groups })
@@ -87,21 +88,19 @@ impl Constraints {
     }
 }
 
-// === impl Comparison ===
-
 impl Comparison {
     fn new(found: Captures<'_>) -> Result<Self, String> {
         let part = |index: usize| found.get(index).map_or("", |part| part.as_str());
         let is_open = |part: &str| matches!(part, "" | "x" | "X" | "*");
         let (major, minor, patch, prerelease) = (part(3), part(4), part(5), part(6));
         let (open, text) = if is_open(major) {
-            (Open::Major, format!("0.0.0{prerelease}"))
+            (OpenPart::Major, format!("0.0.0{prerelease}"))
         } else if is_open(minor) {
-            (Open::Minor, format!("{major}.0.0{prerelease}"))
+            (OpenPart::Minor, format!("{major}.0.0{prerelease}"))
         } else if is_open(patch) {
-            (Open::Patch, format!("{major}.{minor}.0{prerelease}"))
+            (OpenPart::Patch, format!("{major}.{minor}.0{prerelease}"))
         } else {
-            (Open::Nothing, part(2).to_owned())
+            (OpenPart::Nothing, part(2).to_owned())
         };
         Ok(Comparison {
             operator: part(1).to_owned(),
@@ -117,29 +116,29 @@ impl Comparison {
         let by_minor = by_major.then(version.minor.cmp(&wanted.minor));
         // By the parts that are there: 11.1.0 isn't above "11", nor 1.2.7 above "1.2".
         let by_given = match self.open {
-            Open::Minor => by_major,
-            Open::Patch => by_minor,
-            Open::Major | Open::Nothing => order,
+            OpenPart::Minor => by_major,
+            OpenPart::Patch => by_minor,
+            OpenPart::Major | OpenPart::Nothing => order,
         };
         let is_zero = (wanted.major, wanted.minor, wanted.patch) == (0, 0, 0);
         match (self.operator.as_str(), self.open) {
-            ("" | "=", Open::Nothing) => order.is_eq(),
-            ("!=", Open::Patch) => by_minor.is_ne() || version.prerelease != wanted.prerelease,
+            ("" | "=", OpenPart::Nothing) => order.is_eq(),
+            ("!=", OpenPart::Patch) => by_minor.is_ne() || version.prerelease != wanted.prerelease,
             ("!=", _) => by_given.is_ne(),
             (">", _) => by_given.is_gt(),
             ("<", _) => order.is_lt(),
             (">=" | "=>", _) => order.is_ge(),
-            ("<=" | "=<", Open::Major) => by_minor.is_le(),
+            ("<=" | "=<", OpenPart::Major) => by_minor.is_le(),
             ("<=" | "=<", _) => by_given.is_le(),
             _ if order.is_lt() => false,
-            ("^", Open::Minor) => by_major.is_eq(),
+            ("^", OpenPart::Minor) => by_major.is_eq(),
             ("^", _) if wanted.major > 0 => by_major.is_eq(),
-            ("^", Open::Patch) => by_minor.is_eq(),
+            ("^", OpenPart::Patch) => by_minor.is_eq(),
             ("^", _) if wanted.minor > 0 => by_minor.is_eq(),
             ("^", _) => by_minor.is_eq() && version.patch == wanted.patch,
-            // What is left is a tilde, or an equality with an open part.
-            (_, Open::Major | Open::Nothing) if is_zero => true,
-            (_, Open::Minor) => by_major.is_eq(),
+            // The remaining cases are a tilde and an equality with an open part.
+            (_, OpenPart::Major | OpenPart::Nothing) if is_zero => true,
+            (_, OpenPart::Minor) => by_major.is_eq(),
             _ => by_minor.is_eq(),
         }
     }

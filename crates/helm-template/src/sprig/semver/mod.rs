@@ -46,7 +46,7 @@ pub struct Version {
     pub original: String,
 }
 
-/// What may stand between the `-` or `+` of a version and its next part.
+/// The characters allowed between the `-` or `+` of a version and its next part.
 pub(super) const IDENTIFIERS: &str = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*";
 static VERSION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let numbers = r"([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?";
@@ -55,6 +55,13 @@ static VERSION: LazyLock<Option<Regex>> = LazyLock::new(|| {
 
 impl Version {
     /// `NewVersion`: a leading `v`, missing parts and leading zeros are accepted. Errors are the library's texts.
+    ///
+    /// ```
+    /// use helm_template::sprig::semver::{Constraints, Version};
+    ///
+    /// let version = Version::parse("v1.2").unwrap();
+    /// assert!(Constraints::parse("^1.2.0").unwrap().check(&version));
+    /// ```
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.len() > MAX_VERSION {
             return Err(format!("version string is too long (max {MAX_VERSION} bytes)"));
@@ -114,7 +121,7 @@ fn compare_prerelease(a: &str, b: &str) -> Ordering {
 }
 
 impl Version {
-    /// What an `Inc...` method makes: without a pre-release and metadata.
+    /// The result of an `Inc...` method: without a pre-release and metadata.
     fn next(&self, major: u64, minor: u64, patch: u64) -> Value {
         let mut next = Version {
             major,

@@ -6,13 +6,19 @@ use go_template::unicode::is_letter_or_digit;
 
 pub(crate) fn table<C: crate::sprig::Env>() -> Vec<Func<C>> {
     vec![
-        Func::new("upper", |text: &[u8]| match text.is_ascii() {
-            true => text.to_ascii_uppercase(),
-            false => runes::map(text, to_upper),
+        Func::new("upper", |text: &[u8]| {
+            if text.is_ascii() {
+                text.to_ascii_uppercase()
+            } else {
+                runes::map(text, to_upper)
+            }
         }),
-        Func::new("lower", |text: &[u8]| match text.is_ascii() {
-            true => text.to_ascii_lowercase(),
-            false => runes::map(text, to_lower),
+        Func::new("lower", |text: &[u8]| {
+            if text.is_ascii() {
+                text.to_ascii_lowercase()
+            } else {
+                runes::map(text, to_lower)
+            }
         }),
         Func::new("title", title),
         Func::new("untitle", untitle),
@@ -61,7 +67,7 @@ fn camelcase(text: &[u8]) -> String {
     let lead = chars.iter().take_while(|c| is_connector(**c)).count();
     out.extend(chars.iter().take(lead));
     let Some(first) = chars.get(lead) else {
-        // Of nothing but connectors, xstrings writes the last one twice.
+        // If a text has only connectors, xstrings writes the last one twice.
         out.extend(chars.last());
         return out;
     };
@@ -89,9 +95,9 @@ fn camelcase(text: &[u8]) -> String {
     out
 }
 
-/// What a run of characters is, in xstrings' terms.
+/// The kind of a run of characters, as xstrings defines it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Word {
+enum WordKind {
     Number,
     Upper,
     Letters,
@@ -111,15 +117,15 @@ fn is_punctuation(c: char) -> bool {
 
 /// Splits a text into words. An upper case run that a lower case letter follows gives its last letter away:
 /// `HTTPStatus` is `HTTP`, `Status`.
-fn words(mut text: &[char]) -> Vec<(Word, &[char])> {
+fn words(mut text: &[char]) -> Vec<(WordKind, &[char])> {
     let lower = |c: char| is_letter(c) && !c.is_uppercase();
     let mut words = Vec::new();
     while let Some(first) = text.first().copied() {
         let run = |belongs: &dyn Fn(char) -> bool| text.iter().take_while(|c| belongs(**c)).count().max(1);
         let (word, len) = if is_connector(first) {
-            (Word::Connector, run(&is_connector))
+            (WordKind::Connector, run(&is_connector))
         } else if is_punctuation(first) {
-            (Word::Punctuation, run(&is_punctuation))
+            (WordKind::Punctuation, run(&is_punctuation))
         } else if first.is_uppercase() {
             let upper = run(&char::is_uppercase);
             let len = match text.get(upper) {
@@ -127,14 +133,14 @@ fn words(mut text: &[char]) -> Vec<(Word, &[char])> {
                 Some(c) if upper == 1 && is_letter(*c) => 1 + text.iter().skip(1).take_while(|c| lower(**c)).count(),
                 _ => upper,
             };
-            (Word::Upper, len)
+            (WordKind::Upper, len)
         } else if is_letter(first) {
-            (Word::Letters, run(&lower))
+            (WordKind::Letters, run(&lower))
         } else if first.is_numeric() {
-            (Word::Number, run(&char::is_numeric))
+            (WordKind::Number, run(&char::is_numeric))
         } else {
             let other = |c: char| !(is_connector(c) || is_letter(c) || c.is_numeric() || is_punctuation(c));
-            (Word::Other, run(&other))
+            (WordKind::Other, run(&other))
         };
         let (head, tail) = text.split_at(len.min(text.len()));
         words.push((word, head));
@@ -153,22 +159,22 @@ fn separated(text: &[u8], connector: char) -> String {
     for (at, (word, text)) in words.iter().enumerate() {
         let next = words.get(at + 1).map(|(word, _)| *word);
         let joins = match (before, word) {
-            (None | Some(Word::Connector | Word::Punctuation), _) => true,
-            (_, Word::Connector | Word::Punctuation) => true,
-            (Some(Word::Number), Word::Letters | Word::Number) => true,
-            (Some(_), Word::Number) => next != Some(Word::Letters),
+            (None | Some(WordKind::Connector | WordKind::Punctuation), _) => true,
+            (_, WordKind::Connector | WordKind::Punctuation) => true,
+            (Some(WordKind::Number), WordKind::Letters | WordKind::Number) => true,
+            (Some(_), WordKind::Number) => next != Some(WordKind::Letters),
             _ => false,
         };
         if !joins {
             out.push(connector);
         }
         out.extend(text.iter().map(|c| match word {
-            Word::Upper => to_lower(*c),
-            Word::Connector => connector,
+            WordKind::Upper => to_lower(*c),
+            WordKind::Connector => connector,
             _ => *c,
         }));
         // Letters behind a number are part of it.
-        if (before, *word) != (Some(Word::Number), Word::Letters) {
+        if (before, *word) != (Some(WordKind::Number), WordKind::Letters) {
             before = Some(*word);
         }
     }

@@ -143,7 +143,7 @@ fn joined<T: AsRef<[u8]>>(meter: &Meter, separator: &[u8], parts: &[T]) -> Resul
     Ok(out)
 }
 
-/// What is made of every argument but the nil ones.
+/// The results for all arguments except nil.
 fn without_nil<T>(all: &Rest<'_, &Value>, made: impl Fn(&Value) -> T) -> Vec<T> {
     all.values.iter().filter(|value| !value.is_nil()).map(made).collect()
 }
@@ -205,9 +205,10 @@ fn split_parts<'a>(meter: &Meter, text: &'a [u8], separator: &[u8], count: i64) 
         return Ok(parts);
     }
     let mut start = 0;
-    let ends: Box<dyn Iterator<Item = (usize, usize)>> = match separator.is_empty() {
-        true => Box::new(runes::runes(text).skip(1).map(|(at, _, _)| (at, at))),
-        false => Box::new(memmem::find_iter(text, separator).map(|at| (at, at + separator.len()))),
+    let ends: Box<dyn Iterator<Item = (usize, usize)>> = if separator.is_empty() {
+        Box::new(runes::runes(text).skip(1).map(|(at, _, _)| (at, at)))
+    } else {
+        Box::new(memmem::find_iter(text, separator).map(|at| (at, at + separator.len())))
     };
     for (end, next) in ends.take(most - 1) {
         limit::texts(meter, parts.len() + 2)?;

@@ -561,7 +561,7 @@ impl<'a> Work<'a> {
             seen.push(format!("{text}@{}", now(key).as_ref().unwrap_or(&version)));
             lookups.push(format!("{text}@{version}"));
         }
-        let asked = &rendered.asked;
+        let asked = &rendered.capability_queries;
         let inputs = input_digest::digest(self.key, self.unit, self.resource, &self.snapshot, asked);
         Prepared {
             identity: self.identity.clone(),
@@ -584,7 +584,7 @@ impl<'a> Work<'a> {
             seen,
             stay: Vec::new(),
             held: Vec::new(),
-            capabilities: rendered.asked,
+            capabilities: rendered.capability_queries,
             failed_groups: self.snapshot.failed.clone(),
             revision,
             rollback: None,
