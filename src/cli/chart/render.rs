@@ -168,7 +168,7 @@ impl RenderCluster {
     }
 
     fn offline(args: &RenderArgs, group_kind: &GroupKind, version: &str, namespaced: bool) -> anyhow::Result<Self> {
-        let client = cluster::connection::nowhere()?;
+        let client = cluster::connection::unconnected_client()?;
         Ok(RenderCluster {
             discovery: Discovery::offline(client.clone(), Capabilities::default(), []),
             client,

@@ -243,7 +243,7 @@ async fn remove_leftover(client: &Client, found: &Leftover) -> anyhow::Result<&'
     let (request, done) = match decided {
         Verdict::Delete => (objects::delete(client, resource, id, live).await, "deleted"),
         Verdict::Release => {
-            let request = objects::release(client, resource, id, live).await;
+            let request = objects::release_member(client, resource, id, live).await;
             (request, "kept, without our marks")
         }
         Verdict::Going => return Ok("being deleted"),
@@ -251,8 +251,8 @@ async fn remove_leftover(client: &Client, found: &Leftover) -> anyhow::Result<&'
         Verdict::Disown | Verdict::Stay | Verdict::Hold | Verdict::Leave(_) => return Ok("left"),
     };
     match request? {
-        objects::Deleted::Accepted => Ok(done),
-        objects::Deleted::Absent => Ok("gone"),
-        objects::Deleted::Changed => bail!("it was changed meanwhile; try again"),
+        objects::DeleteOutcome::Accepted => Ok(done),
+        objects::DeleteOutcome::Absent => Ok("gone"),
+        objects::DeleteOutcome::Changed => bail!("it was changed meanwhile; try again"),
     }
 }

@@ -15,7 +15,7 @@ use chartwright_core::identity::applyset::{FINALIZER, PART_OF_LABEL};
 use chartwright_core::identity::decorator;
 use chartwright_core::identity::{GroupKind, ObjectId};
 use chartwright_core::prune::{Purpose, Verdict, verdict};
-use chartwright_operator::cluster::custom_resource::{remove_finalizer, with_finalizer};
+use chartwright_operator::cluster::custom_resource::{list_with_finalizer, remove_finalizer};
 use chartwright_operator::cluster::discovery::{Resource, Snapshot};
 use chartwright_operator::cluster::{self, Discovery, objects};
 use chartwright_operator::reconcile::{CustomResource, Superset};
@@ -134,7 +134,7 @@ async fn find_resources(
         if namespace.is_some() && !resource.namespaced {
             continue;
         }
-        let listed = with_finalizer(client, discovery, kind, namespace)
+        let listed = list_with_finalizer(client, discovery, kind, namespace)
             .await
             .with_context(|| format!("{group_kind}"))?;
         let customs = listed.into_iter().flat_map(split_by_finalizer);
@@ -264,7 +264,7 @@ async fn orphan_members(
             false => vec![None],
         };
         for namespace in namespaces {
-            let listed = objects::list_set(client, resource, namespace, &owner.set).await;
+            let listed = objects::list_applyset(client, resource, namespace, &owner.set).await;
             for (namespace, name, live) in listed.with_context(|| format!("{kind}"))? {
                 let id = ObjectId::new(kind.clone(), namespace, name);
                 let verdict = verdict(&id, &live, &owner, purpose);
@@ -272,11 +272,11 @@ async fn orphan_members(
                     continue;
                 }
                 let done = match verdict {
-                    _ if args.dry_run => objects::Deleted::Accepted,
-                    Verdict::Disown => objects::disown(client, resource, &id, &live).await?,
-                    _ => objects::release(client, resource, &id, &live).await?,
+                    _ if args.dry_run => objects::DeleteOutcome::Accepted,
+                    Verdict::Disown => objects::remove_owner_reference(client, resource, &id, &live).await?,
+                    _ => objects::release_member(client, resource, &id, &live).await?,
                 };
-                if done == objects::Deleted::Changed {
+                if done == objects::DeleteOutcome::Changed {
                     bail!("{id} was changed meanwhile; try again");
                 }
                 orphans.push(id);

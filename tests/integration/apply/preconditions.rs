@@ -8,8 +8,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use chartwright_core::identity::{GroupKind, ObjectId};
 use chartwright_core::index::members::Live;
-use chartwright_operator::cluster::custom_resource::{Marks, Target, apply_metadata, apply_status};
-use chartwright_operator::cluster::objects::{self, Deleted, Onto};
+use chartwright_operator::cluster::custom_resource::{OwnedMetadata, WriteTarget, apply_metadata, apply_status};
+use chartwright_operator::cluster::objects::{self, ApplyTarget, DeleteOutcome};
 use chartwright_operator::cluster::{self, Discovery, Error, Snapshot};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -35,7 +35,7 @@ fn a_delete_names_the_uid_that_was_read() -> Result<()> {
     let resource = snapshot.preferred(&id.group_kind).context("ConfigMap is served")?;
     let look = || {
         runtime
-            .block_on(objects::look(&client, resource, &id))?
+            .block_on(objects::read_live(&client, resource, &id))?
             .context("it is there")
     };
     let delete = |seen: &Live| runtime.block_on(objects::delete(&client, resource, &id, seen));
@@ -43,19 +43,19 @@ fn a_delete_names_the_uid_that_was_read() -> Result<()> {
     world.kubectl.delete("configmap", "a")?;
     world.run(["create", "configmap", "a"])?;
 
-    ensure!(delete(&seen)? == Deleted::Changed);
+    ensure!(delete(&seen)? == DeleteOutcome::Changed);
     world.expect("configmap", "a")?;
-    let released = runtime.block_on(objects::release(&client, resource, &id, &seen))?;
-    ensure!(released == Deleted::Changed, "its successor keeps its marks");
+    let released = runtime.block_on(objects::release_member(&client, resource, &id, &seen))?;
+    ensure!(released == DeleteOutcome::Changed, "its successor keeps its marks");
 
     let now = look()?;
     world.run(["annotate", "configmap", "a", "helm.sh/resource-policy=keep"])?;
     // The same object in another state may be one that is to be kept.
-    ensure!(delete(&now)? == Deleted::Changed);
+    ensure!(delete(&now)? == DeleteOutcome::Changed);
     let now = look()?;
-    ensure!(delete(&now)? == Deleted::Accepted, "the one that is there goes");
+    ensure!(delete(&now)? == DeleteOutcome::Accepted, "the one that is there goes");
     world.await_gone("configmap", "a")?;
-    ensure!(delete(&now)? == Deleted::Absent);
+    ensure!(delete(&now)? == DeleteOutcome::Absent);
     Ok(())
 }
 
@@ -68,7 +68,7 @@ fn no_write_recreates_a_deleted_custom_resource() -> Result<()> {
     let metadata = world.live("a")?["metadata"].take();
     let kind = GroupKind::new(world.group(), "Widget");
     let resource = snapshot.resource(&kind, "v1").context("Widget is served")?.clone();
-    let target = Target {
+    let target = WriteTarget {
         resource,
         namespace: Some(world.name.clone()),
         name: "a".into(),
@@ -76,7 +76,7 @@ fn no_write_recreates_a_deleted_custom_resource() -> Result<()> {
         version: text(&metadata["resourceVersion"]).parse()?,
     };
     world.delete("a")?;
-    let claimed = runtime.block_on(apply_metadata(&client, &target, &Marks::default(), None));
+    let claimed = runtime.block_on(apply_metadata(&client, &target, &OwnedMetadata::default(), None));
     ensure!(matches!(claimed, Err(Error::Conflict(_))));
     ensure!(runtime.block_on(apply_status(&client, &target, &json!({}))).is_err());
     world.absent(&world.widgets(), ["a"])?;
@@ -88,7 +88,7 @@ fn no_write_recreates_a_deleted_custom_resource() -> Result<()> {
     let successor = world.live("a")?;
     ensure!(successor["status"].is_null(), "{successor}");
     // Who only lags behind is told what is there now.
-    let late = Target {
+    let late = WriteTarget {
         uid: uid(&successor),
         ..target
     };
@@ -155,22 +155,22 @@ fn an_apply_names_the_state_that_was_read_for_every_kind() -> Result<()> {
             |object: &Value, onto| runtime.block_on(objects::apply(&client, resource, &id, &mut object.clone(), onto));
         let get = || world.get(&id.group_kind.to_string(), &id.name);
 
-        let gone = apply(&changed, Onto::Object("nobody"));
+        let gone = apply(&changed, ApplyTarget::Object("nobody"));
         ensure!(is_conflict(&gone), "{named}, which is gone, came back: {gone:?}");
         ensure!(get()?.is_none(), "{named} came back");
 
-        let created = apply(&object, Onto::Nothing).with_context(|| format!("{named} is not created"))?;
+        let created = apply(&object, ApplyTarget::Nothing).with_context(|| format!("{named} is not created"))?;
         let found = get()?.with_context(|| format!("{named} is not there"))?;
         ensure!(created.uid == uid(&found), "{named}: {created:?}");
         ensure!(created.fingerprint.is_some(), "{named}: {created:?}");
-        let again = apply(&changed, Onto::Nothing);
+        let again = apply(&changed, ApplyTarget::Nothing);
         ensure!(is_conflict(&again), "{named}, which is there, was taken: {again:?}");
-        let other = apply(&changed, Onto::Object("8d1b9a1c-0000-4000-8000-000000000000"));
+        let other = apply(&changed, ApplyTarget::Object("8d1b9a1c-0000-4000-8000-000000000000"));
         ensure!(is_conflict(&other), "the successor of {named} was taken: {other:?}");
         let after = labels(get()?.as_ref());
         ensure!(after == labels(Some(&found)), "{named} was written: {after}");
 
-        let same = apply(&object, Onto::Object(&created.uid)).with_context(|| format!("{named}, as it is"))?;
+        let same = apply(&object, ApplyTarget::Object(&created.uid)).with_context(|| format!("{named}, as it is"))?;
         // What is a condition became no field.
         ensure!(same.fingerprint == created.fingerprint, "{named}");
         if !is_namespaced {

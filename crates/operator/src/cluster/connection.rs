@@ -1,4 +1,4 @@
-//! The connection: which API server, as whom, and the bound on every request.
+//! The connection to the API server: kubeconfig, client, and limits of every request.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use kube::{Client, Config};
 use tokio::sync::Semaphore;
 
 use crate::cluster::connection::fence::{Fence, Gate};
-use crate::cluster::connection::silent_watch::Audible;
+use crate::cluster::connection::silent_watch::MonitoredBody;
 use crate::cluster::error::{Error, Result};
 use crate::telemetry::chain;
 
@@ -21,11 +21,11 @@ mod silent_watch;
 pub mod throttle;
 pub mod url_path;
 
-/// The longest that one request may take; a watch has its own clock.
+/// The time limit of one request. Watches have limits of their own.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Requests of this process that are under way at one time, besides watches and what leadership depends on: each watch of
-/// `watches.yaml` has a bound of its own, and there may be many of them.
+/// The most concurrent requests of this process. Watches and Lease requests are not counted. The limits per watch of
+/// `watches.yaml` do not bound the sum.
 const REQUESTS: usize = 128;
 
 /// Connects as kubectl would: the file given, `KUBECONFIG`, the pod's service account, `~/.kube/config`.
@@ -50,13 +50,13 @@ pub async fn config_without_retries(kubeconfig: Option<&Path>) -> anyhow::Result
 /// The client of a configuration.
 ///
 /// # Errors
-/// Its certificates can't be used. rustls takes X.509 version 3 alone; `openssl x509 -req` without extensions makes version
-/// 1, which Go, and so kubectl, takes as well.
+/// The certificates cannot be used. rustls accepts X.509 version 3 only. `openssl x509 -req` without extensions writes
+/// version 1, which Go, and so kubectl, accepts.
 pub fn client(config: Config) -> anyhow::Result<Client> {
     let file = config.auth_info.client_certificate.clone().unwrap_or_default();
     Client::try_from(config).map_err(|error| match chain(&error).contains("UnsupportedCertVersion") {
         true => anyhow::anyhow!(
-            "the client certificate {file} of the kubeconfig's user is of X.509 version 1, and version 3 is needed: sign it anew \
+            "the client certificate {file} of the kubeconfig's user is of X.509 version 1, and version 3 is needed: sign it again \
              with any extension, for example `openssl x509 -req -in client.csr -CA ca.crt -CAkey ca.key -CAcreateserial \
              -days 365 -extfile client.ext -out client.crt` with the line `extendedKeyUsage = clientAuth` in client.ext"
         ),
@@ -68,7 +68,7 @@ pub fn client(config: Config) -> anyhow::Result<Client> {
 ///
 /// # Errors
 /// If no client can be built.
-pub fn nowhere() -> anyhow::Result<Client> {
+pub fn unconnected_client() -> anyhow::Result<Client> {
     let url = "http://127.0.0.1:0".parse().context("address")?;
     Ok(Client::try_from(Config::new(url))?)
 }
@@ -78,27 +78,27 @@ async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
         Some(path) => Config::from_custom_kubeconfig(read_kubeconfig([path])?, &KubeConfigOptions::default())
             .await
             .with_context(|| format!("kubeconfig {}", path.display())),
-        None => Config::infer().await.map_err(unquoted).context(
+        None => Config::infer().await.map_err(without_quoted_lines).context(
             "no API server configured: set KUBECONFIG or --kubeconfig, or run in a pod with a service account",
         ),
     }
 }
 
-/// Kubeconfig files, merged. Of what two say the first counts.
+/// Reads and merges kubeconfig files. The first file that sets a value wins.
 ///
 /// # Errors
-/// The first that can't be read.
+/// The first file that cannot be read.
 pub fn read_kubeconfig(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> anyhow::Result<Kubeconfig> {
     let mut files = paths.into_iter();
     files.try_fold(Kubeconfig::default(), |merged, path| {
         let read = Kubeconfig::read_from(&path).and_then(|next| merged.merge(next));
-        read.map_err(unquoted)
+        read.map_err(without_quoted_lines)
             .with_context(|| format!("kubeconfig {}", path.as_ref().display()))
     })
 }
 
-/// An error that shows nothing of the file: the library quotes the lines around what is wrong, where tokens may be.
-fn unquoted<E: std::error::Error + Send + Sync + 'static>(error: E) -> anyhow::Error {
+/// Removes the quoted lines from a parse error: they may contain tokens.
+fn without_quoted_lines<E: std::error::Error + Send + Sync + 'static>(error: E) -> anyhow::Error {
     let error = anyhow::Error::new(error);
     match error.chain().find_map(|cause| cause.downcast_ref()) {
         Some(KubeconfigError::Parse(wrong)) => {
@@ -109,22 +109,23 @@ fn unquoted<E: std::error::Error + Send + Sync + 'static>(error: E) -> anyhow::E
     }
 }
 
-/// The same client for an operator. It gives up when no answer begins within [`REQUEST_TIMEOUT`]: on a connection whose
-/// other side is gone, kube's watches would wait for ever for a list or for the beginning of a watch. A watch that falls
-/// silent ends ([`silence`]), and who is asked to come back later is told when ([`throttle`]). So many requests at once,
-/// and no more, are under way, until their answers are read ([`REQUESTS`]).
+/// Adds the limits of an operator to a client:
+/// - A request fails if no response begins within [`REQUEST_TIMEOUT`]. On a dead connection, kube's watches would wait forever.
+/// - A silent watch ends ([`silent_watch`]).
+/// - A response with `Retry-After` fails immediately with that time ([`throttle`]).
+/// - At most [`REQUESTS`] requests run concurrently, counted until their responses are read.
 #[must_use]
-pub fn answering(client: Client) -> Client {
-    bounding(client, None)
+pub fn with_time_limits(client: Client) -> Client {
+    limited_client(client, None)
 }
 
-/// As [`answering`], and no write leaves while the fence is closed.
+/// As [`with_time_limits`]; also refuses writes while the fence is closed.
 #[must_use]
-pub fn fenced(client: Client, fence: Arc<Fence>) -> Client {
-    bounding(client, Some(Arc::new(Gate::new(fence))))
+pub fn with_fence(client: Client, fence: Arc<Fence>) -> Client {
+    limited_client(client, Some(Arc::new(Gate::new(fence))))
 }
 
-fn bounding(client: Client, gate: Option<Arc<Gate>>) -> Client {
+fn limited_client(client: Client, gate: Option<Arc<Gate>>) -> Client {
     let namespace = client.default_namespace().to_owned();
     let silence = silent_watch::longest_silence();
     let requests = Arc::new(Semaphore::new(REQUESTS));
@@ -136,16 +137,16 @@ fn bounding(client: Client, gate: Option<Arc<Gate>>) -> Client {
             let limit = silent_watch::is_watch(&request).then_some(silence);
             let permit = match limit.is_some() || is_lease(&request) {
                 true => None,
-                // It is never closed.
+                // The semaphore is never closed.
                 false => requests.acquire_owned().await.ok(),
             };
             let request = match gate {
                 Some(gate) => gate.admit(request).await?,
                 None => request,
             };
-            let answer = async { throttle::told(client.send(request).await?).await };
+            let answer = async { throttle::reject_throttled(client.send(request).await?).await };
             match tokio::time::timeout(REQUEST_TIMEOUT, answer).await {
-                Ok(answer) => answer.map(|answer| answer.map(|body| Audible::new(body, limit, permit))),
+                Ok(answer) => answer.map(|answer| answer.map(|body| MonitoredBody::new(body, limit, permit))),
                 Err(_) => Err(kube::Error::Service(Box::new(Error::TimedOut(REQUEST_TIMEOUT)))),
             }
         }
@@ -153,15 +154,15 @@ fn bounding(client: Client, gate: Option<Arc<Gate>>) -> Client {
     Client::new(service, namespace)
 }
 
-/// Leadership is lost by a request that waits behind others.
+/// True for Lease requests: leadership would be lost if they waited behind others.
 fn is_lease<B>(request: &Request<B>) -> bool {
     request.uri().path().starts_with("/apis/coordination.k8s.io/")
 }
 
-/// Bounds a request in time: a server that never answers must not keep a worker.
+/// Sends a request with the time limit [`REQUEST_TIMEOUT`], so that a server that never answers does not block a worker.
 pub async fn bounded<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T> {
     match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
-        Ok(answer) => answer.map_err(Error::from).inspect_err(throttle::note),
+        Ok(answer) => answer.map_err(Error::from).inspect_err(throttle::note_retry_after),
         Err(_) => Err(Error::TimedOut(REQUEST_TIMEOUT)),
     }
 }
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_wrong_with_a_certificate_is_told() {
+    async fn an_x509_version_1_certificate_is_reported_with_a_fix() {
         /// `openssl x509 -req -in client.csr -signkey client.key -days 36500`, without extensions.
         const VERSION_1: &str = "\
 -----BEGIN CERTIFICATE-----
@@ -200,16 +201,16 @@ yvsEFCnLMAoGCCqGSM49BAMCA0gAMEUCIHgf292FiPJYzGBGXd1zJcCiikHynsPA
              users: [{name: a, user: {client-key: dev.key, client-certificate: dev.crt}}]\n",
         );
         let refused = connect(Some(&folder.path().join("config"))).await;
-        let told = format!("{:#}", refused.err().unwrap());
+        let message = format!("{:#}", refused.err().unwrap());
         assert!(
-            told.contains("dev.crt of the kubeconfig's user is of X.509 version 1")
-                && told.contains("openssl x509 -req"),
-            "{told}"
+            message.contains("dev.crt of the kubeconfig's user is of X.509 version 1")
+                && message.contains("openssl x509 -req"),
+            "{message}"
         );
     }
 
     #[tokio::test]
-    async fn so_many_requests_are_under_way_and_no_more() {
+    async fn concurrent_requests_are_limited() {
         let begun = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let count = begun.clone();
         let silent = tower::service_fn(move |request: Request<kube::client::Body>| {
@@ -221,7 +222,7 @@ yvsEFCnLMAoGCCqGSM49BAMCA0gAMEUCIHgf292FiPJYzGBGXd1zJcCiikHynsPA
                 std::future::pending::<std::result::Result<_, Error>>().await
             }
         });
-        let client = answering(Client::new(silent, "shop"));
+        let client = with_time_limits(Client::new(silent, "shop"));
         let ask = |uri: &'static str| {
             let client = client.clone();
             tokio::spawn(async move {
@@ -252,11 +253,11 @@ yvsEFCnLMAoGCCqGSM49BAMCA0gAMEUCIHgf292FiPJYzGBGXd1zJcCiikHynsPA
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_never_begins_is_given_up() {
+    async fn a_response_that_never_begins_times_out() {
         let silent = tower::service_fn(|_: http::Request<kube::client::Body>| {
             std::future::pending::<std::result::Result<http::Response<kube::client::Body>, Error>>()
         });
-        let client = answering(Client::new(silent, "shop"));
+        let client = with_time_limits(Client::new(silent, "shop"));
         assert_eq!(client.default_namespace(), "shop");
         let begun = tokio::time::Instant::now();
         let error = client.apiserver_version().await.unwrap_err();

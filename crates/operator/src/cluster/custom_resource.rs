@@ -27,7 +27,7 @@ const TRIES: usize = 4;
 
 /// Which custom resource a write is for. The UID makes sure that it is still the same one.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct WriteTarget {
     /// The resourceVersion that was seen last.
     pub version: u64,
     pub resource: Resource,
@@ -36,7 +36,7 @@ pub struct Target {
     pub uid: String,
 }
 
-impl Target {
+impl WriteTarget {
     fn api<K>(&self, client: &Client) -> Api<K>
     where
         K: kube::Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
@@ -47,7 +47,7 @@ impl Target {
 
 /// What the operator has in the metadata of a custom resource.
 #[derive(Clone, Debug, Default)]
-pub struct Marks {
+pub struct OwnedMetadata {
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
     pub finalizer: Option<String>,
@@ -65,8 +65,8 @@ fn applyset_manager(decorator: Option<&str>) -> String {
 /// resource deleted.
 pub async fn apply_metadata(
     client: &Client,
-    target: &Target,
-    marks: &Marks,
+    target: &WriteTarget,
+    marks: &OwnedMetadata,
     decorator: Option<&str>,
 ) -> Result<CustomObject> {
     let api = target.api::<CustomObject>(client);
@@ -89,7 +89,7 @@ pub async fn apply_metadata(
 }
 
 /// Takes annotations off, whoever wrote them.
-pub async fn erase_annotations(client: &Client, target: &Target, keys: &[String]) -> Result<CustomObject> {
+pub async fn remove_annotations(client: &Client, target: &WriteTarget, keys: &[String]) -> Result<CustomObject> {
     let annotations: BTreeMap<&String, Value> = keys.iter().map(|key| (key, Value::Null)).collect();
     let patch = json!({"metadata": {"uid": target.uid, "annotations": annotations}});
     let api = target.api::<CustomObject>(client);
@@ -97,7 +97,7 @@ pub async fn erase_annotations(client: &Client, target: &Target, keys: &[String]
 }
 
 /// Applies the status: all of it that is ours.
-pub async fn apply_status(client: &Client, target: &Target, status: &Value) -> Result<CustomObject> {
+pub async fn apply_status(client: &Client, target: &WriteTarget, status: &Value) -> Result<CustomObject> {
     let patch = json!({
         "apiVersion": target.resource.api.api_version,
         "kind": target.resource.api.kind,
@@ -113,7 +113,7 @@ pub async fn apply_status(client: &Client, target: &Target, status: &Value) -> R
 /// k8s.io/apiextensions-apiserver puts the live metadata in the place of what was sent), but at the resourceVersion.
 async fn write_status(
     client: &Client,
-    target: &Target,
+    target: &WriteTarget,
     mut patch: Value,
     parameters: &PatchParams,
     form: fn(&Value) -> Patch<&Value>,
@@ -140,7 +140,7 @@ async fn write_status(
 ///
 /// # Errors
 /// As [`list_if_served`].
-pub async fn with_finalizer(
+pub async fn list_with_finalizer(
     client: &Client,
     discovery: &Discovery,
     kind: (&GroupKind, &Resource),
@@ -154,7 +154,12 @@ pub async fn with_finalizer(
 
 /// Merges the status, for a schema that doesn't have all of our fields: the API server refuses to apply such a status,
 /// and merges what it knows of it. `fields`: those that are ours, so that absent ones go.
-pub async fn merge_status(client: &Client, target: &Target, status: &Value, fields: &[&str]) -> Result<CustomObject> {
+pub async fn merge_status(
+    client: &Client,
+    target: &WriteTarget,
+    status: &Value,
+    fields: &[&str],
+) -> Result<CustomObject> {
     let mut merged: serde_json::Map<String, Value> =
         fields.iter().map(|field| ((*field).to_owned(), Value::Null)).collect();
     merged.extend(status.as_object().cloned().unwrap_or_default());
@@ -171,7 +176,7 @@ pub async fn merge_status(client: &Client, target: &Target, status: &Value, fiel
 /// # Errors
 /// Also if its kind isn't served. So it is listed: an API server that starts says of everything whose
 /// CustomResourceDefinition it doesn't know yet that it is not found.
-pub async fn is_there(client: &Client, target: &Target) -> Result<bool> {
+pub async fn still_exists(client: &Client, target: &WriteTarget) -> Result<bool> {
     let api = target.api::<MetadataOnly>(client);
     let parameters = ListParams::default().fields(&format!("metadata.name={}", target.name));
     let found = bounded(api.list(&parameters)).await?;
@@ -181,7 +186,7 @@ pub async fn is_there(client: &Client, target: &Target) -> Result<bool> {
 
 /// Takes a finalizer of ours off, and helm-operator's with the usual one, if the list of finalizers is still the one that was
 /// read.
-pub async fn remove_finalizer(client: &Client, target: &Target, finalizers: &[String], ours: &str) -> Result<()> {
+pub async fn remove_finalizer(client: &Client, target: &WriteTarget, finalizers: &[String], ours: &str) -> Result<()> {
     let goes = |finalizer: &str| finalizer == ours || ours == FINALIZER && is_former_finalizer(finalizer);
     if !finalizers.iter().any(|finalizer| goes(finalizer)) {
         return Ok(());
@@ -212,14 +217,14 @@ mod tests {
 
     /// Asks a server that answers so whether the one of UID `u` is there.
     async fn asked(code: u16, answer: Value) -> Result<bool> {
-        let target = Target {
+        let target = WriteTarget {
             version: 1,
             resource: widgets(),
             namespace: Some("shop".into()),
             name: "a".into(),
             uid: "u".into(),
         };
-        is_there(&client(move |_| Some((code, answer.clone()))), &target).await
+        still_exists(&client(move |_| Some((code, answer.clone()))), &target).await
     }
 
     #[tokio::test]

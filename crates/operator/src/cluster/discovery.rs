@@ -1,7 +1,7 @@
-//! What the API server serves: kinds with their plural and scope, and the `.Capabilities` that charts ask for.
+//! The kinds that the API server serves, with plural and scope, and `.Capabilities` for charts.
 //!
-//! Two requests (aggregated discovery) answer everything, so the snapshot is replaced as a whole when a CRD or an
-//! APIService changes, and readers hold a consistent one.
+//! Aggregated discovery needs two requests. A change of a CRD or an APIService replaces the complete snapshot, so a reader
+//! always holds a consistent one.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,13 +25,13 @@ use helm_template::render::{Capabilities, KubeVersion};
 pub struct Resource {
     pub api: ApiResource,
     pub namespaced: bool,
-    /// Can be listed and watched, as members must be.
+    /// Supports `list` and `watch`, as members must.
     pub watchable: bool,
-    /// Has a subresource `status`.
+    /// Has the subresource `status`.
     pub status: bool,
 }
 
-/// All that was served at one moment.
+/// Everything that was served at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// By kind; the versions in the server's order of preference.
@@ -39,23 +39,23 @@ pub struct Snapshot {
     /// Group versions whose discovery is stale: their aggregated API server is down.
     pub failed: Vec<String>,
     pub capabilities: Capabilities,
-    /// Changes whenever `capabilities` do, or what does not answer.
+    /// Digest of `capabilities` and `failed`.
     pub digest: String,
-    /// Changes whenever `capabilities.api_versions` do.
+    /// Digest of `capabilities.api_versions`.
     pub versions: String,
     /// Not read from an API server.
     offline: bool,
-    missed: Arc<Missed>,
+    missed: Arc<MissedGroups>,
 }
 
-/// The groups that somebody needed while they did not answer, until they do.
+/// API groups that a caller needed while they did not answer.
 #[derive(Debug, Default)]
-struct Missed {
+struct MissedGroups {
     groups: std::sync::Mutex<BTreeSet<String>>,
-    told: Notify,
+    added: Notify,
 }
 
-/// Kinds without a namespace that charts bring, for renders without an API server (Kubernetes API reference, 1.37).
+/// Built-in cluster-scoped kinds, for renders without an API server (Kubernetes API reference, 1.37).
 const CLUSTER_SCOPED: [&str; 21] = [
     "APIService.apiregistration.k8s.io",
     "CSIDriver.storage.k8s.io",
@@ -80,32 +80,32 @@ const CLUSTER_SCOPED: [&str; 21] = [
     "ValidatingWebhookConfiguration.admissionregistration.k8s.io",
 ];
 
-/// True for one of Kubernetes' own kinds that has no namespaces: known without asking.
+/// True for a built-in cluster-scoped kind. Needs no request.
 pub fn is_cluster_scoped(group_kind: &GroupKind) -> bool {
     CLUSTER_SCOPED.contains(&group_kind.to_string().as_str())
 }
 
-/// The current snapshot, shared, and who reads it.
+/// The shared current snapshot, and the reads that replace it.
 #[derive(Clone)]
 pub struct Discovery {
     client: Client,
     snapshot: watch::Sender<Arc<Snapshot>>,
-    reads: Arc<Reads>,
-    doubted: Arc<Notify>,
+    reads: Arc<SharedReads>,
+    reread: Arc<Notify>,
 }
 
-/// Those who want discovery to be read anew at one time share a read.
-struct Reads {
-    /// How many have begun.
+/// Merges concurrent requests for a read into one.
+struct SharedReads {
+    /// The number of reads that have begun.
     begun: AtomicU64,
-    /// The last one that ended, by its number, and what came of it. Locked while one is under way.
+    /// The number and result of the last completed read. Locked during a read.
     last: Mutex<(u64, Result<()>)>,
 }
 
 // === impl Resource ===
 
 impl Resource {
-    /// The API for its objects: in one namespace, or everywhere for `None`.
+    /// The API for its objects in one namespace, or (`None`) in all.
     pub fn api_in<K>(&self, client: &Client, namespace: Option<&str>) -> Api<K>
     where
         K: kube::Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
@@ -116,7 +116,7 @@ impl Resource {
         }
     }
 
-    /// A kind without an API server that could be asked about it.
+    /// A kind for use without an API server.
     pub fn offline(group_kind: &GroupKind, version: &str, namespaced: bool) -> Self {
         let kind = GroupVersionKind::gvk(&group_kind.group, version, &group_kind.kind);
         Resource {
@@ -128,11 +128,11 @@ impl Resource {
     }
 }
 
-// === impl Reads ===
+// === impl SharedReads ===
 
-impl Default for Reads {
+impl Default for SharedReads {
     fn default() -> Self {
-        Reads {
+        SharedReads {
             begun: AtomicU64::new(0),
             last: Mutex::new((0, Ok(()))),
         }
@@ -142,7 +142,7 @@ impl Default for Reads {
 // === impl Snapshot ===
 
 impl Snapshot {
-    /// Takes in what a version of a group serves, and what `.Capabilities` have of it.
+    /// Adds the kinds of a group version, and its entries of `.Capabilities`.
     fn add(&mut self, group: &str, served: APIVersionDiscovery, api_versions: &mut BTreeSet<String>) {
         let version = served.version.unwrap_or_default();
         let api_version = match group {
@@ -154,7 +154,7 @@ impl Snapshot {
         }
         api_versions.insert(api_version.clone());
         for resource in served.resources {
-            // `.Capabilities` has the kinds of subresources too, `v1/Scale` for one.
+            // `.Capabilities` contains the kinds of subresources too, such as `v1/Scale`.
             let kinds = resource.subresources.iter();
             let kinds = kinds.filter_map(|sub| sub.response_kind.as_ref()?.kind.as_ref());
             api_versions.extend(kinds.map(|kind| format!("{api_version}/{kind}")));
@@ -163,7 +163,7 @@ impl Snapshot {
                 continue;
             };
             api_versions.insert(format!("{api_version}/{kind}"));
-            // A few resources answer with a kind of another group (TokenRequest and the like).
+            // Some resources return a kind of another group, such as TokenRequest.
             if response.group.is_some_and(|other| !other.is_empty() && other != group) {
                 continue;
             }
@@ -195,25 +195,25 @@ impl Snapshot {
             .find(|resource| resource.api.version == version)
     }
 
-    /// The resource of a kind in the version that the server prefers.
+    /// The resource of a kind in its preferred version.
     pub fn preferred(&self, group_kind: &GroupKind) -> Option<&Resource> {
         self.kinds.get(group_kind)?.first()
     }
 
-    /// What a CustomResourceDefinition would be called of each kind that is served: `<plural>.<group>`.
+    /// The CustomResourceDefinition name of each served kind: `<plural>.<group>`.
     pub fn definitions(&self) -> HashSet<String> {
         let served = self.kinds.values().filter_map(|versions| Some(&versions.first()?.api));
         served.map(|api| format!("{}.{}", api.plural, api.group)).collect()
     }
 
-    /// Every kind that is served, in the version that the server prefers.
+    /// All served kinds, each in its preferred version.
     pub fn kinds(&self) -> impl Iterator<Item = (&GroupKind, &Resource)> {
         self.kinds
             .iter()
             .filter_map(|(kind, versions)| Some((kind, versions.first()?)))
     }
 
-    /// Whether objects of a kind and version have a namespace; `None` if it is not served.
+    /// Whether a kind and version is namespaced; `None` if it is not served.
     pub fn namespaced(&self, group_kind: &GroupKind, version: &str) -> Option<bool> {
         let known = self.resource(group_kind, version).map(|resource| resource.namespaced);
         known.or_else(|| self.offline.then(|| !is_cluster_scoped(group_kind)))
@@ -222,7 +222,7 @@ impl Snapshot {
     /// As [`preferred`](Self::preferred).
     ///
     /// # Errors
-    /// Whether the kind is served can't be told.
+    /// It is unknown whether the kind is served.
     pub fn served(&self, group_kind: &GroupKind) -> Result<Option<&Resource>> {
         match self.preferred(group_kind) {
             None => self.has_answered(&group_kind.group).map(|()| None),
@@ -230,25 +230,27 @@ impl Snapshot {
         }
     }
 
+    /// Checks that discovery of a group is complete, and records the group as missed if not.
+    ///
     /// # Errors
-    /// A version of the group could not be read: kinds of it may be served though this snapshot lacks them.
+    /// A version of the group was not read, so this snapshot may lack served kinds.
     pub fn has_answered(&self, group: &str) -> Result<()> {
         let mut failed = self.failed.iter();
         if !failed.any(|failed| group_of(failed) == group) {
             return Ok(());
         }
         if self.missed.groups().insert(group.to_owned()) {
-            self.missed.told.notify_one();
+            self.missed.added.notify_one();
         }
         Err(Error::Unavailable(format!("API group {group} does not answer")))
     }
 
-    /// True if nothing is known to be missing.
+    /// True if discovery of all groups succeeded.
     pub fn is_complete(&self) -> bool {
         self.failed.is_empty()
     }
 
-    /// True if a kind is certainly not served in any version. A failed group version hides the kinds it serves.
+    /// True if a kind is certainly not served in any version. A failed group version hides its kinds.
     pub fn is_gone(&self, group_kind: &GroupKind) -> bool {
         matches!(self.served(group_kind), Ok(None))
     }
@@ -259,9 +261,9 @@ pub fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-// === impl Missed ===
+// === impl MissedGroups ===
 
-impl Missed {
+impl MissedGroups {
     fn groups(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -276,14 +278,14 @@ impl Discovery {
             client,
             snapshot: watch::Sender::default(),
             reads: Arc::default(),
-            doubted: Arc::default(),
+            reread: Arc::default(),
         };
         discovery.refresh().await?;
         Ok(discovery)
     }
 
-    /// A discovery without an API server: the capabilities given, the kinds given, and the scopes that Kubernetes' own
-    /// kinds have; any other kind counts as namespaced. The client makes no requests but for these kinds.
+    /// A discovery without an API server: these capabilities and kinds, and the scopes of built-in kinds. Any other kind
+    /// counts as namespaced. The client sends requests for these kinds only.
     pub fn offline(client: Client, capabilities: Capabilities, served: impl IntoIterator<Item = Resource>) -> Self {
         let mut snapshot = Snapshot {
             versions: capabilities.api_versions.join(","),
@@ -302,7 +304,7 @@ impl Discovery {
             client,
             snapshot: watch::Sender::new(Arc::new(snapshot)),
             reads: Arc::default(),
-            doubted: Arc::default(),
+            reread: Arc::default(),
         }
     }
 
@@ -310,34 +312,33 @@ impl Discovery {
         self.snapshot.borrow().clone()
     }
 
-    /// Tells of every change of what is served, or of the failures, whoever noticed it.
+    /// Receives every new snapshot whose kinds or failures differ.
     pub fn subscribe(&self) -> watch::Receiver<Arc<Snapshot>> {
         self.snapshot.subscribe()
     }
 
-    /// True if somebody needs a group that does not answer, as far as is known.
-    pub fn misses(&self) -> bool {
+    /// True if a caller needs a group that does not answer.
+    pub fn has_missed_groups(&self) -> bool {
         !self.snapshot().missed.groups().is_empty()
     }
 
-    /// A kind that was discovered can't be watched: it may have changed between the reading of discovery and the first look
-    /// at what changes it.
-    pub fn doubt(&self) {
-        self.doubted.notify_one();
+    /// Requests another read, after a discovered kind could not be watched: it may have changed since the read.
+    pub fn request_reread(&self) {
+        self.reread.notify_one();
     }
 
-    /// Until somebody [doubts](Discovery::doubt) what was read.
-    pub async fn doubted(&self) {
-        self.doubted.notified().await;
+    /// Waits for a call of [`Discovery::request_reread`].
+    pub async fn reread_requested(&self) {
+        self.reread.notified().await;
     }
 
-    /// Until somebody needs one that nobody needed before.
-    pub async fn missed(&self) {
+    /// Waits until a caller needs a group that does not answer and was not needed before.
+    pub async fn group_missed(&self) {
         let missed = self.snapshot().missed.clone();
-        missed.told.notified().await;
+        missed.added.notified().await;
     }
 
-    /// Reads everything anew, or waits for another who does, if he began later than this was called.
+    /// SharedReads discovery again, or waits for a read that began after this call.
     ///
     /// # Errors
     /// As [`Discovery::read`].
@@ -345,7 +346,7 @@ impl Discovery {
         let asked = self.reads.begun.load(Ordering::SeqCst);
         let mut last = self.reads.last.lock().await;
         if last.0 > asked {
-            return last.1.clone().inspect_err(throttle::note);
+            return last.1.clone().inspect_err(throttle::note_retry_after);
         }
         let number = self.reads.begun.fetch_add(1, Ordering::SeqCst) + 1;
         let read = self.read().await;
@@ -353,12 +354,12 @@ impl Discovery {
         read
     }
 
-    /// An API server that starts answers before it knows its CustomResourceDefinitions, and its discovery then lacks
-    /// their kinds without a sign of it. To take that for the truth is to forget releases and to leave members behind,
-    /// so nothing is read before the server says that it is ready.
+    /// SharedReads discovery once the server is ready. A starting API server answers before it has read its
+    /// CustomResourceDefinitions, and its discovery silently lacks their kinds. Trusting it would drop releases and leave
+    /// members behind.
     ///
     /// # Errors
-    /// If it is not ready, or does not answer; what was read before stands.
+    /// If the server is not ready or does not answer. The snapshot stays.
     async fn read(&self) -> Result<()> {
         self.await_ready().await?;
         let version = bounded(self.client.apiserver_version()).await?;
@@ -392,12 +393,12 @@ impl Discovery {
         Ok(())
     }
 
-    /// Whether the API server is ready, as far as it tells us: `/readyz` is for everybody by default, and not everywhere.
+    /// Checks `/readyz`. By default every user may read it; where it is forbidden, the server counts as ready.
     async fn await_ready(&self) -> Result<()> {
         let request = http::Request::get("/readyz").body(Vec::new());
         let request = request.map_err(|error| Error::Invalid(error.to_string()))?;
         match bounded(self.client.request_text(request)).await {
-            Err(error) if error.may_pass() => {
+            Err(error) if error.is_transient() => {
                 let message = format!("the API server is not ready, and may not tell of all kinds: {error}");
                 Err(match error {
                     Error::Throttled { after, .. } => Error::Throttled { message, after },
@@ -431,7 +432,7 @@ mod tests {
     use crate::cluster::testing::{client, served};
 
     #[tokio::test]
-    async fn those_who_want_it_read_at_one_time_share_a_read() {
+    async fn concurrent_refreshes_share_a_read() {
         let reads = Arc::new(AtomicUsize::new(0));
         let count = reads.clone();
         let client = client(move |asked| {
@@ -445,18 +446,14 @@ mod tests {
         let first = reads.swap(0, Ordering::SeqCst);
         assert!(
             (1..=2).contains(&first),
-            "one that is under way says nothing of what came since: {first}"
+            "a read in progress does not serve later callers: {first}"
         );
         discovery.refresh().await.unwrap();
-        assert_eq!(
-            reads.load(Ordering::SeqCst),
-            1,
-            "who comes later wants to know what is then"
-        );
+        assert_eq!(reads.load(Ordering::SeqCst), 1, "a later refresh reads again");
     }
 
     #[tokio::test]
-    async fn a_group_that_does_not_answer_is_missed_by_who_needs_it() {
+    async fn a_needed_group_that_does_not_answer_is_recorded_as_missed() {
         let down = Arc::new(AtomicBool::new(true));
         let is_down = down.clone();
         let client = client(move |asked| {
@@ -466,27 +463,27 @@ mod tests {
         let discovery = Discovery::new(client).await.unwrap();
         let snapshot = discovery.snapshot();
         let kind = |group: &str| GroupKind::new(group, "Widget");
-        assert!(!discovery.misses(), "nobody needs it");
+        assert!(!discovery.has_missed_groups(), "not needed yet");
         assert!(snapshot.served(&kind("a.test")).is_ok() && snapshot.is_gone(&kind("none.test")));
-        assert!(!discovery.misses());
+        assert!(!discovery.has_missed_groups());
         assert!(!snapshot.is_gone(&kind("down.test")));
-        assert!(discovery.misses());
-        tokio::time::timeout(std::time::Duration::from_secs(5), discovery.missed())
+        assert!(discovery.has_missed_groups());
+        tokio::time::timeout(std::time::Duration::from_secs(5), discovery.group_missed())
             .await
             .unwrap();
         discovery.refresh().await.unwrap();
-        assert!(discovery.misses(), "until it answers");
+        assert!(discovery.has_missed_groups(), "until it answers");
         let asked: Set<_> = [snapshot.digest.clone(), discovery.snapshot().digest.clone()].into();
         assert_eq!(asked.len(), 1);
         down.store(false, Ordering::SeqCst);
         discovery.refresh().await.unwrap();
-        assert!(!discovery.misses());
+        assert!(!discovery.has_missed_groups());
     }
 
     /// kube-apiserver 1.36.3 that was killed and started again listed its own 20 groups, none of them stale, and no group
     /// of a CustomResourceDefinition for 0.2 s; `/readyz` was 500 until a second after that.
     #[tokio::test]
-    async fn a_server_that_is_not_ready_is_not_believed() {
+    async fn discovery_of_a_server_that_is_not_ready_is_ignored() {
         let state = Arc::new(Mutex::new((200, vec!["a.test", "b.test"])));
         let now = state.clone();
         let client = client(move |asked| {
@@ -510,7 +507,7 @@ mod tests {
             assert!(error.to_string().contains("not ready"), "{error}");
             assert!(serves("a.test") && serves("b.test"), "{not_ready}");
         }
-        // Who may not ask for it must do without.
+        // Where `/readyz` is forbidden or absent, the server counts as ready.
         for ready in [200, 403, 404] {
             *state.lock().unwrap() = (ready, vec!["a.test"]);
             discovery.refresh().await.unwrap();

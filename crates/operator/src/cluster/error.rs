@@ -1,40 +1,39 @@
-//! What can go wrong between us and the API server, sorted by what can be done about it.
+//! Errors of requests to the API server, sorted by how a caller reacts.
 
 use std::time::Duration;
 
 use crate::telemetry::chain;
 
-/// A failed request. Messages of the API server are kept: they name the field or the right that is missing.
+/// A failed request, with the message of the API server: it names the field or the missing permission.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// There is no object of that name.
     #[error("not found: {0}")]
     NotFound(String),
-    /// The path is not served, or not yet: its version may have gone, or its CRD may not have been read. What lies there is
-    /// there all the same.
+    /// The path is not served: its version was removed, or the server has not read its CRD yet. Its objects may exist.
     #[error("not served: {0}")]
     NotServed(String),
-    /// Another writer or field manager was first; or a precondition did not hold.
+    /// Another client or field manager wrote first, or a precondition failed.
     #[error("conflict: {0}")]
     Conflict(String),
     /// The request itself is wrong (400, 422): repeating it changes nothing.
     #[error("{0}")]
     Invalid(String),
-    /// As `Invalid`, with what the server says of single fields.
+    /// As `Invalid`, with messages about single fields.
     #[error("{message}")]
     Unprocessable { message: String, causes: Vec<Cause> },
-    /// More than the API server or etcd takes (1.5 MiB, as a rule).
+    /// Larger than the API server or etcd accepts (usually 1.5 MiB).
     #[error("{0}")]
     TooLarge(String),
-    /// An address or a port that another object holds: it may let it go.
+    /// An IP address or a port that another object uses, perhaps not for long.
     #[error("{0}")]
     Taken(String),
     #[error("forbidden: {0}")]
     Forbidden(String),
-    /// An admission webhook or policy is against it, and may change its mind.
+    /// Denied by an admission webhook or policy, which may accept it later.
     #[error("{0}")]
     Denied(String),
-    /// The server asks to be left alone for a while.
+    /// The server requests a retry after this time.
     #[error("{message}")]
     Throttled { message: String, after: Duration },
     /// The namespace or object is being deleted.
@@ -42,7 +41,7 @@ pub enum Error {
     Terminating(String),
     #[error("the API server did not answer within {0:?}")]
     TimedOut(Duration),
-    /// Not sent: another replica may lead already.
+    /// Not sent, because another replica may lead.
     #[error("nothing is written: the Lease of leader election was not renewed in time")]
     NotLeading,
     /// Everything else: connection errors, 5xx.
@@ -50,7 +49,7 @@ pub enum Error {
     Unavailable(String),
 }
 
-/// What the API server says of one field, as `spec.ports[0].nodePort`.
+/// A message about one field, such as `spec.ports[0].nodePort`.
 pub use kube::core::response::StatusCause as Cause;
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -58,7 +57,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 // === impl Error ===
 
 impl Error {
-    /// True if only a change of the request can help.
+    /// True if only another request can succeed.
     pub fn is_permanent(&self) -> bool {
         matches!(
             self,
@@ -66,20 +65,20 @@ impl Error {
         )
     }
 
-    /// True if it tells of the schema of a kind, not of what one object says: an apply has a field that it doesn't know.
-    pub fn is_of_schema(&self) -> bool {
+    /// True if an apply has a field that the schema of the kind does not contain.
+    pub fn is_schema_mismatch(&self) -> bool {
         matches!(self, Error::Invalid(text) if text.contains(UNTYPED))
     }
 
-    /// True if the server gave no answer to the question; it may give one later.
-    pub fn may_pass(&self) -> bool {
+    /// True if a retry may succeed: the server gave no verdict on the request.
+    pub fn is_transient(&self) -> bool {
         matches!(
             self,
             Error::TimedOut(_) | Error::NotLeading | Error::Unavailable(_) | Error::Throttled { .. }
         )
     }
 
-    /// How long the server wants to be left alone.
+    /// The wait before a retry that the server requests.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Error::Throttled { after, .. } => Some(*after),
@@ -96,7 +95,7 @@ impl From<kube::Error> for Error {
     fn from(error: kube::Error) -> Self {
         let status = match error {
             kube::Error::Api(status) => *status,
-            // Our own layers say it in our own words.
+            // Errors of our own layers pass unchanged.
             kube::Error::Service(error) => {
                 return match error.downcast::<Error>() {
                     Ok(error) => *error,
@@ -131,22 +130,22 @@ impl From<kube::Error> for Error {
             500 if is_too_large(&text) => Error::TooLarge(text),
             400 | 415 | 422 => Error::Invalid(text),
             401 | 403 => Error::Forbidden(text),
-            // A patch of an object that its schema refuses in structured merge: the server calls it an internal error.
+            // A structured merge that the schema refuses: the server reports an internal error.
             500 if text.contains(UNTYPED) => Error::Invalid(text),
             _ => Error::Unavailable(text),
         }
     }
 }
 
-/// What the API server says of an apply that doesn't fit the schema.
+/// In the API server's message about an apply that does not match the schema.
 const UNTYPED: &str = "failed to create typed patch object";
 
-/// etcd's words, and those of the API server's client for it.
+/// Matches the messages of etcd and of the API server's etcd client.
 fn is_too_large(text: &str) -> bool {
     text.contains("request is too large") || text.contains("trying to send message larger than max")
 }
 
-/// Webhooks and policies choose their own status codes; the words before their message are the API server's.
+/// True for denials by webhooks and policies. These choose the status code, but the API server writes this text.
 pub(in crate::cluster) fn is_denied(text: &str) -> bool {
     (text.contains("admission webhook ") && text.contains(" denied the request"))
         || (text.contains("ValidatingAdmissionPolicy ") && text.contains(" denied request"))
@@ -157,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statuses_are_sorted_by_what_can_be_done() {
+    fn statuses_map_to_error_variants() {
         let untyped = "failed to create typed patch object (…): .spec.bogus: field not declared in schema";
         let too_large =
             "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2109821 vs. 2097152)";
@@ -190,7 +189,7 @@ mod tests {
             let error = Error::from(kube::Error::Api(Box::new(status)));
             assert!(format!("{error:?}").starts_with(kind), "{error:?}");
             assert_eq!(error.is_permanent(), is_permanent, "{error:?}");
-            assert_eq!(error.is_of_schema(), message == untyped, "{error:?}");
+            assert_eq!(error.is_schema_mismatch(), message == untyped, "{error:?}");
         }
     }
 }

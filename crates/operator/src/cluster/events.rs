@@ -1,7 +1,7 @@
-//! Events on custom resources, through kube's recorder, which counts repetitions instead of writing them anew.
+//! Events on custom resources, through kube's recorder, which counts repetitions instead of writing new Events.
 //!
-//! What goes wrong is told at once. What went well is told when there is time, one Event after the other with pauses: while
-//! many releases are worked on, the API server's time is theirs, and their conditions say the same.
+//! Warnings are written immediately. Normal Events are queued and written one by one with pauses, so that they do not slow
+//! reconciles down; the conditions contain the same facts.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,87 +17,88 @@ use tokio::sync::{mpsc, oneshot};
 use crate::cluster::connection::bounded;
 use crate::cluster::error::{Error, Result};
 use crate::cluster::events::core_api::CoreRecorder;
-use crate::telemetry::{cut, redact};
+use crate::telemetry::redact;
+use chartwright_watches::text::cut;
 
 mod core_api;
 
-/// Event notes may have 1 kB; the API server refuses longer ones.
+/// The longest note that the API server accepts, in bytes.
 const NOTE_BYTES: usize = 1000;
 
-/// How long a repetition counts as one; kube's recorder forgets as fast.
+/// How long an Event counts as a repetition, as in kube's recorder.
 const WINDOW: Duration = Duration::from_secs(6 * 60);
 
-/// Before an event is written a second time that the API server had no time for.
+/// The shortest wait before a throttled Event is written again.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 
-/// So many Events may wait for their time; whoever has one more writes it at once.
+/// The most queued Events; further ones are written immediately.
 const MAX_WAITING: usize = 2048;
 
-/// How much longer than an Event took to write the pause before the next is: a busy API server is asked more seldom.
+/// The pause before the next Event, as a multiple of the time that the last one took: slower for a busy API server.
 const PAUSE: u32 = 4;
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Writes events. A failed event is logged and never fails a reconcile.
 #[derive(Clone)]
 pub struct Events {
-    writer: Arc<Writer>,
-    queue: Arc<OnceLock<mpsc::Sender<Deferred>>>,
+    writer: Arc<EventWriter>,
+    queue: Arc<OnceLock<mpsc::Sender<DeferredEvent>>>,
 }
 
-/// What is done when there is time.
-enum Deferred {
-    Write(Arc<Message>),
-    /// Tells that everything before it is written.
+/// A job of the queue.
+enum DeferredEvent {
+    Write(Arc<EventMessage>),
+    /// Signals that everything before it is written.
     Flush(oneshot::Sender<()>),
 }
 
-/// An Event that is to be written, and what it is about.
-struct Message {
+/// An Event to write, and the object that it is about.
+struct EventMessage {
     event: Event,
     about: ObjectReference,
 }
 
-struct Writer {
+struct EventWriter {
     client: Client,
     reporter: Reporter,
-    told: Mutex<Told>,
+    recent: Mutex<RecentEvents>,
     core: CoreRecorder,
-    /// The core API took the last Event, where `events.k8s.io` is forbidden.
+    /// True if `events.k8s.io` is forbidden and the core API accepted the last Event.
     prefers_core: AtomicBool,
-    /// That they are forbidden was told.
+    /// True once the log has reported that Events are forbidden.
     forbidden: AtomicBool,
-    /// There will be no better time.
+    /// True at shutdown: no pauses.
     hurries: AtomicBool,
 }
 
-/// What was told lately, by object, reason and note: a recorder takes events for repetitions whatever their notes say, and
-/// the new note would be lost, so each text has a recorder of its own.
-struct Told {
-    last: HashMap<u64, Last>,
+/// Recent Events by object, reason and note. A recorder ignores the note when it looks for repetitions and would lose a new
+/// note, so each text has its own recorder.
+struct RecentEvents {
+    last: HashMap<u64, RecentEvent>,
     swept: Instant,
 }
 
-struct Last {
+struct RecentEvent {
     at: Instant,
-    /// What went well is rarely told twice: its first time is only remembered.
+    /// `None` for the first Normal Event: they rarely repeat.
     recorder: Option<Recorder>,
 }
 
 // === impl Events ===
 
 impl Events {
-    /// `instance` tells replicas apart: the pod's name.
+    /// `instance` identifies the replica: the pod's name.
     pub fn new(client: Client, operator: &str, instance: Option<String>) -> Self {
         let reporter = Reporter {
             controller: format!("chartwright.dev/{operator}"),
             instance,
         };
-        let writer = Writer {
+        let writer = EventWriter {
             core: CoreRecorder::new(client.clone(), reporter.clone(), WINDOW),
             prefers_core: AtomicBool::new(false),
             client,
             reporter,
-            told: Mutex::new(Told {
+            recent: Mutex::new(RecentEvents {
                 last: HashMap::new(),
                 swept: Instant::now(),
             }),
@@ -110,41 +111,41 @@ impl Events {
         }
     }
 
-    /// Tells what went well, as soon as there is time.
+    /// Queues a Normal Event.
     pub async fn normal(&self, about: &ObjectReference, reason: &str, action: &str, note: &str) {
-        let message = Message::new(EventType::Normal, about, reason, action, note);
-        if self.queue().try_send(Deferred::Write(message.clone())).is_err() {
+        let message = EventMessage::new(EventType::Normal, about, reason, action, note);
+        if self.queue().try_send(DeferredEvent::Write(message.clone())).is_err() {
             self.writer.write(message).await;
         }
     }
 
-    /// Tells what is wrong, now.
+    /// Writes a Warning immediately.
     pub async fn warning(&self, about: &ObjectReference, reason: &str, action: &str, note: &str) {
-        let message = Message::new(EventType::Warning, about, reason, action, note);
+        let message = EventMessage::new(EventType::Warning, about, reason, action, note);
         self.writer.write(message).await;
     }
 
-    /// Waits until everything that was told so far is written, without pauses: the work is at its end.
+    /// Writes all queued Events without pauses, at shutdown.
     pub async fn flush(&self) {
         self.writer.hurries.store(true, Ordering::Relaxed);
         let Some(queue) = self.queue.get() else {
             return;
         };
         let (done, flushed) = oneshot::channel();
-        if queue.send(Deferred::Flush(done)).await.is_ok() {
+        if queue.send(DeferredEvent::Flush(done)).await.is_ok() {
             let _ = flushed.await;
         }
     }
 
-    fn queue(&self) -> &mpsc::Sender<Deferred> {
+    fn queue(&self) -> &mpsc::Sender<DeferredEvent> {
         self.queue.get_or_init(|| {
             let (sender, mut waiting) = mpsc::channel(MAX_WAITING);
             let writer = self.writer.clone();
             tokio::spawn(async move {
                 while let Some(next) = waiting.recv().await {
                     match next {
-                        Deferred::Write(message) => writer.write_and_pause(message).await,
-                        Deferred::Flush(done) => drop(done.send(())),
+                        DeferredEvent::Write(message) => writer.write_and_pause(message).await,
+                        DeferredEvent::Flush(done) => drop(done.send(())),
                     }
                 }
             });
@@ -153,11 +154,11 @@ impl Events {
     }
 }
 
-// === impl Message ===
+// === impl EventMessage ===
 
-impl Message {
+impl EventMessage {
     fn new(kind: EventType, about: &ObjectReference, reason: &str, action: &str, note: &str) -> Arc<Self> {
-        Arc::new(Message {
+        Arc::new(EventMessage {
             event: Event {
                 type_: kind,
                 reason: reason.to_owned(),
@@ -169,7 +170,7 @@ impl Message {
         })
     }
 
-    /// The same for repetitions.
+    /// Equal for repetitions.
     fn key(&self) -> u64 {
         let mut hash = DefaultHasher::new();
         (&self.about.uid, &self.event.reason, &self.event.note).hash(&mut hash);
@@ -177,25 +178,25 @@ impl Message {
     }
 }
 
-// === impl Writer ===
+// === impl EventWriter ===
 
-impl Writer {
-    fn recorder(&self, message: &Message) -> Recorder {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+impl EventWriter {
+    fn recorder(&self, message: &EventMessage) -> Recorder {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         let key = message.key();
-        let known = told.recall(key);
+        let known = recent.recall(key);
         let repeats = known.is_some() || message.event.type_ == EventType::Warning;
         let new = || Recorder::new(self.client.clone(), self.reporter.clone());
         let recorder = known.flatten().unwrap_or_else(new);
-        let last = Last {
+        let last = RecentEvent {
             at: Instant::now(),
             recorder: repeats.then(|| recorder.clone()),
         };
-        told.last.insert(key, last);
+        recent.last.insert(key, last);
         recorder
     }
 
-    async fn write_and_pause(self: &Arc<Self>, message: Arc<Message>) {
+    async fn write_and_pause(self: &Arc<Self>, message: Arc<EventMessage>) {
         let begun = tokio::time::Instant::now();
         self.write(message).await;
         if !self.hurries.load(Ordering::Relaxed) {
@@ -204,7 +205,7 @@ impl Writer {
         }
     }
 
-    async fn write(self: &Arc<Self>, message: Arc<Message>) {
+    async fn write(self: &Arc<Self>, message: Arc<EventMessage>) {
         let recorder = self.recorder(&message);
         let Err(error) = self.publish(&recorder, &message).await else {
             self.forbidden.store(false, Ordering::Relaxed);
@@ -220,7 +221,7 @@ impl Writer {
         tracing::debug!(reason = message.event.reason, %error, "event was not recorded");
         if let Some(wait) = error.retry_after() {
             let writer = self.clone();
-            // Nobody waits for an event.
+            // No caller waits for an Event.
             tokio::spawn(async move {
                 tokio::time::sleep(wait.clamp(SHORTEST_WAIT, WINDOW)).await;
                 if let Err(error) = writer.publish(&recorder, &message).await {
@@ -231,9 +232,9 @@ impl Writer {
         }
     }
 
-    /// Writes an Event through the API that took the last one, and through the other one where that is forbidden: a role of
-    /// operator-sdk names `events` of the core group only.
-    async fn publish(&self, recorder: &Recorder, message: &Message) -> Result<()> {
+    /// Writes an Event through the API that accepted the last one, or through the other if that is forbidden. Roles of
+    /// operator-sdk allow `events` of the core group only.
+    async fn publish(&self, recorder: &Recorder, message: &EventMessage) -> Result<()> {
         let (event, about) = (&message.event, &message.about);
         let through_core = || bounded(self.core.publish(message.key(), event, about));
         let through_events = || bounded(recorder.publish(event, about));
@@ -265,10 +266,10 @@ impl Writer {
     }
 }
 
-// === impl Told ===
+// === impl RecentEvents ===
 
-impl Told {
-    /// What was told by this key within the window; `Some(None)`: once, and nothing of it was kept.
+impl RecentEvents {
+    /// The recorder of a recent Event with this key. `Some(None)`: written once, without a recorder.
     fn recall(&mut self, key: u64) -> Option<Option<Recorder>> {
         if self.swept.elapsed() > WINDOW {
             self.last.retain(|_, last| last.at.elapsed() < WINDOW);
@@ -288,7 +289,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that takes a second for each request, and notes what it is asked.
+    /// A server that takes a second for each request, and logs the requests.
     fn slow(asked: Arc<Mutex<Vec<String>>>, most: Arc<AtomicUsize>) -> Client {
         let running = Arc::new(AtomicUsize::new(0));
         let service = tower::service_fn(move |request: http::Request<Body>| {
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_went_well_waits_for_its_turn_and_what_is_wrong_does_not() {
+    async fn normal_events_are_queued_and_warnings_are_not() {
         let (asked, most) = (Arc::default(), Arc::default());
         let events = Events::new(slow(Arc::clone(&asked), Arc::clone(&most)), "test", None);
         let about = ObjectReference {
@@ -325,7 +326,7 @@ mod tests {
                 .normal(&about, "Installed", "Reconcile", &number.to_string())
                 .await;
         }
-        assert_eq!(begun.elapsed(), Duration::ZERO, "nobody waits for it");
+        assert_eq!(begun.elapsed(), Duration::ZERO, "no caller waits");
         events.warning(&about, "Failed", "Reconcile", "broken").await;
         assert_eq!(begun.elapsed(), Duration::from_secs(1));
         tokio::time::sleep(Duration::from_millis(1500)).await;
@@ -333,30 +334,34 @@ mod tests {
         events.flush().await;
         assert_eq!(begun.elapsed(), Duration::from_secs(4), "no other pause");
         assert_eq!(most.load(Ordering::SeqCst), 2, "one that can wait at a time");
-        let told = |asked: &Mutex<Vec<String>>| {
-            let mut told = std::mem::take(&mut *asked.lock().unwrap());
-            told.sort();
-            told
+        let sorted = |requests: &Mutex<Vec<String>>| {
+            let mut requests = std::mem::take(&mut *requests.lock().unwrap());
+            requests.sort();
+            requests
         };
-        assert_eq!(told(&asked), ["POST 0", "POST 1", "POST 2", "POST broken"]);
+        assert_eq!(sorted(&asked), ["POST 0", "POST 1", "POST 2", "POST broken"]);
 
-        // A repetition is counted from the second time on; an Event that went wrong is counted at once.
+        // A repetition is counted from the second time on; a Warning from the first.
         for _ in 0..2 {
             events.normal(&about, "Installed", "Reconcile", "2").await;
         }
         events.warning(&about, "Failed", "Reconcile", "broken").await;
         events.flush().await;
-        let told = told(&asked);
-        assert_eq!(told.iter().filter(|told| *told == "POST 2").count(), 1, "{told:?}");
+        let requests = sorted(&asked);
         assert_eq!(
-            told.iter().filter(|told| told.starts_with("PATCH")).count(),
+            requests.iter().filter(|text| *text == "POST 2").count(),
+            1,
+            "{requests:?}"
+        );
+        assert_eq!(
+            requests.iter().filter(|text| text.starts_with("PATCH")).count(),
             2,
-            "{told:?}"
+            "{requests:?}"
         );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_finds_no_room_writes_at_once() {
+    async fn events_beyond_the_queue_are_written_immediately() {
         let (asked, most) = (Arc::default(), Arc::default());
         let events = Events::new(slow(Arc::clone(&asked), Arc::clone(&most)), "test", None);
         let begun = tokio::time::Instant::now();

@@ -21,6 +21,6 @@ pub mod storage;
 pub mod testing;
 pub mod workloads;
 
-pub use connection::{answering, client, config_without_retries, connect, fenced};
+pub use connection::{client, config_without_retries, connect, with_fence, with_time_limits};
 pub use discovery::{Discovery, Resource, Snapshot};
 pub use error::{Error, Result};

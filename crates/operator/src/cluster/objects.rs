@@ -142,16 +142,20 @@ fn namespace(id: &ObjectId) -> Option<&str> {
 }
 
 /// What a look tells, and its `managedFields` in full.
-pub type Closely = (Live, Vec<ManagedFieldsEntry>);
+pub type LiveAndFields = (Live, Vec<ManagedFieldsEntry>);
 
 /// Metadata GET. `None` if the object does not exist.
-pub async fn look(client: &Client, resource: &Resource, id: &ObjectId) -> Result<Option<Live>> {
-    let found = look_closely(client, resource, id).await?;
+pub async fn read_live(client: &Client, resource: &Resource, id: &ObjectId) -> Result<Option<Live>> {
+    let found = read_live_and_fields(client, resource, id).await?;
     Ok(found.map(|(live, _)| live))
 }
 
 /// The same, with what `managedFields` say in full.
-pub async fn look_closely(client: &Client, resource: &Resource, id: &ObjectId) -> Result<Option<Closely>> {
+pub async fn read_live_and_fields(
+    client: &Client,
+    resource: &Resource,
+    id: &ObjectId,
+) -> Result<Option<LiveAndFields>> {
     let found = metadata(client, resource, &id.namespace, &id.name).await?;
     Ok(found.map(|metadata| (live(&metadata), metadata.managed_fields.unwrap_or_default())))
 }
@@ -167,7 +171,7 @@ pub async fn metadata(client: &Client, resource: &Resource, namespace: &str, nam
 }
 
 /// All objects of a kind in a namespace, or (`None`) wherever they are.
-pub async fn list_whole(client: &Client, resource: &Resource, namespace: Option<&str>) -> Result<Vec<Whole>> {
+pub async fn list_objects(client: &Client, resource: &Resource, namespace: Option<&str>) -> Result<Vec<Whole>> {
     list(resource.api_in(client, namespace), "", |object| object).await
 }
 
@@ -206,7 +210,7 @@ pub async fn read(client: &Client, resource: &Resource, id: &ObjectId) -> Result
 
 /// The object that an apply is for. Whatever else has its name stays untouched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Onto<'a> {
+pub enum ApplyTarget<'a> {
     /// None: the apply creates it, in the same step in which the API server sees that nothing has the name. A version is
     /// compared with that of an object that exists, and with nothing if there is none (`Store.Update` of
     /// k8s.io/apiserver/pkg/registry/generic/registry), so one that no object has is a condition that only creation meets.
@@ -224,30 +228,30 @@ pub async fn apply(
     resource: &Resource,
     id: &ObjectId,
     object: &mut Value,
-    onto: Onto<'_>,
+    onto: ApplyTarget<'_>,
 ) -> Result<Live> {
     let api = resource.api_in::<Whole>(client, namespace(id));
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
     let metadata = metadata.ok_or_else(|| Error::Invalid(format!("{id}: no metadata")))?;
     let (field, value) = match onto {
-        Onto::Nothing => ("resourceVersion", NO_VERSION),
-        Onto::Object(uid) => ("uid", uid),
+        ApplyTarget::Nothing => ("resourceVersion", NO_VERSION),
+        ApplyTarget::Object(uid) => ("uid", uid),
     };
     metadata.insert(field.to_owned(), value.into());
     let parameters = PatchParams {
-        force: matches!(onto, Onto::Object(_)),
+        force: matches!(onto, ApplyTarget::Object(_)),
         field_validation: Some(ValidationDirective::Strict),
         ..PatchParams::apply(FIELD_MANAGER)
     };
     match bounded(api.patch(&segment(&id.name), &parameters, &Patch::Apply(&*object))).await {
         Ok(answer) => Ok(live_with_health(id, &answer)),
-        Err(error) if is_of_successor(&error) => Err(Error::Conflict(format!("another {id} is there by now"))),
+        Err(error) if is_uid_conflict(&error) => Err(Error::Conflict(format!("another {id} is there by now"))),
         Err(error) => Err(error),
     }
 }
 
 /// Who writes to the successor of an object wants to change its UID, in the API server's eyes.
-fn is_of_successor(error: &Error) -> bool {
+fn is_uid_conflict(error: &Error) -> bool {
     match error {
         Error::Unprocessable { causes, .. } => causes.iter().any(|cause| cause.field == "metadata.uid"),
         _ => false,
@@ -264,14 +268,14 @@ pub async fn set_ttl(client: &Client, resource: &Resource, id: &ObjectId, uid: &
     };
     match bounded(api.patch(&segment(&id.name), &parameters, &Patch::Merge(&patch))).await {
         Ok(_) => Ok(true),
-        Err(error) if error.is_not_found() || is_of_successor(&error) => Ok(false),
+        Err(error) if error.is_not_found() || is_uid_conflict(&error) => Ok(false),
         Err(error) => Err(error),
     }
 }
 
 /// What the API server would say if the object that is there were not, and this one were created.
 #[derive(Clone, Debug)]
-pub enum Creation {
+pub enum CreationCheck {
     /// It would be created: that it exists is all that is in the way.
     Accepted,
     /// It would be refused, by validation, admission or for lack of a right.
@@ -284,14 +288,19 @@ pub enum Creation {
 ///
 /// # Errors
 /// No answer to the question: the server is out of reach, or the object is gone and a dry run created it.
-pub async fn would_be_created(client: &Client, resource: &Resource, id: &ObjectId, object: &Value) -> Result<Creation> {
+pub async fn check_creation(
+    client: &Client,
+    resource: &Resource,
+    id: &ObjectId,
+    object: &Value,
+) -> Result<CreationCheck> {
     match create(client, resource, id, object, true).await {
         Ok(()) => Err(Error::NotFound(format!("{id} is gone meanwhile"))),
-        Err(Error::Conflict(_)) => Ok(Creation::Accepted),
+        Err(Error::Conflict(_)) => Ok(CreationCheck::Accepted),
         // A name has only one Service's address or port to give: these are the ones that it holds itself.
-        Err(Error::Taken(_)) => Ok(Creation::Accepted),
-        Err(error) if error.may_pass() => Err(error),
-        Err(error) => Ok(Creation::Refused(error)),
+        Err(Error::Taken(_)) => Ok(CreationCheck::Accepted),
+        Err(error) if error.is_transient() => Err(error),
+        Err(error) => Ok(CreationCheck::Refused(error)),
     }
 }
 
@@ -317,13 +326,13 @@ async fn create(client: &Client, resource: &Resource, id: &ObjectId, object: &Va
 }
 
 /// The objects of a kind that carry the label of a set: metadata only, live, all pages.
-pub async fn list_set(
+pub async fn list_applyset(
     client: &Client,
     resource: &Resource,
     namespace: Option<&str>,
-    set: &str,
+    applyset_id: &str,
 ) -> Result<Vec<(String, String, Live)>> {
-    let labels = format!("{}={set}", applyset::PART_OF_LABEL);
+    let labels = format!("{}={applyset_id}", applyset::PART_OF_LABEL);
     let listed = list_metadata(client, resource, namespace, &labels).await?;
     let found = listed.into_iter().map(|metadata| {
         let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
@@ -372,7 +381,7 @@ pub async fn list_if_served(
 
 /// What a request to delete came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deleted {
+pub enum DeleteOutcome {
     /// It is gone, or on its way: accepted is all that the API server promises.
     Accepted,
     /// It was gone already.
@@ -381,13 +390,13 @@ pub enum Deleted {
     Changed,
 }
 
-impl Deleted {
+impl DeleteOutcome {
     fn of<T>(answer: Result<T>) -> Result<Self> {
         match answer {
-            Ok(_) => Ok(Deleted::Accepted),
-            Err(error) if error.is_not_found() => Ok(Deleted::Absent),
+            Ok(_) => Ok(DeleteOutcome::Accepted),
+            Err(error) if error.is_not_found() => Ok(DeleteOutcome::Absent),
             // A precondition failed.
-            Err(Error::Conflict(_)) => Ok(Deleted::Changed),
+            Err(Error::Conflict(_)) => Ok(DeleteOutcome::Changed),
             Err(error) => Err(error),
         }
     }
@@ -396,81 +405,91 @@ impl Deleted {
 /// Deletes an object in the very state that was looked at: one that was replaced or changed since stays.
 ///
 /// What the object makes by itself (a Deployment's pods) goes after it, in the background, as with Helm.
-pub async fn delete(client: &Client, resource: &Resource, id: &ObjectId, seen: &Live) -> Result<Deleted> {
-    delete_by(PropagationPolicy::Background, client, resource, id, seen).await
+pub async fn delete(client: &Client, resource: &Resource, id: &ObjectId, live: &Live) -> Result<DeleteOutcome> {
+    delete_with_policy(PropagationPolicy::Background, client, resource, id, live).await
 }
 
 /// The same, but it stays until all that it made is gone: a Job until none of its pods runs.
-pub async fn delete_after_its_own(client: &Client, resource: &Resource, id: &ObjectId, seen: &Live) -> Result<Deleted> {
-    delete_by(PropagationPolicy::Foreground, client, resource, id, seen).await
+pub async fn delete_in_foreground(
+    client: &Client,
+    resource: &Resource,
+    id: &ObjectId,
+    live: &Live,
+) -> Result<DeleteOutcome> {
+    delete_with_policy(PropagationPolicy::Foreground, client, resource, id, live).await
 }
 
-async fn delete_by(
+async fn delete_with_policy(
     propagation: PropagationPolicy,
     client: &Client,
     resource: &Resource,
     id: &ObjectId,
-    seen: &Live,
-) -> Result<Deleted> {
+    live: &Live,
+) -> Result<DeleteOutcome> {
     let api = resource.api_in::<MetadataOnly>(client, namespace(id));
     let parameters = DeleteParams {
         propagation_policy: Some(propagation),
         preconditions: Some(Preconditions {
-            uid: Some(seen.uid.clone()),
-            resource_version: Some(seen.resource_version.clone()),
+            uid: Some(live.uid.clone()),
+            resource_version: Some(live.resource_version.clone()),
         }),
         ..DeleteParams::default()
     };
     let request = Request::new(api.resource_url()).delete(&segment(&id.name), &parameters);
     let request = request.map_err(|error| Error::Invalid(error.to_string()))?;
     // What the answer shows of the object is of no interest.
-    Deleted::of(bounded(api.into_client().request_text(request)).await)
+    DeleteOutcome::of(bounded(api.into_client().request_text(request)).await)
 }
 
 /// Takes our labels, annotation and owner reference off an object that stays behind, so that nothing takes it for a
 /// member again, nor the garbage collector for an orphan: in the very state that was looked at, as [`delete`].
-pub async fn release(client: &Client, resource: &Resource, id: &ObjectId, seen: &Live) -> Result<Deleted> {
+pub async fn release_member(client: &Client, resource: &Resource, id: &ObjectId, live: &Live) -> Result<DeleteOutcome> {
     let patch = json!({
         "labels": {(applyset::PART_OF_LABEL): null, (applyset::OPERATOR_LABEL): null},
         "annotations": {(applyset::TRACKING_ANNOTATION): null, (applyset::DIGEST_ANNOTATION): null},
     });
-    patch_seen(client, resource, id, seen, patch).await
+    patch_metadata_if_unchanged(client, resource, id, live, patch).await
 }
 
 /// Takes only the owner reference off: the object stays the member that it is when its custom resource goes.
-pub async fn disown(client: &Client, resource: &Resource, id: &ObjectId, seen: &Live) -> Result<Deleted> {
-    patch_seen(client, resource, id, seen, json!({})).await
-}
-
-/// Patches metadata, and takes the reference to the custom resource off that the tracking annotation names.
-async fn patch_seen(
+pub async fn remove_owner_reference(
     client: &Client,
     resource: &Resource,
     id: &ObjectId,
-    seen: &Live,
+    live: &Live,
+) -> Result<DeleteOutcome> {
+    patch_metadata_if_unchanged(client, resource, id, live, json!({})).await
+}
+
+/// Patches metadata, and takes the reference to the custom resource off that the tracking annotation names.
+async fn patch_metadata_if_unchanged(
+    client: &Client,
+    resource: &Resource,
+    id: &ObjectId,
+    live: &Live,
     mut metadata: Value,
-) -> Result<Deleted> {
+) -> Result<DeleteOutcome> {
     let api = resource.api_in::<MetadataOnly>(client, namespace(id));
-    if seen.owner.is_some() {
+    if live.owner.is_some() {
         // A patch says of a list which items stay, and those of others aren't known.
         let Some(found) = self::metadata(client, resource, &id.namespace, &id.name).await? else {
-            return Ok(Deleted::Absent);
+            return Ok(DeleteOutcome::Absent);
         };
-        if found.resource_version.as_ref() != Some(&seen.resource_version) {
-            return Ok(Deleted::Changed);
+        if found.resource_version.as_ref() != Some(&live.resource_version) {
+            return Ok(DeleteOutcome::Changed);
         }
-        let owner = seen.tracking.as_deref().and_then(applyset::parse_tracking_id);
-        let rest = owner.and_then(|owner| owner_references::without(&found, &owner.owner_uid));
+        let owner = live.tracking.as_deref().and_then(applyset::parse_tracking_id);
+        let rest = owner.and_then(|owner| references::without(&found, &owner.owner_uid));
         metadata["ownerReferences"] = rest.unwrap_or_else(|| json!(found.owner_references));
     }
-    metadata["uid"] = seen.uid.as_str().into();
-    metadata["resourceVersion"] = seen.resource_version.as_str().into();
+    metadata["uid"] = live.uid.as_str().into();
+    metadata["resourceVersion"] = live.resource_version.as_str().into();
     let patch = json!({"metadata": metadata});
     let parameters = PatchParams {
         field_manager: Some(FIELD_MANAGER.into()),
         ..PatchParams::default()
     };
-    Deleted::of(bounded(api.patch(&segment(&id.name), &parameters, &Patch::Merge(&patch))).await)
+    DeleteOutcome::of(bounded(api.patch(&segment(&id.name), &parameters, &Patch::Merge(&patch))).await)
 }
 
 #[cfg(test)]

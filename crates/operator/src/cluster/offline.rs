@@ -14,15 +14,15 @@ use crate::cluster::connection::url_path::segment;
 use crate::cluster::discovery::Resource;
 
 /// What it has, by the paths of the objects.
-type Stored = BTreeMap<String, Value>;
+type ObjectsByPath = BTreeMap<String, Value>;
 
 /// The server, whose objects may be replaced.
 #[derive(Clone, Default)]
-pub struct Offline(Arc<Mutex<Stored>>);
+pub struct OfflineServer(Arc<Mutex<ObjectsByPath>>);
 
-// === impl Offline ===
+// === impl OfflineServer ===
 
-impl Offline {
+impl OfflineServer {
     /// A client of it. It must be called within an async runtime.
     pub fn client(&self) -> Client {
         let server = self.clone();
@@ -122,7 +122,7 @@ mod tests {
         let named = |namespace: &str, name: &str| json!({"metadata": {"namespace": namespace, "name": name}});
         let (first, second) = (named("shop", "a"), named("other", "a"));
         let class = json!({"metadata": {"name": "fast"}});
-        let server = Offline::default();
+        let server = OfflineServer::default();
         server.replace([(&secrets, &first), (&secrets, &second), (&classes, &class)]);
         let discovery = Discovery::offline(server.client(), Default::default(), [secrets, classes]);
         let found = async |api_version: &str, kind: &str, namespace: &str, name: &str| {

@@ -11,20 +11,20 @@ use serde_json::{Value, json};
 use crate::cluster::discovery::Resource;
 
 /// A request.
-pub struct Asked {
+pub struct TestRequest {
     pub path: String,
     pub query: String,
 }
 
 /// A client of a server that answers with this status and object. What is answered with `None` is answered as by one that
 /// serves `Widget.a.test`.
-pub fn client(answer: impl Fn(&Asked) -> Option<(u16, Value)> + Send + Sync + 'static) -> Client {
+pub fn client(answer: impl Fn(&TestRequest) -> Option<(u16, Value)> + Send + Sync + 'static) -> Client {
     let answer = Arc::new(answer);
     let service = tower::service_fn(move |request: http::Request<Body>| {
         let answer = answer.clone();
         async move {
             tokio::task::yield_now().await;
-            let asked = Asked {
+            let asked = TestRequest {
                 path: request.uri().path().to_owned(),
                 query: request.uri().query().unwrap_or_default().to_owned(),
             };

@@ -78,13 +78,21 @@ pub async fn run(
     tell_sizes(&options, &blueprints, &metrics);
     let Some(lease) = options.lease.clone() else {
         metrics.leader.set(1);
-        return lead(cluster::answering(client), options, blueprints, metrics, health, stop).await;
+        return lead(
+            cluster::with_time_limits(client),
+            options,
+            blueprints,
+            metrics,
+            health,
+            stop,
+        )
+        .await;
     };
     let fence = Arc::new(Fence::default());
-    let client = cluster::fenced(client, fence.clone());
+    let client = cluster::with_fence(client, fence.clone());
     let of_election = metrics.clone();
     let candidate = move || {
-        let client = cluster::answering(cluster::client(lease.config)?);
+        let client = cluster::with_time_limits(cluster::client(lease.config)?);
         let candidate = LeaderElection::new(client, lease.namespace, lease.name, of_election)?;
         Ok(LeaderElection { fence, ..candidate })
     };
@@ -314,7 +322,7 @@ where
     loop {
         match ask().await {
             Ok(answer) => return Ok(answer),
-            Err(error) if error.may_pass() && tokio::time::Instant::now() + pause < deadline => {
+            Err(error) if error.is_transient() && tokio::time::Instant::now() + pause < deadline => {
                 tracing::warn!(%error, "{what} could not be read; trying again");
                 tokio::time::sleep(pause.max(error.retry_after().unwrap_or_default())).await;
                 pause = (pause * 2).min(Duration::from_secs(5));

@@ -13,7 +13,7 @@ use crate::cluster::events::Events;
 use crate::cluster::objects::lookup;
 use crate::cluster::storage::keys;
 use crate::cluster::workloads::elect::pod_kind;
-use crate::cluster::workloads::pods::Pods;
+use crate::cluster::workloads::pods::PodTroubles;
 use crate::reconcile::custom_resource::{CustomResource, Key as ResourceKey};
 use crate::reconcile::load::dependencies::{self, Need};
 use crate::reconcile::record::Lossy;
@@ -69,7 +69,7 @@ pub struct Context {
     dependencies: Mutex<Dependencies>,
     electorate: Mutex<Electorate>,
     /// Shared by the reconciles that look at the pods of workloads.
-    pub pods: Pods,
+    pub pods: PodTroubles,
     /// The custom resources of this process by their ApplySet id, as their watches saw them last.
     owners: Mutex<HashMap<String, Known>>,
     /// Told when a scope was wanted, or is no longer, so that its watch starts or ends.
@@ -213,7 +213,7 @@ impl Context {
             members: Mutex::default(),
             dependencies: Mutex::new(Dependencies::of_all_namespaces()),
             electorate: Mutex::default(),
-            pods: Pods::default(),
+            pods: PodTroubles::default(),
             owners: Mutex::default(),
             wanted: Notify::new(),
             synced: Notify::new(),

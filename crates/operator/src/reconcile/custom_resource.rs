@@ -11,7 +11,7 @@ use kube::api::DynamicObject;
 use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 
-use crate::cluster::custom_resource::Target;
+use crate::cluster::custom_resource::WriteTarget;
 use crate::cluster::discovery::Resource;
 use chartwright_core::annotations;
 use chartwright_core::digest::Keyring;
@@ -335,8 +335,8 @@ impl CustomResource {
         applyset::id(&self.key.name, &self.key.namespace, kind, &group)
     }
 
-    pub fn target(&self, resource: &Resource) -> Target {
-        Target {
+    pub fn target(&self, resource: &Resource) -> WriteTarget {
+        WriteTarget {
             resource: resource.clone(),
             namespace: (!self.key.namespace.is_empty()).then(|| self.key.namespace.clone()),
             name: self.key.name.clone(),

@@ -109,7 +109,7 @@ pub async fn reconcile(context: &Context, unit: &Unit, resource: &CustomResource
     let timer = context.metrics.time_reconcile(&kind.group, &kind.kind);
     let mut run = Run::new(context, unit, resource);
     let secrets = release.secrets.clone();
-    let outcome = redact::scope(&secrets, throttle::noticing(run.reconcile(release))).await;
+    let outcome = redact::scope(&secrets, throttle::track_retry_after(run.reconcile(release))).await;
     let elapsed = timer.finish(outcome.result);
     tracing::debug!(%kind, resource = %resource.key, result = ?outcome.result, ?elapsed, "reconciled");
     outcome

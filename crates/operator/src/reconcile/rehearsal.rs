@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::cluster::discovery::{Discovery, Resource, is_cluster_scoped};
 use crate::cluster::events::Events;
 use crate::cluster::objects;
-use crate::cluster::offline::Offline;
+use crate::cluster::offline::OfflineServer;
 use crate::reconcile::Run;
 use crate::reconcile::check::list;
 use crate::reconcile::context::{Context, Unit};
@@ -55,7 +55,7 @@ const SEED: [u8; 32] = [7; 32];
 /// One release, from its installation on.
 #[derive(Default)]
 pub struct Rehearsal {
-    server: Offline,
+    server: OfflineServer,
     release: Release,
     live: BTreeMap<ObjectId, Made>,
     /// What was a member once.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use api_objects::CustomObject;
 use serde_json::Value;
 
-use crate::cluster::connection::throttle::asked_to_wait;
+use crate::cluster::connection::throttle::requested_wait;
 use crate::cluster::custom_resource as writes;
 use crate::cluster::error::Error;
 use crate::reconcile::Outcome;
@@ -104,7 +104,7 @@ impl Run<'_> {
             written = self.write_status(release, &conclusion, &next).await;
         }
         if !written {
-            let wait = release.backoff.failed_to_write(asked_to_wait());
+            let wait = release.backoff.failed_to_write(requested_wait());
             // What failed besides isn't tried more often for it.
             let failed = again.filter(|_| release.backoff.failures > failures);
             again = Some(failed.map_or(wait, |failed| failed.max(wait)));
@@ -120,7 +120,7 @@ impl Run<'_> {
         self.announce_pods(release, &conclusion.phase).await;
         Outcome {
             again,
-            put_off: asked_to_wait().is_some(),
+            put_off: requested_wait().is_some(),
             written: Some(self.written.clone()),
             missing: self.missing,
             ..Outcome::of(result(&conclusion.phase))
@@ -129,14 +129,14 @@ impl Run<'_> {
 
     /// How long to wait after one more failure, and no shorter than the API server asks.
     pub(super) fn back_off(&self, release: &mut Release) -> Duration {
-        release.backoff.retry_after = asked_to_wait();
+        release.backoff.retry_after = requested_wait();
         release.backoff.failed()
     }
 
     /// True if all that is wrong is that the API server has too much to do: telling that would give it more. Where it
     /// goes on, it is told.
     fn is_only_put_off(&self, release: &mut Release, phase: &Phase) -> bool {
-        let Some(wait) = asked_to_wait().filter(|_| matches!(phase, Phase::Failed { .. })) else {
+        let Some(wait) = requested_wait().filter(|_| matches!(phase, Phase::Failed { .. })) else {
             release.backoff.throttled = 0;
             return false;
         };
@@ -260,7 +260,7 @@ impl Run<'_> {
         let merges = self.unit.lossy.refuses.load(Relaxed);
         if !merges {
             let written = writes::apply_status(client, &target, next).await;
-            if !written.as_ref().is_err_and(Error::is_of_schema) {
+            if !written.as_ref().is_err_and(Error::is_schema_mismatch) {
                 return written;
             }
         }

@@ -178,7 +178,7 @@ impl Run<'_> {
         namespace: &str,
     ) -> Result<Option<Vec<requests::ReleaseSecret>>, Phase> {
         let name = &self.written.key.name;
-        match requests::releases(&self.context.client, namespace, name).await {
+        match requests::list_releases(&self.context.client, namespace, name).await {
             Ok(stored) if stored.is_empty() && former == Former::Helm && !self.is_marked() => Ok(None),
             Ok(stored) => Ok(Some(stored)),
             // A deletion goes on with what the status tells; the garbage collector takes the Secrets.
@@ -199,7 +199,7 @@ impl Run<'_> {
         let mut left = self.context.budget.limits(Lane::Long).memory / UNPACKED;
         listed.sort_by_key(|secret| std::cmp::Reverse((secret.deployed, secret.version)));
         for secret in listed {
-            let data = requests::stored(&self.context.client, namespace, &secret).await;
+            let data = requests::read_release(&self.context.client, namespace, &secret).await;
             let data =
                 data.map_err(|error| failed(&format!("the release Secret {namespace}/{}", secret.name), &error))?;
             let Some(data) = data else { continue };
@@ -412,7 +412,7 @@ impl Run<'_> {
 
     /// False if the object is gone.
     async fn rewrite(&self, resource: &Resource, id: &ObjectId, patch: &Value) -> Result<bool, Error> {
-        match requests::rewrite(&self.context.client, resource, &id.namespace, &id.name, patch).await {
+        match requests::patch_metadata(&self.context.client, resource, &id.namespace, &id.name, patch).await {
             Ok(_) => {
                 self.context.metrics.wrote(&id.group_kind.kind, Operation::Metadata);
                 Ok(true)
@@ -520,7 +520,7 @@ impl Run<'_> {
             return Ok(());
         };
         if let Some(patch) = takeover::farewell(&metadata, STATUS_MANAGER) {
-            requests::rewrite(client, resource, &key.namespace, &key.name, &patch).await?;
+            requests::patch_metadata(client, resource, &key.namespace, &key.name, &patch).await?;
             self.context.metrics.wrote("CustomResource", Operation::Metadata);
             // What we don't apply goes, now that it is ours.
             let ours = status::ours(self.written_status());

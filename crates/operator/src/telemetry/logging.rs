@@ -16,8 +16,9 @@ use tracing_subscriber::fmt::{FmtContext, MakeWriter};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
+use super::redact;
 use super::zap::ZapJson;
-use super::{cut, redact};
+use chartwright_watches::text::cut;
 
 /// How a line looks: `--zap-encoder`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -11,8 +11,6 @@ pub mod redact;
 pub mod server;
 mod zap;
 
-pub use chartwright_watches::text::cut;
-
 /// The program's version, as `Cargo.toml` has it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 

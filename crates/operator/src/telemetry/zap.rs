@@ -9,7 +9,8 @@ use tracing_subscriber::fmt::{FmtContext, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use super::logging::{LONGEST_TEXT, TimeEncoding, quotes_bodies};
-use super::{cut, redact};
+use super::redact;
+use chartwright_watches::text::cut;
 
 /// Writes one JSON object per event. Fields of the event and of its spans lie flat beside zap's own keys, as
 /// `WithValues` does in controller-runtime; the innermost value of a name is the one that is written.

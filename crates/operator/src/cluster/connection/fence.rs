@@ -1,9 +1,8 @@
-//! The fence between the operator and the API server: no write leaves this process once its leadership may have ended.
+//! The write fence: no write leaves this process after its leadership may have ended.
 //!
-//! The election extends the fence with each renewal of the Lease. Whether a write may leave is decided by the clock, so that
-//! it holds however late a task, a timer or a whole runtime is. A write is checked twice: before it is handed to the HTTP
-//! client, and when the client takes its body to write it to the connection. In between the write may wait for a
-//! connection, or for a thread.
+//! Each renewal of the Lease extends the fence. The clock decides whether a write may leave, so a late task, timer or
+//! runtime cannot break the rule. A write is checked twice: before the HTTP client receives it, and when the client reads
+//! its body to send it. Between the two the write may wait for a connection or a thread.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -19,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::cluster::error::Error;
 
-/// Until when writes may leave this process. Closed until it is extended for the first time.
+/// The time until which writes may leave this process. Closed until the first [`Fence::extend`].
 #[derive(Debug)]
 pub struct Fence {
     base: Instant,
@@ -28,14 +27,14 @@ pub struct Fence {
     closed: AtomicBool,
 }
 
-/// Lets the writes of one client pass while a fence is open.
+/// Checks the writes of one client against a fence.
 pub(in crate::cluster) struct Gate {
     fence: Arc<Fence>,
-    /// Wraps bodies. kube wraps only bodies of answers, so this is a client of a server that answers with the body it got.
+    /// Wraps request bodies. kube can only wrap response bodies, so this client talks to a service that echoes the body.
     wrap: Client,
 }
 
-/// The body of a write. It fails where the fence is closed, and HTTP/1 takes a body that fails for a request that never was.
+/// The body of a write. It fails if the fence is closed; with HTTP/1 the request is then never complete.
 struct FencedBody {
     body: Body,
     fence: Arc<Fence>,
@@ -54,12 +53,12 @@ impl Default for Fence {
 }
 
 impl Fence {
-    /// Lets writes pass until `until`, or later if that was said before. Has no effect after [`Fence::close`].
+    /// Allows writes until `until`, never shortening an earlier extension. Has no effect after [`Fence::close`].
     pub fn extend(&self, until: Instant) {
         self.until.fetch_max(self.micros(until), Ordering::SeqCst);
     }
 
-    /// Lets no write pass any more.
+    /// Refuses all writes from now on.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
     }
@@ -93,7 +92,7 @@ impl Gate {
         }
     }
 
-    /// The request as it may be sent.
+    /// Returns the request as it may be sent.
     ///
     /// # Errors
     /// [`Error::NotLeading`], for a write while the fence is closed.
@@ -114,7 +113,7 @@ fn refusal() -> kube::Error {
     kube::Error::Service(Box::new(Error::NotLeading))
 }
 
-/// True for requests that may change something. A review is a question that is asked by POST.
+/// True for requests that may change something. Access reviews are reads that use POST.
 fn is_write<B>(request: &Request<B>) -> bool {
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     let is_review = || {
@@ -157,7 +156,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::cluster::connection::fenced;
+    use crate::cluster::connection::with_fence;
 
     const TERM: Duration = Duration::from_secs(10);
 
@@ -180,7 +179,7 @@ mod tests {
             }
         });
         let fence = Arc::new(Fence::default());
-        let client = fenced(Client::new(server, "shop"), fence.clone());
+        let client = with_fence(Client::new(server, "shop"), fence.clone());
         let send = async |method: &str, path: &str| match client.send(request(method, path)).await {
             Ok(answer) => {
                 assert_eq!(answer.into_body().collect_bytes().await.unwrap(), "{}");
@@ -188,7 +187,7 @@ mod tests {
             }
             Err(error) => {
                 let error = Error::from(error);
-                assert!(matches!(error, Error::NotLeading) && error.may_pass(), "{error:?}");
+                assert!(matches!(error, Error::NotLeading) && error.is_transient(), "{error:?}");
                 false
             }
         };
@@ -227,14 +226,14 @@ mod tests {
         all(false).await;
     }
 
-    /// The client has a write already when leadership ends, and finds a connection later.
+    /// The HTTP client already holds the write when leadership ends, and gets a connection later.
     #[test]
-    fn a_write_that_is_under_way_when_the_fence_closes_never_arrives() {
+    fn a_write_in_progress_when_the_fence_closes_never_arrives() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let server = std::thread::spawn(move || {
             let mut arrived = Vec::new();
-            // Two connections, or one that is used twice; until the client is gone.
+            // Two connections, or one connection used twice, until the client ends.
             for _ in 0..2 {
                 let Ok((mut stream, _)) = listener.accept() else { break };
                 let mut bytes = [0; 4096];
@@ -265,14 +264,14 @@ mod tests {
                     inner.send(request).await
                 }
             });
-            let client = fenced(Client::new(late, "shop"), fence.clone());
+            let client = with_fence(Client::new(late, "shop"), fence.clone());
             client.send(request("PATCH", "/early")).await.unwrap();
             let refused = client.send(request("PATCH", "/late")).await.unwrap_err();
             let error = crate::telemetry::chain(&refused);
             assert!(error.contains(&Error::NotLeading.to_string()), "{error}");
         });
         drop(runtime);
-        // Ends the wait of the server for another connection.
+        // Unblocks the server, which waits for another connection.
         drop(std::net::TcpStream::connect(url_address(&url)));
         drop(std::net::TcpStream::connect(url_address(&url)));
         let arrived = server.join().unwrap();

@@ -1,6 +1,5 @@
-//! Watches that fall silent. A connection whose other side is gone, or behind which a proxy has lost the API server,
-//! looks like one on which nothing happens; kube would believe in it for five minutes. But API servers send a bookmark
-//! about once a minute, which kube's watcher keeps to itself: so the bytes are listened to.
+//! Ends silent watches. A watch on a dead connection looks like a watch without events, and kube keeps it for five minutes.
+//! API servers send a bookmark about once a minute. kube's watcher hides bookmarks, so this module watches the bytes.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,37 +13,37 @@ use tokio::time::{Instant, Sleep};
 
 use crate::telemetry::test_limit;
 
-/// A watch that said nothing for this long ends, and begins anew where it was: a little more than two bookmarks
-/// (`defaultBookmarkFrequency` of k8s.io/apiserver/pkg/storage/cacher is a minute). A server that sends none is asked
-/// again as often, which is one request.
+/// A watch without a byte for this long ends and resumes: slightly more than two bookmark periods
+/// (`defaultBookmarkFrequency` of k8s.io/apiserver/pkg/storage/cacher is a minute). A server without bookmarks costs one
+/// request per period.
 pub const LONGEST_SILENCE: Duration = Duration::from_secs(130);
 
-/// [`LONGEST_SILENCE`]; a test that has no time names another, in whole seconds.
+/// [`LONGEST_SILENCE`], or what a test sets instead, in whole seconds.
 pub(in crate::cluster) fn longest_silence() -> Duration {
     test_limit("CHARTWRIGHT_TEST_SILENCE").map_or(LONGEST_SILENCE, Duration::from_secs)
 }
 
-/// True for requests whose answer goes on for as long as it is listened to.
+/// True for watch requests, whose response does not end.
 pub(in crate::cluster) fn is_watch<B>(request: &Request<B>) -> bool {
     let query = request.uri().query().unwrap_or_default();
     query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"))
 }
 
-/// A body that ends when it has been silent for too long.
-pub(in crate::cluster) struct Audible {
+/// A response body that ends after a long silence.
+pub(in crate::cluster) struct MonitoredBody {
     body: Body,
-    /// How long it may be silent, and when that will have been too long; `None`: for ever.
+    /// The longest silence, and the timer for it. `None`: no limit.
     limit: Option<(Duration, Pin<Box<Sleep>>)>,
-    /// The request is under way until its answer is read.
+    /// Held until the response is read.
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-// === impl Audible ===
+// === impl MonitoredBody ===
 
-impl Audible {
+impl MonitoredBody {
     pub(in crate::cluster) fn new(body: Body, limit: Option<Duration>, permit: Option<OwnedSemaphorePermit>) -> Self {
         let limit = limit.map(|silence| (silence, Box::pin(tokio::time::sleep(silence))));
-        Audible {
+        MonitoredBody {
             body,
             limit,
             _permit: permit,
@@ -52,7 +51,7 @@ impl Audible {
     }
 }
 
-impl http_body::Body for Audible {
+impl http_body::Body for MonitoredBody {
     type Data = <Body as http_body::Body>::Data;
     type Error = <Body as http_body::Body>::Error;
 
@@ -71,7 +70,7 @@ impl http_body::Body for Audible {
         if limit.as_mut().poll(context).is_pending() {
             return Poll::Pending;
         }
-        tracing::debug!("a watch was silent for {silence:?}: it begins anew on another connection");
+        tracing::debug!("a watch was silent for {silence:?}: resuming it on another connection");
         Poll::Ready(None)
     }
 }
@@ -85,9 +84,9 @@ mod tests {
     use http_body_util::{BodyStream, StreamBody};
 
     use super::*;
-    use crate::cluster::connection::answering;
+    use crate::cluster::connection::with_time_limits;
 
-    /// When the answer to a request ends, of which a frame comes after each of these pauses, and then nothing for ever.
+    /// Returns when a response ends that has a frame after each of these pauses, in seconds, and then nothing.
     async fn ends(uri: &str, pauses: &'static [u64]) -> Option<Duration> {
         let service = tower::service_fn(move |_: Request<Body>| async move {
             let (mut sender, frames) = futures::channel::mpsc::channel::<Result<Frame<Bytes>, Infallible>>(1);
@@ -100,7 +99,7 @@ mod tests {
             });
             Ok::<_, Infallible>(http::Response::new(StreamBody::new(frames)))
         });
-        let client = answering(kube::Client::new(service, "shop"));
+        let client = with_time_limits(kube::Client::new(service, "shop"));
         let request = Request::get(uri).body(Body::empty()).unwrap();
         let begun = Instant::now();
         let mut frames = BodyStream::new(client.send(request).await.unwrap().into_body());
@@ -110,7 +109,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_ends_that_tells_not_even_bookmarks() {
+    async fn a_watch_without_bookmarks_ends() {
         let limit = LONGEST_SILENCE;
         assert_eq!(ends("/api/v1/pods?watch=true", &[]).await, Some(limit));
         let bookmarks = &[60, 61, 129];
@@ -118,7 +117,7 @@ mod tests {
             ends("/api/v1/pods?limit=5&watch=1", bookmarks).await,
             Some(Duration::from_secs(250) + limit)
         );
-        // Others have a bound of their own.
+        // Other requests have another limit.
         assert_eq!(ends("/api/v1/pods?watch=false", &[]).await, None);
         assert_eq!(ends("/api/v1/pods", &[]).await, None);
     }

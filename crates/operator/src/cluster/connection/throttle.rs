@@ -1,5 +1,5 @@
-//! An API server that asks to be left alone for a while (429, or 5xx with `Retry-After`): nobody sleeps through that
-//! time. The request fails at once, and whoever made it comes back when the time is over.
+//! Throttling by the API server (429, or 5xx with `Retry-After`). The request fails immediately instead of sleeping. The
+//! caller retries when the time is over.
 
 use std::cell::Cell;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,59 +11,57 @@ use kube::core::Status;
 
 use crate::cluster::error::{Error, is_denied};
 
-/// Of a message that isn't a `Status`, in bytes.
+/// The longest part of a message that is not a `Status`, in characters.
 const LONGEST_TEXT: usize = 200;
 
 tokio::task_local! {
-    static ASKED: Cell<Option<Duration>>;
+    static LONGEST_WAIT: Cell<Option<Duration>>;
 }
 
-/// Carries out a piece of work that may ask, in the end, [`asked_to_wait`].
-// An `async fn` would hold the work twice: as its argument, and as what it waits for.
-pub fn noticing<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
-    ASKED.scope(Cell::new(None), work)
+/// Runs work that may call [`requested_wait`].
+// An `async fn` would store the future twice.
+pub fn track_retry_after<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
+    LONGEST_WAIT.scope(Cell::new(None), work)
 }
 
-/// How long the API server asked this piece of work to stay away: the longest time, if it did so more than once.
-/// `None` outside [`noticing`].
-pub fn asked_to_wait() -> Option<Duration> {
-    ASKED.try_with(Cell::get).ok().flatten()
+/// The longest `Retry-After` time that the current work received. `None` outside [`track_retry_after`].
+pub fn requested_wait() -> Option<Duration> {
+    LONGEST_WAIT.try_with(Cell::get).ok().flatten()
 }
 
-/// A while after the time that was asked for, the same for the same asker: those who were all told the same don't come
-/// back as one.
-pub fn spread(after: Duration, asker: impl Hash) -> Duration {
+/// Adds 0 to 50 % to a wait, always the same for the same key, so that clients with the same wait do not retry together.
+pub fn spread(after: Duration, key: impl Hash) -> Duration {
     let mut hash = DefaultHasher::new();
-    asker.hash(&mut hash);
+    key.hash(&mut hash);
     let percent = hash.finish() % 51;
     after + after.mul_f64(percent as f64 / 100.0)
 }
 
-/// Remembers what an error asks for.
-pub(in crate::cluster) fn note(error: &Error) {
+/// Records the wait that an error requests.
+pub(in crate::cluster) fn note_retry_after(error: &Error) {
     if let Some(after) = error.retry_after() {
-        // Work that nobody puts off has nobody to remember it for.
-        let _ = ASKED.try_with(|asked| asked.set(asked.get().max(Some(after))));
+        // Fails outside `track_retry_after`, where the wait is not used.
+        let _ = LONGEST_WAIT.try_with(|wait| wait.set(wait.get().max(Some(after))));
     }
 }
 
-/// Lets an answer pass, unless it asks for patience: that is in a header, of which kube's errors tell nothing.
+/// Passes a response through unless it has `Retry-After`. kube's errors do not contain that header.
 ///
 /// # Errors
-/// [`Error::Throttled`], wrapped as kube wraps what its layers say; or an answer that ends in its middle.
-pub(in crate::cluster) async fn told(answer: Response<Body>) -> kube::Result<Response<Body>> {
+/// [`Error::Throttled`], wrapped as kube wraps errors of its layers; or a response that ends early.
+pub(in crate::cluster) async fn reject_throttled(answer: Response<Body>) -> kube::Result<Response<Body>> {
     let code = answer.status();
-    let asks = code.as_u16() == 429 || code.is_server_error();
+    let may_throttle = code.as_u16() == 429 || code.is_server_error();
     // As client-go (rest/request.go, `checkWait`).
-    let Some(after) = retry_after(answer.headers()).filter(|_| asks) else {
+    let Some(after) = retry_after(answer.headers()).filter(|_| may_throttle) else {
         return Ok(answer);
     };
     let body = answer.into_body().collect_bytes().await?;
     let message = match serde_json::from_slice::<Status>(&body) {
-        // A webhook may say no with any code; it has not to do with the load of the server.
+        // A webhook may deny with any status code; that is not throttling.
         Ok(status) if is_denied(&status.message) => return Err(kube::Error::Api(Box::new(status))),
         Ok(status) if !status.message.is_empty() => status.message,
-        // What refuses requests before they are looked at writes plain text.
+        // Priority and Fairness writes plain text.
         _ => String::from_utf8_lossy(&body)
             .trim()
             .chars()
@@ -77,7 +75,7 @@ pub(in crate::cluster) async fn told(answer: Response<Body>) -> kube::Result<Res
     Err(kube::Error::Service(Box::new(Error::Throttled { message, after })))
 }
 
-/// In seconds, the only form that API servers use.
+/// The header in seconds, the only form that API servers use.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(http::header::RETRY_AFTER)?.to_str().ok()?.trim().parse();
     seconds.ok().map(Duration::from_secs)
@@ -86,9 +84,9 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::connection::{answering, bounded};
+    use crate::cluster::connection::{bounded, with_time_limits};
 
-    /// What a request comes to that is answered like this, and how long its caller is asked to wait.
+    /// The error of a request with this response, and the requested wait.
     async fn answered(code: u16, after: Option<&str>, body: &str) -> (Error, Option<Duration>) {
         let (after, body) = (after.map(str::to_owned), body.to_owned());
         let service = tower::service_fn(move |_: http::Request<Body>| {
@@ -99,16 +97,16 @@ mod tests {
             let answer = answer.body(Body::from(body.clone().into_bytes()));
             async { answer }
         });
-        let client = answering(kube::Client::new(service, "shop"));
-        noticing(async {
+        let client = with_time_limits(kube::Client::new(service, "shop"));
+        track_retry_after(async {
             let error = bounded(client.apiserver_version()).await.unwrap_err();
-            (error, asked_to_wait())
+            (error, requested_wait())
         })
         .await
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_asked_to_wait_is_told_at_once() {
+    async fn throttled_requests_fail_immediately_with_the_wait() {
         let begun = tokio::time::Instant::now();
         let status = |code: u16, message: &str| {
             serde_json::json!({
@@ -159,11 +157,11 @@ mod tests {
             matches!(error, Error::Denied(_)) && asked.is_none(),
             "{error:?} {asked:?}"
         );
-        assert_eq!(begun.elapsed(), Duration::ZERO, "nobody slept");
+        assert_eq!(begun.elapsed(), Duration::ZERO, "no sleep");
     }
 
     #[test]
-    fn those_who_are_told_the_same_come_back_at_different_times() {
+    fn equal_waits_are_spread_by_key() {
         let asked = Duration::from_secs(4);
         let times: std::collections::BTreeSet<Duration> = (0..100).map(|asker| spread(asked, asker)).collect();
         assert!(times.len() > 30, "{times:?}");
@@ -176,21 +174,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_longest_time_counts_and_only_for_who_was_asked() {
+    async fn the_longest_wait_counts_within_the_tracked_work_only() {
         let asked = |seconds| Error::Throttled {
             message: String::new(),
             after: Duration::from_secs(seconds),
         };
-        noticing(async {
+        track_retry_after(async {
             for seconds in [2, 9, 3] {
-                note(&asked(seconds));
+                note_retry_after(&asked(seconds));
             }
-            note(&Error::TimedOut(Duration::from_secs(30)));
-            assert_eq!(asked_to_wait(), Some(Duration::from_secs(9)));
-            assert_eq!(noticing(async { asked_to_wait() }).await, None);
+            note_retry_after(&Error::TimedOut(Duration::from_secs(30)));
+            assert_eq!(requested_wait(), Some(Duration::from_secs(9)));
+            assert_eq!(track_retry_after(async { requested_wait() }).await, None);
         })
         .await;
-        note(&asked(1));
-        assert_eq!(asked_to_wait(), None);
+        note_retry_after(&asked(1));
+        assert_eq!(requested_wait(), None);
     }
 }

@@ -1,14 +1,14 @@
-//! Names as parts of a request's path, as client-go has them: it refuses what would change the path and escapes the rest.
+//! Names as segments of a URL path, as client-go treats them: names that would change the path are refused, others escaped.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use crate::cluster::error::{Error, Result};
 
-/// What Go's `net/url` leaves in a path as it is, besides letters and digits; the slash apart.
+/// The characters that Go's `net/url` does not escape in a path, besides letters, digits and the slash.
 const PLAIN: &[u8] = b"-_.~$&+,:;=@";
 
-/// A name as one segment of a path.
+/// Escapes a name as one path segment.
 pub fn segment(name: &str) -> Cow<'_, str> {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || PLAIN.contains(byte);
     if name.as_bytes().iter().all(is_plain) {
@@ -24,11 +24,12 @@ pub fn segment(name: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Refuses what client-go's dynamic client does (`validateNamespaceWithOptionalName`), in its words. Both may be empty.
+/// Refuses the names that client-go's dynamic client refuses (`validateNamespaceWithOptionalName`), with the same message.
+/// Both names may be empty.
 ///
 /// # Errors
-/// `Invalid`: asking again changes nothing.
-pub fn check(namespace: &str, name: &str) -> Result<()> {
+/// `Invalid`, which is permanent.
+pub fn check_names(namespace: &str, name: &str) -> Result<()> {
     for (what, text) in [("namespace", namespace), ("resource name", name)] {
         let wrong = match text {
             "." | ".." => vec![format!("may not be '{text}'")],
@@ -65,8 +66,8 @@ mod tests {
     }
 
     #[test]
-    fn what_client_go_refuses_is_refused_in_its_words() {
-        assert!(check("", "").is_ok() && check("shop", "a b").is_ok());
+    fn names_that_client_go_refuses_are_refused_with_its_message() {
+        assert!(check_names("", "").is_ok() && check_names("shop", "a b").is_ok());
         for (namespace, name, expected) in [
             ("", "a/b", "invalid resource name \"a/b\": [may not contain '/']"),
             (
@@ -76,7 +77,7 @@ mod tests {
             ),
             ("..", "a", "invalid namespace \"..\": [may not be '..']"),
         ] {
-            assert_eq!(check(namespace, name).unwrap_err().to_string(), expected);
+            assert_eq!(check_names(namespace, name).unwrap_err().to_string(), expected);
         }
     }
 }

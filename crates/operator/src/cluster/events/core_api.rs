@@ -20,11 +20,11 @@ pub(in crate::cluster) struct CoreRecorder {
     client: Client,
     reporter: Reporter,
     window: Duration,
-    written: Mutex<HashMap<u64, Written>>,
+    written: Mutex<HashMap<u64, WrittenEvent>>,
 }
 
 #[derive(Clone)]
-struct Written {
+struct WrittenEvent {
     name: String,
     count: i32,
     at: Instant,
@@ -111,14 +111,14 @@ impl CoreRecorder {
         }
     }
 
-    fn recall(&self, key: u64) -> Option<Written> {
+    fn recall(&self, key: u64) -> Option<WrittenEvent> {
         let mut known = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|_, written| written.at.elapsed() < self.window);
         known.get(&key).cloned()
     }
 
     fn remember(&self, key: u64, name: String, count: i32) {
-        let written = Written {
+        let written = WrittenEvent {
             name,
             count,
             at: Instant::now(),

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use crate::cluster::connection::bounded;
-use crate::cluster::connection::url_path::{check, segment};
+use crate::cluster::connection::url_path::{check_names, segment};
 use crate::cluster::discovery::{Resource, Snapshot};
 use crate::cluster::error::{Error, Result};
-use crate::cluster::objects::list_whole;
+use crate::cluster::objects::list_objects;
 use chartwright_core::identity::GroupKind;
 use chartwright_core::index::dependencies::Dependency;
 use helm_template::render::LookupKey;
@@ -68,7 +68,7 @@ pub async fn fetch(client: &Client, snapshot: &Snapshot, key: &LookupKey) -> Res
         return snapshot.has_answered(&group_kind.group).map(|()| json!({}));
     };
     let namespace = (!key.namespace.is_empty()).then_some(key.namespace.as_str());
-    check(namespace.filter(|_| resource.namespaced).unwrap_or_default(), &key.name)?;
+    check_names(namespace.filter(|_| resource.namespaced).unwrap_or_default(), &key.name)?;
     if !key.name.is_empty() {
         let api = resource.api_in::<Whole>(client, namespace);
         return match bounded(api.get(&segment(&key.name))).await {
@@ -77,7 +77,7 @@ pub async fn fetch(client: &Client, snapshot: &Snapshot, key: &LookupKey) -> Res
             Err(error) => Err(error),
         };
     }
-    let found = list_whole(client, resource, namespace).await?;
+    let found = list_objects(client, resource, namespace).await?;
     let items = found.iter().map(|object| typed(object, resource));
     let items = items.collect::<Result<Vec<Value>>>()?;
     Ok(json!({
@@ -143,7 +143,7 @@ fn place(key: &LookupKey) -> (&str, &str, &str) {
 /// True if it can be the name of an object; for any other, whoever is asked for it has the words.
 fn is_plain(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b':');
-    !name.is_empty() && name.bytes().all(is_plain) && check("", name).is_ok()
+    !name.is_empty() && name.bytes().all(is_plain) && check_names("", name).is_ok()
 }
 
 /// Of the objects in the place of a lookup those of these names, as [`fetch`] answers them. What isn't there is empty,
@@ -162,7 +162,7 @@ async fn list_named(
     if resource.namespaced && place.namespace.is_empty() {
         return Ok(HashMap::new());
     }
-    check(&place.namespace, "")?;
+    check_names(&place.namespace, "")?;
     let namespace = (!place.namespace.is_empty()).then_some(place.namespace.as_str());
     let api = resource.api_in::<Whole>(client, namespace);
     let mut parameters = ListParams::default().limit(PAGE);

@@ -27,7 +27,7 @@ pub struct ReleaseSecret {
 }
 
 /// Merges a patch into the metadata of an object, which it pins by UID and resourceVersion.
-pub async fn rewrite(
+pub async fn patch_metadata(
     client: &Client,
     resource: &Resource,
     namespace: &str,
@@ -44,7 +44,7 @@ pub async fn rewrite(
 }
 
 /// The Secrets in which Helm keeps the revisions of a release: only what they are, since all together may be large.
-pub async fn releases(client: &Client, namespace: &str, release: &str) -> Result<Vec<ReleaseSecret>> {
+pub async fn list_releases(client: &Client, namespace: &str, release: &str) -> Result<Vec<ReleaseSecret>> {
     let api: Api<PartialObjectMeta<Secret>> = Api::namespaced(client.clone(), namespace);
     let revision = |secret: PartialObjectMeta<Secret>| {
         let labels = secret.metadata.labels.unwrap_or_default();
@@ -62,7 +62,7 @@ pub async fn releases(client: &Client, namespace: &str, release: &str) -> Result
 }
 
 /// `data.release` of one of them. `None` if it is gone, or no release of Helm's.
-pub async fn stored(client: &Client, namespace: &str, secret: &ReleaseSecret) -> Result<Option<Vec<u8>>> {
+pub async fn read_release(client: &Client, namespace: &str, secret: &ReleaseSecret) -> Result<Option<Vec<u8>>> {
     let found = bounded(secrets(client, namespace).get_opt(&secret.name)).await?;
     let is_release = |found: &Secret| found.type_.as_deref() == Some("helm.sh/release.v1");
     let found = found.filter(|found| is_release(found) && found.metadata.uid.as_deref() == Some(&secret.uid));

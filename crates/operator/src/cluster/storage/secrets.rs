@@ -24,7 +24,7 @@ pub const MAX_BYTES: usize = 900 << 10;
 
 /// Which Secret it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SecretName {
     pub namespace: String,
     pub name: String,
 }
@@ -33,7 +33,7 @@ pub struct Place {
 pub type Files = BTreeMap<String, Vec<u8>>;
 
 /// What a Secret is for.
-pub struct Form<'a> {
+pub struct SecretSpec<'a> {
     /// Its type.
     pub kind: &'static str,
     /// What it holds, for messages.
@@ -49,14 +49,14 @@ pub struct Form<'a> {
 }
 
 /// A Secret as it was read.
-pub struct Stored {
+pub struct StoredSecret {
     pub files: Files,
     /// Its resourceVersion.
     pub version: String,
     pub mark: Option<String>,
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for SecretName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Secret {}/{}", self.namespace, self.name)
     }
@@ -68,13 +68,13 @@ pub(in crate::cluster) fn secrets(client: &Client, namespace: &str) -> Api<Secre
 }
 
 /// Reads it; `None` if it does not exist.
-pub async fn read(client: &Client, place: &Place) -> Result<Option<Stored>> {
+pub async fn read(client: &Client, place: &SecretName) -> Result<Option<StoredSecret>> {
     let api = secrets(client, &place.namespace);
     let Some(secret) = bounded(api.get_opt(&place.name)).await? else {
         return Ok(None);
     };
     let data = secret.data.unwrap_or_default().into_iter();
-    Ok(Some(Stored {
+    Ok(Some(StoredSecret {
         files: data.map(|(name, bytes)| (name, bytes.0)).collect(),
         mark: mark(&secret.metadata),
         version: secret.metadata.resource_version.unwrap_or_default(),
@@ -82,7 +82,7 @@ pub async fn read(client: &Client, place: &Place) -> Result<Option<Stored>> {
 }
 
 /// Deletes that very object, in the version that was read.
-pub(in crate::cluster) fn as_read(metadata: ObjectMeta) -> DeleteParams {
+pub(in crate::cluster) fn delete_if_unchanged(metadata: ObjectMeta) -> DeleteParams {
     DeleteParams::default().preconditions(Preconditions {
         uid: metadata.uid,
         resource_version: metadata.resource_version,
@@ -101,9 +101,9 @@ pub fn mark(metadata: &ObjectMeta) -> Option<String> {
 /// another owner and stays. `Conflict` if another version is there.
 pub async fn write(
     client: &Client,
-    place: &Place,
+    place: &SecretName,
     files: Files,
-    form: &Form<'_>,
+    form: &SecretSpec<'_>,
     version: Option<&str>,
 ) -> Result<String> {
     let size: usize = files.iter().map(|(name, bytes)| name.len() + bytes.len()).sum();
@@ -158,7 +158,7 @@ pub async fn write(
 }
 
 /// True if nothing can be made any more where it lies, because its namespace goes.
-pub async fn is_hopeless(client: &Client, place: &Place) -> Result<bool> {
+pub async fn is_namespace_terminating(client: &Client, place: &SecretName) -> Result<bool> {
     let name = format!("{}-probe", place.name);
     let secret = Secret {
         metadata: ObjectMeta {
@@ -177,7 +177,7 @@ pub async fn is_hopeless(client: &Client, place: &Place) -> Result<bool> {
 }
 
 /// Removes it if `is_own` says so of its mark: that very one, as it was read. True if it was there.
-pub async fn remove(client: &Client, place: &Place, is_own: impl Fn(&str) -> bool) -> Result<bool> {
+pub async fn remove(client: &Client, place: &SecretName, is_own: impl Fn(&str) -> bool) -> Result<bool> {
     let api = secrets(client, &place.namespace);
     let Some(secret) = bounded(api.get_opt(&place.name)).await? else {
         return Ok(false);
@@ -186,7 +186,7 @@ pub async fn remove(client: &Client, place: &Place, is_own: impl Fn(&str) -> boo
         tracing::warn!("{place} stays: it doesn't carry the operator's mark");
         return Ok(false);
     }
-    match bounded(api.delete(&place.name, &as_read(secret.metadata))).await {
+    match bounded(api.delete(&place.name, &delete_if_unchanged(secret.metadata))).await {
         Ok(_) => Ok(true),
         Err(error) if error.is_not_found() => Ok(false),
         Err(error) => Err(error),

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::cluster::discovery::Snapshot;
 use crate::cluster::error::Result;
-use crate::cluster::objects::list_whole;
+use crate::cluster::objects::list_objects;
 use chartwright_core::members::autoscaling::autoscaler;
 
 /// All of them. None where the API server doesn't serve the kind.
@@ -14,6 +14,6 @@ pub async fn list(client: &Client, snapshot: &Snapshot, namespace: &str) -> Resu
     let Some(resource) = snapshot.served(&autoscaler())? else {
         return Ok(Vec::new());
     };
-    let found = list_whole(client, resource, Some(namespace)).await?;
+    let found = list_objects(client, resource, Some(namespace)).await?;
     Ok(found.iter().map(Whole::outline).collect())
 }

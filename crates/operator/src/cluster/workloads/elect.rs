@@ -15,7 +15,7 @@ use crate::cluster::connection::bounded;
 use crate::cluster::connection::url_path::segment;
 use crate::cluster::discovery::Resource;
 use crate::cluster::error::{Error, Result};
-use crate::cluster::storage::secrets::{MANAGED_BY, MARK as OWN_MARK, as_read, mark};
+use crate::cluster::storage::secrets::{MANAGED_BY, MARK as OWN_MARK, delete_if_unchanged, mark};
 use chartwright_core::identity::GroupKind;
 use chartwright_core::identity::reserved_names::ELECTION;
 use chartwright_core::leader::{Held, Holder, Label, MARK, Pod};
@@ -33,14 +33,14 @@ pub fn pod_kind() -> GroupKind {
 
 /// Where the Lease of a workload lies.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct LeaseName {
     pub namespace: String,
     pub name: String,
 }
 
 /// The pods, to be read and written.
 #[derive(Clone, Copy)]
-pub struct Pods<'a> {
+pub struct PodLabeler<'a> {
     pub client: &'a Client,
     pub resource: &'a Resource,
     pub namespace: &'a str,
@@ -48,11 +48,11 @@ pub struct Pods<'a> {
     pub labels: &'a BTreeSet<String>,
 }
 
-// === impl Place ===
+// === impl LeaseName ===
 
-impl Place {
+impl LeaseName {
     pub fn of(namespace: &str, kind: &str, name: &str) -> Self {
-        Place {
+        LeaseName {
             namespace: namespace.to_owned(),
             name: format!("{ELECTION}-{}-{name}", kind.to_lowercase()),
         }
@@ -64,7 +64,7 @@ impl Place {
 }
 
 /// Reads the Lease; `None` if there is none.
-pub async fn read(client: &Client, place: &Place) -> Result<Option<Lease>> {
+pub async fn read(client: &Client, place: &LeaseName) -> Result<Option<Lease>> {
     bounded(place.api(client).get_opt(&segment(&place.name))).await
 }
 
@@ -75,7 +75,7 @@ pub fn mark_of(lease: &Lease) -> String {
 
 /// True if a Lease looks like one of an operator, by what anybody may write on it: it is said to be made by one, and to go
 /// with this workload.
-pub fn looks_own(lease: &Lease, workload: &str) -> bool {
+pub fn is_labelled_own(lease: &Lease, workload: &str) -> bool {
     let manager = lease.labels().get(MANAGED_BY).map(String::as_str);
     let owners = lease.owner_references();
     manager == Some(crate::cluster::objects::FIELD_MANAGER) && owners.iter().any(|owner| owner.uid == workload)
@@ -88,7 +88,7 @@ pub fn looks_own(lease: &Lease, workload: &str) -> bool {
 /// `Conflict` if somebody wrote it meanwhile.
 pub async fn claim(
     client: &Client,
-    place: &Place,
+    place: &LeaseName,
     read: Option<Lease>,
     holder: &Holder,
     owner: OwnerReference,
@@ -107,7 +107,7 @@ pub async fn claim(
     }
 }
 
-fn claimed(place: &Place, mut lease: Lease, holder: &Holder, owner: OwnerReference, mark: String) -> Lease {
+fn claimed(place: &LeaseName, mut lease: Lease, holder: &Holder, owner: OwnerReference, mark: String) -> Lease {
     let former = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
     let metadata: &mut ObjectMeta = &mut lease.metadata;
     metadata.name = Some(place.name.clone());
@@ -160,19 +160,19 @@ pub fn since(lease: &Lease) -> Option<Timestamp> {
 }
 
 /// Removes the Lease as it was read.
-pub async fn remove(client: &Client, place: &Place, lease: Lease) -> Result<()> {
-    let parameters = as_read(lease.metadata);
+pub async fn remove(client: &Client, place: &LeaseName, lease: Lease) -> Result<()> {
+    let parameters = delete_if_unchanged(lease.metadata);
     match bounded(place.api(client).delete(&segment(&place.name), &parameters)).await {
         Err(error) if !error.is_not_found() => Err(error),
         _ => Ok(()),
     }
 }
 
-// === impl Pods ===
+// === impl PodLabeler ===
 
-impl Pods<'_> {
+impl PodLabeler<'_> {
     /// Reads a pod; `None` if it does not exist.
-    pub async fn look(&self, name: &str) -> Result<Option<Pod>> {
+    pub async fn read(&self, name: &str) -> Result<Option<Pod>> {
         let found = bounded(self.api().get_opt(&segment(name))).await?;
         Ok(found.map(|pod| read_pod(&pod, self.labels)))
     }
@@ -181,7 +181,7 @@ impl Pods<'_> {
     ///
     /// # Errors
     /// `Conflict` if it is not in the version that was read.
-    pub async fn put(&self, pod: &Pod, label: Label<'_>) -> Result<Pod> {
+    pub async fn add_label(&self, pod: &Pod, label: Label<'_>) -> Result<Pod> {
         self.patch(pod, json!({"labels": {(label.key): label.value}})).await
     }
 
@@ -189,7 +189,7 @@ impl Pods<'_> {
     ///
     /// # Errors
     /// `Conflict` if it is not in the version that was read.
-    pub async fn take_off(&self, pod: &Pod, label: Label<'_>, mark: &str) -> Result<Pod> {
+    pub async fn remove_label(&self, pod: &Pod, label: Label<'_>, mark: &str) -> Result<Pod> {
         let mut metadata = json!({"annotations": {(MARK): mark}});
         if label.is_on(pod) {
             metadata["labels"] = json!({(label.key): null});
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_claim_names_the_holder_before_and_counts() {
-        let place = Place::of("shop", "StatefulSet", "db");
+        let place = LeaseName::of("shop", "StatefulSet", "db");
         let claim = |lease, name: &str| {
             let holder = Holder {
                 name: name.into(),

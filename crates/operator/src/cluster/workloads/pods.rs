@@ -17,9 +17,9 @@ use crate::cluster::error::{Error, Result};
 use chartwright_core::health::pods::{self, Controller};
 use chartwright_core::identity::ObjectId;
 
-/// Pods of one workload that are looked at: enough to see what ails them.
+/// PodTroubles of one workload that are looked at: enough to see what ails them.
 const FEW: u32 = 50;
-/// Pods in a page of a namespace, and how many pages of it are read.
+/// PodTroubles in a page of a namespace, and how many pages of it are read.
 const PAGE: u32 = 250;
 const PAGES: usize = 8;
 /// Workloads of a namespace that are looked at one by one before the namespace is listed, within the time that a list
@@ -29,33 +29,33 @@ const FRESH: Duration = Duration::from_secs(10);
 
 /// What was seen of late. One for all reconciles of a process.
 #[derive(Default)]
-pub struct Pods {
-    namespaces: std::sync::Mutex<HashMap<String, Arc<Mutex<Seen>>>>,
+pub struct PodTroubles {
+    namespaces: std::sync::Mutex<HashMap<String, Arc<Mutex<NamespacePods>>>>,
 }
 
 /// What was seen in a namespace.
-struct Seen {
+struct NamespacePods {
     since: Instant,
     /// Workloads that were asked about since then.
     asked: usize,
-    list: Option<Arc<List>>,
+    list: Option<Arc<TroubleList>>,
 }
 
 /// The pods of a namespace that have a trouble, by their labels and controllers.
-struct List {
+struct TroubleList {
     troubles: Vec<(BTreeMap<String, String>, Controller, String)>,
     /// There may be others.
-    is_part: bool,
+    is_partial: bool,
 }
 
-// === impl Pods ===
+// === impl PodTroubles ===
 
-impl Pods {
+impl PodTroubles {
     /// What most of the pods of a workload say that aren't well. `uid`: its own; `selector`: of its pods.
     ///
     /// # Errors
     /// They can't be listed.
-    pub async fn why(&self, client: &Client, id: &ObjectId, uid: &str, selector: &str) -> Result<Option<String>> {
+    pub async fn explain(&self, client: &Client, id: &ObjectId, uid: &str, selector: &str) -> Result<Option<String>> {
         let namespace = id.namespace.as_str();
         let list = self.seen(namespace).lock().await.list(client, namespace).await?;
         if let Some(list) = list {
@@ -64,7 +64,7 @@ impl Pods {
                 .iter()
                 .filter(|(labels, controller, _)| controller.is_below(id, uid) && pods::selects(selector, labels));
             let why = pods::most(ours.map(|(.., trouble)| trouble.clone()));
-            if why.is_some() || !list.is_part {
+            if why.is_some() || !list.is_partial {
                 return Ok(why);
             }
         }
@@ -75,20 +75,21 @@ impl Pods {
         Ok(pods::most(pods.iter().filter(is_own).filter_map(pods::trouble)))
     }
 
-    fn seen(&self, namespace: &str) -> Arc<Mutex<Seen>> {
+    fn seen(&self, namespace: &str) -> Arc<Mutex<NamespacePods>> {
         let mut namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_recent = |seen: &Mutex<Seen>| seen.try_lock().is_ok_and(|seen| seen.since.elapsed() < FRESH);
+        let is_recent = |seen: &Mutex<NamespacePods>| seen.try_lock().is_ok_and(|seen| seen.since.elapsed() < FRESH);
         namespaces.retain(|_, seen| Arc::strong_count(seen) > 1 || is_recent(seen));
         let seen = namespaces.entry(namespace.to_owned());
-        seen.or_insert_with(|| Arc::new(Mutex::new(Seen::now()))).clone()
+        seen.or_insert_with(|| Arc::new(Mutex::new(NamespacePods::now())))
+            .clone()
     }
 }
 
-// === impl Seen ===
+// === impl NamespacePods ===
 
-impl Seen {
+impl NamespacePods {
     fn now() -> Self {
-        Seen {
+        NamespacePods {
             since: Instant::now(),
             asked: 0,
             list: None,
@@ -96,13 +97,13 @@ impl Seen {
     }
 
     /// The list that counts now, if it is worth one.
-    async fn list(&mut self, client: &Client, namespace: &str) -> Result<Option<Arc<List>>> {
+    async fn list(&mut self, client: &Client, namespace: &str) -> Result<Option<Arc<TroubleList>>> {
         if self.since.elapsed() >= FRESH {
-            *self = Seen::now();
+            *self = NamespacePods::now();
         }
         self.asked += 1;
         if self.list.is_none() && self.asked > ONE_BY_ONE {
-            let list = List::read(client, namespace).await?;
+            let list = TroubleList::read(client, namespace).await?;
             self.list = Some(Arc::new(list));
             self.since = Instant::now();
         }
@@ -110,12 +111,12 @@ impl Seen {
     }
 }
 
-// === impl List ===
+// === impl TroubleList ===
 
-impl List {
+impl TroubleList {
     async fn read(client: &Client, namespace: &str) -> Result<Self> {
         let mut parameters = ListParams::default().limit(PAGE);
-        let (mut troubles, mut is_part) = (Vec::new(), true);
+        let (mut troubles, mut is_partial) = (Vec::new(), true);
         for _ in 0..PAGES {
             let page = bounded(pods_in(client, namespace).list(&parameters)).await?;
             for pod in page.items {
@@ -125,12 +126,12 @@ impl List {
                 troubles.extend(found.map(|(controller, trouble)| (labels, controller, trouble)));
             }
             let Some(token) = page.metadata.continue_.filter(|token| !token.is_empty()) else {
-                is_part = false;
+                is_partial = false;
                 break;
             };
             parameters = parameters.continue_token(&token);
         }
-        Ok(List { troubles, is_part })
+        Ok(TroubleList { troubles, is_partial })
     }
 }
 
@@ -138,7 +139,7 @@ impl List {
 ///
 /// # Errors
 /// They can't be listed.
-pub async fn all(client: &Client, namespace: &str, selector: &str) -> Result<Vec<(String, Value)>> {
+pub async fn list_pods(client: &Client, namespace: &str, selector: &str) -> Result<Vec<(String, Value)>> {
     let parameters = ListParams::default().labels(selector).limit(PAGE);
     let page = bounded(pods_in(client, namespace).list(&parameters)).await?;
     let pods = page.items.into_iter().map(|mut pod| {
@@ -259,9 +260,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn pods_of_others_are_not_looked_at() {
         let (client, _) = namespace(10);
-        let pods = Pods::default();
+        let pods = PodTroubles::default();
         for number in 0..5 {
-            let why = pods.why(&client, &workload(), "other", &format!("app={number}")).await;
+            let why = pods
+                .explain(&client, &workload(), "other", &format!("app={number}"))
+                .await;
             assert_eq!(
                 why.unwrap(),
                 None,
@@ -383,13 +386,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_list_of_a_namespace_serves_all_who_ask() {
         let (client, requests) = namespace(1000);
-        let pods = Pods::default();
+        let pods = PodTroubles::default();
         let ask = async |numbers: std::ops::Range<usize>| {
             let asked = numbers.map(|number| {
                 let (pods, client) = (&pods, &client);
                 async move {
                     let (uid, selector) = (number.to_string(), format!("app={number}"));
-                    let why = pods.why(client, &workload(), &uid, &selector).await;
+                    let why = pods.explain(client, &workload(), &uid, &selector).await;
                     assert_eq!(why.unwrap(), Some(format!("Why{number}")));
                 }
             });
@@ -408,10 +411,10 @@ mod tests {
     async fn in_a_namespace_that_is_too_large_the_others_are_looked_at_one_by_one() {
         let most = PAGES * PAGE as usize;
         let (client, requests) = namespace(most + 10);
-        let pods = Pods::default();
+        let pods = PodTroubles::default();
         for number in [0, 1, 2, 3, 4, most - 1, most, most + 1] {
             let (uid, selector) = (number.to_string(), format!("app={number}"));
-            let why = pods.why(&client, &workload(), &uid, &selector).await;
+            let why = pods.explain(&client, &workload(), &uid, &selector).await;
             assert_eq!(why.unwrap(), Some(format!("Why{number}")));
         }
         assert_eq!(requests.lock().unwrap().len(), ONE_BY_ONE + PAGES + 2);

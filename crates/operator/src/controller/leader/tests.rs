@@ -437,7 +437,7 @@ impl Starved {
             let (begun, until, fence, written) = (begun.clone(), until.clone(), fence.clone(), written.clone());
             let shared = shared.clone();
             move |token: CancellationToken| async move {
-                let client = crate::cluster::fenced(client(&shared), fence);
+                let client = crate::cluster::with_fence(client(&shared), fence);
                 for _ in 1..threads {
                     let until = until.clone();
                     tokio::spawn(async move { block(&until) });

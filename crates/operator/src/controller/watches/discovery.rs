@@ -82,12 +82,12 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => break,
             () = told.changed.notified() => {}
-            () = discovery.missed() => continue,
-            () = discovery.doubted() => {
+            () = discovery.group_missed() => continue,
+            () = discovery.reread_requested() => {
                 read = context.refresh_discovery().await;
                 continue;
             }
-            () = tokio::time::sleep(POLL_INCOMPLETE), if !read || discovery.misses() => {
+            () = tokio::time::sleep(POLL_INCOMPLETE), if !read || discovery.has_missed_groups() => {
                 read = context.refresh_discovery().await;
                 continue;
             }

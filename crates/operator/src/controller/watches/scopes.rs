@@ -232,7 +232,7 @@ pub(super) fn fail(
     context.count_failing(&scope.group_kind);
     let sets = sets.unwrap_or_default();
     if !sets.is_empty() {
-        context.discovery.doubt();
+        context.discovery.request_reread();
     }
     sets
 }

@@ -7,8 +7,8 @@ pub(crate) mod send;
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::cluster::connection::throttle::asked_to_wait;
-use crate::cluster::custom_resource::{Marks, apply_metadata};
+use crate::cluster::connection::throttle::requested_wait;
+use crate::cluster::custom_resource::{OwnedMetadata, apply_metadata};
 use crate::cluster::discovery::{Resource, Snapshot};
 use crate::cluster::error::Error;
 use crate::cluster::objects;
@@ -145,7 +145,7 @@ impl Pass {
                 self.recheck |= reason == Reason::Collision;
                 self.recheck |= reason == Reason::ObjectInvalid && member.id.group_kind.group.contains('.');
                 self.failures.push((reason, message));
-                if asked_to_wait().is_some() {
+                if requested_wait().is_some() {
                     self.closed = Some(String::new());
                 }
             }
@@ -276,7 +276,7 @@ impl Run<'_> {
         if claimed {
             return Ok(());
         }
-        let marks = Marks {
+        let marks = OwnedMetadata {
             labels,
             annotations,
             finalizer: self.holds.then(|| self.written.finalizer()),
@@ -286,7 +286,7 @@ impl Run<'_> {
     }
 
     /// Writes what the operator has in the metadata of the custom resource: this, and nothing else any more.
-    pub(super) async fn write_marks(&mut self, marks: &Marks) -> Result<(), Error> {
+    pub(super) async fn write_marks(&mut self, marks: &OwnedMetadata) -> Result<(), Error> {
         let target = self.written.target(&self.unit.resource);
         let decorator = self.written.decorator.as_deref();
         let object = apply_metadata(&self.context.client, &target, marks, decorator).await?;
@@ -465,7 +465,7 @@ impl Run<'_> {
     async fn inspect(&self, resource: &Resource, task: Task<'_>) -> Result<Decision, Error> {
         let Task { member, .. } = task;
         self.context.members().begin_request(&member.id);
-        let found = objects::look_closely(&self.context.client, resource, &member.id).await;
+        let found = objects::read_live_and_fields(&self.context.client, resource, &member.id).await;
         let end = |answer: Option<&Live>| self.context.members().end_request(&member.id, answer);
         let (seen, managed) = match found {
             Ok(Some(found)) => found,

@@ -47,7 +47,7 @@ impl Run<'_> {
                 let found = autoscalers::list(&self.context.client, &snapshot, namespace).await;
                 match &found {
                     // Nothing would ask again.
-                    Err(error) if error.may_pass() => {
+                    Err(error) if error.is_transient() => {
                         let message = format!("the HorizontalPodAutoscalers in {namespace}: {error}");
                         return Err(Phase::failed(Reason::ApplyFailed, message));
                     }

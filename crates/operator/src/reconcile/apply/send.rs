@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::cluster::discovery::Resource;
 use crate::cluster::error::{Cause, Error};
-use crate::cluster::objects::{self, Creation, Deleted, Onto};
+use crate::cluster::objects::{self, ApplyTarget, CreationCheck, DeleteOutcome};
 use crate::reconcile::Run;
 use crate::reconcile::apply::member_outcome::MemberOutcome;
 use crate::reconcile::check::list;
@@ -88,7 +88,7 @@ impl Run<'_> {
         member: &Member,
         live: Option<&Live>,
     ) -> Result<Live, Error> {
-        let onto = live.map_or(Onto::Nothing, |live| Onto::Object(&live.uid));
+        let onto = live.map_or(ApplyTarget::Nothing, |live| ApplyTarget::Object(&live.uid));
         let mut object = content(member, live);
         for _ in 1..ROUNDS {
             let error = match self.write(resource, member, &mut object, onto).await {
@@ -144,7 +144,10 @@ impl Run<'_> {
             .as_ref()
             .and_then(|(_, object)| exclusive_fields::claim(object, objects::FIELD_MANAGER, &member.object, &refused));
         let Some(claim) = &mut claim else { return Ok(false) };
-        match self.write(resource, member, claim, Onto::Object(&live.uid)).await {
+        match self
+            .write(resource, member, claim, ApplyTarget::Object(&live.uid))
+            .await
+        {
             Ok(_) => Ok(true),
             Err(error @ Error::Conflict(_)) => Err(error),
             Err(error) => {
@@ -160,7 +163,7 @@ impl Run<'_> {
         resource: &Resource,
         member: &Member,
         object: &mut Value,
-        onto: Onto<'_>,
+        onto: ApplyTarget<'_>,
     ) -> Result<Live, Error> {
         sign(object, &member.digest);
         self.context.members().begin_request(&member.id);
@@ -217,7 +220,7 @@ impl Run<'_> {
         fields: &str,
     ) -> Result<Option<MemberOutcome>, Error> {
         let (client, id) = (&self.context.client, &member.id);
-        if let Creation::Refused(_) = objects::would_be_created(client, resource, id, &member.object).await? {
+        if let CreationCheck::Refused(_) = objects::check_creation(client, resource, id, &member.object).await? {
             return Ok(Some(self.failure(member, error)));
         }
         let immutable = |kept: Kept| {
@@ -233,19 +236,19 @@ impl Run<'_> {
             return immutable(Kept::TakesData);
         }
         // Its status may have moved on since, and a request to delete says what was looked at.
-        let deleted = match objects::look(client, resource, id).await? {
+        let deleted = match objects::read_live(client, resource, id).await? {
             Some(seen) if seen.uid == live.uid => objects::delete(client, resource, id, &seen).await?,
-            Some(_) => Deleted::Changed,
-            None => Deleted::Absent,
+            Some(_) => DeleteOutcome::Changed,
+            None => DeleteOutcome::Absent,
         };
         match deleted {
-            Deleted::Accepted => self.context.metrics.wrote(&id.group_kind.kind, Operation::Delete),
-            Deleted::Absent => {}
-            Deleted::Changed => return Err(Error::Conflict(format!("{id} was changed meanwhile"))),
+            DeleteOutcome::Accepted => self.context.metrics.wrote(&id.group_kind.kind, Operation::Delete),
+            DeleteOutcome::Absent => {}
+            DeleteOutcome::Changed => return Err(Error::Conflict(format!("{id} was changed meanwhile"))),
         }
         tracing::info!(object = %id, fields, "deleted, to be made anew");
         // A finalizer may hold it; the watch tells when it is gone.
-        let held = objects::look(client, resource, id).await?;
+        let held = objects::read_live(client, resource, id).await?;
         Ok(held.map(|_| MemberOutcome::Awaited))
     }
 

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use kube::core::SelectorExt as _;
 use serde_json::{Value, json};
 
-use crate::cluster::custom_resource::{Marks, erase_annotations, remove_finalizer};
+use crate::cluster::custom_resource::{OwnedMetadata, remove_annotations, remove_finalizer};
 use crate::cluster::error::Error;
 use crate::reconcile::Run;
 use crate::reconcile::release::Release;
@@ -64,13 +64,13 @@ impl Run<'_> {
     /// Takes all of our marks off an object that is decorated no more. Others may have written them, too, as with an edit of
     /// the whole object.
     pub(crate) async fn undecorate(&mut self) -> Result<(), Error> {
-        self.write_marks(&Marks::default()).await?;
+        self.write_marks(&OwnedMetadata::default()).await?;
         let (kinds, namespaces) = self.written.superset_annotations();
         let mut keys = vec![kinds, namespaces, self.written.kept_annotation()];
         keys.retain(|key| self.written.annotations.contains_key(key));
         let target = self.written.target(&self.unit.resource);
         if !keys.is_empty() {
-            let object = erase_annotations(&self.context.client, &target, &keys).await?;
+            let object = remove_annotations(&self.context.client, &target, &keys).await?;
             self.learn_written(object);
         }
         let finalizer = self.written.finalizer();

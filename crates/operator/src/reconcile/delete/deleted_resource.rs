@@ -2,8 +2,8 @@
 //! when the request to delete came, and then deletes what is there: one that was put on in between holds nothing. What
 //! carries an owner reference goes by itself; all of the release goes here.
 
-use crate::cluster::connection::throttle::{self, asked_to_wait};
-use crate::cluster::custom_resource::is_there;
+use crate::cluster::connection::throttle::{self, requested_wait};
+use crate::cluster::custom_resource::still_exists;
 use crate::reconcile::Context;
 use crate::reconcile::Outcome;
 use crate::reconcile::Run;
@@ -21,7 +21,7 @@ pub async fn uninstall(context: &Context, unit: &Unit, resource: &CustomResource
     let mut run = Run::new(context, unit, resource);
     run.written.deleting = true;
     let secrets = release.secrets.clone();
-    redact::scope(&secrets, throttle::noticing(run.uninstall_vanished(release))).await
+    redact::scope(&secrets, throttle::track_retry_after(run.uninstall_vanished(release))).await
 }
 
 /// Tells that somebody took our finalizer off a custom resource: its release is let go.
@@ -36,7 +36,7 @@ pub async fn tell_freed(context: &Context, unit: &Unit, resource: &CustomResourc
 
 /// Asks whether a custom resource that a write did not find is gone.
 pub async fn is_gone(context: &Context, unit: &Unit, resource: &CustomResource) -> bool {
-    let there = is_there(&context.client, &resource.target(&unit.resource)).await;
+    let there = still_exists(&context.client, &resource.target(&unit.resource)).await;
     there.is_ok_and(|there| !there)
 }
 
@@ -44,7 +44,7 @@ impl Run<'_> {
     async fn uninstall_vanished(&mut self, release: &mut Release) -> Outcome {
         let target = self.written.target(&self.unit.resource);
         // A list may have come from a server that lags behind.
-        match is_there(&self.context.client, &target).await {
+        match still_exists(&self.context.client, &target).await {
             Ok(false) => {}
             Ok(true) => {
                 tracing::info!(resource = %self.written.key, "a list did not show it, and it is there all the same");
@@ -80,6 +80,6 @@ impl Run<'_> {
         let (kind, resource) = (&self.unit.group_kind, &self.written.key);
         tracing::warn!(%kind, %resource, "it is gone, and what was made for it can't be deleted yet: {why}");
         let wait = self.back_off(release);
-        Outcome::again(wait.max(asked_to_wait().unwrap_or_default()), ReconcileResult::Error)
+        Outcome::again(wait.max(requested_wait().unwrap_or_default()), ReconcileResult::Error)
     }
 }

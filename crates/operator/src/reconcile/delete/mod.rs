@@ -6,7 +6,7 @@ pub(crate) mod deleted_resource;
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use crate::cluster::connection::throttle::asked_to_wait;
+use crate::cluster::connection::throttle::requested_wait;
 use crate::cluster::custom_resource::remove_finalizer;
 use crate::cluster::discovery::Snapshot;
 use crate::cluster::error::Error;
@@ -126,9 +126,9 @@ impl Run<'_> {
             }
             tracing::info!(resource = %self.written.key, %error, "the finalizer could not be removed yet");
             let wait = self.back_off(release).min(RECHECK);
-            let wait = wait.max(asked_to_wait().unwrap_or_default());
+            let wait = wait.max(requested_wait().unwrap_or_default());
             return Outcome {
-                put_off: asked_to_wait().is_some(),
+                put_off: requested_wait().is_some(),
                 ..Outcome::again(wait, ReconcileResult::Error)
             };
         }
@@ -182,7 +182,7 @@ impl Run<'_> {
                 continue;
             };
             for (namespace, name, live) in
-                objects::list_set(&self.context.client, resource, namespace, &self.owner.set).await?
+                objects::list_applyset(&self.context.client, resource, namespace, &self.owner.set).await?
             {
                 found.insert(ObjectId::new(kind.clone(), namespace, name), Candidate::Read(live));
             }

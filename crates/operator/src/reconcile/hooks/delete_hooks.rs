@@ -127,8 +127,8 @@ impl Run<'_> {
         let plan = record.plans.plans.iter().find(|plan| plan.on_delete);
         let has_begun = record.hooks.operation == Some(Operation::Delete);
         if let Some(plan) = plan.filter(|_| !has_begun && !annotations::skips_plans(&self.written.annotations)) {
-            let is_hopeless = secrets::is_hopeless(&self.context.client, &place).await;
-            if !is_hopeless.map_err(|error| self.delete_hooks_failed(&error))? {
+            let is_namespace_terminating = secrets::is_namespace_terminating(&self.context.client, &place).await;
+            if !is_namespace_terminating.map_err(|error| self.delete_hooks_failed(&error))? {
                 let message = format!(
                     "{place} is lost or not ours, and with it the steps of plan {}, without which nothing is deleted: the \
                      annotation {SKIP_PLANS}: \"true\" lets it go without them",

@@ -27,7 +27,7 @@ impl Run<'_> {
             return String::new();
         };
         let client = &self.context.client;
-        let lines = match objects::look(client, resource, id).await {
+        let lines = match objects::read_live(client, resource, id).await {
             Ok(Some(live)) if live.uid == run.uid && ownership(id, &live, &self.owner) == Ownership::Ours => {
                 last_lines(client, id, &live.uid).await
             }

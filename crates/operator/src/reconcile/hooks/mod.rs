@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::cluster::discovery::Resource;
 use crate::cluster::error::Error;
-use crate::cluster::objects::{self, Deleted, Onto};
+use crate::cluster::objects::{self, ApplyTarget, DeleteOutcome};
 use crate::reconcile::Run;
 use crate::reconcile::claim::member_scopes::Superset;
 use crate::reconcile::delete::POLL;
@@ -412,7 +412,7 @@ impl Run<'_> {
             Found::Nothing | Found::Other(..) if hook.refused.is_some() => {
                 Ok(State::Refused(hook.refused.clone().unwrap_or_default()))
             }
-            Found::Nothing => self.make(resource, hook, run, Onto::Nothing).await,
+            Found::Nothing => self.make(resource, hook, run, ApplyTarget::Nothing).await,
             Found::Other(live, object) => {
                 let is_left_behind = release.record.hooks.taken_over
                     && live.tracking.is_none()
@@ -424,10 +424,10 @@ impl Run<'_> {
                     other => return Ok(State::Failed(format!("{} is left untouched: {other}", member.id))),
                 }
                 if !live.deleting && !hook.is_made_anew() {
-                    return self.make(resource, hook, run, Onto::Object(&live.uid)).await;
+                    return self.make(resource, hook, run, ApplyTarget::Object(&live.uid)).await;
                 }
                 match self.delete_hook(resource, &member.id, &live).await {
-                    Ok(true) => self.make(resource, hook, run, Onto::Nothing).await,
+                    Ok(true) => self.make(resource, hook, run, ApplyTarget::Nothing).await,
                     Ok(false) => Ok(State::AwaitsRemoval(hooks::removal(&member.id, &object))),
                     Err(error) => self.state_of(&member.id, error),
                 }
@@ -436,7 +436,13 @@ impl Run<'_> {
     }
 
     /// Applies the object of a hook: without its TTL, for until it is written down how it ended, it alone tells that.
-    async fn make(&self, resource: &Resource, hook: &Hook, run: &mut HookRun, onto: Onto<'_>) -> Result<State, Phase> {
+    async fn make(
+        &self,
+        resource: &Resource,
+        hook: &Hook,
+        run: &mut HookRun,
+        onto: ApplyTarget<'_>,
+    ) -> Result<State, Phase> {
         let id = &hook.member.id;
         let mut object = content(&hook.member, None);
         object["metadata"]["annotations"][HOOK_RUN] = run.run.as_str().into();
@@ -466,7 +472,7 @@ impl Run<'_> {
     /// The phase of a release, where the error says nothing about the hook.
     fn state_of(&self, id: &ObjectId, error: Error) -> Result<State, Phase> {
         match error {
-            error if error.may_pass() || matches!(error, Error::Conflict(_)) => {
+            error if error.is_transient() || matches!(error, Error::Conflict(_)) => {
                 Err(Phase::failed(Reason::ApplyFailed, format!("{id}: {error}")))
             }
             Error::Terminating(_) => Ok(State::Hopeless(error.to_string())),
@@ -491,16 +497,16 @@ impl Run<'_> {
     async fn delete_hook(&self, resource: &Resource, id: &ObjectId, live: &Live) -> Result<bool, Error> {
         let client = &self.context.client;
         if !live.deleting {
-            match objects::delete_after_its_own(client, resource, id, live).await? {
-                Deleted::Absent => return Ok(true),
-                Deleted::Changed => return Ok(false),
-                Deleted::Accepted => self
+            match objects::delete_in_foreground(client, resource, id, live).await? {
+                DeleteOutcome::Absent => return Ok(true),
+                DeleteOutcome::Changed => return Ok(false),
+                DeleteOutcome::Accepted => self
                     .context
                     .metrics
                     .wrote(&id.group_kind.kind, metrics::Operation::Delete),
             }
         }
-        Ok(objects::look(client, resource, id).await?.is_none())
+        Ok(objects::read_live(client, resource, id).await?.is_none())
     }
 
     /// Deletes what a hook made, if it is ours. True if nothing of it is left.
@@ -515,7 +521,7 @@ impl Run<'_> {
         let Some(resource) = snapshot.served(&id.group_kind).map_err(|error| failed(&error))? else {
             return Ok(true);
         };
-        let found = objects::look(&self.context.client, resource, id).await;
+        let found = objects::read_live(&self.context.client, resource, id).await;
         let Some(live) = found.map_err(|error| failed(&error))? else {
             return Ok(true);
         };

@@ -53,7 +53,7 @@ impl Run<'_> {
         for run in runs {
             let Some(ttl) = run.ttl_due() else { continue };
             match self.set_ttl(&run.object, &run.uid, ttl).await {
-                Err(error) if error.may_pass() || matches!(error, Error::Conflict(_)) => {
+                Err(error) if error.is_transient() || matches!(error, Error::Conflict(_)) => {
                     tracing::debug!(object = %run.object, %error, "its TTL can't be set yet");
                     all = false;
                     continue;
@@ -75,7 +75,7 @@ impl Run<'_> {
         let watched = self.context.members().get(id).filter(|live| live.uid == uid).cloned();
         let live = match watched {
             Some(live) => Some(live),
-            None => objects::look(&self.context.client, resource, id).await?,
+            None => objects::read_live(&self.context.client, resource, id).await?,
         };
         let is_own = |live: &Live| live.uid == uid && ownership(id, live, &self.owner) == Ownership::Ours;
         if !live.is_some_and(|live| is_own(&live)) {

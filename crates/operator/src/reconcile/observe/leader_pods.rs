@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::cluster::discovery::Resource;
 use crate::cluster::error::Error;
 use crate::cluster::objects;
-use crate::cluster::workloads::elect::{self, Place, Pods};
+use crate::cluster::workloads::elect::{self, LeaseName, PodLabeler};
 use crate::reconcile::RECHECK;
 use crate::reconcile::Run;
 use crate::reconcile::release::Release;
@@ -44,7 +44,7 @@ pub struct Elections {
 struct Seat {
     id: ObjectId,
     uid: String,
-    place: Place,
+    place: LeaseName,
 }
 
 /// Why a leader can't be elected now.
@@ -142,7 +142,7 @@ impl Run<'_> {
                 .get(&id)
                 .filter(|_| id.group_kind == kind && id.name == elected.name)?;
             let is_own = owner_of(&id, live)?.uid == self.written.uid && !live.deleting;
-            let place = Place::of(&id.namespace, &elected.kind, &id.name);
+            let place = LeaseName::of(&id.namespace, &elected.kind, &id.name);
             let uid = live.uid.clone();
             is_own.then_some(Seat { id, uid, place })
         })
@@ -213,7 +213,7 @@ impl Run<'_> {
         let labels = self.context.electorate().labels.clone();
         let resource = self.pods()?;
         let client = &self.context.client;
-        let pods = Pods {
+        let pods = PodLabeler {
             client,
             resource: &resource,
             namespace: &seat.id.namespace,
@@ -243,17 +243,17 @@ impl Run<'_> {
                     }
                     continue;
                 }
-                Step::Look(holder) => (holder.clone(), pods.look(&holder.name).await),
+                Step::Look(holder) => (holder.clone(), pods.read(&holder.name).await),
                 Step::TakeOff(pod) => {
                     let mark = elect::held(lease.as_ref()).epoch;
-                    (Holder::of(&pod), pods.take_off(&pod, label, &mark).await.map(Some))
+                    (Holder::of(&pod), pods.remove_label(&pod, label, &mark).await.map(Some))
                 }
-                Step::Put(pod) => (Holder::of(&pod), pods.put(&pod, label).await.map(Some)),
+                Step::Put(pod) => (Holder::of(&pod), pods.add_label(&pod, label).await.map(Some)),
             };
             let found = match answer {
                 Err(Error::Conflict(_)) => {
                     round.doubt();
-                    pods.look(&asked.name).await?
+                    pods.read(&asked.name).await?
                 }
                 Err(error) if error.is_not_found() => None,
                 answer => answer?,
@@ -313,7 +313,7 @@ impl Run<'_> {
                 && let Some(resource) = snapshot.preferred(&kind)
             {
                 let id = ObjectId::new(kind.clone(), &*seat.id.namespace, &**name);
-                let found = objects::look(&self.context.client, resource, &id).await?;
+                let found = objects::read_live(&self.context.client, resource, &id).await?;
                 let controller = found
                     .filter(|found| found.uid == *uid)
                     .and_then(|found| found.controller);
@@ -369,7 +369,7 @@ impl Run<'_> {
             value: &former.value,
         };
         let resource = self.pods()?;
-        let pods = Pods {
+        let pods = PodLabeler {
             client,
             resource: &resource,
             namespace: &seat.id.namespace,
@@ -377,14 +377,14 @@ impl Run<'_> {
         };
         if let Some(name) = &former.pod
             && let Some(pod) = pods
-                .look(name)
+                .read(name)
                 .await?
                 .filter(|pod| pod.uid == former.uid && label.is_on(pod))
         {
             let mut round = Round::new(label, vec![pod]);
             self.keep_own(release, &seat, &mut round).await?;
             for pod in round.pods() {
-                pods.take_off(pod, label, &pod.mark).await?;
+                pods.remove_label(pod, label, &pod.mark).await?;
             }
         }
         if !keep_lease
@@ -397,16 +397,16 @@ impl Run<'_> {
     }
 
     /// What only the operator can put on the Lease of a workload of this release.
-    fn lease_mark(&self, place: &Place) -> String {
+    fn lease_mark(&self, place: &LeaseName) -> String {
         self.context.keys.sign(KeyUse::Mark, &self.parts_of(place))
     }
 
-    fn is_own_lease(&self, place: &Place, lease: &Lease) -> bool {
+    fn is_own_lease(&self, place: &LeaseName, lease: &Lease) -> bool {
         let mark = elect::mark_of(lease);
         self.context.keys.is_signed(KeyUse::Mark, &self.parts_of(place), &mark)
     }
 
-    fn parts_of<'p>(&'p self, place: &'p Place) -> [&'p [u8]; 4] {
+    fn parts_of<'p>(&'p self, place: &'p LeaseName) -> [&'p [u8]; 4] {
         ["Lease", &self.written.uid, &place.namespace, &place.name].map(str::as_bytes)
     }
 
@@ -416,7 +416,7 @@ impl Run<'_> {
     fn believed(&self, seat: &Seat, lease: Option<&Lease>) -> Result<Held, Hindrance> {
         let held = elect::held(lease);
         match lease {
-            Some(lease) if !self.is_own_lease(&seat.place, lease) => match elect::looks_own(lease, &seat.uid) {
+            Some(lease) if !self.is_own_lease(&seat.place, lease) => match elect::is_labelled_own(lease, &seat.uid) {
                 true => Ok(Held {
                     epoch: held.epoch,
                     ..Held::default()
@@ -441,7 +441,9 @@ impl Run<'_> {
             }
             Hindrance::Busy | Hindrance::Failed(Error::Conflict(_)) => return release.contests.wait_for(SOON),
             Hindrance::Failed(error) => {
-                release.contests.wait_for(if error.may_pass() { SOON } else { RECHECK });
+                release
+                    .contests
+                    .wait_for(if error.is_transient() { SOON } else { RECHECK });
                 format!("{error}{}", rights(&error, RIGHTS))
             }
         };

@@ -441,7 +441,7 @@ impl Run<'_> {
         }
         let mut all: BTreeMap<String, Value> = BTreeMap::new();
         for (id, workload, selector) in &workloads {
-            match pods::all(&self.context.client, &id.namespace, selector).await {
+            match pods::list_pods(&self.context.client, &id.namespace, selector).await {
                 Ok(pods) => {
                     // Its selector may find those of others.
                     let own = pods.into_iter().filter(|(_, pod)| is_of_workload(pod, id, workload));

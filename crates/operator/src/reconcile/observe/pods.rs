@@ -142,7 +142,7 @@ impl Run<'_> {
                 continue;
             };
             let pods = &self.context.pods;
-            let text = match pods.why(&self.context.client, &id, uid, selector).await {
+            let text = match pods.explain(&self.context.client, &id, uid, selector).await {
                 Ok(why) => why,
                 // The status of the workload says that it isn't well; a right to read pods is no duty.
                 Err(error) => {

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use crate::cluster::discovery::Snapshot;
-use crate::cluster::objects::{self, Deleted};
+use crate::cluster::objects::{self, DeleteOutcome};
 use crate::cluster::workloads::autoscalers;
 use crate::reconcile::RECHECK;
 use crate::reconcile::Run;
@@ -264,7 +264,7 @@ impl Run<'_> {
     async fn is_autoscaled(&self, snapshot: &Snapshot, id: &ObjectId) -> Result<bool, String> {
         match autoscalers::list(&self.context.client, snapshot, &id.namespace).await {
             Ok(found) => Ok(found.iter().any(|autoscaler| autoscaling::scales(autoscaler, id))),
-            Err(error) if error.may_pass() => Err(format!("the autoscalers in {}: {error}", id.namespace)),
+            Err(error) if error.is_transient() => Err(format!("the autoscalers in {}: {error}", id.namespace)),
             Err(_) => Ok(false),
         }
     }
@@ -275,7 +275,7 @@ impl Run<'_> {
         let (Some(resource), Some(live)) = (snapshot.preferred(&id.group_kind), live) else {
             return Err(format!("{id} is not there"));
         };
-        let looked = objects::look(&self.context.client, resource, id).await;
+        let looked = objects::read_live(&self.context.client, resource, id).await;
         let deleted = match looked.map_err(|error| format!("{id}: {error}"))? {
             Some(seen) if seen.uid == live.uid => {
                 // What stands in a status is no proof: the object itself is asked whose it is.
@@ -288,12 +288,12 @@ impl Run<'_> {
             _ => return Err(format!("{id} is another one by now")),
         };
         match deleted.map_err(|error| format!("{id}: {error}"))? {
-            Deleted::Accepted => {
+            DeleteOutcome::Accepted => {
                 self.context.metrics.wrote(&id.group_kind.kind, Operation::Delete);
                 Ok(())
             }
-            Deleted::Absent => Ok(()),
-            Deleted::Changed => Err(format!("{id} has changed meanwhile")),
+            DeleteOutcome::Absent => Ok(()),
+            DeleteOutcome::Changed => Err(format!("{id} has changed meanwhile")),
         }
     }
 }

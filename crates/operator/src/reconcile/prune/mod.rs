@@ -316,7 +316,7 @@ impl Run<'_> {
             let Some(resource) = snapshot.preferred(&scope.group_kind) else {
                 continue;
             };
-            let listed = objects::list_set(&self.context.client, resource, scope.namespace.as_deref(), set).await;
+            let listed = objects::list_applyset(&self.context.client, resource, scope.namespace.as_deref(), set).await;
             match listed {
                 Ok(listed) if listed.is_empty() => {}
                 Ok(listed) => {

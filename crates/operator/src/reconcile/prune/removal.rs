@@ -3,7 +3,7 @@
 use futures::StreamExt;
 
 use crate::cluster::discovery::Resource;
-use crate::cluster::objects::{self, Deleted};
+use crate::cluster::objects::{self, DeleteOutcome};
 use crate::reconcile::Run;
 use crate::telemetry::metrics::Operation;
 use chartwright_core::apply::sequence::Turn;
@@ -150,7 +150,7 @@ impl Run<'_> {
                 },
                 Candidate::Read(live) => (live, true),
                 Candidate::Watched(live) => (live, false),
-                Candidate::Unknown => match objects::look(client, resource, id).await {
+                Candidate::Unknown => match objects::read_live(client, resource, id).await {
                     Ok(Some(live)) => (live, true),
                     Ok(None) => return Disposed::Absent,
                     Err(error) => return failed(&error),
@@ -163,11 +163,11 @@ impl Run<'_> {
                     (request, Operation::Delete, Disposed::Deleted)
                 }
                 Verdict::Release => {
-                    let request = objects::release(client, resource, id, &live).await;
+                    let request = objects::release_member(client, resource, id, &live).await;
                     (request, Operation::Release, Disposed::Left)
                 }
                 Verdict::Disown => {
-                    let request = objects::disown(client, resource, id, &live).await;
+                    let request = objects::remove_owner_reference(client, resource, id, &live).await;
                     (request, Operation::Metadata, Disposed::Left)
                 }
                 Verdict::Going => return Disposed::Going,
@@ -180,15 +180,15 @@ impl Run<'_> {
                 }
             };
             match request {
-                Ok(Deleted::Accepted) => {
+                Ok(DeleteOutcome::Accepted) => {
                     self.context.metrics.wrote(kind, operation);
                     if done == Disposed::Deleted {
                         self.context.members().is_going(id, &live.uid);
                     }
                     return done;
                 }
-                Ok(Deleted::Absent) => return Disposed::Absent,
-                Ok(Deleted::Changed) => {}
+                Ok(DeleteOutcome::Absent) => return Disposed::Absent,
+                Ok(DeleteOutcome::Changed) => {}
                 Err(error) => return failed(&error),
             }
         }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::cluster::error::Result;
-use crate::cluster::storage::secrets::{self, Files, Form, Place, Stored};
+use crate::cluster::storage::secrets::{self, Files, SecretName, SecretSpec, StoredSecret};
 use crate::reconcile::Run;
 use crate::reconcile::context::Context;
 use crate::reconcile::custom_resource::CustomResource;
@@ -49,12 +49,12 @@ pub(crate) struct Found {
 impl Context {
     /// Where something is kept: with the custom resource, so that it is there before the release's namespace is. `suffix`:
     /// which of several.
-    pub(crate) fn sealed_place(&self, resource: &CustomResource, purpose: &Purpose, suffix: &str) -> Place {
+    pub(crate) fn sealed_place(&self, resource: &CustomResource, purpose: &Purpose, suffix: &str) -> SecretName {
         let namespace = match resource.key.namespace.as_str() {
             "" => &self.own_namespace,
             own => own,
         };
-        Place {
+        SecretName {
             namespace: namespace.to_owned(),
             name: format!("{}-{}{suffix}", purpose.prefix, resource.secret_id()),
         }
@@ -64,7 +64,7 @@ impl Context {
     ///
     /// # Errors
     /// If the Secret can't be read.
-    pub(crate) async fn load_sealed(&self, resource: &CustomResource, place: &Place) -> Result<Found> {
+    pub(crate) async fn load_sealed(&self, resource: &CustomResource, place: &SecretName) -> Result<Found> {
         let Some(stored) = secrets::read(&self.client, place).await? else {
             return Ok(Found::default());
         };
@@ -83,14 +83,14 @@ impl Context {
         })
     }
 
-    fn is_sealed(&self, resource: &CustomResource, place: &Place, stored: &Stored) -> bool {
+    fn is_sealed(&self, resource: &CustomResource, place: &SecretName, stored: &StoredSecret) -> bool {
         let signature = stored.files.get(SIGNATURE).and_then(|bytes| str::from_utf8(bytes).ok());
         let content = parts(resource, place, &stored.files);
         self.is_marked(resource, place, stored.mark.as_deref().unwrap_or_default())
             && signature.is_some_and(|signature| self.keys.is_signed(KeyUse::Content, &content, signature))
     }
 
-    fn is_marked(&self, resource: &CustomResource, place: &Place, mark: &str) -> bool {
+    fn is_marked(&self, resource: &CustomResource, place: &SecretName, mark: &str) -> bool {
         let parts = parts(resource, place, &NONE);
         self.keys.is_signed(KeyUse::Mark, &parts, mark)
     }
@@ -99,7 +99,7 @@ impl Context {
 static NONE: Files = BTreeMap::new();
 
 /// What is signed: whose it is, where it lies, and what it holds.
-fn parts<'a>(resource: &'a CustomResource, place: &'a Place, files: &'a Files) -> Vec<&'a [u8]> {
+fn parts<'a>(resource: &'a CustomResource, place: &'a SecretName, files: &'a Files) -> Vec<&'a [u8]> {
     let head = ["Secret", &resource.uid, &place.namespace, &place.name].map(str::as_bytes);
     let files = files.iter().filter(|(name, _)| *name != SIGNATURE);
     let files = files.flat_map(|(name, bytes)| [name.as_bytes(), bytes]);
@@ -107,7 +107,7 @@ fn parts<'a>(resource: &'a CustomResource, place: &'a Place, files: &'a Files) -
 }
 
 impl Run<'_> {
-    pub(crate) fn sealed_place(&self, purpose: &Purpose, suffix: &str) -> Place {
+    pub(crate) fn sealed_place(&self, purpose: &Purpose, suffix: &str) -> SecretName {
         self.context.sealed_place(&self.written, purpose, suffix)
     }
 
@@ -127,7 +127,7 @@ impl Run<'_> {
         let signature = keys.sign(KeyUse::Content, &parts(resource, &place, &files));
         files.insert(SIGNATURE.to_owned(), signature.into_bytes());
         let owner = resource.secrets_owner(&self.unit.resource);
-        let form = Form {
+        let form = SecretSpec {
             kind: purpose.kind,
             what: purpose.what,
             about: &format!("{} {}", self.unit.group_kind, resource.key),

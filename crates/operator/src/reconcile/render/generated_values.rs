@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::cluster::error::Error;
 use crate::cluster::objects::{self, NO_VERSION};
-use crate::cluster::storage::secrets::{Files, Place};
+use crate::cluster::storage::secrets::{Files, SecretName};
 use crate::reconcile::Run;
 use crate::reconcile::claim::member_scopes::Superset;
 use crate::reconcile::context::Context;
@@ -72,11 +72,11 @@ pub(crate) struct Memory {
 }
 
 /// Where the random results of a custom resource lie.
-pub(crate) fn place(context: &Context, resource: &CustomResource) -> Place {
+pub(crate) fn place(context: &Context, resource: &CustomResource) -> SecretName {
     context.sealed_place(resource, &KEPT, "")
 }
 
-fn failed(place: &Place, error: &Error) -> Phase {
+fn failed(place: &SecretName, error: &Error) -> Phase {
     let hint = rights(
         error,
         "a chart with random results needs the rights to get, create, patch and delete Secrets there",
