@@ -1,4 +1,4 @@
-//! Our three writes on a custom resource: its metadata, its status, and the finalizer that goes at the end.
+//! Writes to a custom resource: metadata, status, and removal of the finalizer.
 
 use std::collections::BTreeMap;
 
@@ -17,18 +17,18 @@ use chartwright_core::identity::applyset::FINALIZER;
 use chartwright_core::identity::decorator;
 use chartwright_core::takeover::is_former_finalizer;
 
-/// Owns the finalizer, the ApplySet label and the ApplySet annotations. Frozen for ever.
+/// Owns the finalizer, the ApplySet label and the ApplySet annotations. Never change it.
 pub const APPLYSET_MANAGER: &str = "chartwright-applyset";
-/// Owns the status. Frozen for ever.
+/// Owns the status. Never change it.
 pub const STATUS_MANAGER: &str = "chartwright-status";
 
-/// So often a status is written to a custom resource that others change all the time.
+/// The most attempts to write a status while other clients change the custom resource.
 const TRIES: usize = 4;
 
-/// Which custom resource a write is for. The UID makes sure that it is still the same one.
+/// The custom resource that a write is for. The UID guards against a replaced object.
 #[derive(Clone, Debug)]
 pub struct WriteTarget {
-    /// The resourceVersion that was seen last.
+    /// The last known resourceVersion.
     pub version: u64,
     pub resource: Resource,
     pub namespace: Option<String>,
@@ -45,7 +45,7 @@ impl WriteTarget {
     }
 }
 
-/// What the operator has in the metadata of a custom resource.
+/// The metadata of a custom resource that the operator owns.
 #[derive(Clone, Debug, Default)]
 pub struct OwnedMetadata {
     pub labels: BTreeMap<String, String>,
@@ -53,7 +53,7 @@ pub struct OwnedMetadata {
     pub finalizer: Option<String>,
 }
 
-/// The field manager of these marks: each decorator of an object has its own, so that none removes those of another.
+/// The field manager of this metadata. Each decorator has its own, so that none removes the fields of another.
 fn applyset_manager(decorator: Option<&str>) -> String {
     match decorator {
         None => APPLYSET_MANAGER.to_owned(),
@@ -61,8 +61,8 @@ fn applyset_manager(decorator: Option<&str>) -> String {
     }
 }
 
-/// Applies finalizer, label and annotations: all that there are of ours. The UID in the patch keeps a deleted custom
-/// resource deleted.
+/// Applies finalizer, labels and annotations. `marks` must be complete: what is absent is removed. The UID in the patch
+/// prevents that a deleted custom resource is created again.
 pub async fn apply_metadata(
     client: &Client,
     target: &WriteTarget,
@@ -88,7 +88,7 @@ pub async fn apply_metadata(
     bounded(api.patch(&target.name, &parameters, &Patch::Apply(&patch))).await
 }
 
-/// Takes annotations off, whoever wrote them.
+/// Removes annotations of any field manager.
 pub async fn remove_annotations(client: &Client, target: &WriteTarget, keys: &[String]) -> Result<CustomObject> {
     let annotations: BTreeMap<&String, Value> = keys.iter().map(|key| (key, Value::Null)).collect();
     let patch = json!({"metadata": {"uid": target.uid, "annotations": annotations}});
@@ -96,7 +96,7 @@ pub async fn remove_annotations(client: &Client, target: &WriteTarget, keys: &[S
     bounded(api.patch(&target.name, &PatchParams::default(), &Patch::Merge(&patch))).await
 }
 
-/// Applies the status: all of it that is ours.
+/// Applies the complete status of our field manager.
 pub async fn apply_status(client: &Client, target: &WriteTarget, status: &Value) -> Result<CustomObject> {
     let patch = json!({
         "apiVersion": target.resource.api.api_version,
@@ -108,9 +108,9 @@ pub async fn apply_status(client: &Client, target: &WriteTarget, status: &Value)
     write_status(client, target, patch, &parameters, |patch| Patch::Apply(patch)).await
 }
 
-/// Writes a status to the custom resource that it is about, and not to another one of its name that came meanwhile: a
-/// status subresource doesn't look at the UID (`PrepareForUpdate` of the status strategy of
-/// k8s.io/apiextensions-apiserver puts the live metadata in the place of what was sent), but at the resourceVersion.
+/// Writes a status, but not to a new custom resource of the same name. The status subresource ignores the UID
+/// (`PrepareForUpdate` of the status strategy of k8s.io/apiextensions-apiserver replaces the sent metadata with the live
+/// one), so the resourceVersion is the guard.
 async fn write_status(
     client: &Client,
     target: &WriteTarget,
@@ -129,14 +129,17 @@ async fn write_status(
         }
         let found = bounded(metadata.get(&target.name)).await?.metadata;
         if found.uid.as_deref() != Some(&target.uid) {
-            return Err(Error::NotFound(format!("{} is another one now", target.name)));
+            return Err(Error::NotFound(format!(
+                "{} was replaced by another object",
+                target.name
+            )));
         }
         version = found.resource_version.unwrap_or_default();
     }
-    Err(Error::Conflict(format!("{} changes all the time", target.name)))
+    Err(Error::Conflict(format!("{} keeps changing", target.name)))
 }
 
-/// The metadata of the objects that carry our finalizer, or that of a decorator, in one namespace or (`None`) everywhere.
+/// Lists the metadata of objects with our finalizer or that of a decorator, in one namespace or (`None`) in all.
 ///
 /// # Errors
 /// As [`list_if_served`].
@@ -152,8 +155,8 @@ pub async fn list_with_finalizer(
     Ok(found)
 }
 
-/// Merges the status, for a schema that doesn't have all of our fields: the API server refuses to apply such a status,
-/// and merges what it knows of it. `fields`: those that are ours, so that absent ones go.
+/// Merges the status, for a schema without all of our fields: the API server refuses to apply such a status, but merges
+/// the fields that it knows. `fields`: all fields that we own; absent ones are removed.
 pub async fn merge_status(
     client: &Client,
     target: &WriteTarget,
@@ -171,11 +174,11 @@ pub async fn merge_status(
     write_status(client, target, patch, &parameters, |patch| Patch::Merge(patch)).await
 }
 
-/// True if the custom resource is there: not only one of its name.
+/// True if the custom resource exists with this UID.
 ///
 /// # Errors
-/// Also if its kind isn't served. So it is listed: an API server that starts says of everything whose
-/// CustomResourceDefinition it doesn't know yet that it is not found.
+/// Also if its kind is not served. Hence a LIST: a starting API server answers a GET with "not found" until it has read
+/// the CustomResourceDefinition.
 pub async fn still_exists(client: &Client, target: &WriteTarget) -> Result<bool> {
     let api = target.api::<MetadataOnly>(client);
     let parameters = ListParams::default().fields(&format!("metadata.name={}", target.name));
@@ -184,15 +187,14 @@ pub async fn still_exists(client: &Client, target: &WriteTarget) -> Result<bool>
     Ok(found.items.iter().any(is_it))
 }
 
-/// Takes a finalizer of ours off, and helm-operator's with the usual one, if the list of finalizers is still the one that was
-/// read.
+/// Removes the finalizer `ours` if the list of finalizers is unchanged. With [`FINALIZER`] also removes helm-operator's.
 pub async fn remove_finalizer(client: &Client, target: &WriteTarget, finalizers: &[String], ours: &str) -> Result<()> {
     let goes = |finalizer: &str| finalizer == ours || ours == FINALIZER && is_former_finalizer(finalizer);
     if !finalizers.iter().any(|finalizer| goes(finalizer)) {
         return Ok(());
     }
     let mut patch = vec![json!({"op": "test", "path": "/metadata/uid", "value": target.uid})];
-    // From the back, so that the places of the others stay.
+    // In reverse order, so that the other indexes stay valid.
     for (index, finalizer) in finalizers.iter().enumerate().rev().filter(|(_, name)| goes(name)) {
         let path = format!("/metadata/finalizers/{index}");
         patch.push(json!({"op": "test", "path": path, "value": finalizer}));
@@ -204,7 +206,7 @@ pub async fn remove_finalizer(client: &Client, target: &WriteTarget, finalizers:
     match bounded(api.patch(&target.name, &PatchParams::default(), &patch)).await {
         Ok(_) => Ok(()),
         Err(error) if error.is_not_found() => Ok(()),
-        // A failed test is 422; the list changed since it was read. What names a field is the schema's.
+        // A failed `test` is 422: the list changed. Schema errors name a field and are `Unprocessable`.
         Err(Error::Invalid(error)) => Err(Error::Conflict(error)),
         Err(error) => Err(error),
     }
@@ -215,8 +217,8 @@ mod tests {
     use super::*;
     use crate::cluster::testing::{client, widgets};
 
-    /// Asks a server that answers so whether the one of UID `u` is there.
-    async fn asked(code: u16, answer: Value) -> Result<bool> {
+    /// Calls [`still_exists`] for UID `u` with this response.
+    async fn exists(code: u16, answer: Value) -> Result<bool> {
         let target = WriteTarget {
             version: 1,
             resource: widgets(),
@@ -228,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_served_is_not_gone() {
+    async fn an_unserved_kind_is_an_error_and_not_absence() {
         let list = |uids: &[&str]| {
             let items = uids.iter().map(|uid| json!({"metadata": {"name": "a", "uid": uid}}));
             json!({
@@ -236,13 +238,13 @@ mod tests {
                 "items": items.collect::<Vec<_>>(),
             })
         };
-        assert!(asked(200, list(&["u"])).await.unwrap());
-        assert!(!asked(200, list(&[])).await.unwrap());
-        assert!(!asked(200, list(&["another"])).await.unwrap(), "of its name");
+        assert!(exists(200, list(&["u"])).await.unwrap());
+        assert!(!exists(200, list(&[])).await.unwrap());
+        assert!(!exists(200, list(&["another"])).await.unwrap(), "another UID");
         let unknown = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 404,
             "message": "the server could not find the requested resource",
         });
-        assert!(asked(404, unknown).await.is_err());
+        assert!(exists(404, unknown).await.is_err());
     }
 }

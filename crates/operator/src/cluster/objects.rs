@@ -1,4 +1,4 @@
-//! Requests on members: look, apply, list, delete. Each is bounded; nothing here decides.
+//! Requests on members: read, apply, list, delete. The caller decides.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -31,18 +31,18 @@ use chartwright_core::members::immutable_fields;
 pub mod lookup;
 pub mod takeover;
 
-/// The field manager of members. Frozen for ever: another name would orphan every field that this one owns.
+/// The field manager of members. Never change it: another name would orphan every field that this one owns.
 pub const FIELD_MANAGER: &str = "chartwright";
 
 /// Objects read in one request; a larger list comes in pages.
 const PAGE: u32 = 500;
-/// So often, and after so long, discovery is asked about a kind that isn't served though it tells of it.
+/// Retries, and their interval, when discovery lists a kind that is not served.
 const LOOKS_AT_DISCOVERY: usize = 5;
 const DISCOVERY_LAGS: Duration = Duration::from_secs(1);
 /// A version that no object has: etcd counts from 1, and 1 is the store before anything was written to it.
 pub const NO_VERSION: &str = "1";
 
-/// Reads what the plan needs to know from an object's metadata.
+/// Extracts [`Live`] from the metadata of an object.
 pub fn live(metadata: &ObjectMeta) -> Live {
     let label = |key: &str| metadata.labels.as_ref().and_then(|labels| labels.get(key)).cloned();
     let annotation = |key: &str| {
@@ -92,7 +92,7 @@ pub fn live(metadata: &ObjectMeta) -> Live {
     }
 }
 
-/// As [`live`], with the health of kinds that have one.
+/// As [`live`], with health for kinds that have one.
 pub fn live_with_health(id: &ObjectId, object: &Whole) -> Live {
     let mut live = live(&object.metadata);
     if health::has_health(&id.group_kind.group, &id.group_kind.kind) {
@@ -131,7 +131,7 @@ fn health_metadata(metadata: &ObjectMeta) -> Value {
     })
 }
 
-/// Which object of a kind some metadata are of.
+/// The identity of an object, from its kind and metadata.
 pub fn id_of(group_kind: &GroupKind, metadata: &ObjectMeta) -> ObjectId {
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
     ObjectId::new(group_kind.clone(), text(&metadata.namespace), text(&metadata.name))
@@ -141,16 +141,16 @@ fn namespace(id: &ObjectId) -> Option<&str> {
     (!id.namespace.is_empty()).then_some(id.namespace.as_str())
 }
 
-/// What a look tells, and its `managedFields` in full.
+/// A live object with its complete `managedFields`.
 pub type LiveAndFields = (Live, Vec<ManagedFieldsEntry>);
 
-/// Metadata GET. `None` if the object does not exist.
+/// Reads the metadata of an object. `None` if it does not exist.
 pub async fn read_live(client: &Client, resource: &Resource, id: &ObjectId) -> Result<Option<Live>> {
     let found = read_live_and_fields(client, resource, id).await?;
     Ok(found.map(|(live, _)| live))
 }
 
-/// The same, with what `managedFields` say in full.
+/// As [`read_live`], with the complete `managedFields`.
 pub async fn read_live_and_fields(
     client: &Client,
     resource: &Resource,
@@ -160,7 +160,7 @@ pub async fn read_live_and_fields(
     Ok(found.map(|metadata| (live(&metadata), metadata.managed_fields.unwrap_or_default())))
 }
 
-/// All metadata of an object. `None` if it does not exist. `namespace` is empty for a cluster-scoped one.
+/// Reads all metadata of an object. `None` if it does not exist. `namespace` is empty for a cluster-scoped object.
 pub async fn metadata(client: &Client, resource: &Resource, namespace: &str, name: &str) -> Result<Option<ObjectMeta>> {
     let api = resource.api_in::<MetadataOnly>(client, (!namespace.is_empty()).then_some(namespace));
     match bounded(api.get(&segment(name))).await {
@@ -170,12 +170,12 @@ pub async fn metadata(client: &Client, resource: &Resource, namespace: &str, nam
     }
 }
 
-/// All objects of a kind in a namespace, or (`None`) wherever they are.
+/// Lists all objects of a kind in one namespace, or (`None`) in all.
 pub async fn list_objects(client: &Client, resource: &Resource, namespace: Option<&str>) -> Result<Vec<Whole>> {
     list(resource.api_in(client, namespace), "", |object| object).await
 }
 
-/// All pages of what a label selector finds, each object reduced at once to what is wanted of it.
+/// Lists all pages of a label selector. `reduce` runs on each object immediately, to save memory.
 pub(in crate::cluster) async fn list<K, T>(api: Api<K>, labels: &str, reduce: impl Fn(K) -> T) -> Result<Vec<T>>
 where
     K: Clone + DeserializeOwned + Debug,
@@ -192,7 +192,7 @@ where
     }
 }
 
-/// The whole object, with what the plan needs to know of it. `None` if it does not exist.
+/// Reads a complete object. `None` if it does not exist.
 pub async fn read(client: &Client, resource: &Resource, id: &ObjectId) -> Result<Option<(Live, Value)>> {
     let api = resource.api_in::<Whole>(client, namespace(id));
     let Some(object) = bounded(api.get_opt(&segment(&id.name))).await? else {
@@ -208,21 +208,21 @@ pub async fn read(client: &Client, resource: &Resource, id: &ObjectId) -> Result
     Ok(Some((live, value)))
 }
 
-/// The object that an apply is for. Whatever else has its name stays untouched.
+/// The object that an apply is for. Another object of the same name is not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApplyTarget<'a> {
-    /// None: the apply creates it, in the same step in which the API server sees that nothing has the name. A version is
-    /// compared with that of an object that exists, and with nothing if there is none (`Store.Update` of
-    /// k8s.io/apiserver/pkg/registry/generic/registry), so one that no object has is a condition that only creation meets.
+    /// None: the apply must create it. The API server compares a resourceVersion with an existing object only
+    /// (`Store.Update` of k8s.io/apiserver/pkg/registry/generic/registry), so a version that no object has allows creation
+    /// alone.
     Nothing,
-    /// The one of this UID, with force. It doesn't come back if it is gone.
+    /// The object with this UID, with force. A deleted object is not created again.
     Object(&'a str),
 }
 
-/// Server-side apply of a member; unknown fields are errors.
+/// Applies a member (server-side apply). Unknown fields are errors.
 ///
 /// # Errors
-/// `Conflict`, and nothing is written, if what has the name is not what the apply is for.
+/// `Conflict`, without a write, if the live object does not match the target.
 pub async fn apply(
     client: &Client,
     resource: &Resource,
@@ -245,12 +245,12 @@ pub async fn apply(
     };
     match bounded(api.patch(&segment(&id.name), &parameters, &Patch::Apply(&*object))).await {
         Ok(answer) => Ok(live_with_health(id, &answer)),
-        Err(error) if is_uid_conflict(&error) => Err(Error::Conflict(format!("another {id} is there by now"))),
+        Err(error) if is_uid_conflict(&error) => Err(Error::Conflict(format!("{id} was replaced by another object"))),
         Err(error) => Err(error),
     }
 }
 
-/// Who writes to the successor of an object wants to change its UID, in the API server's eyes.
+/// True if the object was replaced: for the API server, the write would then change `metadata.uid`.
 fn is_uid_conflict(error: &Error) -> bool {
     match error {
         Error::Unprocessable { causes, .. } => causes.iter().any(|cause| cause.field == "metadata.uid"),
@@ -258,7 +258,7 @@ fn is_uid_conflict(error: &Error) -> bool {
     }
 }
 
-/// Has the TTL controller remove a Job so many seconds after its end. False if that Job is gone.
+/// Lets the TTL controller delete a Job this many seconds after its end. False if the Job is gone.
 pub async fn set_ttl(client: &Client, resource: &Resource, id: &ObjectId, uid: &str, seconds: u32) -> Result<bool> {
     let api = resource.api_in::<MetadataOnly>(client, namespace(id));
     let patch = json!({"metadata": {"uid": uid}, "spec": {(hooks::TTL): seconds}});
@@ -273,21 +273,21 @@ pub async fn set_ttl(client: &Client, resource: &Resource, id: &ObjectId, uid: &
     }
 }
 
-/// What the API server would say if the object that is there were not, and this one were created.
+/// Whether the API server would accept the creation of an object that already exists.
 #[derive(Clone, Debug)]
 pub enum CreationCheck {
-    /// It would be created: that it exists is all that is in the way.
+    /// Accepted, if the object did not exist.
     Accepted,
-    /// It would be refused, by validation, admission or for lack of a right.
+    /// Refused by validation, admission or a missing permission.
     Refused(Error),
 }
 
-/// Asks, without writing anything, whether an object that exists could be created as it is rendered. The API server
-/// validates a new object, and asks admission about it, before it looks whether the name is taken
-/// (`Store.Create` of k8s.io/apiserver/pkg/registry/generic/registry): so "already exists" says that it could.
+/// Checks by dry run whether an existing object could be created as rendered. The API server validates a new object and
+/// runs admission before it checks the name (`Store.Create` of k8s.io/apiserver/pkg/registry/generic/registry). So
+/// "already exists" means yes.
 ///
 /// # Errors
-/// No answer to the question: the server is out of reach, or the object is gone and a dry run created it.
+/// No verdict: the server is unreachable, or the object is gone and the dry run created it.
 pub async fn check_creation(
     client: &Client,
     resource: &Resource,
@@ -295,16 +295,16 @@ pub async fn check_creation(
     object: &Value,
 ) -> Result<CreationCheck> {
     match create(client, resource, id, object, true).await {
-        Ok(()) => Err(Error::NotFound(format!("{id} is gone meanwhile"))),
+        Ok(()) => Err(Error::NotFound(format!("{id} is gone"))),
         Err(Error::Conflict(_)) => Ok(CreationCheck::Accepted),
-        // A name has only one Service's address or port to give: these are the ones that it holds itself.
+        // The IP address or port belongs to this Service itself.
         Err(Error::Taken(_)) => Ok(CreationCheck::Accepted),
         Err(error) if error.is_transient() => Err(error),
         Err(error) => Ok(CreationCheck::Refused(error)),
     }
 }
 
-/// Creates an object unless it exists. For what belongs to a watch, not to a release.
+/// Creates an object unless it exists. For objects of a watch, not of a release. True if it was created.
 pub async fn create_if_absent(client: &Client, resource: &Resource, id: &ObjectId, object: &Value) -> Result<bool> {
     match create(client, resource, id, object, false).await {
         Ok(()) => Ok(true),
@@ -325,7 +325,7 @@ async fn create(client: &Client, resource: &Resource, id: &ObjectId, object: &Va
     bounded(api.create(&parameters, &object)).await.map(drop)
 }
 
-/// The objects of a kind that carry the label of a set: metadata only, live, all pages.
+/// Lists the objects of a kind with the label of an ApplySet (metadata only): namespace, name and live state.
 pub async fn list_applyset(
     client: &Client,
     resource: &Resource,
@@ -341,7 +341,7 @@ pub async fn list_applyset(
     Ok(found.collect())
 }
 
-/// The metadata of the objects of a kind that a label selector finds: live, all pages. An empty one finds all.
+/// Lists the metadata of the objects of a kind. An empty label selector matches all.
 pub async fn list_metadata(
     client: &Client,
     resource: &Resource,
@@ -352,11 +352,11 @@ pub async fn list_metadata(
     list(api, labels, |object| object.metadata).await
 }
 
-/// As [`list_metadata`], and nothing of a kind that isn't served any more: while all kinds are looked at, the
-/// CustomResourceDefinition of one may go. What discovery tells lags behind a moment.
+/// As [`list_metadata`], but empty for a kind that is no longer served: its CustomResourceDefinition may be deleted
+/// during a loop over all kinds. Discovery lags behind, so it is reread.
 ///
 /// # Errors
-/// Also if a kind isn't served that discovery still tells of: what lies there is there all the same.
+/// Also if discovery still lists a kind that is not served: its objects exist.
 pub async fn list_if_served(
     client: &Client,
     discovery: &Discovery,
@@ -379,14 +379,14 @@ pub async fn list_if_served(
     }
 }
 
-/// What a request to delete came to.
+/// The outcome of a delete request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeleteOutcome {
-    /// It is gone, or on its way: accepted is all that the API server promises.
+    /// Deleted, or being deleted.
     Accepted,
-    /// It was gone already.
+    /// It did not exist.
     Absent,
-    /// It is not what was looked at any more, and stays.
+    /// It was changed or replaced since it was read, and stays.
     Changed,
 }
 
@@ -402,14 +402,14 @@ impl DeleteOutcome {
     }
 }
 
-/// Deletes an object in the very state that was looked at: one that was replaced or changed since stays.
+/// Deletes an object in the state that was read. An object that was replaced or changed since stays.
 ///
-/// What the object makes by itself (a Deployment's pods) goes after it, in the background, as with Helm.
+/// Its dependents (a Deployment's pods) are deleted in the background, as with Helm.
 pub async fn delete(client: &Client, resource: &Resource, id: &ObjectId, live: &Live) -> Result<DeleteOutcome> {
     delete_with_policy(PropagationPolicy::Background, client, resource, id, live).await
 }
 
-/// The same, but it stays until all that it made is gone: a Job until none of its pods runs.
+/// As [`delete`], but the object stays until its dependents are gone: a Job until none of its pods runs.
 pub async fn delete_in_foreground(
     client: &Client,
     resource: &Resource,
@@ -437,12 +437,12 @@ async fn delete_with_policy(
     };
     let request = Request::new(api.resource_url()).delete(&segment(&id.name), &parameters);
     let request = request.map_err(|error| Error::Invalid(error.to_string()))?;
-    // What the answer shows of the object is of no interest.
+    // The body of the response is not needed.
     DeleteOutcome::of(bounded(api.into_client().request_text(request)).await)
 }
 
-/// Takes our labels, annotation and owner reference off an object that stays behind, so that nothing takes it for a
-/// member again, nor the garbage collector for an orphan: in the very state that was looked at, as [`delete`].
+/// Removes our labels, annotations and owner reference from an object that stays, so that it is no longer a member and the
+/// garbage collector keeps it. As [`delete`], only in the state that was read.
 pub async fn release_member(client: &Client, resource: &Resource, id: &ObjectId, live: &Live) -> Result<DeleteOutcome> {
     let patch = json!({
         "labels": {(applyset::PART_OF_LABEL): null, (applyset::OPERATOR_LABEL): null},
@@ -451,7 +451,7 @@ pub async fn release_member(client: &Client, resource: &Resource, id: &ObjectId,
     patch_metadata_if_unchanged(client, resource, id, live, patch).await
 }
 
-/// Takes only the owner reference off: the object stays the member that it is when its custom resource goes.
+/// Removes only the owner reference: the object stays a member when its custom resource is deleted.
 pub async fn remove_owner_reference(
     client: &Client,
     resource: &Resource,
@@ -461,7 +461,7 @@ pub async fn remove_owner_reference(
     patch_metadata_if_unchanged(client, resource, id, live, json!({})).await
 }
 
-/// Patches metadata, and takes the reference to the custom resource off that the tracking annotation names.
+/// Patches metadata, and removes the owner reference to the custom resource that the tracking annotation names.
 async fn patch_metadata_if_unchanged(
     client: &Client,
     resource: &Resource,
@@ -471,7 +471,7 @@ async fn patch_metadata_if_unchanged(
 ) -> Result<DeleteOutcome> {
     let api = resource.api_in::<MetadataOnly>(client, namespace(id));
     if live.owner.is_some() {
-        // A patch says of a list which items stay, and those of others aren't known.
+        // A merge patch replaces the list, so the references of other owners must be read.
         let Some(found) = self::metadata(client, resource, &id.namespace, &id.name).await? else {
             return Ok(DeleteOutcome::Absent);
         };
@@ -479,7 +479,7 @@ async fn patch_metadata_if_unchanged(
             return Ok(DeleteOutcome::Changed);
         }
         let owner = live.tracking.as_deref().and_then(applyset::parse_tracking_id);
-        let rest = owner.and_then(|owner| references::without(&found, &owner.owner_uid));
+        let rest = owner.and_then(|owner| owner_references::without(&found, &owner.owner_uid));
         metadata["ownerReferences"] = rest.unwrap_or_else(|| json!(found.owner_references));
     }
     metadata["uid"] = live.uid.as_str().into();
@@ -499,8 +499,7 @@ mod tests {
     use super::*;
     use crate::cluster::testing::{client, served, widgets};
 
-    /// Lists widgets that aren't served the first `refused` times, and of which discovery tells in `groups` from its
-    /// second reading on.
+    /// Lists widgets that are not served the first `refused` times. Discovery lists `groups` from its second read on.
     async fn listed(refused: usize, groups: &'static [&'static str]) -> Result<usize> {
         let (lists, readings) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let client = client(move |asked| match asked.path.as_str() {
@@ -529,16 +528,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_a_kind_that_goes_meanwhile_there_is_nothing() {
+    async fn a_kind_that_is_no_longer_served_has_no_objects() {
         assert_eq!(listed(0, &["a.test"]).await.unwrap(), 1);
         assert_eq!(listed(100, &["b.test"]).await.unwrap(), 0, "it is gone");
         assert_eq!(listed(2, &["a.test"]).await.unwrap(), 1, "only for a moment");
-        let untold = listed(100, &["a.test"]).await;
-        assert!(matches!(untold, Err(Error::NotServed(_))), "{untold:?}");
-        let untold = listed(100, &["a.test!"]).await;
+        let not_served = listed(100, &["a.test"]).await;
+        assert!(matches!(not_served, Err(Error::NotServed(_))), "{not_served:?}");
+        let not_served = listed(100, &["a.test!"]).await;
         assert!(
-            matches!(untold, Err(Error::NotServed(_))),
-            "its group doesn't answer: {untold:?}"
+            matches!(not_served, Err(Error::NotServed(_))),
+            "its group doesn't answer: {not_served:?}"
         );
     }
 }

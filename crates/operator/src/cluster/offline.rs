@@ -1,4 +1,4 @@
-//! An API server that isn't there: it answers from the objects that it is given, and takes no writes.
+//! A read-only API server in memory, for use without a cluster.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -13,17 +13,17 @@ use serde_json::{Value, json};
 use crate::cluster::connection::url_path::segment;
 use crate::cluster::discovery::Resource;
 
-/// What it has, by the paths of the objects.
+/// Objects by URL path.
 type ObjectsByPath = BTreeMap<String, Value>;
 
-/// The server, whose objects may be replaced.
+/// The server.
 #[derive(Clone, Default)]
 pub struct OfflineServer(Arc<Mutex<ObjectsByPath>>);
 
 // === impl OfflineServer ===
 
 impl OfflineServer {
-    /// A client of it. It must be called within an async runtime.
+    /// A client of this server. Must be called within an async runtime.
     pub fn client(&self) -> Client {
         let server = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -35,7 +35,7 @@ impl OfflineServer {
         Client::new(service, "default")
     }
 
-    /// Has these objects, and no others any more. Each with its kind; a namespace counts where the kind has them.
+    /// Replaces all objects. The namespace counts for namespaced kinds only.
     pub fn replace<'o>(&self, objects: impl IntoIterator<Item = (&'o Resource, &'o Value)>) {
         let client = self.client();
         let path = |(resource, object): (&Resource, &Value)| {
@@ -83,7 +83,7 @@ impl OfflineServer {
     }
 }
 
-/// Whether an object with this path is in the list with that one: of its namespace, or of all.
+/// True if the object with path `own` is in the list with path `list`, of its namespace or of all.
 fn is_listed(own: &str, list: &str) -> bool {
     let Some((parent, _)) = own.rsplit_once('/') else {
         return false;
@@ -116,7 +116,7 @@ mod tests {
     use helm_template::render::LookupKey;
 
     #[tokio::test]
-    async fn lookups_find_what_it_was_given() {
+    async fn lookups_find_the_given_objects() {
         let secrets = Resource::offline(&GroupKind::new("", "Secret"), "v1", true);
         let classes = Resource::offline(&GroupKind::new("storage.k8s.io", "StorageClass"), "v1", false);
         let named = |namespace: &str, name: &str| json!({"metadata": {"namespace": namespace, "name": name}});
@@ -146,10 +146,6 @@ mod tests {
         assert_eq!(found("v1", "Secret", "", "").await, 2);
         assert_eq!(found("storage.k8s.io/v1", "StorageClass", "", "fast").await, 1);
         assert_eq!(found("storage.k8s.io/v1", "StorageClass", "", "").await, 1);
-        assert_eq!(
-            found("v1", "ConfigMap", "shop", "a").await,
-            0,
-            "a kind that it doesn't have"
-        );
+        assert_eq!(found("v1", "ConfigMap", "shop", "a").await, 0, "a kind without objects");
     }
 }

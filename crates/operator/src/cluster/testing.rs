@@ -1,4 +1,4 @@
-//! An API server for unit tests, made of a function.
+//! An API server for unit tests: a function.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ pub struct TestRequest {
     pub query: String,
 }
 
-/// A client of a server that answers with this status and object. What is answered with `None` is answered as by one that
-/// serves `Widget.a.test`.
+/// A client whose requests `answer` answers with status and object. For `None`, the response is that of a server with
+/// `Widget.a.test`.
 pub fn client(answer: impl Fn(&TestRequest) -> Option<(u16, Value)> + Send + Sync + 'static) -> Client {
     let answer = Arc::new(answer);
     let service = tower::service_fn(move |request: http::Request<Body>| {
@@ -36,8 +36,8 @@ pub fn client(answer: impl Fn(&TestRequest) -> Option<(u16, Value)> + Send + Syn
     Client::new(service, "shop")
 }
 
-/// What a server tells of itself at a path: it serves the kind `Widget` in each of these groups, but those that end in `!`
-/// don't answer.
+/// The discovery response at a path of a server with the kind `Widget` in each of these groups. Groups that end in `!` do
+/// not answer.
 pub fn served(path: &str, groups: &[&str]) -> Value {
     let group = |name: &&str| {
         let stale = name.strip_suffix('!');

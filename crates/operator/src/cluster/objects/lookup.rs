@@ -1,4 +1,4 @@
-//! Answers a template's `lookup` from the cluster.
+//! Fetches the objects of a template's `lookup` calls.
 
 use std::collections::HashMap;
 
@@ -18,18 +18,18 @@ use chartwright_core::identity::GroupKind;
 use chartwright_core::index::dependencies::Dependency;
 use helm_template::render::LookupKey;
 
-/// The kind that a lookup asks for.
+/// The kind and version of a lookup.
 pub fn group_kind(key: &LookupKey) -> (GroupKind, String) {
     let (group, version) = key.api_version.split_once('/').unwrap_or(("", &key.api_version));
     (GroupKind::new(group, &key.kind), version.to_owned())
 }
 
-/// The lookup as messages and records name it: `v1/Secret/shop/tls`, with empty parts for "all".
+/// The text form of a lookup in messages and records: `v1/Secret/shop/tls`, with empty parts for "all".
 pub fn describe(key: &LookupKey) -> String {
     format!("{}/{}/{}/{}", key.api_version, key.kind, key.namespace, key.name)
 }
 
-/// What [`describe`] described, if it is such a text.
+/// Parses the text of [`describe`].
 pub fn parse(text: &str) -> Option<LookupKey> {
     let mut parts = text.rsplitn(4, '/');
     let (name, namespace, kind, api_version) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
@@ -41,7 +41,7 @@ pub fn parse(text: &str) -> Option<LookupKey> {
     })
 }
 
-/// What a release depends on by a lookup. A namespace given for a cluster-scoped kind means nothing.
+/// The dependency of a lookup. The namespace of a cluster-scoped kind is ignored.
 pub fn dependency(snapshot: &Snapshot, key: &LookupKey) -> Dependency {
     let (group_kind, version) = group_kind(key);
     let namespaced = snapshot.namespaced(&group_kind, &version).unwrap_or(true);
@@ -56,12 +56,12 @@ pub fn dependency(snapshot: &Snapshot, key: &LookupKey) -> Dependency {
     }
 }
 
-/// Fetches one object, or a list if the name is empty. As with Helm, what doesn't exist, and what is of a kind that is
-/// not served, is an empty mapping.
+/// Fetches one object, or a list if the name is empty. As with Helm, an absent object and a kind that is not served are an
+/// empty mapping.
 ///
 /// # Errors
-/// Also if the kind's API group does not answer at present: that nothing is there is not known then. `Invalid` for a name
-/// that client-go refuses.
+/// Also if the API group does not answer: it is then unknown whether the object exists. `Invalid` for a name that
+/// client-go refuses.
 pub async fn fetch(client: &Client, snapshot: &Snapshot, key: &LookupKey) -> Result<Value> {
     let (group_kind, version) = group_kind(key);
     let Some(resource) = snapshot.resource(&group_kind, &version) else {
@@ -85,17 +85,17 @@ pub async fn fetch(client: &Client, snapshot: &Snapshot, key: &LookupKey) -> Res
     }))
 }
 
-/// So many names that are looked up in one place make one LIST of it cheaper than a GET for each.
+/// From this number of names of one kind and namespace, a LIST is cheaper than GETs.
 const WORTH_A_LIST: usize = 20;
-/// Objects in a page of such a list: whole ones, of which few may be wanted.
+/// Complete objects in a page of such a list.
 const PAGE: u32 = 100;
-/// Requests of one release for what it looks up that are under way at a time.
+/// Concurrent lookup requests of one release.
 const AT_ONCE: usize = 8;
 
-/// As [`fetch`] for each of the keys, some at a time. `gate` bounds how many of these requests the process makes at once.
+/// Calls [`fetch`] for all keys concurrently. `gate` limits these requests in the process.
 ///
 /// # Errors
-/// Those of [`fetch`], with the first key that met one.
+/// The first error in the order of the keys, with its key.
 pub async fn fetch_all(
     client: &Client,
     snapshot: &Snapshot,
@@ -113,7 +113,7 @@ pub async fn fetch_all(
             continue;
         };
         let _permit = gate.acquire().await;
-        // Who may not list, or not so much, gets each.
+        // If the LIST fails, each object is fetched alone.
         let Ok(mut objects) = list_named(client, snapshot, key, &names).await else {
             continue;
         };
@@ -140,14 +140,14 @@ fn place(key: &LookupKey) -> (&str, &str, &str) {
     (&key.api_version, &key.kind, &key.namespace)
 }
 
-/// True if it can be the name of an object; for any other, whoever is asked for it has the words.
+/// True if this can be the name of an object. [`fetch`] reports other names.
 fn is_plain(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b':');
     !name.is_empty() && name.bytes().all(is_plain) && check_names("", name).is_ok()
 }
 
-/// Of the objects in the place of a lookup those of these names, as [`fetch`] answers them. What isn't there is empty,
-/// unless there are so many others that not all could be seen; then it is left out.
+/// Lists the objects of a lookup's kind and namespace, and returns these names, as [`fetch`] does. Absent objects are
+/// empty mappings. If there are too many objects to list all, names that were not found are left out.
 async fn list_named(
     client: &Client,
     snapshot: &Snapshot,
@@ -158,7 +158,7 @@ async fn list_named(
     let Some(resource) = snapshot.resource(&group_kind, &version) else {
         return Ok(HashMap::new());
     };
-    // A namespace is none of a cluster-scoped kind's; without one, a kind that has namespaces is refused by name.
+    // A name of a namespaced kind without a namespace is an error of `fetch`.
     if resource.namespaced && place.namespace.is_empty() {
         return Ok(HashMap::new());
     }
@@ -167,7 +167,7 @@ async fn list_named(
     let api = resource.api_in::<Whole>(client, namespace);
     let mut parameters = ListParams::default().limit(PAGE);
     let mut found = HashMap::new();
-    // A page for so many requests that it saves.
+    // One page per `WORTH_A_LIST` requests saved.
     for _ in 0..=names.len() / WORTH_A_LIST {
         let page = bounded(api.list(&parameters)).await?;
         for object in page.items {
@@ -189,7 +189,7 @@ async fn list_named(
     Ok(found)
 }
 
-/// What stands in a list doesn't say what it is.
+/// Adds `apiVersion` and `kind`, which items of a list lack.
 fn typed(object: &Whole, resource: &Resource) -> Result<Value> {
     let mut item = plain(object)?;
     item["apiVersion"] = resource.api.api_version.as_str().into();
@@ -197,7 +197,7 @@ fn typed(object: &Whole, resource: &Resource) -> Result<Value> {
     Ok(item)
 }
 
-/// The object as data, without what changes at every write: a template that printed those would never settle.
+/// The object without `managedFields`: they change with every write, and a template that prints them would never converge.
 fn plain(object: &Whole) -> Result<Value> {
     let name = object.metadata.name.as_deref().unwrap_or_default();
     let mut value = object
@@ -217,12 +217,12 @@ mod tests {
     use crate::cluster::discovery::Discovery;
     use crate::cluster::testing::client;
 
-    /// What a server serves.
+    /// Reads discovery.
     async fn snapshot(client: &Client) -> Arc<Snapshot> {
         Discovery::new(client.clone()).await.unwrap().snapshot()
     }
 
-    /// A namespace with so many widgets; and the requests for them.
+    /// A namespace with `count` widgets, and the log of requests.
     fn widgets(count: usize) -> (Client, Arc<std::sync::Mutex<Vec<String>>>) {
         let requests = Arc::new(std::sync::Mutex::new(Vec::new()));
         let log = requests.clone();
@@ -278,10 +278,10 @@ mod tests {
         assert_eq!(
             look_up(&absent).await,
             (vec![None; 40], 2, 0),
-            "what isn't there is empty"
+            "absent objects are empty"
         );
 
-        // Where there is much more than is wanted, not all of it is read.
+        // A large namespace is not read completely.
         let (client, requests) = widgets(2000);
         let keys: Vec<LookupKey> = (190..210).map(|number| named(format!("w{number}"))).collect();
         let found = fetch_all(&client, &snapshot, &keys, &gate).await.unwrap();
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_first_that_fails_is_told() {
+    async fn the_first_failure_in_key_order_is_returned() {
         let client = client(|_| None);
         let keys = ["a", "b/x", "c/x"].map(|name| named(name.to_owned()));
         let snapshot = snapshot(&client).await;

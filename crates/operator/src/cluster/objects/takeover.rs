@@ -1,4 +1,4 @@
-//! Requests that only a takeover needs: metadata with everything in it, patches of it, and Helm's release Secrets.
+//! Requests of a takeover: complete metadata, patches of it, and Helm's release Secrets.
 
 use api_objects::MetadataOnly;
 use k8s_openapi::api::core::v1::Secret;
@@ -21,7 +21,7 @@ pub struct ReleaseSecret {
     pub uid: String,
     /// UIDs of its owners.
     pub owners: Vec<String>,
-    /// The revision, and whether it is the one that is live, as its labels say.
+    /// The revision, and whether it is deployed, from its labels.
     pub version: i64,
     pub deployed: bool,
 }
@@ -43,7 +43,7 @@ pub async fn patch_metadata(
     Ok(answer.metadata)
 }
 
-/// The Secrets in which Helm keeps the revisions of a release: only what they are, since all together may be large.
+/// Lists the metadata of the Secrets in which Helm stores the revisions of a release.
 pub async fn list_releases(client: &Client, namespace: &str, release: &str) -> Result<Vec<ReleaseSecret>> {
     let api: Api<PartialObjectMeta<Secret>> = Api::namespaced(client.clone(), namespace);
     let revision = |secret: PartialObjectMeta<Secret>| {
@@ -61,7 +61,7 @@ pub async fn list_releases(client: &Client, namespace: &str, release: &str) -> R
     list(api, &format!("owner=helm,name={release}"), revision).await
 }
 
-/// `data.release` of one of them. `None` if it is gone, or no release of Helm's.
+/// Reads `data.release` of a release Secret. `None` if it is gone, or not a Helm release.
 pub async fn read_release(client: &Client, namespace: &str, secret: &ReleaseSecret) -> Result<Option<Vec<u8>>> {
     let found = bounded(secrets(client, namespace).get_opt(&secret.name)).await?;
     let is_release = |found: &Secret| found.type_.as_deref() == Some("helm.sh/release.v1");
@@ -69,7 +69,7 @@ pub async fn read_release(client: &Client, namespace: &str, secret: &ReleaseSecr
     Ok(found.and_then(|secret| Some(secret.data?.remove("release")?.0)))
 }
 
-/// Removes one of them; one that isn't there is removed.
+/// Deletes a release Secret. An absent one is no error.
 pub async fn remove_release(client: &Client, namespace: &str, name: &str, uid: &str) -> Result<()> {
     let api = secrets(client, namespace);
     let parameters = DeleteParams {
@@ -82,7 +82,7 @@ pub async fn remove_release(client: &Client, namespace: &str, name: &str, uid: &
     match bounded(api.delete(name, &parameters)).await {
         Ok(_) => Ok(()),
         Err(error @ Error::Conflict(_)) => {
-            // If another one came in its place meanwhile, somebody still uses Helm, and it isn't what was taken over.
+            // A new Secret of this name means that Helm is still in use; it is not part of the takeover.
             let found = bounded(api.get_metadata_opt(name)).await?;
             match found.is_some_and(|found| found.metadata.uid.as_deref() == Some(uid)) {
                 true => Err(error),

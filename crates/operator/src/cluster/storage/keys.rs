@@ -1,5 +1,5 @@
-//! The operator's HMAC keys: one Secret in its own namespace, made at the first start. `key` is the one in use; `previous`
-//! holds those that were replaced, one after the other.
+//! The operator's HMAC keys: a Secret in its own namespace, created at the first start. `key` is the current key;
+//! `previous` contains the replaced keys, concatenated.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +21,10 @@ const FIELD: &str = "key";
 const PREVIOUS: &str = "previous";
 const LENGTH: usize = 32;
 
-/// Reads the keys, or makes one. Two replicas that start at once agree: the second to create reads the first's.
+/// Reads the keys, or creates one. If two replicas start together, the second one reads the key of the first.
 ///
 /// # Errors
-/// If the Secret may not be read or made, or holds something else.
+/// If the Secret cannot be read or created, or contains other data.
 pub async fn load_or_create(client: Client, namespace: &str, operator: &str) -> Result<Keyring> {
     let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let name = secret_name(operator);
@@ -54,7 +54,7 @@ pub async fn load_or_create(client: Client, namespace: &str, operator: &str) -> 
 /// Reads the keys; `None` if there is none yet.
 ///
 /// # Errors
-/// If the Secret may not be read, or holds something else.
+/// If the Secret cannot be read, or contains other data.
 pub async fn load(client: Client, namespace: &str, operator: &str) -> Result<Option<Keyring>> {
     let name = secret_name(operator);
     let Some(secret) = bounded(Api::<Secret>::namespaced(client, namespace).get_opt(&name)).await? else {
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_and_those_before_it_are_read() {
+    fn the_current_and_previous_keys_are_read() {
         let data = |fields: &[(&str, usize)]| -> BTreeMap<String, ByteString> {
             let fields = fields.iter().map(|(field, length)| {
                 let bytes = (0..*length).map(|at| u8::try_from(at / LENGTH).unwrap());

@@ -1,5 +1,5 @@
-//! The Secrets in which the operator keeps what it must know of a release. Most have no owner: the operator makes them,
-//! and removes them after the last member. Whether one is the operator's own, its mark says, which is checked elsewhere.
+//! Secrets with data of a release. Most have no owner reference: the operator creates them, and deletes them after the last
+//! member. The mark identifies the operator's own Secrets; the caller checks it.
 
 use std::collections::BTreeMap;
 
@@ -15,36 +15,36 @@ use crate::cluster::objects::FIELD_MANAGER;
 
 /// The label of a Secret that belongs to one custom resource: its UID.
 pub const UID_LABEL: &str = "chartwright.dev/release-uid";
-/// The label that says which program made an object.
+/// The label that names the program that created an object.
 pub(in crate::cluster) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// The annotation of a Secret or a Lease that only the operator can make: a keyed digest of whose it is.
+/// The annotation that proves that the operator wrote a Secret or a Lease: a keyed digest of its owner.
 pub const MARK: &str = "chartwright.dev/mark";
-/// What a Secret may hold in all, in bytes; the API server's limit is 1 MiB with everything around it.
+/// The most bytes of data in a Secret. The API server's limit for the complete object is 1 MiB.
 pub const MAX_BYTES: usize = 900 << 10;
 
-/// Which Secret it is.
+/// Namespace and name of a Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretName {
     pub namespace: String,
     pub name: String,
 }
 
-/// What it holds, by file name.
+/// The data of a Secret, by key.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
-/// What a Secret is for.
+/// Type, labels and annotations of a Secret to write.
 pub struct SecretSpec<'a> {
     /// Its type.
     pub kind: &'static str,
-    /// What it holds, for messages.
+    /// Describes the data, for messages.
     pub what: &'static str,
-    /// The release, for people who come across it.
+    /// The release, for readers.
     pub about: &'a str,
-    /// Of the custom resource, for the label [`UID_LABEL`].
+    /// The UID of the custom resource, for [`UID_LABEL`].
     pub uid: &'a str,
     /// For the annotation [`MARK`].
     pub mark: String,
-    /// What it goes with if nobody removes it.
+    /// The owner, whose deletion deletes the Secret.
     pub owner: Option<OwnerReference>,
 }
 
@@ -67,7 +67,7 @@ pub(in crate::cluster) fn secrets(client: &Client, namespace: &str) -> Api<Secre
     Api::namespaced(client.clone(), namespace)
 }
 
-/// Reads it; `None` if it does not exist.
+/// Reads a Secret; `None` if it does not exist.
 pub async fn read(client: &Client, place: &SecretName) -> Result<Option<StoredSecret>> {
     let api = secrets(client, &place.namespace);
     let Some(secret) = bounded(api.get_opt(&place.name)).await? else {
@@ -81,7 +81,7 @@ pub async fn read(client: &Client, place: &SecretName) -> Result<Option<StoredSe
     }))
 }
 
-/// Deletes that very object, in the version that was read.
+/// Preconditions: the UID and version that were read.
 pub(in crate::cluster) fn delete_if_unchanged(metadata: ObjectMeta) -> DeleteParams {
     DeleteParams::default().preconditions(Preconditions {
         uid: metadata.uid,
@@ -94,11 +94,11 @@ pub fn mark(metadata: &ObjectMeta) -> Option<String> {
     metadata.annotations.as_ref()?.get(MARK).cloned()
 }
 
-/// Writes it: in the place of this resourceVersion, or (`None`) whatever is there. Gives the new one.
+/// Writes a Secret and returns its new resourceVersion. `version`: the expected one, or `None` for any.
 ///
 /// # Errors
-/// Also if it would be larger than [`MAX_BYTES`], or if a Secret of another type has its name: that one has
-/// another owner and stays. `Conflict` if another version is there.
+/// Also if it is larger than [`MAX_BYTES`], or if a Secret of another type has the name: that one has another owner and
+/// stays. `Conflict` if the version differs.
 pub async fn write(
     client: &Client,
     place: &SecretName,
@@ -143,7 +143,7 @@ pub async fn write(
     let parameters = PatchParams::apply(FIELD_MANAGER).force();
     let written = bounded(api.patch(&place.name, &parameters, &Patch::Apply(&secret))).await;
     let written = written.map_err(|error| match error {
-        // A Secret's type never changes.
+        // The type of a Secret is immutable.
         Error::Unprocessable { causes, .. } if causes.iter().any(|cause| cause.field == "type") => {
             let message = format!(
                 "{place} is there with another type, so it is not the operator's: names like this are reserved for {}. \
@@ -157,7 +157,7 @@ pub async fn write(
     Ok(written.metadata.resource_version.unwrap_or_default())
 }
 
-/// True if nothing can be made any more where it lies, because its namespace goes.
+/// True if its namespace is being deleted, checked by dry run.
 pub async fn is_namespace_terminating(client: &Client, place: &SecretName) -> Result<bool> {
     let name = format!("{}-probe", place.name);
     let secret = Secret {
@@ -176,7 +176,7 @@ pub async fn is_namespace_terminating(client: &Client, place: &SecretName) -> Re
     }
 }
 
-/// Removes it if `is_own` says so of its mark: that very one, as it was read. True if it was there.
+/// Deletes a Secret, in the version that was read, if `is_own` accepts its mark. True if it existed.
 pub async fn remove(client: &Client, place: &SecretName, is_own: impl Fn(&str) -> bool) -> Result<bool> {
     let api = secrets(client, &place.namespace);
     let Some(secret) = bounded(api.get_opt(&place.name)).await? else {

@@ -1,4 +1,4 @@
-//! What the pods and claims of a cluster request, and the ConfigMap with what was counted of it.
+//! Samples what pods and volume claims request, and stores the counters in a ConfigMap.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use chartwright_core::identity::GroupKind;
 use chartwright_core::usage::requests::{self, ClaimSpec, PodSpec};
 use chartwright_core::usage::sample::{BETWEEN, Consumer, Sample};
 
-/// Where the counters lie in it.
+/// The key of the counters in the ConfigMap.
 const FIELD: &str = "usage.json";
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -32,10 +32,10 @@ pub fn config_map_name(operator: &str) -> String {
     format!("{operator}-usage")
 }
 
-/// Sees what is requested in these namespaces (`None`: in all).
+/// Samples the requests in these namespaces (`None`: in all).
 ///
 /// # Errors
-/// Something can't be listed: part of a sample would be a wrong one.
+/// A list failed: an incomplete sample would be wrong.
 pub async fn sample(client: &Client, snapshot: &Snapshot, namespaces: Option<&BTreeSet<String>>) -> Result<Sample> {
     let scopes: Vec<Option<&str>> = match namespaces {
         None => vec![None],
@@ -52,7 +52,7 @@ pub async fn sample(client: &Client, snapshot: &Snapshot, namespaces: Option<&BT
         let claims = api::<v1::PersistentVolumeClaim, _>(client, *scope);
         sample.claims.extend(list(claims, "", claim).await?);
     }
-    // After the pods: what made one is older.
+    // After the pods: their owners are older.
     for (group, kind) in BETWEEN {
         let kind = GroupKind::new(group, kind);
         let resource = snapshot.served(&kind)?.filter(|_| sample.has_owner(&kind));
@@ -69,7 +69,7 @@ pub async fn sample(client: &Client, snapshot: &Snapshot, namespaces: Option<&BT
     Ok(sample)
 }
 
-/// `None`: it has ended, and takes nothing any more.
+/// `None` for a pod that has ended: it uses nothing.
 fn pod(pod: Object<PodSpec, Status>) -> Option<Consumer> {
     let phase = pod.status.and_then(|status| status.phase);
     let has_ended = matches!(phase.as_deref(), Some("Succeeded" | "Failed"));

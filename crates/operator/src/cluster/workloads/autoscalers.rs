@@ -1,4 +1,4 @@
-//! The HorizontalPodAutoscalers of a namespace: asked for while replicas are given up to one that may be gone.
+//! Lists HorizontalPodAutoscalers, while a replica count belongs to an autoscaler that may be gone.
 
 use api_objects::Whole;
 use kube::Client;
@@ -9,7 +9,7 @@ use crate::cluster::error::Result;
 use crate::cluster::objects::list_objects;
 use chartwright_core::members::autoscaling::autoscaler;
 
-/// All of them. None where the API server doesn't serve the kind.
+/// Lists those of a namespace. Empty if the API server does not serve the kind.
 pub async fn list(client: &Client, snapshot: &Snapshot, namespace: &str) -> Result<Vec<Value>> {
     let Some(resource) = snapshot.served(&autoscaler())? else {
         return Ok(Vec::new());

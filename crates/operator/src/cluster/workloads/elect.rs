@@ -1,4 +1,4 @@
-//! Requests for the election of leaders: the Lease of a workload, and the label on its pods.
+//! Requests of leader election for workloads: the Lease of a workload, and the leader label on its pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ use chartwright_core::identity::GroupKind;
 use chartwright_core::identity::reserved_names::ELECTION;
 use chartwright_core::leader::{Held, Holder, Label, MARK, Pod};
 
-/// The field manager of leaders' labels and of their Leases. Frozen for ever.
+/// The field manager of leader labels and Leases. Never change it.
 pub const FIELD_MANAGER: &str = "chartwright-elect";
 
 /// Annotation of a Lease: who held it before.
@@ -68,24 +68,22 @@ pub async fn read(client: &Client, place: &LeaseName) -> Result<Option<Lease>> {
     bounded(place.api(client).get_opt(&segment(&place.name))).await
 }
 
-/// What only the operator can put on a Lease; empty if there is none.
+/// The operator's mark on a Lease; empty if there is none.
 pub fn mark_of(lease: &Lease) -> String {
     mark(&lease.metadata).unwrap_or_default()
 }
 
-/// True if a Lease looks like one of an operator, by what anybody may write on it: it is said to be made by one, and to go
-/// with this workload.
+/// True if a Lease has the label of an operator and this workload as its owner. Any client can write both.
 pub fn is_labelled_own(lease: &Lease, workload: &str) -> bool {
     let manager = lease.labels().get(MANAGED_BY).map(String::as_str);
     let owners = lease.owner_references();
     manager == Some(crate::cluster::objects::FIELD_MANAGER) && owners.iter().any(|owner| owner.uid == workload)
 }
 
-/// Writes it for another holder, in the place of what was read. It goes with the workload that `owner` names, and carries
-/// the mark.
+/// Creates the Lease, or replaces the one that was read, for another holder, with this owner and mark.
 ///
 /// # Errors
-/// `Conflict` if somebody wrote it meanwhile.
+/// `Conflict` if another client wrote it since it was read.
 pub async fn claim(
     client: &Client,
     place: &LeaseName,
@@ -120,7 +118,7 @@ fn claimed(place: &LeaseName, mut lease: Lease, holder: &Holder, owner: OwnerRef
     annotations.remove(FORMER);
     annotations.insert(OWN_MARK.to_owned(), mark);
     annotations.extend(former.clone().map(|former| (FORMER.to_owned(), former)));
-    // Its text has microseconds.
+    // The API stores microseconds.
     let now = Timestamp::now();
     let now = Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now);
     let spec: &mut LeaseSpec = lease.spec.get_or_insert_default();
@@ -131,7 +129,7 @@ fn claimed(place: &LeaseName, mut lease: Lease, holder: &Holder, owner: OwnerRef
     lease
 }
 
-/// What a Lease says; nothing if there is none.
+/// The holder, former holder and epoch of a Lease; empty without a Lease.
 pub fn held(lease: Option<&Lease>) -> Held {
     let Some(lease) = lease else {
         return Held::default();
@@ -154,12 +152,12 @@ pub fn transitions(lease: &Lease) -> i32 {
         .unwrap_or_default()
 }
 
-/// Since when its holder has it.
+/// The time at which its holder acquired it.
 pub fn since(lease: &Lease) -> Option<Timestamp> {
     Some(lease.spec.as_ref()?.acquire_time.as_ref()?.0)
 }
 
-/// Removes the Lease as it was read.
+/// Deletes the Lease in the version that was read.
 pub async fn remove(client: &Client, place: &LeaseName, lease: Lease) -> Result<()> {
     let parameters = delete_if_unchanged(lease.metadata);
     match bounded(place.api(client).delete(&segment(&place.name), &parameters)).await {
@@ -177,18 +175,18 @@ impl PodLabeler<'_> {
         Ok(found.map(|pod| read_pod(&pod, self.labels)))
     }
 
-    /// Gives a pod the label.
+    /// Adds the label to a pod.
     ///
     /// # Errors
-    /// `Conflict` if it is not in the version that was read.
+    /// `Conflict` if the pod changed since it was read.
     pub async fn add_label(&self, pod: &Pod, label: Label<'_>) -> Result<Pod> {
         self.patch(pod, json!({"labels": {(label.key): label.value}})).await
     }
 
-    /// Takes the label off, and marks the pod, so that it has another version whether it carried the label or not.
+    /// Removes the label, and marks the pod, so that its version changes with or without the label.
     ///
     /// # Errors
-    /// `Conflict` if it is not in the version that was read.
+    /// `Conflict` if the pod changed since it was read.
     pub async fn remove_label(&self, pod: &Pod, label: Label<'_>, mark: &str) -> Result<Pod> {
         let mut metadata = json!({"annotations": {(MARK): mark}});
         if label.is_on(pod) {
@@ -207,9 +205,9 @@ impl PodLabeler<'_> {
         let patch = Patch::Merge(json!({"metadata": metadata}));
         let answer = bounded(self.api().patch(&segment(&pod.name), &parameters, &patch)).await;
         let answer = answer.map_err(|error| match error {
-            // Another pod has its name.
+            // The pod was replaced.
             Error::Unprocessable { causes, .. } if causes.iter().any(|cause| cause.field == "metadata.uid") => {
-                Error::Conflict(format!("another pod {} is there by now", pod.name))
+                Error::Conflict(format!("pod {} was replaced by another pod", pod.name))
             }
             error => error,
         })?;
@@ -221,7 +219,7 @@ impl PodLabeler<'_> {
     }
 }
 
-/// What an election needs of a pod, with these of its labels.
+/// Extracts what an election needs of a pod, with these labels.
 pub fn read_pod(object: &Whole, labels: &BTreeSet<String>) -> Pod {
     let metadata = &object.metadata;
     let controller = metadata.owner_references.iter().flatten();
@@ -269,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_names_the_holder_before_and_counts() {
+    fn a_claim_names_the_former_holder_and_counts_transitions() {
         let place = LeaseName::of("shop", "StatefulSet", "db");
         let claim = |lease, name: &str| {
             let holder = Holder {
@@ -279,9 +277,9 @@ mod tests {
             claimed(&place, lease, &holder, OwnerReference::default(), "mark".into())
         };
         let first = claim(Lease::default(), "db-0");
-        let told = held(Some(&first));
+        let state = held(Some(&first));
         assert_eq!(
-            (told.holder.unwrap().identity(), told.former),
+            (state.holder.unwrap().identity(), state.former),
             ("db-0/u-db-0".into(), None)
         );
         let second = claim(first, "db-1");
@@ -289,13 +287,13 @@ mod tests {
             (transitions(&second), second.name_any()),
             (1, "chartwright-elect-statefulset-db".into())
         );
-        let told = held(Some(&second));
-        assert_eq!(told.former.unwrap().name, "db-0");
-        assert_eq!(told.epoch, "-1");
+        let state = held(Some(&second));
+        assert_eq!(state.former.unwrap().name, "db-0");
+        assert_eq!(state.epoch, "-1");
     }
 
     #[test]
-    fn only_the_condition_tells_that_a_pod_is_ready() {
+    fn a_pod_is_ready_by_its_condition_only() {
         let read = |text: &str| {
             read_pod(
                 &serde_json::from_str(text).unwrap(),

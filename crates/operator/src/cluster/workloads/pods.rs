@@ -1,5 +1,5 @@
-//! What ails the pods of workloads that aren't well. Where many such workloads of a namespace are asked about at a time,
-//! the namespace is listed once for all of them, as far as it isn't too large.
+//! Explains why workloads are unhealthy by their pods, and reads pod logs. For many unhealthy workloads of one namespace,
+//! its pods are listed once for all of them, up to a limit.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError};
@@ -22,39 +22,38 @@ const FEW: u32 = 50;
 /// PodTroubles in a page of a namespace, and how many pages of it are read.
 const PAGE: u32 = 250;
 const PAGES: usize = 8;
-/// Workloads of a namespace that are looked at one by one before the namespace is listed, within the time that a list
-/// counts.
+/// Workloads of a namespace that are read one by one before the namespace is listed, and how long that list is used.
 const ONE_BY_ONE: usize = 3;
 const FRESH: Duration = Duration::from_secs(10);
 
-/// What was seen of late. One for all reconciles of a process.
+/// Recent pod lists, shared by all reconciles of a process.
 #[derive(Default)]
 pub struct PodTroubles {
     namespaces: std::sync::Mutex<HashMap<String, Arc<Mutex<NamespacePods>>>>,
 }
 
-/// What was seen in a namespace.
+/// Recent requests and the pod list of a namespace.
 struct NamespacePods {
     since: Instant,
-    /// Workloads that were asked about since then.
-    asked: usize,
+    /// Requests about workloads since then.
+    requests: usize,
     list: Option<Arc<TroubleList>>,
 }
 
-/// The pods of a namespace that have a trouble, by their labels and controllers.
+/// Unhealthy pods of a namespace: labels, controller and trouble.
 struct TroubleList {
     troubles: Vec<(BTreeMap<String, String>, Controller, String)>,
-    /// There may be others.
+    /// True if the namespace has more pods.
     is_partial: bool,
 }
 
 // === impl PodTroubles ===
 
 impl PodTroubles {
-    /// What most of the pods of a workload say that aren't well. `uid`: its own; `selector`: of its pods.
+    /// The most common trouble of a workload's unhealthy pods. `uid`: of the workload; `selector`: of its pods.
     ///
     /// # Errors
-    /// They can't be listed.
+    /// The pods cannot be listed.
     pub async fn explain(&self, client: &Client, id: &ObjectId, uid: &str, selector: &str) -> Result<Option<String>> {
         let namespace = id.namespace.as_str();
         let list = self.seen(namespace).lock().await.list(client, namespace).await?;
@@ -91,18 +90,18 @@ impl NamespacePods {
     fn now() -> Self {
         NamespacePods {
             since: Instant::now(),
-            asked: 0,
+            requests: 0,
             list: None,
         }
     }
 
-    /// The list that counts now, if it is worth one.
+    /// The current list, read if there were enough requests.
     async fn list(&mut self, client: &Client, namespace: &str) -> Result<Option<Arc<TroubleList>>> {
         if self.since.elapsed() >= FRESH {
             *self = NamespacePods::now();
         }
-        self.asked += 1;
-        if self.list.is_none() && self.asked > ONE_BY_ONE {
+        self.requests += 1;
+        if self.list.is_none() && self.requests > ONE_BY_ONE {
             let list = TroubleList::read(client, namespace).await?;
             self.list = Some(Arc::new(list));
             self.since = Instant::now();
@@ -135,10 +134,10 @@ impl TroubleList {
     }
 }
 
-/// The pods that a label selector finds in a namespace, whole, by their names: the first [`PAGE`] pods of it.
+/// Lists the complete pods of a label selector with their names, at most [`PAGE`].
 ///
 /// # Errors
-/// They can't be listed.
+/// The pods cannot be listed.
 pub async fn list_pods(client: &Client, namespace: &str, selector: &str) -> Result<Vec<(String, Value)>> {
     let parameters = ListParams::default().labels(selector).limit(PAGE);
     let page = bounded(pods_in(client, namespace).list(&parameters)).await?;
@@ -152,16 +151,16 @@ pub async fn list_pods(client: &Client, namespace: &str, selector: &str) -> Resu
 /// Lines of a log that are shown, and bytes of them.
 const LINES: i64 = 10;
 const LINES_BYTES: usize = 1000;
-/// Bytes of a log that are read: a line may be of any length.
+/// Bytes of a log that are read: lines have no limit.
 const READ_BYTES: i64 = 256 << 10;
 
-/// What a Job's last pod, or a Pod, wrote last: of the container that failed, or else of the first. `uid`: that of the Job or
-/// the Pod, without which nothing is read: pods of others may have its name in a label, or have taken its name.
+/// The last log lines of a Pod or of a Job's newest pod: of the failed container, or else the first. `uid`: of the Job or
+/// Pod. With an empty `uid` nothing is read, because other pods may have the same label or name.
 ///
-/// It may hold secrets; [`tail`] cuts it.
+/// The text may contain secrets; [`tail`] shortens it.
 ///
 /// # Errors
-/// The pods can't be listed, or the log can't be read.
+/// The pods cannot be listed, or the log cannot be read.
 pub async fn last_lines(client: &Client, id: &ObjectId, uid: &str) -> Result<String> {
     let api = pods_in(client, &id.namespace);
     let pod = match id.group_kind.kind.as_str() {
@@ -206,21 +205,21 @@ pub async fn last_lines(client: &Client, id: &ObjectId, uid: &str) -> Result<Str
     let [name, uid] = [&pod.metadata.name, &pod.metadata.uid].map(|text| text.as_deref().unwrap_or_default());
     let logs: Api<Pod> = Api::namespaced(client.clone(), &id.namespace);
     let text = bounded(logs.logs(name, &parameters)).await?;
-    // A log is read by name: what is still there was there meanwhile.
+    // A log is read by name. If the pod still exists, the log is its own.
     match pod_of_uid(&api, name, uid).await? {
         Some(_) => Ok(whole_lines(text)),
         None => Ok(String::new()),
     }
 }
 
-/// The pod of this name, if it is the one of this UID. Listed: the right to do that is needed anyway.
+/// Reads the pod with this name and UID. By LIST, since that permission is needed anyway.
 async fn pod_of_uid(api: &Api<DynamicObject>, name: &str, uid: &str) -> Result<Option<DynamicObject>> {
     let parameters = ListParams::default().fields(&format!("metadata.name={name}"));
     let pods = bounded(api.list(&parameters)).await?.items.into_iter();
     Ok(pods.into_iter().find(|pod| pod.metadata.uid.as_deref() == Some(uid)))
 }
 
-/// Without the end of a log that was too long to be read: half of a secret would not be recognised.
+/// Drops the last, incomplete line of a log that was too long: half a secret would not be redacted.
 fn whole_lines(mut text: String) -> String {
     if text.len() as i64 >= READ_BYTES {
         text.truncate(text.rfind('\n').unwrap_or_default());
@@ -228,7 +227,7 @@ fn whole_lines(mut text: String) -> String {
     text
 }
 
-/// The end of a log, as far as it is shown.
+/// The part of a log that is shown.
 pub fn tail(text: &str) -> &str {
     let text = text.trim_end();
     let start = text.len().saturating_sub(LINES_BYTES);
@@ -258,22 +257,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pods_of_others_are_not_looked_at() {
+    async fn pods_of_other_workloads_are_ignored() {
         let (client, _) = namespace(10);
         let pods = PodTroubles::default();
         for number in 0..5 {
             let why = pods
                 .explain(&client, &workload(), "other", &format!("app={number}"))
                 .await;
-            assert_eq!(
-                why.unwrap(),
-                None,
-                "whether they are listed by workload or by namespace"
-            );
+            assert_eq!(why.unwrap(), None, "listed by workload or by namespace");
         }
     }
 
-    /// Answers with the pods of two Jobs, a log, and a pod `p` that is another one when it is read again.
+    /// Serves the pods of two Jobs, a log, and a pod `p` that is replaced before the second read.
     fn logging(requests: &Arc<Lock<Vec<String>>>) -> Client {
         let log = requests.clone();
         client(move |request| {
@@ -300,7 +295,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_log_is_that_of_a_pod_that_is_known_by_its_uid() {
+    async fn logs_are_read_only_from_the_pod_with_the_uid() {
         let lines = async |kind: &str, name: &str, uid: &str| {
             let requests = Arc::default();
             let client = logging(&requests);
@@ -316,18 +311,11 @@ mod tests {
         );
         let (text, requests) = lines("Job.batch", "a", "neither").await;
         assert!(text.is_empty() && !requests.contains("/log?"), "{requests}");
-        assert_eq!(
-            lines("Job.batch", "a", "").await,
-            Default::default(),
-            "it was never made"
-        );
+        assert_eq!(lines("Job.batch", "a", "").await, Default::default(), "never created");
         let (text, requests) = lines("Pod", "p", "u4").await;
         assert!(text.is_empty() && !requests.contains("/log?"), "{requests}");
         let (text, requests) = lines("Pod", "p", "u3").await;
-        assert!(
-            text.is_empty() && requests.contains("/log?"),
-            "it was replaced meanwhile: {requests}"
-        );
+        assert!(text.is_empty() && requests.contains("/log?"), "replaced: {requests}");
     }
 
     #[test]
@@ -339,7 +327,7 @@ mod tests {
         assert_eq!(tail(&format!("{}\n", "é".repeat(LINES_BYTES))).len(), LINES_BYTES);
     }
 
-    /// A namespace of so many pods, one for each workload; and the requests for them.
+    /// A namespace of `count` pods, one per workload, and the log of requests.
     fn namespace(count: usize) -> (Client, Arc<Lock<Vec<String>>>) {
         let asked = Arc::new(Lock::new(Vec::new()));
         let log = asked.clone();
@@ -384,7 +372,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_list_of_a_namespace_serves_all_who_ask() {
+    async fn one_list_of_a_namespace_serves_all_workloads() {
         let (client, requests) = namespace(1000);
         let pods = PodTroubles::default();
         let ask = async |numbers: std::ops::Range<usize>| {
@@ -400,15 +388,15 @@ mod tests {
             std::mem::take(&mut *requests.lock().unwrap()).len()
         };
         assert_eq!(ask(0..1000).await, ONE_BY_ONE + 4, "and four pages");
-        assert_eq!(ask(0..1000).await, 0, "at that time");
+        assert_eq!(ask(0..1000).await, 0, "from the cache");
         tokio::time::advance(FRESH).await;
-        assert_eq!(ask(0..1000).await, ONE_BY_ONE + 4, "and anew");
+        assert_eq!(ask(0..1000).await, ONE_BY_ONE + 4, "listed again");
         tokio::time::advance(FRESH).await;
-        assert_eq!(ask(0..2).await, 2, "few are looked at one by one");
+        assert_eq!(ask(0..2).await, 2, "a few are read one by one");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn in_a_namespace_that_is_too_large_the_others_are_looked_at_one_by_one() {
+    async fn in_a_large_namespace_the_remaining_workloads_are_read_one_by_one() {
         let most = PAGES * PAGE as usize;
         let (client, requests) = namespace(most + 10);
         let pods = PodTroubles::default();
