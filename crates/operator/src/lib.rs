@@ -1,8 +1,8 @@
 //! The operator as a library: it watches custom resources and reconciles each one with the chart of its watch.
 //!
 //! - [`controller`]: watch streams, caches, the work queue, leader election
-//! - [`reconcile`]: one reconcile, a file per stage
-//! - [`cluster`]: requests to the API server; it decides nothing
+//! - [`reconcile`]: one reconcile, a folder or file per stage
+//! - [`cluster`]: requests to the API server; contains no policy
 //! - [`telemetry`]: logs, metrics and probes
 
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! The custom resources of one watch, and what is remembered of their releases.
+//! The custom resources of one watch, and the in-memory state of their releases.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -6,33 +6,32 @@ use std::sync::{Arc, Mutex};
 use crate::reconcile::{CustomResource, Key, Release, lock};
 use chartwright_core::prune::deletion::{End, Held, end};
 
-/// The maps of a unit.
+/// The cache of a unit.
 #[derive(Default)]
 pub struct Cache {
     resources: Mutex<HashMap<Key, Arc<CustomResource>>>,
-    /// Boxed: a table has places to spare.
+    /// Boxed: a hash table has unused slots.
     releases: Mutex<HashMap<Key, Box<Release>>>,
-    /// Locked before the others, where it is locked with them.
+    /// Invariant: locked before the other maps.
     ends: Mutex<Ends>,
-    /// What our own writes told while a list is under way, by the namespace that is listed.
+    /// Custom resources that we wrote during a list, by listed namespace.
     lists: Mutex<HashMap<Option<String>, HashSet<Key>>>,
 }
 
 #[derive(Default)]
 struct Ends {
-    /// Releases that are worked on: their memory is elsewhere.
+    /// Releases with a running reconcile, which holds their state.
     running: HashSet<Key>,
-    /// Of whose release nothing is left, with the UID: our finalizer is off, though their watches may tell for a moment
-    /// that it is on.
+    /// UIDs of custom resources whose release is completely removed. Watch events may still show our finalizer.
     let_go: HashMap<Key, String>,
     deleted: HashMap<Key, Vec<Deleted>>,
 }
 
-/// A custom resource that is there no more, until it is clear what that means for its release.
+/// A deleted custom resource whose release is not handled yet.
 pub struct Deleted {
     before: Arc<CustomResource>,
-    /// As its watch told it with its end; `None`: it was missing.
-    told: Option<CustomResource>,
+    /// The state in the deletion event; `None` if a list did not contain it.
+    last_state: Option<CustomResource>,
     pub release: Release,
 }
 
@@ -47,18 +46,18 @@ impl Cache {
         lock(&self.resources).values().cloned().collect()
     }
 
-    /// Takes in a state of a custom resource, unless a newer one is known. True if it can start a reconcile.
+    /// Stores a custom resource unless a newer one is known. True if it can start a reconcile.
     pub fn observe(&self, resource: CustomResource) -> bool {
         Self::insert_newer(&mut lock(&self.resources), resource)
     }
 
-    /// A list begins, of one namespace or of all.
+    /// Notes that a list of one namespace, or of all, begins.
     pub fn list_starts(&self, namespace: Option<&str>) {
         lock(&self.lists).insert(namespace.map(str::to_owned), HashSet::new());
     }
 
-    /// Takes in what a list shows, as [`Cache::observe`]. A list is read when it is asked for: what was known before it
-    /// began can't be newer, whatever its version, unless etcd went back in time. Then the list is right.
+    /// Stores a listed custom resource, as [`Cache::observe`]. A version that was known before the list began cannot be newer
+    /// than the list, unless etcd was restored from a backup. Then the list is right.
     pub fn listed(&self, namespace: Option<&str>, resource: CustomResource) -> bool {
         let learned = lock(&self.lists)
             .get(&namespace.map(str::to_owned))
@@ -80,8 +79,7 @@ impl Cache {
         lock(&self.lists).remove(&namespace.map(str::to_owned));
     }
 
-    /// Takes in what one of our own writes answered. False if the custom resource went meanwhile: what its watch told
-    /// last is that it is gone, or that another one of the same name came in its place.
+    /// Stores the response to one of our own writes. False if, by its watch, the custom resource was deleted or replaced.
     pub fn learn(&self, written: CustomResource) -> bool {
         let mut resources = lock(&self.resources);
         let is_there = resources
@@ -99,7 +97,7 @@ impl Cache {
     fn insert_newer(resources: &mut HashMap<Key, Arc<CustomResource>>, mut resource: CustomResource) -> bool {
         if let Some(known) = resources.get(&resource.key) {
             if known.uid == resource.uid {
-                // The garbage collector takes this off again within moments.
+                // The garbage collector removes this finalizer quickly.
                 resource.cascade = resource.cascade.max(known.cascade);
             }
             if known.uid == resource.uid && known.version > resource.version {
@@ -114,22 +112,22 @@ impl Cache {
         true
     }
 
-    /// A custom resource is there no more; `told` is what its watch told of it with that. Returns what was known of it,
-    /// and whether its release has to be seen to.
-    pub fn note_deletion(&self, key: &Key, told: Option<CustomResource>) -> Option<(Arc<CustomResource>, bool)> {
+    /// Removes a deleted custom resource. `last_state`: the state in the deletion event. Returns the cached state, and whether its
+    /// release needs work.
+    pub fn note_deletion(&self, key: &Key, last_state: Option<CustomResource>) -> Option<(Arc<CustomResource>, bool)> {
         let mut ends = lock(&self.ends);
         let before = lock(&self.resources).remove(key)?;
         let release = lock(&self.releases).remove(key);
         if ends.let_go.remove(key).is_some_and(|uid| uid == before.uid) {
             return Some((before, false));
         }
-        let told = told.filter(|told| told.uid == before.uid);
+        let last_state = last_state.filter(|last_state| last_state.uid == before.uid);
         let deleted = Deleted {
             before: before.clone(),
-            told,
+            last_state,
             release: release.map(|release| *release).unwrap_or_default(),
         };
-        // What is under way may put the finalizer on, or take it off.
+        // A running reconcile may add or remove the finalizer.
         let matters = ends.running.contains(key) || deleted.end() != End::Released;
         if matters {
             ends.deleted.entry(key.clone()).or_default().push(deleted);
@@ -137,12 +135,12 @@ impl Cache {
         Some((before, matters))
     }
 
-    /// Takes out those of a key that were deleted. Not while it is worked on.
+    /// Takes the deleted custom resources of a key. Not during a reconcile of it.
     pub fn take_deleted(&self, key: &Key) -> Vec<Deleted> {
         lock(&self.ends).deleted.remove(key).unwrap_or_default()
     }
 
-    /// Puts one back, to be tried again.
+    /// Puts one back for a retry.
     pub fn put_back(&self, key: &Key, deleted: Deleted) {
         lock(&self.ends).deleted.entry(key.clone()).or_default().push(deleted);
     }
@@ -163,7 +161,7 @@ impl Cache {
         covered.filter(|key| !seen.contains(key)).cloned().collect()
     }
 
-    /// Takes the memory of a release out for a reconcile; a panic loses it, and the status brings it back.
+    /// Takes the state of a release for a reconcile. A panic loses it; the status restores it.
     pub fn take_release(&self, key: &Key) -> Release {
         let mut ends = lock(&self.ends);
         ends.running.insert(key.clone());
@@ -174,22 +172,22 @@ impl Cache {
             .unwrap_or_default()
     }
 
-    /// True if the last reconcile left nothing to be done. One that is under way may have seen what was before.
+    /// True if the last reconcile completed. False during a reconcile, which may use older knowledge.
     pub fn is_complete(&self, key: &Key) -> bool {
         lock(&self.releases)
             .get(key)
             .is_some_and(|release| release.record.done_for.is_some() && !release.is_waiting())
     }
 
-    /// True if its render looked something up, or asked what is served: a kind that comes or goes may change the answer.
+    /// True if its render used `lookup` or `.Capabilities`: a change of served kinds may change the render.
     pub fn reads_cluster(&self, key: &Key) -> bool {
         lock(&self.releases)
             .get(key)
             .is_some_and(|release| !release.record.lookups.is_empty() || !release.record.capabilities.is_empty())
     }
 
-    /// A reconcile ended: its memory is put back. If the custom resource (of this UID) went meanwhile, it is for who sees
-    /// to that. `release`: `None` if nothing of it is left; `written`: the custom resource as the last write left it.
+    /// Stores the state after a reconcile, or attaches it to the deleted custom resource with this UID. `release`: `None` if
+    /// it is completely removed. `written`: the custom resource after the last write.
     pub fn put_release(&self, key: &Key, uid: &str, release: Option<Release>, written: Option<CustomResource>) {
         let mut ends = lock(&self.ends);
         ends.running.remove(key);
@@ -220,9 +218,9 @@ impl Cache {
 // === impl Deleted ===
 
 impl Deleted {
-    /// The custom resource as it was last.
+    /// The last known state of the custom resource.
     pub fn resource(&self) -> &CustomResource {
-        self.told.as_ref().unwrap_or(&self.before)
+        self.last_state.as_ref().unwrap_or(&self.before)
     }
 
     /// How it ended.
@@ -231,9 +229,9 @@ impl Deleted {
             held: resource.has_finalizer(),
             deleting: resource.deleting,
         };
-        // Those of a decorator that needs no finalizer are for the garbage collector.
+        // Members of a decorator without a finalizer belong to the garbage collector.
         let has_members = !self.release.record.entries.is_empty() && self.before.decorator.is_none();
-        end(held(&self.before), self.told.as_ref().map(held), has_members)
+        end(held(&self.before), self.last_state.as_ref().map(held), has_members)
     }
 }
 

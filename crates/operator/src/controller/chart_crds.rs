@@ -1,5 +1,5 @@
-//! A chart's `crds/` folder belongs to the watch, not to a release: created when they are absent, without our labels,
-//! never changed, pruned or deleted.
+//! Creates the CRDs of a chart's `crds/` folder. They belong to the watch, not to a release: created if absent, without our
+//! labels, and never changed, pruned or deleted.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -11,20 +11,20 @@ use crate::reconcile::Context;
 use chartwright_core::identity::{GroupKind, ObjectId};
 use helm_template::chart::Chart;
 
-/// How long it may take to list those that are there; without that list, each is sent to see whether it is.
+/// How long to wait for the list of existing CRDs. Without it, each creation is attempted.
 const LIST_WAIT: Duration = Duration::from_secs(10);
 
-/// What an attempt to create them came to.
+/// The outcome of an attempt to create the CRDs.
 #[derive(Default)]
 pub struct Created {
     pub count: usize,
-    /// What is wrong with the others.
+    /// Problems with the other CRDs.
     pub problems: Vec<String>,
-    /// Some of it may pass: a right that is missing, a server that did not answer.
+    /// True if a retry may succeed, for example after a missing permission.
     pub again: bool,
 }
 
-/// Creates the chart's CustomResourceDefinitions that are not there yet.
+/// Creates the chart's absent CustomResourceDefinitions.
 pub async fn create(context: &Context, chart: &Chart) -> Created {
     let crd = GroupKind::new("apiextensions.k8s.io", "CustomResourceDefinition");
     let mut created = Created::default();

@@ -1,4 +1,4 @@
-//! The operator as a whole: connects, leads, and runs every unit until it is told to stop.
+//! The operator process: connects, leads, and runs every unit until it is stopped.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use chartwright_watches::Watch;
 use helm_template::chart::stamp::{Stamp, load_stable};
 use helm_template::render::Engine;
 
-/// Everything that `chartwright run` was told.
+/// The options of `chartwright run`.
 pub struct Options {
     pub watches: Vec<Watch>,
     /// `None`: all.
@@ -35,11 +35,11 @@ pub struct Options {
     /// `None`: no leader election.
     pub lease: Option<LeaseOptions>,
     pub reconcile_period: Duration,
-    /// Reconciles at a time, for each watch that says nothing else.
+    /// Concurrent reconciles per watch, unless the watch sets its own number.
     pub concurrency: usize,
-    /// Bytes that the process may take; `None`: as many as there are.
+    /// The memory limit of the process in bytes; `None`: no limit.
     pub memory: Option<u64>,
-    /// How often it is metered what releases request; `None`: never.
+    /// The period of usage metering; `None`: off.
     pub usage_period: Option<Duration>,
     /// How long running reconciles may take to end.
     pub shutdown_timeout: Duration,
@@ -50,23 +50,23 @@ pub struct Options {
 pub struct LeaseOptions {
     pub name: String,
     pub namespace: String,
-    /// Of the client that the election has for itself.
+    /// For the election's own client.
     pub config: kube::Config,
 }
 
-/// What the program takes by itself, in bytes.
+/// The memory of the program without charts, in bytes.
 const PROGRAM: u64 = 30 << 20;
 
-/// The API server may be starting, or this pod's network: it is asked again for this long before giving up.
+/// How long connecting is retried: the API server or the pod's network may be starting.
 const CONNECT_WAIT: Duration = Duration::from_secs(60);
 
-/// Before it is seen again whether the operator may have its key.
+/// The pause before the next attempt to read the operator's key.
 const RIGHTS_WAIT: Duration = Duration::from_secs(5);
 
 /// Runs the operator. Returns when `stop` is cancelled and everything has ended.
 ///
 /// # Errors
-/// If the API server does not answer, the operator's own Secret can't be had, or leadership is lost.
+/// If the API server does not answer, the operator's own Secret is unavailable, or leadership is lost.
 pub async fn run(
     client: kube::Client,
     options: Options,
@@ -75,7 +75,7 @@ pub async fn run(
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let blueprints = blueprints(&options);
-    tell_sizes(&options, &blueprints, &metrics);
+    report_chart_sizes(&options, &blueprints, &metrics);
     let Some(lease) = options.lease.clone() else {
         metrics.leader.set(1);
         return lead(
@@ -96,7 +96,7 @@ pub async fn run(
         let candidate = LeaderElection::new(client, lease.namespace, lease.name, of_election)?;
         Ok(LeaderElection { fence, ..candidate })
     };
-    // A replica that waits for leadership is as ready as it can be.
+    // A replica that waits for leadership is ready.
     health.set_ready();
     let work = |token| lead(client, options, blueprints, metrics, health, token);
     match leader::thread::run(candidate, stop, work, end_process).await? {
@@ -145,8 +145,8 @@ fn blueprints(options: &Options) -> Vec<Blueprint> {
     blueprints
 }
 
-/// Tells what the charts take, and warns where little is left of what they may.
-fn tell_sizes(options: &Options, blueprints: &[Blueprint], metrics: &Metrics) {
+/// Reports the memory of the charts, and warns if they and the program need more than half of the limit.
+fn report_chart_sizes(options: &Options, blueprints: &[Blueprint], metrics: &Metrics) {
     let limit = options.memory.unwrap_or_default();
     metrics.memory_limit.set(i64::try_from(limit).unwrap_or(i64::MAX));
     let mut charts: HashMap<&PathBuf, u64> = HashMap::new();
@@ -200,7 +200,7 @@ async fn lead(
     let context = Arc::new(context);
     health.set_waiting("the first lists");
 
-    // The watches outlive the units: reconciles that are ending still use them.
+    // The watches outlive the units: ending reconciles still use them.
     let ended = CancellationToken::new();
     let mut services = JoinSet::new();
     services.spawn(discovery::run(context.clone(), ended.clone()));
@@ -216,11 +216,11 @@ async fn lead(
     }
     for blueprint in blueprints {
         let (waiting, health, of_ready) = (waiting.clone(), health.clone(), context.clone());
-        let told = AtomicBool::new(false);
+        let was_called = AtomicBool::new(false);
         let ready = move || {
-            if !told.swap(true, Ordering::SeqCst) && waiting.fetch_sub(1, Ordering::SeqCst) == 1 {
+            if !was_called.swap(true, Ordering::SeqCst) && waiting.fetch_sub(1, Ordering::SeqCst) == 1 {
                 health.set_ready();
-                tell_leftovers(&of_ready);
+                report_leftovers(&of_ready);
             }
         };
         units.spawn(blueprint.supervise(context.clone(), stop.clone(), ready));
@@ -259,7 +259,7 @@ async fn start(client: &kube::Client, options: &Options, health: &Health) -> any
             Err(error) if !is_forbidden(&error) => return Err(error.context(secret)),
             Err(error) => format!("{error:#}"),
         };
-        // Without a key that stays, stored hooks could not be told from forged ones, and each start would apply everything.
+        // Without a key that stays, stored hooks could not be was_called from forged ones, and each start would apply everything.
         health.set_waiting("the rights to its key, which the log names");
         if error != said {
             tracing::error!(
@@ -289,10 +289,10 @@ async fn drain(mut units: JoinSet<()>, timeout: Duration, events: &Events) {
     }
 }
 
-/// Names what is left of custom resources that are gone: one that went while no operator ran, in spite of its finalizer,
-/// or while it was suspended. Which of these it was, people know.
-fn tell_leftovers(context: &Context) {
-    // A kind that isn't listed has custom resources that nobody knows.
+/// Logs objects whose custom resource no longer exists: it was deleted while suspended, or without the operator and in spite
+/// of the finalizer.
+fn report_leftovers(context: &Context) {
+    // With incomplete discovery, custom resources may be unknown.
     if !context.discovery.snapshot().is_complete() {
         return;
     }
@@ -312,7 +312,7 @@ fn tell_leftovers(context: &Context) {
     );
 }
 
-/// Asks again while the API server is not there yet; what it refuses is not asked twice.
+/// Retries transient errors for [`CONNECT_WAIT`]. Refusals are not retried.
 async fn retrying<T, Fut>(what: &str, mut ask: impl FnMut() -> Fut) -> anyhow::Result<T>
 where
     Fut: Future<Output = cluster::Result<T>>,

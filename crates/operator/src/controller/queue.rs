@@ -18,14 +18,14 @@ pub struct Queue<K> {
 }
 
 struct State<K> {
-    /// Keys whose time has come, as far as somebody looked. The number keeps keys of the same instant in order.
+    /// Keys that were due at the last [`State::look`]. The number orders keys of the same instant.
     ready: BTreeMap<(Instant, u64), K>,
     /// When each of the others is due.
     due: BTreeMap<(Instant, u64), K>,
     scheduled: HashMap<K, (Instant, u64)>,
-    /// What was asked of the keys that are being worked on.
+    /// Running keys, with the requests that arrived since.
     running: HashMap<K, Meanwhile>,
-    /// Until when waking is no reason to work on a key.
+    /// Keys that ignore wake-ups until this time.
     put_off: HashMap<K, Instant>,
     counter: u64,
 }
@@ -57,13 +57,13 @@ impl<K> Default for Queue<K> {
 // === impl Queue ===
 
 impl<K: Clone + Eq + Hash> Queue<K> {
-    /// Adds a key, due now. A key that is being worked on runs again afterwards.
+    /// Adds a key, due now. A running key runs again afterwards.
     pub fn add(&self, key: K) {
         self.ask(key, Meanwhile::Added);
     }
 
-    /// Adds a key of which it is to be seen whether it can go on: due now, or when the time is over for which it was put
-    /// off. One that is being worked on runs again afterwards, unless it is put off then.
+    /// Adds a key that may be able to continue: due now, or when its put-off time ends. A running key runs again afterwards,
+    /// unless it is then put off.
     pub fn wake(&self, key: K) {
         self.ask(key, Meanwhile::Woken);
     }
@@ -111,11 +111,11 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// The work on a key ended. It is due again after `delay` if one is given, or sooner if it was added meanwhile. If it
-    /// is put off, waking it doesn't count until then.
+    /// Ends the run of a key. It is due again after `delay`, or now if it was added during the run. If `put_off`, wake-ups
+    /// are ignored until then.
     ///
-    /// Others have their turn now. A key that is due all the time, and worked on without waiting for anything, would
-    /// otherwise keep a thread for itself, and with it what timers, sockets and signals tell.
+    /// Yields to other tasks. Otherwise a key that is always due and never waits would block a thread, and with it timers,
+    /// sockets and signals.
     pub async fn done(&self, key: K, delay: Option<Duration>, put_off: bool) {
         {
             let mut state = self.lock();
@@ -140,14 +140,14 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         tokio::task::yield_now().await;
     }
 
-    /// Keys that are due now, waiting for a worker.
+    /// The number of keys that are due now.
     pub fn depth(&self) -> usize {
         let mut state = self.lock();
         state.look(Instant::now());
         state.ready.len()
     }
 
-    /// Takes a key out, unless it is running.
+    /// Removes a key, unless it is running.
     pub fn forget(&self, key: &K) {
         let mut state = self.lock();
         if let Some(at) = state.scheduled.remove(key) {

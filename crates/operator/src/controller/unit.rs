@@ -1,6 +1,6 @@
 //! One watch of `watches.yaml` at run time: waits for its CRD, watches its custom resources, and works its queue.
 //!
-//! A unit can be started and stopped on its own; what goes wrong in one is no other's business.
+//! A unit can be started and stopped on its own; its failures do not affect other units.
 
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
@@ -28,27 +28,27 @@ use chartwright_watches::names::is_built_in;
 use helm_template::chart::stamp::Stamp;
 use helm_template::render::Engine;
 
-/// How long the process isn't ready for want of the child watches' first lists.
+/// How long readiness waits for the first lists of the member watches.
 const SYNC_WAIT: Duration = Duration::from_secs(15);
-/// How long all releases wait for them at first: mostly they come at once, and none has to wait by itself.
+/// How long the workers wait for these lists before they start. After that each release waits for its own.
 const FIRST_LISTS: Duration = Duration::from_secs(2);
-/// Between two attempts to create the chart's CustomResourceDefinitions.
+/// The pause between attempts to create the chart's CustomResourceDefinitions.
 const CRDS_AGAIN: Duration = Duration::from_secs(30);
-/// Kinds come and go in waves, an installation at a time: so long are changes gathered before releases hear of them.
+/// How long changes of served kinds are collected before releases are woken: an installation adds many.
 const GATHERED: Duration = Duration::from_millis(1500);
-/// After a panic; the same input will likely panic again.
+/// The pause after a panic: the same input will probably panic again.
 const AFTER_PANIC: Duration = Duration::from_secs(60);
 
-/// What a unit is made of before its CRD is known.
+/// A unit before its CRD is served.
 pub struct Blueprint {
     pub watch: Watch,
     pub renderer: Result<Arc<Engine>, String>,
-    /// Of the chart's files, as they were read.
+    /// The stamp of the chart's files when they were read.
     pub stamp: Stamp,
     pub siblings: Vec<Selector>,
 }
 
-/// Tells of which namespace the custom resources are listed; `false`: that they can't be, so far.
+/// Reports a namespace (`None`: all) and whether its custom resources were listed.
 type Listed = tokio::sync::mpsc::UnboundedSender<(Option<String>, bool)>;
 
 /// A unit whose CRD is served.
@@ -66,9 +66,8 @@ impl Blueprint {
         GroupKind::new(&self.watch.group, &self.watch.kind)
     }
 
-    /// Runs until told to stop, and starts anew after a panic: one unit's defect is not the end of the others.
-    /// `ready` is called when the custom resources are listed, or when it is clear that the CRD has yet to come; it may
-    /// be called again.
+    /// Runs until `stop`, and restarts after a panic. Calls `ready` when the custom resources are listed or the CRD is
+    /// absent, perhaps more than once.
     pub async fn supervise(self, context: Arc<Context>, stop: CancellationToken, ready: impl Fn() + Send + Sync) {
         while let Err(panic) = AssertUnwindSafe(self.run(&context, &stop, &ready)).catch_unwind().await {
             context.metrics.panics.inc();
@@ -82,23 +81,23 @@ impl Blueprint {
     }
 
     async fn run(&self, context: &Arc<Context>, stop: &CancellationToken, ready: &(dyn Fn() + Send + Sync)) {
-        let mut told = Vec::new();
-        let again = self.create_crds(context, &mut told).await;
+        let mut reported = Vec::new();
+        let again = self.create_crds(context, &mut reported).await;
         tokio::select! {
             () = self.serve(context, stop, ready) => {}
-            () = self.keep_creating_crds(context, told), if again => {}
+            () = self.keep_creating_crds(context, reported), if again => {}
         }
     }
 
-    /// Creates what the chart's `crds/` has. True if that is to be tried again; `told`: what was said of it before.
-    async fn create_crds(&self, context: &Context, told: &mut Vec<String>) -> bool {
+    /// Creates the CRDs of the chart's `crds/` folder. True if it must be retried. `reported`: problems that were logged before.
+    async fn create_crds(&self, context: &Context, reported: &mut Vec<String>) -> bool {
         let kind = self.group_kind();
         let Ok(renderer) = &self.renderer else { return false };
         let created = chart_crds::create(context, renderer.chart()).await;
-        for problem in created.problems.iter().filter(|problem| !told.contains(problem)) {
+        for problem in created.problems.iter().filter(|problem| !reported.contains(problem)) {
             tracing::warn!(%kind, "crds/: {problem}");
         }
-        *told = created.problems;
+        *reported = created.problems;
         if created.count > 0 {
             tracing::info!(%kind, created = created.count, "created the chart's CustomResourceDefinitions");
             context.refresh_discovery().await;
@@ -107,11 +106,11 @@ impl Blueprint {
     }
 
     /// Never returns.
-    async fn keep_creating_crds(&self, context: &Context, mut told: Vec<String>) {
+    async fn keep_creating_crds(&self, context: &Context, mut reported: Vec<String>) {
         loop {
             let pause = test_limit("CHARTWRIGHT_TEST_LONGEST_PAUSE_MS").map(Duration::from_millis);
             tokio::time::sleep(pause.unwrap_or(CRDS_AGAIN)).await;
-            if !self.create_crds(context, &mut told).await {
+            if !self.create_crds(context, &mut reported).await {
                 std::future::pending::<()>().await;
             }
         }
@@ -120,11 +119,11 @@ impl Blueprint {
     async fn serve(&self, context: &Arc<Context>, stop: &CancellationToken, ready: &(dyn Fn() + Send + Sync)) {
         let group_kind = self.group_kind();
         let mut served = context.discovery.subscribe();
-        let mut told = false;
+        let mut is_reported = false;
         while !stop.is_cancelled() {
             let snapshot = context.discovery.snapshot();
             let Some(resource) = snapshot.resource(&group_kind, &self.watch.version).cloned() else {
-                if !std::mem::replace(&mut told, true) {
+                if !std::mem::replace(&mut is_reported, true) {
                     let served = snapshot.preferred(&group_kind).map(|other| other.api.version.as_str());
                     tracing::warn!(
                         kind = %group_kind, version = self.watch.version, served,
@@ -132,7 +131,7 @@ impl Blueprint {
                          CustomResourceDefinition; see watches.yaml"
                     );
                 }
-                // If it is its group that does not answer, somebody waits for it.
+                // Records the group as missed if it does not answer.
                 let _ = snapshot.has_answered(&group_kind.group);
                 ready();
                 tokio::select! {
@@ -141,7 +140,7 @@ impl Blueprint {
                 }
                 continue;
             };
-            told = false;
+            is_reported = false;
             Serving::new(self, context.clone(), resource).run(stop, ready).await;
         }
     }
@@ -151,10 +150,10 @@ impl Blueprint {
 
 impl Serving {
     fn new(blueprint: &Blueprint, context: Arc<Context>, mut resource: Resource) -> Arc<Self> {
-        // The status of a Deployment is for its controller to write.
+        // The status of a built-in kind belongs to its controller.
         resource.status &= !is_built_in(&blueprint.watch.group) && blueprint.watch.decorator.is_none();
         let group_kind = blueprint.group_kind();
-        // Several may decorate one object.
+        // Several decorators may have the same kind.
         let kind = match &blueprint.watch.decorator {
             None => Arc::from(group_kind.kind.as_str()),
             Some(name) => Arc::from(format!("{}/{name}", group_kind.kind)),
@@ -181,7 +180,7 @@ impl Serving {
         })
     }
 
-    /// Until told to stop, or until the kind is no longer served.
+    /// Runs until `stop`, or until the kind is no longer served.
     async fn run(self: Arc<Self>, stop: &CancellationToken, ready: &(dyn Fn() + Send + Sync)) {
         let kind = &self.unit.group_kind;
         tracing::info!(%kind, version = self.unit.watch.version, chart = %self.unit.watch.chart.display(), "watching");
@@ -202,7 +201,7 @@ impl Serving {
             () = stop.cancelled() => {}
             () = self.unserved() => {}
             () = async {
-                // Those of one namespace don't wait for another that can't be listed, but for one that can.
+                // Wait for every namespace to be listed or to fail, and for at least one list.
                 let (mut answers, mut lists_that_ended) = (HashSet::new(), 0);
                 while answers.len() < expected || lists_that_ended == 0 {
                     match lists.recv().await {
@@ -215,7 +214,7 @@ impl Serving {
                 }
                 self.want_members();
                 let _ = tokio::time::timeout(FIRST_LISTS, self.await_sync()).await;
-                // From here on each release waits for what it needs itself.
+                // From now on each release waits for its own watches.
                 for _ in 0..self.unit.watch.max_concurrent_reconciles.unwrap_or(1) {
                     workers.spawn(self.clone().work(ended.clone()));
                 }
@@ -226,7 +225,7 @@ impl Serving {
         }
         ended.cancel();
         watches.shutdown().await;
-        // What is running ends by itself; the manager bounds how long that may take.
+        // Running reconciles end by themselves; the manager limits the time.
         while let Some(ended) = workers.join_next().await {
             if let Err(error) = ended {
                 tracing::error!(%kind, %error, "a worker ended unexpectedly");
@@ -237,20 +236,20 @@ impl Serving {
         }
     }
 
-    /// Ends when the kind is no longer served. Until then it wakes releases: those that read
-    /// `.Capabilities` when kinds come or go, and those that are not complete, for they may wait for a CRD or a watch.
+    /// Ends when the kind is no longer served. Until then wakes releases that read `.Capabilities` when served kinds
+    /// change, and incomplete releases, which may wait for a CRD or a watch.
     async fn unserved(&self) {
         let mut served = self.context.discovery.subscribe();
         let mut synced = std::pin::pin!(self.context.synced.notified());
         loop {
             let snapshot = self.context.discovery.snapshot();
             let resource = snapshot.resource(&self.unit.group_kind, &self.unit.watch.version);
-            // It may be served all the same while its group does not answer.
+            // While its group does not answer, the kind may still be served.
             if resource.is_none() && snapshot.has_answered(&self.unit.group_kind.group).is_ok() {
                 tracing::warn!(kind = %self.unit.group_kind, "the API server no longer serves this kind");
                 return;
             }
-            // A watch that is synced at last completes what a prune must know.
+            // A newly synced watch may complete the knowledge that a prune needs.
             let kinds_changed = tokio::select! {
                 changed = served.changed() => match changed {
                     Ok(()) => {
@@ -261,14 +260,14 @@ impl Serving {
                     Err(_) => return std::future::pending().await,
                 },
                 () = synced.as_mut() => {
-                    // From now on, or what is told while we look would be missed.
+                    // Subscribe before the loop below, or a notification during it would be missed.
                     synced.set(self.context.synced.notified());
                     false
                 }
             };
             for resource in self.cache.all() {
                 let rendered_anew = kinds_changed && self.cache.reads_cluster(&resource.key);
-                // A deletion may have met what was not served.
+                // A deletion may wait for a kind that was not served.
                 if rendered_anew || resource.deleting || !self.cache.is_complete(&resource.key) {
                     self.queue.wake(resource.key.clone());
                 }
@@ -276,7 +275,7 @@ impl Serving {
         }
     }
 
-    /// Before the first reconcile: watches for everything that the custom resources say they own.
+    /// Before the first reconcile: requests watches for all recorded members of the custom resources.
     fn want_members(&self) {
         for resource in self.cache.all() {
             reconcile::watch_recorded(&self.context, &self.unit, &resource);
@@ -301,8 +300,7 @@ impl Serving {
         }
     }
 
-    /// Watches the custom resources of one namespace, or all.
-    /// `listed` hears how the first attempts to list them went.
+    /// Watches the custom resources of one namespace, or of all. Sends the results of the first attempts to list them.
     async fn follow(self: Arc<Self>, namespace: Option<String>, listed: Listed) {
         let api = self
             .unit
@@ -341,7 +339,7 @@ impl Serving {
                     seen = HashSet::new();
                     if let Some(listed) = listed.take() {
                         if failed {
-                            // The others may have begun without.
+                            // The workers may have started without this namespace.
                             self.want_members();
                         }
                         let _ = listed.send((namespace.clone(), true));
@@ -359,9 +357,9 @@ impl Serving {
         }
     }
 
-    /// `observe`: how the cache takes it. True if that can start a reconcile.
+    /// Updates the cache by `observe`, which returns true if the change can start a reconcile.
     fn observe(&self, resource: CustomResource, observe: impl FnOnce(&Cache, CustomResource) -> bool) {
-        // Another one of its name: that it is gone was not told.
+        // A new object of the same name: the watch missed the deletion.
         if self
             .cache
             .get(&resource.key)
@@ -382,7 +380,7 @@ impl Serving {
         }
     }
 
-    /// A custom resource is no longer our business.
+    /// Drops a custom resource that this watch no longer selects.
     fn forget(&self, key: &Key) {
         if let Some(resource) = self.cache.remove(key) {
             self.queue.forget(key);
@@ -390,9 +388,9 @@ impl Serving {
         }
     }
 
-    /// A custom resource is there no more. If nobody has uninstalled its release, a worker does.
-    fn note_deletion(&self, key: &Key, told: Option<CustomResource>) {
-        let Some((resource, matters)) = self.cache.note_deletion(key, told) else {
+    /// Handles a deleted custom resource. If its release was not uninstalled, a worker does that.
+    fn note_deletion(&self, key: &Key, last_state: Option<CustomResource>) {
+        let Some((resource, matters)) = self.cache.note_deletion(key, last_state) else {
             return;
         };
         self.queue.forget(key);
@@ -406,13 +404,13 @@ impl Serving {
         let key = &resource.key;
         let set = resource.set(&self.unit.group_kind);
         if self.context.forget_owner(&self.unit, &set) {
-            // They are those of its kind, whichever watch it is of.
+            // Labels name the kind, not the watch.
             let labels = self.unit.metric_labels(key);
             self.context.metrics.forget_release(&labels);
         }
     }
 
-    /// One worker: takes releases from the queue until told to stop.
+    /// One worker: reconciles releases from the queue until `stop`.
     async fn work(self: Arc<Self>, stop: CancellationToken) {
         loop {
             let key = tokio::select! {
@@ -429,7 +427,7 @@ impl Serving {
         }
     }
 
-    /// When to look again, and whether the release is put off until then.
+    /// Returns the delay of the next reconcile, and whether wake-ups are ignored until then.
     async fn reconcile(&self, key: &Key) -> (Option<Duration>, bool) {
         let again = self.see_to_deleted(key).await;
         let Some(resource) = self.cache.get(key) else {
@@ -442,7 +440,7 @@ impl Serving {
         let outcome = match self.caught(key, &secrets, work).await {
             Some(outcome) => outcome,
             None => {
-                // What it had in hand is lost; the status has what was before.
+                // The in-memory state is lost; the status contains the last one.
                 let report = reconcile::report_panic(context, &self.unit, &resource, &mut release);
                 let Some(outcome) = self.caught(key, &secrets, redact::scope(&secrets, report)).await else {
                     let nothing = Some(Release::default());
@@ -455,15 +453,15 @@ impl Serving {
                 }
             }
         };
-        // Its watch may be long in telling.
+        // The watch may lag behind.
         let is_known = || self.cache.get(key).is_some_and(|known| known.uid == resource.uid);
         if outcome.missing && is_known() && reconcile::is_gone(context, &self.unit, &resource).await && is_known() {
             self.note_deletion(key, None);
         }
-        // That it is being deleted, and how, is for its watch to tell.
+        // Deletion is learned from the watch only.
         let written = outcome.written.filter(|written| resource.deleting || !written.deleting);
         if let Some(written) = &written {
-            // What somebody asked for meanwhile is no news any more when its watch tells it.
+            // The later watch event of a concurrent user edit will not differ from the cache.
             let changed = written.author_digest() != resource.author_digest();
             if self.cache.learn(written.clone()) && changed {
                 self.queue.add(key.clone());
@@ -472,7 +470,7 @@ impl Serving {
         let release = (!outcome.finished).then_some(release);
         self.cache.put_release(key, &resource.uid, release, written);
         if self.cache.get(key).is_none() {
-            // The work may have counted something under it after its watch said that it is gone.
+            // The work may have set metrics after the deletion.
             self.unregister(&resource);
         }
         (outcome.again.into_iter().chain(again).min(), outcome.put_off)
@@ -492,20 +490,20 @@ impl Serving {
         .ok()
     }
 
-    /// Custom resources of a name that are gone, though nobody let them go. When to look again, if something is left.
+    /// Uninstalls the releases of deleted custom resources with this name. Returns the delay if something is left.
     async fn see_to_deleted(&self, key: &Key) -> Option<Duration> {
         let context = &self.context;
         let mut again = None;
         for mut deleted in self.cache.take_deleted(key) {
             let resource = deleted.resource().clone();
             if self.cache.get(key).is_none() {
-                // What was under way may have said more of it since.
+                // A reconcile may have registered it again.
                 self.unregister(&resource);
             }
             match deleted.end() {
                 End::Released => continue,
                 End::Freed => {
-                    // A list may come from a server that lags behind.
+                    // The list may be from a server that lags behind.
                     if reconcile::is_gone(context, &self.unit, &resource).await {
                         reconcile::tell_freed(context, &self.unit, &resource).await;
                     }

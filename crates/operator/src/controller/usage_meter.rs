@@ -1,4 +1,4 @@
-//! Meters what releases request: sees it once in a period, adds it up, and writes down the sum. Nobody waits for it.
+//! Meters the resource requests of releases: samples them once per period, and stores the sums. No reconcile waits for it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use chartwright_core::identity::{GroupKind, ObjectId};
 use chartwright_core::usage::{Counters, Release, Requests};
 
 const SHORTEST: Duration = Duration::from_secs(1);
-/// Before the first sample, while the watches list the members.
+/// The wait before the first sample, while the watches list the members.
 const LISTS: Duration = Duration::from_secs(10);
-/// Periods without a sample after which nobody knows what was requested meanwhile.
+/// After this many periods without a sample, the time between is not counted.
 const GAP: u32 = 3;
 
 struct Meter {
@@ -28,13 +28,13 @@ struct Meter {
     period: Duration,
     /// `None`: not read yet.
     counters: Option<Counters>,
-    /// When the last sample was begun, and when it was there.
+    /// When the last sample began and ended.
     last: Option<(Instant, Instant)>,
-    /// Why it doesn't work, as it was told.
-    told: Option<String>,
+    /// The last reported error.
+    reported: Option<String>,
 }
 
-/// Takes a sample in every period. Runs until told to stop.
+/// Takes a sample in every period. Runs until `stop`.
 pub async fn run(context: Arc<Context>, period: Duration, stop: CancellationToken) {
     let period = period.max(SHORTEST);
     let mut meter = Meter {
@@ -42,7 +42,7 @@ pub async fn run(context: Arc<Context>, period: Duration, stop: CancellationToke
         period,
         counters: None,
         last: None,
-        told: None,
+        reported: None,
     };
     let mut ticks = interval_at(Instant::now() + period.min(LISTS), period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -50,7 +50,7 @@ pub async fn run(context: Arc<Context>, period: Duration, stop: CancellationToke
         loop {
             ticks.tick().await;
             let done = meter.meter().await;
-            meter.tell(done);
+            meter.report(done);
         }
     };
     tokio::select! {
@@ -69,7 +69,7 @@ impl Meter {
             counters => {
                 let stored = usage::read(&context.client, namespace, operator).await;
                 let stored = stored.with_context(what)?;
-                // What can't be read is not written over: it may be what was counted for years.
+                // Unreadable counters are not overwritten: they may cover years.
                 let read = stored.map(|text| Counters::read(&text).map_err(anyhow::Error::msg));
                 let read = read.transpose().with_context(what)?;
                 counters.insert(read.unwrap_or_else(|| Counters::new(Timestamp::now())))
@@ -96,19 +96,19 @@ impl Meter {
         written.with_context(what)
     }
 
-    /// Tells that it doesn't work, once for each reason, and that it does again.
-    fn tell(&mut self, done: anyhow::Result<()>) {
+    /// Logs each new error once, and the recovery.
+    fn report(&mut self, done: anyhow::Result<()>) {
         let Err(error) = done else {
-            if self.told.take().is_some() {
+            if self.reported.take().is_some() {
                 tracing::info!("usage is metered again");
             }
             return;
         };
         self.context.metrics.usage_failures.inc();
         let error = format!("{error:#}");
-        if self.told.as_ref() != Some(&error) {
+        if self.reported.as_ref() != Some(&error) {
             tracing::warn!(%error, "usage is not metered; tried again in every period (rights: config/rbac/usage_role.yaml)");
-            self.told = Some(error);
+            self.reported = Some(error);
         }
     }
 }

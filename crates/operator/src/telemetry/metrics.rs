@@ -1,4 +1,4 @@
-//! What is counted and timed, under typed names, and the text that Prometheus scrapes.
+//! Typed metrics, and their text for Prometheus.
 
 mod series;
 

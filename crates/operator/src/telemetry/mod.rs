@@ -1,6 +1,6 @@
-//! What the operator tells about itself: logs, metrics and probes, and the two small HTTP servers that carry them.
+//! Logs, metrics and probes of the operator, and the two HTTP servers for them.
 //!
-//! The lowest floor of the house: it uses no other module, so that every other one may log and count.
+//! Invariant: uses no other module of this crate, so that every other one may log and count.
 
 use std::error::Error;
 
@@ -11,13 +11,13 @@ pub mod redact;
 pub mod server;
 mod zap;
 
-/// The program's version, as `Cargo.toml` has it.
+/// The program's version from `Cargo.toml`.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The git commit of the build, if the build was told: `CHARTWRIGHT_COMMIT=$(git rev-parse HEAD) cargo build`.
+/// The git commit of the build, if the build sets it: `CHARTWRIGHT_COMMIT=$(git rev-parse HEAD) cargo build`.
 pub const COMMIT: Option<&str> = option_env!("CHARTWRIGHT_COMMIT");
 
-/// A limit that a test lowers, by an environment variable that only debug builds read.
+/// A limit that a test lowers by an environment variable. Only debug builds read it.
 #[cfg(debug_assertions)]
 pub fn test_limit(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
@@ -29,7 +29,7 @@ pub fn test_limit(_: &str) -> Option<u64> {
     None
 }
 
-/// An error and what caused it, in one line: `can't write: disk full`. Causes that an error prints itself aren't
+/// Formats an error with its causes in one line: `can't write: disk full`. Causes that are already in the text are not
 /// repeated.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();

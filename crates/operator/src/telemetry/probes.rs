@@ -1,4 +1,4 @@
-//! Liveness and readiness: what the operator knows of its own health, apart from how it is served.
+//! Liveness and readiness of the operator, independent of the HTTP server.
 
 use tokio::sync::watch;
 

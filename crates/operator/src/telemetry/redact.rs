@@ -1,4 +1,4 @@
-//! Redacts the secret values of the release that is being reconciled from everything that is emitted meanwhile.
+//! Redacts the secret values of a release from everything that is emitted during its reconcile.
 //!
 //! While a reconcile runs, the [`Secrets`] of its release are *entered*: each log line and Event in that time is cleaned by
 //! them, wherever in the code it is emitted.

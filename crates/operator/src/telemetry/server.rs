@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_the_most_connections_makes_room() {
+    fn the_client_with_the_most_connections_loses_one() {
         let site = Site {
             connections: 3,
             ..probes_site(Health::default())

@@ -1,5 +1,5 @@
-//! Watches of what releases depend on: metadata only, for the versions are enough to tell that a render may be old. Of pods
-//! also what the election of a leader needs, where some watch asks for one.
+//! Dependency watches: metadata only, since a new resourceVersion shows that a render may be old. Pods are read completely if
+//! a watch elects leaders.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::reconcile::Context;
 use chartwright_core::index::members::Scope;
 use chartwright_core::leader::Pod;
 
-/// Watches one scope until it is aborted. `resource`: its kind, in the version that is watched.
+/// Watches one scope until aborted. `resource`: its kind, in the watched version.
 pub async fn scope_watch(context: Arc<Context>, scope: Scope, resource: Option<Resource>) {
     let Some(resource) = resource.filter(|resource| resource.watchable) else {
         context.dependencies().set_failing(&scope, false);
@@ -35,7 +35,7 @@ pub async fn scope_watch(context: Arc<Context>, scope: Scope, resource: Option<R
     }
 }
 
-/// Keeps the index up to date with one watch. `pod`: what an election needs of an object.
+/// Updates the index from one watch. `pod` extracts what an election needs.
 async fn follow<K: kube::Resource>(
     context: &Context,
     scope: &Scope,
@@ -78,7 +78,7 @@ async fn follow<K: kube::Resource>(
                     false => context.dependencies().retain(scope, &seen),
                 };
                 sets.extend(context.electorate().listed(scope, &seen, proven));
-                // It may take the place of others.
+                // It may replace other watches.
                 context.wanted.notify_one();
                 seen = HashSet::new();
                 context.count_failing(&scope.group_kind);

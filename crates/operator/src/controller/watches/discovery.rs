@@ -1,5 +1,5 @@
-//! Keeps discovery up to date: CustomResourceDefinitions and APIServices that come or go change what can be rendered,
-//! applied and watched.
+//! Keeps discovery up to date. Changes of CustomResourceDefinitions and APIServices change what can be rendered, applied and
+//! watched.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,38 +15,38 @@ use super::stream::{News, watch};
 use crate::reconcile::{Context, lock};
 use chartwright_core::identity::GroupKind;
 
-/// A new CRD is served some time after it is established, and discovery follows later still; each wait counts from the
-/// one before.
+/// The waits before discovery is reread after a change, each from the one before. A new CRD is served some time after it is
+/// established, and appears in discovery even later.
 const LOOKS: [Duration; 4] = [
     Duration::from_millis(150),
     Duration::from_millis(500),
     Duration::from_secs(1),
     Duration::from_secs(3),
 ];
-/// Of these, those that follow on a change that comes while we look: many come at a time, as a rule.
+/// Changes during these waits continue from this index: usually many come together.
 const FURTHER: usize = 2;
 
-/// How often discovery is read without the right to watch what changes it.
+/// How often discovery is read without permission to watch CRDs and APIServices.
 const POLL: Duration = Duration::from_secs(30);
 
-/// How often it is read while the API server of a group that somebody needs does not answer: discovery has that group
-/// again some time after its APIService has changed for the last time. And while the API server itself is not ready.
+/// How often discovery is read while the server of a needed group does not answer, or the API server is not ready. A group
+/// returns to discovery some time after the last change of its APIService.
 const POLL_INCOMPLETE: Duration = Duration::from_secs(10);
 
 const CRD: &str = "CustomResourceDefinition";
 const API_SERVICE: &str = "APIService";
 
-/// What the watches tell.
+/// Changes that the watches report.
 #[derive(Default)]
-struct Told {
-    /// What is served may have changed.
+struct ServedChanges {
+    /// The served kinds may have changed.
     changed: Notify,
-    /// The kinds whose watch does not work.
+    /// Kinds with a failing watch.
     blind: Mutex<HashSet<&'static str>>,
 }
 
-impl Told {
-    fn turned(&self, kind: &'static str, fails: bool) {
+impl ServedChanges {
+    fn set_failing(&self, kind: &'static str, fails: bool) {
         let mut blind = lock(&self.blind);
         match fails {
             true => blind.insert(kind),
@@ -55,33 +55,33 @@ impl Told {
     }
 }
 
-/// What matters of an object; each number changes when something does.
+/// Hashes of the relevant parts of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
-    /// What is served.
+    /// The served kinds.
     served: u64,
-    /// By which schemas the API server judges.
+    /// The schemas that the API server validates with.
     schema: u64,
 }
 
-/// The group that a CustomResourceDefinition or an APIService is of, by its name: `<plural>.<group>`, `<version>.<group>`.
+/// The API group in the name of a CustomResourceDefinition or an APIService: `<plural>.<group>`, `<version>.<group>`.
 fn group_of(name: &str) -> &str {
     name.split_once('.').map_or("", |(_, group)| group)
 }
 
-/// Runs until told to stop.
+/// Runs until `stop`.
 pub async fn run(context: Arc<Context>, stop: CancellationToken) {
-    let told = Arc::new(Told::default());
+    let changes = Arc::new(ServedChanges::default());
     let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(follow_crds(context.clone(), told.clone()));
-    tasks.spawn(follow_api_services(context.clone(), told.clone()));
+    tasks.spawn(follow_crds(context.clone(), changes.clone()));
+    tasks.spawn(follow_api_services(context.clone(), changes.clone()));
     let mut read = true;
     let discovery = &context.discovery;
     loop {
-        let is_blind = !lock(&told.blind).is_empty();
+        let is_blind = !lock(&changes.blind).is_empty();
         tokio::select! {
             () = stop.cancelled() => break,
-            () = told.changed.notified() => {}
+            () = changes.changed.notified() => {}
             () = discovery.group_missed() => continue,
             () = discovery.reread_requested() => {
                 read = context.refresh_discovery().await;
@@ -104,7 +104,7 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
                 () = tokio::time::sleep(*wait) => {}
             }
             read = context.refresh_discovery().await;
-            if told.changed.notified().now_or_never().is_some() {
+            if changes.changed.notified().now_or_never().is_some() {
                 looks = LOOKS.get(FURTHER..).unwrap_or_default();
             }
         }
@@ -112,8 +112,8 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
     tasks.shutdown().await;
 }
 
-/// Watches CustomResourceDefinitions, and knows which there are: a chart's `crds/` need not be sent to find that out.
-async fn follow_crds(context: Arc<Context>, told: Arc<Told>) {
+/// Watches CustomResourceDefinitions, and publishes their names, so that existing CRDs of a chart are not sent again.
+async fn follow_crds(context: Arc<Context>, changes: Arc<ServedChanges>) {
     let group_kind = GroupKind::new("apiextensions.k8s.io", CRD);
     let snapshot = context.discovery.snapshot();
     let Some(resource) = snapshot.preferred(&group_kind) else {
@@ -124,36 +124,36 @@ async fn follow_crds(context: Arc<Context>, told: Arc<Told>) {
     let state = |object: &MetadataOnly| {
         let metadata = &object.metadata;
         let state = State {
-            // Also a change of its status may mean that it is served.
+            // A status change may mean that it is served now.
             served: hash((&metadata.uid, &metadata.resource_version)),
             schema: hash((&metadata.uid, metadata.generation)),
         };
         (metadata.name.clone().unwrap_or_default(), state)
     };
     let publish = |names: HashSet<String>| {
-        // One that was created just before the process started is in the first list, and perhaps not in discovery yet.
+        // A CRD from just before the start is in the first list, but perhaps not in discovery.
         let served = context.discovery.snapshot().definitions();
         if !names.is_subset(&served) {
-            told.changed.notify_one();
+            changes.changed.notify_one();
         }
         drop(context.crds.send_replace(Some(names)));
     };
-    follow(&context, CRD, watch(api, None, true), state, publish, &told).await;
+    follow(&context, CRD, watch(api, None, true), state, publish, &changes).await;
 }
 
-async fn follow_api_services(context: Arc<Context>, told: Arc<Told>) {
+async fn follow_api_services(context: Arc<Context>, changes: Arc<ServedChanges>) {
     let group_kind = GroupKind::new("apiregistration.k8s.io", API_SERVICE);
     let snapshot = context.discovery.snapshot();
     let Some(resource) = snapshot.preferred(&group_kind) else {
         return;
     };
     let api = resource.api_in::<Whole>(&context.client, None);
-    // Its status is written again and again while its server does not answer, each time with other words.
+    // While its server does not answer, its status changes often, with different messages.
     let stream = watch(api, None, false);
-    follow(&context, API_SERVICE, stream, availability, |_| (), &told).await;
+    follow(&context, API_SERVICE, stream, availability, |_| (), &changes).await;
 }
 
-/// The name of an APIService, and what changes when its kinds come or go.
+/// The name of an APIService, and its [`State`].
 fn availability(object: &Whole) -> (String, State) {
     let data = object.outline();
     let conditions = data.pointer("/status/conditions").and_then(|list| list.as_array());
@@ -165,7 +165,7 @@ fn availability(object: &Whole) -> (String, State) {
     let spec = data.get("spec").map(ToString::to_string);
     let name = object.metadata.name.clone().unwrap_or_default();
     let served = hash((&object.metadata.uid, spec, available));
-    // Its server has the schemas; it may be another one from then on.
+    // The server of the group has the schemas, and may be replaced.
     (name, State { served, schema: served })
 }
 
@@ -175,15 +175,14 @@ fn hash(value: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Tells of what changes that matters. `state`: the name of an object, and its state; `publish` hears which there are,
-/// as far as that is known.
+/// Reports relevant changes. `state` returns name and state of an object; `publish` receives the known names.
 async fn follow<K>(
     context: &Context,
     kind: &'static str,
     stream: impl Stream<Item = News<K>>,
     state: impl Fn(&K) -> (String, State),
     publish: impl Fn(HashSet<String>),
-    told: &Told,
+    changes: &ServedChanges,
 ) {
     let mut stream = std::pin::pin!(stream);
     let mut known: HashMap<String, State> = HashMap::new();
@@ -203,11 +202,11 @@ async fn follow<K>(
                     seen.insert(name.clone());
                 }
                 let before = known.insert(name.clone(), state);
-                // A first list that comes late may tell of what changed before it.
+                // A late first list may contain earlier changes.
                 if (listed || failing) && before.is_none_or(|before| before.schema != state.schema) {
                     context.schemas.changed(group_of(&name));
                 }
-                // The first list is what discovery has read already, as a rule.
+                // Discovery usually contains the first list already.
                 listed && before != Some(state)
             }
             News::Deleted(object) => known.remove(&state(object).0).is_some(),
@@ -220,7 +219,7 @@ async fn follow<K>(
             }
             News::Failed { error, .. } => {
                 context.metrics.watch_failed(kind);
-                // An operator without the right to watch is refused again and again.
+                // Without permission to watch, this repeats: log each error once.
                 if *error != last_error {
                     tracing::warn!(kind, %error, "watch failed: discovery is read every {POLL:?} meanwhile");
                     last_error.clone_from(error);
@@ -241,11 +240,11 @@ async fn follow<K>(
             if works {
                 last_error.clear();
             }
-            told.turned(kind, fails);
+            changes.set_failing(kind, fails);
         }
-        // There may have been changes that nobody saw.
+        // Changes may have been missed.
         if changed || turned {
-            told.changed.notify_one();
+            changes.changed.notify_one();
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Child watches: one for each kind and namespace scope that a release uses, selected by the operator's label. They keep
-//! the index of live members and wake the release whose member changed.
+//! Member watches: one per kind and namespace scope that a release uses, selected by the operator's label. They maintain the
+//! index of live members, and wake the release of a changed member.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use chartwright_core::identity::ObjectId;
 use chartwright_core::identity::applyset;
 use chartwright_core::index::members::{Live, Scope};
 
-/// Watches one scope until it is aborted. `resource`: its kind, in the version that is watched.
+/// Watches one scope until aborted. `resource`: its kind, in the watched version.
 pub async fn scope_watch(context: Arc<Context>, scope: Scope, resource: Option<Resource>) {
     let Some(resource) = &resource else { return };
     if !resource.watchable {
@@ -40,7 +40,7 @@ pub async fn scope_watch(context: Arc<Context>, scope: Scope, resource: Option<R
     }
 }
 
-/// Keeps the index up to date with one watch. `live`: what the index keeps of an object.
+/// Updates the index from one watch. `live` reduces an object for the index.
 async fn follow<K: kube::Resource>(
     context: &Context,
     scope: &Scope,
@@ -50,7 +50,7 @@ async fn follow<K: kube::Resource>(
     let id_of = |metadata: &ObjectMeta| objects::id_of(&scope.group_kind, metadata);
     let mut stream = std::pin::pin!(stream);
     let mut seen: HashSet<ObjectId> = HashSet::new();
-    // Whose members a list shows otherwise than they were known: each hears of all of them at once, at its end.
+    // Releases whose members differ in a list: each is notified once, at its end.
     let mut listed: HashSet<String> = HashSet::new();
     while let Some(news) = stream.next().await {
         let sets = match news {
@@ -82,7 +82,7 @@ async fn follow<K: kube::Resource>(
                 sets
             }
             News::Unreadable(unreadable) => {
-                // It is there, and nothing else is known of it.
+                // It exists; nothing else is known.
                 seen.insert(id_of(&unreadable));
                 context.metrics.unreadable(&scope.group_kind.kind);
                 continue;
@@ -102,7 +102,7 @@ async fn follow<K: kube::Resource>(
             }
         };
         context.notify(&sets);
-        // Of what nobody's release asks any more, nothing is remembered.
+        // Forget finished Jobs of unknown releases.
         if scope.group_kind.kind == "Job" {
             for set in sets.iter().filter(|set| !context.knows(set)) {
                 context.members().take_finished(set);
@@ -111,7 +111,7 @@ async fn follow<K: kube::Resource>(
     }
 }
 
-/// From now on what a scope does not show is gone. Returns the sets that must hear of it.
+/// Marks a scope as synced: absent members are gone. Returns the ApplySets to notify.
 fn works(context: &Context, scope: &Scope) -> Vec<String> {
     let sets = context.members().set_synced(scope);
     context.count_failing(&scope.group_kind);

@@ -1,4 +1,4 @@
-//! Keeps one watch running for each scope that somebody needs: of members, and of what templates look up.
+//! Runs one watch per needed scope: of members, and of objects that templates look up.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::stream::TOLD;
+use super::stream::REPORTED_AFTER;
 use super::{dependencies, members};
 use crate::cluster::discovery::Snapshot;
 use crate::reconcile::Context;
@@ -16,23 +16,23 @@ use crate::telemetry::test_limit;
 use chartwright_core::identity::GroupKind;
 use chartwright_core::index::members::Scope;
 
-/// A watch that panics at once again must not spin.
+/// The pause after a panic of a watch.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
-/// What nobody needs for so long, or twice as long, is watched no more: somebody may need it again in a moment.
+/// A watch ends when it was not needed for one to two of these periods: it may be needed again soon.
 const UNNEEDED: Duration = Duration::from_secs(30);
 
-/// What a scope is watched for.
+/// The purpose of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Purpose {
     Members,
     Dependencies,
 }
 
-/// A watch that runs, or that found nothing to watch.
+/// A running watch, or one that found nothing to watch.
 struct Watch {
     task: AbortHandle,
-    /// The API version that it watches; `None` while the kind isn't served.
+    /// The watched API version; `None` if the kind is not served.
     version: Option<String>,
     is_idle: bool,
 }
@@ -42,12 +42,11 @@ struct Watches {
     context: Arc<Context>,
     running: HashMap<(Purpose, Scope), Watch>,
     tasks: JoinSet<()>,
-    /// Scopes of members that nobody needed a while ago.
+    /// Member scopes that were not needed at the last tick.
     unneeded: BTreeSet<Scope>,
 }
 
-/// Starts a watch for every scope that is wanted, and ends those of kinds that are no longer served. Runs until told to
-/// stop.
+/// Starts a watch for every wanted scope, and ends those of kinds that are no longer served. Runs until `stop`.
 pub async fn run(context: Arc<Context>, stop: CancellationToken) {
     let mut served = context.discovery.subscribe();
     let mut watches = Watches {
@@ -71,7 +70,7 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
                 if changed.is_err() {
                     break;
                 }
-                // What was not served, or could not be watched, may be by now.
+                // Idle watches may find their kind now.
                 watches.running.retain(|_, watch| !watch.is_idle);
             }
             Some(ended) = watches.tasks.join_next_with_id(), if !watches.tasks.is_empty() => {
@@ -97,7 +96,7 @@ impl Watches {
                 .map(|scope| (Purpose::Members, scope.clone())),
         );
         for scope in self.context.dependencies().wanted() {
-            // Looking up a kind that isn't served finds nothing, and there is nothing to watch until it comes.
+            // A kind that is not served has nothing to watch.
             if snapshot.preferred(&scope.group_kind).is_some() {
                 wanted.push((Purpose::Dependencies, scope.clone()));
             }
@@ -120,7 +119,7 @@ impl Watches {
         }
     }
 
-    /// Ends the watches that would fail for ever, and those of what nobody looks up any more.
+    /// Ends watches that would fail forever, and those of objects that are no longer looked up.
     fn end_useless(&mut self) {
         let context = &self.context;
         let snapshot = context.discovery.snapshot();
@@ -152,7 +151,7 @@ impl Watches {
         });
     }
 
-    /// Ends the watches of members that nobody has needed since the last look.
+    /// Ends the member watches that were not needed for a complete period.
     fn end_unneeded(&mut self) {
         let mut members = self.context.members();
         let unneeded = members.unneeded();
@@ -178,7 +177,7 @@ impl Watches {
         let (purpose, scope) = place.clone();
         self.running.remove(&(purpose, scope.clone()));
         if error.is_cancelled() {
-            // Nobody needed it. Until now it may have told something.
+            // It was not needed. Its state is outdated from now on.
             self.context.members().lose(&scope);
             return false;
         }
@@ -191,21 +190,20 @@ impl Watches {
 // === impl Watch ===
 
 impl Watch {
-    /// The version that it watches, if a kind lives on though that one is no longer served, and the one that is.
+    /// The watched version, if it is no longer served, and the version that replaces it.
     fn superseded(&self, kind: &GroupKind, snapshot: &Snapshot) -> Option<(&str, String)> {
         let former = self.version.as_deref()?;
         if snapshot.resource(kind, former).is_some() {
             return None;
         }
-        // One that does not answer may be served all the same.
+        // If the group does not answer, the version may still be served.
         let now = snapshot.preferred(kind)?;
         snapshot.has_answered(&kind.group).ok()?;
         Some((former, now.api.version.clone()))
     }
 }
 
-/// What a scope shows may be old. `refused`: so long the API server has refused its watch. Returns the sets that must hear
-/// of it.
+/// Marks a scope as failing. `refused`: how long the API server has refused its watch. Returns the ApplySets to notify.
 pub(super) fn fail(
     context: &Context,
     purpose: Purpose,
@@ -213,12 +211,12 @@ pub(super) fn fail(
     error: String,
     refused: Option<Duration>,
 ) -> Vec<String> {
-    let is_told = refused.is_some_and(|refused| refused >= TOLD);
+    let is_reportable = refused.is_some_and(|refused| refused >= REPORTED_AFTER);
     let sets = match purpose {
         Purpose::Members => {
             let mut members = context.members();
             members.set_failing(scope, error, Timestamp::now());
-            is_told.then(|| members.tell_failing(scope))
+            is_reportable.then(|| members.tell_failing(scope))
         }
         Purpose::Dependencies => {
             let mut dependencies = context.dependencies();
@@ -226,7 +224,7 @@ pub(super) fn fail(
                 context.wanted.notify_one();
             }
             context.synced.notify_waiters();
-            is_told.then(|| dependencies.tell_failing(scope))
+            is_reportable.then(|| dependencies.tell_failing(scope))
         }
     };
     context.count_failing(&scope.group_kind);

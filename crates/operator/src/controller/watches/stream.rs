@@ -1,5 +1,5 @@
-//! One watch with its own backoff, as a stream of three kinds of news. Broken watches stay with themselves: each has
-//! its own task, so that one that is forbidden never slows another down.
+//! One watch with its own backoff, as a stream of [`News`]. Each watch has its own task, so a forbidden watch never slows
+//! another down.
 
 use std::fmt::Debug;
 use std::pin::Pin;
@@ -22,29 +22,28 @@ use crate::telemetry::test_limit;
 const PAGE: u32 = 100;
 const METADATA_PAGE: u32 = 500;
 
-/// What a watch tells.
+/// An item of a watch.
 pub enum News<K> {
-    /// A list begins: what it does not repeat is gone when it ends.
+    /// A list begins. What it does not contain is gone when it ends.
     ListStarts,
     Listed(K),
     ListEnds {
-        /// The watch works. After one that was refused though its list was not, another list doesn't prove that.
+        /// True if the watch works. After a refused watch with an accepted list, a new list is no proof.
         proven: bool,
     },
     Changed(K),
     Deleted(K),
-    /// Something was listed or changed that can't be read: as much of its metadata as names it.
+    /// A listed or changed object cannot be read: the metadata that identifies it.
     Unreadable(Box<ObjectMeta>),
-    /// The watch does not work; it is tried again by itself.
+    /// The watch failed and is retried automatically.
     Failed {
         error: String,
-        /// It has shown nothing yet.
+        /// True if the list failed.
         listing: bool,
-        /// The API server gives an answer that does not pass by itself, and has for so long. What was shown before may be
-        /// old by now: it begins anew with a list.
+        /// How long the API server has refused the watch permanently. Earlier items may be outdated: a new list follows.
         refused: Option<Duration>,
     },
-    /// After a failure: it has worked for a while, not only its list.
+    /// After a failure: the watch itself has worked for [`STEADY`].
     Steady,
 }
 
@@ -52,42 +51,42 @@ pub enum News<K> {
 const SHORTEST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// A watch that goes on for so long works.
+/// A watch without failure for this long works.
 const STEADY: Duration = Duration::from_secs(10);
 
-/// So long a failure of the API server may pass by itself, unless its answer says more.
+/// Server errors that last longer than this count as a refusal.
 const GRACE: Duration = Duration::from_secs(60);
 
-/// A watch that is refused for so long is told of by the releases that need it.
-pub const TOLD: Duration = Duration::from_secs(15);
+/// After this long, releases report a refused watch that they need.
+pub const REPORTED_AFTER: Duration = Duration::from_secs(15);
 
-/// The longest that one page of a list may take; a connection can fall silent in the middle of it.
+/// The time limit for a page of a list: a connection can stall in the middle.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A watch between two pieces of news.
+/// The state of a watch.
 struct Watching<S, B> {
-    /// The URL of what is watched, for the log.
+    /// The watched URL, for the log.
     url: String,
-    /// Begins anew with a list.
+    /// Starts a new watch with a list.
     begin: B,
     events: Pin<Box<S>>,
     /// Between the beginning and the end of a list.
     listing: bool,
-    /// Failures since it last showed a change, or was steady. (kube's own backoff begins anew with every attempt to list.)
+    /// Failures since the last change or steady phase. (kube's own backoff restarts with every list.)
     failures: u32,
     pause: Duration,
-    /// Since when it fails, and when it will have been steady if it goes on.
+    /// Since when it fails, and when it counts as steady.
     failing: Option<Instant>,
     steady: Option<Instant>,
     /// Since when it is refused.
     refused: Option<Instant>,
-    /// What is refused is not the list.
+    /// The watch is refused, but not the list.
     shaky: bool,
-    /// The server did not know the version any more; once is no failure.
+    /// The resourceVersion was too old. Once is no failure.
     expired: bool,
 }
 
-/// Watches what an API shows, optionally by a label selector. The stream never ends.
+/// Watches an API, optionally with a label selector. The stream never ends.
 pub fn watch<K>(api: Api<K>, labels: Option<&str>, metadata_only: bool) -> impl Stream<Item = News<K>> + Send
 where
     K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>
@@ -141,7 +140,7 @@ where
                 None => Ok(self.events.next().await),
             };
             let news = match next {
-                Ok(Some(Ok(event))) => Some(self.told(event)),
+                Ok(Some(Ok(event))) => Some(self.to_news(event)),
                 Ok(Some(Err(error))) => self.broken(&error),
                 Ok(None) => return None,
                 Err(_) if self.listing => Some(self.stuck()),
@@ -153,7 +152,7 @@ where
         }
     }
 
-    fn told(&mut self, event: watcher::Event<K>) -> News<K> {
+    fn to_news(&mut self, event: watcher::Event<K>) -> News<K> {
         match event {
             watcher::Event::Init => {
                 self.listing = true;
@@ -183,9 +182,9 @@ where
 
     fn broken(&mut self, error: &watcher::Error) -> Option<News<K>> {
         if is_expired(error) && !self.expired {
-            // No failure, but how a server says that it begins with a list: after it was started anew, as a rule.
+            // No failure: usually a restarted server, which requires a new list.
             tracing::debug!(%error, "the watch begins anew with a list");
-            // kube's watcher would do so by itself only if the watch had begun, and ask with the same version otherwise.
+            // kube's watcher relists only after the watch has begun, and otherwise retries with the same version.
             self.events = (self.begin)();
             self.expired = true;
             self.steady = None;
@@ -210,7 +209,7 @@ where
         })
     }
 
-    /// A list does not end.
+    /// Handles a list that does not end.
     fn stuck(&mut self) -> News<K> {
         self.fail(true, None, None);
         self.events = (self.begin)();
@@ -223,7 +222,7 @@ where
 }
 
 impl<S, B> Watching<S, B> {
-    /// Takes note of a failure, with the code that the API server answered. `asked`: how long it wants to be left alone.
+    /// Records a failure, with the status code of the API server. `asked`: the wait that it requested.
     fn fail(&mut self, listing: bool, answered: Option<u16>, asked: Option<Duration>) {
         let now = Instant::now();
         let since = *self.failing.get_or_insert(now);
@@ -231,23 +230,23 @@ impl<S, B> Watching<S, B> {
         self.failures = self.failures.saturating_add(1);
         self.listing = false;
         let is_refusal = match answered {
-            // There is no such right, no such kind, or it can't be watched.
+            // Forbidden, not served, or not watchable.
             Some(403..=405) => true,
-            // Again and again.
+            // Repeatedly expired.
             Some(410) if self.expired => true,
             Some(_) => now - since >= GRACE,
-            // Who does not answer does not hear what would be told of it either.
+            // No response: the status could not be reported either.
             None => false,
         };
         if is_refusal {
             self.refused.get_or_insert(now);
         }
-        // After a list, it shows; else it goes on where it was.
+        // A resumed watch counts as steady by time; after a list, its end sets the timer.
         let goes_on = !listing && self.refused.is_none();
         self.steady = goes_on.then(|| now + self.pause + STEADY);
     }
 
-    /// It has worked long enough. True if it failed before.
+    /// Ends a failure after steady work. True if it failed before.
     fn is_steady(&mut self) -> bool {
         self.steady = None;
         self.refused = None;
@@ -258,7 +257,7 @@ impl<S, B> Watching<S, B> {
     }
 }
 
-/// One object that can't be read is no reason not to read the others.
+/// Logs an unreadable object; the others are still read.
 fn unreadable<K: Resource + Readable>(kind: &str, object: &K) -> News<K> {
     let metadata = object.meta().clone();
     tracing::warn!(
@@ -276,7 +275,7 @@ fn pause(failures: u32) -> Duration {
     SHORTEST.saturating_mul(1 << failures.min(10)).min(longest)
 }
 
-/// True where the server no longer knows the version that a watch would go on from.
+/// True if the resourceVersion of a watch is too old.
 fn is_expired(error: &watcher::Error) -> bool {
     !matches!(error, watcher::Error::InitialListFailed(_)) && answer(error).is_some_and(|status| status.code == 410)
 }
@@ -328,11 +327,11 @@ mod tests {
         assert_eq!(pause(u32::MAX), LONGEST);
     }
 
-    type Told = (Vec<&'static str>, Vec<u64>);
+    type ObservedNews = (Vec<&'static str>, Vec<u64>);
 
-    /// What is told by a server whose n-th list or watch (from 0) is answered with these codes, and at which seconds
+    /// The news from a server whose n-th list or watch (from 0) gets these codes, and at which seconds
     /// lists end and fail.
-    async fn told(answers: impl Fn(bool, usize) -> u16 + Clone + Send + 'static, news: usize) -> Told {
+    async fn observe_news(answers: impl Fn(bool, usize) -> u16 + Clone + Send + 'static, news: usize) -> ObservedNews {
         let counts = std::sync::Arc::new(std::sync::Mutex::new([0, 0]));
         let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
             let watches = request.uri().query().unwrap_or_default().contains("watch=true");
@@ -400,9 +399,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_version_that_is_too_old_is_no_failure_unless_it_always_is() {
         let once = |watches, count| if watches && count == 0 { 410 } else { 200 };
-        assert_eq!(told(once, 2).await.0, ["listed", "listed"]);
+        assert_eq!(observe_news(once, 2).await.0, ["listed", "listed"]);
         let always = |watches, _| if watches { 410 } else { 200 };
-        let (news, seconds) = told(always, 10).await;
+        let (news, seconds) = observe_news(always, 10).await;
         assert_eq!(news[..2], ["listed", "listed"]);
         assert_eq!(news[2..], ["refused", "only listed"].repeat(4));
         assert!(seconds[9] >= 7, "{seconds:?}: ever more seldom");
@@ -411,21 +410,21 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_watch_that_is_refused_begins_anew_with_a_list_and_proves_itself() {
         // It may list, and not watch; then both; a right that is given back counts from then on.
-        let (news, seconds) = told(|watches, count| if watches && count < 2 { 403 } else { 200 }, 6).await;
+        let (news, seconds) = observe_news(|watches, count| if watches && count < 2 { 403 } else { 200 }, 6).await;
         assert_eq!(
             news,
             ["listed", "refused", "only listed", "refused", "only listed", "steady"]
         );
         assert_eq!(seconds[5] - seconds[4], STEADY.as_secs());
-        let (news, _) = told(|watches, count| if !watches && count < 2 { 404 } else { 200 }, 4).await;
+        let (news, _) = observe_news(|watches, count| if !watches && count < 2 { 404 } else { 200 }, 4).await;
         assert_eq!(news, ["list refused", "list refused", "listed", "steady"]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_may_pass_is_no_refusal_until_it_has_lasted() {
-        let (news, _) = told(|watches, count| if watches && count < 3 { 503 } else { 200 }, 5).await;
+        let (news, _) = observe_news(|watches, count| if watches && count < 3 { 503 } else { 200 }, 5).await;
         assert_eq!(news, ["listed", "failed", "failed", "failed", "steady"]);
-        let (news, seconds) = told(|watches, _| if watches { 500 } else { 200 }, 10).await;
+        let (news, seconds) = observe_news(|watches, _| if watches { 500 } else { 200 }, 10).await;
         let first = news.iter().position(|news| *news == "refused").unwrap();
         assert!((60..130).contains(&seconds[first]), "{news:?} {seconds:?}");
         assert_eq!(news[first + 1], "only listed");
@@ -450,7 +449,7 @@ mod tests {
         });
         let api = widgets().api_in::<Whole>(&kube::Client::new(service, "shop"), None);
         let name = |metadata: &ObjectMeta| metadata.name.clone().unwrap_or_default();
-        let told = watch(api, None, false).take(7).map(|news| match news {
+        let observed = watch(api, None, false).take(7).map(|news| match news {
             News::ListStarts => "begins".to_owned(),
             News::ListEnds { .. } => "ends".to_owned(),
             News::Steady => "steady".to_owned(),
@@ -460,9 +459,9 @@ mod tests {
             News::Unreadable(odd) => format!("unreadable {}", name(&odd)),
             News::Failed { error, .. } => error,
         });
-        let told: Vec<String> = told.collect().await;
+        let observed: Vec<String> = observed.collect().await;
         assert_eq!(
-            told,
+            observed,
             [
                 "begins",
                 "unreadable odd",

@@ -141,7 +141,7 @@ fn levels_choose_events() {
 }
 
 #[test]
-fn what_kube_says_of_requests_is_quiet_and_of_answers_never_told() {
+fn kube_logs_of_requests_are_quiet_and_of_bodies_absent() {
     let events = || {
         tracing::error!(target: "kube_client::client::builder", "failed with status 500 Internal Server Error");
         tracing::warn!(target: "kube_client::client", "{{\"items\": [{{\"password\": \"p\"}}]}}, recursion limit exceeded");
