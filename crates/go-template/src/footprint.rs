@@ -6,6 +6,8 @@
 //! too late, and it needs no list of the maps read.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Numbers from here on belong to maps that exist in one execution only.
 const LOCAL: u64 = 1 << 62;
@@ -13,7 +15,7 @@ const LOCAL: u64 = 1 << 62;
 const MAX_CHANGES: usize = 256;
 
 /// The serial number of a map on its thread: a younger map has a larger number.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Birth(u64);
 
 /// The reads and changes since the innermost frame was opened.
@@ -28,6 +30,8 @@ struct FrameNotes {
     /// Whether a map was read that exists only in the current execution.
     local: bool,
     impure: bool,
+    /// Whether a [`Recorder`] runs.
+    is_recorded: bool,
 }
 
 const NOTHING: FrameNotes = FrameNotes {
@@ -36,7 +40,21 @@ const NOTHING: FrameNotes = FrameNotes {
     changed: u64::MAX,
     local: false,
     impure: false,
+    is_recorded: false,
 };
+
+/// What a [`Recorder`] notes of one map.
+const READ: u8 = 1;
+const CHANGED: u8 = 2;
+
+/// The maps of a render's input, and what was done with each of them.
+struct Recorded {
+    /// The birth of the first of these maps.
+    first: u64,
+    /// What was done with each, by its distance from the first.
+    flags: Vec<u8>,
+    used: InputUse,
+}
 
 // Invariant: this state belongs to the one render that runs on the thread; `reset` clears it when a render starts. It
 // cannot be passed: a template value reads and changes its map through a handle, also in `Drop`, `PartialEq` and
@@ -49,6 +67,11 @@ thread_local! {
     /// The moment of each change and the number of the changed map, both ascending: a later change of an older map
     /// replaces all entries before it.
     static CHANGES: RefCell<Vec<(u64, u64)>> = const { RefCell::new(Vec::new()) };
+    static RECORDED: RefCell<Recorded> = RefCell::new(Recorded {
+        first: 0,
+        flags: Vec::new(),
+        used: InputUse::default(),
+    });
 }
 
 /// The maps that a result depends on.
@@ -63,6 +86,33 @@ pub struct Footprint {
 #[must_use]
 pub struct Frame {
     outer: FrameNotes,
+}
+
+/// Lists which maps of a render's input are read and changed. There is one at a time on a thread.
+#[must_use]
+pub struct Recorder(());
+
+/// What one execution did with the input of a render.
+#[derive(Debug, Default)]
+pub struct InputUse {
+    /// The maps that it read, each once.
+    pub read: Vec<Birth>,
+    /// The entries that it read of other maps, by the hash of the key, and [`LEN`] for their number.
+    pub read_parts: HashSet<(Birth, u64)>,
+    /// The maps that it changed, each once.
+    pub changed: Vec<Birth>,
+    /// Whether it depends on chance or on the clock.
+    pub is_impure: bool,
+}
+
+/// Stands for the number of a map's entries in [`InputUse::read_parts`].
+pub const LEN: u64 = 0;
+
+/// Stands for an entry in [`InputUse::read_parts`].
+pub fn hash_key(key: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Discards frames that a panic left open.
@@ -98,13 +148,79 @@ impl Birth {
             if self.0 >= notes.read {
                 FrameNotes::update(|notes| notes.read = self.0 + 1);
             }
+            if notes.is_recorded {
+                self.record(READ);
+            }
         } else if self.0 >= LOCAL && !notes.local {
             FrameNotes::update(|notes| notes.local = true);
         }
     }
 
+    /// Adds the map to the lists of the [`Recorder`], if it is one of the input.
+    fn record(self, what: u8) {
+        RECORDED.with_borrow_mut(|recorded| {
+            let Some(at) = self.0.checked_sub(recorded.first) else {
+                return;
+            };
+            let flags = usize::try_from(at).ok().and_then(|at| recorded.flags.get_mut(at));
+            if let Some(flags) = flags.filter(|flags| **flags & what == 0) {
+                *flags |= what;
+                let used = &mut recorded.used;
+                let list = if what == READ {
+                    &mut used.read
+                } else {
+                    &mut used.changed
+                };
+                list.push(self);
+            }
+        });
+    }
+
+    /// Notes that one entry of the map is read, or that it is found not to be there.
+    #[inline]
+    pub fn read_entry(self, key: &[u8]) {
+        self.read_part(|| hash_key(key));
+    }
+
+    /// Notes that the number of entries is read.
+    #[inline]
+    pub fn read_len(self) {
+        self.read_part(|| LEN);
+    }
+
+    #[inline]
+    fn read_part(self, part: impl FnOnce() -> u64) {
+        let notes = NOTES.get();
+        if notes.is_recorded && self.0 < notes.start {
+            self.record_part(part());
+            NOTES.set(FrameNotes {
+                is_recorded: false,
+                ..notes
+            });
+            self.read();
+            FrameNotes::update(|notes| notes.is_recorded = true);
+        } else {
+            self.read();
+        }
+    }
+
+    fn record_part(self, part: u64) {
+        RECORDED.with_borrow_mut(|recorded| {
+            let Some(at) = self.0.checked_sub(recorded.first) else {
+                return;
+            };
+            let flags = usize::try_from(at).ok().and_then(|at| recorded.flags.get(at));
+            if flags.is_some_and(|flags| flags & READ == 0) {
+                recorded.used.read_parts.insert((self, part));
+            }
+        });
+    }
+
     /// Records that an entry of the map is set or removed.
     pub fn changed(self) {
+        if NOTES.get().is_recorded {
+            self.record(CHANGED);
+        }
         // A map of one execution may be as old as any other.
         let birth = if self.0 >= LOCAL { 0 } else { self.0 };
         FrameNotes::update(|notes| notes.changed = notes.changed.min(birth));
@@ -143,9 +259,13 @@ impl Frame {
     /// Opens a frame. Maps that are created from now on belong to it.
     pub fn open() -> Self {
         let start = NEXT.get();
-        Frame {
-            outer: NOTES.replace(FrameNotes { start, ..NOTHING }),
-        }
+        let outer = NOTES.get();
+        NOTES.set(FrameNotes {
+            start,
+            is_recorded: outer.is_recorded,
+            ..NOTHING
+        });
+        Frame { outer }
     }
 
     /// Ends the frame. Returns `None` if the evaluation has effects and must not be skipped.
@@ -161,6 +281,45 @@ impl Frame {
             local: inner.local,
             moment: MOMENT.get(),
         })
+    }
+}
+
+impl Recorder {
+    /// Starts, for a render whose input are the maps that were made since `first`.
+    pub fn start(first: Birth) -> Self {
+        RECORDED.with_borrow_mut(|recorded| {
+            recorded.first = first.0;
+            recorded.flags.clear();
+            let input = usize::try_from(NEXT.get() - first.0).unwrap_or_default();
+            recorded.flags.resize(input, 0);
+            recorded.used = InputUse::default();
+        });
+        Recorder(())
+    }
+
+    /// What `work` does with the input.
+    pub fn observe<T>(&self, work: impl FnOnce() -> T) -> (T, InputUse) {
+        let frame = Frame {
+            outer: NOTES.replace(FrameNotes {
+                start: NEXT.get(),
+                is_recorded: true,
+                ..NOTHING
+            }),
+        };
+        let result = work();
+        let is_impure = NOTES.get().impure;
+        let _ = frame.close();
+        let used = RECORDED.with_borrow_mut(|recorded| {
+            let used = std::mem::take(&mut recorded.used);
+            for birth in used.read.iter().chain(&used.changed) {
+                let at = usize::try_from(birth.0 - recorded.first).unwrap_or_default();
+                if let Some(flags) = recorded.flags.get_mut(at) {
+                    *flags = 0;
+                }
+            }
+            InputUse { is_impure, ..used }
+        });
+        (result, used)
     }
 }
 

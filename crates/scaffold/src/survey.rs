@@ -15,7 +15,7 @@ use super::text_at;
 use super::unmade::{self, Unmade};
 use helm_template::chart::Chart;
 use helm_template::chart::values::merge_maps;
-use helm_template::render::{Capabilities, Engine, Error, Input, Kept, Manifest, Release, Rendered};
+use helm_template::render::{Capabilities, Engine, Error, Input, Kept, Manifest, Random, Release, Rendered, StandIns};
 
 /// So many values are switched, one at a time.
 const SWITCHES: usize = 300;
@@ -212,7 +212,7 @@ pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut Observe<'_
     let of_ci = files.filter_map(|file| go_yaml::to_json(file.data.as_bytes()).ok());
     let switched = switches(&Value::Object(chart.values.to_json()));
     let engine = match Engine::for_releases(chart.clone()) {
-        Ok(engine) => engine,
+        Ok(engine) => engine.with_memo(),
         Err(error) => {
             tell(0, &json!({}), Err(&error));
             return (Some(one_line(&error)), unmade::unmade(chart, &BTreeSet::new()));
@@ -226,8 +226,9 @@ pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut Observe<'_
     let (mut well, mut problem) = (None, None);
     let mut made = BTreeSet::new();
     let mut capabilities = Capabilities::default();
-    // Drawn once: hundreds of RSA keys take minutes.
+    // Random results are drawn once.
     let mut kept = Kept::default();
+    let random: Arc<dyn Random> = Arc::new(StandIns::new(0));
     let at_once = std::thread::available_parallelism().map_or(2, usize::from).min(AT_ONCE);
     let mut progress = Progress::new();
     let mut failed = false;
@@ -244,7 +245,7 @@ pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut Observe<'_
                 .collect();
             let next = due.last().map_or(given.len(), |last| last + 1);
             let values: Vec<&Value> = due.iter().map(|at| &given[*at]).collect();
-            let results = render_all(&engine, &values, &known, &kept);
+            let results = render_all(&engine, &values, &known, &kept, &random);
             for (at, rendered) in due.into_iter().zip(&results) {
                 questions.note(at, rendered);
                 match rendered {
@@ -296,7 +297,13 @@ pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut Observe<'_
     let more = unmade::values(chart, &unmade).into_iter();
     let more: Vec<Value> = more.map(|values| laid_over(base.as_ref(), &values)).collect();
     for (chunk, values) in more.chunks(at_once).enumerate() {
-        let results = render_all(&engine, &values.iter().collect::<Vec<_>>(), &capabilities, &kept);
+        let results = render_all(
+            &engine,
+            &values.iter().collect::<Vec<_>>(),
+            &capabilities,
+            &kept,
+            &random,
+        );
         for (at, (values, rendered)) in values.iter().zip(&results).enumerate() {
             tell(given.len() + chunk * at_once + at, values, rendered.as_ref());
         }
@@ -370,21 +377,33 @@ fn render_all(
     given: &[&Value],
     capabilities: &Capabilities,
     kept: &Kept,
+    random: &Arc<dyn Random>,
 ) -> Vec<Result<Rendered, Error>> {
     std::thread::scope(|threads| {
         let start = |values: &&Value| {
             let values = Value::clone(values);
-            threads.spawn(move || render(engine, values, capabilities, kept))
+            threads.spawn(move || render(engine, values, capabilities, kept, random))
         };
-        let started: Vec<_> = given.iter().map(start).collect();
+        let Some((first, others)) = given.split_first() else {
+            return Vec::new();
+        };
+        let started: Vec<_> = others.iter().map(start).collect();
+        let first = render(engine, Value::clone(first), capabilities, kept, random);
         let join = |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
-        started.into_iter().map(join).collect()
+        std::iter::once(first).chain(started.into_iter().map(join)).collect()
     })
 }
 
-fn render(engine: &Engine, values: Value, capabilities: &Capabilities, kept: &Kept) -> Result<Rendered, Error> {
+fn render(
+    engine: &Engine,
+    values: Value,
+    capabilities: &Capabilities,
+    kept: &Kept,
+    random: &Arc<dyn Random>,
+) -> Result<Rendered, Error> {
     let input = Input {
         kept: Some(kept),
+        random: Some(Arc::clone(random)),
         capabilities,
         read_objects: true,
         skip_schema: true,

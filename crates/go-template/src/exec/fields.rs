@@ -88,7 +88,7 @@ impl<'a, C: Host> ExecState<'a, '_, C> {
         if !is_plain {
             return None;
         }
-        let entries = map.entries.as_ref()?.borrow();
+        let entries = map.entries.as_ref()?.borrow_for(name);
         let entry = entries.get(name)?;
         match names.get(1..) {
             Some(names) => self.entry_at(entry, final_name, names),

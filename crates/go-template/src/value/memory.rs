@@ -99,6 +99,28 @@ impl Table {
         self.entries.borrow()
     }
 
+    /// The entries, of which only that of one key is read.
+    pub fn borrow_for(&self, key: &[u8]) -> Ref<'_, Entries> {
+        self.birth.read_entry(key);
+        self.entries.borrow()
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.birth.read_len();
+        self.entries.borrow().len()
+    }
+
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// When the map was made.
+    pub fn birth(&self) -> Birth {
+        self.birth
+    }
+
     /// Sets a key.
     pub fn insert(table: &Rc<Table>, key: Str, value: Value) {
         table.birth.changed();

@@ -377,12 +377,12 @@ impl Map {
 
     /// The value of a key.
     pub fn get(&self, key: &[u8]) -> Option<Value> {
-        self.entries.as_ref()?.borrow().get(key).cloned()
+        self.entries.as_ref()?.borrow_for(key).get(key).cloned()
     }
 
     /// The number of entries.
     pub fn len(&self) -> usize {
-        self.entries.as_ref().map_or(0, |entries| entries.borrow().len())
+        self.entries.as_ref().map_or(0, |entries| entries.len())
     }
 
     /// Whether there are no entries; true for a nil map.
@@ -517,7 +517,7 @@ impl Value {
             }
             Value::Map(Map {
                 entries: Some(entries), ..
-            }) if Rc::strong_count(entries) == 1 => MAP + ENTRY * len(entries.borrow().len()),
+            }) if Rc::strong_count(entries) == 1 => MAP + ENTRY * len(entries.len()),
             Value::Object(_) => MAP,
             _ => 0,
         }

@@ -1,6 +1,7 @@
 //! The state of one render that functions can use: the templates, lookups, clock, randomness and limits.
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::helm::include_cache::Includes;
 use crate::helm::objects::capabilities_used::CapabilityQueries;
 use crate::helm::objects::data::{FILES, VALUES};
 use crate::helm::objects::files;
-use crate::helm::random::stored::{Kept, Randomness};
+use crate::helm::random::stored::{Kept, KeptKey, Randomness};
 use crate::render::data_size;
 use crate::sprig::{Call, Drawn, Env, RandomSource};
 use go_template::footprint;
@@ -117,6 +118,32 @@ pub struct Used {
     /// Processor time of the thread.
     pub time: Duration,
 }
+
+/// What rendering a file does besides printing.
+#[derive(Default)]
+pub struct Effects {
+    /// What it asked of `.Capabilities`.
+    pub asked: BTreeSet<String>,
+    /// Each lookup with a hash of its answer; `None` where there was none.
+    lookups: Vec<(LookupKey, Option<u64>)>,
+    /// The random results that it used.
+    drawn: Vec<(KeptKey, Drawn)>,
+    /// Whether random results are kept.
+    keeps: bool,
+    steps: u64,
+    memory: u64,
+}
+
+// === impl Effects ===
+
+impl Effects {
+    /// Whether this is all that the file did. `is_impure`: it depends on chance or on the clock.
+    pub fn is_complete(&self, is_impure: bool) -> bool {
+        self.keeps || !is_impure
+    }
+}
+
+// === impl Context ===
 
 impl Context {
     /// A context for one render of the templates in `set`.
@@ -230,6 +257,80 @@ impl Context {
             self.missing.iter().cloned().collect(),
             self.used.iter().cloned().collect(),
         )
+    }
+
+    /// Lets results of files be used again in other renders: [`Context::with_effects`] then lists all that they depend on
+    /// besides the values.
+    pub fn list_effects(&mut self) {
+        self.includes.keep_within_files();
+    }
+
+    /// Does the work of a file, and lists what it does besides printing. `None` if that cannot be done again.
+    pub fn with_effects<T>(&mut self, file: &str, work: impl FnOnce(&mut Self) -> T) -> (T, Option<Effects>) {
+        let (steps, memory) = (self.steps, self.meter.left());
+        let missing = std::mem::take(&mut self.missing);
+        let used = std::mem::take(&mut self.used);
+        let asked = self.capability_queries.take();
+        let result = work(self);
+        let own = self.capability_queries.take();
+        self.capability_queries.extend(asked.into_iter().chain(own.iter().cloned()));
+        let lookups: Option<Vec<_>> = self
+            .used
+            .iter()
+            .map(|key| Some((key.clone(), self.answer_hash(key)?)))
+            .collect();
+        self.missing.extend(missing);
+        self.used.extend(used);
+        let effects = match (lookups, self.random.of_file(file)) {
+            (Some(lookups), Some(drawn)) => Some(Effects {
+                asked: own,
+                lookups,
+                drawn,
+                keeps: self.random.keeps(),
+                steps: self.steps - steps,
+                memory: memory.saturating_sub(self.meter.left()),
+            }),
+            _ => None,
+        };
+        (result, effects)
+    }
+
+    /// A hash of the answer to a lookup, if there is one. `None` if the lookup fails.
+    fn answer_hash(&self, key: &LookupKey) -> Option<Option<u64>> {
+        let answer = self.lookup.lookup(key).ok()?;
+        Some(answer.map(|answer| {
+            let mut hasher = DefaultHasher::new();
+            answer.to_string().hash(&mut hasher);
+            hasher.finish()
+        }))
+    }
+
+    /// Whether the file would do the same in this render.
+    pub fn would_repeat(&self, effects: &Effects) -> bool {
+        let has_kept = |(key, drawn): &(KeptKey, Drawn)| self.random.has_kept(key, drawn);
+        let is_answer = |(key, answer): &(LookupKey, Option<u64>)| self.answer_hash(key) == Some(*answer);
+        effects.drawn.iter().all(has_kept) && effects.lookups.iter().all(is_answer)
+    }
+
+    /// Does what a file did in an earlier render besides printing `length` bytes. `None` if the limits don't allow it; then
+    /// nothing is done.
+    pub fn repeat(&mut self, effects: &Effects, length: usize) -> Option<()> {
+        let steps = self.steps.saturating_add(effects.steps);
+        let written = self.written.saturating_add(length);
+        if steps > self.limits.steps || written > self.limits.output || self.meter.left() < effects.memory {
+            return None;
+        }
+        self.meter.spend(effects.memory).ok()?;
+        (self.steps, self.written) = (steps, written);
+        self.capability_queries.extend(effects.asked.iter().cloned());
+        for (key, answer) in &effects.lookups {
+            self.used.insert(key.clone());
+            if answer.is_none() {
+                self.missing.insert(key.clone());
+            }
+        }
+        self.random.use_kept(&effects.drawn);
+        Some(())
     }
 
     /// The results of randomness and the clock, and warnings about them.

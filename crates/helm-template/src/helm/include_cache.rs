@@ -29,6 +29,8 @@ pub struct Includes {
     /// The number of the current template set. `tpl` uses its own set if its text defines templates.
     template_set: u32,
     last_template_set: u32,
+    /// Whether a result is reused in the same file only.
+    within_files: bool,
 }
 
 /// The cached results of one name.
@@ -104,7 +106,13 @@ impl Includes {
             file: 0,
             template_set: 0,
             last_template_set: 0,
+            within_files: false,
         }
+    }
+
+    /// Reuses results in the same file only. Then a file depends on nothing but its own reads.
+    pub(crate) fn keep_within_files(&mut self) {
+        self.within_files = true;
     }
 
     /// Starts the next file.
@@ -140,9 +148,11 @@ impl Includes {
     /// Returns the cached result of an include of that name with these data.
     pub(crate) fn result(&mut self, name: &Str, data: &Value) -> Option<Str> {
         let name = self.results.get_mut(&**name)?;
-        let file = self.file;
-        name.results
-            .retain(|result| (!result.footprint.is_local() || result.file == file) && result.footprint.holds());
+        let (file, within_files) = (self.file, self.within_files);
+        name.results.retain(|result| {
+            let is_shared = !result.footprint.is_local() && !within_files;
+            (is_shared || result.file == file) && result.footprint.holds()
+        });
         let mut results = name.results.iter();
         let template_set = self.template_set;
         let result =

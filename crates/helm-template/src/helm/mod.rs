@@ -11,7 +11,7 @@ mod lookup;
 pub(crate) mod objects;
 pub(crate) mod random;
 
-pub use context::{Context, Environment, Hosts, IsChartText, Used};
+pub use context::{Context, Effects, Environment, Hosts, IsChartText, Used};
 pub use functions::{convert, table};
 pub use limits::{Limit, Limits};
 pub use lookup::{Lookup, LookupKey, NoCluster};
@@ -19,8 +19,8 @@ pub use objects::capabilities::{Capabilities, KubeVersion};
 pub use objects::capabilities_used::{CapabilityQueries, is_about_all};
 pub use objects::data;
 pub use objects::glob::Glob;
-pub use random::Random;
 pub use random::stored::{Kept, KeptError, KeptKey, Randomness};
+pub use random::{Random, StandIns};
 
 /// Go's output for a missing value. Helm removes it from every rendered file and `tpl` result.
 const NO_VALUE: &[u8] = b"<no value>";

@@ -1,13 +1,17 @@
 //! A render's files, and the documents that Helm finds in them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
+use super::memo::FileOutput;
 use crate::handlebars::without_suffix;
 use go_template::meter::Meter;
 
 /// Rendered files by their templates' names.
 pub(super) struct Outputs {
     pub files: BTreeMap<String, Vec<u8>>,
+    /// Those of them that earlier renders printed as well, or later ones may.
+    pub known: HashMap<String, Arc<FileOutput>>,
     /// The name of the chart's own notes.
     own_notes: String,
     pub notes: Option<String>,
@@ -23,10 +27,18 @@ impl Outputs {
     pub fn new(chart: &str) -> Self {
         Outputs {
             files: BTreeMap::new(),
+            known: HashMap::new(),
             own_notes: format!("{chart}/templates/NOTES.txt"),
             notes: None,
             over: None,
         }
+    }
+
+    /// Adds the output of a template that a memo holds.
+    pub fn add_known(&mut self, meter: &Meter, template: String, output: Arc<FileOutput>) {
+        let text = output.text.clone();
+        self.known.insert(template.clone(), output);
+        self.add(meter, template, text);
     }
 
     /// Adds the output of a template.

@@ -1,11 +1,12 @@
 //! Rendered files -> manifests and hooks. Facts: Helm's `pkg/release/v1/util/{manifest,manifest_sorter}.go`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
 use super::documents::split;
+use super::memo::FileOutput;
 use crate::chart::Warning;
 use crate::chart::warning::Level;
 use crate::render::document_head::Head;
@@ -27,7 +28,7 @@ pub struct Manifest {
     /// The document exactly as Helm prints it.
     pub text: String,
     /// The parsed document; empty until it is first read.
-    object: OnceLock<Value>,
+    object: OnceLock<Arc<Value>>,
     head: Arc<Head>,
 }
 
@@ -64,8 +65,9 @@ impl Manifest {
 
     /// The document as data; integers stay integers. Null if it has only comments.
     pub fn object(&self) -> &Value {
-        self.object
-            .get_or_init(|| yaml::to_json_within(self.text.as_bytes(), yaml::GO_MAX_DEPTH).unwrap_or_default())
+        self.object.get_or_init(|| {
+            Arc::new(yaml::to_json_within(self.text.as_bytes(), yaml::GO_MAX_DEPTH).unwrap_or_default())
+        })
     }
 
     /// The Kubernetes objects of the document: none for comments, the items of a list, else the document itself.
@@ -140,6 +142,7 @@ pub(super) struct Sorted {
 /// A document that isn't YAML, or whose head has the wrong types; data that takes more memory than there is.
 pub(super) fn sort(
     files: BTreeMap<String, Vec<u8>>,
+    known: &HashMap<String, Arc<FileOutput>>,
     meter: &Meter,
     input: &Input<'_>,
     warnings: &mut Vec<Warning>,
@@ -147,7 +150,7 @@ pub(super) fn sort(
     let mut sorted = Sorted::default();
     let mut problem = None;
     for (path, file) in &files {
-        match sorted.file(path, file, meter, input, warnings) {
+        match sorted.file_once(path, file, known.get(path), meter, input, warnings) {
             Ok(()) => {}
             Err(DocumentProblem::Memory) => return Err(over(path, input.limits)),
             Err(DocumentProblem::Yaml(text)) => {
@@ -180,13 +183,44 @@ enum DocumentProblem {
 }
 
 impl Sorted {
+    /// Adds the documents of a file; those of a known output are read once.
+    fn file_once(
+        &mut self,
+        path: &str,
+        file: &[u8],
+        known: Option<&Arc<FileOutput>>,
+        meter: &Meter,
+        input: &Input<'_>,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<(), DocumentProblem> {
+        if let Some(documents) = known.and_then(|known| known.documents.get()) {
+            for (manifest, size) in documents {
+                meter.spend(*size).map_err(|_| DocumentProblem::Memory)?;
+                self.size += size;
+                self.add(manifest.clone(), warnings);
+            }
+            return Ok(());
+        }
+        let mut documents = Vec::new();
+        self.file(path, file, meter, input, &mut |sorted, manifest, size| {
+            if known.is_some() {
+                documents.push((manifest.clone(), size));
+            }
+            sorted.add(manifest, warnings);
+        })?;
+        if let Some(known) = known {
+            let _ = known.documents.set(documents);
+        }
+        Ok(())
+    }
+
     fn file(
         &mut self,
         path: &str,
         file: &[u8],
         meter: &Meter,
         input: &Input<'_>,
-        warnings: &mut Vec<Warning>,
+        done: &mut dyn FnMut(&mut Self, Manifest, u64),
     ) -> Result<(), DocumentProblem> {
         let read = |text| yaml::to_json_within(text, input.limits.yaml_depth);
         let text = std::str::from_utf8(file).map_err(|_| {
@@ -200,12 +234,12 @@ impl Sorted {
             }
             let object = read(text.as_bytes()).map_err(|error| DocumentProblem::Yaml(error.to_string()))?;
             let head = Head::read(&object).map_err(|error| DocumentProblem::Yaml(error.to_string()))?;
-            let mut kept = OnceLock::new();
+            let (mut kept, mut size) = (OnceLock::new(), 0);
             if input.read_objects {
-                let size = text.len() as u64 + COPIES * data_size::of(&object);
+                size = text.len() as u64 + COPIES * data_size::of(&object);
                 meter.spend(size).map_err(|_| DocumentProblem::Memory)?;
                 self.size += size;
-                kept = OnceLock::from(object);
+                kept = OnceLock::from(Arc::new(object));
             }
             let manifest = Manifest {
                 source: path.to_owned(),
@@ -214,7 +248,7 @@ impl Sorted {
                 object: kept,
                 head: Arc::new(head),
             };
-            self.add(manifest, warnings);
+            done(self, manifest, size);
         }
         Ok(())
     }
@@ -258,7 +292,13 @@ mod tests {
         let files = texts.map(|(path, text)| (path.to_owned(), text.into_bytes()));
         let mut warnings = Vec::new();
         let input = Input::new(Release::install("x", "y"), Value::Null);
-        let sorted = sort(BTreeMap::from(files), &Meter::default(), &input, &mut warnings)?;
+        let sorted = sort(
+            BTreeMap::from(files),
+            &HashMap::new(),
+            &Meter::default(),
+            &input,
+            &mut warnings,
+        )?;
         Ok((sorted, warnings))
     }
 

@@ -11,6 +11,7 @@ mod documents;
 mod error;
 mod install_order;
 pub mod manifest;
+mod memo;
 mod redraw;
 mod render_file;
 mod render_text;
@@ -29,18 +30,20 @@ use crate::chart::values::options::RawTexts;
 use crate::chart::{Chart, Dependency, Fetch, File, Warning, schema, values, version};
 use crate::handlebars::{self, Templates, is_handlebars};
 use crate::helm::{CapabilityQueries, Context, Environment, error as wording};
+use go_template::footprint::Birth;
 use go_template::{Entries, ExecError, Host, Map, MapKind, Meter, Str, Value};
 
 pub use crate::helm::objects::data::Release;
 pub use crate::helm::{
     Capabilities, Hosts, Kept, KeptError, KeptKey, KubeVersion, Limit, Limits, Lookup, LookupKey, NoCluster, Random,
-    Randomness, Used, is_about_all,
+    Randomness, StandIns, Used, is_about_all,
 };
 pub use data_size::{of as size_of_data, to_read as size_to_read};
 use documents::Outputs;
 pub use error::{BadManifest, Error, Place};
 pub use install_order::{INSTALL_ORDER, by_install_order};
 pub use manifest::{Hook, HookEvent, Manifest};
+use memo::{Memo, MemoRun};
 pub use render_text::render_text;
 pub use stream::{StreamOptions, bad_stream, document, show_only, to_stream};
 use templates::{ChartId, Sets};
@@ -60,6 +63,8 @@ pub struct Engine {
     sets: Sets,
     /// The names and contents of `.Files` by chart.
     files: HashMap<ChartId, Vec<(Str, Str)>>,
+    /// What files printed in earlier renders. `None`: every render executes all files.
+    memo: Option<Memo>,
     /// Fetches schemas that others refer to on the network. `None`: such references are errors.
     pub fetch: Option<Fetch>,
     /// Resolves names for `getHostByName`. `None`: it returns nothing.
@@ -183,9 +188,18 @@ impl Engine {
             chart,
             sets: Sets::default(),
             files,
+            memo: None,
             fetch: None,
             hosts: None,
         }
+    }
+
+    /// Lets renders use again what files printed in earlier ones, where they cannot print anything else. It takes memory for up to
+    /// 12 outputs of each file, and makes a first render slower: it is for many renders of a chart whose values differ little.
+    #[must_use]
+    pub fn with_memo(mut self) -> Self {
+        self.memo = Some(Memo::default());
+        self
     }
 
     /// The approximate memory of the chart after its first render, in bytes.
@@ -240,6 +254,7 @@ impl Engine {
 
     fn render_here(&self, input: &Input<'_>, warnings: &mut Vec<Warning>) -> Result<Rendered, Error> {
         warnings.extend(self.chart.warnings.iter().cloned());
+        let first = Birth::now();
         let size = data_size::of_values(&input.values);
         if size > input.limits.memory {
             return Err(over(VALUES, input.limits));
@@ -270,9 +285,16 @@ impl Engine {
             Context::new(Arc::clone(&parsed.go), &self.environment(input)).with_capability_queries(&queries);
         let _ = context.meter().spend(size);
         let mut outputs = Outputs::new(node.name());
-        let rendered = execute(&mut context, &parsed.handlebars, files, |meter, name, text| {
-            outputs.add(meter, name, text)
-        });
+        let memo = self
+            .memo
+            .as_ref()
+            .filter(|_| !input.guards_secrets && self.hosts.is_none());
+        let rendered = match memo.and_then(|memo| MemoRun::start(memo, &node, &values, input, first)) {
+            Some(run) => execute_with_memo(&mut context, &parsed.handlebars, files, run, &mut outputs),
+            None => execute(&mut context, &parsed.handlebars, files, |meter, name, text| {
+                outputs.add(meter, name, text);
+            }),
+        };
         let (missing_lookups, used_lookups) = context.lookups();
         let finished = rendered.and_then(|()| finish(outputs, context.meter(), input, warnings));
         let used = context.used();
@@ -390,6 +412,29 @@ fn execute(
     Ok(())
 }
 
+/// The same with the results of earlier renders.
+fn execute_with_memo(
+    context: &mut Context,
+    handlebars: &Templates,
+    files: Vec<contexts::TemplateFile>,
+    mut run: MemoRun<'_>,
+    outputs: &mut Outputs,
+) -> Result<(), Error> {
+    context.list_effects();
+    for file in files {
+        if is_handlebars(&file.name) {
+            let text = handlebars_text(context, handlebars, &file.name, &file.data())?;
+            outputs.add(context.meter(), file.name, text);
+            continue;
+        }
+        let output = run.file(context, &file.name, |context| {
+            go_text(context, &file.name, &file.data())
+        })?;
+        outputs.add_known(context.meter(), file.name, output);
+    }
+    Ok(())
+}
+
 fn go_text(context: &mut Context, name: &str, data: &Value) -> Result<Vec<u8>, Error> {
     context.render(name, data).map_err(|e| match context.exceeded() {
         Some(limit) => Error::Limit {
@@ -439,7 +484,7 @@ fn finish(outputs: Outputs, meter: &Meter, input: &Input<'_>, warnings: &mut Vec
     if let Some(template) = outputs.over {
         return Err(over(&template, input.limits));
     }
-    let sorted = manifest::sort(outputs.files, meter, input, warnings)?;
+    let sorted = manifest::sort(outputs.files, &outputs.known, meter, input, warnings)?;
     Ok(Rendered {
         objects: sorted.objects,
         hooks: sorted.hooks,

@@ -67,7 +67,7 @@ impl Examined {
         let mut lookups = Vec::new();
         let mut random = RandomResults::default();
         // `None` where the first render fails as well, which is a finding.
-        let engine = Engine::for_releases(chart.clone()).ok();
+        let engine = Engine::for_releases(chart.clone()).ok().map(Engine::with_memo);
         let mut problem = None;
         let mut renders = false;
         // Those after these turn a switch, or are of ci/.

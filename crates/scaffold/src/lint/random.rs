@@ -11,7 +11,7 @@ use super::{Report, join, rules};
 use crate::survey::manifests;
 use chartwright_core::members::desired::fold_string_data;
 use helm_template::handlebars::is_handlebars;
-use helm_template::render::{Capabilities, Engine, Input, Kept, KeptKey, LookupKey, Release, Rendered};
+use helm_template::render::{Capabilities, Engine, Input, Kept, KeptKey, LookupKey, Release, Rendered, StandIns};
 
 /// Functions whose results are different each time.
 const RANDOM: [&str; 18] = [
@@ -39,14 +39,27 @@ const RANDOM: [&str; 18] = [
 const MOST: usize = 100;
 
 /// The random results of a chart's renders, and which of them an upgrade would replace.
-#[derive(Debug, Default)]
 pub(super) struct RandomResults {
+    stand_ins: Arc<StandIns>,
+    /// Others than `stand_ins`.
+    others: Arc<StandIns>,
     examined: BTreeSet<KeptKey>,
     /// Template and function of those that an upgrade replaces.
     replaced: BTreeSet<(String, String)>,
 }
 
 // === impl RandomResults ===
+
+impl Default for RandomResults {
+    fn default() -> Self {
+        RandomResults {
+            stand_ins: Arc::new(StandIns::new(0)),
+            others: Arc::new(StandIns::new(1)),
+            examined: BTreeSet::new(),
+            replaced: BTreeSet::new(),
+        }
+    }
+}
 
 impl RandomResults {
     /// Learns which random results of one render change objects when the release is upgraded.
@@ -60,21 +73,26 @@ impl RandomResults {
         self.examined.extend(new);
         let upgrade = Upgrade::of(engine, values, rendered);
         // An upgrade that fails replaces nothing.
-        let Some(upgraded) = upgrade.render(&rendered.randomness.kept) else {
+        let Some(upgraded) = upgrade.render(&rendered.randomness.kept, &self.stand_ins) else {
             return;
         };
         let kept = &upgraded.randomness.kept;
         let drawn: BTreeSet<KeptKey> = kept.keys().filter(random).cloned().collect();
-        let changes = |keys: &BTreeSet<KeptKey>| {
-            let other = upgrade.render(&kept.without(keys));
-            other.is_some_and(|other| !objects(&other).eq(objects(&upgraded)))
-        };
-        if drawn.is_empty() || !changes(&drawn) {
+        if drawn.is_empty() {
             return;
         }
+        let differs = |other: &Rendered| !objects(other).eq(objects(&upgraded));
+        let others = Arc::clone(&self.others);
+        let Some(other) = upgrade.render(&kept.without(&drawn), &others).filter(differs) else {
+            return;
+        };
+        let changes = |key: &KeptKey| {
+            let kept = kept.with_result_of(key, &other.randomness.kept);
+            upgrade.render(&kept, &others).is_some_and(|other| differs(&other))
+        };
         for key in drawn.into_iter().take(MOST) {
             let place = (key.template.clone(), key.function.clone());
-            if !self.replaced.contains(&place) && changes(&BTreeSet::from([key])) {
+            if !self.replaced.contains(&place) && changes(&key) {
                 self.replaced.insert(place);
             }
         }
@@ -178,7 +196,7 @@ impl<'a> Upgrade<'a> {
         }
     }
 
-    fn render(&self, kept: &Kept) -> Option<Rendered> {
+    fn render(&self, kept: &Kept, random: &Arc<StandIns>) -> Option<Rendered> {
         let release = Release {
             revision: 2,
             is_install: false,
@@ -187,6 +205,7 @@ impl<'a> Upgrade<'a> {
         };
         let input = Input {
             kept: Some(kept),
+            random: Some(Arc::clone(random) as _),
             capabilities: &self.capabilities,
             lookup: Arc::clone(&self.found) as _,
             read_objects: true,

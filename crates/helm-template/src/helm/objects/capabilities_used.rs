@@ -45,6 +45,16 @@ impl CapabilityQueries {
         self.lock().insert(API_VERSIONS.to_owned());
     }
 
+    /// Removes and returns all queries so far.
+    pub(crate) fn take(&self) -> BTreeSet<String> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    /// Adds queries.
+    pub(crate) fn extend(&self, queries: impl IntoIterator<Item = String>) {
+        self.lock().extend(queries);
+    }
+
     /// The queries in order, for [`Capabilities::answer`].
     pub fn list(&self) -> Vec<String> {
         let mut queries = self.lock().clone();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::helm::random::stored::{Kept, KeptKey, Randomness};
-use crate::sprig::random::draw::{Call, CertificateIdentity, Drawn, RandomSource, mac};
+use crate::sprig::random::draw::{Call, CertificateIdentity, Drawn, RandomSource, SharedKeys, mac};
 
 /// The most that the results of one render may take, in bytes: they are stored in Secrets.
 pub const MAX_KEPT: usize = 4 << 20;
@@ -20,6 +20,38 @@ pub trait Random: Send + Sync {
     /// Returns the seed for the results of a call. Equal seeds give equal results, except for private keys and
     /// certificates, which always come from the crypto library's own generator.
     fn seed(&self, call: &KeptKey) -> [u8; 32];
+
+    /// Private keys that calls get instead of new ones. `None`: each key is new.
+    fn shared_keys(&self) -> Option<Arc<SharedKeys>> {
+        None
+    }
+}
+
+/// Random results that are good for nothing but to see what a chart makes: equal calls get equal results, and calls share private
+/// keys.
+pub struct StandIns {
+    seed: [u8; 32],
+    keys: Arc<SharedKeys>,
+}
+
+impl StandIns {
+    /// Those of a number. Those of other numbers are different ones.
+    pub fn new(number: u8) -> Self {
+        StandIns {
+            seed: [number; 32],
+            keys: Arc::default(),
+        }
+    }
+}
+
+impl Random for StandIns {
+    fn seed(&self, call: &KeptKey) -> [u8; 32] {
+        self.seed.seed(call)
+    }
+
+    fn shared_keys(&self) -> Option<Arc<SharedKeys>> {
+        Some(Arc::clone(&self.keys))
+    }
 }
 
 /// Renders that can be repeated: seeds are a keyed function of the template, the function, its arguments and the ordinal of
@@ -144,7 +176,7 @@ impl Draws {
     /// The source of the new result for a slot.
     pub fn source(&self, slot: &Slot, clock: Timestamp) -> RandomSource {
         match (&self.random, &slot.key) {
-            (Some(random), Some(key)) => RandomSource::seeded(clock, random.seed(key)),
+            (Some(random), Some(key)) => RandomSource::seeded(clock, random.seed(key)).with_keys(random.shared_keys()),
             _ => RandomSource::system(clock),
         }
     }
@@ -171,6 +203,33 @@ impl Draws {
         }
         self.note(key, drawn);
         Ok(())
+    }
+
+    /// The results that a file has used. `None` if one of them is a renewed certificate.
+    pub fn of_file(&self, name: &str) -> Option<Vec<(KeptKey, Drawn)>> {
+        let used = self.used.iter().filter(|(key, _)| key.template == name);
+        let is_new = |(key, drawn): (&KeptKey, &Drawn)| {
+            let is_renewed = self.renewed.contains(key);
+            (!is_renewed).then(|| (key.clone(), drawn.clone()))
+        };
+        used.map(is_new).collect()
+    }
+
+    /// Whether results are kept at all.
+    pub fn keeps(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// Whether a call would get this result, since it is kept.
+    pub fn has_kept(&self, key: &KeptKey, drawn: &Drawn) -> bool {
+        self.kept.as_ref().and_then(|kept| kept.get(key)) == Some(drawn)
+    }
+
+    /// Uses kept results as the calls do that they belong to.
+    pub fn use_kept(&mut self, results: &[(KeptKey, Drawn)]) {
+        for (key, drawn) in results {
+            self.note(key.clone(), drawn);
+        }
     }
 
     fn note(&mut self, key: KeptKey, drawn: &Drawn) {

@@ -132,6 +132,19 @@ impl Kept {
         }
     }
 
+    /// The table with another table's result for a call, or with none where the other has none either.
+    pub fn with_result_of(&self, key: &KeptKey, other: &Kept) -> Kept {
+        let mut results = (*self.results).clone();
+        match other.results.get(key) {
+            Some(drawn) => drop(results.insert(key.clone(), drawn.clone())),
+            None => drop(results.remove(key)),
+        }
+        Kept {
+            results: Arc::new(results),
+            ..self.clone()
+        }
+    }
+
     /// The texts in it that must not appear in logs, events or status: passwords, keys, hashes. Certificates are
     /// public, numbers and times are too short to search for.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {

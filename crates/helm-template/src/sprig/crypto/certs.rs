@@ -185,7 +185,7 @@ fn gen_private_key<C: Env>(env: &mut C, given: Given, kind: &[u8]) -> CertResult
     let fits =
         |text: &str| PrivateKey::parse(text.as_bytes()).is_ok_and(|key| key.kind() == Some(kind) && key.pem == text);
     // The key's bytes come from the library's own generator, not from the source.
-    let make = |_: &mut RandomSource| Ok(PrivateKey::generate(kind)?.pem);
+    let make = |source: &mut RandomSource| Ok(PrivateKey::draw(source, kind)?.pem);
     let mut call = env.call("genPrivateKey", given.0)?.costing(cost);
     call.untimed = true;
     draw::text(env, &call, fits, make).map(Value::string)
@@ -304,7 +304,10 @@ impl CertificateRequest {
         let make = |source: &mut RandomSource| {
             let pair = match &given {
                 Some(key) => self.sign(source, key, issuer)?,
-                None => self.sign(source, &PrivateKey::generate(KeyKind::Rsa2048)?, issuer)?,
+                None => {
+                    let key = PrivateKey::draw(source, KeyKind::Rsa2048)?;
+                    self.sign(source, &key, issuer)?
+                }
             };
             Ok(Drawn::Certificate(pair))
         };

@@ -10,6 +10,8 @@ use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, PKCS_RSA_SHA256, Publ
 use x509_parser::der_parser::{ber::BerObjectContent, parse_der};
 use x509_parser::pem::parse_x509_pem;
 
+use crate::sprig::random::draw::RandomSource;
+
 /// The kinds of keys that sprig generates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum KeyKind {
@@ -18,6 +20,17 @@ pub(crate) enum KeyKind {
     /// On the curve P-256.
     Ecdsa,
     Ed25519,
+}
+
+impl KeyKind {
+    fn name(self) -> &'static str {
+        match self {
+            KeyKind::Rsa2048 => "rsa2048",
+            KeyKind::Rsa4096 => "rsa4096",
+            KeyKind::Ecdsa => "ecdsa",
+            KeyKind::Ed25519 => "ed25519",
+        }
+    }
 }
 
 /// A private key with its PEM text.
@@ -37,6 +50,17 @@ impl PrivateKey {
         };
         let pair = pair.map_err(|error| format!("failed to generate private key: {error}"))?;
         PrivateKey::of(pair).ok_or_else(|| "failed to generate private key".to_owned())
+    }
+
+    /// A key for a call: the shared one if keys are shared.
+    pub(crate) fn draw(source: &RandomSource, kind: KeyKind) -> Result<Self, String> {
+        match source.shared_keys() {
+            Some(keys) => {
+                let pem = keys.get(kind.name(), || PrivateKey::generate(kind).map(|key| key.pem))?;
+                PrivateKey::parse(pem.as_bytes())
+            }
+            None => PrivateKey::generate(kind),
+        }
     }
 
     /// Reads a key in PKCS#1, SEC 1 or PKCS#8.

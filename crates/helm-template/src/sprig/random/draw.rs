@@ -4,6 +4,9 @@
 //! A renderer that keeps results answers a [`Call`] with what it has, if that fits; else the function draws from a
 //! [`RandomSource`]. Pure functions never come here.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use hmac::{Hmac, KeyInit, Mac};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -60,7 +63,14 @@ pub struct Call {
 pub struct RandomSource {
     clock: Timestamp,
     stream: Option<Stream>,
+    /// What private keys are taken from. `None`: each is new.
+    keys: Option<Arc<SharedKeys>>,
 }
+
+/// Private keys that stand for new ones, one of each kind, as PEM: to find primes takes up to a second. They are for renders
+/// whose keys have no use.
+#[derive(Default)]
+pub struct SharedKeys(Mutex<HashMap<&'static str, String>>);
 
 /// Bytes that are a function of a key.
 struct Stream {
@@ -182,16 +192,55 @@ fn encode(value: &Value, out: &mut Vec<u8>, budget: &mut Budget<'_>, depth: usiz
     Ok(())
 }
 
+impl SharedKeys {
+    /// The key of a kind, which is generated when it is first needed.
+    ///
+    /// # Errors
+    /// Those of `generate`.
+    #[cfg_attr(not(feature = "crypto"), allow(dead_code))]
+    pub(crate) fn get(
+        &self,
+        kind: &'static str,
+        generate: impl FnOnce() -> Result<String, String>,
+    ) -> Result<String, String> {
+        let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pem) = keys.get(kind) {
+            return Ok(pem.clone());
+        }
+        let pem = generate()?;
+        keys.insert(kind, pem.clone());
+        Ok(pem)
+    }
+}
+
 impl RandomSource {
     /// The operating system's randomness.
     pub fn system(clock: Timestamp) -> Self {
-        RandomSource { clock, stream: None }
+        RandomSource {
+            clock,
+            stream: None,
+            keys: None,
+        }
     }
 
     /// Bytes that depend on the key alone, which serves one call.
     pub fn seeded(clock: Timestamp, key: [u8; 32]) -> Self {
-        let stream = Some(Stream { key, block: 0 });
-        RandomSource { clock, stream }
+        RandomSource {
+            clock,
+            stream: Some(Stream { key, block: 0 }),
+            keys: None,
+        }
+    }
+
+    /// The same with private keys that are used many times.
+    pub fn with_keys(self, keys: Option<Arc<SharedKeys>>) -> Self {
+        RandomSource { keys, ..self }
+    }
+
+    /// The private keys that calls share, if they share any.
+    #[cfg_attr(not(feature = "crypto"), allow(dead_code))]
+    pub(crate) fn shared_keys(&self) -> Option<&SharedKeys> {
+        self.keys.as_deref()
     }
 
     /// The time of the render.
