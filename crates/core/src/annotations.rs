@@ -1,4 +1,4 @@
-//! Annotations by which people steer a release or one of its members: ours, Helm's and operator-sdk's.
+//! Annotations that control a release or one of its members: ours, Helm's and operator-sdk's.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Keyed digests: they tell whether something changed without telling what it was, though it may hold passwords.
+//! Keyed digests. They show whether data changed but do not reveal the data, which may hold passwords.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -54,9 +54,6 @@ pub struct Keyring {
     current: Key,
     previous: Vec<Key>,
 }
-
-// === impl KeyUse ===
-
 impl KeyUse {
     /// Frozen: another text makes every digest another one.
     fn as_str(self) -> &'static str {
@@ -84,9 +81,6 @@ impl KeyUse {
         }
     }
 }
-
-// === impl Key ===
-
 impl Key {
     pub fn new(bytes: [u8; 32]) -> Self {
         let mut key = Key {
@@ -125,9 +119,6 @@ impl Key {
         mac
     }
 }
-
-// === impl Keyring ===
-
 impl Keyring {
     pub fn new(current: Key, previous: Vec<Key>) -> Self {
         Keyring { current, previous }

@@ -1,5 +1,4 @@
-//! What the unit tests of this folder have in common: a release, one of its members, how that is live, and the tables of
-//! `tests/fixtures/plan`.
+//! Shared values for unit tests: a release, one of its members, the live member, and the tables of `tests/fixtures/plan`.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! What to do when the API server refuses a request because the operator lacks a right.
+//! Decides what to do when the API server refuses a request because the operator lacks a right.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;

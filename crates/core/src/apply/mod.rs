@@ -1,4 +1,4 @@
-//! What to do with each member: nothing, a look, an apply, or a refusal.
+//! Decides the next step for each member: no request, a GET, an apply, or a refusal.
 
 pub mod missing_rights;
 pub mod schema_errors;

@@ -1,4 +1,4 @@
-//! What the API server says of an object that doesn't fit its schema, read back: which fields, and what can be done.
+//! Parses the API server's errors about objects that do not fit their schema: which fields, and what to do.
 //!
 //! Server-side apply answers `failed to create typed patch object (…): .spec.x: field not declared in schema`, or a list
 //! of such lines after `errors:` (sigs.k8s.io/structured-merge-diff, `typed/validate.go`).

@@ -1,8 +1,8 @@
-//! What a reconcile does, turn by turn: from what is desired, recorded and live to the order in which it is done.
+//! The order of a reconcile's steps, from the desired, recorded and live members.
 //!
-//! A sequence is made anew by each reconcile, and nobody waits inside one: where a [`Turn::Wait`] isn't over the
-//! reconcile ends, and the watch that tells of a change starts the next one. How far a release has come is what the
-//! record and the live objects say: a turn that finds its work done sends nothing.
+//! Each reconcile builds a new sequence. Invariant: a reconcile never waits. If a [`Turn::Wait`] is not over, the reconcile
+//! ends, and a watch event starts the next one. The record and the live objects show the progress of a release, so a turn
+//! whose work is done sends no request.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

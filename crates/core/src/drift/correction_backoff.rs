@@ -1,5 +1,4 @@
-//! When another controller fights back: corrections of one member slow down, so that two programs that disagree don't
-//! write for ever as fast as they can.
+//! Backoff for drift corrections. If another controller reverts a member again and again, its corrections become slower.
 
 use std::time::Duration;
 
@@ -25,9 +24,6 @@ pub struct Contest {
     /// Which fields are contested, and by whom. Told once: the words stay while the contest lasts.
     pub about: String,
 }
-
-// === impl Contest ===
-
 impl Contest {
     /// How long the next correction has to wait from now on.
     pub fn wait(&self, now: Timestamp) -> Duration {

@@ -1,8 +1,8 @@
-//! Drift without reading objects: what `managedFields` tell of who owns what.
+//! Detects drift from `managedFields`, without reading objects.
 //!
-//! The API server keeps, for each manager, the set of fields that it applied. Whoever changes or removes one of our
-//! fields takes it out of our set; who adds fields of his own, or writes the status, leaves our set alone. So a hash of
-//! our set tells drift for every kind of object, from its metadata alone.
+//! The API server keeps, for each manager, the set of fields that it applied. A client that changes or removes one of our
+//! fields removes it from our set. A client that adds other fields or writes the status leaves our set unchanged. So a hash
+//! of our set shows drift for every kind of object from its metadata alone.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde::{Serialize, Serializer};

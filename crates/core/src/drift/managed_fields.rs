@@ -1,7 +1,7 @@
-//! What `metadata.managedFields` say: one entry for each manager and operation, with the set of fields that it owns.
+//! Reads `metadata.managedFields`: one entry for each manager and operation, with the set of fields that it owns.
 //!
 //! Format of `fieldsV1`: `f:<name>` is a field, `k:{...}` the item of a list with these keys, `v:<value>` the item of a
-//! set, `.` the thing itself; `{}` ends a path (sigs.k8s.io/structured-merge-diff, `fieldpath/serialize-pe.go`).
+//! set, `.` the object or item itself; `{}` ends a path (sigs.k8s.io/structured-merge-diff, `fieldpath/serialize-pe.go`).
 
 use std::cmp::Reverse;
 

@@ -1,4 +1,5 @@
-//! Which of our fields somebody took, and who: the difference between what we want to own and what `managedFields` say.
+//! Finds the fields that another field manager took from us: the difference between the fields of our render and those that
+//! `managedFields` lists as ours.
 
 pub mod correction_backoff;
 pub mod fingerprint;

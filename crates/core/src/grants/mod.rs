@@ -1,8 +1,8 @@
-//! What the author of a custom resource may do.
+//! What the author of a custom resource may create and read.
 //!
-//! The chart is trusted: whoever runs the operator chose it. The values are not: through `extraDeploy`, `tpl` and the
-//! like they can make a chart render anything, with the operator's rights. So a namespaced custom resource gets the
-//! kinds that carry rights or reach only where the chart asks for them of its own accord, or the watch allows them.
+//! The chart is trusted, because the person who runs the operator chose it. The values are not: `extraDeploy`, `tpl` and similar
+//! features can make a chart render anything, with the operator's rights. So a namespaced custom resource gets kinds that
+//! carry rights or reach only if the chart's default render contains them or the watch allows them.
 
 mod beyond;
 
@@ -159,9 +159,6 @@ fn allows_namespace(allow: &AllowList, namespace: &str) -> bool {
         .iter()
         .any(|allowed| allowed == "*" || allowed == namespace)
 }
-
-// === impl Baseline ===
-
 impl Baseline {
     /// Of these members and hooks of the default render.
     pub fn of(members: impl IntoIterator<Item = Member>) -> Self {

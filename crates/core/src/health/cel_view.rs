@@ -1,5 +1,5 @@
-//! What conditions in CEL and status templates are shown of a live object. Their text may come from whoever writes values,
-//! who learns from a condition, a bit at a time, whatever it may read: so what a Secret holds is never part of it.
+//! Hides Secret data from CEL conditions and status templates. The author of the values may write these expressions and could
+//! read data bit by bit from a condition's result. So they never see the data of a Secret.
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,4 @@
-//! `dependsOn`: whether another object is ready, and whether releases wait for each other in a circle.
+//! `dependsOn`: whether another object is ready, and whether releases depend on each other in a cycle.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -1,5 +1,5 @@
-//! Conditions on which an object is well, stated in CEL by a chart (`chartwright.dev/ready-when`) or a watch (`health`).
-//! They take the place of what is known of a kind; that its spec was observed is still asked for.
+//! Readiness conditions in CEL, from a chart (`chartwright.dev/ready-when`) or a watch (`health`). They replace the rule of the
+//! object's kind. The object's spec must still be observed.
 
 use serde_json::Value;
 
@@ -45,9 +45,6 @@ pub fn is_stated(object: &Value) -> bool {
     let annotations = object.pointer("/metadata/annotations");
     annotations.is_some_and(|annotations| annotations.get(READY_WHEN).is_some())
 }
-
-// === impl Gate ===
-
 impl Condition {
     /// That of a live object: what its annotation states, else the rule of its kind.
     pub fn of(id: &ObjectId, live: &Live, rules: &[HealthRule]) -> Option<Self> {

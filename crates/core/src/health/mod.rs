@@ -1,5 +1,5 @@
-//! Is an object well? The rules of kstatus (sigs.k8s.io/cli-utils, `pkg/kstatus/status`), with Flux's rule for Jobs: a
-//! Job is well when it is complete, not when it has started.
+//! The health of an object, by the rules of kstatus (sigs.k8s.io/cli-utils, `pkg/kstatus/status`), with Flux's rule for Jobs: a
+//! Job is healthy when it is complete, not when it has started.
 //!
 //! Beyond kstatus: a Namespace must be `Active` and an APIService `Available`, because later objects need them.
 
@@ -157,9 +157,6 @@ fn text<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
 fn int(object: &Value, pointer: &str) -> Option<i64> {
     object.pointer(pointer).and_then(Value::as_i64)
 }
-
-// === impl Condition ===
-
 impl Condition<'_> {
     fn is_true(&self) -> bool {
         self.status == "True"
@@ -174,9 +171,6 @@ impl Condition<'_> {
             .to_owned()
     }
 }
-
-// === impl Health ===
-
 impl Health {
     fn new(status: Status, message: impl Into<String>) -> Self {
         Health {

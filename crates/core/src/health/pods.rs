@@ -1,4 +1,4 @@
-//! Why a workload isn't well: what its pods say. A workload's own status only counts them.
+//! Explains why a workload is unhealthy, from its pods. A workload's own status only counts them.
 
 use std::collections::BTreeMap;
 
@@ -90,9 +90,6 @@ pub struct Controller {
     uid: String,
     template_hash: String,
 }
-
-// === impl Controller ===
-
 impl Controller {
     /// Of a pod; `None` if it has none.
     pub fn of(pod: &Value) -> Option<Self> {

@@ -1,4 +1,4 @@
-//! The kinds with a rule of their own.
+//! Health rules for individual kinds.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;

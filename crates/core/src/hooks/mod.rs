@@ -1,9 +1,8 @@
-//! Helm's hooks: what runs around an installation, an upgrade and a deletion, how far it has come, and what is next.
+//! Helm hooks: objects that run around an installation, an upgrade or a deletion, their progress, and the next step.
 //! Facts: Helm's `pkg/action/hooks.go`.
 //!
-//! A hook is applied with our labels, like a member, and with the run that it is for as an annotation: after a crash the
-//! object that runs, or ran, is known by that. Progress is part of the record. Nobody waits inside a reconcile: what runs
-//! is looked at when its watch tells something, or when its time is over.
+//! A hook is applied with our labels, like a member. An annotation names the run that it belongs to, so a run is recognized
+//! after a crash. Progress is part of the record. A reconcile never waits: a watch event or a time-out starts the next one.
 
 use std::time::Duration;
 
@@ -175,9 +174,6 @@ pub struct Removal {
 
 /// While Kubernetes owes a removal, the time of a hook stands still; in a deletion for no longer than this.
 pub const LONGEST_REMOVAL: Duration = Duration::from_secs(600);
-
-// === impl Operation ===
-
 impl Operation {
     /// The event of the hooks that are over before the first member is touched.
     pub fn before(self) -> &'static str {
@@ -201,9 +197,6 @@ impl Operation {
         event.name()
     }
 }
-
-// === impl Hook ===
-
 impl Hook {
     /// Reads one that was kept; `None` if it isn't one, which nobody but another than us can have written.
     pub fn read(kept: Rendered) -> Option<Self> {
@@ -437,9 +430,6 @@ pub fn next<'h>(hooks: &[&'h Hook], event: &str, progress: &Progress) -> Next<'h
     }
     Next::Done
 }
-
-// === impl Progress ===
-
 impl Progress {
     pub fn is_empty(&self) -> bool {
         *self == Progress::default()
@@ -524,9 +514,6 @@ impl Progress {
         (!self.is_empty()).then(|| json!(self))
     }
 }
-
-// === impl HookRun ===
-
 impl HookRun {
     /// One that begins now.
     pub fn begins(event: &str, id: &ObjectId, run: String) -> Self {

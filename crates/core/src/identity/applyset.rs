@@ -1,7 +1,7 @@
-//! ApplySets (KEP-3659, as kubectl ships it) and the names that our objects carry.
+//! ApplySets (KEP-3659, as kubectl ships it) and the labels and annotations of our objects.
 //!
-//! A release is an ApplySet whose parent is the custom resource: members carry the set's id as a label, by which anybody
-//! can list them; the parent's annotations say which kinds and namespaces to list.
+//! A release is an ApplySet whose parent is the custom resource. Members carry the ApplySet's id as a label, so any client
+//! can list them. The parent's annotations name the kinds and namespaces to list.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};

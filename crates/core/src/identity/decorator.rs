@@ -1,5 +1,5 @@
-//! The marks of decorators: releases that are attached to objects of others. Several may be attached to one object, so that
-//! each has marks, a field manager and Secrets of its own, by its name.
+//! Labels, field managers and Secret names of decorators: releases that are attached to an object of another owner.
+//! Several decorators may be attached to one object, so each one's names contain the decorator's name.
 
 /// On an object that is decorated: by which such are found. All decorators of an object share it.
 pub const LABEL: &str = "chartwright.dev/decorated";

@@ -1,4 +1,4 @@
-//! Who an object is: group, kind, namespace and name; never the version, which is only how one asks for it.
+//! The identity of an object: group, kind, namespace and name. The API version is not part of it.
 
 pub mod applyset;
 pub mod decorator;
@@ -29,9 +29,6 @@ pub struct ObjectId {
     pub namespace: String,
     pub name: String,
 }
-
-// === impl GroupKind ===
-
 impl GroupKind {
     pub fn new(group: impl Into<String>, kind: impl Into<String>) -> Self {
         GroupKind {
@@ -66,9 +63,6 @@ impl fmt::Display for GroupKind {
         Ok(())
     }
 }
-
-// === impl ObjectId ===
-
 impl ObjectId {
     pub fn new(group_kind: GroupKind, namespace: impl Into<String>, name: impl Into<String>) -> Self {
         ObjectId {

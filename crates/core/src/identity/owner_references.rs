@@ -1,6 +1,6 @@
-//! Owner references: the garbage collector takes what a custom resource leaves behind that goes in spite of its
-//! finalizer. The API server looks at the finalizers that an object had when the request to delete it came; one that is
-//! put on in that moment holds nothing.
+//! Owner references. They let the garbage collector delete members if a custom resource disappears in spite of its finalizer.
+//! The API server considers only the finalizers that exist when a deletion request arrives. A finalizer that is added at the
+//! same moment has no effect.
 
 use std::sync::Arc;
 

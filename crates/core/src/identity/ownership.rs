@@ -1,4 +1,4 @@
-//! Whose object is this: the question before every write and every deletion.
+//! Decides who owns a live object. The operator asks this before every write and every deletion.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! Names of objects that the operator keeps for itself. A release that rendered one could write what the operator believes,
-//! or delete what it needs.
+//! Object names that the operator reserves. A release that rendered one of them could forge the operator's state or delete
+//! objects that the operator needs.
 
 use crate::identity::{GroupKind, ObjectId};
 

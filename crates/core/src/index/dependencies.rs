@@ -1,5 +1,5 @@
-//! What releases depend on without owning it, such as what their templates look up: the versions of those objects, as the
-//! watches saw them last, and which releases must hear when one changes. Pure: the watches feed it.
+//! The index of objects that releases use but do not own, such as results of lookups: their versions, as the watches saw them
+//! last, and the releases to requeue when one changes. It contains no client: the watches feed it.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -50,9 +50,6 @@ struct State {
 
 /// No object has this name.
 const UNHEARD: &str = "*";
-
-// === impl Dependency ===
-
 impl Dependency {
     /// That a kind is watched in a namespace. Who depends on it hears of its objects by other means.
     pub fn watch(group_kind: GroupKind, namespace: &str) -> Self {
@@ -72,9 +69,6 @@ impl Dependency {
         self.name.is_empty()
     }
 }
-
-// === impl Dependencies ===
-
 impl Dependencies {
     /// For an operator that looks at all namespaces: many of one kind may share a watch.
     pub fn of_all_namespaces() -> Self {

@@ -1,7 +1,7 @@
-//! The index of live members: what the watches saw last, and what our own requests answered. Pure: the watches feed it.
+//! The index of live members, from watch events and answers to our own requests. It contains no client: the watches feed it.
 //!
-//! Scopes (a kind, cluster-wide or in one namespace) become *wanted* when a release needs them; the controller starts a
-//! watch for each wanted scope and reports here when it is synced. Only what a synced scope doesn't show is gone.
+//! A scope (a kind, cluster-wide or in one namespace) is *wanted* while a release needs it. The controller starts a watch for each
+//! wanted scope and reports here when it is synced. Invariant: only a synced scope can show that an object is gone.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -103,9 +103,6 @@ struct Asked {
     /// The UID and version in which it was last seen, if it went since.
     gone: Option<(String, String)>,
 }
-
-// === impl Scope ===
-
 impl Scope {
     pub fn everywhere(group_kind: &GroupKind) -> Self {
         Scope {
@@ -126,9 +123,6 @@ impl Scope {
         self.group_kind == *group_kind && self.namespace.as_ref().is_none_or(|covered| covered == namespace)
     }
 }
-
-// === impl Live ===
-
 impl Live {
     /// Metadata that was read, with what only the whole object tells, as far as that is known.
     fn with_state_of(self, known: Option<&Live>) -> Live {
@@ -143,9 +137,6 @@ impl Live {
         }
     }
 }
-
-// === impl Members ===
-
 impl Members {
     /// A set needs these scopes, besides those that it needs already. True if nothing covered one of them before.
     pub fn need(&mut self, set: &str, scopes: impl IntoIterator<Item = Scope>) -> bool {

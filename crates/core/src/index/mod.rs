@@ -1,4 +1,4 @@
-//! What the watches saw last: the members of releases, and the objects that releases depend on.
+//! Indexes of live objects: the members of releases, and the objects that releases depend on.
 
 pub mod dependencies;
 pub mod members;

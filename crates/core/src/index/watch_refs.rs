@@ -1,4 +1,4 @@
-//! Which releases need which scopes of members to be watched.
+//! Counts which releases need a watch of which scope.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -13,9 +13,6 @@ pub struct Needs {
     /// Some set needs less than before.
     released: bool,
 }
-
-// === impl Needs ===
-
 impl Needs {
     /// A set needs this as well.
     pub fn add(&mut self, set: &str, scope: Scope) {

@@ -1,10 +1,10 @@
-//! Which pod of a workload is its leader, and what is to be done next so that it, and nobody else, carries the label. Pure:
-//! the pods come from a watch or an answer, what was decided so far from a Lease.
+//! Leader election among the pods of a workload: which pod leads, and the next request, so that only this pod carries the
+//! label. Pods come from a watch or an answer of the API server; earlier decisions come from a Lease.
 //!
-//! Two operators may work on this at the same time, one of which is cut off or late. The Lease is written by one of them at a
-//! time; but a label that was decided on before somebody else wrote the Lease may arrive after. So whoever takes the Lease
-//! for another pod marks the former one then, which changes its version: a label that is still under way to it is refused.
-//! Only after that the new leader gets the label, and only after that somebody may take the Lease again.
+//! Two operators may do this at the same time, and one of them may be disconnected or late. Only one of them can write the Lease,
+//! but a label that was decided on before another operator wrote the Lease may arrive later. So the operator that takes the
+//! Lease for another pod first marks the former leader. This changes the pod's version, and the API server refuses the late
+//! label. After that, the new leader gets the label. Only then may an operator take the Lease again.
 
 pub mod pod_index;
 
@@ -108,9 +108,6 @@ pub struct Elected {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
-
-// === impl Pod ===
-
 impl Default for Pod {
     fn default() -> Self {
         Pod {
@@ -125,9 +122,6 @@ impl Default for Pod {
         }
     }
 }
-
-// === impl Holder ===
-
 impl Holder {
     pub fn of(pod: &Pod) -> Self {
         Holder {
@@ -153,9 +147,6 @@ impl Holder {
         pods.iter().find(|pod| pod.uid == self.uid)
     }
 }
-
-// === impl Elected ===
-
 impl Elected {
     /// What tells it from others, whatever comes of it.
     pub fn key(&self) -> [&str; 4] {
@@ -182,9 +173,6 @@ impl Elected {
         }
     }
 }
-
-// === impl Label ===
-
 impl Label<'_> {
     pub fn is_on(&self, pod: &Pod) -> bool {
         pod.labels.get(self.key).is_some_and(|value| value == self.value)
@@ -200,9 +188,6 @@ impl Label<'_> {
         pod.ready && (self.is_on(pod) || !pod.labels.contains_key(self.key))
     }
 }
-
-// === impl Round ===
-
 impl<'a> Round<'a> {
     pub fn new(label: Label<'a>, pods: Vec<Pod>) -> Self {
         Round {

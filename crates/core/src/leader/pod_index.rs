@@ -1,5 +1,5 @@
-//! The pods of workloads in which a leader is elected, as their watches saw them last, and which releases must hear when one
-//! changes. Pure: the watches feed it.
+//! Index of the pods of workloads with leader election, as the watches saw them last, and of the releases to requeue when
+//! one changes. It contains no client: the watches feed it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -30,9 +30,6 @@ struct Seen {
     synced: bool,
     pods: BTreeMap<(String, String), Pod>,
 }
-
-// === impl Workload ===
-
 impl Workload {
     /// Whose pods the pods of a controller may be: its own, or those of the Deployment that a ReplicaSet is named after.
     fn above(namespace: &str, pod: &Pod) -> impl Iterator<Item = Workload> {
@@ -47,9 +44,6 @@ impl Workload {
         [Some(workload(kind, name)), deployment].into_iter().flatten()
     }
 }
-
-// === impl Electorate ===
-
 impl Electorate {
     /// A release (by its ApplySet id) hears of the pods of these workloads, and of no others.
     pub fn follow(&mut self, set: &str, workloads: BTreeSet<Workload>) {

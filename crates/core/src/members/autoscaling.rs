@@ -1,7 +1,7 @@
-//! Replicas that are left to an autoscaler, and when they are the chart's again.
+//! Replicas that an autoscaler sets, and when the chart sets them again.
 //!
-//! Who sets `spec.replicas` through the subresource `scale` owns the field from then on, and still does when it is long
-//! gone: nothing in an object tells that its autoscaler was removed. So the autoscalers are asked for.
+//! A client that sets `spec.replicas` through the subresource `scale` owns the field from then on, even after the autoscaler is
+//! gone. An object does not show that its autoscaler was removed, so the operator lists the autoscalers.
 
 use serde_json::Value;
 

@@ -1,5 +1,5 @@
-//! From rendered manifests to members: identity, namespace, labels, and what server-side apply refuses though Helm
-//! accepts it. Every problem is found before the first write.
+//! Turns rendered manifests into members: identity, namespace, labels, and corrections of what server-side apply refuses
+//! although Helm accepts it. Every problem is found before the first write.
 
 use std::collections::HashMap;
 use std::sync::Arc;

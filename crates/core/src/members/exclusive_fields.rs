@@ -1,10 +1,10 @@
-//! Fields of which an object may have one: `rollingUpdate` only with that `type`, one source of a volume, one handler of
-//! a probe. Server-side apply removes what its manager owned and leaves out, and leaves what nobody owns: a default within
+//! Fields that exclude each other: `rollingUpdate` only with that `type`, one source of a volume, one handler of a probe.
+//! Server-side apply removes fields that its manager owned and omits, and keeps fields without an owner. A default within
 //! `rollingUpdate` or `configMap` outlives the field it belongs to, and the API server refuses the object.
 //!
-//! So what is refused, isn't rendered and belongs to nobody is taken over first, by an apply that changes no value: all
-//! that is ours already, and these fields as they are. The apply of the render, which leaves them out, then removes them.
-//! Whatever another manager owns stays, and so does the refusal.
+//! So a refused field that is not rendered and has no owner is first claimed by an apply that changes no value: it contains all
+//! fields that we own already, and these fields as they are. The apply of the render omits them and so removes them.
+//! Fields of another manager stay, and so does the refusal.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::{Map, Value, json};

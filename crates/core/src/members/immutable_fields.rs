@@ -1,5 +1,6 @@
-//! Fields that the API server lets nobody change, for plans without one: `run` asks it and is told.
-//! Facts: `k8s.io/kubernetes/pkg/apis/*/validation`; a test holds the table of `tests/fixtures/plan/immutable.yaml` against a
+//! Fields that the API server does not let clients change. Commands without an API server need this table; `run` gets the
+//! error from the API server.
+//! Facts: `k8s.io/kubernetes/pkg/apis/*/validation`; a test compares the table of `tests/fixtures/plan/immutable.yaml` with a
 //! real API server.
 
 use serde_json::Value;
@@ -85,9 +86,6 @@ const FIELDS: [(&str, Fields); 14] = [
 
 /// What may be changed of a Pod's spec, besides the images of its containers.
 const OF_PODS: [&str; 3] = ["activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations"];
-
-// === impl Kept ===
-
 impl Kept {
     /// What a release is told.
     pub fn told(self, member: &Member, fields: &str) -> String {

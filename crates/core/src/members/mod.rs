@@ -1,4 +1,4 @@
-//! The members that a chart asks for, and what is known of their fields.
+//! The members that a chart renders, and the rules for their fields.
 
 pub mod autoscaling;
 pub mod desired;

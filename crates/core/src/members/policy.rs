@@ -1,4 +1,4 @@
-//! How a member wants to be treated: what a chart, or somebody with kubectl, wrote into its annotations.
+//! How to treat a member, from annotations that the chart or a user wrote.
 
 use serde_json::Value;
 
@@ -27,9 +27,6 @@ pub struct Policy {
     /// `helm.sh/resource-policy: keep`: it outlives its release.
     pub keep: bool,
 }
-
-// === impl Policy ===
-
 impl Policy {
     /// Reads a rendered object. A value that means nothing has no effect, and comes back as a sentence about it.
     pub fn of(object: &Value) -> (Policy, Vec<String>) {

@@ -1,4 +1,4 @@
-//! Whether a change of a workload restarts its pods: by what its controller does with a pod template that differs.
+//! Decides whether a change of a workload restarts its pods, by how its controller handles a changed pod template.
 //! Facts: `k8s.io/kubernetes/pkg/controller/{deployment,statefulset,daemon}`.
 
 use serde_json::Value;

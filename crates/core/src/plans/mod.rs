@@ -1,7 +1,7 @@
-//! Plans: work on a release that is no part of applying it, such as a backup. Objects with `helm.sh/hook: plan-<name>` are its
-//! steps; `helm.sh/hook: test` makes the plan `test`. Facts: KUDO's plans, and Kubernetes' CronJob for schedules.
+//! Plans: work on a release outside of apply, such as a backup. Objects with `helm.sh/hook: plan-<name>` are the steps of a
+//! plan; `helm.sh/hook: test` makes the plan `test`. Facts: KUDO's plans, and Kubernetes' CronJob for schedules.
 //!
-//! What runs, what waits and what has run is part of the record: it is written down before the first object of a run is made.
+//! Invariant: the record lists running, waiting and finished runs, and is written before the first object of a run is created.
 
 use std::time::Duration;
 
@@ -193,9 +193,6 @@ pub fn plan_of(event: &str) -> Option<&str> {
         event => event.strip_prefix("plan-").filter(|name| !name.is_empty()),
     }
 }
-
-// === impl Plan ===
-
 impl Plan {
     /// The plan that these steps make: what its first step says. `value`: finds a keyed digest of a value by its path.
     fn of(name: &str, first: &Hook, value: &dyn Fn(&str) -> String) -> Self {
@@ -319,9 +316,6 @@ fn crontab(schedule: &str, zone: &str) -> Result<Crontab, String> {
             .join(" ")
     })
 }
-
-// === impl Plans ===
-
 impl Plans {
     pub(crate) fn of_status(status: &Value) -> Self {
         Plans {
@@ -564,9 +558,6 @@ impl Plans {
         of_plans.chain(refused).collect()
     }
 }
-
-// === impl Run ===
-
 impl Run {
     pub fn of(plan: &str, by: By) -> Self {
         Run {

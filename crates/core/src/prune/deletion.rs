@@ -1,4 +1,4 @@
-//! How a custom resource goes: which policy counts for its release, and how it came to its end.
+//! Deletion of a custom resource: which policy applies to its release, and how the deletion ended.
 
 use crate::annotations::{self, Annotations};
 use chartwright_watches::DeletionPolicy;
@@ -20,9 +20,6 @@ pub enum Cascade {
 /// The garbage collector's finalizers (`k8s.io/apimachinery/pkg/apis/meta/v1`).
 const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
 const ORPHAN_FINALIZER: &str = "orphan";
-
-// === impl Cascade ===
-
 impl Cascade {
     /// What the finalizers of an object that is being deleted say.
     pub fn of(finalizers: &[String]) -> Self {

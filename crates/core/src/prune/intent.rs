@@ -1,8 +1,8 @@
-//! Who wants what a release no longer renders to go: whoever edited its custom resource, or nobody.
+//! Decides whether a spec edit asked for the removal of members that are no longer rendered.
 //!
-//! The digest of what a render depends on has two parts: the chart, the watch and the engine, and what the custom resource
-//! asks for. The record keeps the digest with which the members were settled last: whatever is still there and no longer
-//! rendered went missing since. Answers of lookups are no part of it.
+//! The digest of a render's inputs has two parts: the chart, the watch and the engine; and the custom resource's spec. The
+//! record keeps the digest of the last reconcile that completed. Members that are live but no longer rendered
+//! disappeared after it. Answers of lookups are not part of the digest.
 
 use std::time::Duration;
 

@@ -1,7 +1,6 @@
-//! What may be deleted: orphans of a complete render, and at the end everything.
+//! Decides which objects may be deleted: orphans of a complete render, and all members on deletion.
 //!
-//! A label finds candidates; nothing is deleted before the live object itself has confirmed, by its tracking
-//! annotation, that it was made for this very custom resource.
+//! Labels find candidates. Invariant: no object is deleted unless its own tracking annotation names this custom resource.
 
 pub mod deletion;
 pub mod intent;
@@ -73,9 +72,6 @@ const PROTECTED: [(&str, &str); 3] = [
     ("", "PersistentVolumeClaim"),
     ("apiextensions.k8s.io", "CustomResourceDefinition"),
 ];
-
-// === impl Knowledge ===
-
 impl Knowledge {
     /// Why nothing may be pruned now; `None` if the knowledge is complete.
     pub fn gap(&self) -> Option<String> {

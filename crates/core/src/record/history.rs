@@ -1,4 +1,4 @@
-//! The revisions of a release, and what is done when an upgrade fails: which revision runs instead, and until when.
+//! The revisions of a release, and the rollback after a failed upgrade: which revision runs instead, and for how long.
 //! Facts: Helm's `--atomic` and `--history-max`, Flux's `remediation`.
 
 use std::time::Duration;
@@ -91,9 +91,6 @@ pub enum Judgement {
     /// It has failed for good.
     Failed(String),
 }
-
-// === impl History ===
-
 impl History {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -201,9 +198,6 @@ impl History {
         });
     }
 }
-
-// === impl Revision ===
-
 impl Revision {
     fn of(revision: i64, generation: i64, chart: Option<&Chart>) -> Self {
         let chart = chart.cloned().unwrap_or_default();
@@ -235,9 +229,6 @@ impl Revision {
         }
     }
 }
-
-// === impl Fallback ===
-
 impl Fallback {
     /// True if it is for what is rendered from these digests.
     pub fn is_for(&self, generation: i64, inputs: &str, values: &str) -> bool {

@@ -1,9 +1,9 @@
-//! The record of a release: all that the next reconcile must know. It is kept in the status of its custom resource, or,
-//! where it is too long for that or the status doesn't hold, in a Secret (see [`secret`]).
+//! The record of a release: everything that the next reconcile must know. It is kept in the status of the custom resource,
+//! or in a Secret if it is too long or the schema drops part of it (see [`secret`]).
 //!
-//! It saves work and names what to look for. It counts only as the operator signed it (see [`signature`]), and is no proof
-//! even then: an earlier one is signed as well. So every write that it leads to confirms on the live object that this is
-//! the release's.
+//! The record saves work and names the objects to look for. It counts only with the operator's signature (see [`signature`]).
+//! Even then it proves nothing, because an earlier record is signed too. So every write that follows from it first confirms on
+//! the live object that the object belongs to the release.
 
 pub mod history;
 pub mod remediation;
@@ -114,9 +114,6 @@ pub enum Stored {
     /// Nothing that this program could read: a later one wrote it, in this version.
     Later(u64),
 }
-
-// === impl Entry ===
-
 impl Entry {
     /// Of a member that is not applied yet.
     pub fn of(member: &Member) -> Self {
@@ -145,9 +142,6 @@ mod hex {
         Ok(u64::from_str_radix(&text, 16).ok())
     }
 }
-
-// === impl Stored ===
-
 impl Stored {
     /// As much of the record as the status has, and the operator wrote.
     pub fn into_record(self) -> Record {
@@ -157,9 +151,6 @@ impl Stored {
         }
     }
 }
-
-// === impl Record ===
-
 impl Record {
     pub fn entry(&self, id: &ObjectId) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.id == *id)

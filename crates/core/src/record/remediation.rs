@@ -1,5 +1,5 @@
-//! When something is done about a release that isn't well: how long it has been so, how often something was done already.
-//! Pure; what is remembered is part of the record, so that a restart grants nothing.
+//! Decides when to remediate an unhealthy release, from how long it has been unhealthy and how often it was remediated.
+//! The state is part of the record, so a restart does not reset the budget.
 
 use std::time::Duration;
 
@@ -54,9 +54,6 @@ pub enum Verdict {
 pub(crate) fn of_status(status: &Value) -> Vec<Remedied> {
     Vec::deserialize(&status["remediation"]).unwrap_or_default()
 }
-
-// === impl Remedied ===
-
 impl Remedied {
     /// What is to be done. `holds`: whether the condition of the rule is true.
     pub fn judge(&mut self, rule: &RemediationRule, holds: bool, now: Timestamp) -> Verdict {

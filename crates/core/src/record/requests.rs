@@ -1,4 +1,4 @@
-//! What people ask of a release in annotations of its custom resource: carried out once for each text.
+//! Requests in annotations of a custom resource. Each new annotation value is carried out once.
 
 use std::collections::BTreeMap;
 
@@ -29,9 +29,6 @@ pub enum Request {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Handled(BTreeMap<Request, String>);
-
-// === impl Request ===
-
 impl Request {
     pub const ALL: [Request; 6] = [
         Request::Regenerate,
@@ -65,9 +62,6 @@ impl Request {
         }
     }
 }
-
-// === impl Handled ===
-
 impl Handled {
     /// The text of a request that is not carried out yet. An empty one asks for nothing.
     pub fn pending<'a>(&self, request: Request, annotations: &'a Annotations) -> Option<&'a str> {

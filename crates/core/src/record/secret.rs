@@ -1,5 +1,5 @@
-//! The record as a Secret holds it, for where the status can't: JSON, packed. One Secret has room for more than 10,000
-//! members. Helm's own release Secret, which holds their manifests and the chart besides, is full long before.
+//! The record in a Secret, for releases whose status cannot hold it: compressed JSON. One Secret holds more than 10,000
+//! members. Helm's release Secret also holds the manifests and the chart, so it reaches the limit much earlier.
 
 use std::borrow::Cow;
 use std::io::{Read, Write};
@@ -64,9 +64,6 @@ struct Form<'a> {
 fn stamp(json: &[u8]) -> String {
     data_encoding::HEXLOWER.encode(&Sha256::digest(json)[..16])
 }
-
-// === impl Packed ===
-
 impl Packed {
     /// The record of the custom resource with this UID, in this generation.
     pub fn of(record: &Record, owner: &str, generation: i64) -> Self {
@@ -89,9 +86,6 @@ impl Packed {
         pack(&self.json)
     }
 }
-
-// === impl Found ===
-
 impl Found {
     /// Reads what is stored. What is malformed, or another custom resource's, is nothing.
     pub fn read(bytes: &[u8], owner: &str) -> Self {

@@ -1,9 +1,9 @@
-//! The signature of the record in a status. Whoever may write the status could have written anything into it, and what the
-//! record says leads to requests with the operator's rights: so it counts only as the operator wrote it.
+//! The signature of the record in a status. A client with write access to the status could forge the record, and the record
+//! leads to requests with the operator's rights. So the record counts only as the operator wrote it.
 //!
-//! What is signed is the record as it is read back: a schema that drops or changes a part of it breaks the signature, and
-//! fields that are not read are free. An earlier status of the same custom resource is truly signed as well; so every write
-//! that a record leads to confirms on the live object that it is the release's.
+//! The signature covers the record as it is read back. A schema that drops or changes a part of it breaks the signature; fields
+//! that are not read are free. An earlier status of the same custom resource has a valid signature too, so every write that
+//! follows from a record first confirms on the live object that the object belongs to the release.
 
 use serde_json::Value;
 
@@ -30,9 +30,6 @@ pub struct RecordSeal<'a> {
 pub fn of_status(status: &Value) -> Option<&str> {
     status.get("release")?.get(FIELD)?.as_str()
 }
-
-// === impl RecordSeal ===
-
 impl RecordSeal<'_> {
     /// Signs what a new status says of the record.
     pub fn sign(&self, status: &mut Value) {

@@ -1,4 +1,4 @@
-//! Words are told from secrets: a value that somebody may write for another reason counts only where it stands alone.
+//! Distinguishes words from secrets: a value that could be an ordinary word is redacted only where it stands alone.
 
 /// A longer run of letters is no word that anybody wrote.
 const LONGEST_WORD: usize = 15;
@@ -15,9 +15,6 @@ pub(super) enum Edge {
     /// No other digit.
     Number,
 }
-
-// === impl Edge ===
-
 impl Edge {
     /// What may stand beside this value.
     pub(super) fn of(value: &str) -> Self {

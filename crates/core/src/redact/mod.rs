@@ -1,6 +1,6 @@
-//! Secret values that must appear in nothing that is emitted, and the texts that are cleaned of them.
+//! Secret values, and their removal from every text that the operator emits.
 //!
-//! Each release has a set of them ([`Secrets`]), which goes with it. Looking for them costs a few nanoseconds per byte.
+//! Each release has its own [`Secrets`], which are dropped with the release. A search costs a few nanoseconds per byte.
 
 mod edge;
 
@@ -159,9 +159,6 @@ impl std::fmt::Debug for Secrets {
         f.write_str("Secrets(..)")
     }
 }
-
-// === impl Index ===
-
 impl Index {
     /// True if a text is no secret.
     fn is_public(&mut self, text: &str, is_known: &dyn Fn(&str) -> bool) -> bool {

@@ -1,4 +1,4 @@
-//! Editing the conditions of a status, by the conventions of `metav1.Condition`.
+//! Edits the conditions of a status, by the conventions of `metav1.Condition`.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

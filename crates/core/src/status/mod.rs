@@ -1,5 +1,5 @@
-//! From what happened to what the status says: conditions, release, inventory. Pure, so that the wording and the rules
-//! (which condition is removed when, when `observedGeneration` moves) are tested by table.
+//! Builds the status of a custom resource: conditions, release, inventory. The wording and the rules (which condition is removed,
+//! when `observedGeneration` changes) are tested by table.
 
 pub mod conditions;
 pub mod template;
@@ -243,9 +243,6 @@ const BRIEF_BYTES: usize = 512;
 
 /// NOTES.txt in a condition is cut here, in the status field at 8 times that.
 const NOTES_BYTES: usize = 1024;
-
-// === impl Phase ===
-
 impl Phase {
     pub fn waiting(reason: Reason, message: impl Into<String>) -> Self {
         let message = message.into();
@@ -312,9 +309,6 @@ impl Phase {
         })
     }
 }
-
-// === impl Changes ===
-
 impl Changes {
     /// What an event calls them; `None` if there are none that anybody should hear of.
     fn reason(&self) -> Option<&'static str> {

@@ -1,4 +1,4 @@
-//! The conditions of a status: which of them hold, which are removed, and what they say.
+//! The conditions of a release: which of them are set, which are removed, and their messages.
 
 use std::borrow::Cow;
 

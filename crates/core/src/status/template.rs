@@ -1,5 +1,5 @@
-//! What the status template of a chart made: further fields and conditions of the status. Pure: it is read, checked and
-//! laid over the status that the contract describes.
+//! Further status fields and conditions from a chart's status template. The template's result is parsed, checked and merged
+//! into the status.
 
 use std::collections::BTreeMap;
 
@@ -62,9 +62,6 @@ pub struct Templated {
     /// Digest of what the template read, when it last made something else than before.
     pub seen: String,
 }
-
-// === impl Computed ===
-
 impl Computed {
     /// Reads what a template printed.
     ///
@@ -203,9 +200,6 @@ fn tristate<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String,
         ))),
     }
 }
-
-// === impl Templated ===
-
 impl Templated {
     /// What a status keeps of it.
     pub fn of(status: &Value) -> Self {

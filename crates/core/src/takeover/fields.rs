@@ -1,5 +1,5 @@
-//! managedFields from one manager to another. What client-go's `util/csaupgrade` does for kubectl: entries of writes
-//! that were no applies become an entry of an apply, so that the next apply drops what it doesn't have.
+//! Moves managedFields from one manager to another, as client-go's `util/csaupgrade` does for kubectl: entries of updates
+//! become an entry of an apply, so that the next apply removes the fields that it does not contain.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
 use serde_json::{Map, Value, json};

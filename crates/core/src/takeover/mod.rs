@@ -1,9 +1,10 @@
-//! Taking over what operator-sdk's helm-operator or Helm made: whose an object was, and what of its past goes.
+//! Takes over releases of operator-sdk's helm-operator or of Helm: who owned an object, and which of its former labels,
+//! annotations and references to remove.
 //!
 //! Facts: operator-sdk's `internal/helm/client/client.go` (owner references, label), operator-lib's
 //! `handler/enqueue_annotation.go` (annotations where no owner reference is possible), Helm's `pkg/action/validate.go`
-//! (its own label and annotations). An object is believed, a status never: whoever may write a custom resource's status
-//! can't write on the objects.
+//! (its own label and annotations). Objects are trusted, a custom resource's status is not: a client that may write the
+//! status may not write the objects.
 
 mod fields;
 mod release;
@@ -74,9 +75,6 @@ pub enum Claim {
     /// It stays untouched; whose it is, and what would allow to take it.
     Refused(String),
 }
-
-// === impl Former ===
-
 impl Former {
     /// As our annotation on the custom resource calls it.
     pub fn name(self) -> &'static str {
@@ -101,9 +99,6 @@ pub fn is_held(finalizers: &[String]) -> bool {
 pub fn is_former_finalizer(finalizer: &str) -> bool {
     FINALIZERS.contains(&finalizer)
 }
-
-// === impl Claim ===
-
 /// Decides on an object that carries no marks of any release of ours.
 pub fn claim(metadata: &ObjectMeta, claimant: &Claimant) -> Claim {
     let annotation = |key: &str| metadata.annotations.as_ref().and_then(|all| all.get(key)).cloned();

@@ -1,4 +1,4 @@
-//! What Helm stored of a release. Facts: Helm's `pkg/storage/driver/util.go` and `pkg/release/v1/release.go`.
+//! Reads Helm's release Secrets. Facts: Helm's `pkg/storage/driver/util.go` and `pkg/release/v1/release.go`.
 
 use std::io::Read;
 

@@ -1,7 +1,7 @@
-//! What the pods and claims of releases request, counted over time.
+//! Counts over time what the pods and claims of releases request.
 //!
-//! [`requests`] reads what one pod or claim requests, [`sample`] finds whose it is, and [`Counters`] adds it up: what a
-//! sample shows counts until the next one.
+//! [`requests`] reads the requests of one pod or claim, [`sample`] finds the release it belongs to, and [`Counters`] adds them
+//! up: a sample counts until the next one.
 
 pub mod requests;
 pub mod sample;
@@ -74,9 +74,6 @@ pub struct Counters {
     /// By kind, namespace and name.
     kinds: BTreeMap<String, BTreeMap<String, BTreeMap<String, Line>>>,
 }
-
-// === impl Amounts ===
-
 impl<T: Clone> From<[T; 3]> for Amounts<T> {
     fn from([cpu, memory, storage]: [T; 3]) -> Self {
         Amounts { cpu, memory, storage }
@@ -154,9 +151,6 @@ impl Add for Line {
         }
     }
 }
-
-// === impl Counters ===
-
 impl Counters {
     /// At the beginning.
     pub fn new(now: Timestamp) -> Self {

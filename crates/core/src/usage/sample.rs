@@ -1,4 +1,4 @@
-//! What was seen of pods and claims at one moment, and whose they are.
+//! The pods and claims at one moment, and the releases that they belong to.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,8 +1,8 @@
-//! Random results that were lost, and what stands in for them: the values that the live objects still have.
+//! Recovers lost random results from the live objects.
 //!
-//! A password that is drawn anew while its database keeps the old one is an outage. So where a result is missing though
-//! the release exists, the leaves of its objects that come from chance are told by rendering twice, the live leaf shows
-//! what the result was ([`recover`]), and where it can't be told, the live leaf itself is kept ([`Pin`]).
+//! A password that is generated again while its database keeps the old one causes an outage. If a result is missing although
+//! the release exists, two renders show which leaves of its objects are random. The live leaf shows the result ([`recover`]).
+//! If it does not, the live leaf itself is kept ([`Pin`]).
 
 use std::collections::BTreeSet;
 
@@ -138,9 +138,6 @@ fn replaced(rendered: &str, live: &str, text: &str) -> Option<String> {
     let former = live.strip_prefix(before)?.strip_suffix(after)?;
     Some(former.to_owned())
 }
-
-// === impl Pin ===
-
 impl Pin {
     /// Keeps the live value of a leaf.
     pub fn new(found: &Found, key: &Key) -> Self {

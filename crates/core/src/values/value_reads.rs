@@ -1,4 +1,4 @@
-//! Which values the templates of a chart read. In doubt they read it.
+//! Finds the values that a chart's templates read. When in doubt, a value counts as read.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -23,9 +23,6 @@ pub struct Reads {
     /// Words in Handlebars templates, each of which may be a name.
     words: BTreeSet<String>,
 }
-
-// === impl Reads ===
-
 impl Reads {
     /// What a chart reads. `None` if a template can't be parsed.
     pub fn of(chart: &Chart) -> Option<Self> {
