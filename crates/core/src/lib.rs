@@ -1,6 +1,4 @@
-//! Decisions without I/O: from what is desired, recorded and live to what is to be done. Everything here is a function
-//! of its arguments, tested without a cluster.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 pub mod annotations;

@@ -30,7 +30,7 @@ pub fn failures(step: &Step, done: &Done) -> Vec<Failure> {
     let stopped = match done {
         Err(stopped) => Some(stopped.clone()),
         Ok(performed) => performed.stopped.as_ref().map(|(reason, message)| Stopped {
-            reason: format!("{reason:?}"),
+            reason: reason.as_str().to_owned(),
             message: message.clone(),
         }),
     };

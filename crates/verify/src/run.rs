@@ -146,7 +146,7 @@ impl From<Phase> for Stopped {
             Phase::Stalled { reason, message, .. }
             | Phase::Failed { reason, message }
             | Phase::Waiting { reason, message } => Stopped {
-                reason: format!("{reason:?}"),
+                reason: reason.as_str().to_owned(),
                 message,
             },
             Phase::Suspended | Phase::Ready => Stopped {

@@ -244,7 +244,7 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
     };
     let prepared = prepared.map_err(|phase| match phase {
         Phase::Stalled { reason, message, .. } | Phase::Failed { reason, message } => {
-            anyhow::anyhow!("{reason:?}: {message}{hint}")
+            anyhow::anyhow!("{}: {message}{hint}", reason.as_str())
         }
         other => anyhow::anyhow!("{other:?}"),
     })?;

@@ -181,7 +181,14 @@ async fn wait_for_run(target: &TargetResource, args: &PlanRunArgs, text: &str, t
             (true, true) => {
                 let steps: Vec<String> = steps
                     .clone()
-                    .map(|step| format!("{} {}: {:?}", step.object.group_kind.kind, step.object.name, step.phase))
+                    .map(|step| {
+                        format!(
+                            "{} {}: {}",
+                            step.object.group_kind.kind,
+                            step.object.name,
+                            step.phase.as_str()
+                        )
+                    })
                     .collect();
                 steps.join(", ")
             }

@@ -135,6 +135,18 @@ pub enum RunPhase {
     GivenUp,
 }
 
+impl RunPhase {
+    /// The phase as status and commands show it. Part of the API: it never changes.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RunPhase::Running => "Running",
+            RunPhase::Succeeded => "Succeeded",
+            RunPhase::Failed => "Failed",
+            RunPhase::GivenUp => "GivenUp",
+        }
+    }
+}
+
 /// What is next about the hooks of an event.
 #[derive(Debug)]
 pub enum Next<'h> {

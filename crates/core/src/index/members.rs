@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use crate::health::Health;
 use crate::identity::ownership::owner_of;
 use crate::identity::{GroupKind, ObjectId};
-use crate::index::watch_refs::Needs;
+use crate::index::watch_refs::WatchRefs;
 
 /// What is known of a live object. Everything but `health` comes from its metadata.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -73,7 +73,7 @@ pub struct Members {
     /// What carries the label of a set, in order. Most sets are small: a tree would keep ten times the room they take.
     sets: HashMap<String, Vec<Arc<ObjectId>>>,
     wanted: BTreeSet<Scope>,
-    needs: Needs,
+    needs: WatchRefs,
     synced: HashSet<Scope>,
     failing: HashMap<Scope, Failing>,
     /// UIDs of Jobs that were complete when they went, by set, until its release has taken note.

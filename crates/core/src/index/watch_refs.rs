@@ -7,13 +7,13 @@ use crate::index::members::Scope;
 
 /// By the ApplySet ids of releases. There are few scopes, and many releases.
 #[derive(Default)]
-pub struct Needs {
+pub struct WatchRefs {
     sets: HashMap<String, Vec<Arc<Scope>>>,
     known: HashSet<Arc<Scope>>,
     /// Some set needs less than before.
     released: bool,
 }
-impl Needs {
+impl WatchRefs {
     /// A set needs this as well.
     pub fn add(&mut self, set: &str, scope: Scope) {
         let scope = self.shared(scope);

@@ -16,7 +16,7 @@ pub struct Workload {
 
 /// The index. One for all watches of a process.
 #[derive(Default)]
-pub struct Electorate {
+pub struct PodIndex {
     /// The labels that watches give to leaders.
     pub labels: BTreeSet<String>,
     scopes: HashMap<Scope, Seen>,
@@ -44,7 +44,7 @@ impl Workload {
         [Some(workload(kind, name)), deployment].into_iter().flatten()
     }
 }
-impl Electorate {
+impl PodIndex {
     /// A release (by its ApplySet id) hears of the pods of these workloads, and of no others.
     pub fn follow(&mut self, set: &str, workloads: BTreeSet<Workload>) {
         if self.of_sets.get(set).is_some_and(|known| *known == workloads) {
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn who_follows_a_workload_hears_of_its_pods() {
         let scope = Scope::of(&GroupKind::new("", "Pod"), "shop");
-        let mut index = Electorate::default();
+        let mut index = PodIndex::default();
         let web = workload("Deployment", "my-web");
         index.follow("a", [web.clone()].into());
         index.follow("b", [workload("StatefulSet", "db")].into());

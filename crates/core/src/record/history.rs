@@ -274,7 +274,7 @@ pub fn judge(
     now: Timestamp,
 ) -> Judgement {
     let (of_hooks, in_a_row) = (failures.0 as usize, failures.1 as usize);
-    let failed = |reason: Reason, message: &str| Judgement::Failed(format!("{reason:?}: {message}"));
+    let failed = |reason: Reason, message: &str| Judgement::Failed(format!("{}: {message}", reason.as_str()));
     match phase {
         Phase::Failed {
             reason: reason @ Reason::HookFailed,

@@ -87,6 +87,47 @@ pub enum Reason {
     Panicked,
 }
 
+impl Reason {
+    /// The reason as it stands in conditions and Events. Part of the API: it never changes.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Reason::ChartInvalid => "ChartInvalid",
+            Reason::ValuesInvalid => "ValuesInvalid",
+            Reason::RenderFailed => "RenderFailed",
+            Reason::ManifestInvalid => "ManifestInvalid",
+            Reason::Refused => "Refused",
+            Reason::Collision => "Collision",
+            Reason::ObjectInvalid => "ObjectInvalid",
+            Reason::Immutable => "Immutable",
+            Reason::Denied => "Denied",
+            Reason::Forbidden => "Forbidden",
+            Reason::ApplyFailed => "ApplyFailed",
+            Reason::LookupFailed => "LookupFailed",
+            Reason::KeptResults => "KeptResults",
+            Reason::Record => "Record",
+            Reason::PruneFailed => "PruneFailed",
+            Reason::DeleteFailed => "DeleteFailed",
+            Reason::Uninstalling => "Uninstalling",
+            Reason::Takeover => "Takeover",
+            Reason::Claim => "Claim",
+            Reason::KindUnknown => "KindUnknown",
+            Reason::Progressing => "Progressing",
+            Reason::WatchFailed => "WatchFailed",
+            Reason::DependencyNotReady => "DependencyNotReady",
+            Reason::DependencyCycle => "DependencyCycle",
+            Reason::PlanRunning => "PlanRunning",
+            Reason::HookRunning => "HookRunning",
+            Reason::HookFailed => "HookFailed",
+            Reason::RolledBack => "RolledBack",
+            Reason::RollingBack => "RollingBack",
+            Reason::UpgradeFailed => "UpgradeFailed",
+            Reason::MemberFailed => "MemberFailed",
+            Reason::Terminating => "Terminating",
+            Reason::Panicked => "Panicked",
+        }
+    }
+}
+
 /// What happened to the members in this reconcile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
@@ -277,7 +318,7 @@ impl Phase {
     pub fn event(&self, changes: &Changes) -> Option<Event> {
         let (warning, reason, note) = match self {
             Phase::Failed { reason, message } | Phase::Stalled { reason, message, .. } => {
-                (true, format!("{reason:?}"), message.clone())
+                (true, reason.as_str().to_owned(), message.clone())
             }
             Phase::Suspended => return None,
             Phase::Ready | Phase::Waiting { .. } => (false, changes.reason()?.to_owned(), changes.summary()),
@@ -303,7 +344,7 @@ impl Phase {
         };
         Some(Event {
             warning,
-            reason: format!("{reason:?}"),
+            reason: reason.as_str().to_owned(),
             note: message,
             once: true,
         })

@@ -64,24 +64,24 @@ fn own_conditions(report: &Report<'_>) -> Vec<(&'static str, Said)> {
             ]
         }
         Phase::Waiting { reason, message } => {
-            let reason = format!("{reason:?}");
-            let reconciling = said(true, &reason, message);
+            let reason = reason.as_str();
+            let reconciling = said(true, reason, message);
             vec![
-                ("Ready", said(false, &reason, message)),
+                ("Ready", said(false, reason, message)),
                 ("Reconciling", reconciling),
                 ("Stalled", None),
             ]
         }
         Phase::Failed { reason, message } => {
             let reconciling = said(true, "ProgressingWithRetry", message);
-            let ready = said(false, &format!("{reason:?}"), message);
+            let ready = said(false, reason.as_str(), message);
             vec![("Ready", ready), ("Reconciling", reconciling), ("Stalled", None)]
         }
         Phase::Stalled { reason, message, .. } => {
-            let reason = format!("{reason:?}");
-            let stalled = said(true, &reason, message);
+            let reason = reason.as_str();
+            let stalled = said(true, reason, message);
             vec![
-                ("Ready", said(false, &reason, message)),
+                ("Ready", said(false, reason, message)),
                 ("Stalled", stalled),
                 ("Reconciling", None),
             ]

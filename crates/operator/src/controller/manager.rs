@@ -196,7 +196,7 @@ async fn lead(
     let lease = lease.map(|lease| (lease.name.clone(), lease.namespace.clone()));
     let context = context.within(options.namespaces.clone(), options.memory).led_by(lease);
     let labels = options.watches.iter().flat_map(|watch| &watch.elect);
-    context.electorate().labels = labels.map(|elect| elect.label.clone()).collect();
+    context.pod_index().labels = labels.map(|elect| elect.label.clone()).collect();
     let context = Arc::new(context);
     health.set_waiting("the first lists");
 

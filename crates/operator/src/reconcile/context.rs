@@ -28,7 +28,7 @@ use chartwright_core::identity::ownership::{Owner, Ownership};
 use chartwright_core::identity::{GroupKind, ObjectId};
 use chartwright_core::index::dependencies::{Dependencies, Dependency};
 use chartwright_core::index::members::{Members, Scope};
-use chartwright_core::leader::pod_index::{Electorate, Workload};
+use chartwright_core::leader::pod_index::{PodIndex, Workload};
 use chartwright_watches::Watch;
 use helm_template::chart::Chart;
 use helm_template::chart::stamp::Stamp;
@@ -67,7 +67,7 @@ pub struct Context {
     pub budget: Arc<Budget>,
     members: Mutex<Members>,
     dependencies: Mutex<Dependencies>,
-    electorate: Mutex<Electorate>,
+    pod_index: Mutex<PodIndex>,
     /// Shared by the reconciles that look at the pods of workloads.
     pub pods: PodTroubles,
     /// The custom resources of this process by their ApplySet id, as their watches saw them last.
@@ -212,7 +212,7 @@ impl Context {
             budget: Budget::new(None),
             members: Mutex::default(),
             dependencies: Mutex::new(Dependencies::of_all_namespaces()),
-            electorate: Mutex::default(),
+            pod_index: Mutex::default(),
             pods: PodTroubles::default(),
             owners: Mutex::default(),
             wanted: Notify::new(),
@@ -255,8 +255,8 @@ impl Context {
     }
 
     /// The index of pods among which leaders are elected. Never held across an await.
-    pub fn electorate(&self) -> MutexGuard<'_, Electorate> {
-        lock(&self.electorate)
+    pub fn pod_index(&self) -> MutexGuard<'_, PodIndex> {
+        lock(&self.pod_index)
     }
 
     /// From now on, a release hears of the pods of these workloads, and of no others. Nothing if it is gone meanwhile.
@@ -270,7 +270,7 @@ impl Context {
     fn need_pods(&self, set: &str, workloads: BTreeSet<Workload>) {
         let watch = |workload: &Workload| Dependency::watch(pod_kind(), &workload.namespace);
         let watches = workloads.iter().map(watch).collect();
-        self.electorate().follow(set, workloads);
+        self.pod_index().follow(set, workloads);
         if self.dependencies().need(set, watches) {
             self.wanted.notify_one();
         }

@@ -23,9 +23,9 @@ pub async fn scope_watch(context: Arc<Context>, scope: Scope, resource: Option<R
         return;
     };
     let namespace = scope.namespace.as_deref();
-    let labels = context.electorate().labels.clone();
+    let labels = context.pod_index().labels.clone();
     if scope.group_kind == elect::pod_kind() && !labels.is_empty() {
-        context.electorate().begin(&scope);
+        context.pod_index().begin(&scope);
         let api = resource.api_in::<Whole>(&context.client, namespace);
         let pod = |object: &Whole| Some(elect::read_pod(object, &labels));
         follow(&context, &scope, watch(api, None, false), pod).await;
@@ -49,7 +49,7 @@ async fn follow<K: kube::Resource>(
         let mut sets = context.dependencies().observe(scope, namespace, name, version);
         sets.extend(
             pod.into_iter()
-                .flat_map(|pod| context.electorate().observe(scope, namespace, pod)),
+                .flat_map(|pod| context.pod_index().observe(scope, namespace, pod)),
         );
         sets
     };
@@ -69,7 +69,7 @@ async fn follow<K: kube::Resource>(
             News::Deleted(object) => {
                 let (namespace, name, _) = facts(object.meta());
                 let mut sets = context.dependencies().remove(scope, namespace, name);
-                sets.extend(context.electorate().remove(scope, namespace, name));
+                sets.extend(context.pod_index().remove(scope, namespace, name));
                 sets
             }
             News::ListEnds { proven } => {
@@ -77,7 +77,7 @@ async fn follow<K: kube::Resource>(
                     true => context.dependencies().listed(scope, &seen),
                     false => context.dependencies().retain(scope, &seen),
                 };
-                sets.extend(context.electorate().listed(scope, &seen, proven));
+                sets.extend(context.pod_index().listed(scope, &seen, proven));
                 // It may replace other watches.
                 context.wanted.notify_one();
                 seen = HashSet::new();
@@ -91,7 +91,7 @@ async fn follow<K: kube::Resource>(
             }
             News::Steady => {
                 let mut sets = context.dependencies().trust(scope);
-                sets.extend(context.electorate().trust(scope));
+                sets.extend(context.pod_index().trust(scope));
                 context.wanted.notify_one();
                 context.count_failing(&scope.group_kind);
                 sets
@@ -109,7 +109,7 @@ async fn follow<K: kube::Resource>(
                 if !listing && refused.is_none() {
                     continue;
                 }
-                context.electorate().doubt(scope);
+                context.pod_index().doubt(scope);
                 fail(context, Purpose::Dependencies, scope, error, refused)
             }
         };

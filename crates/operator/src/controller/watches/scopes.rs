@@ -144,7 +144,7 @@ impl Watches {
             }
             watch.task.abort();
             if *purpose == Purpose::Dependencies {
-                context.electorate().lose(scope);
+                context.pod_index().lose(scope);
             }
             context.count_failing(kind);
             false

@@ -151,7 +151,7 @@ impl Run<'_> {
     /// Elects a leader among the pods that a watch shows, and tells of it.
     async fn lead(&self, release: &mut Release, elected: &mut Elected, seat: &Seat) {
         elected.namespace.clone_from(&seat.id.namespace);
-        let Some(mut pods) = self.context.electorate().pods(&seat.workload()) else {
+        let Some(mut pods) = self.context.pod_index().pods(&seat.workload()) else {
             return self.tell_unseen(release, elected).await;
         };
         pods.retain(|pod| release.elections.is_of(seat, pod) != Some(false));
@@ -210,7 +210,7 @@ impl Run<'_> {
     ) -> Result<Option<Lease>, Hindrance> {
         self.check_template(seat, label).await?;
         self.keep_own(release, seat, round).await?;
-        let labels = self.context.electorate().labels.clone();
+        let labels = self.context.pod_index().labels.clone();
         let resource = self.pods()?;
         let client = &self.context.client;
         let pods = PodLabeler {
@@ -273,7 +273,7 @@ impl Run<'_> {
     fn take_in(&self, seat: &Seat, round: &mut Round<'_>, asked: &Holder, found: Option<Pod>) {
         match found.filter(|pod| pod.uid == asked.uid) {
             Some(pod) => {
-                self.context.electorate().learn(&seat.id.namespace, &pod);
+                self.context.pod_index().learn(&seat.id.namespace, &pod);
                 round.learn(pod);
             }
             None => round.gone(&asked.uid),
