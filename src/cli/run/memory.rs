@@ -1,18 +1,19 @@
-//! How much memory the process may take: a flag says so, or the container that it runs in.
+//! The memory limit of the process: from the flag, the container or the machine.
 
 use std::path::Path;
 
-/// The bounds of what a process without a limit may take, in bytes.
+/// Bounds of the limit that is derived from the machine, in bytes.
 const LEAST: u64 = 128 << 20;
 const MOST: u64 = 1 << 30;
 
-/// Where control groups are.
+/// Folder of the control groups.
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// A number of bytes as Kubernetes writes it: `512Mi`, `1G`, `536870912`; `0` is no limit. Nothing is none given.
+/// Parses a number of bytes as Kubernetes writes it: `512Mi`, `1G`, `536870912`. `0` means no limit; an empty text means that no
+/// limit is given.
 ///
 /// # Errors
-/// It is none.
+/// The text is not a number of bytes.
 pub(super) fn parse(text: &str) -> Result<Option<u64>, &'static str> {
     const USAGE: &str = "use a number of bytes such as 512Mi, or 0 for no limit";
     let text = text.trim();
@@ -37,7 +38,7 @@ pub(super) fn parse(text: &str) -> Result<Option<u64>, &'static str> {
     number.checked_mul(unit).map(Some).ok_or("it is too large")
 }
 
-/// The limit of the container, in bytes. `None`: there is none, or none that can be found out.
+/// Reads the limit of the container, in bytes. `None`: no limit, or it cannot be read.
 pub(super) fn of_container() -> Option<u64> {
     of_group(&|path| std::fs::read_to_string(path).ok())
 }
@@ -54,9 +55,9 @@ fn available(meminfo: &str) -> Option<u64> {
     Some((kib.saturating_mul(1024) / 2).clamp(LEAST, MOST))
 }
 
-/// The least limit of the process's control group and those around it; in a container the innermost is all there is.
-/// Version 2 of control groups alone, which Kubernetes needs since 1.35.
-fn of_group(read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
+/// Returns the lowest limit of the process's control group and its parents. In a container only the innermost group is visible.
+/// Reads version 2 of control groups only, which Kubernetes requires since 1.35.
+fn read_group_limit(read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
     let own = read(Path::new("/proc/self/cgroup"))?;
     let group = Path::new(own.lines().find_map(|line| line.strip_prefix("0::/"))?);
     let files = group
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_are_read_as_kubernetes_writes_them() {
+    fn kubernetes_quantities_are_parsed() {
         for (text, want) in [
             ("", None),
             ("0", Some(0)),
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_limit_half_of_what_is_available_counts() {
+    fn the_default_limit_is_half_of_the_available_memory() {
         for (available, want) in [
             ("MemAvailable:    1000000 kB", Some(512_000_000)),
             ("MemAvailable:   64000000 kB", Some(1 << 30)),
@@ -101,10 +102,10 @@ mod tests {
     }
 
     #[test]
-    fn the_least_limit_of_the_groups_counts() {
+    fn the_lowest_limit_of_the_groups_applies() {
         for (group, files, want) in [
             ("", &[][..], None),
-            // In a container its own group is the root.
+            // In a container the process's own group is the root.
             ("0::/", &[("memory.max", "536870912\n")], Some(512 << 20)),
             ("0::/", &[("memory.max", "max\n")], None),
             (
@@ -120,7 +121,7 @@ mod tests {
                     file.map(|(_, text)| (*text).to_owned())
                 }
             };
-            assert_eq!(of_group(&read), want, "{files:?}");
+            assert_eq!(read_group_limit(&read), want, "{files:?}");
         }
     }
 }
