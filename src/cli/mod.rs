@@ -114,9 +114,12 @@ fn build_command() -> clap::Command {
 
 fn keep_example_lines(mut command: clap::Command) -> clap::Command {
     if let Some(help) = command.get_after_help().map(ToString::to_string) {
-        let line = |line: &str| match line.starts_with("  ") {
-            true => line.replace(' ', NO_BREAK_SPACE),
-            false => line.to_owned(),
+        let line = |line: &str| {
+            if line.starts_with("  ") {
+                line.replace(' ', NO_BREAK_SPACE)
+            } else {
+                line.to_owned()
+            }
         };
         command = command.after_help(help.split_inclusive('\n').map(line).collect::<String>());
     }
@@ -126,18 +129,21 @@ fn keep_example_lines(mut command: clap::Command) -> clap::Command {
 /// Prints the help text of a clap error.
 fn print_help(error: &clap::Error) {
     let help = error.render();
-    let is_terminal = match error.use_stderr() {
-        true => io::stderr().is_terminal(),
-        false => io::stdout().is_terminal(),
+    let is_terminal = if error.use_stderr() {
+        io::stderr().is_terminal()
+    } else {
+        io::stdout().is_terminal()
     };
-    let text = match is_terminal && std::env::var_os("NO_COLOR").is_none() {
-        true => help.ansi().to_string(),
-        false => help.to_string(),
+    let text = if is_terminal && std::env::var_os("NO_COLOR").is_none() {
+        help.ansi().to_string()
+    } else {
+        help.to_string()
     };
     let text = text.replace(NO_BREAK_SPACE, " ");
-    let _ = match error.use_stderr() {
-        true => io::stderr().write_all(text.as_bytes()),
-        false => io::stdout().write_all(text.as_bytes()),
+    let _ = if error.use_stderr() {
+        io::stderr().write_all(text.as_bytes())
+    } else {
+        io::stdout().write_all(text.as_bytes())
     };
 }
 
@@ -158,9 +164,10 @@ fn report_failure(error: &anyhow::Error) -> ExitCode {
     if stdout::is_closed(error) {
         return ExitCode::SUCCESS;
     }
-    match is_template_command() {
-        true => drop(writeln!(io::stderr(), "Error: {error:#}")),
-        false => stdout::show_error(format_args!("Error: {error:#}\n")),
+    if is_template_command() {
+        drop(writeln!(io::stderr(), "Error: {error:#}"))
+    } else {
+        stdout::show_error(format_args!("Error: {error:#}\n"))
     }
     ExitCode::FAILURE
 }

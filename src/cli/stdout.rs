@@ -58,8 +58,6 @@ fn mark_broken_pipe(error: io::Error) -> io::Error {
     }
 }
 
-// === impl Stdout ===
-
 impl Write for Stdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes).map_err(mark_broken_pipe)

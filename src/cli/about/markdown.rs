@@ -139,9 +139,10 @@ fn quote_code(text: &str) -> String {
     };
     let words = text.split(' ').map(|word| {
         let core = word.trim_end_matches([',', ':', ';', ')']).trim_start_matches('(');
-        match is_code(core) && !word.contains('`') {
-            true => word.replacen(core, &format!("`{core}`"), 1),
-            false => word.to_owned(),
+        if is_code(core) && !word.contains('`') {
+            word.replacen(core, &format!("`{core}`"), 1)
+        } else {
+            word.to_owned()
         }
     });
     words.collect::<Vec<_>>().join(" ").replace('|', "\\|")

@@ -83,9 +83,10 @@ pub fn run(args: &LintArgs) -> ExitCode {
     };
     // A closed pipe is ignored: the exit code has the result.
     let _ = std::io::stdout().write_all(text.as_bytes());
-    match linted.findings.is_empty() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    if linted.findings.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 

@@ -120,8 +120,6 @@ struct RenderCluster {
     own_namespace: String,
 }
 
-// === impl RenderCluster ===
-
 impl RenderCluster {
     async fn connect(args: &RenderArgs, group_kind: &GroupKind, version: &str) -> anyhow::Result<Self> {
         let client = cluster::connect(args.kubeconfig.as_deref()).await?;
@@ -238,9 +236,10 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
         own_namespace,
     );
     let prepared = reconcile::prepare(&context, &unit, &resource, &mut release, &mut Answers::new()).await;
-    let hint = match watch.has_sources() && !args.server {
-        true => " (the watch takes values from Secrets and ConfigMaps: --server reads them)",
-        false => "",
+    let hint = if watch.has_sources() && !args.server {
+        " (the watch takes values from Secrets and ConfigMaps: --server reads them)"
+    } else {
+        ""
     };
     let prepared = prepared.map_err(|phase| match phase {
         Phase::Stalled { reason, message, .. } | Phase::Failed { reason, message } => {

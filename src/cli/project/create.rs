@@ -121,8 +121,6 @@ struct SourceArgs {
     keyring: Option<PathBuf>,
 }
 
-// === impl SourceArgs ===
-
 impl SourceArgs {
     /// Fetches the chart, and prints what was downloaded.
     fn fetch(&self, chart: &str) -> anyhow::Result<ChartFiles> {

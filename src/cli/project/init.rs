@@ -56,8 +56,6 @@ pub struct WriteArgs {
     dry_run: bool,
 }
 
-// === impl WriteArgs ===
-
 impl WriteArgs {
     pub fn root(&self) -> &Path {
         &self.project

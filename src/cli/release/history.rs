@@ -157,9 +157,10 @@ pub fn rollback(args: &RollbackArgs) -> anyhow::Result<()> {
         let text = format!("{to}@{}", jiff::Timestamp::now());
         target.annotate(&object, &[(ROLLBACK_TO, &text)]).await?;
         print_line!("{target} goes back to revision {to} until its spec changes");
-        match args.wait {
-            true => wait_for_rollback(&target, &text, args.timeout).await,
-            false => Ok(()),
+        if args.wait {
+            wait_for_rollback(&target, &text, args.timeout).await
+        } else {
+            Ok(())
         }
     })
 }
@@ -168,9 +169,10 @@ pub fn rollback(args: &RollbackArgs) -> anyhow::Result<()> {
 fn resolve_revision(record: &Record, requested: Option<i64>) -> anyhow::Result<i64> {
     let history: &History = &record.history;
     let kept: Vec<String> = history.kept().map(|revision| revision.to_string()).collect();
-    let kept = match kept.is_empty() {
-        true => "no revision is kept: the watch needs `onFailure: rollback`".to_owned(),
-        false => format!("these are kept: {}", kept.join(", ")),
+    let kept = if kept.is_empty() {
+        "no revision is kept: the watch needs `onFailure: rollback`".to_owned()
+    } else {
+        format!("these are kept: {}", kept.join(", "))
     };
     let running = history.get(record.revision).and_then(|revision| revision.rollback_to);
     let before = running.unwrap_or(record.revision);

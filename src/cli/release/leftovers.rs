@@ -85,9 +85,10 @@ async fn list_leftovers(args: &LeftoversArgs) -> anyhow::Result<()> {
         .collect();
     let found = find_candidates(args, &client, &discovery, &mut unlisted).await?;
     // Listed after the members: a custom resource is older than its members.
-    let owners = match found.is_empty() {
-        true => HashSet::new(),
-        false => list_owner_uids(&client, &discovery).await?,
+    let owners = if found.is_empty() {
+        HashSet::new()
+    } else {
+        list_owner_uids(&client, &discovery).await?
     };
     let mut left: Vec<Leftover> = found
         .into_iter()
@@ -105,9 +106,10 @@ async fn list_leftovers(args: &LeftoversArgs) -> anyhow::Result<()> {
     });
     let mut failures = 0;
     for found in &left {
-        let outcome = match args.delete {
-            true => remove_leftover(&client, found).await,
-            false => Ok("left"),
+        let outcome = if args.delete {
+            remove_leftover(&client, found).await
+        } else {
+            Ok("left")
         };
         match outcome {
             Ok(done) => print_line!(
@@ -213,9 +215,10 @@ async fn list_owner_uids(client: &Client, discovery: &Discovery) -> anyhow::Resu
     }
     for kind in snapshot.kinds().filter(|(_, resource)| resource.watchable) {
         let group_kind = kind.0;
-        let searches: &[&str] = match is_built_in(&group_kind.group) {
-            true => &[ID_LABEL, decorator::LABEL],
-            false => &[""],
+        let searches: &[&str] = if is_built_in(&group_kind.group) {
+            &[ID_LABEL, decorator::LABEL]
+        } else {
+            &[""]
         };
         for labels in searches {
             match objects::list_if_served(client, discovery, kind, None, labels).await {
@@ -236,9 +239,10 @@ async fn remove_leftover(client: &Client, found: &Leftover) -> anyhow::Result<&'
         owner,
         is_operator_secret,
     } = found;
-    let decided = match is_operator_secret {
-        true => Verdict::Delete,
-        false => verdict(id, live, owner, Purpose::Delete),
+    let decided = if is_operator_secret {
+        Verdict::Delete
+    } else {
+        verdict(id, live, owner, Purpose::Delete)
     };
     let (request, done) = match decided {
         Verdict::Delete => (objects::delete(client, resource, id, live).await, "deleted"),

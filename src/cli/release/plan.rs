@@ -112,9 +112,10 @@ fn format_table(plans: &[Plan]) -> String {
     };
     let header = ["PLAN", "RUNS", "LAST", "ENDED", "SCHEDULE", "NEXT", "MESSAGE"].map(str::to_owned);
     let rows = plans.iter().map(|plan| {
-        let message = match plan.invalid.is_empty() {
-            true => plan.message.lines().next().unwrap_or_default(),
-            false => &plan.invalid,
+        let message = if plan.invalid.is_empty() {
+            plan.message.lines().next().unwrap_or_default()
+        } else {
+            &plan.invalid
         };
         let (count, last, schedule) = (plan.count.to_string(), or_dash(&plan.phase), or_dash(&plan.schedule));
         let (ended, next) = (time(plan.ended), time(plan.next));
@@ -157,9 +158,10 @@ async fn start_run(args: &PlanRunArgs) -> anyhow::Result<()> {
         .annotate(&object, &[(PLAN_PARAMS, &params), (RUN_PLAN, &text)])
         .await?;
     print_line!("plan {} of {target} is requested", args.plan);
-    match args.wait {
-        true => wait_for_run(&target, args, &text, &token).await,
-        false => Ok(()),
+    if args.wait {
+        wait_for_run(&target, args, &text, &token).await
+    } else {
+        Ok(())
     }
 }
 

@@ -259,9 +259,10 @@ async fn orphan_members(
         let Some(resource) = snapshot.preferred(kind) else {
             continue;
         };
-        let namespaces: Vec<Option<&str>> = match resource.namespaced {
-            true => superset.namespaces.iter().map(|name| Some(name.as_str())).collect(),
-            false => vec![None],
+        let namespaces: Vec<Option<&str>> = if resource.namespaced {
+            superset.namespaces.iter().map(|name| Some(name.as_str())).collect()
+        } else {
+            vec![None]
         };
         for namespace in namespaces {
             let listed = objects::list_set(client, resource, namespace, &owner.set).await;

@@ -36,8 +36,6 @@ pub struct TargetResource {
     api: Api<DynamicObject>,
 }
 
-// === impl TargetArgs ===
-
 impl TargetArgs {
     /// Connects to the cluster and resolves the kind.
     pub async fn connect(&self) -> anyhow::Result<TargetResource> {
@@ -78,8 +76,6 @@ impl TargetArgs {
         resource.api_in(client, resource.namespaced.then_some(namespace))
     }
 }
-
-// === impl TargetResource ===
 
 impl TargetResource {
     /// Reads the custom resource.

@@ -245,9 +245,10 @@ fn format_csv(sums: &UsageSums) -> String {
 
 /// Quotes a CSV field if needed: names of some kinds contain commas.
 fn quote_csv(name: &str) -> String {
-    match name.contains([',', '"', '\n']) {
-        true => format!("\"{}\"", name.replace('"', "\"\"")),
-        false => name.to_owned(),
+    if name.contains([',', '"', '\n']) {
+        format!("\"{}\"", name.replace('"', "\"\""))
+    } else {
+        name.to_owned()
     }
 }
 

@@ -128,8 +128,6 @@ pub struct RunArgs {
     pub log: LogOptions,
 }
 
-// === impl RunArgs ===
-
 impl RunArgs {
     /// Checks flags that depend on each other.
     ///
@@ -207,9 +205,10 @@ fn parse_namespaces(text: &str) -> Result<Namespaces, String> {
     }
     let names = text.split(',').filter(|name| !name.trim().is_empty());
     let names: BTreeSet<String> = names.map(parse_namespace).collect::<Result<_, _>>()?;
-    match names.is_empty() {
-        true => Err("it names no namespace: empty it for all".to_owned()),
-        false => Ok(Some(names)),
+    if names.is_empty() {
+        Err("it names no namespace: empty it for all".to_owned())
+    } else {
+        Ok(Some(names))
     }
 }
 

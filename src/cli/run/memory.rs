@@ -3,8 +3,8 @@
 use std::path::Path;
 
 /// Bounds of the limit that is derived from the machine, in bytes.
-const LEAST: u64 = 128 << 20;
-const MOST: u64 = 1 << 30;
+const MIN_BYTES: u64 = 128 << 20;
+const MAX_BYTES: u64 = 1 << 30;
 
 /// Folder of the control groups.
 const GROUPS: &str = "/sys/fs/cgroup";
@@ -39,20 +39,20 @@ pub(super) fn parse(text: &str) -> Result<Option<u64>, &'static str> {
 }
 
 /// Reads the limit of the container, in bytes. `None`: no limit, or it cannot be read.
-pub(super) fn of_container() -> Option<u64> {
-    of_group(&|path| std::fs::read_to_string(path).ok())
+pub(super) fn read_container_limit() -> Option<u64> {
+    read_group_limit(&|path| std::fs::read_to_string(path).ok())
 }
 
-/// What a process without a limit takes of a machine at most: half of the memory that is available when it starts, and no
-/// more than is enough for hundreds of large charts. `None`: the machine does not tell.
-pub(super) fn of_machine() -> Option<u64> {
-    available(&std::fs::read_to_string("/proc/meminfo").ok()?)
+/// Derives a limit from the machine, in bytes: half of the memory that is available now, at most what hundreds of large charts need.
+/// `None`: the available memory is unknown.
+pub(super) fn derive_machine_limit() -> Option<u64> {
+    parse_available(&std::fs::read_to_string("/proc/meminfo").ok()?)
 }
 
-fn available(meminfo: &str) -> Option<u64> {
+fn parse_available(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some((kib.saturating_mul(1024) / 2).clamp(LEAST, MOST))
+    Some((kib.saturating_mul(1024) / 2).clamp(MIN_BYTES, MAX_BYTES))
 }
 
 /// Returns the lowest limit of the process's control group and its parents. In a container only the innermost group is visible.
@@ -97,7 +97,7 @@ mod tests {
             ("", None),
         ] {
             let text = format!("MemTotal:       16000000 kB\nMemFree:          200000 kB\n{available}\n");
-            assert_eq!(super::available(&text), want, "{available}");
+            assert_eq!(super::parse_available(&text), want, "{available}");
         }
     }
 

@@ -93,8 +93,8 @@ async fn operate(
     });
     let memory = args
         .memory_limit
-        .or_else(memory::of_container)
-        .or_else(memory::of_machine);
+        .or_else(memory::read_container_limit)
+        .or_else(memory::derive_machine_limit);
     let operator = controller::Options {
         watches,
         namespaces: args.watch_namespace,

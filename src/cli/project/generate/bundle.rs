@@ -79,10 +79,7 @@ pub fn run(args: &BundleArgs) -> Result<ExitCode> {
     let made = bundle::generate(root, &asked)?;
     let folder = args.output_dir.display();
     for finding in &made.findings {
-        let word = match finding.is_error {
-            true => "error",
-            false => "warning",
-        };
+        let word = if finding.is_error { "error" } else { "warning" };
         note!("{word}: {folder}/{finding}");
     }
     if !made.is_valid() {
@@ -104,9 +101,10 @@ pub fn run(args: &BundleArgs) -> Result<ExitCode> {
         let is_same = all
             .flat_map(|changes| &changes.files)
             .all(|file| file.fate == Fate::Unchanged);
-        return Ok(match is_same && stale.is_empty() {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
+        return Ok(if is_same && stale.is_empty() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
         });
     }
     changes.write(parent)?;
@@ -119,8 +117,6 @@ pub fn run(args: &BundleArgs) -> Result<ExitCode> {
     }
     Ok(ExitCode::SUCCESS)
 }
-
-// === impl BundleArgs ===
 
 impl BundleArgs {
     fn to_request(&self) -> Result<Asked> {
@@ -156,8 +152,6 @@ struct BaseChanges {
     changes: Option<Changes>,
     project: Option<Changes>,
 }
-
-// === impl BaseChanges ===
 
 impl BaseChanges {
     fn of(root: &Path, made: &Made) -> Result<Self> {

@@ -245,23 +245,26 @@ pub(super) fn read_definition_file(file: &Path) -> Result<Option<(String, Value)
 
 fn parse_group(text: &str) -> Result<String, String> {
     let is_group = text.contains('.') && text.split('.').all(watches::names::is_dns_label);
-    match is_group {
-        true => Ok(text.to_owned()),
-        false => Err("a group is a domain name in lower case, such as cache.example.com".to_owned()),
+    if is_group {
+        Ok(text.to_owned())
+    } else {
+        Err("a group is a domain name in lower case, such as cache.example.com".to_owned())
     }
 }
 
 fn parse_version(text: &str) -> Result<String, String> {
-    match watches::names::is_dns_label(text) {
-        true => Ok(text.to_owned()),
-        false => Err("a version is a word in lower case, such as v1alpha1".to_owned()),
+    if watches::names::is_dns_label(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("a version is a word in lower case, such as v1alpha1".to_owned())
     }
 }
 
 fn parse_kind(text: &str) -> Result<String, String> {
     let is_kind = text.starts_with(|c: char| c.is_ascii_uppercase()) && text.chars().all(|c| c.is_ascii_alphanumeric());
-    match is_kind && text.len() <= 63 {
-        true => Ok(text.to_owned()),
-        false => Err("a kind is a word in camel case, such as Memcached".to_owned()),
+    if is_kind && text.len() <= 63 {
+        Ok(text.to_owned())
+    } else {
+        Err("a kind is a word in camel case, such as Memcached".to_owned())
     }
 }
