@@ -119,7 +119,7 @@ pub fn is_within(domain: &str, parent: &str) -> bool {
 }
 
 /// True for an API group of Kubernetes' own kinds: the core group, all groups without a dot (no CRD can have one), and
-/// [`BUILT_IN`].
+/// the groups of `BUILT_IN`.
 pub fn is_built_in(group: &str) -> bool {
     !group.contains('.') || BUILT_IN.contains(&group)
 }

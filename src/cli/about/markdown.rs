@@ -23,13 +23,17 @@ fn flag_tables(command: &Command, rank: usize) -> String {
     for heading in &headings {
         if headings.len() > 1 {
             // `Logging (RUST_LOG ...)`: the parenthesis is for the terminal.
-            let title = heading.unwrap_or("Operator").split(" (").next().unwrap_or_default();
+            let title = heading.unwrap_or("General").split(" (").next().unwrap_or_default();
             let _ = writeln!(text, "{} {title}\n", "#".repeat(rank));
         }
         text.push_str("| flag | default | meaning |\n|---|---|---|\n");
         for arg in args.iter().filter(|arg| arg.get_help_heading() == *heading) {
-            let (default, meaning) = (default_cell(arg), meaning_cell(arg));
-            let _ = writeln!(text, "| {} | {default} | {meaning} |", flag_cell(arg));
+            let (flag, default, meaning) = (flag_cell(arg), default_cell(arg), meaning_cell(arg));
+            let _ = writeln!(
+                text,
+                "{}",
+                format!("| {flag} | {default} | {meaning} |").replace("|  |", "| |")
+            );
         }
         text.push('\n');
     }
@@ -46,13 +50,13 @@ fn is_builtin(arg: &Arg) -> bool {
 
 /// Returns all spellings of a flag, the last one with its value: `-n`, `--namespace NAMESPACE`.
 fn flag_cell(arg: &Arg) -> String {
-    let values = arg.get_value_names().unwrap_or_default().join(" ");
+    let values = match arg.get_value_names() {
+        Some(names) => names.join(" "),
+        None => arg.get_id().as_str().to_uppercase(),
+    };
     if arg.is_positional() {
-        let dots = if arg.get_num_args().unwrap_or(ValueRange::SINGLE).max_values() > 1 {
-            "..."
-        } else {
-            ""
-        };
+        let is_many = arg.get_num_args().unwrap_or(ValueRange::SINGLE).max_values() > 1;
+        let dots = if is_many && !values.contains(' ') { "..." } else { "" };
         return format!("`{values}{dots}`");
     }
     let short = arg.get_short().map(|letter| format!("-{letter}"));
@@ -68,7 +72,7 @@ fn flag_cell(arg: &Arg) -> String {
     }
     names.extend(aliases.into_iter().map(|name| format!("--{name}")));
     let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-    names.join(", ")
+    names.join(", ").replace('|', "\\|")
 }
 
 /// Returns the environment variable and the default: that of clap, else the text `[default: ...]` at the end of the help.
@@ -82,7 +86,8 @@ fn default_cell(arg: &Arg) -> String {
         .iter()
         .map(|value| value.to_string_lossy())
         .collect();
-    let is_shown = !values.is_empty() && (!arg.is_hide_default_value_set() || is_switch(arg));
+    let is_shown =
+        arg.get_action().takes_values() && !values.is_empty() && (!arg.is_hide_default_value_set() || is_switch(arg));
     let default = match help_parts(arg).1 {
         Some(text) => Some(quote_code(&text)),
         None if is_shown => Some(format!("`{}`", values.join(","))),
@@ -96,11 +101,10 @@ fn is_switch(arg: &Arg) -> bool {
     arg.get_value_names().is_some_and(|names| names == ["BOOL"])
 }
 
-/// Returns the first sentence of the help, and the possible values.
+/// Returns the help that `-h` prints, and the possible values.
 fn meaning_cell(arg: &Arg) -> String {
     let (help, _) = help_parts(arg);
-    let sentence = help.split(". ").next().unwrap_or_default().trim_end_matches('.');
-    let mut text = quote_code(sentence) + ".";
+    let mut text = quote_code(help.trim_end_matches('.')) + ".";
     let values: Vec<String> = arg
         .get_possible_values()
         .iter()
@@ -131,14 +135,14 @@ fn quote_code(text: &str) -> String {
             || word.starts_with(['/', '.', '~', '-', '*', '='])
             || word.contains("://")
             || is_variable
-            || matches!(word, "KUBECONFIG" | "CHART")
+            || matches!(word, "KUBECONFIG" | "CHART" | "0")
             || word.ends_with("/") && word.len() > 1
             || [".yaml", ".json", ".crd.yaml", ".tgz"]
                 .iter()
                 .any(|end| word.ends_with(end))
     };
     let words = text.split(' ').map(|word| {
-        let core = word.trim_end_matches([',', ':', ';', ')']).trim_start_matches('(');
+        let core = word.trim_end_matches([',', ':', ';', ')', '.']).trim_start_matches('(');
         if is_code(core) && !word.contains('`') {
             word.replacen(core, &format!("`{core}`"), 1)
         } else {
@@ -221,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_have_names_defaults_and_first_sentences() {
+    fn cells_have_names_defaults_and_help() {
         let command = Command::new("test")
             .arg(Arg::new("kind").required(true).help("The kind"))
             .arg(
@@ -256,10 +260,10 @@ mod tests {
 | flag | default | meaning |
 |---|---|---|
 | `KIND` | required | The kind. |
-| `-f`, `--filename FILE` |  | A file such as `a.yaml`. |
+| `-f`, `--filename FILE` | | A file such as `a.yaml`. It is read. |
 | `--name NAME` | `NAME_OF_IT`, else `--kind` in `~/x` | A name. |
 | `--output OUTPUT` | `a` | A \\| B. `a`, `b` or `c`. |
-| `--all`, `--each` |  | All. |
+| `--all`, `--each` | | All. |
 
 ";
         let mut command = command;

@@ -239,7 +239,7 @@ async fn remove_leftover(client: &Client, found: &Leftover) -> anyhow::Result<&'
         owner,
         is_operator_secret,
     } = found;
-    let decided = if is_operator_secret {
+    let decided = if *is_operator_secret {
         Verdict::Delete
     } else {
         verdict(id, live, owner, Purpose::Delete)

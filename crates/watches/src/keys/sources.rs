@@ -38,7 +38,7 @@ pub struct ValuesFrom {
     /// The `--set` path at which the text is set. `None`: the text is a YAML mapping that is merged into the values.
     #[serde(default)]
     pub target_path: Option<String>,
-    /// A missing source adds no values. Otherwise it is an error.
+    /// True: a missing source adds no values. False: a missing source is an error.
     #[serde(default)]
     pub optional: bool,
 }
