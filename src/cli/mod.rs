@@ -1,4 +1,4 @@
-//! The command line: one file per command. Exit codes: 0 done, 1 failed, 2 wrong use.
+//! The command line: a folder per topic, a file per command. Exit codes: 0 done, 1 failed, 2 wrong usage.
 
 mod about;
 pub mod chart;
@@ -26,7 +26,7 @@ Examples:
   # Run the operator against the cluster of your kubeconfig
   chartwright run
 
-  # What would be applied for a custom resource
+  # Print what `run` would apply for a custom resource
   chartwright render -f config/samples/cache_v1alpha1_memcached.yaml
 
   # Render a chart as `helm template` does
@@ -94,8 +94,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Carries out the requests of a command.
-fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+/// Runs the requests of a command on a runtime with one thread.
+fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().build().context("async runtime")?.block_on(work)
 }
@@ -104,45 +104,50 @@ fn is_template_command() -> bool {
     std::env::args_os().nth(1).is_some_and(|word| word == "template")
 }
 
-/// Stands for a space of an example until the help is printed: clap wraps lines at spaces, and a command that is broken in two can't
-/// be copied.
+/// Replaces the spaces of an example until the help is printed. clap wraps lines at spaces, and a wrapped command cannot be copied.
 const NO_BREAK_SPACE: &str = "\u{a0}";
 
-/// The command line, with examples that no width of a terminal breaks.
+/// Returns the command line with examples that clap does not wrap.
 fn build_command() -> clap::Command {
     keep_example_lines(Cli::command())
 }
 
 fn keep_example_lines(mut command: clap::Command) -> clap::Command {
     if let Some(help) = command.get_after_help().map(ToString::to_string) {
-        let line = |line: &str| match line.starts_with("  ") {
-            true => line.replace(' ', NO_BREAK_SPACE),
-            false => line.to_owned(),
+        let line = |line: &str| {
+            if line.starts_with("  ") {
+                line.replace(' ', NO_BREAK_SPACE)
+            } else {
+                line.to_owned()
+            }
         };
         command = command.after_help(help.split_inclusive('\n').map(line).collect::<String>());
     }
     command.mut_subcommands(keep_example_lines)
 }
 
-/// Prints the help that clap gives for an error.
+/// Prints the help text of a clap error.
 fn print_help(error: &clap::Error) {
     let help = error.render();
-    let is_terminal = match error.use_stderr() {
-        true => io::stderr().is_terminal(),
-        false => io::stdout().is_terminal(),
+    let is_terminal = if error.use_stderr() {
+        io::stderr().is_terminal()
+    } else {
+        io::stdout().is_terminal()
     };
-    let text = match is_terminal && std::env::var_os("NO_COLOR").is_none() {
-        true => help.ansi().to_string(),
-        false => help.to_string(),
+    let text = if is_terminal && std::env::var_os("NO_COLOR").is_none() {
+        help.ansi().to_string()
+    } else {
+        help.to_string()
     };
     let text = text.replace(NO_BREAK_SPACE, " ");
-    let _ = match error.use_stderr() {
-        true => io::stderr().write_all(text.as_bytes()),
-        false => io::stdout().write_all(text.as_bytes()),
+    let _ = if error.use_stderr() {
+        io::stderr().write_all(text.as_bytes())
+    } else {
+        io::stdout().write_all(text.as_bytes())
     };
 }
 
-/// Prints clap's error, or the help. Helm knows no code for wrong use, so neither does `template`.
+/// Prints the error or the help, and ends the process. `template` returns 1 for wrong usage, as Helm does.
 fn exit_with_usage_error(error: &clap::Error) -> ! {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => print_help(error),
@@ -154,14 +159,15 @@ fn exit_with_usage_error(error: &clap::Error) -> ! {
     })
 }
 
-/// Prints what went wrong. A reader that closed our standard output has seen enough. The words of `template` are Helm's.
+/// Prints an error. A closed standard output is no error. The error texts of `template` are Helm's, so they are not escaped.
 fn report_failure(error: &anyhow::Error) -> ExitCode {
     if stdout::is_closed(error) {
         return ExitCode::SUCCESS;
     }
-    match is_template_command() {
-        true => drop(writeln!(io::stderr(), "Error: {error:#}")),
-        false => stdout::show_error(format_args!("Error: {error:#}\n")),
+    if is_template_command() {
+        drop(writeln!(io::stderr(), "Error: {error:#}"))
+    } else {
+        stdout::show_error(format_args!("Error: {error:#}\n"))
     }
     ExitCode::FAILURE
 }
@@ -176,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_use_is_refused() {
+    fn wrong_usage_is_rejected() {
         let parse = |line: &str| Cli::try_parse_from(format!("chartwright {line}").split(' '));
         for line in [
             "release-finalizers",
@@ -221,7 +227,7 @@ mod tests {
         }
     }
 
-    /// The commands of a line as a shell would read it: without comments, variables before them, and redirections.
+    /// Splits a line into commands as a shell does, without comments, leading variables and redirections.
     fn commands(line: &str) -> Vec<Vec<String>> {
         let mut commands = vec![vec![String::new()]];
         let mut quote = None;
@@ -243,7 +249,7 @@ mod tests {
         commands.into_iter().map(words).collect()
     }
 
-    /// Checks the examples of a command, whose names are `path`, and those of its commands.
+    /// Checks the examples of the command `path` and of its subcommands.
     fn check_examples(command: &clap::Command, path: &[String]) {
         let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         let shown = path.join(" ");
@@ -264,7 +270,7 @@ mod tests {
         }
     }
 
-    /// The help of a command, and of those below it, has each line of its examples whole.
+    /// Checks that the help of a command and of its subcommands contains each example line unwrapped.
     fn check_lines(command: &clap::Command) {
         let help = command.clone().term_width(40).render_long_help().to_string();
         let help = help.replace(NO_BREAK_SPACE, " ");
@@ -285,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_has_examples_that_can_be_typed() {
+    fn every_command_has_examples_that_parse() {
         check_examples(&Cli::command(), &["chartwright".to_owned()]);
         assert!(commands("a 'b c' | d > e")[1] == ["d"]);
     }

@@ -1,34 +1,33 @@
-//! Standard output and standard error, for what commands print.
+//! Standard output and standard error of the commands.
 
 use std::io::{self, Write};
 
 use chartwright_scaffold::printable::printable;
 
-/// The reader of standard output closed it: `chartwright history ... | head`.
+/// The reader closed standard output, as in `chartwright history ... | head`.
 #[derive(Debug, thiserror::Error)]
 #[error("standard output was closed")]
 struct StdoutClosed;
 
-/// Standard output whose broken pipe can be told from others, such as a connection's.
+/// Standard output. Its broken pipe is distinguishable from other broken pipes, such as that of a connection.
 pub struct Stdout(io::Stdout);
 
-/// Standard output.
+/// Returns standard output.
 pub fn stdout() -> Stdout {
     Stdout(io::stdout())
 }
 
-/// Prints a message on standard output. The command goes on if that was closed. Control characters of names and messages are
-/// shown escaped.
+/// Prints a message on standard output. A closed standard output is ignored. Control characters in names and messages are escaped.
 pub fn show(text: std::fmt::Arguments<'_>) {
     let _ = io::stdout().write_all(printable(&text.to_string()).as_bytes());
 }
 
-/// Prints a message on standard error, likewise.
+/// Prints a message on standard error, as [`show`] does on standard output.
 pub fn show_error(text: std::fmt::Arguments<'_>) {
     let _ = io::stderr().write_all(printable(&text.to_string()).as_bytes());
 }
 
-/// A line on standard error.
+/// Prints a line on standard error.
 macro_rules! note {
     ($($text:tt)*) => {
         $crate::cli::stdout::show_error(format_args!("{}\n", format_args!($($text)*)))
@@ -36,7 +35,7 @@ macro_rules! note {
 }
 pub(in crate::cli) use note;
 
-/// A line on standard output.
+/// Prints a line on standard output.
 macro_rules! print_line {
     ($($text:tt)*) => {
         $crate::cli::stdout::show(format_args!("{}\n", format_args!($($text)*)))
@@ -44,7 +43,7 @@ macro_rules! print_line {
 }
 pub(in crate::cli) use print_line;
 
-/// True if a command ended because nobody reads any more what it prints.
+/// True if a command ended because the reader closed standard output.
 pub fn is_closed(error: &anyhow::Error) -> bool {
     let is_ours = |error: &io::Error| error.get_ref().is_some_and(|inner| inner.is::<StdoutClosed>());
     error
@@ -58,8 +57,6 @@ fn mark_broken_pipe(error: io::Error) -> io::Error {
         _ => error,
     }
 }
-
-// === impl Stdout ===
 
 impl Write for Stdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

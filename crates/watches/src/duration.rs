@@ -1,10 +1,10 @@
-//! Durations as Go writes them: `1m30s`, `1.5h`, `0`.
+//! Durations in the syntax of Go: `1m30s`, `1.5h`, `0`.
 
 use std::time::Duration;
 
 use helm_template::gostd::duration::parse_duration;
 
-/// Why a text is no duration.
+/// Reason why a text is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
     #[error("`{0}` is not a duration: write it like `90s`, `1m30s` or `10h`")]
@@ -15,8 +15,8 @@ pub enum DurationError {
     Negative(String),
 }
 
-/// Reads a duration by the grammar of Go's `time.ParseDuration`. Negative ones, which Go reads, are an error here: no
-/// setting of ours has a use for them. `-0` is zero.
+/// Parses a duration by the grammar of Go's `time.ParseDuration`. Negative durations, which Go accepts, are an error: no setting
+/// uses them. `-0` is zero.
 pub fn parse(text: &str) -> Result<Duration, DurationError> {
     match parse_duration(text.as_bytes()).map(u64::try_from) {
         Ok(Ok(nanoseconds)) => Ok(Duration::from_nanos(nanoseconds)),
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_negative_or_has_no_unit_is_named() {
+    fn negative_durations_and_missing_units_are_errors() {
         for (text, expected) in [
             ("0", Ok(0)),
             ("-0s", Ok(0)),

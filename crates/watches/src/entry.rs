@@ -1,4 +1,4 @@
-//! One entry of `watches.yaml` -> [`Watch`].
+//! Reads one entry of `watches.yaml` into a [`Watch`].
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ const KNOWN: [&str; 30] = [
     "name",
     "elect",
 ];
-/// Keys of the format that this version doesn't act on yet.
+/// Keys of the format that this version does not support yet.
 const LATER: [&str; 6] = [
     "patches",
     "drift",
@@ -54,7 +54,7 @@ const LATER: [&str; 6] = [
 ];
 const DRY_RUN_OPTIONS: [&str; 6] = ["", "client", "server", "none", "true", "false"];
 
-/// Reads an entry; `None` if it lacks something that is required. Everything wrong with it is in the findings.
+/// Reads an entry. Returns `None` if a required key is missing or invalid. Adds all problems to the findings.
 pub(super) fn read(node: &Node, context: &ReadContext<'_>, findings: &mut Findings<'_>) -> Option<Watch> {
     let fields = MapFields::open(node, "a watch", &KNOWN, &LATER, findings)?;
     check_required(&fields, findings);
@@ -115,7 +115,7 @@ pub(super) fn read(node: &Node, context: &ReadContext<'_>, findings: &mut Findin
     Some(watch)
 }
 
-/// A file of the chart, outside of `templates/`.
+/// Reads `statusTemplate`, a file of the chart outside of `templates/`.
 fn read_status_template(fields: &MapFields<'_>, findings: &mut Findings<'_>) -> String {
     let is_file = |name: &str| !name.starts_with(['/', '.']) && !name.starts_with("templates/") && !name.contains("..");
     let name = findings.read_checked(fields, "statusTemplate", is_file, |name| {
@@ -139,32 +139,33 @@ fn warn_about_pitfalls(watch: &Watch, fields: &MapFields<'_>, findings: &mut Fin
     if let (false, Some(at)) = (watch.watch_dependent_resources, fields.get("watchDependentResources")) {
         findings.warn(
             at,
-            "`watchDependentResources: false`: members that are changed or deleted are put right only at the next \
-             resync, and readiness is noticed only then",
+            "`watchDependentResources: false`: changed or deleted members are corrected only at the next resync, and \
+             readiness is evaluated only then",
         );
     }
     if let (OnFailure::Retry, Some(at)) = (watch.on_failure, fields.get("retries")) {
         findings.warn(
             at,
-            "`retries` has no effect without `onFailure: rollback` or `onFailure: stall`: it is tried again until it succeeds",
+            "`retries` has no effect without `onFailure: rollback` or `onFailure: stall`: a failed upgrade is retried until it succeeds",
         );
     }
     if let (Collisions::Force, Some(at)) = (watch.collisions, fields.get("collisions")) {
         findings.warn(
             at,
-            "`collisions: Force`: whoever may create a custom resource of this kind can have any object overwritten whose \
-             name the chart can render, and deleted with the custom resource",
+            "`collisions: Force`: every author of a custom resource of this kind can overwrite any object whose name the \
+             chart can render, and delete it with the custom resource",
         );
     }
 }
 
-/// Group, version and kind.
+/// Reads group, version and kind.
 fn read_kind(fields: &MapFields<'_>, findings: &mut Findings<'_>) -> (Option<String>, Option<String>, Option<String>) {
     let is_group = |group: &str| group.is_empty() || names::is_dns_subdomain(group);
     let group = findings.read_checked(fields, "group", is_group, |group| {
-        let hint = match group.contains('/') {
-            true => ": write the part after `/` as `version`",
-            false => "",
+        let hint = if group.contains('/') {
+            ": write the part after `/` as `version`"
+        } else {
+            ""
         };
         format!("`group` must be a DNS name such as cache.example.com, not {group:?}{hint}")
     });
@@ -185,7 +186,7 @@ fn read_kind(fields: &MapFields<'_>, findings: &mut Findings<'_>) -> (Option<Str
     (group, version, kind)
 }
 
-/// Where the chart is, and whether there is one.
+/// Reads the path of the chart. A missing chart is a warning.
 fn read_chart(fields: &MapFields<'_>, context: &ReadContext<'_>, findings: &mut Findings<'_>) -> Option<PathBuf> {
     let chart = findings.read_checked(fields, "chart", |_| true, str::to_owned)?;
     let path = context.folder.join(&chart);
@@ -195,7 +196,7 @@ fn read_chart(fields: &MapFields<'_>, context: &ReadContext<'_>, findings: &mut 
     Some(path)
 }
 
-/// Whether something that can be a chart is there. Reading it is the business of a higher floor.
+/// Checks that the path is a chart folder or an archive. Does not read the chart.
 fn check_chart(path: &Path) -> Result<(), String> {
     let shown: PathBuf = path.components().collect();
     let shown = shown.display();
@@ -216,8 +217,8 @@ fn check_chart(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Kubernetes' own kinds have objects that nobody made for this operator: each that the selector matches becomes a
-/// release, gets a finalizer and is what a chart is installed for. operator-sdk lets that pass.
+/// Checks a watch of one of Kubernetes' own kinds. Each object that the selector matches becomes a release and gets a finalizer, so
+/// a selector is required. operator-sdk accepts such a watch without a selector.
 fn check_built_in(
     fields: &MapFields<'_>,
     group: Option<&str>,
@@ -225,7 +226,7 @@ fn check_built_in(
     selector: &Selector,
     findings: &mut Findings<'_>,
 ) {
-    // An ill-typed group was reported already, and is not the core group.
+    // An invalid group was reported already, and is not the core group.
     let is_built_in = group.map_or(fields.get("group").is_none(), names::is_built_in);
     let (Some(kind), Some(at), true) = (kind, fields.get("kind"), is_built_in) else {
         return;
@@ -254,7 +255,7 @@ fn check_built_in(
     );
 }
 
-/// operator-sdk's choice between dry runs: nothing here needs it, since `lookup` always sees the cluster.
+/// Checks `dryRunOption` of operator-sdk. It has no effect: `lookup` always reads the cluster.
 fn check_dry_run_option(fields: &MapFields<'_>, findings: &mut Findings<'_>) {
     let Some(node) = fields.get("dryRunOption") else { return };
     match &node.data {
@@ -290,7 +291,7 @@ fn read_selector(node: &Node, findings: &mut Findings<'_>) -> Selector {
     selector
 }
 
-/// The entries of `matchLabels`, by key.
+/// Reads the entries of `matchLabels`, sorted by key.
 fn read_labels(map: &[(Node, Node)], findings: &mut Findings<'_>) -> Selector {
     let mut labels: BTreeMap<String, String> = BTreeMap::new();
     for (key, value) in map {
@@ -311,7 +312,7 @@ fn read_labels(map: &[(Node, Node)], findings: &mut Findings<'_>) -> Selector {
     labels.into_iter().collect()
 }
 
-/// An entry of `matchExpressions`.
+/// Reads an entry of `matchExpressions`.
 fn read_expression(node: &Node, findings: &mut Findings<'_>) -> Option<Expression> {
     const OPERATORS: [&str; 4] = ["In", "NotIn", "Exists", "DoesNotExist"];
     let fields = MapFields::open(
@@ -365,7 +366,7 @@ fn check_label_key(key: &str, at: &Node, findings: &mut Findings<'_>) {
     }
 }
 
-/// A label's value. Bare numbers and bools count as their text, as in operator-sdk.
+/// Reads the value of a label. Unquoted numbers and bools count as their text, as in operator-sdk.
 fn label_value(node: &Node, findings: &mut Findings<'_>) -> Option<String> {
     let text = match &node.data {
         Data::String(text) => text.clone(),

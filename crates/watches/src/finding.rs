@@ -1,26 +1,23 @@
-//! What is wrong or doubtful in a `watches.yaml`, and where.
+//! Errors and warnings about a file, with their places.
 
 use std::fmt;
 
-/// One remark about a file, with its place.
+/// An error or a warning about a file. Displays as `watches.yaml:12:5: message`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileFinding {
-    /// The file as the user named it.
+    /// Path of the file as the user wrote it.
     pub file: String,
-    /// Counted from 1; 0 where the remark is about the file as a whole.
+    /// Counted from 1. 0: the finding is about the complete file.
     pub line: usize,
-    /// Counted from 1; 0 as with `line`.
+    /// Counted from 1. 0: the finding is about the complete line or file.
     pub column: usize,
     /// What is wrong and what to do, without the place.
     pub message: String,
 }
 
-/// Everything that is wrong with a file: at least one finding, in the order of the lines.
-/// Displays as one line for each, `watches.yaml:12:5: message`.
+/// All errors of a file, at least one, in the order of the lines. Displays as one line per error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileErrors(pub Vec<FileFinding>);
-
-// === impl FileFinding ===
 
 impl fmt::Display for FileFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -34,8 +31,6 @@ impl fmt::Display for FileFinding {
         write!(f, ": {}", self.message)
     }
 }
-
-// === impl FileErrors ===
 
 impl fmt::Display for FileErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -51,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_print_as_editors_read_them() {
+    fn places_are_printed_as_file_line_and_column() {
         let finding = |line, column| FileFinding {
             file: "watches.yaml".into(),
             line,

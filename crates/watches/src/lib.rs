@@ -1,7 +1,29 @@
-//! `watches.yaml` -> [`Watch`]: strict, with line numbers, and all errors at once.
+//! Reads `watches.yaml`, the file that binds kinds to charts, into typed [`Watch`]es.
 //!
-//! Every file that operator-sdk's helm-operator reads without ignoring a part of it means the same here; where that
-//! meaning is a known trap, a warning says so.
+//! The reader is strict: an unknown key, a wrong type or an invalid name is an error with file, line and column, and all errors of a
+//! file are reported together. Every file that operator-sdk's helm-operator reads completely has the same meaning here. Where that
+//! meaning is a common mistake, the reader adds a warning.
+//!
+//! ```
+//! use std::path::Path;
+//!
+//! use chartwright_watches::{ReadContext, parse};
+//!
+//! let context = ReadContext { folder: Path::new("/project"), env: &|_| None };
+//! let text = b"- {group: cache.example.com, version: v1, kind: Memcached, chart: charts/memcached}";
+//! let (watches, warnings) = parse("watches.yaml", text, &context).unwrap();
+//! assert_eq!(watches[0].id(), "Memcached.cache.example.com");
+//! // The folder of this example has no chart.
+//! assert!(warnings[0].message.starts_with("there is no chart at /project/charts/memcached"));
+//!
+//! let errors = parse("watches.yaml", b"- {version: v1, knd: Memcached, chart: a}", &context).unwrap_err();
+//! assert!(errors.to_string().contains("watches.yaml:1:17: unknown key `knd`: did you mean `kind`?"));
+//! ```
+//!
+//! - [`load`] reads a file, [`parse`] reads a text, [`find_watch`] finds the watch of an object.
+//! - [`cel`] compiles and evaluates CEL conditions with a bound on their cost.
+//! - [`names`] checks names by the rules of Kubernetes, [`duration`] parses Go's durations, [`text`] shortens texts.
+//! - [`Findings`] and [`MapFields`] read other YAML files with the same errors.
 
 #![forbid(unsafe_code)]
 
@@ -39,66 +61,67 @@ pub use reader::{Findings, MapFields, describe as describe_node, suggestion};
 use keys::selector;
 use reader::describe;
 
-/// The file of a chart that is its status template if the watch names no other.
+/// Default file of the status template, in the chart.
 pub const STATUS_TEMPLATE: &str = "status.yaml";
 
-/// One entry of `watches.yaml`: a kind, and the chart that its custom resources become.
+/// One entry of `watches.yaml`. It binds a kind to a chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watch {
     /// API group; empty for the core group.
     pub group: String,
     pub version: String,
     pub kind: String,
-    /// A folder with a Chart.yaml, or a .tgz. Relative paths are joined to the working directory.
+    /// A folder with a Chart.yaml, or a .tgz archive. Relative paths are joined to [`ReadContext::folder`].
     pub chart: PathBuf,
-    /// Values that the custom resource's win over.
+    /// Values of the watch. Those of the custom resource win.
     pub values: Map<String, Value>,
-    /// Where more of them come from: the later ones win, and the custom resource over all.
+    /// Sources of further values. Later sources win; the custom resource wins over all.
     pub values_from: Vec<ValuesFrom>,
-    /// Where a custom resource may name sources of its own, which win over those.
+    /// The field in which a custom resource names its own sources. They win over `values_from`.
     pub values_from_field: Option<ValuesFromField>,
     /// In the order of the file.
     pub override_values: Vec<OverrideValue>,
-    /// Set if its releases are attached to objects of others: what tells it from others that decorate the same objects.
+    /// Name of the decorator, if the releases are attached to objects of other owners. Unique among decorators of one kind.
     pub decorator: Option<Arc<str>>,
-    /// What has to be ready before a release is begun or upgraded.
+    /// Objects that must be ready before a release is installed or upgraded.
     pub depends_on: Vec<DependsOn>,
-    /// The custom resources that this watch is for; empty for all.
+    /// Selects the custom resources of this watch. Empty: all.
     pub selector: Selector,
-    /// `None`: the period of the flag. Never zero, which operator-sdk takes for unset.
+    /// `None`: the period of the flag. Never zero: operator-sdk treats zero as unset.
     pub reconcile_period: Option<Duration>,
     /// `false`: members are not watched.
     pub watch_dependent_resources: bool,
     /// At least 1. `None`: the limit of the flag.
     pub max_concurrent_reconciles: Option<usize>,
-    /// How long each hook may take, and an upgrade until it is healthy. `None`: 5 minutes, as with Helm.
+    /// Limit for each hook, and for an upgrade to become healthy. `None`: 5 minutes, as in Helm.
     pub timeout: Option<Duration>,
-    /// What becomes of an upgrade that failed, after so many retries.
+    /// What happens to a failed upgrade after its retries.
     pub on_failure: OnFailure,
+    /// Number of retries of a failed upgrade.
     pub retries: usize,
-    /// Hooks that follow an installation or an upgrade wait until all members are healthy.
+    /// `post-install` and `post-upgrade` hooks wait until all members are healthy.
     pub wait: bool,
-    /// A namespace, or a Go template over the custom resource that makes one.
+    /// A namespace, or a Go template over the custom resource that renders one.
     pub target_namespace: Option<String>,
-    /// What becomes of a release's members when its custom resource is deleted.
+    /// What happens to the members of a release when its custom resource is deleted.
     pub deletion_policy: DeletionPolicy,
-    /// Members carry an owner reference to their custom resource, where that is possible and nothing has an order.
+    /// Members carry an owner reference to their custom resource, where possible and where deletion has no order.
     pub owner_references: bool,
-    /// What a release may take that it did not make.
+    /// Which existing objects a release may take over.
     pub collisions: Collisions,
-    /// What custom resources may create beyond what the chart asks for by itself.
+    /// What custom resources may create besides the objects of the default render.
     pub allow: AllowList,
-    /// What templates may look up beyond the release's namespace.
+    /// What templates may look up outside of the release's namespace.
     pub lookups: AllowList,
-    /// When members of a kind are well.
+    /// Health conditions for members of a kind.
     pub health: Vec<HealthRule>,
-    /// What is done by itself about a release that isn't well.
+    /// Actions that the operator takes for an unhealthy release.
     pub remediation: Vec<RemediationRule>,
-    /// The file of the chart that computes further fields of the status.
+    /// The file of the chart with the template of further status fields.
     pub status_template: String,
-    /// The workloads of which one pod is made leader.
+    /// Workloads for which the operator elects one pod as leader.
     pub elect: Vec<ElectRule>,
-    /// Where the entry begins in the file, counted from 1.
+    /// First line of the entry in the file, counted from 1.
     pub line: usize,
 }
 
@@ -110,26 +133,26 @@ pub struct AllowList {
     pub kinds: Vec<String>,
     /// Names, or `*`.
     pub namespaces: Vec<String>,
-    /// In `allow:`, how deep releases may make custom resources of their own kind. `None`: the default.
+    /// In `allow:`, how deep releases may nest custom resources of their own kind. `None`: the default.
     pub depth: Option<usize>,
 }
 
-/// What reading a file needs of the world around it.
+/// The folder and environment in which a file is read.
 pub struct ReadContext<'a> {
-    /// The folder that relative chart paths start from.
+    /// Start of relative chart paths.
     pub folder: &'a Path,
-    /// Looks up an environment variable.
+    /// Returns the value of an environment variable.
     pub env: &'a dyn Fn(&str) -> Option<String>,
 }
 
-/// Reads a `watches.yaml` in this process's working directory and environment.
+/// Reads a `watches.yaml` with the working directory and environment of this process.
 ///
-/// # FileErrors
-/// Everything that is wrong with the file, with places; or that it can't be read.
+/// # Errors
+/// All errors of the file with their places, or the reason why it cannot be read.
 pub fn load(path: &Path) -> Result<(Vec<Watch>, Vec<FileFinding>), FileErrors> {
     let folder = std::env::current_dir().unwrap_or_default();
     let file = path.display().to_string();
-    let whole = |message| {
+    let file_error = |message| {
         FileErrors(vec![FileFinding {
             file: file.clone(),
             line: 0,
@@ -139,7 +162,7 @@ pub fn load(path: &Path) -> Result<(Vec<Watch>, Vec<FileFinding>), FileErrors> {
     };
     let text = std::fs::read(path).map_err(|error| {
         let absolute: PathBuf = folder.join(path).components().collect();
-        whole(match error.kind() {
+        file_error(match error.kind() {
             std::io::ErrorKind::NotFound => {
                 format!(
                     "there is no such file (looked at {}): name it with --watches-file",
@@ -160,11 +183,11 @@ pub fn load(path: &Path) -> Result<(Vec<Watch>, Vec<FileFinding>), FileErrors> {
     )
 }
 
-/// Reads the text of a `watches.yaml`; `file` is its name in messages. An empty file and an empty list are valid. A chart
-/// that isn't there is a warning: its releases can be deleted all the same, and the other watches have nothing to do with it.
+/// Reads the text of a `watches.yaml`. `file` is its name in messages. An empty file and an empty list are valid. A missing chart is
+/// a warning: its releases can still be deleted, and other watches do not depend on it.
 ///
-/// # FileErrors
-/// Everything that is wrong, in the order of the lines.
+/// # Errors
+/// All errors, in the order of the lines.
 pub fn parse(file: &str, text: &[u8], context: &ReadContext<'_>) -> Result<(Vec<Watch>, Vec<FileFinding>), FileErrors> {
     let mut findings = Findings::new(file);
     let root = match yaml::parse(text) {
@@ -178,7 +201,7 @@ pub fn parse(file: &str, text: &[u8], context: &ReadContext<'_>) -> Result<(Vec<
         findings.error_at(
             line,
             0,
-            "a second YAML document begins here, which nobody would read: bring all watches into one list",
+            "a second YAML document begins here and would be ignored: put all watches into one list",
         );
     }
     let mut watches: Vec<Watch> = Vec::new();
@@ -212,10 +235,10 @@ pub fn parse(file: &str, text: &[u8], context: &ReadContext<'_>) -> Result<(Vec<
     findings.finish(watches)
 }
 
-/// The watch that is for an object of this group, version and kind with these labels. `decorator`: only one of that name.
+/// Finds the watch of an object by its group, version, kind and labels. `decorator`: only the decorator of this name.
 ///
-/// # FileErrors
-/// There is none; what the watches are for.
+/// # Errors
+/// No watch matches. The message lists the kinds of the watches.
 pub fn find_watch<'w>(
     watches: &'w [Watch],
     decorator: Option<&str>,
@@ -250,7 +273,7 @@ pub fn find_watch<'w>(
     }
 }
 
-/// The line on which a second document begins that says something. operator-sdk reads the first one only.
+/// Returns the line of a second, non-empty document. operator-sdk reads the first document only.
 fn second_document(text: &[u8]) -> Option<usize> {
     let text = std::str::from_utf8(text).ok()?;
     let says = |document: &&str| !yaml::parse(document.as_bytes()).is_ok_and(|root| matches!(root.data, Data::Null));
@@ -258,8 +281,6 @@ fn second_document(text: &[u8]) -> Option<usize> {
     let before = (second.as_ptr() as usize).checked_sub(text.as_ptr() as usize)?;
     Some(text.get(..before)?.lines().count() + 1)
 }
-
-// === impl Watch ===
 
 impl Watch {
     /// `Kind.group`, or the bare kind in the core group.
@@ -271,18 +292,19 @@ impl Watch {
         }
     }
 
-    /// What tells it from the others of the file, wherever it stands in it: its kind, and its selector if it has one. Two of
-    /// a kind have selectors that exclude each other.
+    /// Returns the identity of the watch, independent of its place in the file: its kind, and its decorator and selector if set. Two
+    /// watches of one kind have selectors that exclude each other.
     pub fn id(&self) -> String {
         let decorator = self.decorator.as_ref().map(|name| format!(" decorated by {name}"));
         let kind = self.group_kind() + &decorator.unwrap_or_default();
-        match self.selector.selects_all() {
-            true => kind,
-            false => format!("{kind} ({})", self.selector),
+        if self.selector.selects_all() {
+            kind
+        } else {
+            format!("{kind} ({})", self.selector)
         }
     }
 
-    /// Whether something of a release depends on more of its custom resource than name, namespace and spec.
+    /// True if a release depends on more of its custom resource than name, namespace and spec.
     pub fn needs_resource(&self) -> bool {
         let mut names = self.values_from.iter().map(|source| &source.name);
         self.decorator.is_some()
@@ -291,30 +313,29 @@ impl Watch {
             || names.any(|name| name.contains("{{"))
     }
 
-    /// Whether values come from Secrets or ConfigMaps.
+    /// True if values come from Secrets or ConfigMaps.
     pub fn has_sources(&self) -> bool {
         !self.values_from.is_empty() || self.values_from_field.is_some()
     }
 
-    /// Whether members carry owner references. Not where they are to stay: the garbage collector would be faster than the
-    /// operator when a custom resource is deleted in the foreground.
+    /// True if members carry owner references. False for `deletionPolicy: Orphan`: on a foreground deletion the garbage collector
+    /// would delete the members before the operator orphans them.
     pub fn has_owner_references(&self) -> bool {
         self.owner_references && self.deletion_policy != DeletionPolicy::Orphan
     }
 
-    /// Whether a custom resource could belong to both.
+    /// True if a custom resource could match both watches.
     fn has_overlap_with(&self, other: &Watch) -> bool {
         let are_of_a_kind = self.group == other.group && self.kind == other.kind;
         are_of_a_kind && self.decorator == other.decorator && !selector::are_disjoint(&self.selector, &other.selector)
     }
 
-    /// A digest of everything in the entry that has an effect on what is rendered or may be created: 64 hex digits,
-    /// stable across restarts and independent of the place in the file. It covers expanded `overrideValues`, which may
-    /// be secret and short: don't show it.
+    /// Returns a digest of all keys that change the render or the allowed objects: 64 hex digits, stable across restarts and
+    /// independent of the place in the file. It covers expanded `overrideValues`, which may be short secrets: do not show it.
     pub fn digest(&self) -> String {
         let mut text = String::new();
         let overrides: Vec<_> = self.override_values.iter().map(|o| (&o.key, &o.value)).collect();
-        // Debug of strings quotes and escapes, so that no two entries write the same text.
+        // `Debug` quotes and escapes strings, so different entries have different texts.
         let _ = write!(
             text,
             "{:?}",
@@ -330,7 +351,7 @@ impl Watch {
                 lists(&self.lookups)
             )
         );
-        // What is kept of a release depends on it.
+        // It decides what is stored of a release.
         if self.on_failure == OnFailure::Rollback {
             text.push_str("rollback");
         }
@@ -340,7 +361,7 @@ impl Watch {
         data_encoding::HEXLOWER.encode(&Sha256::digest(text.as_bytes()))
     }
 
-    /// The same of what the entry adds to the chart's default values.
+    /// Returns a digest of the keys that change the chart's default values.
     pub fn defaults_digest(&self) -> String {
         let overrides: Vec<_> = self.override_values.iter().map(|o| (&o.key, &o.value)).collect();
         let text = format!("{:?}", (&self.values, overrides, &self.target_namespace));

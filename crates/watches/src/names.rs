@@ -1,31 +1,31 @@
-//! The forms of names that Kubernetes accepts (`k8s.io/apimachinery/pkg/util/validation`).
+//! Checks of names, by the rules of Kubernetes (`k8s.io/apimachinery/pkg/util/validation`).
 
 fn is_alphanumeric(byte: Option<&u8>) -> bool {
     byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
 
-/// RFC 1123 label: at most 63 of `a-z`, `0-9` and `-`, with a letter or digit at both ends. Namespaces are such.
+/// True for an RFC 1123 label: at most 63 of `a-z`, `0-9` and `-`, with a letter or digit at both ends. Namespaces are labels.
 pub fn is_dns_label(text: &str) -> bool {
     text.len() <= 63 && is_subdomain_part(text)
 }
 
-/// RFC 1123 subdomain: labels with dots between them, at most 253 bytes. API groups are such.
+/// True for an RFC 1123 subdomain: labels with dots between them, at most 253 bytes. API groups are subdomains.
 pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_dns_label)
 }
 
-/// What [`is_dns_label`] asks for.
+/// The rule of [`is_dns_label`], for messages.
 pub const DNS_LABEL: &str = "at most 63 of a-z, 0-9 and -, with a letter or digit at both ends";
 
-/// Checks the name of an object before the API server does. Kubernetes' own kinds have DNS subdomains for names, but for
-/// RBAC, APIServices and requests for certificates; of others only what all have in common is known.
+/// Checks the name of an object before the API server does. Names of Kubernetes' own kinds are DNS subdomains, except those of RBAC,
+/// APIServices and CertificateSigningRequests. For custom kinds only the common rules are checked.
 ///
-/// # FileErrors
-/// What the name must be like.
+/// # Errors
+/// The rule that the name violates.
 pub fn check_object_name(group: &str, name: &str) -> Result<(), &'static str> {
     // `IsValidPathSegmentName` of k8s.io/apimachinery/pkg/api/validation/path.
     if matches!(name, "." | "..") || name.contains(['/', '%']) {
-        return Err("it can be no part of a path: `.` and `..` alone, `/` and `%` are not allowed");
+        return Err("it cannot be part of a path: `.`, `..`, `/` and `%` are not allowed");
     }
     let is_free = match group {
         "rbac.authorization.k8s.io" | "certificates.k8s.io" | "apiregistration.k8s.io" => true,
@@ -47,7 +47,7 @@ pub fn is_path_segment(text: &str) -> bool {
         && text != ".."
 }
 
-/// A part of a subdomain as Kubernetes checks names: of any length.
+/// True for a part of a subdomain, of any length: Kubernetes does not limit the parts of names.
 fn is_subdomain_part(text: &str) -> bool {
     let bytes = text.as_bytes();
     is_alphanumeric(bytes.first())
@@ -55,19 +55,19 @@ fn is_subdomain_part(text: &str) -> bool {
         && bytes.iter().all(|byte| is_alphanumeric(Some(byte)) || *byte == b'-')
 }
 
-/// An API version such as `v1alpha1`: a DNS label that begins with a letter.
+/// True for an API version such as `v1alpha1`: a DNS label that begins with a letter.
 pub fn is_version(text: &str) -> bool {
     is_dns_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase())
 }
 
-/// A kind: letters and digits, a letter first. The API server also lets hyphens pass, which no kind has.
+/// True for a kind: letters and digits, a letter first. The API server also accepts hyphens, but no kind uses them.
 pub fn is_kind(text: &str) -> bool {
     text.len() <= 63
         && text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// The value of a label: empty, or at most 63 of `A-Za-z0-9._-` with a letter or digit at both ends.
+/// True for the value of a label: empty, or at most 63 of `A-Za-z0-9._-` with a letter or digit at both ends.
 pub fn is_label_value(text: &str) -> bool {
     let bytes = text.as_bytes();
     let end = |byte: Option<&u8>| byte.is_none_or(u8::is_ascii_alphanumeric);
@@ -79,7 +79,7 @@ pub fn is_label_value(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }
 
-/// The key of a label: a name like a label's value but not empty, with an optional DNS prefix and `/` before it.
+/// True for the key of a label: a non-empty name of the form of a label value, after an optional DNS prefix and `/`.
 pub(crate) fn is_label_key(text: &str) -> bool {
     let is_name = |name: &str| !name.is_empty() && is_label_value(name);
     match text.split_once('/') {
@@ -88,7 +88,7 @@ pub(crate) fn is_label_key(text: &str) -> bool {
     }
 }
 
-/// The groups of Kubernetes' own kinds that have a dot (`k8s.io/api` 1.36). Others end in `k8s.io`, too, and are of CRDs.
+/// API groups of Kubernetes' own kinds that contain a dot (`k8s.io/api` 1.36). Groups of CRDs may end in `k8s.io`, too.
 const BUILT_IN: [&str; 19] = [
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
@@ -111,15 +111,15 @@ const BUILT_IN: [&str; 19] = [
     "storagemigration.k8s.io",
 ];
 
-/// True if a domain is this one, or lies below it.
+/// True if a domain equals `parent` or is a subdomain of it.
 pub fn is_within(domain: &str, parent: &str) -> bool {
     domain
         .strip_suffix(parent)
         .is_some_and(|above| above.is_empty() || above.ends_with('.'))
 }
 
-/// True for an API group whose kinds are Kubernetes' own: the core group, those without a dot, which no CRD can have, and
-/// some with.
+/// True for an API group of Kubernetes' own kinds: the core group, all groups without a dot (no CRD can have one), and
+/// the groups of `BUILT_IN`.
 pub fn is_built_in(group: &str) -> bool {
     !group.contains('.') || BUILT_IN.contains(&group)
 }
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_have_their_forms() {
+    fn names_are_checked_by_their_rules() {
         type NameCheck = fn(&str) -> bool;
         let long = "a".repeat(64);
         let cases: [(NameCheck, &[&str], &[&str]); 6] = [
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn kubernetes_own_groups_are_known() {
+    fn built_in_groups_are_recognized() {
         for group in ["", "apps", "batch", "rbac.authorization.k8s.io", "storage.k8s.io"] {
             assert!(is_built_in(group), "{group}");
         }

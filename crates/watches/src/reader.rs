@@ -1,24 +1,24 @@
-//! Reading typed fields out of a YAML node, collecting everything that is wrong instead of stopping at the first.
+//! Reads typed fields of a YAML node. Collects all errors instead of stopping at the first one.
 
 use go_yaml::{Data, Node};
 
 use super::duration;
 use super::finding::{FileErrors, FileFinding};
 
-/// Collects what a file has to be told about.
+/// Collects the errors and warnings of a file.
 pub struct Findings<'a> {
     file: &'a str,
     errors: Vec<FileFinding>,
     warnings: Vec<FileFinding>,
 }
 
-/// The entries of one mapping, each key once and known.
+/// The entries of a mapping. Each key is known and occurs once.
 pub struct MapFields<'n> {
     at: &'n Node,
     entries: Vec<(&'n str, &'n Node)>,
 }
 
-/// How a node's content is called in a message.
+/// Describes the content of a node for a message.
 pub fn describe(data: &Data) -> String {
     match data {
         Data::Null => "nothing".into(),
@@ -34,7 +34,7 @@ pub fn describe(data: &Data) -> String {
     }
 }
 
-/// The candidate that `word` is most likely a misspelling of.
+/// Returns the candidate that `word` most likely misspells.
 pub fn suggestion<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let lower = word.to_lowercase();
     let distance = |candidate: &str| strsim::damerau_levenshtein(&lower, &candidate.to_lowercase());
@@ -44,8 +44,6 @@ pub fn suggestion<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>)
         .min_by_key(|(_, far)| *far)?;
     (far <= best.chars().count().div_ceil(3)).then_some(best)
 }
-
-// === impl Findings ===
 
 impl<'a> Findings<'a> {
     pub fn new(file: &'a str) -> Self {
@@ -81,7 +79,7 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// The result, or everything that is wrong, by line.
+    /// Returns the result with the warnings, or all errors. Both are sorted by line.
     pub fn finish<T>(mut self, result: T) -> Result<(T, Vec<FileFinding>), FileErrors> {
         if self.errors.is_empty() {
             self.warnings.sort_by_key(|warning| (warning.line, warning.column));
@@ -91,12 +89,12 @@ impl<'a> Findings<'a> {
         Err(FileErrors(self.errors))
     }
 
-    /// Reports a wrong type: what was expected and what is there.
+    /// Adds an error: the field is not of the expected type.
     pub fn type_error(&mut self, at: &Node, name: &str, expected: &str) {
         self.error(at, format!("`{name}` must be {expected}, not {}", describe(&at.data)));
     }
 
-    /// A string; nothing if the field is absent or null, or is of another type, which is reported.
+    /// Reads a string. Returns `None` if the field is absent or null, or has another type, which is an error.
     pub fn read_string<'n>(&mut self, fields: &MapFields<'n>, name: &str) -> Option<(&'n str, &'n Node)> {
         let node = fields.get(name)?;
         match &node.data {
@@ -108,7 +106,7 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// A list; empty if the field is absent or null, or is of another type, which is reported.
+    /// Reads a list. Returns an empty list if the field is absent or null, or has another type, which is an error.
     pub fn read_list<'n>(&mut self, fields: &MapFields<'n>, name: &str) -> &'n [Node] {
         let Some(node) = fields.get(name) else { return &[] };
         match &node.data {
@@ -120,7 +118,7 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// A list of strings that `check` accepts; its complaint is reported at the item.
+    /// Reads a list of strings. An item that `check` rejects is an error at the place of the item.
     pub fn read_strings(
         &mut self,
         fields: &MapFields<'_>,
@@ -140,7 +138,7 @@ impl<'a> Findings<'a> {
         out
     }
 
-    /// A string, which `message` is reported of unless it is valid.
+    /// Reads a string. If it is not valid, `message` is the error.
     pub fn read_checked(
         &mut self,
         fields: &MapFields<'_>,
@@ -157,7 +155,7 @@ impl<'a> Findings<'a> {
         Some(text.to_owned())
     }
 
-    /// A duration; `zero` says what 0 means.
+    /// Reads a duration. 0 returns `None` with a warning; `zero` says what 0 means.
     pub fn read_duration(&mut self, fields: &MapFields<'_>, name: &str, zero: &str) -> Option<std::time::Duration> {
         let node = fields.get(name)?;
         let text = match &node.data {
@@ -181,19 +179,19 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// A bool; `usual` unless it is said otherwise.
-    pub fn read_bool(&mut self, fields: &MapFields<'_>, name: &str, usual: bool) -> bool {
+    /// Reads a bool. Returns `default` if the field is absent or null, or has another type, which is an error.
+    pub fn read_bool(&mut self, fields: &MapFields<'_>, name: &str, default: bool) -> bool {
         match fields.get(name).map(|node| (node, &node.data)) {
             Some((_, Data::Bool(value))) => *value,
             Some((node, _)) => {
                 self.type_error(node, name, "true or false");
-                usual
+                default
             }
-            None => usual,
+            None => default,
         }
     }
 
-    /// A whole number of at least `least`, which is 0 or 1.
+    /// Reads a whole number of at least `least`, which is 0 or 1.
     pub fn read_count(&mut self, fields: &MapFields<'_>, name: &str, least: usize) -> Option<usize> {
         let node = fields.get(name)?;
         let count = match &node.data {
@@ -208,7 +206,7 @@ impl<'a> Findings<'a> {
         count
     }
 
-    /// One of several words; the default if there is none, or another, which is reported.
+    /// Reads one of several words. Returns the default if the field is absent, or has another word, which is an error.
     pub fn read_choice<T: Copy + Default, const N: usize>(
         &mut self,
         fields: &MapFields<'_>,
@@ -232,11 +230,9 @@ impl<'a> Findings<'a> {
     }
 }
 
-// === impl MapFields ===
-
 impl<'n> MapFields<'n> {
-    /// Opens a mapping whose keys are all in `known`. Keys in `later`, unknown ones and repeated ones are reported;
-    /// so is a node that isn't a mapping, for which the answer is `None`. `what` names the mapping in messages.
+    /// Opens a mapping whose keys are all in `known`. Keys in `later`, unknown keys and repeated keys are errors. Returns `None` if
+    /// the node is not a mapping, which is an error. `what` names the mapping in messages.
     pub fn open(
         node: &'n Node,
         what: &str,
@@ -264,7 +260,7 @@ impl<'n> MapFields<'n> {
             }
             seen.push((name, key.line));
             if known.contains(&name.as_str()) {
-                // Go's decoder leaves a field alone that is null.
+                // As in Go's decoder, null leaves the field unset.
                 if !matches!(value.data, Data::Null) {
                     entries.push((name, value));
                 }
@@ -284,7 +280,7 @@ impl<'n> MapFields<'n> {
         Some(MapFields { at: node, entries })
     }
 
-    /// The value of a key; `None` if it is absent or null.
+    /// Returns the value of a key. `None`: absent or null.
     pub fn get(&self, name: &str) -> Option<&'n Node> {
         self.entries
             .iter()
@@ -292,7 +288,7 @@ impl<'n> MapFields<'n> {
             .map(|(_, value)| *value)
     }
 
-    /// Where the mapping begins.
+    /// Returns the node of the mapping, for the place of messages.
     pub fn at(&self) -> &'n Node {
         self.at
     }
@@ -303,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_misses_get_a_suggestion() {
+    fn misspelt_keys_have_a_suggestion() {
         let keys = ["selector", "chart", "kind", "watchDependentResources", "allow"];
         for (word, expected) in [
             ("slector", Some("selector")),

@@ -1,4 +1,4 @@
-//! A fixture of `tests/fixtures/watches` is a `watches.yaml` with a `.txt` of what must come out beside it.
+//! A fixture of `tests/fixtures/watches` is a `watches.yaml` and a `.txt` with its expected findings.
 
 use std::path::Path;
 
@@ -30,7 +30,7 @@ fn one(text: &str) -> Watch {
     watches.into_iter().next().unwrap()
 }
 
-/// The smallest entry, with more lines.
+/// Returns the smallest entry with further lines.
 fn entry(more: &str) -> String {
     format!("- group: a.example.com\n  version: v1\n  kind: App\n  chart: charts/app\n{more}")
 }
@@ -60,16 +60,16 @@ fn fixtures() {
     assert!(count >= 8, "fixtures are missing");
 }
 
-/// `full.yaml` has every key, `least.yaml` those that it must have.
+/// `full.yaml` has every key, `least.yaml` the required ones.
 #[test]
-fn entries_are_read_as_a_whole() {
+fn all_keys_are_read() {
     for name in ["full", "least"] {
         let read = |end: &str| std::fs::read_to_string(Path::new(FIXTURES).join(format!("{name}.{end}"))).unwrap();
         let watch = format!("{:#?}\n", one(&read("yaml")));
         assert_eq!(watch.replace(FIXTURES, "FIXTURES"), read("debug"), "{name}");
     }
     let least = entry("");
-    // Nothing after the colon is the same as leaving the key out.
+    // A key without a value counts as absent.
     assert_eq!(
         one(&entry("  selector:\n  reconcilePeriod:\n  overrideValues:\n")),
         one(&least)
@@ -77,7 +77,7 @@ fn entries_are_read_as_a_whole() {
 }
 
 #[test]
-fn the_digest_covers_what_matters() {
+fn the_digest_covers_keys_that_change_the_render() {
     let digest = |more: &str| one(&entry(more)).digest();
     let plain = digest("");
     assert_eq!(plain.len(), 64);
@@ -98,7 +98,7 @@ fn the_digest_covers_what_matters() {
         "  values: {a: b}\n",
         "  valuesFrom: [{kind: Secret, name: a}]\n",
         "  valuesFromField: spec.from\n",
-        // Members of these carry no owner references.
+        // Members of these watches carry no owner references.
         "  deletionPolicy: Orphan\n",
         "  ownerReferences: false\n",
         "  allow: {kinds: [\"*\"]}\n",
@@ -114,7 +114,7 @@ fn the_digest_covers_what_matters() {
 }
 
 #[test]
-fn a_missing_file_is_said_with_its_path() {
+fn a_missing_file_is_reported_with_its_path() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("watches.yaml");
     let error = load(&path).unwrap_err().to_string();
@@ -132,7 +132,7 @@ fn a_missing_file_is_said_with_its_path() {
 }
 
 #[test]
-fn members_refer_to_their_owners_unless_they_are_to_stay() {
+fn members_have_owner_references_unless_they_are_orphaned() {
     for (more, expected) in [
         ("", true),
         ("  ownerReferences: true\n", true),
@@ -144,7 +144,7 @@ fn members_refer_to_their_owners_unless_they_are_to_stay() {
 }
 
 #[test]
-fn odd_input_never_panics() {
+fn invalid_input_does_not_panic() {
     for text in [
         "- ",
         "- - a",
@@ -157,14 +157,14 @@ fn odd_input_never_panics() {
         "\u{0}",
         "- ? [a]\n  : b",
     ] {
-        // Whatever comes out, nothing is accepted.
+        // Errors may differ, but no watch is accepted.
         let accepted = parse_text(text).map(|(watches, _)| watches.len()).unwrap_or(0);
         assert_eq!(accepted, 0, "{text}");
     }
 }
 
 #[test]
-fn a_watch_is_known_by_its_kind_and_selector() {
+fn the_id_has_kind_decorator_and_selector() {
     assert_eq!(one(&entry("")).id(), "App.a.example.com");
     let selected = one(&format!("\n{}", entry("  selector: {matchLabels: {a: b}}\n")));
     assert_eq!(selected.id(), "App.a.example.com (a=b)");

@@ -1,4 +1,4 @@
-//! Cuts long texts.
+//! Shortens long texts.
 
 /// Returns at most the first `bytes` bytes of a text, cut between characters. A cut text ends with its full length in bytes, or
 /// with `...` where `bytes` is below 256.

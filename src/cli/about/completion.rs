@@ -15,17 +15,17 @@ Examples:
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CompletionArgs {
-    /// The shell to complete in
+    /// The shell
     #[arg(value_enum)]
     shell: Shell,
 }
 
-/// Writes the script for `command`, the whole program, to `out`.
+/// Writes the script of the program `command` to `out`.
 ///
 /// # Errors
-/// Those of `out`.
+/// `out` cannot be written.
 pub fn run(args: &CompletionArgs, mut command: clap::Command, out: &mut dyn Write) -> std::io::Result<()> {
-    // Into memory first: the generator panics when a pipe breaks.
+    // Into memory first: the generator panics on a broken pipe.
     let mut script = Vec::new();
     let name = command.get_name().to_owned();
     clap_complete::generate(args.shell, &mut command, name, &mut script);
@@ -42,7 +42,7 @@ mod tests {
     use crate::cli::Cli;
 
     #[test]
-    fn every_shell_gets_its_own_script() {
+    fn every_shell_has_a_script() {
         for (shell, part) in [
             ("bash", "complete -F _chartwright"),
             ("zsh", "#compdef chartwright"),
@@ -60,7 +60,7 @@ mod tests {
         }
     }
 
-    /// Each shell that is installed reads its script, and finds the commands of `generate`.
+    /// Each installed shell loads its script and completes the commands of `generate`.
     #[test]
     fn shells_complete_commands() {
         let folder = tempfile::tempdir().unwrap();
@@ -70,7 +70,7 @@ mod tests {
                 "source \"$SCRIPT\"; COMP_WORDS=(chartwright generate ''); COMP_CWORD=2
                 _chartwright chartwright '' generate; echo \"${COMPREPLY[@]}\"",
             ),
-            // Its completions work in a terminal only: the script is read, and nothing more.
+            // Completion works in a terminal only, so the test only parses the script.
             (
                 "zsh",
                 "zsh -n \"$SCRIPT\" && grep -A 4 'generate_commands() {' \"$SCRIPT\"",
@@ -83,13 +83,13 @@ mod tests {
             std::fs::write(&file, script).unwrap();
             let output = Command::new(name).args(["-c", check]).env("SCRIPT", &file).output();
             let Ok(output) = output else {
-                assert!(name != "bash", "bash is needed for so much else");
+                assert!(name != "bash", "bash is required");
                 continue;
             };
-            let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-            assert!(output.status.success(), "{name}: {told}");
+            let output_text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+            assert!(output.status.success(), "{name}: {output_text}");
             for word in ["crd", "rbac"] {
-                assert!(told.contains(word), "{name}: {told}");
+                assert!(output_text.contains(word), "{name}: {output_text}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! `chartwright man`: the manual pages, one of each command, made of what `--help` says.
+//! `chartwright man`: manual pages, one per command, generated from the texts of `--help`.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -12,14 +12,14 @@ use chartwright_operator::telemetry::VERSION;
 
 const EXAMPLES: &str = "\
 Examples:
-  # The page of the program, and that of a command
+  # Show the page of the program, and that of a command
   chartwright man | man -l -
   chartwright man create api | man -l -
 
-  # All of them, where man(1) finds them
+  # Write all pages to a folder that man(1) searches
   chartwright man --out /usr/local/share/man/man1";
 
-/// Print a manual page, or write those of all commands
+/// Print a manual page, or write the pages of all commands
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ManArgs {
@@ -31,10 +31,10 @@ pub struct ManArgs {
     out: Option<PathBuf>,
 }
 
-/// Prints a page of `program`, or writes all of them.
+/// Prints a page of `program`, or writes all pages.
 ///
 /// # Errors
-/// There is no such command; a page can't be written.
+/// The command does not exist, or a page cannot be written.
 pub fn run(args: &ManArgs, program: Command, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut program = without_help(program);
     program.build();
@@ -51,7 +51,7 @@ pub fn run(args: &ManArgs, program: Command, out: &mut dyn Write) -> anyhow::Res
     Ok(())
 }
 
-/// The command `help` of each command has no page.
+/// Removes the command `help` of each command: it has no page.
 fn without_help(command: Command) -> Command {
     command.disable_help_subcommand(true).mut_subcommands(without_help)
 }
@@ -63,12 +63,12 @@ fn write_all(command: &Command, folder: &std::path::Path) -> anyhow::Result<()> 
     shown.into_iter().try_for_each(|command| write_all(command, folder))
 }
 
-/// Such as chartwright-create-api.
+/// Returns a title such as chartwright-create-api.
 fn title(command: &Command) -> &str {
     command.get_display_name().unwrap_or_else(|| command.get_name())
 }
 
-/// A page in troff's language.
+/// Returns a page as troff source.
 fn page(command: &Command) -> io::Result<Vec<u8>> {
     let man = Man::new(command.clone())
         .title(title(command).to_owned())
@@ -89,7 +89,7 @@ fn page(command: &Command) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// What stands at the end of the help, line by line: clap_mangen would fill the lines.
+/// Formats the text after the help line by line: clap_mangen would join the lines.
 fn examples(help: &str) -> Roff {
     let mut roff = Roff::new();
     let lines = match help.strip_prefix("Examples:\n") {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_tells_what_the_help_does() {
+    fn a_page_has_the_texts_of_the_help() {
         let page = printed(&["create", "api"]).unwrap();
         for part in [
             ".TH chartwright-create-api 1",
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_has_a_page_that_man_understands() {
+    fn every_command_has_a_valid_page() {
         let folder = tempfile::tempdir().unwrap();
         let args = ManArgs {
             command: Vec::new(),
@@ -157,7 +157,7 @@ mod tests {
         let has = |name: &str| pages.iter().any(|page| page.ends_with(name));
         assert!(has("chartwright.1") && has("chartwright-generate-rbac.1") && !has("chartwright-help.1"));
         for page in pages {
-            // Where groff is not installed there is nothing to ask.
+            // Without groff the pages are not checked.
             let Ok(output) = Process::new("groff")
                 .args(["-man", "-Tutf8", "-ww"])
                 .arg(&page)
@@ -165,8 +165,12 @@ mod tests {
             else {
                 return;
             };
-            let told = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success() && told.is_empty(), "{}: {told}", page.display());
+            let messages = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                output.status.success() && messages.is_empty(),
+                "{}: {messages}",
+                page.display()
+            );
         }
     }
 }

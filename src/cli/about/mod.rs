@@ -2,4 +2,6 @@
 
 pub(super) mod completion;
 pub(super) mod man;
+#[cfg(test)]
+mod markdown;
 pub(super) mod version;

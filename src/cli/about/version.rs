@@ -16,23 +16,23 @@ Examples:
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct VersionArgs {
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_enum, default_value = "text")]
     output: VersionFormat,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum VersionFormat {
-    /// one line for people
+    /// one line of text
     Text,
-    /// an object with version, commit (if the build knew it), os and arch
+    /// a JSON object with version, commit (if the build recorded it), os and arch
     Json,
 }
 
 /// Writes the version to `out`.
 ///
 /// # Errors
-/// Those of `out`.
+/// `out` cannot be written.
 pub fn run(args: &VersionArgs, out: &mut dyn Write) -> std::io::Result<()> {
     write(args.output, COMMIT, out)
 }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_for_people_and_an_object_for_programs() {
+    fn text_is_one_line_and_json_is_an_object() {
         let written = |output, commit| {
             let mut out = Vec::new();
             write(output, commit, &mut out).unwrap();

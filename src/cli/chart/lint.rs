@@ -1,4 +1,4 @@
-//! `chartwright lint`: what is wrong or doubtful in a project or a chart.
+//! `chartwright lint`: finds mistakes in a project or a chart.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -13,36 +13,37 @@ use chartwright_watches::suggestion;
 
 const EXAMPLES: &str = "\
 Examples:
-  # The project in this folder: watches.yaml, charts, CRDs, samples and rights
+  # Check the project in this folder: watches.yaml, charts, CRDs, samples and rights
   chartwright lint
 
-  # A chart, for GitHub's code scanning
+  # Check a chart, for GitHub's code scanning
   chartwright lint charts/memcached -o sarif > lint.sarif
 
-  # Only what has to be mended, or all but some rules
+  # Only errors, or all except some rules
   chartwright lint --severity error
   chartwright lint --ignore missing-pdb,long-name
 
-Exit codes: 0 nothing found, 1 something found, 2 wrong use. docs/reference/lint.md explains the rules, and the comment
-`# chartwright-lint: ignore=RULE` that ignores one on its line, alone on the line before, or at the top of a file in all of it.";
+Exit codes: 0 no finding, 1 a finding, 2 wrong usage. docs/reference/lint.md explains the rules. The comment
+`# chartwright-lint: ignore=RULE` ignores a rule: on its line, on the next line if it stands alone, or in the complete file if
+it stands at the top.";
 
-/// Tell what is wrong or doubtful in a project or a chart, without a cluster
+/// Find mistakes in a project or a chart, without a cluster
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct LintArgs {
-    /// A folder with a watches.yaml or a Chart.yaml, or a watches file
+    /// A project (a folder with a watches.yaml, or that file) or a chart (a folder with a Chart.yaml)
     #[arg(value_name = "PATH", default_value = ".")]
     path: PathBuf,
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_enum, default_value = "text")]
     output: LintFormat,
-    /// Only these rules
+    /// Only these rules, separated by commas. Repeatable [default: all rules]
     #[arg(long = "rule", value_name = "NAME", value_delimiter = ',')]
     rules: Vec<String>,
-    /// All but these rules
+    /// All rules except these, separated by commas. Repeatable
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     ignore: Vec<String>,
-    /// Only what is as bad as this, or worse
+    /// Only findings of this severity or higher
     #[arg(long, value_enum, default_value = "warning")]
     severity: MinimumSeverity,
 }
@@ -80,11 +81,12 @@ pub fn run(args: &LintArgs) -> ExitCode {
         LintFormat::Sarif => format!("{:#}\n", output::sarif(&linted)),
         LintFormat::Github => output::github(&linted),
     };
-    // Who closed the pipe has seen enough, and is told by the exit code.
+    // A closed pipe is ignored: the exit code has the result.
     let _ = std::io::stdout().write_all(text.as_bytes());
-    match linted.findings.is_empty() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    if linted.findings.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 

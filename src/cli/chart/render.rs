@@ -1,4 +1,4 @@
-//! `chartwright render -f cr.yaml`: what `run` would apply for a custom resource.
+//! `chartwright render -f cr.yaml`: prints what `run` would apply for a custom resource.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -26,41 +26,41 @@ use helm_template::render::{Capabilities, Engine};
 
 const EXAMPLES: &str = "\
 Examples:
-  # Without a cluster: capabilities are Helm's defaults, lookups find nothing
+  # Without a cluster: capabilities are Helm's defaults, and lookups find nothing
   chartwright render -f config/samples/cache_v1alpha1_memcached.yaml
 
-  # With the cluster's capabilities and lookups, and compared with what is there
+  # With the cluster's capabilities and lookups, compared with the live objects
   chartwright render --server -f cr.yaml | kubectl diff -f -
 
-  # From a pipe
+  # From standard input
   kubectl get memcached web -o yaml | chartwright render -f -";
 
-/// Show what `run` would apply for a custom resource
+/// Print what `run` would apply for a custom resource
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct RenderArgs {
-    /// File with one or more custom resources, as YAML or JSON; - is standard input
+    /// File with one or more CRs as YAML or JSON. - is standard input
     #[arg(short, long, value_name = "FILE")]
     filename: PathBuf,
     /// The watches file
     #[arg(long, value_name = "FILE", default_value = "./watches.yaml")]
     watches_file: PathBuf,
-    /// Of several watches for the object, that which decorates it under this name
+    /// The decorator to use if several watches match the object
     #[arg(long, value_name = "NAME")]
     decorator: Option<String>,
-    /// Ask the cluster for capabilities, scopes and lookups
+    /// Read capabilities, scopes and lookups from the cluster
     #[arg(long)]
     server: bool,
-    /// The kubeconfig of --server
+    /// The kubeconfig of --server [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Namespace of custom resources that name none
+    /// Namespace of CRs that do not name one
     #[arg(short, long, default_value = "default")]
     namespace: String,
-    /// The operator's name, for the label on members
+    /// The operator's name: the label on members, and the key that --server reads
     #[arg(long, env = "OPERATOR_NAME", default_value = "chartwright")]
     operator_name: String,
-    /// The operator's own namespace, where --server finds its key; by default that of the kubeconfig's context
+    /// The operator's own namespace, where --server reads its key [default: that of the kubeconfig's context]
     #[arg(long, value_name = "NAMESPACE")]
     operator_namespace: Option<String>,
 }
@@ -80,7 +80,7 @@ pub fn run(args: &RenderArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The objects in a file; a List counts as its items.
+/// Reads the objects of a file. A List is replaced by its items.
 fn read_objects(path: &Path) -> anyhow::Result<Vec<Value>> {
     let mut text = String::new();
     match path.to_str() {
@@ -109,18 +109,16 @@ fn read_objects(path: &Path) -> anyhow::Result<Vec<Value>> {
     Ok(objects)
 }
 
-/// What is asked, or stands for it.
+/// The cluster of `--server`, or a substitute that serves only the kind of the custom resource.
 struct RenderCluster {
     client: Client,
     discovery: Discovery,
-    /// The custom resource's.
+    /// Resource of the custom resource.
     resource: Resource,
-    /// The operator's, if it has started once.
+    /// The operator's keys. `None` before its first start.
     keys: Option<Keyring>,
     own_namespace: String,
 }
-
-// === impl RenderCluster ===
 
 impl RenderCluster {
     async fn connect(args: &RenderArgs, group_kind: &GroupKind, version: &str) -> anyhow::Result<Self> {
@@ -141,8 +139,8 @@ impl RenderCluster {
         })
     }
 
-    /// What would stand in the cluster once the file is applied: the file's spec, and of the live object what its author
-    /// doesn't say: identity, status, labels and annotations that others put there.
+    /// Returns the object as it would be after `kubectl apply` of the file: the file's spec, and from the live object its identity,
+    /// status, and the labels and annotations of other clients.
     async fn merge_with_live(&self, args: &RenderArgs, mut file: DynamicObject) -> anyhow::Result<DynamicObject> {
         let namespace = file.metadata.namespace.take().filter(|namespace| !namespace.is_empty());
         if self.resource.namespaced {
@@ -179,7 +177,7 @@ impl RenderCluster {
     }
 }
 
-/// What is rendered, and whether the digests of its members are those of the operator: its key is needed for that.
+/// Renders a custom resource. Also returns whether the digests of its members are the operator's, which needs the operator's key.
 async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow::Result<(Prepared, bool)> {
     let (group_kind, version) =
         GroupKind::of(&object).context("an object without apiVersion and kind is no custom resource")?;
@@ -222,8 +220,8 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
     if !is_keyed && release.record.revision > 0 {
         let secret = cluster::storage::keys::secret_name(&args.operator_name);
         note!(
-            "warning: there is no Secret {own_namespace}/{secret}, the operator's key: without it a release that is as \
-             it was looks like an upgrade; --operator-name and --operator-namespace say where it is"
+            "warning: the operator's key, Secret {own_namespace}/{secret}, does not exist: without it an unchanged release \
+             renders as an upgrade. --operator-name and --operator-namespace set its place"
         );
     }
     let context = Context::new(
@@ -238,9 +236,10 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
         own_namespace,
     );
     let prepared = reconcile::prepare(&context, &unit, &resource, &mut release, &mut Answers::new()).await;
-    let hint = match watch.has_sources() && !args.server {
-        true => " (the watch takes values from Secrets and ConfigMaps: --server reads them)",
-        false => "",
+    let hint = if watch.has_sources() && !args.server {
+        " (the watch takes values from Secrets and ConfigMaps: --server reads them)"
+    } else {
+        ""
     };
     let prepared = prepared.map_err(|phase| match phase {
         Phase::Stalled { reason, message, .. } | Phase::Failed { reason, message } => {
@@ -254,13 +253,13 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
     Ok((prepared, is_keyed))
 }
 
-/// The release that a custom resource tells of.
+/// Restores the release from its custom resource.
 fn build_release(args: &RenderArgs, resource: &mut CustomResource) -> Release {
     let mut release = Release::default();
     if args.server {
         release.adopt(resource, None);
     } else {
-        // They tell of a release, and there is no cluster that has it.
+        // These annotations describe a release in a cluster, and there is no cluster.
         let (kinds, namespaces) = resource.superset_annotations();
         for ours in [resource.kept_annotation(), kinds, namespaces] {
             resource.annotations.remove(&ours);
@@ -276,7 +275,7 @@ fn build_unit(watch: &Watch, group_kind: GroupKind, resource: Resource) -> anyho
     Ok(Unit::alone(watch.clone(), group_kind, resource, renderer, stamp))
 }
 
-/// `is_keyed`: the digests of the members are those of the operator.
+/// Writes the documents to `out`. `is_keyed`: the digests of the members are the operator's.
 fn print(prepared: &Prepared, is_keyed: bool, out: &mut String) -> anyhow::Result<()> {
     for warning in &prepared.warnings {
         note!("warning: {warning}");

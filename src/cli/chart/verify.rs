@@ -12,19 +12,19 @@ use chartwright_verify::{Options, Verified, output};
 
 const EXAMPLES: &str = "\
 Examples:
-  # The cases of all charts of the project in this folder
+  # Run the cases of all charts of the project in this folder
   chartwright verify
 
-  # Those of one chart, and of them the ones about upgrades
+  # Run the cases of one chart whose names contain upgrade
   chartwright verify charts/memcached --run upgrade
 
-  # In CI: a report for its page of tests beside the text in its log
+  # In CI: write a JUnit report besides the text in the log
   chartwright verify --junit verify.xml
 
-  # After a change that is meant: write the golden files anew, and look at what changed
+  # After an intended change: update the golden files, and review the difference
   chartwright verify --update && git diff
 
-Case files lie in charts/NAME/verify/*.yaml, or in charts/NAME.verify/ beside a chart of somebody else. A first one:
+Case files are charts/NAME/verify/*.yaml, or charts/NAME.verify/*.yaml beside a third party's chart. An example:
 
   cases:
     - name: three servers
@@ -33,48 +33,48 @@ Case files lie in charts/NAME/verify/*.yaml, or in charts/NAME.verify/ beside a 
         fields:
           StatefulSet: {spec.replicas: 3}
 
-Exit codes: 0 all passed, 1 some failed, 2 wrong use. docs/reference/verify.md explains every key.";
+Exit codes: 0 all cases passed, 1 some failed, 2 wrong usage. docs/reference/verify.md explains every key.";
 
-/// Test charts without a cluster: what is made, and what an edit or another chart changes, prunes, restarts
+/// Run unit tests of charts, without a cluster: what a CR creates, and what an edit changes, prunes and restarts
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct VerifyArgs {
     /// Projects (folders with a watches.yaml), charts (folders with a Chart.yaml), or case files
     #[arg(value_name = "PATH", default_value = ".")]
     paths: Vec<PathBuf>,
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_enum, default_value = "text")]
     output: VerifyFormat,
-    /// Also write a report as JUnit does
+    /// Also write a JUnit report to this file
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
     /// Write golden files instead of comparing with them
     #[arg(long)]
     update: bool,
-    /// Only cases with this in their name; * stands for anything
+    /// Only cases whose name contains this pattern. * matches any text [default: all cases]
     #[arg(long = "run", value_name = "PATTERN")]
     only: Option<String>,
-    /// So many cases at a time; by default as many as there are processors
+    /// Number of cases that run concurrently [default: number of processors]
     #[arg(short, value_name = "COUNT", default_value_t = 0, hide_default_value = true)]
     jobs: usize,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum VerifyFormat {
-    /// for people: what failed, and where
+    /// text for people: failures and their places
     Text,
-    /// an object with all cases
+    /// a JSON object with all cases
     Json,
-    /// JUnit's XML
+    /// JUnit XML
     Junit,
 }
 
-/// Prints what came of the cases to standard output.
+/// Runs the cases and prints the result to standard output.
 pub fn run(args: &VerifyArgs) -> ExitCode {
     let done = run_cases(args).and_then(|verified| Ok((format_result(args, &verified)?, verified)));
     match done {
         Ok((text, verified)) => {
-            // Who closed the pipe has seen enough, and is told by the exit code.
+            // A closed pipe is ignored: the exit code has the result.
             let _ = std::io::stdout().write_all(text.as_bytes());
             match verified.counts() {
                 (_, 0) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! `chartwright create api` and `delete api`: a kind of a project.
+//! `chartwright create api` and `delete api`: adds a kind to a project, or removes it.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -24,16 +24,16 @@ Examples:
   # From a chart repository: the newest 7.9
   chartwright create api --helm-chart memcached --helm-chart-repo https://charts.example.com --helm-chart-version \"~7.9\"
 
-  # From an OCI registry, signed by somebody we know
+  # From an OCI registry, with a verified signature
   chartwright create api --helm-chart oci://registry.example.com/charts/memcached:7.9.6 --verify --keyring keys.gpg
 
   # With a password
   chartwright create api --helm-chart https://charts.example.com/memcached-7.9.6.tgz --username me --password-stdin <token
 
-  # From a fresh chart
+  # With a new chart
   chartwright create api --group shop --version v1 --kind Web
 
-  # What it would do
+  # Only show what would change
   chartwright create api --helm-chart ./memcached --dry-run";
 
 const DELETE_EXAMPLES: &str = "\
@@ -53,31 +53,30 @@ enum CreateCommand {
     Api(Box<ApiArgs>),
 }
 
-/// Add a kind: its chart, watch, CustomResourceDefinition, sample and roles
+/// Add a kind to a project: its chart, watch, CustomResourceDefinition, sample and roles
 ///
-/// The chart is copied into the project and yours from then on. What it depends on and has no copy of in its charts/ is fetched,
-/// in the versions of its lock. It may be run again: it updates what it made, and leaves alone what was edited by hand; another
-/// chart takes the place of the one that is there with --force.
+/// The chart is copied into the project and is yours to edit. Dependencies that are not in its charts/ folder are fetched, in the
+/// versions of its lock file. You can run the command again: it updates the files that it created and does not change files that
+/// you edited. With --force another chart replaces the existing one.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 struct ApiArgs {
-    /// The group, which the project's domain is added to; charts if it is left out and a chart is given
-    #[arg(long, default_value = "")]
+    /// API group, to which the project's domain is appended [default: charts if you give a chart]
+    #[arg(long, default_value = "", hide_default_value = true)]
     group: String,
-    /// The version; v1alpha1 if it is left out
-    #[arg(long, default_value = "")]
+    /// API version [default: v1alpha1]
+    #[arg(long, default_value = "", hide_default_value = true)]
     version: String,
-    /// The kind; after the chart if it is left out
-    #[arg(long, default_value = "")]
+    /// The kind [default: named after the chart]
+    #[arg(long, default_value = "", hide_default_value = true)]
     kind: String,
-    /// What the kind is called in URLs; after the kind if it is left out
-    #[arg(long, default_value = "")]
+    /// Plural name, used in URLs [default: derived from the kind]
+    #[arg(long, default_value = "", hide_default_value = true)]
     plural: String,
-    /// The kind belongs to no namespace; the watch then needs a targetNamespace
+    /// The kind is cluster-scoped. The watch then needs a targetNamespace
     #[arg(long)]
     cluster: bool,
-    /// A chart: a folder, a .tgz archive, its URL, oci://..., or a name in a repository; the project's own, or a fresh one, if it is
-    /// left out
+    /// The chart: a folder, a .tgz archive, a URL, oci://..., or a name in a repository [default: the project's own, or a new one]
     #[arg(long, value_name = "CHART")]
     helm_chart: Option<String>,
     #[command(flatten)]
@@ -86,14 +85,14 @@ struct ApiArgs {
     source: SourceArgs,
 }
 
-/// Where a chart comes from.
+/// Arguments of a chart that is fetched.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Options of charts that are fetched")]
+#[command(next_help_heading = "Options of fetched charts")]
 struct SourceArgs {
-    /// The repository of the chart that is named: its URL, oci://..., or the name that `helm repo add` gave it
+    /// Repository of the chart: a URL, oci://..., or a name from `helm repo add`
     #[arg(long, value_name = "REPOSITORY", requires = "helm_chart")]
     helm_chart_repo: Option<String>,
-    /// The chart's version, or a constraint such as ~1.2; the newest stable one if it is left out
+    /// Version of the chart, or a constraint such as ~1.2 [default: newest stable version]
     #[arg(
         long,
         value_name = "VERSION",
@@ -102,19 +101,19 @@ struct SourceArgs {
         hide_default_value = true
     )]
     helm_chart_version: String,
-    /// Who we are to the server of the chart, instead of what docker or Helm have kept
+    /// User name for the chart's server. Needs --password-stdin [default: credentials of Docker or Helm]
     #[arg(long, requires_all = ["password_stdin", "helm_chart"])]
     username: Option<String>,
     /// Read the password from standard input
     #[arg(long, requires = "username")]
     password_stdin: bool,
-    /// Certificates, in PEM, that are trusted on the way to the chart, instead of the system's
+    /// PEM certificates to trust when the chart is fetched [default: certificates of the system]
     #[arg(long, value_name = "FILE", requires = "helm_chart")]
     ca_file: Option<PathBuf>,
-    /// Ask OCI registries without TLS
+    /// Use OCI registries without TLS
     #[arg(long, requires = "helm_chart")]
     plain_http: bool,
-    /// Take the chart only if its .prov is signed by a key of --keyring; GnuPG's gpgv has to be there
+    /// Accept the chart only if a key of --keyring signed its .prov file. Needs GnuPG's gpgv
     #[arg(long, requires_all = ["keyring", "helm_chart"])]
     verify: bool,
     /// Public keys, as `gpg --export` writes them
@@ -122,10 +121,8 @@ struct SourceArgs {
     keyring: Option<PathBuf>,
 }
 
-// === impl SourceArgs ===
-
 impl SourceArgs {
-    /// Fetches the chart, and tells what was downloaded.
+    /// Fetches the chart, and prints what was downloaded.
     fn fetch(&self, chart: &str) -> anyhow::Result<ChartFiles> {
         let mut password = String::new();
         if self.password_stdin {
@@ -154,7 +151,7 @@ impl SourceArgs {
     }
 }
 
-/// Take out of a project
+/// Remove from a project
 #[derive(Args, Debug)]
 #[command(after_help = DELETE_EXAMPLES)]
 pub struct DeleteArgs {
@@ -167,17 +164,19 @@ enum DeleteCommand {
     Api(Box<DeleteApiArgs>),
 }
 
-/// Take a kind out: its watch, CustomResourceDefinition, sample and roles; its chart stays
+/// Remove a kind from a project: its watch, CustomResourceDefinition, sample and roles
+///
+/// The chart stays.
 #[derive(Args, Debug)]
 #[command(after_help = DELETE_EXAMPLES)]
 struct DeleteApiArgs {
-    /// The group, with or without the project's domain
+    /// API group, with or without the project's domain
     #[arg(long)]
     group: String,
     /// The kind
     #[arg(long)]
     kind: String,
-    /// The version, if several are watched
+    /// API version, if the project watches several versions
     #[arg(long)]
     version: Option<String>,
     #[command(flatten)]
@@ -194,7 +193,7 @@ pub fn create(args: &CreateArgs) -> anyhow::Result<()> {
     };
     let placed = chart.into_place(&project, args.helm_chart.is_some(), args.write.force())?;
     let chart = &placed.chart;
-    // What somebody has written beside the chart before.
+    // The overlay that a user wrote beside the chart.
     let overlay = read_overlay(&project.root.join(&placed.folder), None)?;
     let mut named = crd::Names {
         plural: Some(args.plural.clone()).filter(|plural| !plural.is_empty()),
@@ -202,7 +201,7 @@ pub fn create(args: &CreateArgs) -> anyhow::Result<()> {
         ..crd::Names::default()
     };
     overlay.name(&mut named);
-    // The overlay has a say again when the definition is made.
+    // The overlay is applied again when the definition is generated.
     named.columns.clear();
     let wanted = Wanted {
         group: args.group.clone(),
@@ -219,7 +218,7 @@ pub fn create(args: &CreateArgs) -> anyhow::Result<()> {
         let plural = definition::plural(&present.object).unwrap_or_default();
         ensure!(
             named.plural.as_deref() == Some(plural),
-            "{}/{}: {} is called {plural} already: remove the file to have another plural",
+            "{}/{}: {} has the plural {plural}: remove the file to use another plural",
             definition::BASES,
             present.name,
             kind.resource.kind
@@ -252,10 +251,7 @@ pub fn create(args: &CreateArgs) -> anyhow::Result<()> {
     let unset = definition::required(&crd, &kind.resource.version);
     let unset = find_unset(&project.root.join(&sample), unset);
     if !unset.is_empty() {
-        note!(
-            "warning: {sample} is refused as long as it doesn't set {}",
-            unset.join(", ")
-        );
+        note!("warning: {sample} is refused until it sets {}", unset.join(", "));
     }
     if is_cluster_scoped && watch.is_none() {
         print_line!(
@@ -266,7 +262,7 @@ pub fn create(args: &CreateArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Those of the paths below `spec` that a custom resource doesn't set; all if there is none yet.
+/// Returns the paths below `spec` that a custom resource does not set. Returns all paths if the file does not exist.
 fn find_unset(file: &Path, mut paths: Vec<String>) -> Vec<String> {
     let text = std::fs::read(file).unwrap_or_default();
     let object = go_yaml::to_json(&text).unwrap_or_default();
@@ -316,8 +312,8 @@ pub fn delete(args: &DeleteArgs) -> anyhow::Result<()> {
         let versions = selected.iter().map(|at| kinds[*at].resource.version.as_str());
         let versions: Vec<&str> = versions.collect();
         let remedy = match &args.version {
-            None => "--version says which one is taken out",
-            Some(_) => "take one out of watches.yaml by hand",
+            None => "select one with --version",
+            Some(_) => "remove one from watches.yaml by hand",
         };
         bail!(
             "{}.{} is watched {} times, in {}: {remedy}",
@@ -331,7 +327,7 @@ pub fn delete(args: &DeleteArgs) -> anyhow::Result<()> {
     args.write.finish(&project, tree, &removed)?;
     print_line!("{} stays: remove it if nothing else uses it", kind.chart);
     if api::another_watch(&kinds, at).is_some() {
-        print_line!("definition and roles stay, for {} has another watch", args.kind);
+        print_line!("definition and roles stay because {} has another watch", args.kind);
     }
     Ok(())
 }

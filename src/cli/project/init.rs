@@ -1,4 +1,4 @@
-//! `chartwright init`: a new project.
+//! `chartwright init`: creates a project.
 
 use std::path::{Path, PathBuf};
 
@@ -20,43 +20,41 @@ Examples:
   chartwright init --domain example.com
   chartwright create api --group cache --kind Memcached --helm-chart ./memcached
 
-  # Under another name than the folder's, and from an image of your own
+  # With a name of its own and your own base image
   chartwright init --domain example.com --name shop-operator --base-image registry.example.com/chartwright:0.1.0";
 
-/// Make a project: what an operator of your charts is built, tested and deployed with
+/// Create a project in which you build, test and deploy an operator
 ///
-/// It may be run again: it updates what it made, and leaves alone what was edited by hand.
+/// You can run `init` again: it updates the files that it created and does not change files that you edited.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct InitArgs {
-    /// What the groups of the project's kinds end with
+    /// Suffix of the API groups of the project's kinds. Required the first time
     #[arg(long)]
     domain: Option<String>,
-    /// What the operator is called in the cluster; by default as the folder
+    /// Name of the operator in the cluster [default: name of the folder]
     #[arg(long, visible_alias = "project-name")]
     name: Option<String>,
-    /// The image that the operator's is made from [default: that of the Dockerfile that is there, or chartwright of this version]
+    /// Base image of the operator's image [default: image in the existing Dockerfile, else chartwright of this version]
     #[arg(long, value_name = "IMAGE")]
     base_image: Option<String>,
     #[command(flatten)]
     write: WriteArgs,
 }
 
-/// How files are written.
+/// Arguments of commands that write the files of a project.
 #[derive(Args, Debug)]
 pub struct WriteArgs {
     /// The project's folder
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     project: PathBuf,
-    /// Overwrite what was edited by hand
+    /// Overwrite files that you edited
     #[arg(long)]
     force: bool,
-    /// Only show what would be done
+    /// Only show what would change
     #[arg(long)]
     dry_run: bool,
 }
-
-// === impl WriteArgs ===
 
 impl WriteArgs {
     pub fn root(&self) -> &Path {
@@ -67,8 +65,8 @@ impl WriteArgs {
         self.force
     }
 
-    /// Writes the files of a project and PROJECT itself, and tells of each. What is removed are files of ours: those that were
-    /// edited by hand stay, too.
+    /// Writes the files of a project and PROJECT itself, removes the files in `removed`, and prints a line per file. Files that were
+    /// edited by hand stay.
     pub fn finish(&self, project: &Project, tree: Tree, removed: &[PathBuf]) -> anyhow::Result<()> {
         let mut written = project.written();
         let changes = tree.compare(&project.root, &written, self.force)?;
@@ -95,7 +93,7 @@ impl WriteArgs {
         }
         for path in &edited {
             print_line!(
-                "{}: kept, for it was edited by hand (--force removes it)",
+                "{}: kept because it was edited by hand (--force removes it)",
                 path.display()
             );
         }
@@ -107,7 +105,7 @@ impl WriteArgs {
         changes.write(&project.root)?;
         for path in due {
             std::fs::remove_file(project.root.join(path)).with_context(|| path.display().to_string())?;
-            // Folders that have nothing in them any more.
+            // Folders that are empty now.
             let mut folders = path.ancestors().skip(1).filter(|folder| *folder != Path::new(""));
             while folders
                 .next()
@@ -155,7 +153,7 @@ pub fn run(args: &InitArgs) -> anyhow::Result<()> {
         Some(image) => {
             ensure!(
                 is_image(image),
-                "--base-image {image:?} is no name of an image, such as registry.example.com/chartwright:0.1.0"
+                "--base-image {image:?} is not the name of an image such as registry.example.com/chartwright:0.1.0"
             );
             image.clone()
         }

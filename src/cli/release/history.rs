@@ -1,4 +1,4 @@
-//! `chartwright history` and `chartwright rollback`: the revisions of a release, and the way back to one of them.
+//! `chartwright history` and `chartwright rollback`: lists the revisions of a release, and runs an earlier one.
 
 use std::io::Write;
 use std::time::Duration;
@@ -21,18 +21,18 @@ use chartwright_core::status::conditions;
 
 const HISTORY_EXAMPLES: &str = "\
 Examples:
-  # The revisions of a release, as helm history lists them
+  # List the revisions of a release, as helm history does
   chartwright history memcached web --namespace shop
 
-  # For programs
+  # For scripts
   chartwright history memcached web -o json";
 
 const ROLLBACK_EXAMPLES: &str = "\
 Examples:
-  # Back to the last revision that was healthy, until the spec changes
+  # Run the last healthy revision until the spec changes
   chartwright rollback memcached web
 
-  # Back to revision 3, and wait until it runs
+  # Run revision 3, and wait until its members are ready
   chartwright rollback memcached web 3 --wait";
 
 /// List the revisions of a release
@@ -41,7 +41,7 @@ Examples:
 pub struct HistoryArgs {
     #[command(flatten)]
     target: TargetArgs,
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = HistoryFormat::Table)]
     output: HistoryFormat,
 }
@@ -57,19 +57,19 @@ enum HistoryFormat {
 #[command(
     after_help = ROLLBACK_EXAMPLES,
     long_about = "Run an earlier revision of a release until its spec changes\n\n\
-        Annotates the custom resource, and the operator does the rest: pre-rollback hooks, the objects as they were applied \
-        then, post-rollback hooks. What holds data is never deleted. Revisions are kept where the watch says \
+        Annotates the custom resource. The operator then runs the pre-rollback hooks, applies the objects of that revision, and \
+        runs the post-rollback hooks. It never deletes objects that hold data. Revisions are kept if the watch has \
         `onFailure: rollback`."
 )]
 pub struct RollbackArgs {
     #[command(flatten)]
     target: TargetArgs,
-    /// The revision [default: the last one before the present that was healthy]
+    /// The revision to run [default: the last healthy revision before the current one]
     revision: Option<i64>,
-    /// Wait until it runs and its members are ready
+    /// Wait until the revision runs and its members are ready
     #[arg(long)]
     wait: bool,
-    /// Wait no longer, as a Go duration
+    /// Limit of the wait, as a Go duration
     #[arg(long, default_value = "5m", value_parser = parse_timeout)]
     timeout: Duration,
 }
@@ -91,13 +91,13 @@ pub fn list_revisions(args: &HistoryArgs) -> anyhow::Result<()> {
     })
 }
 
-/// What is recorded of a release, and the custom resource.
+/// Reads the record of a release and its custom resource.
 async fn read_record(target: &TargetResource) -> anyhow::Result<(Record, Value)> {
     let object = target.read().await?;
     let record = Record::from_status(&object["status"], None).into_record();
     ensure!(
         !record.history.is_empty(),
-        "the status of {target} lists no revision: nothing was applied for it yet, or its schema drops status.history"
+        "the status of {target} lists no revision: nothing was applied yet, or the CRD schema drops status.history"
     );
     Ok((record, object))
 }
@@ -136,8 +136,7 @@ fn format_table(record: &Record) -> String {
 }
 
 fn describe(revision: &Revision) -> String {
-    // One line a revision.
-    // What follows are the lines of a log.
+    // One line per revision: the lines of a log follow the first line.
     let first = |text: &str| {
         let line = text.lines().next().unwrap_or_default();
         line.strip_suffix("; its log ends with:").unwrap_or(line).to_owned()
@@ -158,20 +157,22 @@ pub fn rollback(args: &RollbackArgs) -> anyhow::Result<()> {
         let text = format!("{to}@{}", jiff::Timestamp::now());
         target.annotate(&object, &[(ROLLBACK_TO, &text)]).await?;
         print_line!("{target} goes back to revision {to} until its spec changes");
-        match args.wait {
-            true => wait_for_rollback(&target, &text, args.timeout).await,
-            false => Ok(()),
+        if args.wait {
+            wait_for_rollback(&target, &text, args.timeout).await
+        } else {
+            Ok(())
         }
     })
 }
 
-/// The revision that is meant, if something can go back to it.
+/// Returns the revision to run. Fails if its objects are not kept.
 fn resolve_revision(record: &Record, requested: Option<i64>) -> anyhow::Result<i64> {
     let history: &History = &record.history;
     let kept: Vec<String> = history.kept().map(|revision| revision.to_string()).collect();
-    let kept = match kept.is_empty() {
-        true => "none is kept: the watch needs `onFailure: rollback`".to_owned(),
-        false => format!("these are kept: {}", kept.join(", ")),
+    let kept = if kept.is_empty() {
+        "no revision is kept: the watch needs `onFailure: rollback`".to_owned()
+    } else {
+        format!("these are kept: {}", kept.join(", "))
     };
     let running = history.get(record.revision).and_then(|revision| revision.rollback_to);
     let before = running.unwrap_or(record.revision);
@@ -180,11 +181,11 @@ fn resolve_revision(record: &Record, requested: Option<i64>) -> anyhow::Result<i
             .last_healthy(before)
             .with_context(|| format!("no revision before {before} was healthy and is kept; {kept}")),
         Some(to) if history.get(to).is_some_and(|revision| revision.kept) => Ok(to),
-        Some(to) => bail!("revision {to} is not kept, so that nothing can go back to it; {kept}"),
+        Some(to) => bail!("revision {to} is not kept and cannot run again; {kept}"),
     }
 }
 
-/// Waits until the operator has carried the request out, and says how the release is meanwhile.
+/// Waits until the operator completed the rollback, and prints each change of the `Ready` message.
 async fn wait_for_rollback(target: &TargetResource, text: &str, timeout: Duration) -> anyhow::Result<()> {
     let until = Instant::now() + timeout;
     let mut shown = String::new();
@@ -199,13 +200,16 @@ async fn wait_for_rollback(target: &TargetResource, text: &str, timeout: Duratio
             return Ok(());
         }
         if is_handled && status["release"]["fallback"].is_null() {
-            bail!("the request was refused, or something else is requested for since: see the Events of {target}");
+            bail!("the rollback was refused, or replaced by a newer request: see the Events of {target}");
         }
         if is_handled && shown != message {
             note!("{message}");
             shown = message;
         }
-        ensure!(Instant::now() < until, "not there within {timeout:?}: {shown}");
+        ensure!(
+            Instant::now() < until,
+            "the rollback did not complete within {timeout:?}: {shown}"
+        );
         sleep(POLL_INTERVAL).await;
     }
 }
@@ -242,12 +246,12 @@ REVISION  UPDATED               STATUS      CHART      APP VERSION  GENERATION  
     }
 
     #[test]
-    fn one_goes_back_to_what_is_kept() {
+    fn only_kept_revisions_can_be_rolled_back_to() {
         let record = record();
         assert_eq!(
             resolve_revision(&record, None).unwrap(),
             1,
-            "the one before that which runs"
+            "the revision before the running one"
         );
         assert_eq!(resolve_revision(&record, Some(2)).unwrap(), 2);
         let refused = resolve_revision(&record, Some(3)).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! `chartwright leftovers`: what carries an operator's marks though its custom resource is gone.
+//! `chartwright leftovers`: lists or deletes objects of an operator whose custom resource no longer exists.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -25,48 +25,48 @@ use chartwright_watches::names::is_built_in;
 
 const EXAMPLES: &str = "\
 Examples:
-  # What is left in the cluster of custom resources that are gone
+  # List the objects whose custom resource no longer exists
   chartwright leftovers
 
-  # Remove what one of them left in a namespace
+  # Delete the objects of one custom resource in a namespace
   chartwright leftovers --namespace shop --uid 0b9e6f3c-0d5e-4d0c-9a6e-6a3a7d9a1f5e --delete";
 
 const ABOUT: &str = "\
-List what custom resources left behind that are gone
+List objects whose custom resource no longer exists
 
-Lists the objects that carry the label of the operator, and whose custom resource (the UID in their annotation \
-chartwright.dev/tracking-id) is not there, and the Secrets that were kept for such a custom resource. It may have been \
-deleted while it was suspended, or been freed by release-finalizers, so that they were meant to stay; or it went in spite \
-of its finalizer while no operator ran. Nothing is removed without --delete.";
+Lists the objects that carry the label of the operator and whose custom resource (the UID in their annotation \
+chartwright.dev/tracking-id) does not exist, and the Secrets that the operator kept for such a custom resource. Possible \
+causes: the custom resource was deleted while it was suspended, release-finalizers removed its finalizer, or another client \
+removed the finalizer while no operator ran. Without --delete the command changes nothing.";
 
-/// List what custom resources left behind that are gone
+/// List objects whose custom resource no longer exists
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES, long_about = ABOUT)]
 pub struct LeftoversArgs {
-    /// Remove them; what is annotated to be kept only loses our marks
+    /// Delete the objects. An object with the resource policy keep only loses the operator's labels and annotations
     #[arg(long)]
     delete: bool,
-    /// Only in this namespace [default: in all, and what has none]
+    /// Only objects in this namespace [default: all, and cluster-scoped objects]
     #[arg(short, long)]
     namespace: Option<String>,
-    /// Only what the custom resource of this UID left
+    /// Only objects of the custom resource with this UID [default: all]
     #[arg(long)]
     uid: Option<String>,
     /// The operator's name
     #[arg(long, env = "OPERATOR_NAME", default_value = "chartwright")]
     operator_name: String,
-    /// The kubeconfig to use [default: KUBECONFIG, else the cluster around the pod, else ~/.kube/config]
+    /// The kubeconfig to use [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 }
 
-/// One that was found.
+/// An object whose custom resource may no longer exist.
 struct Leftover {
     resource: Resource,
     id: ObjectId,
     live: Live,
     owner: Owner,
-    /// A Secret of the operator's own: no member.
+    /// A Secret with the operator's own data, not a member.
     is_operator_secret: bool,
 }
 
@@ -84,16 +84,17 @@ async fn list_leftovers(args: &LeftoversArgs) -> anyhow::Result<()> {
         .map(|group| format!("API group {group}"))
         .collect();
     let found = find_candidates(args, &client, &discovery, &mut unlisted).await?;
-    // After them: a custom resource is older than what was made for it.
-    let owners = match found.is_empty() {
-        true => HashSet::new(),
-        false => list_owner_uids(&client, &discovery).await?,
+    // Listed after the members: a custom resource is older than its members.
+    let owners = if found.is_empty() {
+        HashSet::new()
+    } else {
+        list_owner_uids(&client, &discovery).await?
     };
     let mut left: Vec<Leftover> = found
         .into_iter()
         .filter(|found| !owners.contains(decorator::object_uid(&found.owner.uid)))
         .collect();
-    // As a release goes: what others may depend on comes last.
+    // In the order in which a release is deleted: objects that others may depend on come last.
     left.sort_by_cached_key(|found| {
         let turn = (Reverse(Stage::of(&found.id.group_kind)), Reverse(found.live.wave));
         (
@@ -105,9 +106,10 @@ async fn list_leftovers(args: &LeftoversArgs) -> anyhow::Result<()> {
     });
     let mut failures = 0;
     for found in &left {
-        let outcome = match args.delete {
-            true => remove_leftover(&client, found).await,
-            false => Ok("left"),
+        let outcome = if args.delete {
+            remove_leftover(&client, found).await
+        } else {
+            Ok("left")
         };
         match outcome {
             Ok(done) => print_line!(
@@ -122,21 +124,21 @@ async fn list_leftovers(args: &LeftoversArgs) -> anyhow::Result<()> {
         }
     }
     if left.is_empty() {
-        note!("Nothing is left of custom resources that are gone.");
+        note!("No object without its custom resource was found.");
     }
     for kind in &unlisted {
-        note!("not looked at: {kind}");
+        note!("not listed: {kind}");
     }
     ensure!(
         failures == 0,
         "{failures} of {} objects could not be removed",
         left.len()
     );
-    ensure!(unlisted.is_empty(), "not everything could be looked at");
+    ensure!(unlisted.is_empty(), "some kinds could not be listed");
     Ok(())
 }
 
-/// Everything that may be left: members, and the Secrets in which the operator keeps what it must know.
+/// Lists possible leftovers: members, and the Secrets with the operator's records.
 async fn find_candidates(
     args: &LeftoversArgs,
     client: &Client,
@@ -204,30 +206,31 @@ impl Leftover {
     }
 }
 
-/// The UIDs of all that may be a custom resource of ours: all objects of kinds that aren't Kubernetes' own, and of those
-/// what carries the label of an ApplySet's parent, or is decorated.
+/// Lists the UIDs of all possible custom resources: all objects of custom kinds, and the objects of Kubernetes' own kinds that
+/// carry the label of an ApplySet parent or of a decorator.
 async fn list_owner_uids(client: &Client, discovery: &Discovery) -> anyhow::Result<HashSet<String>> {
     let (mut uids, snapshot) = (HashSet::new(), discovery.snapshot());
     if !snapshot.is_complete() {
-        bail!("which custom resources are there can't be told: not all API groups answer");
+        bail!("the custom resources cannot be listed: some API groups do not answer");
     }
     for kind in snapshot.kinds().filter(|(_, resource)| resource.watchable) {
         let group_kind = kind.0;
-        let searches: &[&str] = match is_built_in(&group_kind.group) {
-            true => &[ID_LABEL, decorator::LABEL],
-            false => &[""],
+        let searches: &[&str] = if is_built_in(&group_kind.group) {
+            &[ID_LABEL, decorator::LABEL]
+        } else {
+            &[""]
         };
         for labels in searches {
             match objects::list_if_served(client, discovery, kind, None, labels).await {
                 Ok(listed) => uids.extend(listed.into_iter().filter_map(|metadata| metadata.uid)),
-                Err(error) => bail!("which {group_kind} are there can't be told: {error}"),
+                Err(error) => bail!("the objects of kind {group_kind} cannot be listed: {error}"),
             }
         }
     }
     Ok(uids)
 }
 
-/// What became of it.
+/// Deletes a leftover, or removes our labels and annotations. Returns a word for the result.
 async fn remove_leftover(client: &Client, found: &Leftover) -> anyhow::Result<&'static str> {
     let Leftover {
         resource,
@@ -236,9 +239,10 @@ async fn remove_leftover(client: &Client, found: &Leftover) -> anyhow::Result<&'
         owner,
         is_operator_secret,
     } = found;
-    let decided = match is_operator_secret {
-        true => Verdict::Delete,
-        false => verdict(id, live, owner, Purpose::Delete),
+    let decided = if *is_operator_secret {
+        Verdict::Delete
+    } else {
+        verdict(id, live, owner, Purpose::Delete)
     };
     let (request, done) = match decided {
         Verdict::Delete => (objects::delete(client, resource, id, live).await, "deleted"),
@@ -253,6 +257,6 @@ async fn remove_leftover(client: &Client, found: &Leftover) -> anyhow::Result<&'
     match request? {
         objects::DeleteOutcome::Accepted => Ok(done),
         objects::DeleteOutcome::Absent => Ok("gone"),
-        objects::DeleteOutcome::Changed => bail!("it was changed meanwhile; try again"),
+        objects::DeleteOutcome::Changed => bail!("it changed during the command; try again"),
     }
 }

@@ -1,4 +1,4 @@
-//! `chartwright plan`: the plans of a release, and a run of one.
+//! `chartwright plan`: lists the plans of a release, or runs one.
 
 use std::io::Write;
 use std::time::Duration;
@@ -22,10 +22,10 @@ use chartwright_operator::cluster::workloads::pods::{last_lines, tail};
 
 const EXAMPLES: &str = "\
 Examples:
-  # What plans a release has, and how they ran
+  # List the plans of a release and their runs
   chartwright plan list sampledb orders
 
-  # Run one now, with a parameter, and wait for its end
+  # Run a plan now, with a parameter, and wait for its end
   chartwright plan run sampledb orders backup --set label=before-migration --wait";
 
 /// List the plans of a release, or run one
@@ -56,15 +56,15 @@ struct PlanListArgs {
 struct PlanRunArgs {
     #[command(flatten)]
     target: TargetArgs,
-    /// The plan
+    /// Name of the plan
     plan: String,
-    /// A parameter for its templates (`.Plan.Params`): a text
+    /// Text parameter for the templates of the plan (`.Plan.Params`). Repeatable
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_parameter)]
     set: Vec<(String, String)>,
-    /// Wait for its end, print the last lines of its log, and fail if it failed
+    /// Wait for the end of the run, print the last log lines, and fail if the run failed
     #[arg(long)]
     wait: bool,
-    /// Wait no longer, as a Go duration
+    /// Limit of the wait, as a Go duration
     #[arg(long, default_value = "10m", value_parser = parse_timeout)]
     timeout: Duration,
 }
@@ -85,7 +85,7 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<()> {
     })
 }
 
-/// The plans that a status tells of.
+/// Returns the plans in the status of a custom resource.
 fn plans_of(object: &Value) -> Vec<Plan> {
     Vec::deserialize(&object["status"]["plans"]).unwrap_or_default()
 }
@@ -112,9 +112,10 @@ fn format_table(plans: &[Plan]) -> String {
     };
     let header = ["PLAN", "RUNS", "LAST", "ENDED", "SCHEDULE", "NEXT", "MESSAGE"].map(str::to_owned);
     let rows = plans.iter().map(|plan| {
-        let message = match plan.invalid.is_empty() {
-            true => plan.message.lines().next().unwrap_or_default(),
-            false => &plan.invalid,
+        let message = if plan.invalid.is_empty() {
+            plan.message.lines().next().unwrap_or_default()
+        } else {
+            &plan.invalid
         };
         let (count, last, schedule) = (plan.count.to_string(), or_dash(&plan.phase), or_dash(&plan.schedule));
         let (ended, next) = (time(plan.ended), time(plan.next));
@@ -156,14 +157,15 @@ async fn start_run(args: &PlanRunArgs) -> anyhow::Result<()> {
     target
         .annotate(&object, &[(PLAN_PARAMS, &params), (RUN_PLAN, &text)])
         .await?;
-    print_line!("plan {} of {target} is asked for", args.plan);
-    match args.wait {
-        true => wait_for_run(&target, args, &text, &token).await,
-        false => Ok(()),
+    print_line!("plan {} of {target} is requested", args.plan);
+    if args.wait {
+        wait_for_run(&target, args, &text, &token).await
+    } else {
+        Ok(())
     }
 }
 
-/// Waits until the run is over, and says how it goes meanwhile.
+/// Waits for the end of the run, and prints its progress.
 async fn wait_for_run(target: &TargetResource, args: &PlanRunArgs, text: &str, token: &str) -> anyhow::Result<()> {
     let until = Instant::now() + args.timeout;
     let mut shown = String::new();

@@ -1,4 +1,4 @@
-//! `chartwright release-finalizers`: frees custom resources that no operator looks after any more.
+//! `chartwright release-finalizers`: removes the finalizer from custom resources that no operator handles.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -23,67 +23,67 @@ use chartwright_watches::names::is_built_in;
 
 const EXAMPLES: &str = "\
 Examples:
-  # What would be freed, in the whole cluster
+  # Show which custom resources of the cluster would be released
   chartwright release-finalizers --all --dry-run
 
-  # A kind whose watch was removed from watches.yaml
+  # Release a kind whose watch was removed from watches.yaml
   chartwright release-finalizers --kind Memcached --group cache.example.com
 
-  # One custom resource that hangs in its deletion, and take our labels off what it leaves behind
+  # Release one custom resource whose deletion hangs, and remove our labels from its members
   chartwright release-finalizers --kind Memcached --namespace shop --name web --orphan";
 
 const ABOUT: &str = "\
-Free custom resources that no operator looks after any more
+Remove the finalizer from custom resources that no operator handles
 
-Takes the finalizer chartwright.dev/release off the custom resources that are selected. Their members stay, with their \
-labels, so that an operator can take them over for a custom resource of the same name: those of one that is being deleted \
-lose their owner reference, or the garbage collector would take them. One that is not keeps what it owns, and when it is \
-deleted one day, the garbage collector takes what has an owner reference, unless --orphan took that off. Stop the operator \
-before, or take the kind out of its watches.yaml: one that still watches a custom resource puts its finalizer \
-on again, or would have deleted its members.";
+Removes the finalizer chartwright.dev/release from the selected custom resources. Their members and the members' labels stay, \
+so that an operator can take them over for a custom resource of the same name. If the custom resource is being deleted, its \
+members lose their owner reference, so that the garbage collector does not delete them. If it is not being deleted, the \
+members keep the owner reference, and a later deletion makes the garbage collector delete them; --orphan prevents that. First \
+stop the operator, or remove the kind from its watches.yaml: an operator that still watches a custom resource adds the \
+finalizer again, or deletes the members.";
 
-/// Free custom resources that no operator looks after any more
+/// Remove the finalizer from custom resources that no operator handles
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES, long_about = ABOUT)]
 pub struct ReleaseFinalizersArgs {
     #[command(flatten)]
     selection: ResourceSelection,
-    /// Only those that are being deleted
+    /// Only CRs that are being deleted
     #[arg(long)]
     deleting: bool,
-    /// Take our labels, our annotation and the owner reference off the members as well, so that nothing takes them for members again
+    /// Also remove labels, tracking annotation and owner reference from the members
     #[arg(long)]
     orphan: bool,
-    /// Say what would be done, and change nothing
+    /// Show what would be done, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// The kubeconfig to use [default: KUBECONFIG, else the cluster around the pod, else ~/.kube/config]
+    /// The kubeconfig to use [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 }
 
-/// Which custom resources. What is given narrows it; nothing given is wrong use.
+/// Arguments that select custom resources. Each one narrows the selection; at least one is required.
 #[derive(Args, Clone, Debug)]
 #[group(required = true, multiple = true)]
 struct ResourceSelection {
-    /// Every custom resource that carries the finalizer
+    /// All CRs in the cluster that carry the finalizer
     #[arg(long, conflicts_with_all = ["group", "kind", "namespace", "name"])]
     all: bool,
-    /// Of this API group
+    /// Only CRs of this API group
     #[arg(long)]
     group: Option<String>,
-    /// Of this kind
+    /// Only CRs of this kind
     #[arg(long)]
     kind: Option<String>,
-    /// In this namespace [default: in all]
+    /// Only CRs in this namespace [default: all]
     #[arg(short, long)]
     namespace: Option<String>,
-    /// Of this name
+    /// Only CRs of this name
     #[arg(long)]
     name: Option<String>,
 }
 
-/// One that was found.
+/// A selected custom resource.
 struct FoundResource {
     group_kind: GroupKind,
     resource: Resource,
@@ -113,7 +113,7 @@ async fn release_all(args: &ReleaseFinalizersArgs) -> anyhow::Result<()> {
         }
     }
     if found.iter().any(|found| !found.custom.deleting) {
-        note!("Those that are not being deleted get their finalizer again from any operator that still watches them.");
+        note!("An operator that still watches a custom resource that is not being deleted adds the finalizer again.");
     }
     if failures > 0 {
         bail!("{failures} of {} custom resources could not be freed", found.len());
@@ -151,7 +151,7 @@ async fn find_resources(
     Ok(found)
 }
 
-/// An object once for each of our finalizers on it.
+/// Returns one custom resource per finalizer of ours on an object.
 fn split_by_finalizer(metadata: ObjectMeta) -> Vec<CustomResource> {
     let custom = CustomResource::from(DynamicObject {
         types: None,
@@ -170,7 +170,7 @@ fn split_by_finalizer(metadata: ObjectMeta) -> Vec<CustomResource> {
         .collect()
 }
 
-/// The kinds that are is_selected: one, or those of them that aren't Kubernetes' own.
+/// Returns the selected kinds: the given one, or all that are not Kubernetes' own.
 fn select_kinds<'s>(
     selection: &ResourceSelection,
     snapshot: &'s Snapshot,
@@ -242,8 +242,8 @@ async fn release_one(
     Ok(format!("{}{state}: {done}\n{text}", describe(found)))
 }
 
-/// Takes our marks off the members (`Orphan`), or only the reference to their owner (`Suspended`), wherever the custom
-/// resource says that there may be any.
+/// Removes our labels and annotations from the members (`Orphan`), or only their owner reference (`Suspended`). Searches all kinds
+/// and namespaces that the custom resource lists. Returns the changed members.
 async fn orphan_members(
     args: &ReleaseFinalizersArgs,
     client: &Client,
@@ -259,9 +259,10 @@ async fn orphan_members(
         let Some(resource) = snapshot.preferred(kind) else {
             continue;
         };
-        let namespaces: Vec<Option<&str>> = match resource.namespaced {
-            true => superset.namespaces.iter().map(|name| Some(name.as_str())).collect(),
-            false => vec![None],
+        let namespaces: Vec<Option<&str>> = if resource.namespaced {
+            superset.namespaces.iter().map(|name| Some(name.as_str())).collect()
+        } else {
+            vec![None]
         };
         for namespace in namespaces {
             let listed = objects::list_applyset(client, resource, namespace, &owner.set).await;
@@ -277,7 +278,7 @@ async fn orphan_members(
                     _ => objects::release_member(client, resource, &id, &live).await?,
                 };
                 if done == objects::DeleteOutcome::Changed {
-                    bail!("{id} was changed meanwhile; try again");
+                    bail!("{id} changed during the command; try again");
                 }
                 orphans.push(id);
             }

@@ -1,4 +1,4 @@
-//! The custom resource that a command is about, as with kubectl: `KIND NAME`.
+//! The custom resource of a command, named as in kubectl: `KIND NAME`.
 
 use std::path::PathBuf;
 
@@ -13,22 +13,22 @@ use chartwright_operator::cluster::connection::bounded;
 use chartwright_operator::cluster::discovery::{Resource, Snapshot};
 use chartwright_operator::cluster::{self, Discovery};
 
-/// Which custom resource it is.
+/// Arguments that name a custom resource.
 #[derive(Args, Clone, Debug)]
 pub struct TargetArgs {
-    /// Its kind, in singular or plural, with or without its group: memcached, memcacheds.cache.example.com
+    /// Kind of the CR, singular or plural, with or without its group: memcached, memcacheds.cache.example.com
     kind: String,
-    /// Its name
+    /// Name of the CR
     name: String,
-    /// Its namespace [default: that of the kubeconfig]
+    /// Namespace of the CR [default: that of the kubeconfig's context]
     #[arg(short, long)]
     namespace: Option<String>,
-    /// The kubeconfig to use [default: KUBECONFIG, else the cluster around the pod, else ~/.kube/config]
+    /// The kubeconfig to use [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 }
 
-/// A custom resource that was found.
+/// A custom resource in a cluster.
 pub struct TargetResource {
     pub group_kind: GroupKind,
     pub name: String,
@@ -36,10 +36,8 @@ pub struct TargetResource {
     api: Api<DynamicObject>,
 }
 
-// === impl TargetArgs ===
-
 impl TargetArgs {
-    /// Connects, and finds out what kind is meant.
+    /// Connects to the cluster and resolves the kind.
     pub async fn connect(&self) -> anyhow::Result<TargetResource> {
         let client = cluster::connect(self.kubeconfig.as_deref()).await?;
         let snapshot = Discovery::new(client.clone()).await?.snapshot();
@@ -57,11 +55,11 @@ impl TargetArgs {
             Some((word, group)) => (word.to_lowercase(), Some(group)),
             None => (self.kind.to_lowercase(), None),
         };
-        let is_meant = |(group_kind, resource): &(&GroupKind, &Resource)| {
+        let is_selected = |(group_kind, resource): &(&GroupKind, &Resource)| {
             group.is_none_or(|group| group == group_kind.group)
                 && (group_kind.kind.to_lowercase() == word || resource.api.plural == word)
         };
-        let mut found: Vec<_> = snapshot.kinds().filter(is_meant).collect();
+        let mut found: Vec<_> = snapshot.kinds().filter(is_selected).collect();
         found.sort_by_key(|(group_kind, _)| *group_kind);
         match found.as_slice() {
             [one] => Ok(*one),
@@ -79,10 +77,8 @@ impl TargetArgs {
     }
 }
 
-// === impl TargetResource ===
-
 impl TargetResource {
-    /// The custom resource as it is now.
+    /// Reads the custom resource.
     pub async fn read(&self) -> anyhow::Result<Value> {
         let read = bounded(self.api.get_opt(&self.name)).await;
         let found = read.with_context(|| self.to_string())?;
@@ -90,7 +86,7 @@ impl TargetResource {
         Ok(serde_json::to_value(object)?)
     }
 
-    /// Sets annotations of it, unless it changed since it was read.
+    /// Sets annotations. Fails if the custom resource changed after it was read.
     pub async fn annotate(&self, read: &Value, pairs: &[(&str, &str)]) -> anyhow::Result<()> {
         let annotations: Map<String, Value> = pairs
             .iter()

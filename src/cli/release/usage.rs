@@ -1,4 +1,4 @@
-//! `chartwright usage`: what releases requested over time, as the operator has counted it.
+//! `chartwright usage`: shows what releases request, from the counters that the operator keeps.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -18,13 +18,13 @@ use chartwright_operator::cluster;
 
 const EXAMPLES: &str = "\
 Examples:
-  # What each release requests, and has requested since the operator meters
+  # Show what each release requests, now and over time
   chartwright usage --operator-namespace chartwright-system
 
-  # A sum for each namespace, for a spreadsheet
+  # Sum up each namespace, for a spreadsheet
   chartwright usage --operator-namespace chartwright-system --by namespace -o csv
 
-  # For programs: the releases of a kind in a namespace
+  # Select the releases of a kind in a namespace, for a script
   chartwright usage --operator-namespace chartwright-system --kind Memcached -n shop -o json";
 
 /// Show what CPU, memory and storage releases request, now and over time
@@ -32,28 +32,28 @@ Examples:
 #[command(
     after_help = EXAMPLES,
     long_about = "Show what CPU, memory and storage releases request, now and over time\n\n\
-        The operator counts it when it is run with --meter-usage. Tables are in hours, what is for programs in seconds."
+        The operator collects the numbers if it runs with --meter-usage. Tables show hours; json and csv have exact seconds."
 )]
 pub struct UsageArgs {
-    /// What to add it up by
+    /// What to sum up by
     #[arg(long, value_enum, default_value_t = GroupBy::Release)]
     by: GroupBy,
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = UsageFormat::Table)]
     output: UsageFormat,
     /// Only releases of this kind, with or without its group: Memcached, memcached.cache.example.com
     #[arg(long)]
     kind: Option<String>,
-    /// Only releases of this namespace [default: of all]
+    /// Only releases in this namespace [default: all]
     #[arg(short, long)]
     namespace: Option<String>,
     /// The operator's name
     #[arg(long, env = "OPERATOR_NAME", default_value = "chartwright")]
     operator_name: String,
-    /// The operator's own namespace, where it keeps its counters [default: that of the kubeconfig]
+    /// The operator's own namespace, where its counters are [default: that of the kubeconfig's context]
     #[arg(long, value_name = "NAMESPACE")]
     operator_namespace: Option<String>,
-    /// The kubeconfig to use [default: KUBECONFIG, else the cluster around the pod, else ~/.kube/config]
+    /// The kubeconfig to use [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 }
@@ -72,7 +72,7 @@ enum UsageFormat {
     Csv,
 }
 
-/// UsageSums, each with what it is of: fields that were added up are empty.
+/// Sums by release. Fields that were summed up are empty.
 type UsageSums = BTreeMap<Release, Line>;
 
 pub fn run(args: &UsageArgs) -> anyhow::Result<()> {
@@ -92,7 +92,7 @@ pub fn run(args: &UsageArgs) -> anyhow::Result<()> {
         let period = SignedDuration::from_secs(i64::try_from(counters.period).unwrap_or(i64::MAX));
         if age > period.saturating_mul(3) {
             note!(
-                "Nothing was counted since then: does the operator run, with --meter-usage? Its log says what fails."
+                "The counters are older than three periods. Check that the operator runs with --meter-usage, and read its log."
             );
         }
         Ok(())
@@ -108,8 +108,8 @@ async fn read_counters(args: &UsageArgs) -> anyhow::Result<Counters> {
     let read = cluster::storage::usage::read(&client, namespace, &args.operator_name).await;
     let Some(text) = read.with_context(what)? else {
         bail!(
-            "nothing is counted: there is no {}. Run the operator with --meter-usage=1m; if it does, name its namespace \
-             with --operator-namespace and, unless it is chartwright, its name with --operator-name",
+            "there is no {}. Run the operator with --meter-usage=1m. If it runs, set --operator-namespace to its namespace and, \
+             unless its name is chartwright, --operator-name",
             what()
         );
     };
@@ -154,7 +154,7 @@ fn sum_up(counters: &Counters, args: &UsageArgs) -> UsageSums {
     sums
 }
 
-/// With `-` for what was added up, or has no namespace.
+/// Formats sums as a table. `-` stands for a field that was summed up, or for no namespace.
 fn format_table(sums: &UsageSums, by: GroupBy) -> String {
     let header = [
         "KIND",
@@ -186,7 +186,7 @@ fn format_table(sums: &UsageSums, by: GroupBy) -> String {
     align_columns([header.map(str::to_owned)].into_iter().chain(rows).collect())
 }
 
-/// For people: in the largest unit that it has one of.
+/// Formats bytes in the largest unit that yields at least 1.
 fn format_bytes(amount: u64) -> String {
     let units = ["Ti", "Gi", "Mi", "Ki"].iter().zip([40, 30, 20, 10]);
     let found = units
@@ -243,11 +243,12 @@ fn format_csv(sums: &UsageSums) -> String {
     text
 }
 
-/// Names of some kinds may have commas.
+/// Quotes a CSV field if needed: names of some kinds contain commas.
 fn quote_csv(name: &str) -> String {
-    match name.contains([',', '"', '\n']) {
-        true => format!("\"{}\"", name.replace('"', "\"\"")),
-        false => name.to_owned(),
+    if name.contains([',', '"', '\n']) {
+        format!("\"{}\"", name.replace('"', "\"\""))
+    } else {
+        name.to_owned()
     }
 }
 
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_for_people() {
+    fn tables_show_hours_and_units() {
         let expected = "\
 KIND          NAMESPACE  NAME      CPU    MEMORY  STORAGE  CORE-HOURS  GIB-HOURS  STORAGE GIB-HOURS
 Cache.a.test  -          (others)  0m     1.5Gi   0        0.500       0.500      0.000
@@ -313,7 +314,7 @@ KIND  NAMESPACE  NAME  CPU    MEMORY  STORAGE  CORE-HOURS  GIB-HOURS  STORAGE GI
     }
 
     #[test]
-    fn programs_get_exact_numbers() {
+    fn json_and_csv_have_exact_numbers() {
         let printed = to_json(&counters(), &sums_of("--kind SHOP"));
         let expected = json!({
             "kind": "Shop.a.test", "namespace": "test", "name": "old,er", "gone": "2026-01-03T00:00:00Z",

@@ -1,5 +1,4 @@
-//! The flags of `chartwright run`: those of helm-operator's `run`, with the same names, defaults and environment, and
-//! a few of ours.
+//! The flags of `chartwright run`: those of helm-operator's `run` with the same names and environment, and a few more.
 
 use std::collections::BTreeSet;
 use std::num::ParseIntError;
@@ -15,24 +14,24 @@ use chartwright_operator::telemetry::server::{BindAddress, InvalidAddress};
 use chartwright_watches::duration;
 use chartwright_watches::names::{check_object_name, is_dns_label, is_label_value};
 
-/// The operator's name unless it is given one.
+/// Default of `--operator-name`.
 const OPERATOR_NAME: &str = "chartwright";
 const METRICS_ADDRESS: &str = ":8080";
 
 const EXAMPLES: &str = "\
 Examples:
-  # Against the cluster of your kubeconfig, every namespace
+  # Against the cluster of your kubeconfig, all namespaces
   chartwright run --watches-file ./watches.yaml
 
-  # As in a Deployment: two replicas, one of which works
+  # In a Deployment of two replicas: only the leader works
   chartwright run --leader-elect --leader-election-id=memcached-operator
 
-  # CRs of two namespaces only
+  # Only CRs in two namespaces
   WATCH_NAMESPACE=team-a,team-b chartwright run";
 
-/// Namespaces whose custom resources are watched; `None`: all, and cluster-scoped ones.
+/// Namespaces whose custom resources are watched. `None`: all namespaces and cluster-scoped resources.
 type Namespaces = Option<BTreeSet<String>>;
-/// Bytes, if they were given; 0 is no limit.
+/// Bytes; 0 means no limit. `None`: not given.
 type MemoryLimit = Option<u64>;
 
 /// Run the operator
@@ -43,86 +42,85 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE", default_value = "./watches.yaml")]
     pub watches_file: PathBuf,
 
-    /// How often a release is looked at without a reason; 0 is never. Changes are seen at once, whatever this says
+    /// Time between two reconciles of an unchanged release. 0 means never; the minimum is 1s. A change is reconciled immediately
     #[arg(long, value_name = "DURATION", default_value = "10h", value_parser = duration::parse)]
     pub reconcile_period: Duration,
 
-    /// Releases of one kind that are worked on at the same time; they mostly wait for the API server, and as many are
-    /// rendered at a time as there are CPUs
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "32", value_parser = at_least_1)]
+    /// Number of releases of one kind that are reconciled concurrently. The number of CPUs limits concurrent renders
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "32", value_parser = parse_at_least_1)]
     pub max_concurrent_reconciles: usize,
 
-    /// Memory that the process may take, such as 512Mi; 0 is no limit. Renders get a share of it each, and wait for it
-    /// [default: the container's limit, else half of the machine's free memory up to 1Gi]
+    /// Memory that the process may use, such as 512Mi. 0 means no limit. Each render takes a share of it, or waits [default: the
+    /// container's limit, else half of the machine's available memory, 128Mi to 1Gi]
     #[arg(long, value_name = "BYTES", env = "MEMORY_LIMIT", hide_env_values = true, default_value = "",
           hide_default_value = true, value_parser = memory::parse)]
     pub memory_limit: MemoryLimit,
 
-    /// Namespaces whose CRs are watched, separated by commas; none is all of them
+    /// Namespaces whose CRs the operator watches, separated by commas [default: all namespaces]
     #[arg(long, value_name = "NAMESPACES", env = "WATCH_NAMESPACE", hide_env_values = true, default_value = "",
-          hide_default_value = true, value_parser = namespaces)]
+          hide_default_value = true, value_parser = parse_namespaces)]
     pub watch_namespace: Namespaces,
 
-    /// The kubeconfig to use [default: KUBECONFIG, else the cluster that the pod runs in, else ~/.kube/config]
+    /// The kubeconfig to use [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Namespace of the operator itself [default: the one of the kubeconfig's context, or the pod's]
-    #[arg(long, value_name = "NAMESPACE", env = "POD_NAMESPACE", hide_env_values = true, value_parser = namespace)]
+    /// The operator's own namespace [default: that of the kubeconfig's context, else the pod's]
+    #[arg(long, value_name = "NAMESPACE", env = "POD_NAMESPACE", hide_env_values = true, value_parser = parse_namespace)]
     pub namespace: Option<String>,
 
-    /// Name of this operator, a label on every object: operators don't watch each other's
+    /// The operator's name, a label on every object that it owns. An operator ignores the objects of operators with other names
     #[arg(long, value_name = "NAME", env = "OPERATOR_NAME", hide_env_values = true, default_value = OPERATOR_NAME,
-          value_parser = operator_name)]
+          value_parser = parse_operator_name)]
     pub operator_name: String,
 
-    /// How long running reconciles may take to end on SIGTERM
+    /// Time that running reconciles have to finish after SIGTERM
     #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = duration::parse)]
     pub shutdown_timeout: Duration,
 
-    /// How often to see what CPU, memory and storage releases request, for `chartwright usage`; 0 is never, and 1s the
-    /// shortest [default: 0]
+    /// Interval at which the operator samples the CPU, memory and storage that releases request, for `chartwright usage`. 0 means
+    /// never; the minimum is 1s [default: 0]
     #[arg(long, value_name = "DURATION", default_value = "0", hide_default_value = true, value_parser = duration::parse)]
     pub meter_usage: Duration,
 
-    /// Accepted for helm-operator's sake: there are no Events about overrideValues
+    /// Accepted for compatibility with helm-operator: the operator emits no Events about overrideValues
     #[arg(long)]
     suppress_override_values: bool,
 
-    /// Where /metrics is served; 0 is nowhere
-    #[arg(long, value_name = "ADDRESS", help_heading = "Servers", alias = "metrics-addr", default_value = METRICS_ADDRESS,
-          value_parser = metrics_address)]
+    /// Address of /metrics, served over plain HTTP. 0 disables it
+    #[arg(long, value_name = "ADDRESS", help_heading = "Servers", visible_alias = "metrics-addr", default_value = METRICS_ADDRESS,
+          value_parser = parse_metrics_address)]
     pub metrics_bind_address: BindAddress,
 
-    /// There is no HTTPS in this version: /metrics is plain HTTP on 127.0.0.1 only
+    /// HTTPS is not available: restricts /metrics to plain HTTP on 127.0.0.1
     #[arg(long, help_heading = "Servers")]
     metrics_secure: bool,
 
-    /// The API server is not asked in this version: /metrics is plain HTTP on 127.0.0.1 only
+    /// Authorization is not available: restricts /metrics to plain HTTP on 127.0.0.1
     #[arg(long, help_heading = "Servers")]
     metrics_require_rbac: bool,
 
-    /// Accepted for helm-operator's sake: there is no HTTPS server that could speak it
+    /// Accepted for compatibility with helm-operator: there is no HTTPS server
     #[arg(long, hide = true)]
     enable_http2: bool,
 
-    /// Where /healthz and /readyz are served; 0 is nowhere
+    /// Address of /healthz and /readyz. 0 disables them
     #[arg(long, value_name = "ADDRESS", help_heading = "Servers", default_value = ":8081")]
     pub health_probe_bind_address: BindAddress,
 
-    /// Of several replicas one works, the others wait [default: false]
-    #[arg(long, help_heading = "Leader election", alias = "enable-leader-election")]
+    /// Of several replicas, only the one that holds the Lease works
+    #[arg(long, help_heading = "Leader election", visible_alias = "enable-leader-election")]
     leader_elect: bool,
 
-    /// Name of the Lease that the replicas share [default: the operator's name]
+    /// Name of the Lease [default: the operator's name]
     #[arg(long, value_name = "NAME", help_heading = "Leader election")]
     leader_election_id: Option<String>,
 
     /// Namespace of the Lease [default: the operator's namespace]
-    #[arg(long, value_name = "NAMESPACE", help_heading = "Leader election", value_parser = namespace)]
+    #[arg(long, value_name = "NAMESPACE", help_heading = "Leader election", value_parser = parse_namespace)]
     leader_election_namespace: Option<String>,
 
-    /// Accepted for helm-operator's sake: errors bring their causes, not stack traces
+    /// Accepted for compatibility with helm-operator: errors show their causes, not stack traces
     #[arg(long, value_name = "LEVEL", hide = true, value_parser = ["info", "error", "panic"], ignore_case = true)]
     zap_stacktrace_level: Option<String>,
 
@@ -130,13 +128,11 @@ pub struct RunArgs {
     pub log: LogOptions,
 }
 
-// === impl RunArgs ===
-
 impl RunArgs {
-    /// Checks what takes more than one flag to judge.
+    /// Checks flags that depend on each other.
     ///
     /// # Errors
-    /// A flag that can't be used as a name.
+    /// The name of the Lease is invalid.
     pub fn check(&self) -> Result<(), String> {
         match self.lease() {
             Some((id, _)) if check_object_name("coordination.k8s.io", id).is_err() => Err(format!(
@@ -147,10 +143,10 @@ impl RunArgs {
         }
     }
 
-    /// Where /metrics is served, and a warning if that is not where the flags say.
+    /// Returns the address of /metrics, and a warning if the flags name another address.
     ///
-    /// operator-sdk's scaffolds have the flags for HTTPS with authorization. An operator that does not start for them helps
-    /// no one, and one that serves the same without protection would open what was closed.
+    /// operator-sdk's scaffolds set the flags for HTTPS with authorization. Without HTTPS the operator still starts, but serves the
+    /// metrics on loopback only: plain HTTP on the given address would expose protected metrics.
     pub fn metrics_server(&self) -> (BindAddress, Option<String>) {
         let wanted = &self.metrics_bind_address;
         let BindAddress::At { port, .. } = *wanted else {
@@ -174,8 +170,7 @@ impl RunArgs {
         (served, Some(warning))
     }
 
-    /// Name and namespace of the Lease to hold while working: the operator's namespace, where it is `None`. `None`: this
-    /// process works without asking anybody.
+    /// Returns name and namespace of the Lease to hold. Namespace `None`: the operator's own. `None`: no leader election.
     pub fn lease(&self) -> Option<(&str, Option<&str>)> {
         let is_given = |text: &&str| !text.is_empty();
         let id = self.leader_election_id.as_deref().filter(is_given);
@@ -185,15 +180,15 @@ impl RunArgs {
     }
 }
 
-// What clap reads flags with. An empty variable in a Deployment means that it isn't set.
+// Parsers of flag values. An empty environment variable counts as unset.
 
-/// As with controller-runtime, less than one is one.
-fn at_least_1(text: &str) -> Result<usize, ParseIntError> {
+/// Parses a number. As in controller-runtime, less than one means one.
+fn parse_at_least_1(text: &str) -> Result<usize, ParseIntError> {
     let number: i64 = text.parse()?;
     Ok(usize::try_from(number).unwrap_or(1).max(1))
 }
 
-fn namespace(text: &str) -> Result<String, String> {
+fn parse_namespace(text: &str) -> Result<String, String> {
     match text.trim() {
         name if name.is_empty() || is_dns_label(name) => Ok(name.to_owned()),
         name => Err(format!(
@@ -202,21 +197,22 @@ fn namespace(text: &str) -> Result<String, String> {
     }
 }
 
-/// Nothing, or blanks, is all namespaces, as with helm-operator. Commas around nothing are a mistake that must not widen
-/// the scope to everything.
-fn namespaces(text: &str) -> Result<Namespaces, String> {
+/// Parses namespaces. An empty text means all namespaces, as with helm-operator. Commas without names are an error: they must not
+/// widen the scope to all namespaces.
+fn parse_namespaces(text: &str) -> Result<Namespaces, String> {
     if text.trim().is_empty() {
         return Ok(None);
     }
     let names = text.split(',').filter(|name| !name.trim().is_empty());
-    let names: BTreeSet<String> = names.map(namespace).collect::<Result<_, _>>()?;
-    match names.is_empty() {
-        true => Err("it names no namespace: empty it for all".to_owned()),
-        false => Ok(Some(names)),
+    let names: BTreeSet<String> = names.map(parse_namespace).collect::<Result<_, _>>()?;
+    if names.is_empty() {
+        Err("it names no namespace: empty it for all".to_owned())
+    } else {
+        Ok(Some(names))
     }
 }
 
-fn operator_name(text: &str) -> Result<String, &'static str> {
+fn parse_operator_name(text: &str) -> Result<String, &'static str> {
     match text.trim() {
         "" => Ok(OPERATOR_NAME.to_owned()),
         name if is_label_value(name) => Ok(name.to_owned()),
@@ -227,8 +223,8 @@ fn operator_name(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// An address where nothing is the default: controller-runtime treats the metrics address so, the one of probes not.
-fn metrics_address(text: &str) -> Result<BindAddress, InvalidAddress> {
+/// Parses the metrics address. An empty text means the default, as in controller-runtime; an empty probe address does not.
+fn parse_metrics_address(text: &str) -> Result<BindAddress, InvalidAddress> {
     match text {
         "" => METRICS_ADDRESS.parse(),
         text => text.parse(),

@@ -1,18 +1,19 @@
-//! How much memory the process may take: a flag says so, or the container that it runs in.
+//! The memory limit of the process: from the flag, the container or the machine.
 
 use std::path::Path;
 
-/// The bounds of what a process without a limit may take, in bytes.
-const LEAST: u64 = 128 << 20;
-const MOST: u64 = 1 << 30;
+/// Bounds of the limit that is derived from the machine, in bytes.
+const MIN_BYTES: u64 = 128 << 20;
+const MAX_BYTES: u64 = 1 << 30;
 
-/// Where control groups are.
+/// Folder of the control groups.
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// A number of bytes as Kubernetes writes it: `512Mi`, `1G`, `536870912`; `0` is no limit. Nothing is none given.
+/// Parses a number of bytes as Kubernetes writes it: `512Mi`, `1G`, `536870912`. `0` means no limit; an empty text means that no
+/// limit is given.
 ///
 /// # Errors
-/// It is none.
+/// The text is not a number of bytes.
 pub(super) fn parse(text: &str) -> Result<Option<u64>, &'static str> {
     const USAGE: &str = "use a number of bytes such as 512Mi, or 0 for no limit";
     let text = text.trim();
@@ -37,26 +38,26 @@ pub(super) fn parse(text: &str) -> Result<Option<u64>, &'static str> {
     number.checked_mul(unit).map(Some).ok_or("it is too large")
 }
 
-/// The limit of the container, in bytes. `None`: there is none, or none that can be found out.
-pub(super) fn of_container() -> Option<u64> {
-    of_group(&|path| std::fs::read_to_string(path).ok())
+/// Reads the limit of the container, in bytes. `None`: no limit, or it cannot be read.
+pub(super) fn read_container_limit() -> Option<u64> {
+    read_group_limit(&|path| std::fs::read_to_string(path).ok())
 }
 
-/// What a process without a limit takes of a machine at most: half of the memory that is available when it starts, and no
-/// more than is enough for hundreds of large charts. `None`: the machine does not tell.
-pub(super) fn of_machine() -> Option<u64> {
-    available(&std::fs::read_to_string("/proc/meminfo").ok()?)
+/// Derives a limit from the machine, in bytes: half of the memory that is available now, at most what hundreds of large charts need.
+/// `None`: the available memory is unknown.
+pub(super) fn derive_machine_limit() -> Option<u64> {
+    parse_available(&std::fs::read_to_string("/proc/meminfo").ok()?)
 }
 
-fn available(meminfo: &str) -> Option<u64> {
+fn parse_available(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some((kib.saturating_mul(1024) / 2).clamp(LEAST, MOST))
+    Some((kib.saturating_mul(1024) / 2).clamp(MIN_BYTES, MAX_BYTES))
 }
 
-/// The least limit of the process's control group and those around it; in a container the innermost is all there is.
-/// Version 2 of control groups alone, which Kubernetes needs since 1.35.
-fn of_group(read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
+/// Returns the lowest limit of the process's control group and its parents. In a container only the innermost group is visible.
+/// Reads version 2 of control groups only, which Kubernetes requires since 1.35.
+fn read_group_limit(read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
     let own = read(Path::new("/proc/self/cgroup"))?;
     let group = Path::new(own.lines().find_map(|line| line.strip_prefix("0::/"))?);
     let files = group
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_are_read_as_kubernetes_writes_them() {
+    fn kubernetes_quantities_are_parsed() {
         for (text, want) in [
             ("", None),
             ("0", Some(0)),
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_limit_half_of_what_is_available_counts() {
+    fn the_default_limit_is_half_of_the_available_memory() {
         for (available, want) in [
             ("MemAvailable:    1000000 kB", Some(512_000_000)),
             ("MemAvailable:   64000000 kB", Some(1 << 30)),
@@ -96,15 +97,15 @@ mod tests {
             ("", None),
         ] {
             let text = format!("MemTotal:       16000000 kB\nMemFree:          200000 kB\n{available}\n");
-            assert_eq!(super::available(&text), want, "{available}");
+            assert_eq!(super::parse_available(&text), want, "{available}");
         }
     }
 
     #[test]
-    fn the_least_limit_of_the_groups_counts() {
+    fn the_lowest_limit_of_the_groups_applies() {
         for (group, files, want) in [
             ("", &[][..], None),
-            // In a container its own group is the root.
+            // In a container the process's own group is the root.
             ("0::/", &[("memory.max", "536870912\n")], Some(512 << 20)),
             ("0::/", &[("memory.max", "max\n")], None),
             (
@@ -120,7 +121,7 @@ mod tests {
                     file.map(|(_, text)| (*text).to_owned())
                 }
             };
-            assert_eq!(of_group(&read), want, "{files:?}");
+            assert_eq!(read_group_limit(&read), want, "{files:?}");
         }
     }
 }

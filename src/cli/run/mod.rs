@@ -19,10 +19,10 @@ use chartwright_operator::telemetry::server::{Servers, metrics_site, probes_site
 use chartwright_operator::{cluster, controller};
 use chartwright_watches as watches;
 
-/// Wrong use of the command line.
+/// Exit code for wrong usage.
 const USAGE_ERROR: u8 = 2;
 
-/// Of a thread that reconciles, in bytes.
+/// Stack of a worker thread, in bytes.
 const STACK_BYTES: usize = 8 << 20;
 
 pub fn run(args: RunArgs) -> ExitCode {
@@ -37,7 +37,7 @@ pub fn run(args: RunArgs) -> ExitCode {
     match serve_and_operate(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // On standard error as plain text, whatever the log looks like: this is why there is no operator.
+            // Plain text on standard error, independently of the log format: the reason why the operator did not start.
             note!("Error: {error:#}");
             ExitCode::FAILURE
         }
@@ -63,7 +63,7 @@ fn serve_and_operate(args: RunArgs) -> anyhow::Result<()> {
         probes_site(health.clone()),
     )?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        // Values that nest a thousand levels are dropped deep within a reconcile. What isn't used takes no memory.
+        // A reconcile drops values that nest a thousand levels. Unused stack takes no memory.
         .thread_stack_size(STACK_BYTES)
         .enable_all()
         .build()
@@ -93,8 +93,8 @@ async fn operate(
     });
     let memory = args
         .memory_limit
-        .or_else(memory::of_container)
-        .or_else(memory::of_machine);
+        .or_else(memory::read_container_limit)
+        .or_else(memory::derive_machine_limit);
     let operator = controller::Options {
         watches,
         namespaces: args.watch_namespace,
@@ -110,7 +110,7 @@ async fn operate(
     controller::run(client, operator, metrics, health, stop).await
 }
 
-/// A token that the first SIGTERM or SIGINT cancels; the second one ends the process.
+/// Returns a token that the first SIGTERM or SIGINT cancels. The second signal ends the process.
 fn stop_on_signal() -> anyhow::Result<CancellationToken> {
     let stop = CancellationToken::new();
     let token = stop.clone();
@@ -126,7 +126,7 @@ fn stop_on_signal() -> anyhow::Result<CancellationToken> {
         next().await;
         token.cancel();
         next().await;
-        tracing::warn!("stopped at once, on the second signal");
+        tracing::warn!("stopped immediately on the second signal");
         std::process::exit(1);
     });
     Ok(stop)

@@ -308,7 +308,7 @@ fn required_values_of_a_chart_are_reported() -> Result<()> {
     let line = "create api --group shop --kind Web --helm-chart ../web";
     let told = succeed(&folder, line)?;
     let sample = "config/samples/shop_v1alpha1_web.yaml";
-    let warning = format!("warning: {sample} is refused as long as it doesn't set ");
+    let warning = format!("warning: {sample} is refused until it sets ");
     ensure_contains(&told, &[&format!("{warning}db.password, host\n")])?;
     let text = fs::read_to_string(folder.join(sample))?;
     ensure!(

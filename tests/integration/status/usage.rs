@@ -186,7 +186,7 @@ fn without_metering_rights_a_warning_is_logged_and_reconciles_continue() -> Resu
     ensure_contains(
         &told,
         &[
-            "nothing is counted",
+            "there is no",
             "ConfigMap usage-rights/usage-rights-usage",
             "--meter-usage=1m",
         ],

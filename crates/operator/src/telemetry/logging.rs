@@ -78,21 +78,21 @@ struct Redacted<F>(F);
 
 /// Everything that can be said about logging: the flags of controller-runtime's zap logger.
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[command(next_help_heading = "Logging (RUST_LOG decides what is logged, if it is set)")]
+#[command(next_help_heading = "Logging (RUST_LOG wins over --zap-log-level)")]
 pub struct LogOptions {
     /// Development defaults: readable lines, level debug
     #[arg(long = "zap-devel")]
     pub devel: bool,
 
-    /// How lines look [default: console on a terminal, else json]
+    /// Format of log lines [default: console on a terminal, else json]
     #[arg(long = "zap-encoder", value_name = "ENCODER", ignore_case = true)]
     pub encoder: Option<Encoder>,
 
-    /// debug, info, warn, error, or a number from 1 (debug) up [default: info]
+    /// Lowest level: debug, info, warn, error, or a number from 1 (debug) upwards [default: info]
     #[arg(long = "zap-log-level", value_name = "LEVEL")]
     pub level: Option<Level>,
 
-    /// How time stamps look [default: rfc3339]
+    /// Format of time stamps [default: rfc3339]
     #[arg(long = "zap-time-encoding", value_name = "ENCODING", ignore_case = true)]
     pub time: Option<TimeEncoding>,
 }

@@ -1,5 +1,5 @@
-//! Conditions in CEL, the language of Kubernetes' own validation rules, over live objects. An expression may come from
-//! whoever gives values to a chart, so that what it may cost is bounded before it is evaluated.
+//! Conditions over live objects in CEL, the language of Kubernetes' own validation rules. An expression may come from untrusted
+//! chart values, so its cost is bounded before it is evaluated.
 
 use std::collections::HashMap;
 use std::fmt::{self, Debug, Formatter};
@@ -16,33 +16,32 @@ use serde_json::Value;
 
 use crate::text::cut;
 
-/// What conditions of members and rules may read: the object that they are of (of a rule, the custom resource), the live members,
-/// and their pods.
+/// Variables of conditions: the object (for a remediation rule, the custom resource), the live members, and their pods.
 pub const VARIABLES: [&str; 3] = ["self", "members", "pods"];
 
-/// The longest text of an expression, in bytes.
-const LONGEST: usize = 4096;
-/// What an evaluation may cost, in steps: less than a second.
-const MOST: u64 = 1_000_000;
-/// Of an expression in a message, in bytes.
-const SHOWN: usize = 300;
-/// What a pattern of `matches` may be compiled to, in bytes: the least of these that is enough, so that what a match costs
-/// is known to within a factor.
-const PATTERNS: [usize; 4] = [1 << 10, 4 << 10, 16 << 10, 64 << 10];
-/// A match takes so many steps for 64 bytes of text at least; and a step more for so many bytes of the compiled pattern: a
-/// nanosecond for each pair of a state, of some 30 bytes, and a byte of the text.
+/// Maximum length of an expression, in bytes.
+const MAX_TEXT_BYTES: usize = 4096;
+/// Maximum cost of an evaluation, in steps. It takes less than a second.
+const MAX_STEPS: u64 = 1_000_000;
+/// Maximum length of an expression in a message, in bytes.
+const MAX_SHOWN_BYTES: usize = 300;
+/// Size limits of a compiled pattern of `matches`, in bytes. The smallest sufficient limit is used, so that the cost of a match is
+/// known within a factor.
+const PATTERN_LIMITS: [usize; 4] = [1 << 10, 4 << 10, 16 << 10, 64 << 10];
+/// Minimum steps of a match per 64 bytes of text, and bytes of the compiled pattern per further step. Basis: a nanosecond for each
+/// pair of a state (about 30 bytes) and a byte of the text.
 const MATCH: u64 = 10;
 const PATTERN_BYTES_A_STEP: u64 = 400;
-/// What the automata of a pattern may take that are made while it is matched, in bytes.
-const AUTOMATON: usize = 128 << 10;
-/// The name of `matches` once its pattern is compiled: no expression can have it.
+/// Size limit of the automata that are created while a pattern is matched, in bytes.
+const AUTOMATON_BYTES: usize = 128 << 10;
+/// Name of `matches` with a compiled pattern. No expression can contain it.
 const MATCHES: &str = "@matches";
-/// What the process keeps of compiled expressions, in bytes.
-const CACHED: usize = 16 << 20;
-/// What an expression takes for a byte of its text, and besides.
+/// Size limit of the cache of compiled expressions, in bytes.
+const CACHE_BYTES: usize = 16 << 20;
+/// Estimated memory of an expression per byte of its text, and per expression, in bytes.
 const NODE: usize = 64;
 const ENTRY: usize = 1 << 10;
-/// The functions that there are, besides operators and macros.
+/// Allowed functions, besides operators and macros.
 const FUNCTIONS: [&str; 11] = [
     "size",
     "contains",
@@ -56,10 +55,10 @@ const FUNCTIONS: [&str; 11] = [
     "bool",
     "type",
 ];
-/// Names that are types.
+/// Names of types.
 const TYPES: [&str; 8] = ["int", "uint", "double", "bool", "string", "list", "map", "null_type"];
 
-/// An expression that can be evaluated. Cheap to clone.
+/// A compiled expression. Cheap to clone.
 #[derive(Clone)]
 pub struct Expression(Arc<CompiledExpression>);
 
@@ -68,16 +67,16 @@ struct CompiledExpression {
     expression: IdedExpr,
     /// The variables that it reads.
     variables: Vec<String>,
-    /// The patterns of `matches`, by their place; and the size of the largest.
+    /// Patterns of `matches` by index, and the size of the largest.
     patterns: Arc<[Regex]>,
     largest_pattern: usize,
     /// As [`longest_literal`].
     longest_literal: u64,
-    /// About what it takes, in bytes.
+    /// Estimated memory, in bytes.
     size: usize,
 }
 
-/// What was compiled, by text: many releases have the same conditions, and each is looked at often.
+/// Results of compilation by text: many releases share their conditions, and each is evaluated often.
 #[derive(Default)]
 struct ExpressionCache {
     known: HashMap<String, Result<Expression, CelError>>,
@@ -88,10 +87,10 @@ static COMPILED: LazyLock<Mutex<ExpressionCache>> = LazyLock::new(Mutex::default
 /// The functions that expressions may call.
 static FUNCTIONS_OF_CEL: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
 
-/// Why an expression says nothing.
+/// Reason why an expression has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CelError {
-    #[error("the expression {0:?} is longer than {LONGEST} bytes")]
+    #[error("the expression {0:?} is longer than {MAX_TEXT_BYTES} bytes")]
     TooLong(String),
     #[error("the expression {text:?} does not compile: {why}")]
     Syntax { text: String, why: String },
@@ -103,29 +102,27 @@ pub enum CelError {
     NoBool { text: String, kind: String },
 }
 
-/// A value of a variable, as it is evaluated. Cheap to clone.
+/// The value of a variable. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct CelData {
     value: cel::Value,
     sizes: DataSizes,
 }
 
-/// The sizes of what is evaluated, which a cost depends on.
+/// Sizes of the data, which determine the cost of an expression.
 #[derive(Clone, Copy, Debug, Default)]
 struct DataSizes {
-    /// Entries of the longest list or map at the top: the pods, the members of a kind.
+    /// Entries of the longest list or map at the top: pods, or members of a kind.
     top: u64,
-    /// The same of what lies further within.
+    /// Entries of the longest list or map below that.
     inner: u64,
-    /// The longest text, in units of 64 bytes.
+    /// Longest text, in units of 64 bytes.
     text: u64,
-    /// The whole, in values and units of 64 bytes of text.
+    /// Total size, in values and units of 64 bytes of text.
     whole: u64,
-    /// What a match costs for each unit of 64 bytes of text.
+    /// Steps of a match per 64 bytes of text.
     matching: u64,
 }
-
-// === impl CelData ===
 
 impl CelData {
     pub fn from_json(value: &Value) -> Self {
@@ -138,51 +135,49 @@ impl CelData {
     }
 }
 
-// === impl Expression ===
-
 impl Expression {
-    /// Compiles a text, or takes it from the cache. It may take some milliseconds.
+    /// Compiles a text, or returns it from the cache. Compilation may take milliseconds.
     ///
     /// # Errors
-    /// The text is no expression, too long, or of a kind whose cost has no bound.
+    /// The text is not an expression, is too long, or has a construct whose cost is unbounded.
     pub fn compile(text: &str) -> Result<Self, CelError> {
         let text = text.trim();
-        if text.len() > LONGEST {
-            return Err(CelError::TooLong(cut(text, SHOWN)));
+        if text.len() > MAX_TEXT_BYTES {
+            return Err(CelError::TooLong(cut(text, MAX_SHOWN_BYTES)));
         }
         if let Some(known) = cache().known.get(text) {
             return known.clone();
         }
-        // Others need not wait for that.
-        let compiled = guarded(|| CompiledExpression::new(text)).map(|compiled| Expression(Arc::new(compiled)));
+        // The cache is not locked while an expression compiles.
+        let compiled = catch_panic(|| CompiledExpression::new(text)).map(|compiled| Expression(Arc::new(compiled)));
         let compiled = compiled.map_err(|why| CelError::Syntax {
-            text: cut(text, SHOWN),
+            text: cut(text, MAX_SHOWN_BYTES),
             why: one_line(&why),
         });
         cache().insert(text, &compiled);
         compiled
     }
 
-    /// Whether [`Expression::compile`] answers from the cache.
+    /// True if [`Expression::compile`] returns from the cache.
     pub fn is_compiled(text: &str) -> bool {
         let text = text.trim();
-        text.len() > LONGEST || cache().known.contains_key(text)
+        text.len() > MAX_TEXT_BYTES || cache().known.contains_key(text)
     }
 
-    /// The same for an expression that is given these variables and no others.
+    /// Compiles an expression that reads these variables only.
     ///
     /// # Errors
-    /// It reads another one, too.
+    /// As [`Expression::compile`], or the expression reads another variable.
     pub fn compile_with(text: &str, variables: &[&str]) -> Result<Self, CelError> {
         let expression = Expression::compile(text)?;
         let CompiledExpression {
             text, expression: tree, ..
         } = &*expression.0;
-        let is_known = |name: &str| variables.contains(&name) || TYPES.contains(&name) || binds(tree, name);
+        let is_known = |name: &str| variables.contains(&name) || TYPES.contains(&name) || is_bound_in(tree, name);
         let unknown = expression.0.variables.iter().find(|name| !is_known(name));
         match unknown {
             Some(name) => Err(CelError::Syntax {
-                text: cut(text, SHOWN),
+                text: cut(text, MAX_SHOWN_BYTES),
                 why: format!("there is no variable {name}, only {}", variables.join(", ")),
             }),
             None => Ok(expression),
@@ -193,20 +188,20 @@ impl Expression {
         &self.0.text
     }
 
-    /// True if it reads a variable of this name.
+    /// True if the expression reads this variable.
     pub fn has_variable(&self, variable: &str) -> bool {
         self.0.variables.iter().any(|name| name == variable)
     }
 
-    /// Whether it is true of these variables. It may take the better part of a second of a processor.
+    /// Evaluates the condition. It may take up to a second of processor time.
     ///
     /// # Errors
-    /// It can't be evaluated, as where a field is missing, or is no condition.
+    /// The evaluation fails (for example, a field is missing), or the result is not a bool.
     pub fn evaluate(&self, variables: &[(&str, &CelData)]) -> Result<bool, CelError> {
         let CompiledExpression {
             expression, patterns, ..
         } = &*self.0;
-        let text = || cut(self.text(), SHOWN);
+        let text = || cut(self.text(), MAX_SHOWN_BYTES);
         let mut sizes = DataSizes {
             matching: MATCH + self.0.largest_pattern as u64 / PATTERN_BYTES_A_STEP,
             ..DataSizes::default()
@@ -215,10 +210,10 @@ impl Expression {
         read().for_each(|(_, data)| sizes.add(&data.sizes));
         let literals = self.0.longest_literal;
         (sizes.top, sizes.inner) = (sizes.top.max(literals), sizes.inner.max(literals));
-        if cost(expression, sizes) > MOST {
+        if cost(expression, sizes) > MAX_STEPS {
             return Err(CelError::TooCostly(text()));
         }
-        let evaluated = guarded(|| {
+        let evaluated = catch_panic(|| {
             let mut context = Context::with_env(FUNCTIONS_OF_CEL.clone());
             if !patterns.is_empty() {
                 let patterns = patterns.clone();
@@ -243,14 +238,14 @@ impl Expression {
             }),
             Ok(Err(error)) => Err(CelError::Evaluation {
                 text: text(),
-                why: self.why(&error),
+                why: self.describe_error(&error),
             }),
             Err(why) => Err(CelError::Evaluation { text: text(), why }),
         }
     }
 
-    /// What is wrong, without values of the objects: they may be secret.
-    fn why(&self, error: &ExecutionError) -> String {
+    /// Describes an error without values of the objects, which may be secret.
+    fn describe_error(&self, error: &ExecutionError) -> String {
         match error {
             ExecutionError::NoSuchKey(key) if self.text().contains(key.as_str()) => format!("there is no {key}"),
             ExecutionError::NoSuchKey(_) => "there is no such key".to_owned(),
@@ -276,8 +271,6 @@ impl PartialEq for Expression {
 
 impl Eq for Expression {}
 
-// === impl CompiledExpression ===
-
 impl CompiledExpression {
     fn new(text: &str) -> Result<Self, String> {
         let program = Program::compile(text).map_err(|errors| errors.to_string())?;
@@ -291,7 +284,7 @@ impl CompiledExpression {
         let mut expression = program.expression().clone();
         let (mut patterns, mut sizes) = (Vec::new(), Vec::new());
         compile_patterns(&mut expression, &mut patterns, &mut sizes)?;
-        let of_patterns = sizes.iter().map(|size| size + 2 * AUTOMATON).sum::<usize>();
+        let of_patterns = sizes.iter().map(|size| size + 2 * AUTOMATON_BYTES).sum::<usize>();
         Ok(CompiledExpression {
             size: ENTRY + NODE * text.len() + of_patterns,
             text: text.to_owned(),
@@ -304,32 +297,30 @@ impl CompiledExpression {
     }
 }
 
-// === impl ExpressionCache ===
-
 fn cache() -> MutexGuard<'static, ExpressionCache> {
     COMPILED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl ExpressionCache {
-    /// Where there is no room left, all that was kept goes.
+    /// Adds a result. A full cache is emptied first.
     fn insert(&mut self, text: &str, compiled: &Result<Expression, CelError>) {
         let own = compiled.as_ref().map_or(ENTRY, |compiled| compiled.0.size);
         let bytes = text.len() + own;
-        if bytes > CACHED {
+        if bytes > CACHE_BYTES {
             return;
         }
-        if self.bytes + bytes > CACHED {
+        if self.bytes + bytes > CACHE_BYTES {
             *self = ExpressionCache::default();
         }
-        // Two threads may have compiled it.
+        // Another thread may have added it.
         if self.known.insert(text.to_owned(), compiled.clone()).is_none() {
             self.bytes += bytes;
         }
     }
 }
 
-/// A defect of the interpreter is an error of this expression.
-fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+/// Runs the interpreter. A panic becomes an error of the expression.
+fn catch_panic<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     let done = on_large_stack(|| catch_unwind(AssertUnwindSafe(work)));
     done.unwrap_or_else(|_| Err("the interpreter stopped unexpectedly".to_owned()))
 }
@@ -338,7 +329,7 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// As the API server gives JSON to CEL: whole numbers are `int`.
+/// Converts JSON as the API server does: whole numbers become `int`.
 fn to_cel(value: &Value) -> cel::Value {
     match value {
         Value::Null => cel::Value::Null,
@@ -360,10 +351,8 @@ fn to_cel(value: &Value) -> cel::Value {
     }
 }
 
-// === impl DataSizes ===
-
 impl DataSizes {
-    /// `members` has kinds, and names within these, above the objects.
+    /// Adds the sizes of a value. In `members`, two levels (kind and name) are above the objects.
     fn include(&mut self, value: &Value, depth: usize) {
         self.whole += 1;
         let mut count = |entries: usize| {
@@ -399,10 +388,10 @@ impl DataSizes {
     }
 }
 
-/// What an expression may not do: make copies of objects, or anything else whose cost isn't known from their sizes.
+/// Rejects constructs that copy objects, or whose cost does not follow from the sizes of the data.
 fn check(expression: &IdedExpr) -> Result<(), String> {
     match &expression.expr {
-        // One element is what filter and map add to a list.
+        // `filter` and `map` add lists of one element.
         Expr::List(list) if list.elements.len() > 1 && !list.elements.iter().all(is_constant) => {
             return Err("a list may hold constants only".to_owned());
         }
@@ -430,7 +419,7 @@ fn check_call(call: &CallExpr) -> Result<(), String> {
     }
 }
 
-/// Puts compiled patterns in the place of those in the calls of `matches`.
+/// Replaces the patterns in calls of `matches` by indices of compiled patterns.
 fn compile_patterns(
     expression: &mut IdedExpr,
     patterns: &mut Vec<Regex>,
@@ -454,9 +443,9 @@ fn compile_patterns(
 
 fn compile_pattern(pattern: &str) -> Result<(Regex, usize), String> {
     let mut why = String::new();
-    for size in PATTERNS {
+    for size in PATTERN_LIMITS {
         let mut builder = regex::RegexBuilder::new(pattern);
-        match builder.size_limit(size).dfa_size_limit(AUTOMATON).build() {
+        match builder.size_limit(size).dfa_size_limit(AUTOMATON_BYTES).build() {
             Ok(regex) => return Ok((regex, size)),
             Err(error) => why = format!("matches: {error}"),
         }
@@ -467,8 +456,8 @@ fn compile_pattern(pattern: &str) -> Result<(Regex, usize), String> {
     Err(why)
 }
 
-/// True of what a macro has collected so far.
-fn is_collected(expression: &IdedExpr) -> bool {
+/// True for the accumulator of a macro.
+fn is_accumulator(expression: &IdedExpr) -> bool {
     matches!(&expression.expr, Expr::Ident(name) if name == "@result")
 }
 
@@ -476,7 +465,7 @@ fn is_constant(expression: &IdedExpr) -> bool {
     matches!(&expression.expr, Expr::Literal(_))
 }
 
-/// The most elements of a list that stands in an expression.
+/// Returns the length of the longest list in the text of an expression.
 fn longest_literal(expression: &IdedExpr) -> u64 {
     let own = match &expression.expr {
         Expr::List(list) => list.elements.len() as u64,
@@ -485,7 +474,7 @@ fn longest_literal(expression: &IdedExpr) -> u64 {
     parts(expression).into_iter().map(longest_literal).fold(own, u64::max)
 }
 
-/// The parts of an expression.
+/// Returns the subexpressions.
 fn parts(expression: &IdedExpr) -> Vec<&IdedExpr> {
     match &expression.expr {
         Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).collect(),
@@ -508,7 +497,7 @@ fn parts(expression: &IdedExpr) -> Vec<&IdedExpr> {
     }
 }
 
-/// The same, of an expression that was checked: there are no maps and messages.
+/// Returns the subexpressions of a checked expression, which has no maps and messages.
 fn parts_mut(expression: &mut IdedExpr) -> Vec<&mut IdedExpr> {
     match &mut expression.expr {
         Expr::Call(call) => call.target.as_deref_mut().into_iter().chain(&mut call.args).collect(),
@@ -536,24 +525,24 @@ fn entry(entry: &IdedEntryExpr) -> Vec<&IdedExpr> {
     }
 }
 
-/// True if a macro within the expression gives this name to what it goes through.
-fn binds(expression: &IdedExpr, name: &str) -> bool {
+/// True if a macro within the expression binds this name.
+fn is_bound_in(expression: &IdedExpr, name: &str) -> bool {
     let is_bound = match &expression.expr {
         Expr::Comprehension(fold) => {
             fold.iter_var == name || fold.accu_var == name || fold.iter_var2.as_deref() == Some(name)
         }
         _ => false,
     };
-    is_bound || parts(expression).into_iter().any(|part| binds(part, name))
+    is_bound || parts(expression).into_iter().any(|part| is_bound_in(part, name))
 }
 
-/// The most steps that an expression takes: a macro goes through a list, and what searches may go through everything.
+/// Returns the maximum steps of an expression. A macro iterates over a list; a search may visit all data.
 fn cost(expression: &IdedExpr, sizes: DataSizes) -> u64 {
     let of = |part: &IdedExpr| cost(part, sizes);
     let all = || parts(expression).into_iter().map(of).fold(1, u64::saturating_add);
     match &expression.expr {
         Expr::Call(call) => all().saturating_add(cost_of_call(call, sizes)),
-        // It is copied; but for what a macro goes through, which counts there.
+        // The element is copied, except the variable of a macro, which counts there.
         Expr::List(list) => match &list.elements[..] {
             [element] if !is_constant(element) && !matches!(&element.expr, Expr::Ident(_)) => {
                 all().saturating_add(sizes.whole)
@@ -561,14 +550,15 @@ fn cost(expression: &IdedExpr, sizes: DataSizes) -> u64 {
             _ => all(),
         },
         Expr::Comprehension(fold) => {
-            let entries = match is_within(&fold.iter_range) {
-                true => sizes.inner,
-                false => sizes.top.max(sizes.inner),
+            let entries = if is_inner_range(&fold.iter_range) {
+                sizes.inner
+            } else {
+                sizes.top.max(sizes.inner)
             };
             let once = of(&fold.loop_cond)
                 .saturating_add(of(&fold.loop_step))
                 .saturating_add(1);
-            // Each element that filter keeps is copied once.
+            // `filter` copies each selected element once.
             let copied = match &fold.accu_init.expr {
                 Expr::List(_) => sizes.whole,
                 _ => 0,
@@ -582,8 +572,8 @@ fn cost(expression: &IdedExpr, sizes: DataSizes) -> u64 {
     }
 }
 
-/// True of fields of an object, as those of a pod: what is gone through isn't the list of all pods.
-fn is_within(range: &IdedExpr) -> bool {
+/// True if the range is a field of an object, such as a pod, and not the list of all pods.
+fn is_inner_range(range: &IdedExpr) -> bool {
     let (mut depth, mut at) = (0, &range.expr);
     while let Expr::Select(select) = at {
         depth += 1;
@@ -605,8 +595,8 @@ fn cost_of_call(call: &CallExpr, sizes: DataSizes) -> u64 {
     match call.func_name.as_str() {
         "_&&_" | "_||_" | "!_" | "@not_strictly_false" | "-_" => 0,
         _ if compares_with_constant => sizes.text,
-        "_+_" if call.args.first().is_some_and(is_collected) => 1,
-        "_?_:_" if call.args.last().is_some_and(is_collected) => 1,
+        "_+_" if call.args.first().is_some_and(is_accumulator) => 1,
+        "_?_:_" if call.args.last().is_some_and(is_accumulator) => 1,
         "_<_" | "_<=_" | "_>_" | "_>=_" | "_[_]" | "size" => sizes.text,
         "contains" | "startsWith" | "endsWith" => sizes.text,
         MATCHES => sizes.text.saturating_mul(sizes.matching).saturating_add(MATCH),
@@ -627,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_see_objects_as_the_api_server_shows_them() {
+    fn expressions_read_objects_as_in_the_api_server() {
         let object = json!({
             "spec": {"replicas": 3},
             "status": {"ready": 2, "share": 0.5, "phase": "Running",
@@ -658,7 +648,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_condition_says_why() {
+    fn invalid_conditions_report_the_reason() {
         let object = json!({"status": {"ready": 2}});
         for (text, expected) in [
             ("self.status.", "does not compile"),
@@ -677,12 +667,12 @@ mod tests {
             assert!(error.contains(expected), "{text}: {error}");
             assert!(!error.contains('\n'), "{error:?}");
         }
-        let long = format!("self.status.ready == 1{}", " || true".repeat(LONGEST));
+        let long = format!("self.status.ready == 1{}", " || true".repeat(MAX_TEXT_BYTES));
         assert!(holds(&long, &object).unwrap_err().contains("longer than"));
     }
 
     #[test]
-    fn what_was_compiled_is_not_compiled_again() {
+    fn compiled_expressions_are_cached() {
         let text = "self.name.matches('^only-(here|there)$')";
         assert!(!Expression::is_compiled(text));
         let [one, other] =
@@ -698,24 +688,24 @@ mod tests {
                 .unwrap_err()
                 .contains("its types don't fit")
         );
-        // A name that only the compiler gives.
+        // This name is internal.
         assert!(Expression::compile("'a'.@matches(0)").is_err());
     }
 
     #[test]
-    fn what_is_kept_of_expressions_is_bounded_in_bytes() {
+    fn the_cache_is_bounded_in_bytes() {
         let mut cache = ExpressionCache::default();
         let compiled = Expression::compile("self.name.matches('bounded')");
         for at in 0..500 {
             let before = cache.known.len();
             cache.insert(&at.to_string(), &compiled);
-            assert!(cache.bytes <= CACHED && cache.known.len() <= before + 1);
+            assert!(cache.bytes <= CACHE_BYTES && cache.known.len() <= before + 1);
         }
         assert!(cache.known.len() < 200);
     }
 
     #[test]
-    fn an_expression_costs_no_more_than_it_may() {
+    fn expensive_expressions_are_rejected() {
         let many: Vec<u64> = (0..2000).collect();
         let object = json!({"list": many, "text": "x".repeat(10_000)});
         assert_eq!(holds("self.list.all(a, a >= 0)", &object), Ok(true));
@@ -733,7 +723,7 @@ mod tests {
         ] {
             assert!(holds(text, &object).unwrap_err().contains("too long"), "{text}");
         }
-        // What people write, of as many pods as there may be.
+        // Typical conditions over many pods.
         let container = json!({"name": "app", "restartCount": 7, "state": {"waiting": {"reason": "CrashLoopBackOff"}}});
         let pod = json!({"metadata": {"labels": {"role": "master"}}, "status": {"containerStatuses": [container, container]}});
         let pods = CelData::from_json(&Value::Array(vec![pod; 2000]));

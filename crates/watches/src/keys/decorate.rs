@@ -1,4 +1,4 @@
-//! The keys `decorate` and `name`: a watch whose releases are attached to objects of others.
+//! The keys `decorate` and `name`: a watch whose releases are attached to objects of other owners.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,19 +8,19 @@ use kube::core::Selector;
 use crate::names;
 use crate::reader::{Findings, MapFields};
 
-/// The longest name: with what stands before and behind it in annotations and Secrets' names there is room for it.
-const LONGEST: usize = 39;
+/// Longest name of a decorator, in bytes: annotations and Secret names add a prefix and a suffix to it.
+const MAX_NAME_BYTES: usize = 39;
 
-/// The decorator's name; `None` for a usual watch.
+/// Reads the decorator's name. `None`: the watch is not a decorator.
 pub(crate) fn read(
     fields: &MapFields<'_>,
     chart: Option<&Path>,
     selector: &Selector,
     findings: &mut Findings<'_>,
 ) -> Option<Arc<str>> {
-    let is_name = |name: &str| name.len() <= LONGEST && names::is_dns_label(name);
+    let is_name = |name: &str| name.len() <= MAX_NAME_BYTES && names::is_dns_label(name);
     let name = findings.read_checked(fields, "name", is_name, |name| {
-        format!("`name` must be at most {LONGEST} of a-z, 0-9 and -, beginning and ending with a letter or digit, not {name:?}")
+        format!("`name` must be at most {MAX_NAME_BYTES} of a-z, 0-9 and -, beginning and ending with a letter or digit, not {name:?}")
     });
     if !findings.read_bool(fields, "decorate", false) {
         if let Some(at) = fields.get("name") {
@@ -47,6 +47,6 @@ pub(crate) fn read(
              makes, and has to stay the same",
         );
     }
-    // Whatever is wrong with it was told.
+    // A missing name was reported above.
     Some(name.unwrap_or_default().into())
 }

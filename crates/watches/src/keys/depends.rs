@@ -1,4 +1,4 @@
-//! The key `dependsOn`: what has to be ready before a release is begun or upgraded.
+//! The key `dependsOn`: objects that must be ready before a release is installed or upgraded.
 
 use go_yaml::Node;
 use serde::{Deserialize, Deserializer};
@@ -8,31 +8,31 @@ use super::health::read_expression;
 use crate::names;
 use crate::reader::{Findings, MapFields};
 
-/// So many entries may a custom resource's own list have.
-const MOST: usize = 50;
+/// Maximum number of entries in the list of a custom resource.
+const MAX_ENTRIES: usize = 50;
 
-/// One entry of `dependsOn`: another object, and what makes it ready.
+/// One entry of `dependsOn`: an object and its readiness condition.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DependsOn {
     /// API group; empty for the core group.
     #[serde(default)]
     pub group: String,
-    /// `None`: the one that the API server prefers.
+    /// `None`: the preferred version of the API server.
     #[serde(default)]
     pub version: Option<String>,
     pub kind: String,
-    /// A name, or a Go template over the custom resource that makes one.
+    /// A name, or a Go template over the custom resource that renders one.
     pub name: String,
-    /// The same for its namespace. `None`: the custom resource's.
+    /// A namespace, or a template that renders one. `None`: the namespace of the custom resource.
     #[serde(default)]
     pub namespace: Option<String>,
-    /// In CEL, over `self`. `None`: it is ready when its condition `Ready` says so.
+    /// A CEL condition over `self`. `None`: the object is ready if its condition `Ready` is true.
     #[serde(default, deserialize_with = "condition")]
     pub ready_when: Option<String>,
 }
 
-/// An expression; YAML has `true` as a bool.
+/// Reads an expression. YAML parses `true` as a bool.
 fn condition<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -47,17 +47,17 @@ fn condition<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String
     }))
 }
 
-// === impl DependsOn ===
-
 impl DependsOn {
-    /// Reads the list that a custom resource has; `place` names it in messages.
+    /// Reads the list of a custom resource. `place` names it in messages. Templates are not allowed.
     ///
-    /// # FileErrors
-    /// What is wrong with it, and where. Its author has no templates: he knows the names.
+    /// # Errors
+    /// The first problem and its place.
     pub fn list(place: &str, list: &Value) -> Result<Vec<Self>, String> {
         let items = match list {
             Value::Null => return Ok(Vec::new()),
-            Value::Array(items) if items.len() > MOST => return Err(format!("{place}: more than {MOST} entries")),
+            Value::Array(items) if items.len() > MAX_ENTRIES => {
+                return Err(format!("{place}: more than {MAX_ENTRIES} entries"));
+            }
             Value::Array(items) => items,
             _ => return Err(format!("{place} must be a list of {{kind, name, ...}}")),
         };
@@ -71,9 +71,12 @@ impl DependsOn {
     }
 
     fn check(&self) -> Result<(), String> {
-        let fits = |field: &str, text: &str, fits: bool| match fits {
-            true => Ok(()),
-            false => Err(format!("{field}: {text:?} can't be one")),
+        let fits = |field: &str, text: &str, fits: bool| {
+            if fits {
+                Ok(())
+            } else {
+                Err(format!("{field}: {text:?} can't be one"))
+            }
         };
         fits("kind", &self.kind, names::is_kind(&self.kind))?;
         let group = &self.group;
@@ -86,7 +89,7 @@ impl DependsOn {
     }
 }
 
-/// The key `dependsOn`.
+/// Reads the key `dependsOn`.
 pub(crate) fn read(fields: &MapFields<'_>, findings: &mut Findings<'_>) -> Vec<DependsOn> {
     let items = findings.read_list(fields, "dependsOn");
     items.iter().filter_map(|item| read_entry(item, findings)).collect()
@@ -145,8 +148,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_custom_resources_own_list_is_checked() {
-        let told = |list: Value| DependsOn::list("it", &list).err().unwrap_or_default();
+    fn the_list_of_a_custom_resource_is_checked() {
+        let message_of = |list: Value| DependsOn::list("it", &list).err().unwrap_or_default();
         for (list, expected) in [
             (Value::Null, ""),
             (
@@ -175,10 +178,10 @@ mod tests {
                 "more than 50",
             ),
         ] {
-            let told = told(list.clone());
+            let message = message_of(list.clone());
             assert!(
-                told.contains(expected) && told.is_empty() == expected.is_empty(),
-                "{list}: {told}"
+                message.contains(expected) && message.is_empty() == expected.is_empty(),
+                "{list}: {message}"
             );
         }
     }

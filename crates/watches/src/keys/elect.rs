@@ -1,9 +1,9 @@
-//! The key `elect`: workloads that have no election of their own, of which one pod is made leader.
+//! The key `elect`: workloads without a leader election of their own, for which the operator elects one pod.
 
 use crate::names;
 use crate::reader::{Findings, MapFields};
 
-/// The label of a leader, unless the watch says otherwise.
+/// Default label of the leader.
 const LABEL: &str = "chartwright.dev/leader";
 const VALUE: &str = "true";
 
@@ -12,16 +12,16 @@ const KINDS: [&str; 4] = ["StatefulSet", "Deployment", "DaemonSet", "ReplicaSet"
 /// One entry of `elect`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElectRule {
-    /// One of the group `apps`.
+    /// A kind of the group `apps`.
     pub kind: &'static str,
-    /// A name, or a Go template over the custom resource that makes one.
+    /// A name, or a Go template over the custom resource that renders one.
     pub name: String,
-    /// The label that the leader carries, and nobody else.
+    /// Key of the label that only the leader carries.
     pub label: String,
     pub value: String,
 }
 
-/// The key `elect`.
+/// Reads the key `elect`.
 pub(crate) fn read(fields: &MapFields<'_>, findings: &mut Findings<'_>) -> Vec<ElectRule> {
     const KNOWN: [&str; 4] = ["kind", "name", "label", "value"];
     let mut all: Vec<ElectRule> = Vec::new();

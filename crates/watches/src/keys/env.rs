@@ -1,16 +1,16 @@
-//! Expansion of the environment in `overrideValues`, as Go's `os.ExpandEnv` does it.
+//! Expansion of environment variables in `overrideValues`, as by Go's `os.ExpandEnv`.
 
-/// What a text became, and which variables were missing on the way.
+/// An expanded text, and the variables that were not set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpandedText {
     pub text: String,
-    /// Names that the lookup didn't know, each replaced by nothing. In order, each once.
+    /// Names of unset variables, each replaced by an empty text. In order of appearance, without duplicates.
     pub unset: Vec<String>,
 }
 
-/// Replaces `$NAME` and `${NAME}` by what `lookup` answers; a name it doesn't know becomes empty.
+/// Replaces `$NAME` and `${NAME}` by the result of `lookup`. An unset variable becomes empty.
 ///
-/// As in Go, there is no escape for a dollar sign (`$$` is the variable named `$`); a `$` that no name follows stays.
+/// As in Go, there is no escape for a dollar sign: `$$` is the variable named `$`. A `$` without a name stays.
 pub fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> ExpandedText {
     let mut out = String::with_capacity(text.len());
     let mut unset: Vec<String> = Vec::new();
@@ -30,15 +30,16 @@ pub fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> ExpandedTe
     ExpandedText { text: out, unset }
 }
 
-/// The variable's name at the start of what follows a `$`, empty if none is there, and what stands behind it.
+/// Splits the text after a `$` into the name of the variable, which may be empty, and the rest.
 fn variable(after: &str) -> (&str, &str) {
     if let Some(braced) = after.strip_prefix('{') {
         return braced.split_once('}').unwrap_or(("", after));
     }
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let end = match after.starts_with('$') {
-        true => 1,
-        false => after.find(|c| !is_name(c)).unwrap_or(after.len()),
+    let end = if after.starts_with('$') {
+        1
+    } else {
+        after.find(|c| !is_name(c)).unwrap_or(after.len())
     };
     after.split_at(end)
 }
@@ -57,7 +58,7 @@ mod tests {
         }
     }
 
-    /// Expectations were taken from `os.Expand` of Go 1.26 with the same variables, but for the brace that isn't closed.
+    /// Expectations were taken from `os.Expand` of Go 1.26 with the same variables, except for the unclosed brace.
     #[test]
     fn expands_like_go() {
         for (text, expected) in [

@@ -1,4 +1,4 @@
-//! The key `health`: when objects of a kind are well, for kinds of which nobody here knows it.
+//! The key `health`: CEL conditions for the health of kinds that the operator has no rule for.
 
 use go_yaml::Data;
 
@@ -11,13 +11,13 @@ use crate::reader::{Findings, MapFields};
 pub struct HealthRule {
     pub group: String,
     pub kind: String,
-    /// The object is as its spec asks.
+    /// The object has reached the state of its spec.
     pub ready_when: Expression,
-    /// It says that it won't get there by itself.
+    /// The object will not become ready without a change.
     pub failed_when: Option<Expression>,
 }
 
-/// The key `health`.
+/// Reads the key `health`.
 pub(crate) fn read(fields: &MapFields<'_>, findings: &mut Findings<'_>) -> Vec<HealthRule> {
     const KNOWN: [&str; 4] = ["group", "kind", "readyWhen", "failedWhen"];
     let mut rules: Vec<HealthRule> = Vec::new();
@@ -58,7 +58,7 @@ pub(crate) fn read(fields: &MapFields<'_>, findings: &mut Findings<'_>) -> Vec<H
     rules
 }
 
-/// A condition in CEL over these variables.
+/// Reads a CEL condition over these variables.
 pub(crate) fn read_expression(
     fields: &MapFields<'_>,
     name: &str,
@@ -67,7 +67,7 @@ pub(crate) fn read_expression(
 ) -> Option<Expression> {
     let node = fields.get(name)?;
     let text = match node.data {
-        // YAML reads `true` so.
+        // YAML parses `true` as a bool.
         Data::Bool(always) => always.to_string(),
         _ => findings.read_string(fields, name)?.0.to_owned(),
     };

@@ -1,4 +1,4 @@
-//! `overrideValues`: values that a watch fixes, with operator-sdk's meaning.
+//! The key `overrideValues`: values that win over those of the custom resource, with operator-sdk's meaning.
 
 use go_yaml::{Data, Node};
 use serde_json::Map;
@@ -8,20 +8,20 @@ use helm_template::chart::strvals::{self, Mode};
 use super::env::{self, ExpandedText};
 use crate::reader::{Findings, describe};
 
-/// One entry of `overrideValues`. What remains to be done with it: execute `value` as a Go template with sprig's
-/// functions and without data, then set `key=<result>` as a string by Helm's `--set` grammar.
+/// One entry of `overrideValues`. The operator executes `value` as a Go template with sprig's functions and without data, and sets
+/// `key=<result>` as a string by Helm's `--set` grammar.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverrideValue {
-    /// A `--set` path such as `image.tag` or `list[0].name`; nothing is expanded in it.
+    /// A `--set` path such as `image.tag` or `list[0].name`. Variables are not expanded in it.
     pub key: String,
-    /// The text after the expansion of environment variables. It may hold a secret: never log it.
+    /// The text with expanded environment variables. It may contain a secret: never log it.
     pub value: String,
     /// The line of the key, counted from 1.
     pub line: usize,
 }
 
-/// Reads the entries in the order of the file (operator-sdk: in random order), expands the environment, and warns of
-/// what operator-sdk's users fall over.
+/// Reads the entries in the order of the file (operator-sdk: in random order), expands environment variables, and warns about
+/// common mistakes.
 pub(crate) fn read(
     node: &Node,
     lookup: &dyn Fn(&str) -> Option<String>,
@@ -71,7 +71,7 @@ pub(crate) fn read(
     out
 }
 
-/// What operator-sdk's users fall over.
+/// Warns about common mistakes of operator-sdk users.
 fn warn_about_pitfalls(
     (key, value): (&Node, &Node),
     name: &str,
@@ -97,19 +97,19 @@ fn warn_about_pitfalls(
         );
     }
     if is_split_at_comma(&expanded.text) {
-        let whence = if is_split_at_comma(raw) {
+        let origin = if is_split_at_comma(raw) {
             ""
         } else {
             ", brought in by an environment variable"
         };
         findings.warn(
             value,
-            format!("the value of `{name}` has a comma{whence}: Helm splits there; write `\\,` for a plain comma"),
+            format!("the value of `{name}` has a comma{origin}: Helm splits there; write `\\,` for a plain comma"),
         );
     }
 }
 
-/// A scalar as the string that sigs.k8s.io/yaml makes of it where Go wants a string; `None` for lists and maps.
+/// Converts a scalar to a string as sigs.k8s.io/yaml does for a string field in Go. `None`: a list or a map.
 fn scalar_text(data: &Data) -> Option<String> {
     match data {
         Data::Null => Some(String::new()),
@@ -120,7 +120,7 @@ fn scalar_text(data: &Data) -> Option<String> {
     }
 }
 
-/// Whether `--set` takes the text for more than one value. What the actions of a template bring isn't known.
+/// True if `--set` splits the text into several values. False for a template, whose result is unknown.
 fn is_split_at_comma(text: &str) -> bool {
     let mut values = Map::new();
     let read = strvals::parse_into(&format!("value={text}"), &Mode::Strings, &mut values);
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commas_that_split_are_seen() {
+    fn splitting_commas_are_recognized() {
         for (text, expected) in [
             ("a,b", false),
             ("10.0.0.0/8,localhost,.svc", false),

@@ -1,12 +1,12 @@
 //! The keys `deletionPolicy`, `collisions` and `onFailure`.
 
-/// What becomes of a release's members when its custom resource is deleted.
+/// What happens to the members of a release when its custom resource is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 pub enum DeletionPolicy {
-    /// They are deleted; the custom resource goes as soon as each of them is on its way, as after `helm uninstall`.
+    /// They are deleted. The custom resource is removed as soon as each deletion is accepted, as with `helm uninstall`.
     #[default]
     Delete,
-    /// They are deleted; the custom resource goes after the last of them.
+    /// They are deleted. The custom resource is removed after the last member is gone.
     WaitForTermination,
     /// They stay, without our labels and annotations.
     Orphan,
@@ -20,15 +20,15 @@ impl DeletionPolicy {
     ];
 }
 
-/// What a release may take that is there already.
+/// Which existing objects a release may take over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 pub enum Collisions {
-    /// Nothing: the object stays untouched, and the release says whose it is.
+    /// None. The object stays unchanged, and the status of the release names its owner.
     #[default]
     Prevent,
-    /// What a Helm release of the same name in the same namespace made.
+    /// Objects of the Helm release with the same name and namespace.
     Adopt,
-    /// Anything but another release's members.
+    /// All objects except members of another release.
     Force,
 }
 
@@ -40,15 +40,15 @@ impl Collisions {
     ];
 }
 
-/// What becomes of an upgrade that failed, after its retries.
+/// What happens to a failed upgrade after its retries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFailure {
-    /// It is tried again, ever more seldom, until it succeeds or something else is asked for.
+    /// It is retried with backoff until it succeeds or an input changes.
     #[default]
     Retry,
-    /// The last revision that was healthy is applied again.
+    /// The last healthy revision is applied again.
     Rollback,
-    /// It is left as it is.
+    /// It stays failed.
     Stall,
 }
 

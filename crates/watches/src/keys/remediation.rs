@@ -1,4 +1,4 @@
-//! The key `remediation`: what is done by itself about a release that isn't well.
+//! The key `remediation`: actions that the operator takes for an unhealthy release.
 
 use std::time::Duration;
 
@@ -11,36 +11,37 @@ use crate::cel::{Expression, VARIABLES};
 use crate::names;
 use crate::reader::{Findings, MapFields};
 
-/// Times an hour, and the time between two of them, if the rule doesn't say.
-const USUAL_BUDGET: usize = 3;
-const USUAL_COOL_DOWN: Duration = Duration::from_secs(600);
+/// Defaults: actions per hour, and time between two actions.
+const DEFAULT_BUDGET: usize = 3;
+const DEFAULT_COOL_DOWN: Duration = Duration::from_secs(600);
 
 /// One rule of `remediation`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemediationRule {
     pub name: String,
-    /// It is to be acted on when this has been true for so long.
+    /// The action is due after this condition is true...
     pub when: Expression,
+    /// ... for this long.
     pub lasting: Duration,
     pub action: RemediationAction,
-    /// How often at most within an hour.
+    /// Maximum number of actions per hour.
     pub budget: usize,
-    /// How long at least after the last time.
+    /// Minimum time between two actions.
     pub cool_down: Duration,
-    /// It is only told what would be done.
+    /// The operator only reports the action.
     pub dry_run: bool,
 }
 
-/// What a rule does.
+/// The action of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RemediationAction {
     /// Runs a plan of the chart.
     Plan { name: String, params: Map<String, Value> },
-    /// Deletes a member, so that it is made anew. `name`: a Go template over the custom resource.
+    /// Deletes a member, so that it is recreated. `name`: a Go template over the custom resource.
     Recreate { kind: String, name: String },
 }
 
-/// The key `remediation`.
+/// Reads the key `remediation`.
 pub(crate) fn read(fields: &MapFields<'_>, findings: &mut Findings<'_>) -> Vec<RemediationRule> {
     let mut rules: Vec<RemediationRule> = Vec::new();
     for node in findings.read_list(fields, "remediation") {
@@ -74,7 +75,7 @@ fn read_rule(node: &Node, findings: &mut Findings<'_>) -> Option<RemediationRule
     });
     let when = read_expression(&fields, "when", &VARIABLES, findings);
     let action = fields.get("do").and_then(|node| read_action(node, findings));
-    let lasting = findings.read_duration(&fields, "for", "means at once");
+    let lasting = findings.read_duration(&fields, "for", "means immediately");
     let cool_down = findings.read_duration(&fields, "coolDown", "means 10 minutes");
     let budget = findings.read_count(&fields, "budget", 1);
     let dry_run = findings.read_bool(&fields, "dryRun", false);
@@ -83,8 +84,8 @@ fn read_rule(node: &Node, findings: &mut Findings<'_>) -> Option<RemediationRule
         when: when?,
         lasting: lasting.unwrap_or_default(),
         action: action?,
-        budget: budget.unwrap_or(USUAL_BUDGET),
-        cool_down: cool_down.unwrap_or(USUAL_COOL_DOWN),
+        budget: budget.unwrap_or(DEFAULT_BUDGET),
+        cool_down: cool_down.unwrap_or(DEFAULT_COOL_DOWN),
         dry_run,
     })
 }

@@ -1,42 +1,40 @@
-//! Which of two watches of a kind a custom resource belongs to: their label selectors must exclude each other.
+//! Compares the label selectors of two watches of one kind, which must exclude each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube::core::{Expression, Selector};
 
-/// What a conjunction of requirements says of one key.
+/// The combined requirements for one key.
 #[derive(Default)]
 struct LabelConstraint {
     required: bool,
     forbidden: bool,
-    /// The values that the label may have; `None`: any.
+    /// Allowed values of the label. `None`: any.
     allowed: Option<BTreeSet<String>>,
     excluded: BTreeSet<String>,
 }
 
-/// Whether no object can match both selectors. Exact: `false` means that labels exist which both match.
+/// True if no object can match both selectors. Exact: `false` means that some labels match both.
 pub fn are_disjoint(a: &Selector, b: &Selector) -> bool {
     let mut constraints: BTreeMap<String, LabelConstraint> = BTreeMap::new();
     for expression in [a, b].into_iter().flat_map(|selector| selector.clone()) {
         let all = &mut constraints;
         match expression {
-            Expression::Equal(key, value) => of(all, key).allow(BTreeSet::from([value])),
-            Expression::In(key, values) => of(all, key).allow(values),
-            Expression::NotEqual(key, value) => drop(of(all, key).excluded.insert(value)),
-            Expression::NotIn(key, values) => of(all, key).excluded.extend(values),
-            Expression::Exists(key) => of(all, key).required = true,
-            Expression::DoesNotExist(key) => of(all, key).forbidden = true,
+            Expression::Equal(key, value) => constraint_of(all, key).allow(BTreeSet::from([value])),
+            Expression::In(key, values) => constraint_of(all, key).allow(values),
+            Expression::NotEqual(key, value) => drop(constraint_of(all, key).excluded.insert(value)),
+            Expression::NotIn(key, values) => constraint_of(all, key).excluded.extend(values),
+            Expression::Exists(key) => constraint_of(all, key).required = true,
+            Expression::DoesNotExist(key) => constraint_of(all, key).forbidden = true,
         }
     }
-    // Keys are independent of each other, so the whole is impossible only if one key is.
+    // Keys are independent, so the selectors are disjoint only if the requirements of one key are impossible.
     constraints.values().any(LabelConstraint::is_impossible)
 }
 
-fn of(all: &mut BTreeMap<String, LabelConstraint>, key: String) -> &mut LabelConstraint {
+fn constraint_of(all: &mut BTreeMap<String, LabelConstraint>, key: String) -> &mut LabelConstraint {
     all.entry(key).or_default()
 }
-
-// === impl LabelConstraint ===
 
 impl LabelConstraint {
     fn allow(&mut self, mut values: BTreeSet<String>) {
@@ -60,17 +58,17 @@ mod tests {
 
     use super::*;
 
-    /// A small notation for tests: `a=1, b in (x y), c notin (z), d, !e`.
+    /// Parses a short notation for tests: `a=1, b in (x y), c notin (z), d, !e`.
     fn selector(text: &str) -> Selector {
         let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-        let set = |text: &str| text.trim_matches(['(', ')']).split(' ').map(str::to_owned).collect();
+        let values_of = |text: &str| text.trim_matches(['(', ')']).split(' ').map(str::to_owned).collect();
         let expressions = parts.map(|part| {
             if let Some((key, value)) = part.split_once('=') {
                 Expression::Equal(key.into(), value.into())
             } else if let Some((key, values)) = part.split_once(" notin ") {
-                Expression::NotIn(key.into(), set(values))
+                Expression::NotIn(key.into(), values_of(values))
             } else if let Some((key, values)) = part.split_once(" in ") {
-                Expression::In(key.into(), set(values))
+                Expression::In(key.into(), values_of(values))
             } else if let Some(key) = part.strip_prefix('!') {
                 Expression::DoesNotExist(key.into())
             } else {
@@ -80,8 +78,7 @@ mod tests {
         expressions.collect()
     }
 
-    /// Every labelling of two keys with three values (or none): an object that both match is a proof against `disjoint`,
-    /// and none at all is a proof for it, since the values cover all that the selectors name and one more.
+    /// Compares with all labels of two keys. The values cover all values of the selectors and one more, so the enumeration is exact.
     #[test]
     fn disjoint_agrees_with_enumeration() {
         let single = [

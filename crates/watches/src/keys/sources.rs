@@ -1,4 +1,4 @@
-//! The keys `values`, `valuesFrom` and `valuesFromField`: values of a watch, and where others come from.
+//! The keys `values`, `valuesFrom` and `valuesFromField`: the values of a watch, and the sources of further values.
 
 use go_yaml::{Data, Node};
 use serde::Deserialize;
@@ -7,18 +7,18 @@ use serde_json::{Map, Value};
 use crate::names;
 use crate::reader::{Findings, MapFields, describe};
 
-/// The key of a Secret or ConfigMap whose text is read if nothing else is said.
+/// Default key of a Secret or ConfigMap.
 const VALUES_KEY: &str = "values.yaml";
-/// So many entries may a custom resource's own list have.
-const MOST: usize = 50;
-/// The longest path in such a list, in bytes, and the largest index in it: a path makes lists as long as its indices are.
-const LONGEST_PATH: usize = 256;
-const LARGEST_INDEX: usize = 1000;
-/// What `valuesFromField` may begin with.
-const SPEC: &str = "spec.";
-const ANNOTATIONS: &str = "metadata.annotations.";
+/// Maximum number of entries in the list of a custom resource.
+const MAX_ENTRIES: usize = 50;
+/// Maximum length of a path in such a list, in bytes, and the largest index in it: an index creates a list of that length.
+const MAX_PATH_BYTES: usize = 256;
+const MAX_INDEX: usize = 1000;
+/// Prefixes of `valuesFromField`.
+const SPEC_PREFIX: &str = "spec.";
+const ANNOTATION_PREFIX: &str = "metadata.annotations.";
 
-/// What holds values. Either is data that kubelet could mount, and nothing else is.
+/// Kind of a source of values. Only kinds that kubelet can mount are allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum SourceKind {
     #[default]
@@ -31,32 +31,30 @@ pub enum SourceKind {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ValuesFrom {
     pub kind: SourceKind,
-    /// A name; in `watches.yaml` also a Go template over the custom resource that makes one.
+    /// A name; in `watches.yaml` also a Go template over the custom resource that renders one.
     pub name: String,
     #[serde(default = "values_key")]
     pub values_key: String,
-    /// Where in the values the text goes, as a `--set` path. `None`: the text is YAML, a mapping that is merged.
+    /// The `--set` path at which the text is set. `None`: the text is a YAML mapping that is merged into the values.
     #[serde(default)]
     pub target_path: Option<String>,
-    /// Without it, it adds nothing.
+    /// True: a missing source adds no values. False: a missing source is an error.
     #[serde(default)]
     pub optional: bool,
 }
 
-/// Where a custom resource has a list of its own.
+/// The field of a custom resource with its own list of sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValuesFromField {
-    /// The names of the fields that lead to it from `.spec`. It is no value of the chart's.
+    /// Path below `.spec`. The field is not passed to the chart as a value.
     Spec(Vec<String>),
-    /// An annotation that holds it as YAML or JSON.
+    /// An annotation with the list as YAML or JSON.
     Annotation(String),
 }
 
 fn values_key() -> String {
     VALUES_KEY.to_owned()
 }
-
-// === impl SourceKind ===
 
 impl SourceKind {
     const NAMES: [(&str, Self); 2] = [("ConfigMap", Self::ConfigMap), ("Secret", Self::Secret)];
@@ -69,18 +67,19 @@ impl SourceKind {
     }
 }
 
-// === impl ValuesFrom ===
-
 impl ValuesFrom {
-    /// Reads a list that a custom resource has; `field` names it in messages.
+    /// Reads the list of a custom resource. `field` names it in messages. Templates are not allowed.
     ///
-    /// # FileErrors
-    /// What is wrong with it, and where. Its author has no templates.
+    /// # Errors
+    /// The first problem and its place.
     pub fn list(field: &str, list: &Value) -> Result<Vec<Self>, String> {
         let items = match list {
             Value::Null => return Ok(Vec::new()),
-            Value::Array(items) if items.len() > MOST => {
-                return Err(format!("{field} has {} entries: it may have {MOST}", items.len()));
+            Value::Array(items) if items.len() > MAX_ENTRIES => {
+                return Err(format!(
+                    "{field} has {} entries: it may have {MAX_ENTRIES}",
+                    items.len()
+                ));
             }
             Value::Array(items) => items,
             _ => return Err(format!("{field} must be a list of {{kind, name, ...}}")),
@@ -103,36 +102,34 @@ impl ValuesFrom {
             return Err(format!("valuesKey: it must be a key of the data, such as {VALUES_KEY}"));
         }
         let path = self.target_path.as_deref().unwrap_or_default();
-        if path.len() > LONGEST_PATH {
-            return Err(format!("targetPath: it is longer than {LONGEST_PATH} bytes"));
+        if path.len() > MAX_PATH_BYTES {
+            return Err(format!("targetPath: it is longer than {MAX_PATH_BYTES} bytes"));
         }
         let mut indices = path
             .split('[')
             .skip(1)
             .map(|rest| rest.split(']').next().unwrap_or_default());
-        let is_small = |index: &&str| index.parse::<usize>().is_ok_and(|index| index <= LARGEST_INDEX);
+        let is_small = |index: &&str| index.parse::<usize>().is_ok_and(|index| index <= MAX_INDEX);
         match indices.find(|index| !is_small(index)) {
             Some(index) => Err(format!(
-                "targetPath: the index {index:?} is no number up to {LARGEST_INDEX}"
+                "targetPath: the index {index:?} is no number up to {MAX_INDEX}"
             )),
             None => Ok(()),
         }
     }
 }
 
-/// What can be a key of a Secret or ConfigMap.
+/// True for a valid key of a Secret or ConfigMap.
 fn is_key(key: &str) -> bool {
     key.len() <= 253 && key.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
-// === impl ValuesFromField ===
-
 impl ValuesFromField {
     fn parse(text: &str) -> Option<Self> {
-        if let Some(key) = text.strip_prefix(ANNOTATIONS) {
+        if let Some(key) = text.strip_prefix(ANNOTATION_PREFIX) {
             return names::is_label_key(key).then(|| ValuesFromField::Annotation(key.to_owned()));
         }
-        let fields: Vec<String> = text.strip_prefix(SPEC)?.split('.').map(str::to_owned).collect();
+        let fields: Vec<String> = text.strip_prefix(SPEC_PREFIX)?.split('.').map(str::to_owned).collect();
         let is_name = |field: &String| !field.is_empty() && !field.contains(['[', ']', '/', ' ']);
         fields.iter().all(is_name).then_some(ValuesFromField::Spec(fields))
     }
@@ -141,13 +138,13 @@ impl ValuesFromField {
 impl std::fmt::Display for ValuesFromField {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            ValuesFromField::Spec(fields) => write!(f, "{SPEC}{}", fields.join(".")),
-            ValuesFromField::Annotation(key) => write!(f, "{ANNOTATIONS}{key}"),
+            ValuesFromField::Spec(fields) => write!(f, "{SPEC_PREFIX}{}", fields.join(".")),
+            ValuesFromField::Annotation(key) => write!(f, "{ANNOTATION_PREFIX}{key}"),
         }
     }
 }
 
-/// The key `values`.
+/// Reads the key `values`.
 pub(crate) fn read_values(fields: &MapFields<'_>, findings: &mut Findings<'_>) -> Map<String, Value> {
     let Some(node) = fields.get("values") else {
         return Map::new();
@@ -161,7 +158,7 @@ pub(crate) fn read_values(fields: &MapFields<'_>, findings: &mut Findings<'_>) -
     }
 }
 
-/// A node as JSON; keys that are there twice are reported.
+/// Converts a node to JSON. Repeated keys are errors.
 pub fn json(node: &Node, findings: &mut Findings<'_>) -> Value {
     match &node.data {
         Data::Null => Value::Null,
@@ -186,7 +183,7 @@ pub fn json(node: &Node, findings: &mut Findings<'_>) -> Value {
     }
 }
 
-/// The key `valuesFrom`.
+/// Reads the key `valuesFrom`.
 pub(crate) fn read_sources(fields: &MapFields<'_>, findings: &mut Findings<'_>) -> Vec<ValuesFrom> {
     let items = findings.read_list(fields, "valuesFrom");
     items.iter().filter_map(|item| read_source(item, findings)).collect()
@@ -222,7 +219,7 @@ fn read_source(node: &Node, findings: &mut Findings<'_>) -> Option<ValuesFrom> {
     })
 }
 
-/// The key `valuesFromField`.
+/// Reads the key `valuesFromField`.
 pub(crate) fn read_field(fields: &MapFields<'_>, findings: &mut Findings<'_>) -> Option<ValuesFromField> {
     let (text, node) = findings.read_string(fields, "valuesFromField")?;
     let field = ValuesFromField::parse(text);
@@ -230,8 +227,8 @@ pub(crate) fn read_field(fields: &MapFields<'_>, findings: &mut Findings<'_>) ->
         findings.error(
             node,
             format!(
-                "`valuesFromField` must name a field such as {SPEC}valuesFrom, or an annotation such as \
-                 {ANNOTATIONS}example.com/values-from, not {text:?}"
+                "`valuesFromField` must name a field such as {SPEC_PREFIX}valuesFrom, or an annotation such as \
+                 {ANNOTATION_PREFIX}example.com/values-from, not {text:?}"
             ),
         );
     }
@@ -245,8 +242,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_custom_resources_own_list_is_checked() {
-        let told = |list: &Value| ValuesFrom::list("it", list).err().unwrap_or_default();
+    fn the_list_of_a_custom_resource_is_checked() {
+        let message_of = |list: &Value| ValuesFrom::list("it", list).err().unwrap_or_default();
         let entry = |more: Value| {
             let mut entry = json!({"kind": "Secret", "name": "x"});
             let more = more.as_object().cloned().unwrap_or_default();
@@ -282,10 +279,10 @@ mod tests {
             ),
             (entry(json!({"targetPath": "a[65\\536]"})), "is no number up to 1000"),
         ] {
-            let told = told(&list);
+            let message = message_of(&list);
             assert!(
-                told.contains(expected) && told.is_empty() == expected.is_empty(),
-                "{list:.100}: {told}"
+                message.contains(expected) && message.is_empty() == expected.is_empty(),
+                "{list:.100}: {message}"
             );
         }
     }

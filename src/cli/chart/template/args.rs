@@ -1,4 +1,4 @@
-//! The arguments of `chartwright template`: those of `helm template` that people use.
+//! The arguments of `chartwright template`: those of `helm template` that have an effect on the output.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,8 +17,8 @@ Examples:
 
 const USAGE: &str = "chartwright template [OPTIONS] [NAME] CHART";
 
-/// Flags of `helm template` that concern an installation, a download or the log. They are accepted, without a value or with
-/// one after `=`, and change nothing.
+/// Flags of `helm template` for installation, download and logging. They are accepted without a value or with one after `=`, and
+/// have no effect.
 const IGNORED_SWITCHES: [&str; 19] = [
     "atomic",
     "create-namespace",
@@ -41,7 +41,7 @@ const IGNORED_SWITCHES: [&str; 19] = [
     "wait-for-jobs",
 ];
 
-/// The same, with a value.
+/// Such flags that require a value.
 const IGNORED_OPTIONS: [&str; 19] = [
     "burst-limit",
     "ca-file",
@@ -66,57 +66,56 @@ const IGNORED_OPTIONS: [&str; 19] = [
 
 /// Render a chart's templates and print them, as `helm template` does
 ///
-/// Takes the arguments of `helm template` and prints what it prints. Unless --dry-run=server is given no cluster is asked,
-/// and `lookup` finds nothing. Flags of Helm's that concern an installation, a download or the log are accepted and change
-/// nothing.
+/// Takes the arguments of `helm template` and prints the same result. Without --dry-run=server the command does not contact a
+/// cluster, and `lookup` finds nothing. Helm's flags for installation, download and logging are accepted and have no effect.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES, override_usage = USAGE, args_override_self = true, args(ignored_args()), mut_args(|arg| as_switch(arg, go_bool)))]
 pub struct TemplateArgs {
-    /// The release's name (optional), then the chart: a folder or a .tgz file, on disk or at a URL
+    /// Release name (optional), then the chart: a folder or a .tgz file, on disk or at a URL
     #[arg(value_name = "[NAME] CHART", required = true, value_hint = ValueHint::AnyPath)]
     pub words: Vec<String>,
 
-    /// Values from a YAML file, a URL, or standard input with "-" (repeatable, or separated by commas; later files win)
+    /// Values from a YAML file, a URL, or - for standard input. Repeatable, or separated by commas; later files win
     #[arg(short = 'f', long, value_name = "FILE", value_delimiter = ',', value_hint = ValueHint::FilePath)]
     pub values: Vec<String>,
 
-    /// Set values: key1=val1,key2=val2 (repeatable)
+    /// Set values: key1=val1,key2=val2. Repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
 
-    /// Set values that stay strings (repeatable)
+    /// Set values that stay strings. Repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     pub set_string: Vec<String>,
 
-    /// Set values from files: key1=path1 (repeatable)
+    /// Set values from files: key1=path1. Repeatable
     #[arg(long, value_name = "KEY=FILE")]
     pub set_file: Vec<String>,
 
-    /// Set values from JSON: key='{"a": 1}', or a whole object (repeatable)
+    /// Set values from JSON: key='{"a": 1}', or a complete object. Repeatable
     #[arg(long, value_name = "KEY=JSON")]
     pub set_json: Vec<String>,
 
-    /// Set one value literally: nothing after the first "=" is special (repeatable)
+    /// Set one value literally: nothing after the first = is special. Repeatable
     #[arg(long, value_name = "KEY=TEXT")]
     pub set_literal: Vec<String>,
 
-    /// Namespace of the release [default: that of the kubeconfig's context, or default]
+    /// Namespace of the release [default: that of the kubeconfig's context, else default]
     #[arg(short, long, env = "HELM_NAMESPACE", hide_env_values = true)]
     pub namespace: Option<String>,
 
-    /// Print only what comes from this template, a path or pattern such as templates/*.yaml (repeatable)
+    /// Print only the output of this template, a path or a pattern such as templates/*.yaml. Repeatable
     #[arg(short, long, value_name = "TEMPLATE")]
     pub show_only: Vec<String>,
 
-    /// Print the manifests of crds/ too
+    /// Also print the manifests of crds/
     #[arg(long)]
     pub include_crds: bool,
 
-    /// Leave hooks out
+    /// Omit hooks
     #[arg(long)]
     pub no_hooks: bool,
 
-    /// Leave test hooks out
+    /// Omit test hooks
     #[arg(long)]
     pub skip_tests: bool,
 
@@ -124,40 +123,40 @@ pub struct TemplateArgs {
     #[arg(long)]
     pub is_upgrade: bool,
 
-    /// Kubernetes API versions that .Capabilities has besides the usual ones (repeatable, or separated by commas)
+    /// Further Kubernetes API versions of .Capabilities. Repeatable, or separated by commas
     #[arg(short, long, value_name = "VERSION", value_delimiter = ',')]
     pub api_versions: Vec<String>,
 
-    /// Kubernetes version that .Capabilities has
+    /// Kubernetes version of .Capabilities
     #[arg(long, value_name = "VERSION")]
     pub kube_version: Option<String>,
 
-    /// server: take capabilities and lookups from the cluster [default: client]
+    /// Read capabilities and lookups from the cluster with `server` [default: client]
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "client")]
     pub dry_run: Option<DryRun>,
 
-    /// The old name of --dry-run=server
+    /// Old name of --dry-run=server
     #[arg(long, hide = true)]
     pub validate: bool,
 
-    /// With --dry-run=server: objects that exist already are no error
+    /// With --dry-run=server: existing objects are no error
     #[arg(long)]
     pub take_ownership: bool,
 
-    /// The kubeconfig
+    /// The kubeconfig to use [default: ~/.kube/config, else the pod's service account]
     #[arg(long, value_name = "FILE", env = "KUBECONFIG", hide_env_values = true, value_delimiter = ':',
           value_hint = ValueHint::FilePath)]
     pub kubeconfig: Vec<PathBuf>,
 
-    /// The context in the kubeconfig
+    /// The context of the kubeconfig
     #[arg(long, value_name = "NAME", env = "HELM_KUBECONTEXT", hide_env_values = true)]
     pub kube_context: Option<String>,
 
-    /// No name is given (the release is called release-name)
+    /// No release name is given: the release is called release-name
     #[arg(short, long)]
     pub generate_name: bool,
 
-    /// Template for the release's name
+    /// Template of the release name
     #[arg(long, value_name = "TEMPLATE")]
     pub name_template: Option<String>,
 
@@ -165,24 +164,24 @@ pub struct TemplateArgs {
     #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
     pub output_dir: Option<String>,
 
-    /// With --output-dir: below a folder with the release's name
+    /// With --output-dir: below a folder with the release name
     #[arg(long)]
     pub release_name: bool,
 
-    /// Don't check the values against values.schema.json
+    /// Do not check the values against values.schema.json
     #[arg(long)]
     pub skip_schema_validation: bool,
 
-    /// Let getHostByName ask this machine's resolver
+    /// Let getHostByName use this machine's resolver
     #[arg(long)]
     pub enable_dns: bool,
 
-    /// With an error, print the manifests that aren't valid YAML, too
+    /// After an error, also print manifests that are not valid YAML
     #[arg(long, env = "HELM_DEBUG", hide_env_values = true)]
     pub debug: bool,
 }
 
-/// What `--dry-run` says.
+/// Values of `--dry-run`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DryRun {
     #[value(alias = "true")]
@@ -191,12 +190,12 @@ pub enum DryRun {
 }
 
 impl TemplateArgs {
-    /// Whether a cluster is asked.
+    /// True if the command contacts a cluster.
     pub fn needs_cluster(&self) -> bool {
         self.validate || self.dry_run == Some(DryRun::Server)
     }
 
-    /// What is said of values; relative paths start from `base`.
+    /// Returns the arguments that set values. Relative paths start from `base`.
     pub fn value_options(&self, base: &Path) -> ValueOptions {
         ValueOptions {
             files: without_empty(&self.values),
@@ -211,12 +210,12 @@ impl TemplateArgs {
     }
 }
 
-/// The items that aren't empty: `-f ""` names no file.
+/// Returns the non-empty items: `-f ""` names no file.
 pub fn without_empty(items: &[String]) -> Vec<String> {
     items.iter().filter(|item| !item.is_empty()).cloned().collect()
 }
 
-/// What is accepted and changes nothing.
+/// Returns the hidden arguments that have no effect.
 fn ignored_args() -> impl Iterator<Item = Arg> {
     let switches = IGNORED_SWITCHES.map(|name| Arg::new(name).num_args(0..=1).require_equals(true));
     let options = IGNORED_OPTIONS.map(|name| match name {
@@ -230,7 +229,7 @@ fn ignored_args() -> impl Iterator<Item = Arg> {
     })
 }
 
-/// Go's `strconv.ParseBool`; an empty variable is none.
+/// Parses a boolean as Go's `strconv.ParseBool`. An empty environment variable counts as unset.
 fn go_bool(text: &str) -> Result<bool, String> {
     match text {
         "" => Ok(false),
@@ -248,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_and_words_are_read_in_all_forms_that_helm_has() {
+    fn all_forms_of_helms_flags_are_parsed() {
         let args = read("r -f a.yaml,b.yaml c -f=c -fd --values e -a v1,v2 -a=v3 --set a=1,b=2 --set c=3 -gs x");
         assert_eq!(args.words, ["r", "c"]);
         assert_eq!(args.values, ["a.yaml", "b.yaml", "c", "d", "e"]);
@@ -261,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn switches_may_have_a_value() {
+    fn switches_accept_a_value() {
         for (line, on) in [
             ("c --debug", true),
             ("c --debug=1", true),
@@ -292,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_concerns_an_installation_is_accepted() {
+    fn installation_flags_are_accepted() {
         let line = "c --wait --wait=legacy --atomic --timeout 5m -l a=b --version 1.0.0 --skip-crds=true --devel";
         assert_eq!(read(line).words, ["c"]);
     }

@@ -1,15 +1,14 @@
-//! The place in a template that an error is about: the source line with a caret below, for standard error.
+//! The source line of an error in a template, with a caret below, for standard error.
 
 use helm_template::Chart;
 use helm_template::render::Place;
 
-/// The most that is shown of a source line, in characters.
+/// Maximum length of a printed source line, in characters.
 const WIDTH: usize = 120;
 
-/// The excerpt for a place, ready to be printed; nothing if it isn't in a template of the chart. Aliases of charts are not
-/// followed.
+/// Formats the source line of a place. Returns `None` if the place is in no template of the chart. Does not resolve chart aliases.
 ///
-/// Only template sources are shown, never values.
+/// Shows template sources only, never values.
 pub fn format_excerpt(chart: &Chart, place: &Place) -> Option<String> {
     let source = chart.template(&place.file)?.data.to_text();
     let shown = source.lines().nth(place.line.checked_sub(1)?)?.trim_end();
@@ -17,7 +16,7 @@ pub fn format_excerpt(chart: &Chart, place: &Place) -> Option<String> {
     let number = place.line.to_string();
     let margin = " ".repeat(number.len());
     let mut out = format!("{margin} --> {place}\n{margin} |\n{number} | ");
-    // Go counts bytes.
+    // Columns are byte offsets, as in Go.
     let at = column.map(|column| shown.char_indices().take_while(|(byte, _)| *byte < column).count());
     let start = at.map_or(0, |at| at.saturating_sub(WIDTH * 2 / 3));
     let part: String = shown.chars().skip(start).take(WIDTH).map(replace_control).collect();
@@ -29,7 +28,7 @@ pub fn format_excerpt(chart: &Chart, place: &Place) -> Option<String> {
     Some(out)
 }
 
-/// Tabs and control characters would move the caret, or do worse to a terminal.
+/// Replaces tabs and control characters, which would move the caret or control the terminal.
 fn replace_control(c: char) -> char {
     if c.is_control() { ' ' } else { c }
 }

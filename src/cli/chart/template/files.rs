@@ -6,23 +6,23 @@ use std::path::{Component, Path, PathBuf};
 
 use helm_template::render::{Hook, Rendered, StreamOptions, document};
 
-/// Where files go, and what was written so far.
+/// The folder that manifests are written to.
 pub struct OutputFolder<'a> {
-    /// What relative paths start from.
+    /// Relative paths start here.
     pub base: &'a Path,
     /// `--output-dir`, as given.
     pub root: &'a str,
-    /// The release's name, if the files go below a folder of that name.
+    /// The release name, if the files go into a subfolder of that name.
     pub release: Option<&'a str>,
-    /// A line for each file that is written.
+    /// Receives a line per written file.
     pub report: &'a mut Vec<u8>,
 }
 
 impl OutputFolder<'_> {
-    /// Writes each manifest to the file that its template is called, several of one template to the same file.
+    /// Writes each manifest to a file with the path of its template. Manifests of one template go to the same file.
     ///
     /// # Errors
-    /// The first file that can't be written.
+    /// A file cannot be written.
     pub fn write(&mut self, rendered: &Rendered) -> Result<(), String> {
         let mut written: Vec<&str> = Vec::new();
         let root = self.root.to_owned();
@@ -44,10 +44,10 @@ impl OutputFolder<'_> {
         Ok(())
     }
 
-    /// Writes the hooks. They are appended to what is there, even from an earlier run.
+    /// Writes the hooks. They are appended to existing files, also to those of an earlier run.
     ///
     /// # Errors
-    /// The first file that can't be written.
+    /// A file cannot be written.
     pub fn write_hooks(&mut self, hooks: &[Hook], options: StreamOptions) -> Result<(), String> {
         let below = self.release_folder();
         for Hook { manifest, .. } in hooks.iter().filter(|hook| options.has(hook)) {
@@ -57,7 +57,7 @@ impl OutputFolder<'_> {
         Ok(())
     }
 
-    /// The folder of the release, which Helm shows without `./`.
+    /// Returns the folder of the release. Helm prints it without `./`.
     fn release_folder(&self) -> String {
         let Some(name) = self.release else {
             return self.root.to_owned();

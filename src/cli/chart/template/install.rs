@@ -1,4 +1,4 @@
-//! Whether the objects of a render could be installed in the cluster, as Helm finds out before it prints them
+//! Checks that the objects of a render could be installed in the cluster, as Helm does before it prints them
 //! (`Install.RunWithContext` in its `pkg/action/install.go`, `pkg/action/validate.go`).
 
 use serde_json::Value;
@@ -8,18 +8,20 @@ use chartwright_core::takeover::{HELM_NAMESPACE, HELM_RELEASE};
 use go_yaml as yaml;
 use helm_template::render::{LookupKey, Rendered};
 
-/// A release that is about to be installed.
+/// A release to check.
 pub struct InstallCheck<'a> {
     pub cluster: &'a TemplateCluster,
     pub name: &'a str,
     pub namespace: &'a str,
-    /// Objects that exist are those of the release, or become so.
+    /// Existing objects count as objects of the release.
     pub owns_all: bool,
 }
 
 impl InstallCheck<'_> {
+    /// Checks the objects of a render.
+    ///
     /// # Errors
-    /// What keeps the objects from being installed: a kind that isn't served, an object of somebody else.
+    /// A kind is not served, or an object exists and belongs to another release.
     pub fn check(&self, rendered: &Rendered) -> Result<(), String> {
         let crds = rendered.crds.iter().flat_map(|crd| {
             let text = std::str::from_utf8(&crd.data).unwrap_or_default();
@@ -35,7 +37,7 @@ impl InstallCheck<'_> {
         if self.owns_all {
             return Ok(());
         }
-        // Without a name the server makes one up.
+        // Objects without a name get one from the server.
         let mut named = keys.iter().filter(|key| !key.name.is_empty());
         named
             .try_for_each(|key| self.check_ownership(key))
@@ -75,7 +77,7 @@ impl InstallCheck<'_> {
         Ok(key)
     }
 
-    /// Whether the object isn't there, or belongs to the release.
+    /// Checks that the object does not exist or belongs to the release.
     fn check_ownership(&self, key: &LookupKey) -> Result<(), String> {
         let what = format!("{} {:?} in namespace {:?}", key.kind, key.name, key.namespace);
         let live = self
@@ -93,7 +95,7 @@ impl InstallCheck<'_> {
         }
     }
 
-    /// What marks a live object as another's.
+    /// Returns the labels and annotations that assign a live object to another release.
     fn find_ownership_problem(&self, live: &Value) -> Option<String> {
         let marks = [
             ("label", "labels", "app.kubernetes.io/managed-by", "Helm"),
@@ -115,7 +117,7 @@ impl InstallCheck<'_> {
     }
 }
 
-/// The items of a list, or the object itself.
+/// Returns the items of a list, or the object itself.
 fn list_items(document: &Value) -> Vec<&Value> {
     match document["items"].as_array() {
         Some(items) => items.iter().collect(),

@@ -1,4 +1,4 @@
-//! The kubeconfig: the namespace of a release, and the way to the cluster of `--dry-run=server`.
+//! The kubeconfig: the namespace of a release, and the connection of `--dry-run=server`.
 
 use std::path::{Path, PathBuf};
 
@@ -11,8 +11,8 @@ use chartwright_operator::cluster::connection::read_kubeconfig;
 
 const DEFAULT: &str = "default";
 
-/// The namespace of a release: the one that is given, that of the kubeconfig's context, or the pod's. A kubeconfig that
-/// can't be read says nothing, as with Helm.
+/// Returns the namespace of a release: the given one, else that of the kubeconfig's context, else the pod's. As in Helm, an
+/// unreadable kubeconfig is ignored.
 pub fn find_namespace(args: &TemplateArgs, dir: &Path) -> String {
     let given = args.namespace.clone().filter(|name| !name.is_empty());
     let found = given.or_else(|| {
@@ -29,10 +29,10 @@ pub fn find_namespace(args: &TemplateArgs, dir: &Path) -> String {
     found.unwrap_or_else(|| DEFAULT.to_owned())
 }
 
-/// How to connect: as the kubeconfig's context says, or as a pod does.
+/// Returns the connection of the kubeconfig's context, else that of the pod.
 ///
 /// # Errors
-/// There is neither, or it can't be used.
+/// Neither exists, or it cannot be used.
 pub async fn connection_config(args: &TemplateArgs, dir: &Path) -> anyhow::Result<Config> {
     let kubeconfig = read_files(args, dir)?;
     let mut config = match context_name(args, &kubeconfig) {
@@ -48,25 +48,25 @@ pub async fn connection_config(args: &TemplateArgs, dir: &Path) -> anyhow::Resul
         }
     };
     if config.cluster_url.scheme_str() != Some("https") {
-        // As with client-go: nobody may overhear a token.
+        // As in client-go: no credentials over plain HTTP.
         config.auth_info = AuthInfo {
             impersonate: config.auth_info.impersonate,
             impersonate_groups: config.auth_info.impersonate_groups,
             ..AuthInfo::default()
         };
     }
-    // The library waits for minutes where an answer asks for it; who waits here has a prompt to type at.
+    // kube would retry for minutes if the server requests it. The user of a command can repeat it.
     config.default_retry = false;
     Ok(config)
 }
 
-/// The name of the context that counts.
+/// Returns the name of the selected context.
 fn context_name(args: &TemplateArgs, kubeconfig: &Kubeconfig) -> Option<String> {
     let given = args.kube_context.clone().filter(|name| !name.is_empty());
     given.or_else(|| kubeconfig.current_context.clone().filter(|name| !name.is_empty()))
 }
 
-/// The kubeconfig files that there are, merged. Of what two say the first counts.
+/// Reads and merges the existing kubeconfig files. The first file wins.
 fn read_files(args: &TemplateArgs, dir: &Path) -> anyhow::Result<Kubeconfig> {
     let mut paths = args.kubeconfig.clone();
     paths.retain(|path| !path.as_os_str().is_empty());
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
     use crate::cli::chart::template::parse;
 
-    /// A kubeconfig for a server, with what is said of its user.
+    /// Returns a kubeconfig with a server and the fields of its user.
     fn kubeconfig(server: &str, user: &str) -> String {
         format!(
             "clusters: [{{name: c, cluster: {{server: \"{server}\"}}}}]\nusers: [{{name: u, user: {{{user}}}}}]\n\
@@ -128,12 +128,12 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_kept_from_who_could_be_overheard() {
-        let user = "token: t, as: somebody, as-groups: [g]";
-        for (server, told) in [("https://a", true), ("http://a", false)] {
+    fn credentials_are_sent_over_https_only() {
+        let user = "token: t, as: jane, as-groups: [g]";
+        for (server, has_token) in [("https://a", true), ("http://a", false)] {
             let user = connection(&kubeconfig(server, user)).unwrap().auth_info;
-            assert_eq!(user.token.is_some(), told, "{server}");
-            assert_eq!(user.impersonate.as_deref(), Some("somebody"));
+            assert_eq!(user.token.is_some(), has_token, "{server}");
+            assert_eq!(user.impersonate.as_deref(), Some("jane"));
             assert_eq!(user.impersonate_groups, Some(vec!["g".to_owned()]));
         }
     }

@@ -1,4 +1,4 @@
-//! `chartwright template`: what `helm template` does, without Helm.
+//! `chartwright template`: renders a chart as `helm template` does, without Helm.
 //!
 //! Standard output and the exit code equal those of Helm 4.3.1, and so do the errors of rendering.
 //! Facts: Helm's `pkg/cmd/{template,install}.go` and `pkg/action/install.go`.
@@ -35,41 +35,41 @@ use helm_template::render::{
 
 /// The name that Helm gives a release without one.
 const DEFAULT_NAME: &str = "release-name";
-/// What Helm adds to errors that come from rendering.
+/// What Helm appends to rendering errors.
 const DEBUG_HINT: &str = "\n\nUse --debug flag to render out invalid YAML";
 
-/// What a run leaves behind.
+/// Output, exit code and error of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CapturedOutput {
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
     /// The exit code.
     pub code: u8,
-    /// What stands in `stderr` after `Error: `, as Helm words it; `stderr` may say more before and after.
+    /// Helm's error text: what follows `Error: ` in `stderr`. `stderr` may have more before and after.
     pub error: Option<String>,
 }
 
-/// What was printed until an error came, if one came.
+/// What was printed before the end or an error.
 #[derive(Debug, Default)]
 struct TemplateOutput {
     stdout: Vec<u8>,
     notices: Vec<String>,
-    /// What to say before the error.
+    /// The template line of the error, printed before it.
     excerpt: Option<String>,
 }
 
-/// Runs the command with the process's streams and prints its result.
+/// Runs the command with the process's streams and prints the result.
 pub fn run(args: &TemplateArgs) -> ExitCode {
     print_captured(&capture(args, &mut io::stdin(), Path::new(""))).into()
 }
 
-/// Prints what a run leaves behind. Gives the exit code.
+/// Prints the output of a run. Returns the exit code.
 fn print_captured(captured: &CapturedOutput) -> u8 {
     let mut stdout = io::stdout().lock();
     let printed = stdout.write_all(&captured.stdout).and_then(|()| stdout.flush());
     let _ = io::stderr().write_all(&captured.stderr);
     match printed {
-        // A reader that closed the pipe has seen enough.
+        // A closed pipe is no error.
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
             let _ = writeln!(io::stderr(), "Error: standard output: {e}");
             1
@@ -78,8 +78,8 @@ fn print_captured(captured: &CapturedOutput) -> u8 {
     }
 }
 
-/// Runs the command within this process: `words` are those after `template`, relative paths start from `dir`.
-/// Nothing is read from the process's streams, its environment or its user's kubeconfig, and nothing written to its streams.
+/// Runs the command within this process. `words` follow `template`; relative paths start from `dir`. Does not use the process's
+/// streams, its environment or its user's kubeconfig.
 pub fn run_captured(words: &[&str], mut stdin: &[u8], dir: &Path) -> CapturedOutput {
     match parse(words) {
         Ok(mut args) => {
@@ -93,7 +93,7 @@ pub fn run_captured(words: &[&str], mut stdin: &[u8], dir: &Path) -> CapturedOut
     }
 }
 
-/// Reads arguments without the environment.
+/// Parses arguments without the environment.
 fn parse(words: &[&str]) -> Result<TemplateArgs, clap::Error> {
     let command = TemplateArgs::augment_args(clap::Command::new("template").no_binary_name(true));
     let command = command.mut_args(|arg| arg.env(None::<&'static str>));
@@ -109,7 +109,7 @@ fn capture_error(text: String) -> CapturedOutput {
     }
 }
 
-/// Runs the command, for values as deep as Helm takes them.
+/// Runs the command on a stack that is large enough for values as deep as Helm accepts.
 fn capture(args: &TemplateArgs, stdin: &mut (dyn Read + Send), dir: &Path) -> CapturedOutput {
     let mut output = TemplateOutput::default();
     let error = on_large_stack(|| execute(args, stdin, dir, &mut output)).err();
@@ -119,14 +119,14 @@ fn capture(args: &TemplateArgs, stdin: &mut (dyn Read + Send), dir: &Path) -> Ca
         before.push_str(notice);
         before.push('\n');
     }
-    // Before the error, whose text may go on for lines: from `Error:` on it is Helm's.
+    // Before the error, which may have several lines: the text from `Error:` on is Helm's.
     before.push_str(output.excerpt.as_deref().unwrap_or_default());
     captured.stderr.splice(..0, before.into_bytes());
     captured.stdout = output.stdout;
     captured
 }
 
-/// An error is the text after `Error: `. What is checked in which order decides which error comes first.
+/// Renders and prints. Errors are the text after `Error: `. The order of the checks is Helm's: it decides which error is reported.
 fn execute(args: &TemplateArgs, stdin: &mut dyn Read, dir: &Path, output: &mut TemplateOutput) -> Result<(), String> {
     let mut capabilities = read_capabilities(args)?;
     let (name, chart) = read_name_and_chart(args)?;
@@ -148,7 +148,7 @@ fn execute(args: &TemplateArgs, stdin: &mut dyn Read, dir: &Path, output: &mut T
     };
     check_name(&name)?;
     if let Some(cluster) = &cluster {
-        // What the command line says about versions is ignored then, as with Helm.
+        // As in Helm, the versions of the command line are ignored.
         capabilities = cluster.snapshot.capabilities.clone();
     }
     let release = Release {
@@ -163,7 +163,7 @@ fn execute(args: &TemplateArgs, stdin: &mut dyn Read, dir: &Path, output: &mut T
             Some(cluster) => Arc::clone(cluster) as Arc<dyn Lookup>,
             None => Arc::new(NoCluster),
         },
-        // Whoever waits here can stop it: the limit of steps decides.
+        // The user can interrupt the command, so only the limit of steps is low.
         limits: Limits {
             time: Duration::from_secs(600),
             yaml_depth: GO_MAX_DEPTH,
@@ -186,7 +186,7 @@ fn execute(args: &TemplateArgs, stdin: &mut dyn Read, dir: &Path, output: &mut T
     print_render(args, dir, &name, &renderer, result, output, check)
 }
 
-/// What the command line says of a cluster.
+/// Returns the capabilities of the command line.
 fn read_capabilities(args: &TemplateArgs) -> Result<Capabilities, String> {
     let mut capabilities = Capabilities::default();
     if let Some(version) = args.kube_version.as_deref().filter(|version| !version.is_empty()) {
@@ -215,7 +215,7 @@ fn load_chart(source: ChartSource, output: &mut TemplateOutput) -> Result<Chart,
     Ok(chart)
 }
 
-/// Prints a render that passes a check, or what there is of it. Without `--debug` a failed one leaves nothing.
+/// Prints a render that passes `check`. Prints the rest of a failed render only with `--debug`.
 fn print_render(
     args: &TemplateArgs,
     dir: &Path,
@@ -274,7 +274,7 @@ fn print_render(
     failure.map_or(Ok(()), Err)
 }
 
-/// What there is of a failed render.
+/// Returns the manifests of a failed render.
 fn print_failed_render(
     error: Error,
     folder: Option<files::OutputFolder<'_>>,
@@ -291,15 +291,15 @@ fn print_failed_render(
     Ok(bad_stream(&bad, StreamOptions { no_hooks, ..options }))
 }
 
-/// Where a chart is.
+/// Place of a chart.
 enum ChartSource {
     /// A folder or an archive.
     Path(PathBuf),
-    /// An archive's.
+    /// URL of an archive.
     Url(String),
 }
 
-/// The place of the chart that a command line names (`LocateChart` in Helm's `pkg/action/install.go`).
+/// Finds the chart that the command line names (`LocateChart` in Helm's `pkg/action/install.go`).
 fn locate_chart(dir: &Path, chart: &str) -> Result<ChartSource, String> {
     let name = chart.trim();
     let path = dir.join(name);
@@ -319,7 +319,7 @@ fn locate_chart(dir: &Path, chart: &str) -> Result<ChartSource, String> {
     ))
 }
 
-/// The resolve_host of a host by this machine's resolver, for `getHostByName`; none if there is no such host.
+/// Returns the addresses of a host for `getHostByName`. Empty if this machine's resolver does not know the host.
 fn resolve_host(host: &str) -> Vec<String> {
     let found = (host, 0).to_socket_addrs().into_iter().flatten();
     found.map(|found| found.ip().to_string()).collect()

@@ -18,7 +18,7 @@ use chartwright_operator::cluster::error::Error;
 use chartwright_operator::cluster::objects::lookup::{self, group_kind};
 use helm_template::render::{Lookup, LookupKey};
 
-/// A cluster, and what it serves.
+/// A cluster and its discovery.
 pub struct TemplateCluster {
     runtime: Runtime,
     client: Client,
@@ -26,10 +26,10 @@ pub struct TemplateCluster {
 }
 
 impl TemplateCluster {
-    /// Connects as the command line and the kubeconfig say.
+    /// Connects to the cluster of the kubeconfig.
     ///
     /// # Errors
-    /// The kubeconfig can't be used, or the cluster doesn't answer.
+    /// The kubeconfig cannot be used, or the cluster does not answer.
     pub fn connect(args: &TemplateArgs, dir: &Path) -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -50,26 +50,26 @@ impl TemplateCluster {
         })
     }
 
-    /// Whether the objects of a kind lie in namespaces; `None` if the cluster doesn't serve the kind.
+    /// Returns whether a kind is namespaced. `None`: the cluster does not serve the kind.
     pub fn is_namespaced(&self, key: &LookupKey) -> Option<bool> {
         let (group_kind, version) = group_kind(key);
         self.snapshot.namespaced(&group_kind, &version)
     }
 
-    /// An object as the API server has it; an empty mapping if it doesn't exist.
+    /// Reads an object. Returns an empty mapping if it does not exist.
     pub fn get(&self, key: &LookupKey) -> Result<Value, String> {
         self.runtime.block_on(fetch(&self.client, &self.snapshot, key))
     }
 }
 
-/// A render waits for the cluster's answers.
+/// Blocks the render until the cluster answers.
 impl Lookup for TemplateCluster {
     fn lookup(&self, key: &LookupKey) -> Result<Option<Cow<'_, Value>>, String> {
         Ok(Some(Cow::Owned(self.get(key)?)))
     }
 }
 
-/// As in a release, but that a group or version that isn't served is an error, as with Helm.
+/// Reads an object as the operator does, except that an unserved group or version is an error, as in Helm.
 async fn fetch(client: &Client, snapshot: &Snapshot, key: &LookupKey) -> Result<Value, String> {
     let LookupKey { api_version, kind, .. } = key;
     if api_version.is_empty() {
@@ -84,7 +84,7 @@ async fn fetch(client: &Client, snapshot: &Snapshot, key: &LookupKey) -> Result<
         ));
     }
     lookup::fetch(client, snapshot, key).await.map_err(|error| match error {
-        // Helm shows the server's words alone.
+        // Helm prints only the server's message.
         Error::Forbidden(text) | Error::Conflict(text) => text,
         error => error.to_string(),
     })

@@ -9,7 +9,7 @@ fn cases() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/template")
 }
 
-/// The lines of a report on a schema in order: Helm visits maps in random order. Other texts are one line here.
+/// Sorts the lines of a schema error: Helm visits maps in random order. Other texts count as one line.
 fn sorted(text: &str) -> Vec<&str> {
     if !text.starts_with("Error: values don't meet the specifications") {
         return vec![text];
@@ -19,7 +19,7 @@ fn sorted(text: &str) -> Vec<&str> {
     lines
 }
 
-/// The differences of one case, or nothing.
+/// Returns the difference of a case, if there is one.
 fn compare(folder: &Path) -> Option<String> {
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_default();
     let line = read("args");
@@ -32,7 +32,7 @@ fn compare(folder: &Path) -> Option<String> {
             .map_or_else(String::new, |text| format!("Error: {text}\n")),
         captured.code,
     );
-    // What is logged before an error isn't in the file.
+    // Log lines before an error are not in the file.
     let error = error
         .find("Error:")
         .map_or("", |at| error.get(at..).unwrap_or_default());
@@ -83,8 +83,8 @@ fn every_case_equals_helm() {
     );
 }
 
-/// Runs a case whose chart is in its line, and answers like Helm: output, lines of standard error (in order: Helm logs
-/// and reports what it finds in maps in a random one), exit code.
+/// Runs a case that contains its chart. Returns standard output, the sorted lines of standard error (Helm visits maps in random
+/// order) and the exit code.
 fn run_line(case: &Case) -> (String, Vec<String>, u64) {
     let folder = tempfile::tempdir().unwrap();
     for (field, is_base64) in [("files", false), ("files64", true)] {
@@ -106,7 +106,7 @@ fn run_line(case: &Case) -> (String, Vec<String>, u64) {
         .collect();
     let captured = run_captured(&words, b"", folder.path());
     let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(&*folder.path().to_string_lossy(), "{DIR}");
-    // After the error ours may say more than Helm.
+    // Our text may continue after the error.
     let mut stderr = shown(&captured.stderr);
     if let Some(error) = &captured.error {
         let log = stderr.find("Error: ").map_or("", |at| &stderr[..at]);

@@ -1,4 +1,4 @@
-//! Whether a definition can safely take the place of another, and of that in the cluster.
+//! `generate crd --against`: checks whether a definition can safely replace that of a file or of the cluster.
 
 use std::io::Write;
 use std::path::Path;
@@ -15,11 +15,11 @@ use chartwright_operator::cluster::{self, connection::bounded};
 use chartwright_scaffold::crd::compare::{Change, compare};
 use chartwright_scaffold::crd::{definition, validate};
 
-/// Tells what is different; false if it isn't safe.
+/// Prints the differences. Returns false if the change is unsafe.
 pub(super) fn compare_definition(kubeconfig: Option<&Path>, against: &Path, made: &GeneratedCrd) -> Result<bool> {
     let mut problems = Vec::new();
     let old = match against.to_str() {
-        Some("cluster") => block_on_value(async {
+        Some("cluster") => block_on(async {
             let client = cluster::connect(kubeconfig).await?;
             let old = read_live_definition(&client, &made.generated.names.crd()).await?;
             if let Some(old) = &old {
@@ -35,7 +35,7 @@ pub(super) fn compare_definition(kubeconfig: Option<&Path>, against: &Path, made
     let mut out = stdout();
     let name = made.generated.names.crd();
     let Some(old) = old else {
-        writeln!(out, "{name}: the cluster doesn't have it yet")?;
+        writeln!(out, "{name}: the cluster does not have it yet")?;
         return Ok(true);
     };
     let new = definition_over(made, &old);
@@ -60,21 +60,12 @@ pub(super) fn compare_definition(kubeconfig: Option<&Path>, against: &Path, made
     Ok(unsafe_changes == 0 && problems.is_empty())
 }
 
-/// What would stand there if it took the place of another one, whose other versions stay.
+/// Returns the definition that results from replacing another one. Other versions of that one stay.
 fn definition_over(made: &GeneratedCrd, old: &Value) -> Value {
     match made.file {
         Some(_) => made.definition.clone(),
         None => definition::laid_over(made.definition.clone(), old),
     }
-}
-
-fn block_on_value<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    let mut value = None;
-    block_on(async {
-        value = Some(work.await?);
-        Ok(())
-    })?;
-    value.context("nothing was done")
 }
 
 async fn read_live_definition(client: &kube::Client, name: &str) -> Result<Option<Value>> {
@@ -86,10 +77,10 @@ async fn read_live_definition(client: &kube::Client, name: &str) -> Result<Optio
     Ok(found.map(serde_json::to_value).transpose()?)
 }
 
-/// How many custom resources are read at once.
+/// Number of custom resources per request.
 const PAGE: u32 = 250;
 
-/// What the new definition has against the custom resources that exist. Each is checked in the version that is made.
+/// Validates the existing custom resources against the new definition, in each of its versions.
 async fn validate_live_resources(client: &kube::Client, old: &Value, new: &Value) -> Result<Vec<String>> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let versions = |definition: &Value| definition["spec"]["versions"].as_array().cloned().unwrap_or_default();

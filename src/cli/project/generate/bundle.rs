@@ -1,4 +1,4 @@
-//! `chartwright generate bundle`: what OLM installs an operator from.
+//! `chartwright generate bundle`: creates the bundle from which OLM installs the operator.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -14,61 +14,61 @@ use chartwright_scaffold::tree::{Changes, Fate, Tree, Written};
 
 const EXAMPLES: &str = "\
 Examples:
-  # The first release, with the image that was pushed
+  # The first version, with the pushed image
   chartwright generate bundle --version 0.1.0 --image registry.example.com/shop-operator:0.1.0
 
-  # Another one that takes its place
+  # A version that replaces it
   chartwright generate bundle --version 0.2.0 --replaces 0.1.0 --channels candidate,stable
 
-  # In CI: fail if bundle/ is not up to date, or breaks a rule
+  # In CI: fail if bundle/ is outdated or breaks a rule
   chartwright generate bundle --check
 
   # From manifests that another program built
   kustomize build config/default | chartwright generate bundle --version 0.1.0 --input-dir -";
 
-/// Make the bundle that OLM installs the operator from
+/// Create the bundle from which OLM installs the operator
 ///
-/// The ClusterServiceVersion is made from config/default, the definitions and the samples of the kinds, the charts, and what is
-/// written by hand in config/manifests/bases, which is made if it isn't there. Nothing is written that breaks a documented rule
-/// of the format registry+v1.
+/// The ClusterServiceVersion is generated from config/default, the definitions and samples of the kinds, the charts, and the
+/// hand-written base in config/manifests/bases, which is created if it does not exist. A bundle that breaks a documented rule of
+/// the format registry+v1 is not written.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct BundleArgs {
-    /// The bundle's semantic version [default: that of the bundle that is there]
+    /// Semantic version of the bundle [default: version of the existing bundle]
     #[arg(short, long, value_name = "VERSION")]
     version: Option<String>,
-    /// The channels that it belongs to, separated by commas [default: those it is in, or candidate]
+    /// Channels of the bundle, separated by commas [default: channels of the existing bundle, else candidate]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     channels: Vec<String>,
-    /// The channel that is offered first
+    /// The channel that OLM offers first
     #[arg(long, value_name = "NAME")]
     default_channel: Option<String>,
-    /// The package's name [default: the project's]
+    /// Name of the package [default: the project's name]
     #[arg(long, value_name = "NAME")]
     package: Option<String>,
-    /// The operator's image [default: that of the bundle that is there, if it is of this version, or as config/manager says]
+    /// The operator's image [default: that of the existing bundle if it has this version, else that of config/manager]
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
-    /// The version, or the name of the bundle, whose place it takes
+    /// Version or bundle name that this bundle replaces
     #[arg(long, value_name = "VERSION")]
     replaces: Option<String>,
-    /// The versions that it can take the place of at once, such as ">=0.1.0 <0.3.0"
+    /// Versions that this bundle replaces directly, such as ">=0.1.0 <0.3.0"
     #[arg(long, value_name = "RANGE")]
     skip_range: Option<String>,
-    /// Manifests in the place of config/default: a folder, or - for the standard input
+    /// Manifests to read: a folder, or - for standard input [default: config/default]
     #[arg(long, value_name = "FOLDER")]
     input_dir: Option<PathBuf>,
-    /// Where the bundle is written; its Dockerfile is written beside it
+    /// Folder to write. The Dockerfile is written beside it
     #[arg(long, value_name = "FOLDER", default_value = "bundle")]
     output_dir: PathBuf,
-    /// Overwrite annotations.yaml and the Dockerfile, if they are there
+    /// Overwrite existing annotations.yaml and Dockerfile
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
         default_value_t = true, default_missing_value = "true")]
     overwrite: bool,
-    /// Tell only what is wrong
+    /// Print only problems
     #[arg(short, long)]
     quiet: bool,
-    /// Write nothing; fail if a file would change
+    /// Write nothing, and fail if a file would change
     #[arg(long)]
     check: bool,
 }
@@ -79,10 +79,7 @@ pub fn run(args: &BundleArgs) -> Result<ExitCode> {
     let made = bundle::generate(root, &asked)?;
     let folder = args.output_dir.display();
     for finding in &made.findings {
-        let word = match finding.is_error {
-            true => "error",
-            false => "warning",
-        };
+        let word = if finding.is_error { "error" } else { "warning" };
         note!("{word}: {folder}/{finding}");
     }
     if !made.is_valid() {
@@ -104,9 +101,10 @@ pub fn run(args: &BundleArgs) -> Result<ExitCode> {
         let is_same = all
             .flat_map(|changes| &changes.files)
             .all(|file| file.fate == Fate::Unchanged);
-        return Ok(match is_same && stale.is_empty() {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
+        return Ok(if is_same && stale.is_empty() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
         });
     }
     changes.write(parent)?;
@@ -119,8 +117,6 @@ pub fn run(args: &BundleArgs) -> Result<ExitCode> {
     }
     Ok(ExitCode::SUCCESS)
 }
-
-// === impl BundleArgs ===
 
 impl BundleArgs {
     fn to_request(&self) -> Result<Asked> {
@@ -151,13 +147,11 @@ impl BundleArgs {
     }
 }
 
-/// What is written by hand, where nobody has yet; PROJECT takes note of it.
+/// The hand-written base, if it does not exist yet, and its entry in PROJECT.
 struct BaseChanges {
     changes: Option<Changes>,
     project: Option<Changes>,
 }
-
-// === impl BaseChanges ===
 
 impl BaseChanges {
     fn of(root: &Path, made: &Made) -> Result<Self> {

@@ -1,4 +1,4 @@
-//! `chartwright generate catalog`: the template that a catalogue is made from.
+//! `chartwright generate catalog`: adds a bundle to a catalog template.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,30 +13,30 @@ use chartwright_scaffold::tree::{Tree, Written};
 
 const EXAMPLES: &str = "\
 Examples:
-  # A bundle whose image was pushed, for those who try it
+  # Add a pushed bundle to the channel candidate
   chartwright generate catalog --bundle-image registry.example.com/shop-operator-bundle:v0.1.0
 
-  # It has proven itself
+  # Add it to the channel stable
   chartwright generate catalog --bundle-image registry.example.com/shop-operator-bundle:v0.1.0 --channels stable
 
-  # The catalogue
+  # Create the catalog
   mkdir -p catalog
   opm alpha render-template semver -o yaml catalog-template.yaml > catalog/catalog.yaml";
 
-/// Add a bundle to the template that opm makes a file-based catalogue from
+/// Add a bundle to the template from which opm creates a file-based catalog
 ///
-/// The template lists the images of bundles in the channels candidate, fast and stable; `opm` makes a channel of each with the
-/// major version (stable-v1) and the upgrades within it. The images have to be in a registry by then.
+/// The template lists the images of bundles in the channels candidate, fast and stable. From each, `opm` creates a channel per major
+/// version (stable-v1) with its upgrades. `opm` needs the images in a registry.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CatalogArgs {
-    /// The bundle's image
+    /// Image of the bundle
     #[arg(long, value_name = "IMAGE")]
     bundle_image: String,
-    /// The channels that it belongs to: candidate, fast, stable, separated by commas
+    /// Channels of the bundle: candidate, fast, stable, separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "candidate")]
     channels: Vec<String>,
-    /// The template
+    /// The catalog template
     #[arg(short, long, value_name = "FILE", default_value = "catalog-template.yaml")]
     output: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! `chartwright generate crd`: the CustomResourceDefinition of a chart's releases.
+//! `chartwright generate crd`: creates the CustomResourceDefinition of a chart's releases.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -18,75 +18,76 @@ use chartwright_watches as watches;
 
 const EXAMPLES: &str = "\
 Examples:
-  # Of a chart, to the standard output
+  # Of a chart, to standard output
   chartwright generate crd charts/memcached --group cache.example.com --version v1alpha1 --kind Memcached
 
-  # Of all watches of a project, into config/crd/bases; in CI: fail if a file is not up to date
+  # Of all watches of a project, into config/crd/bases; in CI: fail if a file is outdated
   chartwright generate crd
   chartwright generate crd --check
 
-  # Is it safe to have it in the place of the one in the cluster?
+  # Check whether it can replace the one in the cluster
   chartwright generate crd charts/memcached --group cache.example.com --version v1alpha1 --kind Memcached --against cluster";
 
-/// What `kubectl apply` can remember in an annotation.
+/// Largest object that `kubectl apply` can store in its annotation, in bytes.
 const MAX_APPLY_BYTES: usize = 256 << 10;
 
-/// Make the CustomResourceDefinition of a chart's releases
+/// Create the CustomResourceDefinition of a chart's releases
 #[derive(Args, Debug)]
 #[command(
     after_help = EXAMPLES,
-    long_about = "Make the CustomResourceDefinition of a chart's releases\n\n\
-        The schema of spec is made of the chart's values.schema.json and values.yaml and those of its subcharts, and of an overlay, \
-        the file CHART.crd.yaml beside the chart. Without CHART: for every watch, into config/crd/bases. What a file has beside \
-        that (other versions, annotations) stays."
+    long_about = "Create the CustomResourceDefinition of a chart's releases\n\n\
+        The schema of spec is derived from values.schema.json and values.yaml of the chart and its subcharts, and from an overlay, \
+        the file CHART.crd.yaml beside the chart. Without CHART: for every watch, into config/crd/bases. Other versions and \
+        annotations in an existing file stay."
 )]
 pub struct CrdArgs {
-    /// The chart: a folder or a .tgz
+    /// The chart, a folder or a .tgz archive [default: the charts of all watches]
     #[arg(requires_all = ["group", "version", "kind"])]
     chart: Option<PathBuf>,
-    /// The kind's API group
+    /// API group. Required with CHART
     #[arg(long, requires = "chart", value_parser = parse_group)]
     group: Option<String>,
-    /// The version of the API
+    /// API version. Required with CHART
     #[arg(long, requires = "chart", value_parser = parse_version)]
     version: Option<String>,
-    /// The kind
+    /// The kind. Required with CHART
     #[arg(long, requires = "chart", value_parser = parse_kind)]
     kind: Option<String>,
-    /// Its plural, in lower case [default: an English one]
+    /// Plural name, in lower case [default: an English plural]
     #[arg(long, requires = "chart")]
     plural: Option<String>,
-    /// A short name for kubectl; may be repeated
+    /// Short name for kubectl. Repeatable
     #[arg(long = "short-name", requires = "chart", value_name = "NAME")]
     short_names: Vec<String>,
-    /// A category for kubectl, such as all; may be repeated
+    /// Category for kubectl, such as all. Repeatable
     #[arg(long = "category", requires = "chart", value_name = "NAME")]
     categories: Vec<String>,
-    /// Custom resources are cluster-scoped
+    /// CRs are cluster-scoped
     #[arg(long, requires = "chart")]
     cluster: bool,
-    /// The value that `kubectl scale` sets, such as replicaCount
+    /// Value that `kubectl scale` sets, such as replicaCount
     #[arg(long, requires = "chart", value_name = "PATH")]
     scale: Option<String>,
-    /// Where the status tells the replicas that there are
+    /// Status field with the number of replicas
     #[arg(long, requires = "scale", value_name = "PATH", default_value = ".status.replicas")]
     scale_status: String,
-    /// Where the status has the label selector of the pods, which autoscalers need
+    /// Status field with the pods' label selector. Autoscalers need it
     #[arg(long, requires = "scale", value_name = "PATH")]
     scale_selector: Option<String>,
-    /// What to say of values beyond the chart [default: CHART.crd.yaml, if it is there]
+    /// The overlay, a file with further facts about the values [default: CHART.crd.yaml, if it exists]
     #[arg(long, requires = "chart", value_name = "FILE")]
     overlay: Option<PathBuf>,
-    /// Tell whether it can safely replace another one: a file, or `cluster`, whose custom resources are checked as well
+    /// Check whether the definition can safely replace another one: that of a file, or that of the `cluster`, whose CRs are checked
+    /// as well
     #[arg(long, value_name = "FILE|cluster")]
     against: Option<PathBuf>,
-    /// The kubeconfig of `--against cluster`
+    /// The kubeconfig of `--against cluster` [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
     #[arg(long, requires = "against", value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Write it there
+    /// File to write [default: standard output]
     #[arg(short, long, requires = "chart", value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write nothing; fail if a file would change
+    /// Write nothing, and fail if a file would change
     #[arg(long)]
     check: bool,
     /// The watches file
@@ -99,12 +100,12 @@ pub struct CrdArgs {
     watches_file: PathBuf,
 }
 
-/// A definition, and the file that it belongs into.
+/// A generated definition and its file.
 pub(super) struct GeneratedCrd {
     pub definition: Value,
     pub generated: Generated,
     pub file: Option<PathBuf>,
-    /// What stands there.
+    /// Current text of the file.
     pub present: Option<String>,
 }
 
@@ -130,7 +131,7 @@ pub fn run(args: &CrdArgs) -> Result<ExitCode> {
     })
 }
 
-/// Writes or prints it; false if `--check` finds that it would be another.
+/// Writes or prints a definition. Returns false if `--check` finds a difference.
 fn write_definition(args: &CrdArgs, made: &GeneratedCrd) -> Result<bool> {
     let text = to_yaml(&made.definition)?;
     if text.len() > MAX_APPLY_BYTES {
@@ -162,7 +163,7 @@ fn write_definition(args: &CrdArgs, made: &GeneratedCrd) -> Result<bool> {
     Ok(true)
 }
 
-/// What would change in a file, as `diff -u` shows it; of a new file its name.
+/// Returns the change of a file as `diff -u` does. For a new file returns its name.
 fn unified_diff(file: &Path, before: &str, after: &str) -> String {
     if before.is_empty() {
         return format!("new: {}\n", file.display());
@@ -208,7 +209,7 @@ fn path_below_spec(path: &str) -> String {
     format!(".spec.{}", path.strip_prefix("spec.").unwrap_or(path))
 }
 
-/// The overlay that is named, or the one beside the chart, if there is one.
+/// Reads the named overlay, or the one beside the chart if it exists.
 pub(in crate::cli) fn read_overlay(chart: &Path, named: Option<&Path>) -> Result<Overlay> {
     let file = named.map_or_else(|| overlay_beside(chart), Path::to_owned);
     if named.is_none() && !file.exists() {
@@ -228,7 +229,7 @@ fn overlay_beside(chart: &Path) -> PathBuf {
     stem.into()
 }
 
-/// The definition in a file, if there is one.
+/// Reads text and definition of a file. `None`: the file does not exist.
 pub(super) fn read_definition_file(file: &Path) -> Result<Option<(String, Value)>> {
     if !file.exists() {
         return Ok(None);
@@ -237,30 +238,33 @@ pub(super) fn read_definition_file(file: &Path) -> Result<Option<(String, Value)
     let text = std::fs::read_to_string(file).with_context(shown)?;
     let value = go_yaml::to_json(text.as_bytes()).with_context(shown)?;
     if value["kind"] != "CustomResourceDefinition" {
-        bail!("{}: is no CustomResourceDefinition", file.display());
+        bail!("{}: is not a CustomResourceDefinition", file.display());
     }
     Ok(Some((text, value)))
 }
 
 fn parse_group(text: &str) -> Result<String, String> {
     let is_group = text.contains('.') && text.split('.').all(watches::names::is_dns_label);
-    match is_group {
-        true => Ok(text.to_owned()),
-        false => Err("a group is a domain name in lower case, such as cache.example.com".to_owned()),
+    if is_group {
+        Ok(text.to_owned())
+    } else {
+        Err("a group is a domain name in lower case, such as cache.example.com".to_owned())
     }
 }
 
 fn parse_version(text: &str) -> Result<String, String> {
-    match watches::names::is_dns_label(text) {
-        true => Ok(text.to_owned()),
-        false => Err("a version is a word in lower case, such as v1alpha1".to_owned()),
+    if watches::names::is_dns_label(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("a version is a word in lower case, such as v1alpha1".to_owned())
     }
 }
 
 fn parse_kind(text: &str) -> Result<String, String> {
     let is_kind = text.starts_with(|c: char| c.is_ascii_uppercase()) && text.chars().all(|c| c.is_ascii_alphanumeric());
-    match is_kind && text.len() <= 63 {
-        true => Ok(text.to_owned()),
-        false => Err("a kind is a word in camel case, such as Memcached".to_owned()),
+    if is_kind && text.len() <= 63 {
+        Ok(text.to_owned())
+    } else {
+        Err("a kind is a word in camel case, such as Memcached".to_owned())
     }
 }

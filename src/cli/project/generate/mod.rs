@@ -1,4 +1,4 @@
-//! `chartwright generate`: files that an operator needs beside its chart.
+//! `chartwright generate`: creates files that an operator needs besides its chart.
 
 mod against;
 mod bundle;
@@ -15,16 +15,16 @@ pub(super) use crd::read_overlay;
 
 const EXAMPLES: &str = "\
 Examples:
-  # The CustomResourceDefinitions of all watches
+  # Create the CustomResourceDefinitions of all watches
   chartwright generate crd
 
-  # GenerateCommand the operator may do
+  # Create the operator's role
   chartwright generate rbac -o config/rbac/role.yaml
 
-  # The operator's bundle for OLM
+  # Create the operator's bundle for OLM
   chartwright generate bundle --version 0.1.0";
 
-/// Make files that an operator needs beside its chart
+/// Create files that an operator needs besides its chart
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct GenerateArgs {

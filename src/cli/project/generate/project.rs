@@ -1,4 +1,4 @@
-//! The definitions of a project: of every watch, where the project has them.
+//! `generate crd` without a chart: the definitions of all watches of a project.
 
 use std::path::Path;
 
@@ -10,8 +10,8 @@ use crate::cli::stdout::note;
 use chartwright_scaffold::crd::{Generated, Names, Source, Surroundings, definition, generate};
 use chartwright_watches::{Watch, names::is_built_in};
 
-/// The definitions of a project's watches. Those of one kind make versions of one definition, those of one version a schema
-/// that takes what either chart takes.
+/// Generates the definitions of a project's watches. Watches of one kind become versions of one definition. Watches of one version
+/// share a schema that accepts the values of each chart.
 pub(super) fn generate_from_watches(file: &Path) -> Result<Vec<GeneratedCrd>> {
     let (watches, warnings) = chartwright_watches::load(file)?;
     for warning in warnings {
@@ -67,7 +67,7 @@ fn generate_for_kind(watches: &[&Watch]) -> Result<GeneratedCrd> {
     })
 }
 
-/// What the chart of a watch makes of it.
+/// Generates the definition of a watch.
 fn generate_for_watch(watch: &Watch, old: Option<&Value>) -> Result<Generated> {
     let mut names = Names {
         group: watch.group.clone(),
@@ -76,7 +76,7 @@ fn generate_for_watch(watch: &Watch, old: Option<&Value>) -> Result<Generated> {
         ..Names::default()
     };
     let overlay = read_overlay(&watch.chart, None)?;
-    // What the file says of the kind stays, unless the overlay says it.
+    // Names in the existing file stay, unless the overlay sets them.
     overlay.name(&mut names);
     if let Some(old) = old {
         definition::keep_names(&mut names, old);

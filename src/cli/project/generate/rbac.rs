@@ -1,4 +1,4 @@
-//! `chartwright generate rbac`: the operator's role.
+//! `chartwright generate rbac`: creates the operator's role.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -17,49 +17,49 @@ use chartwright_watches as watches;
 
 const EXAMPLES: &str = "\
 Examples:
-  # What the operator needs for the charts of watches.yaml
+  # Print the role for the charts of watches.yaml
   chartwright generate rbac
 
-  # Into a project, and for CI: fail if it lacks a right
+  # Write it into a project; in CI: fail if it lacks a right
   chartwright generate rbac -o config/rbac/role.yaml
   chartwright generate rbac -o config/rbac/role.yaml --check
 
-  # What the operator needs in its own namespace: its key and its Lease
+  # The Role for the operator's own namespace: its key and its Lease
   chartwright generate rbac --own -o config/rbac/own_role.yaml
 
   # For each namespace of WATCH_NAMESPACE
   chartwright generate rbac --namespaced | kubectl apply -n shop -f -";
 
-/// Make the operator's role: what it may have to do with the charts of watches.yaml, and no more
+/// Create the operator's role: the rights that the charts of watches.yaml need, and no more
 ///
-/// Each chart is rendered with its own values, those of the watch and of samples in config/samples, those in its ci/, and with
-/// every switch turned; hooks, plans, lookups and what the watch asks for are counted. For what only other values bring in, add
-/// a sample with these.
+/// Each chart is rendered with its default values, the values of the watch, of the samples in config/samples and of its ci/ folder,
+/// and with every switch toggled. Hooks, plans, lookups and the keys of the watch count as well. If an object appears only with
+/// other values, add a sample with these values.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct RbacArgs {
     /// The watches file
     #[arg(long, value_name = "FILE", default_value = "./watches.yaml")]
     watches_file: PathBuf,
-    /// A Role for one namespace, without what lies in none
+    /// A Role for one namespace, without cluster-scoped resources
     #[arg(long)]
     namespaced: bool,
-    /// The Role for the operator's own namespace instead, with its binding: for the Secret with its key, and its Lease
+    /// The Role for the operator's own namespace, with its binding: key and Lease
     #[arg(long, conflicts_with_all = ["namespaced", "name", "check"])]
     own: bool,
-    /// With --own: the operator's name, as for `run`
+    /// With --own: the operator's name
     #[arg(long, value_name = "NAME", requires = "own", default_value = "chartwright")]
     operator_name: String,
-    /// With --own: the name of the Lease [default: the operator's name]
+    /// With --own: name of the Lease [default: the operator's name]
     #[arg(long, value_name = "NAME", requires = "own")]
     leader_election_id: Option<String>,
-    /// What the role is called
+    /// Name of the role
     #[arg(long, default_value = rights::ROLE_NAME)]
     name: String,
-    /// Write it to this file
+    /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write nothing, and fail if the file lacks a right; it may have others
+    /// Write nothing, and fail if the file lacks a right. Further rights are no error
     #[arg(long, requires = "output")]
     check: bool,
 }
@@ -109,7 +109,7 @@ pub fn run(args: &RbacArgs) -> Result<ExitCode> {
     if args.check {
         return Ok(check_rights(file, &object, &present));
     }
-    // Comments and the order of fields are whoever's who wrote them.
+    // An equal file stays as it is, with its comments and the order of its fields.
     let same = present == object;
     if !same {
         std::fs::write(file, &text).with_context(|| shown.to_string())?;
@@ -136,7 +136,7 @@ fn write_own_role(args: &RbacArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// True if a file of config/rbac names the Secret with the key of an operator.
+/// True if a file of config/rbac names the Secret with an operator's key.
 fn has_key_role(root: &Path) -> bool {
     let files = std::fs::read_dir(root.join("config/rbac"))
         .into_iter()
@@ -146,7 +146,7 @@ fn has_key_role(root: &Path) -> bool {
     texts.any(|text| text.contains("-hmac-key"))
 }
 
-/// Whether the role in a file has all the rights of the one that would be written, and tells which it lacks.
+/// Prints the rights of the generated role that the role in the file lacks. Fails if it lacks any.
 fn check_rights(file: &Path, made: &Value, present: &Value) -> ExitCode {
     let shown = file.display();
     if present["kind"] != made["kind"] {
@@ -164,7 +164,7 @@ fn check_rights(file: &Path, made: &Value, present: &Value) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Lets a project know that its role is as it was made: or `create api` would take it for edited by hand, and leave it.
+/// Records in PROJECT that the role is as generated. Otherwise `create api` would take it for edited by hand and not update it.
 fn record_in_project(file: &Path, text: String) -> Result<()> {
     let root = file.ancestors().nth(3).filter(|_| file.ends_with(rights::ROLE));
     let Some(root) = root else { return Ok(()) };

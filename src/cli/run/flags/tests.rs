@@ -12,7 +12,7 @@ struct RunCli {
     run: RunArgs,
 }
 
-/// What these flags amount to; the environment of the test is left out of it.
+/// Parses flags without the environment of the test.
 fn parse(flags: &str) -> Result<RunArgs, String> {
     let command = RunCli::command().mut_args(|arg| arg.env(None::<&str>));
     let words = std::iter::once("run").chain(flags.split(' ').filter(|flag| !flag.is_empty()));
@@ -49,7 +49,7 @@ fn https_flags_restrict_metrics_to_loopback() {
     for (flags, expected, warns) in [
         ("", ":8080", false),
         ("--metrics-secure=false --metrics-require-rbac=false", ":8080", false),
-        // As operator-sdk's config/default/manager_metrics_patch.yaml has it.
+        // As in operator-sdk's config/default/manager_metrics_patch.yaml.
         (
             "--metrics-bind-address=:8443 --metrics-secure --metrics-require-rbac",
             "127.0.0.1:8443",
@@ -146,7 +146,7 @@ fn flag_values_are_parsed() {
         ("--metrics-addr=:1", ":1"),
         ("--health-probe-bind-address=", "0"),
         ("--operator-name=", "chartwright"),
-        // A label's value may be what a Lease's name may not.
+        // Valid as a label value, invalid as the name of a Lease.
         ("--operator-name=My_Op", "My_Op"),
         ("--leader-elect", "chartwright"),
         ("--leader-elect=true", "chartwright"),
@@ -189,7 +189,7 @@ fn mistakes_are_reported() {
         ("--leader-elect=yes", "use true or false"),
         ("--leader-elect=", "use true or false"),
         ("--zap-devel=x", "use true or false"),
-        // Go takes no boolean after a blank either.
+        // Go accepts no boolean after a space either.
         ("--leader-elect false", "unexpected argument"),
     ] {
         let error = parse(flags).unwrap_err();
