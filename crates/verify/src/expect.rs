@@ -9,7 +9,7 @@ use super::refer::{FieldPath, Reference, differences};
 use super::run::{Done, Stopped};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::identity::applyset;
-use chartwright_operator::reconcile::rehearsal::{Outcome, Performed};
+use chartwright_operator::reconcile::rehearsal::{Performed, RehearsedOutcome};
 use chartwright_watches::suggestion;
 
 /// What is not as expected.
@@ -139,14 +139,14 @@ fn rendered(performed: &Performed) -> Vec<ObjectId> {
 }
 
 fn members(what: What, performed: &Performed) -> Vec<ObjectId> {
-    let of = |is_it: fn(&Outcome) -> bool| {
+    let of = |is_it: fn(&RehearsedOutcome) -> bool| {
         let members = performed.members.iter().filter(|(_, outcome)| is_it(outcome));
         members.map(|(id, _)| id.clone()).collect()
     };
     match what {
-        What::Created => of(|outcome| matches!(outcome, Outcome::Created)),
-        What::Recreated => of(|outcome| matches!(outcome, Outcome::Recreated(_))),
-        What::Unchanged => of(|outcome| matches!(outcome, Outcome::Unchanged | Outcome::Yielded)),
+        What::Created => of(|outcome| matches!(outcome, RehearsedOutcome::Created)),
+        What::Recreated => of(|outcome| matches!(outcome, RehearsedOutcome::Recreated(_))),
+        What::Unchanged => of(|outcome| matches!(outcome, RehearsedOutcome::Unchanged | RehearsedOutcome::Yielded)),
         What::Pruned => performed.pruned.clone(),
         What::Kept => performed.kept.clone(),
         What::Restarts => performed.restarts.clone(),
@@ -242,7 +242,7 @@ fn changed(wanted: &[Changed], performed: &Performed) -> Option<String> {
     let mut text = String::new();
     let mut known: Vec<&ObjectId> = Vec::new();
     for (id, outcome) in &performed.members {
-        let Outcome::Changed(before, after) = outcome else {
+        let RehearsedOutcome::Changed(before, after) = outcome else {
             continue;
         };
         known.push(id);

@@ -18,7 +18,7 @@ use chartwright_core::identity::GroupKind;
 use chartwright_core::status::Phase;
 use chartwright_operator::cluster::discovery::{Resource, is_cluster_scoped};
 use chartwright_operator::cluster::{self, Discovery, events::Events};
-use chartwright_operator::reconcile::{self, Answers, Context, CustomResource, Prepared, Release, Unit};
+use chartwright_operator::reconcile::{self, Context, CustomResource, LookupAnswers, PreparedRelease, Release, Unit};
 use chartwright_operator::telemetry::metrics::Metrics;
 use chartwright_watches::Watch;
 use go_yaml as yaml;
@@ -178,7 +178,7 @@ impl RenderCluster {
 }
 
 /// Renders a custom resource. Also returns whether the digests of its members are the operator's, which needs the operator's key.
-async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow::Result<(Prepared, bool)> {
+async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow::Result<(PreparedRelease, bool)> {
     let (group_kind, version) =
         GroupKind::of(&object).context("an object without apiVersion and kind is no custom resource")?;
     let mut object: DynamicObject = serde_json::from_value(object).with_context(|| format!("{group_kind}"))?;
@@ -235,7 +235,7 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
         args.operator_name.clone(),
         own_namespace,
     );
-    let prepared = reconcile::prepare(&context, &unit, &resource, &mut release, &mut Answers::new()).await;
+    let prepared = reconcile::prepare(&context, &unit, &resource, &mut release, &mut LookupAnswers::new()).await;
     let hint = if watch.has_sources() && !args.server {
         " (the watch takes values from Secrets and ConfigMaps: --server reads them)"
     } else {
@@ -260,7 +260,7 @@ fn build_release(args: &RenderArgs, resource: &mut CustomResource) -> Release {
         release.adopt(resource, None);
     } else {
         // These annotations describe a release in a cluster, and there is no cluster.
-        let (kinds, namespaces) = resource.superset_annotations();
+        let (kinds, namespaces) = resource.member_scope_annotations();
         for ours in [resource.kept_annotation(), kinds, namespaces] {
             resource.annotations.remove(&ours);
         }
@@ -276,7 +276,7 @@ fn build_unit(watch: &Watch, group_kind: GroupKind, resource: Resource) -> anyho
 }
 
 /// Writes the documents to `out`. `is_keyed`: the digests of the members are the operator's.
-fn print(prepared: &Prepared, is_keyed: bool, out: &mut String) -> anyhow::Result<()> {
+fn print(prepared: &PreparedRelease, is_keyed: bool, out: &mut String) -> anyhow::Result<()> {
     for warning in &prepared.warnings {
         note!("warning: {warning}");
     }

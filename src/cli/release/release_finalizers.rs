@@ -18,7 +18,7 @@ use chartwright_core::prune::{Purpose, Verdict, verdict};
 use chartwright_operator::cluster::custom_resource::{list_with_finalizer, remove_finalizer};
 use chartwright_operator::cluster::discovery::{Resource, Snapshot};
 use chartwright_operator::cluster::{self, Discovery, objects};
-use chartwright_operator::reconcile::{CustomResource, Superset};
+use chartwright_operator::reconcile::{CustomResource, MemberScopes};
 use chartwright_watches::names::is_built_in;
 
 const EXAMPLES: &str = "\
@@ -204,7 +204,7 @@ async fn release_one(
     let custom = &found.custom;
     let owner = custom.owner(&found.group_kind);
     let mut text = String::new();
-    let superset = Superset::of_resource(custom);
+    let superset = MemberScopes::from_resource(custom);
     if args.orphan {
         for id in orphan_members(args, client, snapshot, &superset, found, Purpose::Orphan).await? {
             let done = if args.dry_run {
@@ -248,7 +248,7 @@ async fn orphan_members(
     args: &ReleaseFinalizersArgs,
     client: &Client,
     snapshot: &Snapshot,
-    superset: &Superset,
+    superset: &MemberScopes,
     found: &FoundResource,
     purpose: Purpose,
 ) -> anyhow::Result<Vec<ObjectId>> {

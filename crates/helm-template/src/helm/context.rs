@@ -273,7 +273,8 @@ impl Context {
         let asked = self.capability_queries.take();
         let result = work(self);
         let own = self.capability_queries.take();
-        self.capability_queries.extend(asked.into_iter().chain(own.iter().cloned()));
+        self.capability_queries
+            .extend(asked.into_iter().chain(own.iter().cloned()));
         let lookups: Option<Vec<_>> = self
             .used
             .iter()

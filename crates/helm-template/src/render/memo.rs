@@ -109,7 +109,13 @@ impl Memo {
 
 impl<'m> MemoRun<'m> {
     /// Starts a render. `first`: a birth from before its values were made. `None` if its values cannot be compared.
-    pub fn start(memo: &'m Memo, node: &ChartNode<'_>, values: &Map, input: &'m Input<'_>, first: Birth) -> Option<Self> {
+    pub fn start(
+        memo: &'m Memo,
+        node: &ChartNode<'_>,
+        values: &Map,
+        input: &'m Input<'_>,
+        first: Birth,
+    ) -> Option<Self> {
         let mut enabled = Vec::new();
         contexts::enabled(node, &mut enabled);
         let mut hasher = DefaultHasher::new();
@@ -375,7 +381,12 @@ mod tests {
             .map(|object| (object.source.clone(), object.text.clone(), object.object().clone()))
             .collect();
         let lookups = (rendered.used_lookups.clone(), rendered.missing_lookups.clone());
-        (texts, rendered.capability_queries.clone(), lookups, rendered.randomness.kept.clone())
+        (
+            texts,
+            rendered.capability_queries.clone(),
+            lookups,
+            rendered.randomness.kept.clone(),
+        )
     }
 
     #[test]

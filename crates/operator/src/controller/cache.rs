@@ -3,28 +3,28 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
-use crate::reconcile::{CustomResource, Key, Release, lock};
+use crate::reconcile::{CustomResource, Release, ResourceKey, lock};
 use chartwright_core::prune::deletion::{End, Held, end};
 
 /// The cache of a unit.
 #[derive(Default)]
 pub struct Cache {
-    resources: Mutex<HashMap<Key, Arc<CustomResource>>>,
+    resources: Mutex<HashMap<ResourceKey, Arc<CustomResource>>>,
     /// Boxed: a hash table has unused slots.
-    releases: Mutex<HashMap<Key, Box<Release>>>,
+    releases: Mutex<HashMap<ResourceKey, Box<Release>>>,
     /// Invariant: locked before the other maps.
     ends: Mutex<Ends>,
     /// Custom resources that we wrote during a list, by listed namespace.
-    lists: Mutex<HashMap<Option<String>, HashSet<Key>>>,
+    lists: Mutex<HashMap<Option<String>, HashSet<ResourceKey>>>,
 }
 
 #[derive(Default)]
 struct Ends {
     /// Releases with a running reconcile, which holds their state.
-    running: HashSet<Key>,
+    running: HashSet<ResourceKey>,
     /// UIDs of custom resources whose release is completely removed. Watch events may still show our finalizer.
-    let_go: HashMap<Key, String>,
-    deleted: HashMap<Key, Vec<Deleted>>,
+    let_go: HashMap<ResourceKey, String>,
+    deleted: HashMap<ResourceKey, Vec<Deleted>>,
 }
 
 /// A deleted custom resource whose release is not handled yet.
@@ -38,7 +38,7 @@ pub struct Deleted {
 // === impl Cache ===
 
 impl Cache {
-    pub fn get(&self, key: &Key) -> Option<Arc<CustomResource>> {
+    pub fn get(&self, key: &ResourceKey) -> Option<Arc<CustomResource>> {
         lock(&self.resources).get(key).cloned()
     }
 
@@ -94,7 +94,7 @@ impl Cache {
         is_there
     }
 
-    fn insert_newer(resources: &mut HashMap<Key, Arc<CustomResource>>, mut resource: CustomResource) -> bool {
+    fn insert_newer(resources: &mut HashMap<ResourceKey, Arc<CustomResource>>, mut resource: CustomResource) -> bool {
         if let Some(known) = resources.get(&resource.key) {
             if known.uid == resource.uid {
                 // The garbage collector removes this finalizer quickly.
@@ -114,7 +114,11 @@ impl Cache {
 
     /// Removes a deleted custom resource. `last_state`: the state in the deletion event. Returns the cached state, and whether its
     /// release needs work.
-    pub fn note_deletion(&self, key: &Key, last_state: Option<CustomResource>) -> Option<(Arc<CustomResource>, bool)> {
+    pub fn note_deletion(
+        &self,
+        key: &ResourceKey,
+        last_state: Option<CustomResource>,
+    ) -> Option<(Arc<CustomResource>, bool)> {
         let mut ends = lock(&self.ends);
         let before = lock(&self.resources).remove(key)?;
         let release = lock(&self.releases).remove(key);
@@ -136,24 +140,24 @@ impl Cache {
     }
 
     /// Takes the deleted custom resources of a key. Not during a reconcile of it.
-    pub fn take_deleted(&self, key: &Key) -> Vec<Deleted> {
+    pub fn take_deleted(&self, key: &ResourceKey) -> Vec<Deleted> {
         lock(&self.ends).deleted.remove(key).unwrap_or_default()
     }
 
     /// Puts one back for a retry.
-    pub fn put_back(&self, key: &Key, deleted: Deleted) {
+    pub fn put_back(&self, key: &ResourceKey, deleted: Deleted) {
         lock(&self.ends).deleted.entry(key.clone()).or_default().push(deleted);
     }
 
     /// A custom resource is no longer ours. Returns what was known of it.
-    pub fn remove(&self, key: &Key) -> Option<Arc<CustomResource>> {
+    pub fn remove(&self, key: &ResourceKey) -> Option<Arc<CustomResource>> {
         lock(&self.ends).let_go.remove(key);
         lock(&self.releases).remove(key);
         lock(&self.resources).remove(key)
     }
 
     /// The custom resources that a list did not contain.
-    pub fn missing_from(&self, namespace: Option<&str>, seen: &HashSet<Key>) -> Vec<Key> {
+    pub fn missing_from(&self, namespace: Option<&str>, seen: &HashSet<ResourceKey>) -> Vec<ResourceKey> {
         let resources = lock(&self.resources);
         let covered = resources
             .keys()
@@ -162,7 +166,7 @@ impl Cache {
     }
 
     /// Takes the state of a release for a reconcile. A panic loses it; the status restores it.
-    pub fn take_release(&self, key: &Key) -> Release {
+    pub fn take_release(&self, key: &ResourceKey) -> Release {
         let mut ends = lock(&self.ends);
         ends.running.insert(key.clone());
         ends.let_go.remove(key);
@@ -173,14 +177,14 @@ impl Cache {
     }
 
     /// True if the last reconcile completed. False during a reconcile, which may use older knowledge.
-    pub fn is_complete(&self, key: &Key) -> bool {
+    pub fn is_complete(&self, key: &ResourceKey) -> bool {
         lock(&self.releases)
             .get(key)
             .is_some_and(|release| release.record.done_for.is_some() && !release.is_waiting())
     }
 
     /// True if its render used `lookup` or `.Capabilities`: a change of served kinds may change the render.
-    pub fn reads_cluster(&self, key: &Key) -> bool {
+    pub fn reads_cluster(&self, key: &ResourceKey) -> bool {
         lock(&self.releases)
             .get(key)
             .is_some_and(|release| !release.record.lookups.is_empty() || !release.record.capabilities.is_empty())
@@ -188,7 +192,7 @@ impl Cache {
 
     /// Stores the state after a reconcile, or attaches it to the deleted custom resource with this UID. `release`: `None` if
     /// it is completely removed. `written`: the custom resource after the last write.
-    pub fn put_release(&self, key: &Key, uid: &str, release: Option<Release>, written: Option<CustomResource>) {
+    pub fn put_release(&self, key: &ResourceKey, uid: &str, release: Option<Release>, written: Option<CustomResource>) {
         let mut ends = lock(&self.ends);
         ends.running.remove(key);
         let waiting = ends.deleted.get_mut(key);

@@ -18,7 +18,7 @@ use super::chart_crds;
 use super::queue::Queue;
 use super::watches::stream::{News, watch};
 use crate::cluster::discovery::Resource;
-use crate::reconcile::{self, Context, CustomResource, Key, Outcome, Release, Unit};
+use crate::reconcile::{self, Context, CustomResource, ReconcileOutcome, Release, ResourceKey, Unit};
 use crate::telemetry::redact::{self, Secrets};
 use crate::telemetry::test_limit;
 use chartwright_core::identity::GroupKind;
@@ -56,7 +56,7 @@ struct Serving {
     context: Arc<Context>,
     unit: Arc<Unit>,
     cache: Cache,
-    queue: Arc<Queue<Key>>,
+    queue: Arc<Queue<ResourceKey>>,
 }
 
 // === impl Blueprint ===
@@ -328,7 +328,7 @@ impl Serving {
                     self.note_deletion(&resource.key.clone(), Some(resource));
                 }
                 News::Unreadable(unreadable) => {
-                    seen.insert(Key::of(&unreadable));
+                    seen.insert(ResourceKey::of(&unreadable));
                     self.context.metrics.unreadable(&self.unit.group_kind.kind);
                 }
                 News::ListEnds { .. } => {
@@ -381,7 +381,7 @@ impl Serving {
     }
 
     /// Drops a custom resource that this watch no longer selects.
-    fn forget(&self, key: &Key) {
+    fn forget(&self, key: &ResourceKey) {
         if let Some(resource) = self.cache.remove(key) {
             self.queue.forget(key);
             self.unregister(&resource);
@@ -389,7 +389,7 @@ impl Serving {
     }
 
     /// Handles a deleted custom resource. If its release was not uninstalled, a worker does that.
-    fn note_deletion(&self, key: &Key, last_state: Option<CustomResource>) {
+    fn note_deletion(&self, key: &ResourceKey, last_state: Option<CustomResource>) {
         let Some((resource, matters)) = self.cache.note_deletion(key, last_state) else {
             return;
         };
@@ -402,7 +402,7 @@ impl Serving {
 
     fn unregister(&self, resource: &CustomResource) {
         let key = &resource.key;
-        let set = resource.set(&self.unit.group_kind);
+        let set = resource.applyset_id(&self.unit.group_kind);
         if self.context.forget_owner(&self.unit, &set) {
             // Labels name the kind, not the watch.
             let labels = self.unit.metric_labels(key);
@@ -428,7 +428,7 @@ impl Serving {
     }
 
     /// Returns the delay of the next reconcile, and whether wake-ups are ignored until then.
-    async fn reconcile(&self, key: &Key) -> (Option<Duration>, bool) {
+    async fn reconcile(&self, key: &ResourceKey) -> (Option<Duration>, bool) {
         let again = self.see_to_deleted(key).await;
         let Some(resource) = self.cache.get(key) else {
             return (again, false);
@@ -447,7 +447,7 @@ impl Serving {
                     self.cache.put_release(key, &resource.uid, nothing, None);
                     return (Some(AFTER_PANIC), false);
                 };
-                Outcome {
+                ReconcileOutcome {
                     again: outcome.again.max(Some(AFTER_PANIC)),
                     ..outcome
                 }
@@ -477,7 +477,7 @@ impl Serving {
     }
 
     /// `None` if the work on a custom resource panicked.
-    async fn caught<T>(&self, key: &Key, secrets: &Arc<Secrets>, work: impl Future<Output = T>) -> Option<T> {
+    async fn caught<T>(&self, key: &ResourceKey, secrets: &Arc<Secrets>, work: impl Future<Output = T>) -> Option<T> {
         let done = AssertUnwindSafe(work).catch_unwind().await;
         done.inspect_err(|panic| {
             self.context.metrics.panics.inc();
@@ -491,7 +491,7 @@ impl Serving {
     }
 
     /// Uninstalls the releases of deleted custom resources with this name. Returns the delay if something is left.
-    async fn see_to_deleted(&self, key: &Key) -> Option<Duration> {
+    async fn see_to_deleted(&self, key: &ResourceKey) -> Option<Duration> {
         let context = &self.context;
         let mut again = None;
         for mut deleted in self.cache.take_deleted(key) {
@@ -505,7 +505,7 @@ impl Serving {
                 End::Freed => {
                     // The list may be from a server that lags behind.
                     if reconcile::is_gone(context, &self.unit, &resource).await {
-                        reconcile::tell_freed(context, &self.unit, &resource).await;
+                        reconcile::warn_finalizer_removed(context, &self.unit, &resource).await;
                     }
                     continue;
                 }

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
-use crate::reconcile::Run;
+use crate::reconcile::Reconcile;
 use crate::reconcile::release::Release;
-use crate::reconcile::render::{Answers, Prepared, Work, no_plan};
+use crate::reconcile::render::{LookupAnswers, PreparedRelease, RenderJob, no_plan};
 use crate::reconcile::values;
 use chartwright_core::digest::{Key, KeyUse};
 use chartwright_core::grants::{self, Baseline, Own};
@@ -21,19 +21,19 @@ const SHOWN: usize = 5;
 
 /// What the author of a custom resource was permitted to create.
 #[derive(Debug, Default)]
-pub(super) struct Permit {
+pub(super) struct AuthorPermit {
     /// Stands for the objects, the chart and the watch; empty before.
     digest: String,
     /// How much of those that carry rights or reach, and that `allow` doesn't name, the chart creates by default.
     pub(super) own: BTreeMap<ObjectId, Own>,
 }
 
-impl Run<'_> {
-    pub(super) async fn preflight(
+impl Reconcile<'_> {
+    pub(super) async fn check_release(
         &self,
         release: &mut Release,
-        prepared: &Prepared,
-        answers: &mut Answers,
+        prepared: &PreparedRelease,
+        answers: &mut LookupAnswers,
     ) -> Result<(), Phase> {
         let problems = &prepared.desired.problems;
         if !problems.is_empty() {
@@ -62,7 +62,7 @@ impl Run<'_> {
             .filter(|member| refused(member, None).is_some())
             .collect();
         if suspicious.is_empty() {
-            release.permit = Permit::default();
+            release.permit = AuthorPermit::default();
             return Ok(());
         }
         let digest = self.permit(&suspicious);
@@ -85,7 +85,7 @@ impl Run<'_> {
                     let known = own.entry(id.clone()).or_insert(Own::Object);
                     *known = found.unwrap_or_default().min(*known);
                 }
-                release.permit = Permit { digest, own };
+                release.permit = AuthorPermit { digest, own };
                 Ok(())
             }
             Some(message) => Err(Phase::stalled(Reason::Refused, message)),
@@ -109,14 +109,19 @@ impl Run<'_> {
 
     /// What the chart renders for this release with nobody's values but the operator's: with its name, its namespace and
     /// its random results. `None` for a chart that needs values to render.
-    async fn baseline(&self, key: &Key, prepared: &Prepared, answers: &mut Answers) -> Result<Option<Baseline>, Phase> {
+    async fn baseline(
+        &self,
+        key: &Key,
+        prepared: &PreparedRelease,
+        answers: &mut LookupAnswers,
+    ) -> Result<Option<Baseline>, Phase> {
         let nobodys = values::values(self.unit, &[], Value::Object(Default::default()));
         let (Ok(renderer), Ok(values)) = (&self.unit.renderer, nobodys) else {
             return Ok(None);
         };
         let lane = self.context.pool.lane(&self.owner.set);
         let share = self.context.budget.another(lane).await;
-        let work = Work {
+        let work = RenderJob {
             context: self.context,
             unit: self.unit,
             resource: &self.written,
@@ -126,7 +131,7 @@ impl Run<'_> {
             values,
             plan: no_plan(),
             object: self.undecorated(),
-            sources: Answers::new(),
+            sources: LookupAnswers::new(),
             snapshot: self.context.discovery.snapshot(),
             clock: self.written.created,
             known: None,
@@ -134,7 +139,10 @@ impl Run<'_> {
             secrets: Default::default(),
             share: Arc::new(Mutex::new(share)),
         };
-        match work.rounds(prepared.revision, &prepared.memory.kept, answers).await {
+        match work
+            .rounds(prepared.revision, &prepared.generated_values.kept, answers)
+            .await
+        {
             Ok((_, desired)) => {
                 let hooks = desired.hooks.into_iter().map(|hook| hook.member);
                 Ok(Some(Baseline::of(desired.members.into_iter().chain(hooks))))

@@ -14,11 +14,11 @@ use crate::cluster::objects::lookup;
 use crate::cluster::storage::keys;
 use crate::cluster::workloads::elect::pod_kind;
 use crate::cluster::workloads::pods::PodTroubles;
-use crate::reconcile::custom_resource::{CustomResource, Key as ResourceKey};
-use crate::reconcile::load::dependencies::{self, Need};
-use crate::reconcile::record::Lossy;
-use crate::reconcile::render::memory_budget::Budget;
-use crate::reconcile::render::pool::{Deadline, Lost, Pool};
+use crate::reconcile::custom_resource::{CustomResource, ResourceKey};
+use crate::reconcile::load::dependencies::{self, ReleaseDependency};
+use crate::reconcile::record::LossyStatus;
+use crate::reconcile::render::memory_budget::MemoryBudget;
+use crate::reconcile::render::pool::{Deadline, PoolError, WorkerPool};
 use crate::reconcile::values::unread_values::ReadValues;
 use crate::telemetry::metrics::{Metrics, ReleaseLabels};
 use chartwright_core::digest::Keyring;
@@ -54,7 +54,7 @@ pub struct Context {
     /// The namespaces that this operator looks at; `None`: all.
     pub namespaces: Option<BTreeSet<String>>,
     /// Where renders and conditions are evaluated.
-    pub(super) pool: Arc<Pool>,
+    pub(super) pool: Arc<WorkerPool>,
     /// Where new random results come from. `None`: the operating system.
     pub random: Option<Arc<dyn Random>>,
     /// What templates take for the time. `None`: what it is.
@@ -64,14 +64,14 @@ pub struct Context {
     /// Bounds how many requests for what templates look up are under way: one release may ask for many.
     pub lookups: Semaphore,
     /// The memory for them, and for what they made.
-    pub budget: Arc<Budget>,
+    pub budget: Arc<MemoryBudget>,
     members: Mutex<Members>,
     dependencies: Mutex<Dependencies>,
     pod_index: Mutex<PodIndex>,
     /// Shared by the reconciles that look at the pods of workloads.
     pub pods: PodTroubles,
     /// The custom resources of this process by their ApplySet id, as their watches saw them last.
-    owners: Mutex<HashMap<String, Known>>,
+    owners: Mutex<HashMap<String, RegisteredOwner>>,
     /// Told when a scope was wanted, or is no longer, so that its watch starts or ends.
     pub wanted: Notify,
     /// Told whenever a watch of members, or of what is looked up, has its first complete list.
@@ -107,7 +107,7 @@ impl Schemas {
 }
 
 /// What must be known of a custom resource while another, or it itself, is worked on.
-struct Known {
+struct RegisteredOwner {
     unit: Arc<Unit>,
     key: ResourceKey,
     uid: String,
@@ -116,14 +116,14 @@ struct Known {
     /// The release that made it, if one did.
     parent: Option<Box<Owner>>,
     /// What it depends on, as far as that can be told.
-    needs: Arc<[Need]>,
-    wake: Wake,
+    needs: Arc<[ReleaseDependency]>,
+    wake: WakeFn,
 }
 
 /// Sees to it that a release is looked at.
-type Wake = Box<dyn Fn() + Send + Sync>;
+type WakeFn = Box<dyn Fn() + Send + Sync>;
 
-impl Known {
+impl RegisteredOwner {
     fn name(&self) -> String {
         format!("{} {}", self.unit.group_kind, self.key)
     }
@@ -145,7 +145,7 @@ pub struct Unit {
     /// Selectors of other watches of the same kind.
     pub siblings: Vec<Selector>,
     /// What the status of its custom resources does not keep.
-    pub lossy: Lossy,
+    pub lossy: LossyStatus,
     /// Which values its chart reads.
     pub read_values: ReadValues,
 }
@@ -181,8 +181,6 @@ fn lease_kind() -> GroupKind {
     GroupKind::new("coordination.k8s.io", "Lease")
 }
 
-// === impl Context ===
-
 impl Context {
     pub fn new(
         client: kube::Client,
@@ -204,12 +202,12 @@ impl Context {
             operator,
             own_namespace,
             namespaces: None,
-            pool: Arc::new(Pool::new(cores)),
+            pool: Arc::new(WorkerPool::new(cores)),
             random: None,
             clock: None,
             schemas: Schemas::default(),
             lookups: Semaphore::new(LOOKUPS_AT_ONCE),
-            budget: Budget::new(None),
+            budget: MemoryBudget::new(None),
             members: Mutex::default(),
             dependencies: Mutex::new(Dependencies::of_all_namespaces()),
             pod_index: Mutex::default(),
@@ -227,7 +225,7 @@ impl Context {
             self.dependencies = Mutex::default();
         }
         self.namespaces = namespaces;
-        self.budget = Budget::new(memory);
+        self.budget = MemoryBudget::new(memory);
         self
     }
 
@@ -290,19 +288,19 @@ impl Context {
     /// Remembers whose set this is, so that others can be told, and how the custom resource is by now. `wake`: what to do
     /// when its members, or what it looks up, have changed.
     pub fn register_owner(&self, unit: &Arc<Unit>, resource: &CustomResource, wake: impl Fn() + Send + Sync + 'static) {
-        let (set, trigger) = (resource.set(&unit.group_kind), resource.trigger());
+        let (set, trigger) = (resource.applyset_id(&unit.group_kind), resource.trigger());
         let before = lock(&self.owners)
             .get(&set)
             .map(|known| (known.trigger, known.needs.clone()));
         let (needs, changed) = match before {
             Some((before, needs)) if before == trigger => (needs, false),
             before => {
-                let needs: Arc<[Need]> = dependencies::needs(unit, resource).unwrap_or_default().into();
+                let needs: Arc<[ReleaseDependency]> = dependencies::needs(unit, resource).unwrap_or_default().into();
                 let changed = before.is_some_and(|(_, before)| before != needs);
                 (needs, changed)
             }
         };
-        let known = Known {
+        let known = RegisteredOwner {
             unit: unit.clone(),
             key: resource.key.clone(),
             uid: resource.uid.clone(),
@@ -314,7 +312,7 @@ impl Context {
         };
         lock(&self.owners).insert(set, known);
         if changed {
-            self.tell_needs_of(unit, &resource.key);
+            self.notify_dependents(unit, &resource.key);
         }
     }
 
@@ -343,7 +341,7 @@ impl Context {
     }
 
     /// What a custom resource depends on has changed: who was told of it by another watch before may have looked too soon.
-    fn tell_needs_of(&self, unit: &Unit, key: &ResourceKey) {
+    fn notify_dependents(&self, unit: &Unit, key: &ResourceKey) {
         let followers = self.dependencies().followers(&dependencies::as_dependency(unit, key));
         self.notify(&followers);
     }
@@ -373,7 +371,7 @@ impl Context {
         };
         let first = resource.parent(group_kind);
         let mut known = above(first.as_ref());
-        let maker = known.map(Known::name).unwrap_or_default();
+        let maker = known.map(RegisteredOwner::name).unwrap_or_default();
         let (mut steps, mut depth) = (0, 0);
         while let Some(ancestor) = known.filter(|_| steps < LONGEST_LINE) {
             depth += usize::from(ancestor.unit.group_kind == *group_kind);
@@ -409,7 +407,7 @@ impl Context {
         }
         drop(owners);
         if let Some(known) = gone.filter(|known| !known.needs.is_empty()) {
-            self.tell_needs_of(unit, &known.key);
+            self.notify_dependents(unit, &known.key);
         }
         true
     }
@@ -471,12 +469,12 @@ impl Context {
         &self,
         set: &str,
         work: impl FnOnce(Deadline) -> T + Send + 'static,
-    ) -> Result<T, Lost> {
+    ) -> Result<T, PoolError> {
         self.count_panics(self.pool.evaluate(set, work).await)
     }
 
-    pub(super) fn count_panics<T>(&self, done: Result<T, Lost>) -> Result<T, Lost> {
-        if matches!(done, Err(Lost::Panicked)) {
+    pub(super) fn count_panics<T>(&self, done: Result<T, PoolError>) -> Result<T, PoolError> {
+        if matches!(done, Err(PoolError::Panicked)) {
             self.metrics.panics.inc();
         }
         done
@@ -504,8 +502,6 @@ impl Context {
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
-
-// === impl Unit ===
 
 impl Unit {
     /// One for which nothing is known of other watches, nor of custom resources that exist.

@@ -30,14 +30,14 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Namespace (empty for a cluster-scoped one) and name.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct Key {
+pub struct ResourceKey {
     pub namespace: String,
     pub name: String,
 }
 
 #[derive(Clone, Debug)]
 pub struct CustomResource {
-    pub key: Key,
+    pub key: ResourceKey,
     pub uid: String,
     /// As a number, to tell which of two states is newer; 0 if the server's is none.
     pub version: u64,
@@ -56,18 +56,16 @@ pub struct CustomResource {
     pub decorator: Option<Arc<str>>,
 }
 
-// === impl Key ===
-
-impl Key {
+impl ResourceKey {
     pub fn of(metadata: &ObjectMeta) -> Self {
-        Key {
+        ResourceKey {
             namespace: metadata.namespace.clone().unwrap_or_default(),
             name: metadata.name.clone().unwrap_or_default(),
         }
     }
 }
 
-impl std::fmt::Display for Key {
+impl std::fmt::Display for ResourceKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.namespace.as_str() {
             "" => f.write_str(&self.name),
@@ -75,8 +73,6 @@ impl std::fmt::Display for Key {
         }
     }
 }
-
-// === impl CustomResource ===
 
 impl From<DynamicObject> for CustomResource {
     fn from(mut object: DynamicObject) -> Self {
@@ -97,7 +93,7 @@ impl From<CustomObject> for CustomResource {
 
 impl CustomResource {
     fn new(metadata: ObjectMeta, spec: Option<Arc<[u8]>>, status: Option<Arc<[u8]>>) -> Self {
-        let key = Key::of(&metadata);
+        let key = ResourceKey::of(&metadata);
         let deleting = metadata.deletion_timestamp.is_some();
         let finalizers = metadata.finalizers.unwrap_or_default();
         let mut annotations = metadata.annotations.unwrap_or_default();
@@ -218,7 +214,7 @@ impl CustomResource {
     }
 
     /// The annotations with the kinds and the namespaces of its members.
-    pub fn superset_annotations(&self) -> (String, String) {
+    pub fn member_scope_annotations(&self) -> (String, String) {
         match &self.decorator {
             None => (
                 applyset::KINDS_ANNOTATION.to_owned(),
@@ -309,7 +305,7 @@ impl CustomResource {
                 None => self.uid.clone(),
                 Some(name) => decorator::owner_uid(&self.uid, name),
             },
-            set: self.set(group_kind),
+            set: self.applyset_id(group_kind),
         }
     }
 
@@ -326,7 +322,7 @@ impl CustomResource {
         })
     }
 
-    pub fn set(&self, group_kind: &GroupKind) -> String {
+    pub fn applyset_id(&self, group_kind: &GroupKind) -> String {
         let GroupKind { group, kind } = group_kind;
         let group = match &self.decorator {
             None => group.clone(),
@@ -446,9 +442,9 @@ mod tests {
         assert_eq!(told(&x), (true, false, true, true));
         assert_eq!(told(&y), (false, true, true, true));
         let owners: HashSet<String> = [&plain, &x, &y].iter().map(|of| of.owner(&kind).uid).collect();
-        let sets: HashSet<String> = [&plain, &x, &y].iter().map(|of| of.set(&kind)).collect();
+        let sets: HashSet<String> = [&plain, &x, &y].iter().map(|of| of.applyset_id(&kind)).collect();
         assert_eq!((owners.len(), sets.len()), (3, 3));
-        assert_eq!(plain.set(&kind), applyset::id("a", "", "Namespace", ""));
+        assert_eq!(plain.applyset_id(&kind), applyset::id("a", "", "Namespace", ""));
         assert!(sets.iter().all(|set| set.len() == 55), "{sets:?}");
         let api = kube::api::ApiResource::erase::<k8s_openapi::api::core::v1::Namespace>(&());
         let served = Resource {

@@ -36,13 +36,13 @@ use api_objects::CustomObject;
 use serde_json::Value;
 
 pub use check::list;
-pub use claim::member_scopes::{Superset, watch_recorded};
+pub use claim::member_scopes::{MemberScopes, watch_recorded};
 pub use context::lock;
 pub use context::{Context, Unit, reads_release_facts};
-pub use custom_resource::{CustomResource, Key};
-pub use delete::deleted_resource::{is_gone, tell_freed, uninstall};
+pub use custom_resource::{CustomResource, ResourceKey};
+pub use delete::deleted_resource::{is_gone, uninstall, warn_finalizer_removed};
 pub use release::Release;
-pub use render::{Answers, Prepared, prepare};
+pub use render::{LookupAnswers, PreparedRelease, prepare};
 use status::Conclusion;
 
 use crate::cluster::connection::throttle;
@@ -56,7 +56,7 @@ use chartwright_core::status::{Changes, Phase, Reason};
 
 /// How a reconcile ended, for the queue.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct ReconcileOutcome {
     /// When to look again without being asked; `None`: only at the resync.
     pub again: Option<Duration>,
     /// The API server asked for that time: what only looks whether something can go on waits for it.
@@ -71,12 +71,10 @@ pub struct Outcome {
     pub result: ReconcileResult,
 }
 
-// === impl Outcome ===
-
-impl Outcome {
+impl ReconcileOutcome {
     /// Nothing was written, and nothing is looked at again without being asked.
     fn of(result: ReconcileResult) -> Self {
-        Outcome {
+        ReconcileOutcome {
             again: None,
             put_off: false,
             written: None,
@@ -87,9 +85,9 @@ impl Outcome {
     }
 
     fn again(wait: Duration, result: ReconcileResult) -> Self {
-        Outcome {
+        ReconcileOutcome {
             again: Some(wait),
-            ..Outcome::of(result)
+            ..ReconcileOutcome::of(result)
         }
     }
 }
@@ -104,10 +102,15 @@ const RECHECK: Duration = Duration::from_secs(30);
 const RECHECK_UNSEEN: Duration = Duration::from_secs(300);
 
 /// Brings one release to what its custom resource says.
-pub async fn reconcile(context: &Context, unit: &Unit, resource: &CustomResource, release: &mut Release) -> Outcome {
+pub async fn reconcile(
+    context: &Context,
+    unit: &Unit,
+    resource: &CustomResource,
+    release: &mut Release,
+) -> ReconcileOutcome {
     let kind = &unit.group_kind;
     let timer = context.metrics.time_reconcile(&kind.group, &kind.kind);
-    let mut run = Run::new(context, unit, resource);
+    let mut run = Reconcile::new(context, unit, resource);
     let secrets = release.secrets.clone();
     let outcome = redact::scope(&secrets, throttle::track_retry_after(run.reconcile(release))).await;
     let elapsed = timer.finish(outcome.result);
@@ -116,9 +119,14 @@ pub async fn reconcile(context: &Context, unit: &Unit, resource: &CustomResource
 }
 
 /// Tells in the status that a reconcile panicked, starting from what the status said before.
-pub async fn report_panic(context: &Context, unit: &Unit, resource: &CustomResource, release: &mut Release) -> Outcome {
+pub async fn report_panic(
+    context: &Context,
+    unit: &Unit,
+    resource: &CustomResource,
+    release: &mut Release,
+) -> ReconcileOutcome {
     release.recover(resource, &resource.seal(&context.keys, &unit.group_kind));
-    let mut run = Run::new(context, unit, resource);
+    let mut run = Reconcile::new(context, unit, resource);
     let message =
         "the operator stopped unexpectedly while it worked on this: this is a defect of chartwright; see its log";
     run.report(release, Phase::failed(Reason::Panicked, message)).await
@@ -137,7 +145,7 @@ fn panic_if_asked(name: &str, quoted: impl FnOnce() -> String) {
 fn panic_if_asked(_: &str, _: impl FnOnce() -> String) {}
 
 /// The state of one reconcile: the custom resource moves on with each of our writes.
-struct Run<'a> {
+struct Reconcile<'a> {
     context: &'a Context,
     unit: &'a Unit,
     written: CustomResource,
@@ -150,7 +158,7 @@ struct Run<'a> {
     /// Nothing was ever applied for it: what says so, and comes before the first member, wasn't there.
     is_first: bool,
     /// The finalizer is needed on it.
-    holds: bool,
+    holds_finalizer: bool,
     /// What was there before us, while it is being taken over.
     former_release: Option<takeover::FormerRelease>,
     /// Why it can't be told whether Helm has a release of this name.
@@ -161,9 +169,9 @@ struct Run<'a> {
     shown: Option<Phase>,
 }
 
-impl<'a> Run<'a> {
+impl<'a> Reconcile<'a> {
     fn new(context: &'a Context, unit: &'a Unit, resource: &CustomResource) -> Self {
-        Run {
+        Reconcile {
             context,
             unit,
             written: resource.clone(),
@@ -171,7 +179,7 @@ impl<'a> Run<'a> {
             owner: resource.owner(&unit.group_kind),
             generation: resource.generation,
             is_first: !resource.is_claimed(),
-            holds: true,
+            holds_finalizer: true,
             former_release: None,
             unlisted: None,
             missing: false,
@@ -180,9 +188,9 @@ impl<'a> Run<'a> {
     }
 }
 
-impl Run<'_> {
+impl Reconcile<'_> {
     /// Takes in what a write of ours answered.
-    fn learn_written(&mut self, object: CustomObject) {
+    fn set_written(&mut self, object: CustomObject) {
         self.written = self.unit.take_in(object);
         self.status_of_written = OnceLock::new();
     }
@@ -192,27 +200,27 @@ impl Run<'_> {
         self.status_of_written.get_or_init(|| self.written.status())
     }
 
-    async fn reconcile(&mut self, release: &mut Release) -> Outcome {
-        let recalled = self.recall(release).await;
+    async fn reconcile(&mut self, release: &mut Release) -> ReconcileOutcome {
+        let recalled = self.load_record(release).await;
         if recalled.is_ok()
             && let Some(wait) = self.await_watches(release)
         {
-            return Outcome {
+            return ReconcileOutcome {
                 written: Some(self.written.clone()),
-                ..Outcome::again(wait, ReconcileResult::Progressing)
+                ..ReconcileOutcome::again(wait, ReconcileResult::Progressing)
             };
         }
-        if self.written.deleting || self.is_left() {
+        if self.written.deleting || self.has_left_selector() {
             return self.end(release, recalled).await;
         }
         let failures = release.backoff.failures;
         let conclusion = match recalled {
             Ok(()) => {
-                let brought = self.bring(release).await.unwrap_or_else(Conclusion::from);
+                let brought = self.converge(release).await.unwrap_or_else(Conclusion::from);
                 if brought.phase != Phase::Suspended {
                     // Rules go by what is about to be told.
                     if !self.unit.watch.remediation.is_empty() {
-                        self.look_at_status(release, &brought.phase).await;
+                        self.evaluate_status_template(release, &brought.phase).await;
                     }
                     self.remediate(release, &brought).await;
                     self.run_plans(release, &brought.phase).await;
@@ -222,14 +230,14 @@ impl Run<'_> {
             }
             Err(phase) => phase.into(),
         };
-        self.look_at_status(release, &conclusion.phase).await;
+        self.evaluate_status_template(release, &conclusion.phase).await;
         self.end_look(release);
         let outcome = self.report(release, conclusion).await;
         self.finish_takeover(release, outcome, failures).await
     }
 
     /// Step 2: a deletion, before any chart, value or template is touched.
-    async fn end(&mut self, release: &mut Release, recalled: Result<(), Phase>) -> Outcome {
+    async fn end(&mut self, release: &mut Release, recalled: Result<(), Phase>) -> ReconcileOutcome {
         let found = match recalled {
             Ok(()) => self.find_former_release(release).await,
             // It may be read in a moment, and names what no label finds.
@@ -243,7 +251,7 @@ impl Run<'_> {
     }
 
     /// Steps 3 to 10.
-    async fn bring(&mut self, release: &mut Release) -> Result<Conclusion, Phase> {
+    async fn converge(&mut self, release: &mut Release) -> Result<Conclusion, Phase> {
         let suspended = annotations::is_suspended(&self.written.annotations);
         if !suspended {
             self.find_former_release(release).await?;
@@ -252,15 +260,17 @@ impl Run<'_> {
         if suspended {
             return Err(Phase::Suspended);
         }
-        self.hold_again(release).await?;
+        self.restore_finalizer(release).await?;
         self.note_finished_jobs(release);
         self.note_rollback_request(release).await;
         if self.former_release.is_none() && !release.record.hooks.is_open() && self.is_converged(release) {
-            self.tell_leftovers(release).await;
-            let phase = self.health_of_record(release).await;
-            if !self.gives_up(release, &phase).await? {
-                let phase = self.flawed(phase);
-                return Ok(self.told(release, phase, &mut Changes::default()).into());
+            self.warn_leftovers(release).await;
+            let phase = self.recorded_health(release).await;
+            if !self.begin_fallback(release, &phase).await? {
+                let phase = self.with_dependency_warning(phase);
+                return Ok(self
+                    .with_fallback_message(release, phase, &mut Changes::default())
+                    .into());
             }
         }
         self.await_to_install(release).await?;
@@ -268,9 +278,9 @@ impl Run<'_> {
         loop {
             let mut prepared = match self.prepare(release).await {
                 Ok(prepared) => prepared,
-                Err(phase) => return Err(self.or_awaited(release, phase).await),
+                Err(phase) => return Err(self.or_dependency_phase(release, phase).await),
             };
-            self.fall_back(release, &mut prepared).await?;
+            self.apply_fallback(release, &mut prepared).await?;
             self.await_to_upgrade(release, &prepared).await?;
             tries += 1;
             if let Some(running) = self.await_plan(release, &prepared).await {
@@ -280,20 +290,20 @@ impl Run<'_> {
                     prepared: Some(prepared),
                 });
             }
-            let (phase, mut changes) = match self.carry_out(release, &prepared).await {
+            let (phase, mut changes) = match self.apply_and_prune(release, &prepared).await {
                 Ok(Some(done)) => done,
                 Ok(None) if tries < TRIES => continue,
                 Ok(None) => (apply::interrupted(), Changes::default()),
                 Err(phase) => (phase, Changes::default()),
             };
-            if self.gives_up(release, &phase).await? {
+            if self.begin_fallback(release, &phase).await? {
                 tries = 0;
                 continue;
             }
-            self.tell_leftovers(release).await;
-            let phase = self.flawed(phase);
+            self.warn_leftovers(release).await;
+            let phase = self.with_dependency_warning(phase);
             return Ok(Conclusion {
-                phase: self.told(release, phase, &mut changes),
+                phase: self.with_fallback_message(release, phase, &mut changes),
                 changes,
                 prepared: Some(prepared),
             });
@@ -302,16 +312,16 @@ impl Run<'_> {
 
     /// Steps 6 to 10: claim, keep random results, apply, prune, shrink. `None` before the first member if another operator
     /// drew other random results meanwhile: what was rendered is in vain.
-    async fn carry_out(
+    async fn apply_and_prune(
         &mut self,
         release: &mut Release,
-        prepared: &Prepared,
+        prepared: &PreparedRelease,
     ) -> Result<Option<(Phase, Changes)>, Phase> {
-        let recorded = Superset::of_record(&release.record);
-        let before = Superset::of_resource(&self.written).union(recorded);
+        let recorded = MemberScopes::from_record(&release.record);
+        let before = MemberScopes::from_resource(&self.written).union(recorded);
         let author_digest = self.written.author_digest();
         let claimed = self.claim(release, prepared).await;
-        claimed.map_err(|error| self.unclaimed(&error))?;
+        claimed.map_err(|error| self.claim_error(&error))?;
         // The answer shows what the watch may not have told yet: what was rendered is in vain.
         if self.written.author_digest() != author_digest {
             return Err(apply::interrupted());

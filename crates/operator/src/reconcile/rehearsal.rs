@@ -17,12 +17,12 @@ use crate::cluster::discovery::{Discovery, Resource, is_cluster_scoped};
 use crate::cluster::events::Events;
 use crate::cluster::objects;
 use crate::cluster::offline::OfflineServer;
-use crate::reconcile::Run;
+use crate::reconcile::Reconcile;
 use crate::reconcile::check::list;
 use crate::reconcile::context::{Context, Unit};
 use crate::reconcile::custom_resource::CustomResource;
 use crate::reconcile::release::Release;
-use crate::reconcile::render::{Answers, Prepared, prepare};
+use crate::reconcile::render::{LookupAnswers, PreparedRelease, prepare};
 use crate::reconcile::takeover::claimant;
 use crate::telemetry::metrics::Metrics;
 use chartwright_core::annotations::{self, ON_CREATE};
@@ -57,9 +57,9 @@ const SEED: [u8; 32] = [7; 32];
 pub struct Rehearsal {
     server: OfflineServer,
     release: Release,
-    live: BTreeMap<ObjectId, Made>,
+    live: BTreeMap<ObjectId, RehearsedMember>,
     /// What was a member once.
-    left: Others,
+    left: OtherObjects,
     /// How many objects were written: their versions.
     written: u64,
 }
@@ -77,7 +77,7 @@ pub struct Scene<'a> {
 }
 
 /// A member that is live.
-struct Made {
+struct RehearsedMember {
     version: String,
     rendered: Value,
     /// As a lookup finds it.
@@ -86,9 +86,9 @@ struct Made {
 
 /// What a reconcile comes to.
 pub struct Performed {
-    pub prepared: Prepared,
+    pub prepared: PreparedRelease,
     /// What becomes of each member, in the order in which they are applied.
-    pub members: Vec<(ObjectId, Outcome)>,
+    pub members: Vec<(ObjectId, RehearsedOutcome)>,
     /// Deleted, since they aren't rendered any more.
     pub pruned: Vec<ObjectId>,
     /// Not rendered any more, and not deleted either.
@@ -102,7 +102,7 @@ pub struct Performed {
 }
 
 /// What becomes of a member.
-pub enum Outcome {
+pub enum RehearsedOutcome {
     Created,
     /// As it was rendered before, or as somebody else made it, and as it is rendered now.
     Changed(Value, Value),
@@ -115,9 +115,7 @@ pub enum Outcome {
 }
 
 /// What exists, by what it is.
-type Others = BTreeMap<ObjectId, (Resource, Value)>;
-
-// === impl Scene ===
+type OtherObjects = BTreeMap<ObjectId, (Resource, Value)>;
 
 impl Scene<'_> {
     fn resource_of(&self, group_kind: &GroupKind, version: &str) -> Resource {
@@ -127,8 +125,8 @@ impl Scene<'_> {
         Resource::offline(group_kind, version, namespaced)
     }
 
-    fn others(&self) -> Others {
-        let mut others = Others::new();
+    fn others(&self) -> OtherObjects {
+        let mut others = OtherObjects::new();
         for (number, object) in self.others.iter().enumerate() {
             let Some((group_kind, version)) = GroupKind::of(object) else {
                 continue;
@@ -171,8 +169,6 @@ fn version_of(object: &Value) -> String {
     (hash.finish() >> 1).to_string()
 }
 
-// === impl Rehearsal ===
-
 impl Rehearsal {
     /// Does what a reconcile would do. Whatever can be done is done, and is there when the next one begins.
     ///
@@ -185,10 +181,10 @@ impl Rehearsal {
         let mut others = self.left.clone();
         others.extend(scene.others());
         let context = self.context(scene, &others);
-        let mut answers = Answers::new();
+        let mut answers = LookupAnswers::new();
         let prepared = prepare(&context, scene.unit, scene.resource, &mut self.release, &mut answers).await?;
-        let run = Run::new(&context, scene.unit, scene.resource);
-        run.preflight(&mut self.release, &prepared, &mut answers).await?;
+        let run = Reconcile::new(&context, scene.unit, scene.resource);
+        run.check_release(&mut self.release, &prepared, &mut answers).await?;
         let recorded = self.release.record.revision;
         let is_first = recorded == 0 && self.release.record.entries.is_empty();
         self.release.note_intent(&prepared, is_first);
@@ -206,20 +202,24 @@ impl Rehearsal {
             let task = (member, entry.as_ref(), forced.is_some());
             let outcome = self.member(scene, &prepared, &others, task).unwrap_or_else(|failure| {
                 failures.push(failure);
-                Outcome::Refused
+                RehearsedOutcome::Refused
             });
             reached.extend(self.entry(member, entry, &outcome));
             members.push((member.id.clone(), outcome));
         }
         reached.extend(entries);
         self.release.record.entries = reached;
-        let is_applied =
-            |outcome: &Outcome| !matches!(outcome, Outcome::Unchanged | Outcome::Yielded | Outcome::Refused);
+        let is_applied = |outcome: &RehearsedOutcome| {
+            !matches!(
+                outcome,
+                RehearsedOutcome::Unchanged | RehearsedOutcome::Yielded | RehearsedOutcome::Refused
+            )
+        };
         let any_applied = members.iter().any(|(_, outcome)| is_applied(outcome));
         let is_rendered_otherwise = any_applied && prepared.stay.is_empty();
         self.release
             .learn_lookups(&prepared.lookups, &prepared.seen, is_rendered_otherwise);
-        self.release.tried.kept = Some(prepared.memory.written(failures.is_empty()));
+        self.release.retry_cache.kept = Some(prepared.generated_values.written(failures.is_empty()));
         let stopped = failures.first().map(|(reason, _)| *reason);
         let stopped = stopped.map(|reason| (reason, list(failures.into_iter().map(|(_, message)| message))));
         let (mut pruned, mut kept) = (Vec::new(), Vec::new());
@@ -227,7 +227,7 @@ impl Rehearsal {
             self.release.record.upgrading |= any_applied && prepared.revision > recorded;
         } else {
             (pruned, kept) = self.prune(scene, &context, &run, &prepared);
-            self.release.record.renewal = prepared.memory.renewal();
+            self.release.record.renewal = prepared.generated_values.renewal();
             if let Some(token) = &forced {
                 self.release.record.handled.set(Request::Force, token);
             }
@@ -244,7 +244,7 @@ impl Rehearsal {
     }
 
     /// A process whose cluster has the release's members, and what else there is.
-    fn context(&self, scene: &Scene<'_>, others: &Others) -> Context {
+    fn context(&self, scene: &Scene<'_>, others: &OtherObjects) -> Context {
         let made = self.live.iter().map(|(id, made)| {
             let resource = scene.resource_of(&id.group_kind, &made.version);
             (resource, &made.object)
@@ -281,10 +281,10 @@ impl Rehearsal {
     fn member(
         &mut self,
         scene: &Scene<'_>,
-        prepared: &Prepared,
-        others: &Others,
+        prepared: &PreparedRelease,
+        others: &OtherObjects,
         (member, entry, forced): (&Member, Option<&Entry>, bool),
-    ) -> Result<Outcome, (Reason, String)> {
+    ) -> Result<RehearsedOutcome, (Reason, String)> {
         let owner = &prepared.identity.owner;
         let made = self.live.get(&member.id);
         let other = others.get(&member.id).map(|(_, object)| object);
@@ -297,9 +297,9 @@ impl Rehearsal {
         };
         match step(member, entry, seen, owner) {
             Step::Unchanged | Step::Leave | Step::Satisfied | Step::Look | Step::AwaitDeletion => {
-                return Ok(Outcome::Unchanged);
+                return Ok(RehearsedOutcome::Unchanged);
             }
-            Step::Yield => return Ok(Outcome::Yielded),
+            Step::Yield => return Ok(RehearsedOutcome::Yielded),
             Step::Refuse(Ownership::Foreign | Ownership::Inherited) => {
                 let claimant = claimant(scene.unit, scene.resource, &prepared.identity.namespace);
                 let metadata = object.map(metadata).unwrap_or_default();
@@ -332,9 +332,9 @@ impl Rehearsal {
         }
         self.write(member, known.as_ref().filter(|_| fields.is_none()));
         Ok(match (before, fields) {
-            (None, _) => Outcome::Created,
-            (_, Some(fields)) => Outcome::Recreated(fields),
-            (Some(before), None) => Outcome::Changed(before, member.object.clone()),
+            (None, _) => RehearsedOutcome::Created,
+            (_, Some(fields)) => RehearsedOutcome::Recreated(fields),
+            (Some(before), None) => RehearsedOutcome::Changed(before, member.object.clone()),
         })
     }
 
@@ -345,7 +345,7 @@ impl Rehearsal {
         let uid = onto.map_or_else(|| format!("made-{}", self.written), |live| live.uid.clone());
         object["metadata"]["uid"] = uid.into();
         object["metadata"]["resourceVersion"] = self.written.to_string().into();
-        let made = Made {
+        let made = RehearsedMember {
             version: member.version.clone(),
             rendered: member.object.clone(),
             object,
@@ -354,10 +354,10 @@ impl Rehearsal {
     }
 
     /// What is recorded of a member after what was done to it.
-    fn entry(&self, member: &Member, previous: Option<Entry>, outcome: &Outcome) -> Option<Entry> {
+    fn entry(&self, member: &Member, previous: Option<Entry>, outcome: &RehearsedOutcome) -> Option<Entry> {
         match outcome {
-            Outcome::Yielded => None,
-            Outcome::Refused => previous,
+            RehearsedOutcome::Yielded => None,
+            RehearsedOutcome::Refused => previous,
             _ => {
                 let live = self.live.get(&member.id).map(|made| live(&made.object))?;
                 Some(Entry {
@@ -375,8 +375,8 @@ impl Rehearsal {
         &mut self,
         scene: &Scene<'_>,
         context: &Context,
-        run: &Run<'_>,
-        prepared: &Prepared,
+        run: &Reconcile<'_>,
+        prepared: &PreparedRelease,
     ) -> (Vec<ObjectId>, Vec<ObjectId>) {
         for (id, made) in &self.live {
             context.members().observe(id, live(&made.object));
@@ -436,22 +436,22 @@ fn live(object: &Value) -> Live {
     }
 }
 
-fn restarts(members: &[(ObjectId, Outcome)]) -> Vec<ObjectId> {
+fn restarts(members: &[(ObjectId, RehearsedOutcome)]) -> Vec<ObjectId> {
     let has_pods = |id: &ObjectId| {
         let GroupKind { group, kind } = &id.group_kind;
         let workloads = ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"];
         group == "apps" && workloads.contains(&kind.as_str()) || group.is_empty() && kind == "Pod"
     };
     let restarts = members.iter().filter(|(id, outcome)| match outcome {
-        Outcome::Changed(before, after) => rollout::restarts(&id.group_kind, before, after),
-        Outcome::Recreated(_) => has_pods(id),
+        RehearsedOutcome::Changed(before, after) => rollout::restarts(&id.group_kind, before, after),
+        RehearsedOutcome::Recreated(_) => has_pods(id),
         _ => false,
     });
     restarts.map(|(id, _)| id.clone()).collect()
 }
 
 /// The hooks around an installation or an upgrade; none if the render is that of the recorded revision.
-fn hooks(prepared: &Prepared, recorded: i64) -> Vec<(String, Vec<ObjectId>)> {
+fn hooks(prepared: &PreparedRelease, recorded: i64) -> Vec<(String, Vec<ObjectId>)> {
     let operation = match recorded {
         0 => Operation::Install,
         recorded if prepared.revision > recorded => Operation::Upgrade,

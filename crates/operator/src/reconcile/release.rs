@@ -10,15 +10,15 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::cluster::connection::throttle::spread;
-use crate::reconcile::check::Permit;
+use crate::reconcile::check::AuthorPermit;
 use crate::reconcile::custom_resource::CustomResource;
-use crate::reconcile::load::dependencies::Verdicts;
-use crate::reconcile::load::retry::Tried;
+use crate::reconcile::load::dependencies::DependencyVerdicts;
+use crate::reconcile::load::retry::RetryCache;
 use crate::reconcile::observe::leader_pods::Elections;
-use crate::reconcile::observe::live_members::WholeMembers;
-use crate::reconcile::observe::pods::PodTroubles;
+use crate::reconcile::observe::live_members::FullMembers;
+use crate::reconcile::observe::pods::PodProblems;
 use crate::reconcile::observe::status_template::StatusTemplate;
-use crate::reconcile::record::{Refused, Saved};
+use crate::reconcile::record::{SavedRecord, StatusRefusal};
 use crate::telemetry::redact::Secrets;
 use chartwright_core::annotations;
 use chartwright_core::digest::{Key, Keyring};
@@ -28,7 +28,7 @@ use chartwright_core::record::requests::Request;
 use chartwright_core::record::signature::RecordSeal;
 use chartwright_core::record::{Record, Stored};
 use chartwright_core::status::conditions::{self, cut};
-use contests::Contests;
+use contests::DriftContests;
 
 /// A recorded lookup, in bytes: group, version, kind, and two names of 253 bytes have room in it.
 const LONGEST_LOOKUP: usize = 1024;
@@ -41,7 +41,7 @@ pub struct Release {
     author_digest: u64,
     pub record: Record,
     /// The Secret that holds the record.
-    pub saved: Saved,
+    pub saved: SavedRecord,
     /// The record lacks entries or digests that were lost: what it doesn't know is no sign of an upgrade.
     pub partial: bool,
     /// Digests in the record were made with another key, and are forgotten.
@@ -53,29 +53,29 @@ pub struct Release {
     /// It is being taken over from somebody else, whose random results only the live objects know.
     pub under_takeover: bool,
     pub backoff: Backoff,
-    pub told: Told,
-    pub contests: Contests,
+    pub announced: AnnouncedEvents,
+    pub contests: DriftContests,
     pub(super) last_render: LastRender,
     /// What the API server refuses of its status.
-    pub(super) refused: Refused,
+    pub(super) refused: StatusRefusal,
     /// All of its members were as they should be, once since this process began.
     pub(super) was_seen_whole: bool,
     /// What the next attempt need not do again.
-    pub(super) tried: Tried,
+    pub(super) retry_cache: RetryCache,
     /// What it depends on, as it was when it was looked at last.
-    pub(super) verdicts: Verdicts,
+    pub(super) verdicts: DependencyVerdicts,
     /// The steps of the plan that runs, once they were read.
     pub(super) steps: Option<Vec<Hook>>,
     /// Why its workloads aren't well.
-    pub(super) pod_troubles: PodTroubles,
+    pub(super) pod_troubles: PodProblems,
     /// Its members as far as they are known whole; `None`: nobody asked for them. Few charts do, as with templates.
-    pub(super) whole: Option<Box<WholeMembers>>,
+    pub(super) whole: Option<Box<FullMembers>>,
     /// What the chart's status template made.
     pub(super) template: Option<Box<StatusTemplate>>,
     /// Who leads its workloads.
     pub(super) elections: Elections,
     /// What its author was last permitted to create.
-    pub(super) permit: Permit,
+    pub(super) permit: AuthorPermit,
     /// Members that were applied since the last complete apply, in reconciles that had to wait for something.
     pub applied_before: usize,
     /// The record that was read was of a release of which nothing was left to be done.
@@ -90,8 +90,6 @@ pub struct Release {
     pub(super) begun: bool,
 }
 
-// === impl Release ===
-
 impl Release {
     /// True if this custom resource is not the one that is remembered.
     pub(super) fn is_new(&self, resource: &CustomResource) -> bool {
@@ -99,7 +97,7 @@ impl Release {
     }
 
     /// Begins anew, from what is stored of a custom resource and what its status tells.
-    pub(super) fn begin(&mut self, resource: &CustomResource, status: &Value, record: Record, saved: Saved) {
+    pub(super) fn begin(&mut self, resource: &CustomResource, status: &Value, record: Record, saved: SavedRecord) {
         *self = Release {
             uid: resource.uid.clone(),
             author_digest: resource.author_digest(),
@@ -110,7 +108,7 @@ impl Release {
             },
             was_complete: record.done_for.is_some(),
             last_render: LastRender::of_record(&record),
-            pod_troubles: PodTroubles::new(resource.is_unready(status)),
+            pod_troubles: PodProblems::new(resource.is_unready(status)),
             record,
             saved,
             // The set that this reconcile has entered.
@@ -136,7 +134,7 @@ impl Release {
             let record = stored
                 .into_record()
                 .proven_by(conditions::recorded_generation(&status), resource.generation);
-            self.begin(resource, &status, record, Saved::default());
+            self.begin(resource, &status, record, SavedRecord::default());
             self.unread = unread;
         }
         self.observe(resource);
@@ -151,9 +149,9 @@ impl Release {
             self.backoff.failures = 0;
             self.backoff.unwritten = 0;
             // There may be room now.
-            self.refused = Refused::Nothing;
-            self.told.changed();
-            self.tried = Tried::default();
+            self.refused = StatusRefusal::Nothing;
+            self.announced.changed();
+            self.retry_cache = RetryCache::default();
         }
         let reset = self.record.handled.pending(Request::Reset, &resource.annotations);
         if let Some(text) = reset.filter(|_| !annotations::is_suspended(&resource.annotations)) {
@@ -221,8 +219,6 @@ pub struct Backoff {
     pub retry_after: Option<Duration>,
 }
 
-// === impl Backoff ===
-
 impl Backoff {
     /// How long to wait after one more failure: doubling, with jitter so that many releases don't retry as one.
     pub fn failed(&mut self) -> Duration {
@@ -264,8 +260,6 @@ pub struct LastRender {
     pub dropped: HashMap<ObjectId, Instant>,
 }
 
-// === impl LastRender ===
-
 impl LastRender {
     pub(super) fn of_record(record: &Record) -> Self {
         LastRender {
@@ -293,7 +287,7 @@ const MAX_WARNINGS: usize = 100;
 
 /// What was told of a release, so that it is told once.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct AnnouncedEvents {
     warnings: HashSet<String>,
     /// The last Event: the same failure isn't told at every retry.
     pub event: String,
@@ -307,9 +301,7 @@ pub struct Told {
     pub(super) generation: Option<i64>,
 }
 
-// === impl Told ===
-
-impl Told {
+impl AnnouncedEvents {
     /// True if this warning is to be told: it wasn't yet.
     pub fn is_news(&mut self, warning: &str) -> bool {
         self.warnings.len() < MAX_WARNINGS && self.warnings.insert(warning.to_owned())
@@ -374,7 +366,7 @@ mod tests {
     #[test]
     fn warnings_are_bounded_over_thousands_of_rounds() {
         // More of them than are remembered, the same in each round.
-        let mut told = Told::default();
+        let mut told = AnnouncedEvents::default();
         let mut count = 0;
         for _ in 0..1000 {
             count += (0..150).filter(|n| told.is_news(&n.to_string())).count();

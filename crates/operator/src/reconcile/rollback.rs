@@ -7,11 +7,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::error::Error;
-use crate::reconcile::Run;
+use crate::reconcile::Reconcile;
 use crate::reconcile::hooks::TIMEOUT;
-use crate::reconcile::record::signed_secrets::Purpose;
+use crate::reconcile::record::signed_secrets::SecretPurpose;
 use crate::reconcile::release::Release;
-use crate::reconcile::render::{Answers, Prepared, give_owners};
+use crate::reconcile::render::{LookupAnswers, PreparedRelease, give_owners};
 use crate::reconcile::status::rights;
 use chartwright_core::annotations;
 use chartwright_core::identity::GroupKind;
@@ -24,7 +24,7 @@ use chartwright_core::status::conditions::whole;
 use chartwright_core::status::{Changes, Chart, Phase, Reason};
 use chartwright_watches::OnFailure;
 
-pub(super) const RENDERS: Purpose = Purpose {
+pub(super) const RENDERS: SecretPurpose = SecretPurpose {
     prefix: reserved_names::RENDER,
     kind: "chartwright.dev/render",
     what: "the render of a revision",
@@ -43,7 +43,7 @@ pub(super) fn suffix(revision: i64) -> String {
     format!("-{revision}")
 }
 
-impl Run<'_> {
+impl Reconcile<'_> {
     /// Takes note of an annotation that asks for an earlier revision, and of an edit that ends such a request.
     pub(super) async fn note_rollback_request(&mut self, release: &mut Release) {
         let asks = [Request::Force, Request::Reconcile];
@@ -90,7 +90,11 @@ impl Run<'_> {
     ///
     /// # Errors
     /// The phase of a release that stays as it is, or of which the render can't be read.
-    pub(super) async fn fall_back(&self, release: &mut Release, prepared: &mut Prepared) -> Result<(), Phase> {
+    pub(super) async fn apply_fallback(
+        &self,
+        release: &mut Release,
+        prepared: &mut PreparedRelease,
+    ) -> Result<(), Phase> {
         let Some(fallback) = release.record.fallback.clone() else {
             return Ok(());
         };
@@ -102,7 +106,7 @@ impl Run<'_> {
             return Err(Phase::stalled(Reason::UpgradeFailed, fallback.told(None)));
         };
         let kept = self.unseal::<KeptRender>(&RENDERS, &suffix(to)).await;
-        let Some(kept) = kept.map_err(|error| self.unkept(to, &error))? else {
+        let Some(kept) = kept.map_err(|error| self.render_storage_error(to, &error))? else {
             let lost = format!("; the render of revision {to} is lost: nothing can go back to it");
             release.record.history.set_kept(to, false);
             if fallback.failed.is_none() {
@@ -123,11 +127,11 @@ impl Run<'_> {
         let desired = self.read(release, prepared, kept);
         prepared.replace(desired, notes, to, fallback.revision, release.key(&self.context.keys));
         // The watch may permit less than it did then.
-        self.preflight(release, prepared, &mut Answers::new()).await
+        self.check_release(release, prepared, &mut LookupAnswers::new()).await
     }
 
     /// The members of a render that was kept.
-    fn read(&self, release: &Release, prepared: &Prepared, kept: KeptRender) -> Desired {
+    fn read(&self, release: &Release, prepared: &PreparedRelease, kept: KeptRender) -> Desired {
         let snapshot = self.context.discovery.snapshot();
         let namespaced = |group_kind: &GroupKind, version: &str| snapshot.namespaced(group_kind, version);
         let (identity, key) = (&prepared.identity, release.key(&self.context.keys));
@@ -146,7 +150,7 @@ impl Run<'_> {
     }
 
     /// Before the first member of an upgrade: since when it is under way, and from what.
-    pub(super) fn note_attempt(&self, release: &mut Release, prepared: &Prepared) {
+    pub(super) fn note_attempt(&self, release: &mut Release, prepared: &PreparedRelease) {
         let record = &mut release.record;
         let is_upgrade = prepared.revision > record.revision && record.revision > 0;
         let is_known = |attempt: &&Attempt| attempt.revision == prepared.revision;
@@ -171,7 +175,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// The phase of a release of which it can't be kept.
-    pub(super) async fn list_revision(&self, release: &mut Release, prepared: &Prepared) -> Result<(), Phase> {
+    pub(super) async fn list_revision(&self, release: &mut Release, prepared: &PreparedRelease) -> Result<(), Phase> {
         let (revision, chart) = (prepared.revision, self.chart());
         let history = &mut release.record.history;
         history.deployed(revision, self.generation, chart.as_ref(), jiff::Timestamp::now());
@@ -210,11 +214,11 @@ impl Run<'_> {
                 self.warn_once(release, "NotKept", note).await;
                 Ok(())
             }
-            Err(error) => Err(self.unkept(revision, &error)),
+            Err(error) => Err(self.render_storage_error(revision, &error)),
         }
     }
 
-    fn unkept(&self, revision: i64, error: &Error) -> Phase {
+    fn render_storage_error(&self, revision: i64, error: &Error) -> Phase {
         let place = self.sealed_place(&RENDERS, &suffix(revision));
         let hint = rights(
             error,
@@ -239,7 +243,7 @@ impl Run<'_> {
     async fn forget(&self, release: &mut Release, revisions: &[i64]) -> Result<(), Phase> {
         for revision in revisions {
             let removed = self.remove_sealed(&RENDERS, &suffix(*revision)).await;
-            removed.map_err(|error| self.unkept(*revision, &error))?;
+            removed.map_err(|error| self.render_storage_error(*revision, &error))?;
             release.record.history.set_kept(*revision, false);
         }
         Ok(())
@@ -249,7 +253,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// The phase of a release of which that can't be written down.
-    pub(super) async fn gives_up(&mut self, release: &mut Release, phase: &Phase) -> Result<bool, Phase> {
+    pub(super) async fn begin_fallback(&mut self, release: &mut Release, phase: &Phase) -> Result<bool, Phase> {
         if phase.is_ready() {
             self.note_healthy(release).await;
             return Ok(false);
@@ -315,7 +319,7 @@ impl Run<'_> {
         let GroupKind { group, kind } = &self.unit.group_kind;
         self.context.metrics.upgrade_failed(group, kind);
         self.warn("UpgradeFailed", &note).await;
-        self.write_down(release, Phase::waiting(Reason::RollingBack, note))
+        self.store_decision(release, Phase::waiting(Reason::RollingBack, note))
             .await?;
         Ok(true)
     }
@@ -335,7 +339,7 @@ impl Run<'_> {
     }
 
     /// What is told of a release that runs something else than what is asked for, or failed without a way back.
-    pub(super) fn told(&self, release: &Release, phase: Phase, changes: &mut Changes) -> Phase {
+    pub(super) fn with_fallback_message(&self, release: &Release, phase: Phase, changes: &mut Changes) -> Phase {
         let Some(fallback) = &release.record.fallback else {
             return self.overdue(release, phase);
         };

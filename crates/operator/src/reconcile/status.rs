@@ -9,13 +9,13 @@ use serde_json::Value;
 use crate::cluster::connection::throttle::requested_wait;
 use crate::cluster::custom_resource as writes;
 use crate::cluster::error::Error;
-use crate::reconcile::Outcome;
 use crate::reconcile::RECHECK;
 use crate::reconcile::RECHECK_UNSEEN;
-use crate::reconcile::Run;
-use crate::reconcile::record::Refused;
+use crate::reconcile::Reconcile;
+use crate::reconcile::ReconcileOutcome;
+use crate::reconcile::record::StatusRefusal;
 use crate::reconcile::release::{Release, jitter};
-use crate::reconcile::render::Prepared;
+use crate::reconcile::render::PreparedRelease;
 use crate::telemetry::metrics::{Operation, ReconcileResult};
 use chartwright_core::annotations;
 use chartwright_core::apply::missing_rights;
@@ -32,7 +32,7 @@ pub(super) struct Conclusion {
     pub phase: Phase,
     pub changes: Changes,
     /// If it was rendered.
-    pub prepared: Option<Prepared>,
+    pub prepared: Option<PreparedRelease>,
 }
 
 impl From<Phase> for Conclusion {
@@ -46,15 +46,19 @@ impl From<Phase> for Conclusion {
 }
 
 /// A status that is to be written.
-pub(super) struct Next {
+pub(super) struct NextStatus {
     pub status: Value,
     /// It says something else than the one that is there.
     is_news: bool,
 }
 
-impl Run<'_> {
+impl Reconcile<'_> {
     /// Writes the status if it says something new, and decides when to look again.
-    pub(super) async fn report(&mut self, release: &mut Release, conclusion: impl Into<Conclusion>) -> Outcome {
+    pub(super) async fn report(
+        &mut self,
+        release: &mut Release,
+        conclusion: impl Into<Conclusion>,
+    ) -> ReconcileOutcome {
         let mut conclusion = conclusion.into();
         if conclusion.phase != Phase::Suspended
             && let Some(token) = self.requested(release, Request::Reconcile)
@@ -71,7 +75,7 @@ impl Run<'_> {
         }
         missing_rights::add_remedy(&mut conclusion.phase, self.context.namespaces.as_ref());
         let phase = &conclusion.phase;
-        release.tried.after(phase);
+        release.retry_cache.after(phase);
         release.was_seen_whole |= phase.is_ready();
         let failures = release.backoff.failures;
         let mut again = self.next_look(release, &conclusion);
@@ -83,14 +87,14 @@ impl Run<'_> {
             }
         ) {
             let retry = tokio::time::Instant::now() + again.unwrap_or_default();
-            release.tried.hook_retry.get_or_insert(retry);
+            release.retry_cache.hook_retry.get_or_insert(retry);
         }
         if self.is_only_put_off(release, phase) {
-            return Outcome {
+            return ReconcileOutcome {
                 again,
                 put_off: true,
                 written: Some(self.written.clone()),
-                ..Outcome::of(result(phase))
+                ..ReconcileOutcome::of(result(phase))
             };
         }
         release.partial &= !phase.is_ready();
@@ -99,7 +103,7 @@ impl Run<'_> {
         self.context.metrics.set_release_ready(&labels, phase.is_ready());
         let refused = release.refused;
         let mut written = self.write_status(release, &conclusion, &next).await;
-        if written && release.refused == Refused::Details && refused == Refused::Nothing {
+        if written && release.refused == StatusRefusal::Details && refused == StatusRefusal::Nothing {
             next = self.status(release, &conclusion);
             written = self.write_status(release, &conclusion, &next).await;
         }
@@ -118,12 +122,12 @@ impl Run<'_> {
         self.announce(release, &conclusion, &next.status).await;
         self.announce_awaited(release, &conclusion.phase, next.is_news).await;
         self.announce_pods(release, &conclusion.phase).await;
-        Outcome {
+        ReconcileOutcome {
             again,
             put_off: requested_wait().is_some(),
             written: Some(self.written.clone()),
             missing: self.missing,
-            ..Outcome::of(result(&conclusion.phase))
+            ..ReconcileOutcome::of(result(&conclusion.phase))
         }
     }
 
@@ -155,10 +159,14 @@ impl Run<'_> {
 
     /// What the status says where it keeps all of it.
     pub(super) fn previous<'r>(&'r self, release: &'r Release) -> &'r Value {
-        release.told.status.as_ref().unwrap_or_else(|| self.written_status())
+        release
+            .announced
+            .status
+            .as_ref()
+            .unwrap_or_else(|| self.written_status())
     }
 
-    pub(super) fn status(&self, release: &Release, conclusion: &Conclusion) -> Next {
+    pub(super) fn status(&self, release: &Release, conclusion: &Conclusion) -> NextStatus {
         let record = &release.record;
         let earlier = record
             .fallback
@@ -176,7 +184,7 @@ impl Run<'_> {
             seal: self.record_seal(release),
             record_in_secret: release.saved.exists,
             record_unread: release.unread,
-            brief: release.refused > Refused::Nothing,
+            brief: release.refused > StatusRefusal::Nothing,
             render: conclusion.prepared.as_ref().map(|prepared| status::Render {
                 namespace: &prepared.identity.namespace,
                 notes: prepared.notes.as_deref(),
@@ -194,14 +202,14 @@ impl Run<'_> {
         };
         let previous = self.previous(release);
         let status = status::status(&report, previous);
-        Next {
+        NextStatus {
             is_news: !status::says_the_same(&status, previous),
             status,
         }
     }
 
     /// Writes the status if it says something new. False if it must be tried again.
-    async fn write_status(&mut self, release: &mut Release, conclusion: &Conclusion, next: &Next) -> bool {
+    async fn write_status(&mut self, release: &mut Release, conclusion: &Conclusion, next: &NextStatus) -> bool {
         if !next.is_news {
             return true;
         }
@@ -226,9 +234,9 @@ impl Run<'_> {
             Ok(object) => {
                 release.backoff.unwritten = 0;
                 self.context.metrics.wrote("CustomResource", Operation::Status);
-                self.learn_written(object);
-                if release.refused == Refused::Everything {
-                    release.refused = Refused::Details;
+                self.set_written(object);
+                if release.refused == StatusRefusal::Everything {
+                    release.refused = StatusRefusal::Details;
                 }
                 self.compare(release, next, self.written_status());
                 // A status that turned out to lose the record.
@@ -275,14 +283,14 @@ impl Run<'_> {
     /// A shorter status is tried; where that is refused as well, an Event tells it.
     async fn note_refused_status(&self, release: &mut Release, next: &Value, error: &Error) {
         self.context.metrics.refused(&self.unit.group_kind.kind);
-        if release.refused == Refused::Nothing {
-            release.refused = Refused::Details;
+        if release.refused == StatusRefusal::Nothing {
+            release.refused = StatusRefusal::Details;
             tracing::info!(resource = %self.written.key, %error, "the status is refused; a shorter one is tried");
             return;
         }
-        release.refused = Refused::Everything;
+        release.refused = StatusRefusal::Everything;
         // Not again before there is something else to say.
-        release.told.status = Some(next.clone());
+        release.announced.status = Some(next.clone());
         let note = format!(
             "the API server refuses the status, of {} bytes beside a custom resource of about {}: {error}. What must be \
              known of the release is kept in Secrets beside it, Events tell what conditions would",
@@ -298,7 +306,7 @@ impl Run<'_> {
     /// The phase of a release of which it can't be written.
     pub(super) async fn store_progress(&mut self, release: &mut Release, message: String) -> Result<(), Phase> {
         let phase = self.shown.clone();
-        self.write_down(
+        self.store_decision(
             release,
             phase.unwrap_or_else(|| Phase::waiting(Reason::HookRunning, message)),
         )
@@ -309,7 +317,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// The phase of a release of which it can't be written.
-    pub(super) async fn write_down(&mut self, release: &mut Release, phase: Phase) -> Result<(), Phase> {
+    pub(super) async fn store_decision(&mut self, release: &mut Release, phase: Phase) -> Result<(), Phase> {
         self.save_record(release).await?;
         let conclusion = phase.into();
         let next = self.status(release, &conclusion);
@@ -370,12 +378,12 @@ impl Run<'_> {
         let failed = event.as_ref().is_some_and(|event| event.warning);
         if let Some(event) = event {
             let text = event.text();
-            if !event.once || release.told.event != text {
-                release.told.event = text;
+            if !event.once || release.announced.event != text {
+                release.announced.event = text;
                 self.tell(&event).await;
             }
         }
-        let unseen = self.unit.lossy.conditions.load(Relaxed) || release.refused == Refused::Everything;
+        let unseen = self.unit.lossy.conditions.load(Relaxed) || release.refused == StatusRefusal::Everything;
         if unseen && !failed {
             self.announce_conditions(release, status).await;
         }
@@ -386,10 +394,10 @@ impl Run<'_> {
     async fn announce_awaited(&self, release: &mut Release, phase: &Phase, is_news: bool) {
         let event = phase.awaited();
         let text = event.as_ref().map(Event::text);
-        if release.told.awaited == text {
+        if release.announced.awaited == text {
             return;
         }
-        release.told.awaited = text;
+        release.announced.awaited = text;
         if let Some(event) = event.filter(|_| is_news) {
             self.tell(&event).await;
         }
@@ -409,7 +417,7 @@ impl Run<'_> {
     async fn announce_conditions(&self, release: &mut Release, status: &Value) {
         let events = status::condition_events(status);
         let texts = events.iter().map(Event::text).collect();
-        let told = release.told.conditions.replace(texts);
+        let told = release.announced.conditions.replace(texts);
         // A release that was well when the operator last ran, and is, is no news.
         if told.is_none() && release.was_complete && !events.iter().any(|event| event.warning) {
             return;

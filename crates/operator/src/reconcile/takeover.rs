@@ -18,15 +18,15 @@ use crate::cluster::discovery::Resource;
 use crate::cluster::error::Error;
 use crate::cluster::objects::FIELD_MANAGER;
 use crate::cluster::objects::takeover as requests;
-use crate::reconcile::Outcome;
-use crate::reconcile::Run;
+use crate::reconcile::Reconcile;
+use crate::reconcile::ReconcileOutcome;
 use crate::reconcile::Unit;
 use crate::reconcile::check::list;
-use crate::reconcile::claim::member_scopes::Superset;
+use crate::reconcile::claim::member_scopes::MemberScopes;
 use crate::reconcile::custom_resource::CustomResource;
 use crate::reconcile::release::Release;
-use crate::reconcile::render::Prepared;
-use crate::reconcile::render::pool::{Lane, off_worker};
+use crate::reconcile::render::PreparedRelease;
+use crate::reconcile::render::pool::{PoolLane, off_worker};
 use crate::reconcile::status::rights;
 use crate::reconcile::values;
 use crate::telemetry::metrics::Operation;
@@ -64,7 +64,7 @@ pub(super) struct FormerRelease {
 
 /// What the release Secrets hold.
 #[derive(Default)]
-struct Stored {
+struct ReleaseSecrets {
     /// Those of this custom resource that can be read.
     releases: Vec<StoredRelease>,
     /// Name and UID of each of its Secrets.
@@ -73,7 +73,7 @@ struct Stored {
     others: Vec<(Option<StoredRelease>, (String, String))>,
 }
 
-impl Stored {
+impl ReleaseSecrets {
     fn is_anothers(&self) -> bool {
         self.secrets.is_empty() && !self.others.is_empty()
     }
@@ -107,7 +107,7 @@ fn failed(what: &str, error: &Error) -> Phase {
 
 // === What was there ===
 
-impl Run<'_> {
+impl Reconcile<'_> {
     /// Step 1. Nothing, for a release that was always ours.
     pub(super) async fn find_former_release(&mut self, release: &mut Release) -> Result<(), Phase> {
         let Some(mut former) = self.former(release) else {
@@ -128,7 +128,7 @@ impl Run<'_> {
             return Ok(());
         };
         // One at a time is unpacked, with no more memory than a render has.
-        let _share = self.context.budget.share(Lane::Long).await;
+        let _share = self.context.budget.share(PoolLane::Long).await;
         let mut stored = self.read_stored(stored, &namespace).await?;
         let adopts = self.unit.watch.collisions != Collisions::Prevent;
         if former == Former::OperatorSdk && stored.is_anothers() && !self.written.deleting {
@@ -148,7 +148,7 @@ impl Run<'_> {
                 stored.secrets.push(secret);
             }
         }
-        let Stored {
+        let ReleaseSecrets {
             mut releases, secrets, ..
         } = stored;
         releases.sort_by_key(|release| (release.is_deployed(), release.version));
@@ -193,10 +193,14 @@ impl Run<'_> {
     }
 
     /// Reads release Secrets, the last revision first. What there is no room for is as unread as what is broken.
-    async fn read_stored(&self, mut listed: Vec<requests::ReleaseSecret>, namespace: &str) -> Result<Stored, Phase> {
+    async fn read_stored(
+        &self,
+        mut listed: Vec<requests::ReleaseSecret>,
+        namespace: &str,
+    ) -> Result<ReleaseSecrets, Phase> {
         let key = &self.written.key;
-        let mut stored = Stored::default();
-        let mut left = self.context.budget.limits(Lane::Long).memory / UNPACKED;
+        let mut stored = ReleaseSecrets::default();
+        let mut left = self.context.budget.limits(PoolLane::Long).memory / UNPACKED;
         listed.sort_by_key(|secret| std::cmp::Reverse((secret.deployed, secret.version)));
         for secret in listed {
             let data = requests::read_release(&self.context.client, namespace, &secret).await;
@@ -318,11 +322,12 @@ impl Run<'_> {
     }
 
     fn members_of(&self, key: &Key, manifest: &str, namespace: &str) -> Desired {
-        let objects = off_worker(|| takeover::objects(manifest, self.context.budget.limits(Lane::Long).memory / READ))
-            .unwrap_or_else(|error| {
-                tracing::warn!(resource = %self.written.key, %error, "the former release's manifest can't be read");
-                Vec::new()
-            });
+        let objects =
+            off_worker(|| takeover::objects(manifest, self.context.budget.limits(PoolLane::Long).memory / READ))
+                .unwrap_or_else(|error| {
+                    tracing::warn!(resource = %self.written.key, %error, "the former release's manifest can't be read");
+                    Vec::new()
+                });
         let rendered = objects.into_iter().map(|object| Rendered {
             object,
             source: "the former release".into(),
@@ -340,7 +345,7 @@ impl Run<'_> {
 
 // === What becomes of it ===
 
-impl Run<'_> {
+impl Reconcile<'_> {
     /// Step 3. Former members that the chart doesn't render (none, if the release goes): those of helm-operator get our
     /// marks, so that prune and deletion find and confirm them; those of a Helm release stay as they are.
     pub(super) async fn mark_orphans(
@@ -429,7 +434,7 @@ impl Run<'_> {
     /// Why the member stays as it is.
     pub(super) async fn adopt(
         &self,
-        prepared: &Prepared,
+        prepared: &PreparedRelease,
         member: &Member,
         resource: &Resource,
     ) -> Result<Step, (Reason, String)> {
@@ -490,9 +495,9 @@ impl Run<'_> {
     pub(super) async fn finish_takeover(
         &mut self,
         release: &mut Release,
-        mut outcome: Outcome,
+        mut outcome: ReconcileOutcome,
         failures: u32,
-    ) -> Outcome {
+    ) -> ReconcileOutcome {
         if self.former_release.as_ref().is_none_or(|former| !former.settled) {
             return outcome;
         }
@@ -532,8 +537,8 @@ impl Run<'_> {
         }
         self.former_release = None;
         release.under_takeover = false;
-        let superset = Superset::of_record(&release.record);
-        self.write_superset(&superset, self.keeps()).await?;
+        let superset = MemberScopes::from_record(&release.record);
+        self.write_member_scopes(&superset, self.has_generated_values()).await?;
         let note = match (former, left.is_empty()) {
             (Former::OperatorSdk, _) => "the release is taken over from helm-operator".to_owned(),
             (Former::Helm, true) => "the release is taken over from Helm".to_owned(),
@@ -558,7 +563,7 @@ impl Run<'_> {
 
 // === A custom resource that is deleted before its takeover is done ===
 
-impl Run<'_> {
+impl Reconcile<'_> {
     /// Cuts all that helm-operator left off the custom resource: what is suspended outlives it.
     pub(super) async fn detach_former_members(&self, release: &Release) -> Result<(), Phase> {
         if self.former_release.is_none() {

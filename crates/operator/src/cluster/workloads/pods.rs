@@ -17,9 +17,9 @@ use crate::cluster::error::{Error, Result};
 use chartwright_core::health::pods::{self, Controller};
 use chartwright_core::identity::ObjectId;
 
-/// PodTroubles of one workload that are looked at: enough to see what ails them.
+/// Pods of one workload that are looked at: enough to see what ails them.
 const FEW: u32 = 50;
-/// PodTroubles in a page of a namespace, and how many pages of it are read.
+/// Pods in a page of a namespace, and how many pages of it are read.
 const PAGE: u32 = 250;
 const PAGES: usize = 8;
 /// Workloads of a namespace that are read one by one before the namespace is listed, and how long that list is used.

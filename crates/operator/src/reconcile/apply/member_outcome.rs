@@ -1,6 +1,6 @@
 //! What became of a member in a reconcile, and what is recorded of it then.
 
-use crate::reconcile::Run;
+use crate::reconcile::Reconcile;
 use chartwright_core::apply::Why;
 use chartwright_core::index::members::Live;
 use chartwright_core::members::desired::Member;
@@ -27,7 +27,7 @@ pub(crate) enum MemberOutcome {
     Failed(Reason, String),
 }
 
-impl Run<'_> {
+impl Reconcile<'_> {
     /// The record of a member after what was done to it.
     pub(crate) fn entry(&self, member: &Member, previous: Option<Entry>, done: &MemberOutcome) -> Option<Entry> {
         let same = previous.as_ref().filter(|entry| entry.digest == member.digest);

@@ -12,15 +12,15 @@ use crate::cluster::custom_resource::{OwnedMetadata, apply_metadata};
 use crate::cluster::discovery::{Resource, Snapshot};
 use crate::cluster::error::Error;
 use crate::cluster::objects;
-use crate::reconcile::Run;
+use crate::reconcile::Reconcile;
 use crate::reconcile::apply::member_outcome::MemberOutcome;
-use crate::reconcile::apply::send::Order;
+use crate::reconcile::apply::send::SendOptions;
 use crate::reconcile::check::list;
-use crate::reconcile::claim::member_scopes::{self, Superset};
-use crate::reconcile::observe::health::trouble;
-use crate::reconcile::observe::live_members::judged;
+use crate::reconcile::claim::member_scopes::{self, MemberScopes};
+use crate::reconcile::observe::health::health_problem;
+use crate::reconcile::observe::live_members::condition_health;
 use crate::reconcile::release::Release;
-use crate::reconcile::render::Prepared;
+use crate::reconcile::render::PreparedRelease;
 use crate::reconcile::render::generated_values;
 use crate::telemetry::metrics::Operation;
 use chartwright_core::annotations;
@@ -48,7 +48,7 @@ pub(super) fn interrupted() -> Phase {
 
 /// What the applies of a reconcile came to.
 #[derive(Default)]
-pub(super) struct Applied {
+pub(super) struct ApplyResult {
     /// Set if the reconcile ends here: a stage waits, or something failed.
     pub phase: Option<Phase>,
     pub knowledge: Knowledge,
@@ -56,8 +56,8 @@ pub(super) struct Applied {
 }
 
 #[derive(Default)]
-struct Pass {
-    applied: Applied,
+struct ApplyPass {
+    applied: ApplyResult,
     /// What is recorded of the members that it hasn't reached.
     recorded: HashMap<ObjectId, Entry>,
     /// What is to be recorded of those that it has, in their order.
@@ -70,8 +70,8 @@ struct Pass {
 }
 
 #[derive(Clone, Copy)]
-struct Task<'a> {
-    prepared: &'a Prepared,
+struct MemberTask<'a> {
+    prepared: &'a PreparedRelease,
     member: &'a Member,
     /// What is recorded of it.
     entry: Option<&'a Entry>,
@@ -79,13 +79,13 @@ struct Task<'a> {
     forced: bool,
 }
 
-impl Task<'_> {
+impl MemberTask<'_> {
     fn step(&self, seen: Seen<'_>) -> Step {
         step(self.member, self.entry, seen, &self.prepared.identity.owner)
     }
 }
 
-struct Decision {
+struct MemberDecision {
     next: Step,
     live: Option<Live>,
     /// Our fields that somebody took.
@@ -94,9 +94,9 @@ struct Decision {
     is_twin: bool,
 }
 
-impl Decision {
+impl MemberDecision {
     fn new(next: Step, live: Option<Live>) -> Self {
-        Decision {
+        MemberDecision {
             next,
             live,
             drifted: Vec::new(),
@@ -111,11 +111,9 @@ const DRIFTED: Step = Step::Apply {
     why: Why::Drifted,
 };
 
-// === impl Pass ===
-
-impl Pass {
+impl ApplyPass {
     fn note(&mut self, release: &Release, member: &Member, done: MemberOutcome) {
-        let Applied { knowledge, changes, .. } = &mut self.applied;
+        let ApplyResult { knowledge, changes, .. } = &mut self.applied;
         match done {
             MemberOutcome::Unchanged
             | MemberOutcome::Left
@@ -163,8 +161,8 @@ impl Pass {
         entries
     }
 
-    fn end(self, prepared: &Prepared, snapshot: &Snapshot) -> Applied {
-        Applied {
+    fn end(self, prepared: &PreparedRelease, snapshot: &Snapshot) -> ApplyResult {
+        ApplyResult {
             phase: phase(self.failures, self.recheck, self.closed, prepared, snapshot),
             ..self.applied
         }
@@ -176,7 +174,7 @@ fn phase(
     failures: Vec<(Reason, String)>,
     recheck: bool,
     closed: Option<String>,
-    prepared: &Prepared,
+    prepared: &PreparedRelease,
     snapshot: &Snapshot,
 ) -> Option<Phase> {
     if let Some((reason, _)) = failures.first() {
@@ -211,36 +209,34 @@ fn phase(
     Some(Phase::waiting(Reason::KindUnknown, list(told)))
 }
 
-// === impl Run ===
-
-impl Run<'_> {
+impl Reconcile<'_> {
     /// Step 6: one write on the custom resource, before the first member: finalizer, ApplySet label, and where members
     /// may be from now on.
-    pub(super) async fn claim(&mut self, release: &Release, prepared: &Prepared) -> Result<(), Error> {
+    pub(super) async fn claim(&mut self, release: &Release, prepared: &PreparedRelease) -> Result<(), Error> {
         let members = prepared.desired.members.iter().map(|member| &member.id);
-        let desired = Superset::of_objects(members.chain(prepared.hook_ids()));
-        let recorded = Superset::of_record(&release.record);
+        let desired = MemberScopes::from_objects(members.chain(prepared.hook_ids()));
+        let recorded = MemberScopes::from_record(&release.record);
         let proven = recorded.union(desired);
-        let superset = Superset::of_resource(&self.written).union(proven.clone());
-        self.holds = self.must_hold(prepared) || self.written.has_finalizer();
-        let keeps = prepared.memory.keeps() || self.keeps();
-        self.write_superset(&superset, keeps).await?;
+        let superset = MemberScopes::from_resource(&self.written).union(proven.clone());
+        self.holds_finalizer = self.needs_finalizer(prepared) || self.written.has_finalizer();
+        let keeps = prepared.generated_values.has_generated_values() || self.has_generated_values();
+        self.write_member_scopes(&superset, keeps).await?;
         member_scopes::want(self.context, &prepared.identity.owner.set, &proven);
         Ok(())
     }
 
     /// Puts the finalizer on again that somebody took off, whatever else keeps the release from being applied: what was
     /// made is to go with the custom resource.
-    pub(super) async fn hold_again(&mut self, release: &Release) -> Result<(), Phase> {
+    pub(super) async fn restore_finalizer(&mut self, release: &Release) -> Result<(), Phase> {
         // What a decorator needs is known from its render.
         if self.written.is_claimed() || release.record.entries.is_empty() || self.written.decorator.is_some() {
             return Ok(());
         }
         let author_digest = self.written.author_digest();
-        let superset = Superset::of_resource(&self.written).union(Superset::of_record(&release.record));
-        let keeps = self.keeps();
-        let written = self.write_superset(&superset, keeps).await;
-        written.map_err(|error| self.unclaimed(&error))?;
+        let superset = MemberScopes::from_resource(&self.written).union(MemberScopes::from_record(&release.record));
+        let keeps = self.has_generated_values();
+        let written = self.write_member_scopes(&superset, keeps).await;
+        written.map_err(|error| self.claim_error(&error))?;
         match self.written.author_digest() == author_digest {
             true => Ok(()),
             false => Err(interrupted()),
@@ -248,7 +244,7 @@ impl Run<'_> {
     }
 
     /// Writes the superset, and whether there are kept results, unless the custom resource says it already.
-    pub(super) async fn write_superset(&mut self, superset: &Superset, keeps: bool) -> Result<(), Error> {
+    pub(super) async fn write_member_scopes(&mut self, superset: &MemberScopes, keeps: bool) -> Result<(), Error> {
         let mut annotations = superset.annotations(&self.written);
         if keeps {
             let place = generated_values::place(self.context, &self.written);
@@ -263,15 +259,15 @@ impl Run<'_> {
             Some(_) => BTreeMap::from([(decorator::LABEL.to_owned(), "true".to_owned())]),
         };
         let is = &self.written;
-        let has_namespaces = |annotations: &BTreeMap<_, _>| annotations.contains_key(&is.superset_annotations().1);
+        let has_namespaces = |annotations: &BTreeMap<_, _>| annotations.contains_key(&is.member_scope_annotations().1);
         let claimed = is.is_claimed()
-            && is.has_finalizer() == self.holds
+            && is.has_finalizer() == self.holds_finalizer
             && labels.iter().all(|(key, text)| is.labels.get(key) == Some(text))
             && has_namespaces(&annotations) == has_namespaces(&is.annotations)
             && annotations
                 .iter()
                 .all(|(key, text)| is.annotations.get(key) == Some(text))
-            && keeps == self.keeps()
+            && keeps == self.has_generated_values()
             && former.is_some() == is.annotations.contains_key(annotations::TAKEOVER);
         if claimed {
             return Ok(());
@@ -279,7 +275,7 @@ impl Run<'_> {
         let marks = OwnedMetadata {
             labels,
             annotations,
-            finalizer: self.holds.then(|| self.written.finalizer()),
+            finalizer: self.holds_finalizer.then(|| self.written.finalizer()),
         };
         self.write_marks(&marks).await?;
         Ok(())
@@ -291,14 +287,19 @@ impl Run<'_> {
         let decorator = self.written.decorator.as_deref();
         let object = apply_metadata(&self.context.client, &target, marks, decorator).await?;
         self.context.metrics.wrote("CustomResource", Operation::Metadata);
-        self.learn_written(object);
+        self.set_written(object);
         Ok(())
     }
 
     /// Step 7. Keeps the record up to date whatever happens.
     /// `forced`: the text of the `force-at` that it carries out, if there is one.
-    pub(super) async fn apply(&self, release: &mut Release, prepared: &Prepared, forced: Option<String>) -> Applied {
-        self.tell_of_render(release, prepared).await;
+    pub(super) async fn apply(
+        &self,
+        release: &mut Release,
+        prepared: &PreparedRelease,
+        forced: Option<String>,
+    ) -> ApplyResult {
+        self.report_render(release, prepared).await;
         let members = &prepared.desired.members;
         if !self.unit.watch.health.is_empty() || members.iter().any(|member| gates::is_stated(&member.object)) {
             // The record has none of them meanwhile.
@@ -309,11 +310,11 @@ impl Run<'_> {
         }
         release.record.done_for = None;
         let entries = release.record.entries.drain(..);
-        let mut pass = Pass {
+        let mut pass = ApplyPass {
             recorded: entries.map(|entry| (entry.id.clone(), entry)).collect(),
-            ..Pass::default()
+            ..ApplyPass::default()
         };
-        self.apply_turns(release, prepared, forced.is_some(), &mut pass).await;
+        self.apply_waves(release, prepared, forced.is_some(), &mut pass).await;
         release.record.entries = pass.entries(&prepared.desired.members);
         let is_rendered_otherwise = pass.applied.changes.applied > 0 && prepared.stay.is_empty();
         release.learn_lookups(&prepared.lookups, &prepared.seen, is_rendered_otherwise);
@@ -331,7 +332,7 @@ impl Run<'_> {
         pass.end(prepared, &snapshot)
     }
 
-    async fn apply_turns(&self, release: &mut Release, prepared: &Prepared, forced: bool, pass: &mut Pass) {
+    async fn apply_waves(&self, release: &mut Release, prepared: &PreparedRelease, forced: bool, pass: &mut ApplyPass) {
         let (set, trigger) = (&prepared.identity.owner.set, self.written.trigger());
         for turn in sequence::installation(&prepared.desired.members) {
             let Turn::Members(members) = turn else {
@@ -347,13 +348,13 @@ impl Run<'_> {
                     return;
                 }
                 let previous = pass.recorded.remove(&member.id);
-                let task = Task {
+                let task = MemberTask {
                     prepared,
                     member,
                     entry: previous.as_ref(),
                     forced,
                 };
-                let done = self.member(release, task).await;
+                let done = self.apply_member(release, task).await;
                 pass.reached.extend(self.entry(member, previous, &done));
                 pass.note(release, member, done);
                 if pass.closed.is_some() {
@@ -364,7 +365,7 @@ impl Run<'_> {
     }
 
     /// What the log and Events say of a render that is applied.
-    async fn tell_of_render(&self, release: &mut Release, prepared: &Prepared) {
+    async fn report_render(&self, release: &mut Release, prepared: &PreparedRelease) {
         for warning in &prepared.warnings {
             tracing::debug!(resource = %self.written.key, %warning, "render");
         }
@@ -382,7 +383,7 @@ impl Run<'_> {
     }
 
     /// Why the next turn can't begin, if it can't: a member of those before failed, or is not healthy yet.
-    async fn gate(&self, release: &mut Release, pass: &Pass) -> Option<String> {
+    async fn gate(&self, release: &mut Release, pass: &ApplyPass) -> Option<String> {
         if !pass.failures.is_empty() {
             return Some(String::new());
         }
@@ -393,14 +394,14 @@ impl Run<'_> {
         let members = self.context.members();
         let troubles: Vec<String> = awaited
             .iter()
-            .filter_map(|id| trouble(id, &members, judged(release, id)))
+            .filter_map(|id| health_problem(id, &members, condition_health(release, id)))
             .map(|(_, message)| message)
             .collect();
         (!troubles.is_empty()).then(|| list(troubles))
     }
 
     /// Does what is to be done about one member. If somebody else was faster, it is seen what they made of it.
-    async fn member(&self, release: &mut Release, task: Task<'_>) -> MemberOutcome {
+    async fn apply_member(&self, release: &mut Release, task: MemberTask<'_>) -> MemberOutcome {
         match self.attempt(release, task, false).await {
             Ok(done) => done,
             Err(_) => {
@@ -411,8 +412,8 @@ impl Run<'_> {
     }
 
     /// `again`: what is known of it is not what is there.
-    async fn attempt(&self, release: &mut Release, task: Task<'_>, again: bool) -> Result<MemberOutcome, Error> {
-        let Task { member, entry, .. } = task;
+    async fn attempt(&self, release: &mut Release, task: MemberTask<'_>, again: bool) -> Result<MemberOutcome, Error> {
+        let MemberTask { member, entry, .. } = task;
         let snapshot = self.context.discovery.snapshot();
         let Some(resource) = snapshot.resource(&member.id.group_kind, &member.version) else {
             return Ok(MemberOutcome::Failed(
@@ -439,7 +440,7 @@ impl Run<'_> {
                 Ok(decision) => decision,
                 Err(error) => return Ok(self.failure(member, &error)),
             },
-            next => Decision::new(next, indexed),
+            next => MemberDecision::new(next, indexed),
         };
         if task.forced && decision.next == Step::Unchanged {
             decision.next = Step::Apply {
@@ -462,8 +463,8 @@ impl Run<'_> {
     }
 
     /// Asks for what is there under the name of a member, and decides by that.
-    async fn inspect(&self, resource: &Resource, task: Task<'_>) -> Result<Decision, Error> {
-        let Task { member, .. } = task;
+    async fn inspect(&self, resource: &Resource, task: MemberTask<'_>) -> Result<MemberDecision, Error> {
+        let MemberTask { member, .. } = task;
         self.context.members().begin_request(&member.id);
         let found = objects::read_live_and_fields(&self.context.client, resource, &member.id).await;
         let end = |answer: Option<&Live>| self.context.members().end_request(&member.id, answer);
@@ -471,14 +472,14 @@ impl Run<'_> {
             Ok(Some(found)) => found,
             Ok(None) => {
                 end(None);
-                return Ok(Decision::new(task.step(Seen::Absent), None));
+                return Ok(MemberDecision::new(task.step(Seen::Absent), None));
             }
             Err(error) => {
                 end(None);
                 return Err(error);
             }
         };
-        let mut decision = Decision::new(task.step(Seen::Present(&seen)), None);
+        let mut decision = MemberDecision::new(task.step(Seen::Present(&seen)), None);
         if decision.next == DRIFTED {
             // What is given up to an autoscaler is told apart below.
             let unscaled = Live {
@@ -505,10 +506,10 @@ impl Run<'_> {
         &self,
         release: &mut Release,
         resource: &Resource,
-        task: Task<'_>,
-        decision: Decision,
+        task: MemberTask<'_>,
+        decision: MemberDecision,
     ) -> Result<MemberOutcome, Error> {
-        let Task { member, entry, .. } = task;
+        let MemberTask { member, entry, .. } = task;
         let live = decision.live.as_ref();
         let (force, why) = match decision.next {
             Step::Unchanged => return Ok(MemberOutcome::Unchanged),
@@ -537,7 +538,7 @@ impl Run<'_> {
         if let Some(refused) = refused.filter(|_| !task.forced) {
             return Ok(refused);
         }
-        let order = Order {
+        let order = SendOptions {
             force,
             why,
             recreate: task.forced,
@@ -548,7 +549,7 @@ impl Run<'_> {
             MemberOutcome::Applied(live, why) if was_deleted || why == Why::Drifted => {
                 let how = match was_deleted {
                     true => "was deleted".to_owned(),
-                    false if decision.is_twin => self.met_twin(release).await,
+                    false if decision.is_twin => self.report_other_operator(release).await,
                     false => list(&decision.drifted),
                 };
                 self.corrected(release, member, &how).await;

@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use crate::cluster::error::Error;
 use crate::cluster::workloads::autoscalers;
-use crate::reconcile::Run;
+use crate::reconcile::Reconcile;
 use crate::reconcile::apply::member_outcome::MemberOutcome;
-use crate::reconcile::apply::send::Order;
+use crate::reconcile::apply::send::SendOptions;
 use crate::reconcile::release::Release;
-use crate::reconcile::render::Prepared;
+use crate::reconcile::render::PreparedRelease;
 use chartwright_core::apply::Why;
 use chartwright_core::index::members::Live;
 use chartwright_core::members::autoscaling;
@@ -18,13 +18,13 @@ use chartwright_core::members::desired::Member;
 use chartwright_core::members::policy::Update;
 use chartwright_core::status::{Changes, Phase, Reason};
 
-impl Run<'_> {
+impl Reconcile<'_> {
     /// Applies the members whose replicas are given up and no longer set by anybody. Where nothing is given up, or the
     /// chart itself has the autoscaler, no request is made.
     pub(crate) async fn reclaim_replicas(
         &self,
         release: &mut Release,
-        prepared: &Prepared,
+        prepared: &PreparedRelease,
         asked: bool,
         changes: &mut Changes,
     ) -> Result<(), Phase> {
@@ -73,7 +73,7 @@ impl Run<'_> {
             let Some(resource) = snapshot.resource(&member.id.group_kind, &member.version) else {
                 continue;
             };
-            let order = Order {
+            let order = SendOptions {
                 force: true,
                 why: Why::Forced,
                 recreate: false,

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::cluster::discovery::Resource;
 use crate::cluster::error::{Cause, Error};
 use crate::cluster::objects::{self, ApplyTarget, CreationCheck, DeleteOutcome};
-use crate::reconcile::Run;
+use crate::reconcile::Reconcile;
 use crate::reconcile::apply::member_outcome::MemberOutcome;
 use crate::reconcile::check::list;
 use crate::reconcile::release::Release;
@@ -25,7 +25,7 @@ const ROUNDS: usize = 4;
 
 /// How a member is to be sent.
 #[derive(Clone, Copy)]
-pub(crate) struct Order {
+pub(crate) struct SendOptions {
     /// What was seen is applied to. If not, nothing was there.
     pub force: bool,
     pub why: Why,
@@ -33,7 +33,7 @@ pub(crate) struct Order {
     pub recreate: bool,
 }
 
-impl Run<'_> {
+impl Reconcile<'_> {
     /// Applies a member. `live` is what is known of the object that is there.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl Run<'_> {
         resource: &Resource,
         member: &Member,
         live: Option<&Live>,
-        order: Order,
+        order: SendOptions,
     ) -> Result<MemberOutcome, Error> {
         let live = live.filter(|_| order.force);
         let mut answer = self.send_content(release, resource, member, live).await;
@@ -182,7 +182,7 @@ impl Run<'_> {
         resource: &Resource,
         member: &Member,
         live: &Live,
-        order: Order,
+        order: SendOptions,
         error: Error,
     ) -> Result<MemberOutcome, Error> {
         let fields = match &error {
@@ -215,7 +215,7 @@ impl Run<'_> {
         resource: &Resource,
         member: &Member,
         live: &Live,
-        order: Order,
+        order: SendOptions,
         error: &Error,
         fields: &str,
     ) -> Result<Option<MemberOutcome>, Error> {

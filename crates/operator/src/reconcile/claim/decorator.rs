@@ -9,17 +9,17 @@ use serde_json::{Value, json};
 
 use crate::cluster::custom_resource::{OwnedMetadata, remove_annotations, remove_finalizer};
 use crate::cluster::error::Error;
-use crate::reconcile::Run;
+use crate::reconcile::Reconcile;
 use crate::reconcile::release::Release;
-use crate::reconcile::render::Prepared;
+use crate::reconcile::render::PreparedRelease;
 use chartwright_core::annotations;
 use chartwright_core::hooks::Hook;
 use chartwright_core::members::desired::Member;
 use chartwright_watches::{DeletionPolicy, OnFailure};
 
-impl Run<'_> {
+impl Reconcile<'_> {
     /// True if it was decorated, and is to be no more. Nothing is done to what is suspended.
-    pub(crate) fn is_left(&self) -> bool {
+    pub(crate) fn has_left_selector(&self) -> bool {
         self.written.decorator.is_some()
             && !self.unit.watch.selector.matches(&self.written.labels)
             && !annotations::is_suspended(&self.written.annotations)
@@ -27,7 +27,7 @@ impl Run<'_> {
 
     /// True if its deletion has work that the garbage collector doesn't do, or that it must not do by itself: members that
     /// no owner reference reaches or that go in an order, hooks, plans, and what is kept for a rollback.
-    pub(crate) fn must_hold(&self, prepared: &Prepared) -> bool {
+    pub(crate) fn needs_finalizer(&self, prepared: &PreparedRelease) -> bool {
         let watch = &self.unit.watch;
         let goes_alone = |member: &Member| member.owner.is_some();
         let hook_goes_alone =
@@ -56,7 +56,7 @@ impl Run<'_> {
     }
 
     /// True if it is held, and something of it is left that is no longer rendered and may have no owner reference.
-    pub(crate) fn holds_for_others(&self, release: &Release, prepared: &Prepared) -> bool {
+    pub(crate) fn holds_for_others(&self, release: &Release, prepared: &PreparedRelease) -> bool {
         let rendered: HashSet<_> = prepared.ids().collect();
         self.written.has_finalizer() && release.record.entries.iter().any(|entry| !rendered.contains(&entry.id))
     }
@@ -65,13 +65,13 @@ impl Run<'_> {
     /// the whole object.
     pub(crate) async fn undecorate(&mut self) -> Result<(), Error> {
         self.write_marks(&OwnedMetadata::default()).await?;
-        let (kinds, namespaces) = self.written.superset_annotations();
+        let (kinds, namespaces) = self.written.member_scope_annotations();
         let mut keys = vec![kinds, namespaces, self.written.kept_annotation()];
         keys.retain(|key| self.written.annotations.contains_key(key));
         let target = self.written.target(&self.unit.resource);
         if !keys.is_empty() {
             let object = remove_annotations(&self.context.client, &target, &keys).await?;
-            self.learn_written(object);
+            self.set_written(object);
         }
         let finalizer = self.written.finalizer();
         remove_finalizer(&self.context.client, &target, &self.written.finalizers, &finalizer).await

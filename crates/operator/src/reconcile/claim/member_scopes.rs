@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::cluster::discovery::Snapshot;
-use crate::reconcile::Run;
+use crate::reconcile::Reconcile;
 use crate::reconcile::context::{Context, Unit};
 use crate::reconcile::custom_resource::CustomResource;
 use crate::reconcile::load::input_digest;
@@ -21,19 +21,17 @@ use chartwright_core::record::Record;
 
 /// Where members may be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Superset {
+pub struct MemberScopes {
     pub kinds: BTreeSet<GroupKind>,
     /// Every namespace, the custom resource's own among them if it is used.
     pub namespaces: BTreeSet<String>,
 }
 
-// === impl Superset ===
-
-impl Superset {
+impl MemberScopes {
     /// What the annotations say. The custom resource's own namespace always counts.
-    pub fn of_resource(resource: &CustomResource) -> Self {
+    pub fn from_resource(resource: &CustomResource) -> Self {
         let annotation = |key: &str| resource.annotations.get(key).map(String::as_str).unwrap_or_default();
-        let (kinds, namespaces) = resource.superset_annotations();
+        let (kinds, namespaces) = resource.member_scope_annotations();
         let mut namespaces: BTreeSet<String> = applyset::parse_list(annotation(&namespaces)).into_iter().collect();
         let kinds = applyset::parse_list(annotation(&kinds))
             .iter()
@@ -42,19 +40,19 @@ impl Superset {
         if !resource.key.namespace.is_empty() {
             namespaces.insert(resource.key.namespace.clone());
         }
-        Superset { kinds, namespaces }
+        MemberScopes { kinds, namespaces }
     }
 
     /// Where the recorded members are, and what hooks made.
-    pub fn of_record(record: &Record) -> Self {
-        let members = Superset::of_objects(record.entries.iter().map(|entry| &entry.id));
-        members.union(Superset::of_objects(
+    pub fn from_record(record: &Record) -> Self {
+        let members = MemberScopes::from_objects(record.entries.iter().map(|entry| &entry.id));
+        members.union(MemberScopes::from_objects(
             record.hooks.ids().chain(record.plans.work.steps.ids()),
         ))
     }
 
-    pub fn of_objects<'a>(ids: impl IntoIterator<Item = &'a ObjectId>) -> Self {
-        let mut superset = Superset::default();
+    pub fn from_objects<'a>(ids: impl IntoIterator<Item = &'a ObjectId>) -> Self {
+        let mut superset = MemberScopes::default();
         for id in ids {
             superset.kinds.insert(id.group_kind.clone());
             if !id.namespace.is_empty() {
@@ -64,7 +62,7 @@ impl Superset {
         superset
     }
 
-    pub fn union(mut self, other: Superset) -> Self {
+    pub fn union(mut self, other: MemberScopes) -> Self {
         self.kinds.extend(other.kinds);
         self.namespaces.extend(other.namespaces);
         self
@@ -75,7 +73,7 @@ impl Superset {
         let own = &resource.key.namespace;
         let kinds: Vec<_> = self.kinds.iter().map(GroupKind::to_string).collect();
         let namespaces: Vec<_> = self.namespaces.iter().filter(|name| *name != own).cloned().collect();
-        let (of_kinds, of_namespaces) = resource.superset_annotations();
+        let (of_kinds, of_namespaces) = resource.member_scope_annotations();
         let mut annotations = BTreeMap::from([(of_kinds, applyset::format_list(&kinds))]);
         // On somebody else's object stands no more than what is needed.
         let is_decorated = resource.decorator.is_some();
@@ -116,18 +114,22 @@ const SYNC_WAIT: Duration = Duration::from_secs(15);
 pub fn watch_recorded(context: &Context, unit: &Unit, resource: &CustomResource) {
     let seal = resource.seal(&context.keys, &unit.group_kind);
     let record = Record::from_status(&resource.status(), Some(&seal)).into_record();
-    want(context, &resource.set(&unit.group_kind), &Superset::of_record(&record));
+    want(
+        context,
+        &resource.applyset_id(&unit.group_kind),
+        &MemberScopes::from_record(&record),
+    );
     input_digest::follow_recorded(context, unit, resource, &record);
 }
 
-impl Run<'_> {
+impl Reconcile<'_> {
     /// How long the release has yet to wait before its first reconcile, for want of a watch that it needs: without, all
     /// that it has would be looked at and applied. Those of others don't matter.
     pub(crate) fn await_watches(&self, release: &mut Release) -> Option<Duration> {
         if release.begun {
             return None;
         }
-        let superset = Superset::of_record(&release.record);
+        let superset = MemberScopes::from_record(&release.record);
         let now = Instant::now();
         let until = *release.awaits.get_or_insert_with(|| {
             want(self.context, &self.owner.set, &superset);
@@ -153,17 +155,17 @@ impl Run<'_> {
     }
 
     /// From now on, only the watches that show the members of a superset are needed.
-    pub(crate) fn want_only(&self, superset: &Superset) {
+    pub(crate) fn want_only(&self, superset: &MemberScopes) {
         self.context.want_only(&self.owner.set, scopes(self.context, superset));
     }
 }
 
 /// Asks for the watches that show the members of a superset of a release.
-pub fn want(context: &Context, set: &str, superset: &Superset) {
+pub fn want(context: &Context, set: &str, superset: &MemberScopes) {
     context.want(set, scopes(context, superset));
 }
 
-fn scopes(context: &Context, superset: &Superset) -> BTreeSet<Scope> {
+fn scopes(context: &Context, superset: &MemberScopes) -> BTreeSet<Scope> {
     let snapshot = context.discovery.snapshot();
     let places = superset.places(&snapshot);
     places.map(|(kind, namespace)| context.scope(kind, namespace)).collect()

@@ -5,11 +5,11 @@
 use crate::cluster::connection::throttle::{self, requested_wait};
 use crate::cluster::custom_resource::still_exists;
 use crate::reconcile::Context;
-use crate::reconcile::Outcome;
-use crate::reconcile::Run;
+use crate::reconcile::Reconcile;
+use crate::reconcile::ReconcileOutcome;
 use crate::reconcile::Unit;
 use crate::reconcile::custom_resource::CustomResource;
-use crate::reconcile::delete::{Gone, POLL, finished};
+use crate::reconcile::delete::{POLL, UninstallProgress, finished};
 use crate::reconcile::release::Release;
 use crate::telemetry::metrics::ReconcileResult;
 use crate::telemetry::redact;
@@ -17,21 +17,28 @@ use chartwright_core::status::Phase;
 
 /// Uninstalls the release of a custom resource that is gone, as its deletion would have. `resource` is how it was seen
 /// last.
-pub async fn uninstall(context: &Context, unit: &Unit, resource: &CustomResource, release: &mut Release) -> Outcome {
-    let mut run = Run::new(context, unit, resource);
+pub async fn uninstall(
+    context: &Context,
+    unit: &Unit,
+    resource: &CustomResource,
+    release: &mut Release,
+) -> ReconcileOutcome {
+    let mut run = Reconcile::new(context, unit, resource);
     run.written.deleting = true;
     let secrets = release.secrets.clone();
-    redact::scope(&secrets, throttle::track_retry_after(run.uninstall_vanished(release))).await
+    redact::scope(&secrets, throttle::track_retry_after(run.uninstall_deleted(release))).await
 }
 
 /// Tells that somebody took our finalizer off a custom resource: its release is let go.
-pub async fn tell_freed(context: &Context, unit: &Unit, resource: &CustomResource) {
+pub async fn warn_finalizer_removed(context: &Context, unit: &Unit, resource: &CustomResource) {
     let finalizer = resource.finalizer();
     let note = format!(
         "somebody took the finalizer {finalizer} off, and it went: what was made for it is left as it is, but for what the \
          garbage collector takes by its owner reference; `chartwright leftovers` lists it"
     );
-    Run::new(context, unit, resource).warn("FinalizerRemoved", &note).await;
+    Reconcile::new(context, unit, resource)
+        .warn("FinalizerRemoved", &note)
+        .await;
 }
 
 /// Asks whether a custom resource that a write did not find is gone.
@@ -40,8 +47,8 @@ pub async fn is_gone(context: &Context, unit: &Unit, resource: &CustomResource) 
     there.is_ok_and(|there| !there)
 }
 
-impl Run<'_> {
-    async fn uninstall_vanished(&mut self, release: &mut Release) -> Outcome {
+impl Reconcile<'_> {
+    async fn uninstall_deleted(&mut self, release: &mut Release) -> ReconcileOutcome {
         let target = self.written.target(&self.unit.resource);
         // A list may have come from a server that lags behind.
         match still_exists(&self.context.client, &target).await {
@@ -53,7 +60,7 @@ impl Run<'_> {
             Err(error) => return self.uninstall_later(release, &error.to_string()),
         }
         // What can't be read names what no label finds.
-        if let Err(Phase::Failed { message, .. }) = self.recall(release).await {
+        if let Err(Phase::Failed { message, .. }) = self.load_record(release).await {
             return self.uninstall_later(release, &message);
         }
         let done = match self.find_former_release(release).await {
@@ -62,24 +69,24 @@ impl Run<'_> {
             Err(phase) => Err(phase),
         };
         match done {
-            Ok(Gone::All(note)) => {
+            Ok(UninstallProgress::All(note)) => {
                 let note = format!("it went although it had our finalizer; {note}");
                 self.inform("UninstallSuccessful", &note).await;
                 finished()
             }
-            Ok(Gone::Going(_)) => Outcome::again(POLL, ReconcileResult::Progressing),
+            Ok(UninstallProgress::Going(_)) => ReconcileOutcome::again(POLL, ReconcileResult::Progressing),
             Err(Phase::Failed { message, .. } | Phase::Stalled { message, .. }) => {
                 self.uninstall_later(release, &message)
             }
-            Err(_) => Outcome::again(POLL, ReconcileResult::Progressing),
+            Err(_) => ReconcileOutcome::again(POLL, ReconcileResult::Progressing),
         }
     }
 
     /// There is no status any more that could tell it.
-    fn uninstall_later(&self, release: &mut Release, why: &str) -> Outcome {
+    fn uninstall_later(&self, release: &mut Release, why: &str) -> ReconcileOutcome {
         let (kind, resource) = (&self.unit.group_kind, &self.written.key);
         tracing::warn!(%kind, %resource, "it is gone, and what was made for it can't be deleted yet: {why}");
         let wait = self.back_off(release);
-        Outcome::again(wait.max(requested_wait().unwrap_or_default()), ReconcileResult::Error)
+        ReconcileOutcome::again(wait.max(requested_wait().unwrap_or_default()), ReconcileResult::Error)
     }
 }

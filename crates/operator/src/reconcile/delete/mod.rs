@@ -11,12 +11,12 @@ use crate::cluster::custom_resource::remove_finalizer;
 use crate::cluster::discovery::Snapshot;
 use crate::cluster::error::Error;
 use crate::cluster::objects;
-use crate::reconcile::Outcome;
 use crate::reconcile::RECHECK;
-use crate::reconcile::Run;
+use crate::reconcile::Reconcile;
+use crate::reconcile::ReconcileOutcome;
 use crate::reconcile::check::list;
-use crate::reconcile::claim::member_scopes::{self, Superset};
-use crate::reconcile::prune::removal::{Candidate, Removed};
+use crate::reconcile::claim::member_scopes::{self, MemberScopes};
+use crate::reconcile::prune::removal::{RemovalCandidate, RemovalResult};
 use crate::reconcile::release::Release;
 use crate::reconcile::status::refusal;
 use crate::telemetry::metrics::{Operation, ReconcileResult};
@@ -33,15 +33,15 @@ use chartwright_watches::DeletionPolicy;
 /// While members go that must be gone first; their watches usually tell sooner.
 pub(super) const POLL: Duration = Duration::from_secs(5);
 
-pub(super) enum Gone {
+pub(super) enum UninstallProgress {
     /// Nothing is left to do; what became of the members.
     All(&'static str),
     /// These have to be gone first.
     Going(Vec<ObjectId>),
 }
 
-impl Run<'_> {
-    pub(super) async fn delete(&mut self, release: &mut Release) -> Outcome {
+impl Reconcile<'_> {
+    pub(super) async fn delete(&mut self, release: &mut Release) -> ReconcileOutcome {
         let is_held = match self.written.decorator {
             None => self.written.has_finalizer() || takeover::is_held(&self.written.finalizers),
             // What needs no finalizer is for the garbage collector.
@@ -51,12 +51,16 @@ impl Run<'_> {
             return finished();
         }
         match self.uninstall(release, false).await {
-            Ok(Gone::All(note)) => self.let_go(release, note).await,
-            Ok(Gone::Going(going)) => {
-                member_scopes::want(self.context, &self.owner.set, &Superset::of_record(&release.record));
+            Ok(UninstallProgress::All(note)) => self.remove_release_finalizer(release, note).await,
+            Ok(UninstallProgress::Going(going)) => {
+                member_scopes::want(
+                    self.context,
+                    &self.owner.set,
+                    &MemberScopes::from_record(&release.record),
+                );
                 let message = format!("waiting until all members are gone: {}", list(going));
                 let waiting = Phase::waiting(Reason::Uninstalling, message);
-                Outcome {
+                ReconcileOutcome {
                     again: Some(POLL),
                     ..self.report(release, waiting).await
                 }
@@ -67,7 +71,7 @@ impl Run<'_> {
 
     /// Everything that a release has besides its custom resource goes, or stays without it. With `listed`, what there is
     /// of it is asked for, and not taken from the watches.
-    pub(super) async fn uninstall(&mut self, release: &mut Release, listed: bool) -> Result<Gone, Phase> {
+    pub(super) async fn uninstall(&mut self, release: &mut Release, listed: bool) -> Result<UninstallProgress, Phase> {
         let suspended = annotations::is_suspended(&self.written.annotations);
         let policy = policy(
             self.unit.watch.deletion_policy,
@@ -89,13 +93,13 @@ impl Run<'_> {
             false => self.delete_members(release, policy, listed, has_hooks).await,
         };
         if let Some(going) = settled(removed)? {
-            return Ok(Gone::Going(going));
+            return Ok(UninstallProgress::Going(going));
         }
         if has_hooks {
             self.run_delete_hooks(release, hooks::Operation::Delete.after()).await?;
             self.end_delete_hooks(release).await?;
             if let Some(going) = settled(self.delete_members(release, policy, listed, false).await)? {
-                return Ok(Gone::Going(going));
+                return Ok(UninstallProgress::Going(going));
             }
         }
         self.forget_delete_hooks(release).await?;
@@ -104,7 +108,7 @@ impl Run<'_> {
         self.forget_renders(release).await?;
         self.forget_steps(release).await?;
         self.forget_record(release).await?;
-        Ok(Gone::All(match (suspended, policy) {
+        Ok(UninstallProgress::All(match (suspended, policy) {
             (true, _) => "suspended: its objects are left as they are",
             (_, DeletionPolicy::Orphan) => "its objects stay, without the marks of a release",
             _ => "its objects are deleted",
@@ -112,7 +116,7 @@ impl Run<'_> {
     }
 
     /// Takes the finalizer off: the last write of a release.
-    async fn let_go(&mut self, release: &mut Release, note: &str) -> Outcome {
+    async fn remove_release_finalizer(&mut self, release: &mut Release, note: &str) -> ReconcileOutcome {
         let target = self.written.target(&self.unit.resource);
         let finalizer = self.written.finalizer();
         let removed = match self.written.deleting {
@@ -127,16 +131,16 @@ impl Run<'_> {
             tracing::info!(resource = %self.written.key, %error, "the finalizer could not be removed yet");
             let wait = self.back_off(release).min(RECHECK);
             let wait = wait.max(requested_wait().unwrap_or_default());
-            return Outcome {
+            return ReconcileOutcome {
                 put_off: requested_wait().is_some(),
-                ..Outcome::again(wait, ReconcileResult::Error)
+                ..ReconcileOutcome::again(wait, ReconcileResult::Error)
             };
         }
         self.context.metrics.wrote("CustomResource", Operation::Metadata);
         self.inform("UninstallSuccessful", note).await;
         // Its members' watches may tell of their end before its own watch tells that it is gone.
         self.written.finalizers.retain(|other| *other != finalizer);
-        Outcome {
+        ReconcileOutcome {
             written: Some(self.written.clone()),
             ..finished()
         }
@@ -152,17 +156,17 @@ impl Run<'_> {
         &self,
         release: &Release,
         listed: bool,
-    ) -> Result<Vec<(ObjectId, Candidate)>, Error> {
+    ) -> Result<Vec<(ObjectId, RemovalCandidate)>, Error> {
         let discovery = &self.context.discovery;
-        let recorded = Superset::of_record(&release.record);
-        let superset = Superset::of_resource(&self.written).union(recorded);
+        let recorded = MemberScopes::from_record(&release.record);
+        let superset = MemberScopes::from_resource(&self.written).union(recorded);
         let unserved = |snapshot: &Snapshot| superset.kinds.iter().any(|kind| snapshot.preferred(kind).is_none());
         if unserved(&discovery.snapshot()) {
             // A kind may have come since; one that is still unknown has no objects, unless its group does not answer.
             discovery.refresh().await?;
         }
         let snapshot = discovery.snapshot();
-        let mut found: BTreeMap<ObjectId, Candidate> = BTreeMap::new();
+        let mut found: BTreeMap<ObjectId, RemovalCandidate> = BTreeMap::new();
         for kind in &superset.kinds {
             snapshot.served(kind)?;
         }
@@ -170,7 +174,11 @@ impl Run<'_> {
             let members = self.context.members();
             let recorded = release.record.entries.iter().map(|entry| entry.id.clone());
             let known = members.known(members.of_set(&self.owner.set).into_iter().chain(recorded));
-            found.extend(known.into_iter().map(|(id, live)| (id, Candidate::Watched(live))));
+            found.extend(
+                known
+                    .into_iter()
+                    .map(|(id, live)| (id, RemovalCandidate::Watched(live))),
+            );
             let places = superset.places(&snapshot);
             places
                 .filter(|(kind, namespace)| listed || !members.is_synced(kind, namespace))
@@ -184,11 +192,14 @@ impl Run<'_> {
             for (namespace, name, live) in
                 objects::list_applyset(&self.context.client, resource, namespace, &self.owner.set).await?
             {
-                found.insert(ObjectId::new(kind.clone(), namespace, name), Candidate::Read(live));
+                found.insert(
+                    ObjectId::new(kind.clone(), namespace, name),
+                    RemovalCandidate::Read(live),
+                );
             }
         }
         for entry in &release.record.entries {
-            found.entry(entry.id.clone()).or_insert(Candidate::Unknown);
+            found.entry(entry.id.clone()).or_insert(RemovalCandidate::Unknown);
         }
         Ok(found.into_iter().collect())
     }
@@ -200,14 +211,14 @@ impl Run<'_> {
         policy: DeletionPolicy,
         listed: bool,
         spares_hooks: bool,
-    ) -> Result<Removed, Error> {
+    ) -> Result<RemovalResult, Error> {
         let purpose = match policy {
             DeletionPolicy::Orphan => Purpose::Orphan,
             DeletionPolicy::Delete | DeletionPolicy::WaitForTermination => Purpose::Delete,
         };
         let mut found = self.find_members(release, listed).await?;
         found.retain(|(_, candidate)| !(spares_hooks && candidate.is_of_hook()));
-        let wave = |(_, candidate): &(ObjectId, Candidate)| candidate.wave();
+        let wave = |(_, candidate): &(ObjectId, RemovalCandidate)| candidate.wave();
         let turns = sequence::removal(found, |(id, _)| id, wave, &release.record, policy);
         let removed = self.remove(turns, purpose).await;
         let settled: HashSet<&ObjectId> = removed.left.iter().chain(&removed.held).collect();
@@ -216,7 +227,7 @@ impl Run<'_> {
     }
 
     /// Cuts the members off the custom resource: they stay as they are, and the garbage collector must not take them.
-    async fn disown_members(&self, release: &Release, listed: bool) -> Result<Removed, Error> {
+    async fn disown_members(&self, release: &Release, listed: bool) -> Result<RemovalResult, Error> {
         let found = self.find_members(release, listed).await?;
         Ok(self.remove(vec![Turn::Members(found)], Purpose::Suspended).await)
     }
@@ -226,10 +237,10 @@ impl Run<'_> {
 ///
 /// # Errors
 /// The phase of a release of which something could not be deleted.
-fn settled(removed: Result<Removed, Error>) -> Result<Option<Vec<ObjectId>>, Phase> {
-    let removed = removed.unwrap_or_else(|error| Removed {
+fn settled(removed: Result<RemovalResult, Error>) -> Result<Option<Vec<ObjectId>>, Phase> {
+    let removed = removed.unwrap_or_else(|error| RemovalResult {
         failures: vec![error.to_string()],
-        ..Removed::default()
+        ..RemovalResult::default()
     });
     match removed.failures.is_empty() {
         true => Ok(removed.awaited.map(|_| removed.open)),
@@ -237,9 +248,9 @@ fn settled(removed: Result<Removed, Error>) -> Result<Option<Vec<ObjectId>>, Pha
     }
 }
 
-pub(super) fn finished() -> Outcome {
-    Outcome {
+pub(super) fn finished() -> ReconcileOutcome {
+    ReconcileOutcome {
         finished: true,
-        ..Outcome::of(ReconcileResult::Success)
+        ..ReconcileOutcome::of(ReconcileResult::Success)
     }
 }

@@ -3,9 +3,9 @@
 
 use crate::cluster::error::Error;
 use crate::cluster::storage::secrets;
-use crate::reconcile::Run;
-use crate::reconcile::claim::member_scopes::{self, Superset};
-use crate::reconcile::record::signed_secrets::Purpose;
+use crate::reconcile::Reconcile;
+use crate::reconcile::claim::member_scopes::{self, MemberScopes};
+use crate::reconcile::record::signed_secrets::SecretPurpose;
 use crate::reconcile::release::Release;
 use crate::reconcile::status::rights;
 use chartwright_core::annotations::{self, ON_DELETE, SKIP_PLANS};
@@ -18,14 +18,14 @@ use chartwright_core::members::desired;
 use chartwright_core::plans;
 use chartwright_core::status::{Phase, Reason};
 
-pub(crate) const STORED: Purpose = Purpose {
+pub(crate) const STORED: SecretPurpose = SecretPurpose {
     prefix: reserved_names::HOOKS,
     kind: "chartwright.dev/delete-hooks",
     what: "the hooks for the deletion",
     is_owned: false,
 };
 
-impl Run<'_> {
+impl Reconcile<'_> {
     fn delete_hooks_failed(&self, error: &Error) -> Phase {
         let hint = rights(
             error,
@@ -71,7 +71,7 @@ impl Run<'_> {
     pub(crate) async fn run_delete_hooks(&mut self, release: &mut Release, event: &str) -> Result<(), Phase> {
         let hooks = self.stored_hooks(release).await?;
         let ids: Vec<_> = hooks.iter().map(|hook| hook.member.id.clone()).collect();
-        member_scopes::want(self.context, &self.owner.set, &Superset::of_objects(&ids));
+        member_scopes::want(self.context, &self.owner.set, &MemberScopes::from_objects(&ids));
         let stored = release.record.hooks.stored.clone();
         if release.record.hooks.operation != Some(Operation::Delete) {
             self.stop_hooks(release).await?;

@@ -2,13 +2,13 @@
 
 use crate::cluster::objects;
 use crate::cluster::workloads::pods::{last_lines, tail};
-use crate::reconcile::Run;
+use crate::reconcile::Reconcile;
 use crate::reconcile::release::Release;
 use chartwright_core::hooks::{Hook, HookRun};
 use chartwright_core::identity::ownership::{Ownership, ownership};
 use chartwright_core::members::desired::Member;
 
-impl Run<'_> {
+impl Reconcile<'_> {
     /// True if the release's secret values are known, without which no log is shown. After a start that takes a render,
     /// which a deletion never makes.
     pub(crate) async fn knows_secrets(&self, release: &mut Release) -> bool {

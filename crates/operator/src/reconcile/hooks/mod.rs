@@ -11,12 +11,12 @@ use serde_json::Value;
 use crate::cluster::discovery::Resource;
 use crate::cluster::error::Error;
 use crate::cluster::objects::{self, ApplyTarget, DeleteOutcome};
-use crate::reconcile::Run;
-use crate::reconcile::claim::member_scopes::Superset;
+use crate::reconcile::Reconcile;
+use crate::reconcile::claim::member_scopes::MemberScopes;
 use crate::reconcile::delete::POLL;
-use crate::reconcile::prune::removal::Candidate;
+use crate::reconcile::prune::removal::RemovalCandidate;
 use crate::reconcile::release::Release;
-use crate::reconcile::render::Prepared;
+use crate::reconcile::render::PreparedRelease;
 use crate::reconcile::render::pool::off_worker;
 use crate::telemetry::metrics;
 use chartwright_core::annotations::{HOOK_RUN, ON_CREATE};
@@ -40,7 +40,7 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(300);
 const HOOK_ANNOTATION: &str = "helm.sh/hook";
 
 /// What there is under the name of a hook.
-enum Found {
+enum HookObject {
     Nothing,
     /// This run of it.
     Run(Value),
@@ -57,7 +57,7 @@ fn describe(event: &str, id: &ObjectId) -> String {
     format!("{event} hook {} {}", id.group_kind.kind, id.name)
 }
 
-impl Run<'_> {
+impl Reconcile<'_> {
     /// Before the first member: an installation or an upgrade begins with its hooks, if there are any. What hooks of an
     /// earlier operation still do is ended first. `before`: where members may have been before this reconcile.
     ///
@@ -66,8 +66,8 @@ impl Run<'_> {
     pub(super) async fn begin_operation(
         &mut self,
         release: &mut Release,
-        prepared: &Prepared,
-        before: &Superset,
+        prepared: &PreparedRelease,
+        before: &MemberScopes,
     ) -> Result<(), Phase> {
         let progress = &release.record.hooks;
         if prepared.hooks_digest.is_empty() && progress.is_empty() {
@@ -86,7 +86,7 @@ impl Run<'_> {
                 Some(_) => Operation::Rollback,
                 None => Operation::Upgrade,
             },
-            _ => return self.end_unwanted(release, prepared).await,
+            _ => return self.end_abandoned_operation(release, prepared).await,
         };
         let hooks = &prepared.desired.hooks;
         let key = release.key(&self.context.keys);
@@ -94,7 +94,7 @@ impl Run<'_> {
         let parts = [&members, &prepared.hooks_digest].map(|digest| digest.as_bytes());
         let digest = key.digest(KeyUse::Operation, &parts);
         if !progress.is_of(operation, prepared.revision, &digest) {
-            let was_there = self.was_there(release, before).await?;
+            let was_there = self.had_members(release, before).await?;
             self.stop_hooks(release).await?;
             self.store_delete_hooks(release, hooks).await?;
             release.record.done_for = None;
@@ -124,7 +124,11 @@ impl Run<'_> {
 
     /// What was begun is not asked for any more: an upgrade that was taken back, the deletion of what is decorated again.
     /// The hooks for the deletion are those of the revision that stays.
-    async fn end_unwanted(&mut self, release: &mut Release, prepared: &Prepared) -> Result<(), Phase> {
+    async fn end_abandoned_operation(
+        &mut self,
+        release: &mut Release,
+        prepared: &PreparedRelease,
+    ) -> Result<(), Phase> {
         let progress = &release.record.hooks;
         let is_deletion = progress.operation == Some(Operation::Delete);
         if is_deletion || progress.is_open() && progress.revision > release.record.revision {
@@ -140,7 +144,7 @@ impl Run<'_> {
 
     /// True if a release that is about to be installed is there already, and its record is lost: its hooks have run. An
     /// installation that failed lists what it made.
-    async fn was_there(&self, release: &Release, before: &Superset) -> Result<bool, Phase> {
+    async fn had_members(&self, release: &Release, before: &MemberScopes) -> Result<bool, Phase> {
         let record = &release.record;
         let has_record = record.revision > 0 || record.hooks.operation.is_some() || !record.entries.is_empty();
         if has_record || before.is_empty() {
@@ -148,11 +152,11 @@ impl Run<'_> {
         }
         let found = self.find_members(release, true).await;
         let found = found.map_err(|error| failed(format!("whether the release is there already: {error}")))?;
-        let is_member = |(id, candidate): &(ObjectId, Candidate)| match candidate {
-            Candidate::Read(live) | Candidate::Watched(live) => {
+        let is_member = |(id, candidate): &(ObjectId, RemovalCandidate)| match candidate {
+            RemovalCandidate::Read(live) | RemovalCandidate::Watched(live) => {
                 !live.is_of_hook && ownership(id, live, &self.owner) == Ownership::Ours
             }
-            Candidate::Unknown => false,
+            RemovalCandidate::Unknown => false,
         };
         Ok(found.iter().any(is_member))
     }
@@ -161,7 +165,7 @@ impl Run<'_> {
     pub(super) async fn end_operation(
         &mut self,
         release: &mut Release,
-        prepared: &Prepared,
+        prepared: &PreparedRelease,
         phase: Phase,
         mut changes: Changes,
     ) -> (Phase, Changes) {
@@ -260,7 +264,7 @@ impl Run<'_> {
         }
         let now = tokio::time::Instant::now();
         if let Some(wait) = release
-            .tried
+            .retry_cache
             .hook_retry
             .and_then(|retry| retry.checked_duration_since(now))
         {
@@ -270,7 +274,7 @@ impl Run<'_> {
             release.backoff.failures = release.backoff.failures.saturating_sub(1);
             return Err(failed(format!("{what} failed: {}", run.message)));
         }
-        release.tried.hook_retry = None;
+        release.retry_cache.hook_retry = None;
         let progress = release.record.progress_mut(event);
         progress.attempt = progress.attempt.saturating_add(1);
         let mut next = HookRun::begins(event, &hook.member.id, progress.name(event));
@@ -392,7 +396,7 @@ impl Run<'_> {
             Err(error) => return self.state_of(&member.id, error),
         };
         match found {
-            Found::Run(object) => {
+            HookObject::Run(object) => {
                 uid(&object).clone_into(&mut run.uid);
                 let gate = off_worker(|| Gate::of_object(&object));
                 let gated = gate.map(|gate| (gate, object.clone()));
@@ -408,12 +412,14 @@ impl Run<'_> {
                 }
             }
             // It was there, and nobody saw it succeed. No TTL of ours took it away.
-            Found::Nothing | Found::Other(..) if !run.uid.is_empty() => Ok(State::Failed(hooks::DELETED.into())),
-            Found::Nothing | Found::Other(..) if hook.refused.is_some() => {
+            HookObject::Nothing | HookObject::Other(..) if !run.uid.is_empty() => {
+                Ok(State::Failed(hooks::DELETED.into()))
+            }
+            HookObject::Nothing | HookObject::Other(..) if hook.refused.is_some() => {
                 Ok(State::Refused(hook.refused.clone().unwrap_or_default()))
             }
-            Found::Nothing => self.make(resource, hook, run, ApplyTarget::Nothing).await,
-            Found::Other(live, object) => {
+            HookObject::Nothing => self.make(resource, hook, run, ApplyTarget::Nothing).await,
+            HookObject::Other(live, object) => {
                 let is_left_behind = release.record.hooks.taken_over
                     && live.tracking.is_none()
                     && live.controller.is_none()
@@ -480,16 +486,16 @@ impl Run<'_> {
         }
     }
 
-    async fn find(&self, resource: &Resource, id: &ObjectId, run: &str) -> Result<Found, Error> {
+    async fn find(&self, resource: &Resource, id: &ObjectId, run: &str) -> Result<HookObject, Error> {
         let found = objects::read(&self.context.client, resource, id).await?;
         let Some((live, object)) = found else {
-            return Ok(Found::Nothing);
+            return Ok(HookObject::Nothing);
         };
         let is_ours = ownership(id, &live, &self.owner) == Ownership::Ours;
         let is_run = object["metadata"]["annotations"][HOOK_RUN] == run;
         Ok(match is_ours && is_run {
-            true => Found::Run(object),
-            false => Found::Other(Box::new(live), object),
+            true => HookObject::Run(object),
+            false => HookObject::Other(Box::new(live), object),
         })
     }
 

@@ -6,17 +6,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::discovery::Snapshot;
 use crate::cluster::objects::lookup;
-use crate::reconcile::Run;
+use crate::reconcile::Reconcile;
 use crate::reconcile::check::list;
 use crate::reconcile::context::{Context, Unit};
-use crate::reconcile::custom_resource::{CustomResource, Key};
+use crate::reconcile::custom_resource::{CustomResource, ResourceKey};
 use crate::reconcile::load::input_digest;
 use crate::reconcile::release::Release;
-use crate::reconcile::render::Prepared;
+use crate::reconcile::render::PreparedRelease;
 use crate::reconcile::render::pool::off_worker;
 use crate::reconcile::render::secret_values::{self, ChartText};
-use crate::reconcile::values::name_templates::Texts;
-use crate::reconcile::values::{self, Error};
+use crate::reconcile::values::name_templates::NameTemplates;
+use crate::reconcile::values::{self, ValuesError};
 use chartwright_core::annotations::DEPENDS_ON;
 use chartwright_core::health::depends_on;
 use chartwright_core::identity::GroupKind;
@@ -29,7 +29,7 @@ use helm_template::render::LookupKey;
 
 /// Something that a release depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Need {
+pub(crate) struct ReleaseDependency {
     /// How messages name the entry: `dependsOn[0]`.
     place: String,
     group_kind: GroupKind,
@@ -43,11 +43,9 @@ pub(crate) struct Need {
 }
 
 /// What came of earlier looks, with the version of the object: why it isn't ready.
-pub(crate) type Verdicts = BTreeMap<(LookupKey, Option<String>), (String, Option<String>)>;
+pub(crate) type DependencyVerdicts = BTreeMap<(LookupKey, Option<String>), (String, Option<String>)>;
 
-// === impl Need ===
-
-impl Need {
+impl ReleaseDependency {
     /// How it is asked for; `None` while its kind isn't served.
     fn key(&self, snapshot: &Snapshot) -> Option<LookupKey> {
         let resource = match &self.version {
@@ -92,7 +90,7 @@ impl Need {
 ///
 /// # Errors
 /// A list that can't be read, or a name that can't be made.
-pub(crate) fn needs(unit: &Unit, resource: &CustomResource) -> Result<Vec<Need>, Error> {
+pub(crate) fn needs(unit: &Unit, resource: &CustomResource) -> Result<Vec<ReleaseDependency>, ValuesError> {
     let of_watch = &unit.watch.depends_on;
     let own = resource.annotations.get(DEPENDS_ON);
     if of_watch.is_empty() && own.is_none() {
@@ -102,15 +100,15 @@ pub(crate) fn needs(unit: &Unit, resource: &CustomResource) -> Result<Vec<Need>,
         .map_err(|error| error.to_string())
         .and_then(|list| DependsOn::list(DEPENDS_ON, &list))
         .map_err(|error| match error.starts_with(DEPENDS_ON) {
-            true => Error::Source(error),
-            false => Error::Source(format!("{DEPENDS_ON}: {error}")),
+            true => ValuesError::Source(error),
+            false => ValuesError::Source(format!("{DEPENDS_ON}: {error}")),
         })?;
     let home = match resource.key.namespace.as_str() {
         // Whose release has no namespace either needs it for cluster-scoped kinds alone.
         "" => values::release_namespace(unit, resource).unwrap_or_default(),
         own => own.to_owned(),
     };
-    let texts = Texts::new(unit, resource);
+    let texts = NameTemplates::new(unit, resource);
     let mut needs = Vec::new();
     for (list, entries, is_own) in [
         ("dependsOn", of_watch.as_slice(), false),
@@ -124,13 +122,13 @@ pub(crate) fn needs(unit: &Unit, resource: &CustomResource) -> Result<Vec<Need>,
                     true => Ok(template.to_owned()),
                     false => texts.text("dependsOn", template),
                 };
-                let made = made.map_err(|error| Error::Source(format!("{place}: {field}: {error}")))?;
+                let made = made.map_err(|error| ValuesError::Source(format!("{place}: {field}: {error}")))?;
                 match made.trim() {
                     made if is_path_segment(made) => Ok(made.to_owned()),
-                    made => Err(Error::Source(format!("{place}: {field}: {made:?} can't be one"))),
+                    made => Err(ValuesError::Source(format!("{place}: {field}: {made:?} can't be one"))),
                 }
             };
-            needs.push(Need {
+            needs.push(ReleaseDependency {
                 group_kind: GroupKind::new(&entry.group, &entry.kind),
                 version: entry.version.clone(),
                 namespace: match &entry.namespace {
@@ -148,7 +146,7 @@ pub(crate) fn needs(unit: &Unit, resource: &CustomResource) -> Result<Vec<Need>,
 }
 
 /// A custom resource, as others depend on it.
-pub(crate) fn as_dependency(unit: &Unit, key: &Key) -> Dependency {
+pub(crate) fn as_dependency(unit: &Unit, key: &ResourceKey) -> Dependency {
     Dependency {
         group_kind: unit.group_kind.clone(),
         namespace: key.namespace.clone(),
@@ -162,7 +160,7 @@ fn is_under_way(release: &Release) -> bool {
     record.upgrading || record.hooks.is_open() || record.revision == 0 && !record.entries.is_empty()
 }
 
-impl Run<'_> {
+impl Reconcile<'_> {
     /// Why a release that was never installed can't be yet.
     pub(crate) async fn await_to_install(&self, release: &mut Release) -> Result<(), Phase> {
         match release.record.revision > 0 || is_under_way(release) {
@@ -172,7 +170,11 @@ impl Run<'_> {
     }
 
     /// The same of an upgrade, which is known by its render.
-    pub(crate) async fn await_to_upgrade(&self, release: &mut Release, prepared: &Prepared) -> Result<(), Phase> {
+    pub(crate) async fn await_to_upgrade(
+        &self,
+        release: &mut Release,
+        prepared: &PreparedRelease,
+    ) -> Result<(), Phase> {
         let recorded = release.record.revision;
         let is_upgrade = recorded > 0 && prepared.revision > recorded && prepared.rollback.is_none();
         match is_upgrade && !is_under_way(release) {
@@ -182,7 +184,7 @@ impl Run<'_> {
     }
 
     /// What can't be rendered may be so for want of what it depends on.
-    pub(crate) async fn or_awaited(&self, release: &mut Release, phase: Phase) -> Phase {
+    pub(crate) async fn or_dependency_phase(&self, release: &mut Release, phase: Phase) -> Phase {
         match phase {
             Phase::Stalled { .. } if release.record.revision > 0 => {
                 self.await_dependencies(release).await.err().unwrap_or(phase)
@@ -192,7 +194,7 @@ impl Run<'_> {
     }
 
     /// What is wrong with the dependencies of a release, told though it runs. From now on, nothing else is followed.
-    pub(crate) fn flawed(&self, phase: Phase) -> Phase {
+    pub(crate) fn with_dependency_warning(&self, phase: Phase) -> Phase {
         if !phase.is_well() {
             return phase;
         }
@@ -206,7 +208,7 @@ impl Run<'_> {
     }
 
     /// What the release depends on, unless something is wrong with that.
-    fn sound_needs(&self) -> Result<Vec<Need>, Phase> {
+    fn sound_needs(&self) -> Result<Vec<ReleaseDependency>, Phase> {
         let needs = needs(self.unit, &self.written)?;
         if needs.is_empty() {
             return Ok(needs);
@@ -227,7 +229,7 @@ impl Run<'_> {
 
     /// Whether what its author wrote can be judged, and whether he may know of it: a condition tells of what it is about, a
     /// bit at a time.
-    fn may_know(&self, needs: &[Need], snapshot: &Snapshot) -> Result<(), Phase> {
+    fn may_know(&self, needs: &[ReleaseDependency], snapshot: &Snapshot) -> Result<(), Phase> {
         for need in needs.iter().filter(|need| need.is_own) {
             if need.group_kind == GroupKind::new("", "Secret") {
                 let place = &need.place;
@@ -240,7 +242,7 @@ impl Run<'_> {
                     true => compile(),
                     false => off_worker(compile),
                 };
-                compiled.map_err(|error| Error::Source(format!("{}: readyWhen: {error}", need.place)))?;
+                compiled.map_err(|error| ValuesError::Source(format!("{}: readyWhen: {error}", need.place)))?;
             }
             let Some(key) = need.key(snapshot) else { continue };
             let home = values::release_namespace(self.unit, &self.written)?;
@@ -260,7 +262,7 @@ impl Run<'_> {
         let snapshot = self.context.discovery.snapshot();
         // Before they are looked at, so that no change is missed.
         self.follow(needs.iter().map(|need| need.target(&snapshot)).collect());
-        let mut verdicts = Verdicts::new();
+        let mut verdicts = DependencyVerdicts::new();
         let mut unready = Vec::new();
         for need in &needs {
             let Some(key) = need.key(&snapshot) else {
@@ -289,7 +291,7 @@ impl Run<'_> {
     async fn look_at(
         &self,
         release: &Release,
-        need: &Need,
+        need: &ReleaseDependency,
         key: &LookupKey,
         snapshot: &Snapshot,
     ) -> Result<(String, Option<String>), Phase> {

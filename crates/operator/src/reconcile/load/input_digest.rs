@@ -2,7 +2,7 @@
 
 use crate::cluster::discovery::{Snapshot, group_of};
 use crate::cluster::objects::lookup;
-use crate::reconcile::Run;
+use crate::reconcile::Reconcile;
 use crate::reconcile::context::{Context, Unit};
 use crate::reconcile::custom_resource::CustomResource;
 use crate::reconcile::release::{Release, split};
@@ -61,7 +61,7 @@ pub(crate) fn follow_recorded(context: &Context, unit: &Unit, resource: &CustomR
     keys.retain(|key| may_look_up(unit, resource, &namespace, &snapshot, key).is_ok());
     let sources = sources::sources(unit, resource).unwrap_or_default();
     keys.extend(sources.into_iter().map(|source| source.key));
-    context.follow_lookups(&resource.set(&unit.group_kind), keys.iter());
+    context.follow_lookups(&resource.applyset_id(&unit.group_kind), keys.iter());
 }
 
 /// Whether a release, of this namespace, may know what is there.
@@ -82,7 +82,7 @@ pub(crate) fn may_look_up(
     grants::may_look_up(&group_kind, there, &text, namespace, lookups)
 }
 
-impl Run<'_> {
+impl Reconcile<'_> {
     /// True if nothing is to be done: the custom resource is held, the record is of these very inputs, and every member is
     /// live as it was left. Answered from memory, without a request and without a render.
     pub(crate) fn is_converged(&self, release: &Release) -> bool {

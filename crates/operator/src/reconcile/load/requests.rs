@@ -3,7 +3,7 @@
 use crate::cluster::error::Error;
 use crate::cluster::objects;
 use crate::reconcile::RECHECK;
-use crate::reconcile::Run;
+use crate::reconcile::Reconcile;
 use crate::reconcile::check::list;
 use crate::reconcile::release::Release;
 use crate::telemetry::metrics::Operation;
@@ -14,7 +14,7 @@ use chartwright_core::index::members::Live;
 use chartwright_core::members::desired::Member;
 use chartwright_core::record::requests::Request;
 
-impl Run<'_> {
+impl Reconcile<'_> {
     /// The text of a request that is not carried out yet.
     pub(crate) fn requested(&self, release: &Release, request: Request) -> Option<String> {
         let handled = &release.record.handled;
@@ -99,7 +99,7 @@ impl Run<'_> {
     }
 
     /// A member has a content of our field manager that is not the one recorded. Who wrote it, in words.
-    pub(crate) async fn met_twin(&self, release: &mut Release) -> String {
+    pub(crate) async fn report_other_operator(&self, release: &mut Release) -> String {
         let name = &self.context.operator;
         // A content from before this process may be of one that died before it could note it.
         if release.was_seen_whole {
@@ -116,7 +116,7 @@ impl Run<'_> {
 
     /// Tells of what an earlier custom resource of this name left behind and the chart doesn't render: it is never
     /// pruned, and nobody else looks after it.
-    pub(crate) async fn tell_leftovers(&self, release: &mut Release) {
+    pub(crate) async fn warn_leftovers(&self, release: &mut Release) {
         let leftovers: Vec<ObjectId> = {
             let members = self.context.members();
             let is_left = |id: &ObjectId| {
@@ -139,7 +139,7 @@ impl Run<'_> {
     /// A warning Event, once for each text while the process lives, and a bounded number for each state of the custom
     /// resource.
     pub(crate) async fn warn_once(&self, release: &mut Release, reason: &str, note: String) {
-        if release.told.is_news(&note) {
+        if release.announced.is_news(&note) {
             self.warn(reason, &note).await;
         }
     }

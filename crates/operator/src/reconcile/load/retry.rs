@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::reconcile::Run;
+use crate::reconcile::Reconcile;
 use crate::reconcile::apply::member_outcome::MemberOutcome;
 use crate::reconcile::release::Release;
-use crate::reconcile::render::Answers;
-use crate::reconcile::render::generated_values::Stored;
+use crate::reconcile::render::LookupAnswers;
+use crate::reconcile::render::generated_values::StoredValues;
 use chartwright_core::identity::ObjectId;
 use chartwright_core::index::members::Live;
 use chartwright_core::members::desired::Member;
@@ -21,18 +21,18 @@ const LONGEST: Duration = Duration::from_secs(3600);
 
 /// What is remembered from one attempt to the next, until one succeeds or somebody asks for something else.
 #[derive(Default)]
-pub(crate) struct Tried {
+pub(crate) struct RetryCache {
     /// The Secret with the random results, as it was read or written.
-    pub(crate) kept: Option<Stored>,
+    pub(crate) kept: Option<StoredValues>,
     /// What was looked up.
-    pub(crate) answers: Answers,
-    refused: HashMap<ObjectId, Refusal>,
+    pub(crate) answers: LookupAnswers,
+    refused: HashMap<ObjectId, RefusedWrite>,
     /// When the hook that failed is tried again.
     pub(crate) hook_retry: Option<Instant>,
 }
 
 /// The API server refuses an object as it is written.
-struct Refusal {
+struct RefusedWrite {
     digest: String,
     /// UID and version of what it was to be applied to.
     onto: Option<(String, String)>,
@@ -45,7 +45,7 @@ fn version(live: Option<&Live>) -> Option<(String, String)> {
     live.map(|live| (live.uid.clone(), live.resource_version.clone()))
 }
 
-impl Run<'_> {
+impl Reconcile<'_> {
     /// What the API server said of this very member before, if nothing that it judges by has changed.
     pub(crate) fn refused_before(
         &self,
@@ -53,7 +53,7 @@ impl Run<'_> {
         member: &Member,
         live: Option<&Live>,
     ) -> Option<MemberOutcome> {
-        let known = release.tried.refused.get(&member.id)?;
+        let known = release.retry_cache.refused.get(&member.id)?;
         let is_same = known.digest == member.digest
             && known.onto == version(live)
             && !self
@@ -72,10 +72,10 @@ impl Run<'_> {
         live: Option<&Live>,
         done: &MemberOutcome,
     ) {
-        let refused = &mut release.tried.refused;
+        let refused = &mut release.retry_cache.refused;
         match done {
             MemberOutcome::Failed(reason @ (Reason::ObjectInvalid | Reason::Immutable), message) => {
-                let refusal = Refusal {
+                let refusal = RefusedWrite {
                     digest: member.digest.clone(),
                     onto: version(live),
                     at: Instant::now(),
@@ -89,11 +89,11 @@ impl Run<'_> {
     }
 }
 
-impl Tried {
+impl RetryCache {
     /// What is of no use if there is no retry.
     pub(crate) fn after(&mut self, phase: &Phase) {
         if !matches!(phase, Phase::Failed { .. } | Phase::Stalled { .. }) {
-            *self = Tried::default();
+            *self = RetryCache::default();
         }
     }
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use jiff::{Timestamp, Unit};
 
 use crate::cluster::objects::lookup;
-use crate::reconcile::Run;
+use crate::reconcile::Reconcile;
 use crate::reconcile::check::list;
-use crate::reconcile::observe::live_members::judged;
+use crate::reconcile::observe::live_members::condition_health;
 use crate::reconcile::release::{Release, split};
 use chartwright_core::health::{Health, Status, has_health};
 use chartwright_core::identity::ObjectId;
@@ -16,7 +16,7 @@ use chartwright_core::status::{Phase, Reason};
 
 /// The health of one member: `None` if it is well.
 /// `gate`: how it is by a condition of its own, which counts instead of what its kind tells.
-pub(crate) fn trouble(id: &ObjectId, members: &Members, gate: Option<&Health>) -> Option<(Reason, String)> {
+pub(crate) fn health_problem(id: &ObjectId, members: &Members, gate: Option<&Health>) -> Option<(Reason, String)> {
     let kind = &id.group_kind;
     let (reason, text) = match members.get(id) {
         None => {
@@ -42,8 +42,8 @@ pub(crate) fn trouble(id: &ObjectId, members: &Members, gate: Option<&Health>) -
     Some((reason, format!("{} {}: {text}", kind.kind, id.name)))
 }
 
-impl Run<'_> {
-    pub(crate) async fn health_of_record(&self, release: &mut Release) -> Phase {
+impl Reconcile<'_> {
+    pub(crate) async fn recorded_health(&self, release: &mut Release) -> Phase {
         let entries = release.record.entries.iter().filter(|entry| !entry.finished);
         let ids: Vec<ObjectId> = entries.map(|entry| entry.id.clone()).collect();
         self.phase_of(release, &ids).await
@@ -51,12 +51,12 @@ impl Run<'_> {
 
     /// Ready, or waiting for the members named.
     pub(crate) async fn phase_of(&self, release: &mut Release, ids: &[ObjectId]) -> Phase {
-        self.look_at_pods(release, ids).await;
+        self.diagnose_pods(release, ids).await;
         self.judge(release, ids).await;
         let troubles: Vec<(Reason, String)> = {
             let members = self.context.members();
             let explained = |id: &ObjectId| {
-                let (reason, text) = trouble(id, &members, judged(release, id))?;
+                let (reason, text) = health_problem(id, &members, condition_health(release, id))?;
                 match release.pod_troubles.of(id) {
                     Some(why) => Some((reason, format!("{text}: {why}"))),
                     None => Some((reason, text)),

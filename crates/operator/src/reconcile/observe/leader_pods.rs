@@ -13,10 +13,10 @@ use crate::cluster::error::Error;
 use crate::cluster::objects;
 use crate::cluster::workloads::elect::{self, LeaseName, PodLabeler};
 use crate::reconcile::RECHECK;
-use crate::reconcile::Run;
+use crate::reconcile::Reconcile;
 use crate::reconcile::release::Release;
 use crate::reconcile::status::rights;
-use crate::reconcile::values::name_templates::Texts;
+use crate::reconcile::values::name_templates::NameTemplates;
 use chartwright_core::digest::KeyUse;
 use chartwright_core::identity::ownership::owner_of;
 use chartwright_core::identity::{GroupKind, ObjectId};
@@ -41,14 +41,14 @@ pub struct Elections {
 }
 
 /// A workload in which a leader is elected.
-struct Seat {
+struct ElectionTarget {
     id: ObjectId,
     uid: String,
     place: LeaseName,
 }
 
 /// Why a leader can't be elected now.
-enum Hindrance {
+enum ElectionError {
     Failed(Error),
     /// Only a change of the chart or the watch can help.
     Wrong(String),
@@ -58,17 +58,15 @@ enum Hindrance {
     Busy,
 }
 
-impl From<Error> for Hindrance {
+impl From<Error> for ElectionError {
     fn from(error: Error) -> Self {
-        Hindrance::Failed(error)
+        ElectionError::Failed(error)
     }
 }
 
-// === impl Elections ===
-
 impl Elections {
     /// Whether a pod is one of a workload's; `None`: that isn't known of its ReplicaSet.
-    fn is_of(&self, seat: &Seat, pod: &Pod) -> Option<bool> {
+    fn is_of(&self, seat: &ElectionTarget, pod: &Pod) -> Option<bool> {
         let [kind, _, uid] = &pod.controller;
         match (seat.id.group_kind.kind.as_str(), kind.as_str()) {
             ("Deployment", "ReplicaSet") => Some(*self.replica_sets.get(uid)? == seat.uid),
@@ -77,7 +75,7 @@ impl Elections {
     }
 }
 
-impl Run<'_> {
+impl Reconcile<'_> {
     /// Sees to it that each workload of the watch's `elect` has its leader, and that none has that the watch dropped.
     pub(crate) async fn elect(&mut self, release: &mut Release) {
         // While a release is installed, members of later waves may wait for the leader.
@@ -95,8 +93,8 @@ impl Run<'_> {
     /// `former`: what was told so far, `all`: what is to be told.
     async fn elect_all(&self, release: &mut Release, former: &[Elected], all: &mut Vec<Elected>) {
         let wanted = self.wanted(former);
-        let seats: Vec<Option<Seat>> = wanted.iter().map(|elected| self.seat(elected)).collect();
-        let workloads = seats.iter().flatten().map(Seat::workload).collect();
+        let seats: Vec<Option<ElectionTarget>> = wanted.iter().map(|elected| self.seat(elected)).collect();
+        let workloads = seats.iter().flatten().map(ElectionTarget::workload).collect();
         self.context.follow_pods(&self.owner.set, workloads);
         let is_wanted = |former: &Elected| wanted.iter().any(|one| one.key() == former.key());
         for former in former.iter().filter(|former| !is_wanted(former)) {
@@ -114,7 +112,7 @@ impl Run<'_> {
 
     /// The elections that the watch asks for, each with what was told of it so far.
     fn wanted(&self, former: &[Elected]) -> Vec<Elected> {
-        let texts = Texts::new(self.unit, &self.written);
+        let texts = NameTemplates::new(self.unit, &self.written);
         let wanted = self.unit.watch.elect.iter().map(|elect| {
             let name = texts.text("elect", &elect.name);
             let mut wanted = Elected {
@@ -134,7 +132,7 @@ impl Run<'_> {
     }
 
     /// The member that is the workload, if it is there.
-    fn seat(&self, elected: &Elected) -> Option<Seat> {
+    fn seat(&self, elected: &Elected) -> Option<ElectionTarget> {
         let kind = GroupKind::new("apps", &elected.kind);
         let members = self.context.members();
         members.of_set(&self.owner.set).into_iter().find_map(|id| {
@@ -144,15 +142,15 @@ impl Run<'_> {
             let is_own = owner_of(&id, live)?.uid == self.written.uid && !live.deleting;
             let place = LeaseName::of(&id.namespace, &elected.kind, &id.name);
             let uid = live.uid.clone();
-            is_own.then_some(Seat { id, uid, place })
+            is_own.then_some(ElectionTarget { id, uid, place })
         })
     }
 
     /// Elects a leader among the pods that a watch shows, and tells of it.
-    async fn lead(&self, release: &mut Release, elected: &mut Elected, seat: &Seat) {
+    async fn lead(&self, release: &mut Release, elected: &mut Elected, seat: &ElectionTarget) {
         elected.namespace.clone_from(&seat.id.namespace);
         let Some(mut pods) = self.context.pod_index().pods(&seat.workload()) else {
-            return self.tell_unseen(release, elected).await;
+            return self.warn_unwatched_pods(release, elected).await;
         };
         pods.retain(|pod| release.elections.is_of(seat, pod) != Some(false));
         let Elected { label: key, value, .. } = elected.clone();
@@ -191,7 +189,7 @@ impl Run<'_> {
     }
 
     /// The pods can't be watched, for long.
-    async fn tell_unseen(&self, release: &mut Release, elected: &mut Elected) {
+    async fn warn_unwatched_pods(&self, release: &mut Release, elected: &mut Elected) {
         let watch = Dependency::watch(elect::pod_kind(), &elected.namespace);
         let unseen = self.context.dependencies().unseen(&watch).cloned();
         if let Some((_, error)) = unseen {
@@ -204,10 +202,10 @@ impl Run<'_> {
     async fn vote(
         &self,
         release: &mut Release,
-        seat: &Seat,
+        seat: &ElectionTarget,
         round: &mut Round<'_>,
         label: Label<'_>,
-    ) -> Result<Option<Lease>, Hindrance> {
+    ) -> Result<Option<Lease>, ElectionError> {
         self.check_template(seat, label).await?;
         self.keep_own(release, seat, round).await?;
         let labels = self.context.pod_index().labels.clone();
@@ -266,11 +264,11 @@ impl Run<'_> {
                 self.keep_own(release, seat, round).await?;
             }
         }
-        Err(Hindrance::Busy)
+        Err(ElectionError::Busy)
     }
 
     /// Takes in what was found of a pod.
-    fn take_in(&self, seat: &Seat, round: &mut Round<'_>, asked: &Holder, found: Option<Pod>) {
+    fn take_in(&self, seat: &ElectionTarget, round: &mut Round<'_>, asked: &Holder, found: Option<Pod>) {
         match found.filter(|pod| pod.uid == asked.uid) {
             Some(pod) => {
                 self.context.pod_index().learn(&seat.id.namespace, &pod);
@@ -281,10 +279,10 @@ impl Run<'_> {
     }
 
     /// A label that the pods get from their template, or by which the workload knows them, is none to be moved.
-    async fn check_template(&self, seat: &Seat, label: Label<'_>) -> Result<(), Hindrance> {
+    async fn check_template(&self, seat: &ElectionTarget, label: Label<'_>) -> Result<(), ElectionError> {
         let snapshot = self.context.discovery.snapshot();
         let Some(resource) = snapshot.preferred(&seat.id.group_kind) else {
-            return Err(Hindrance::Busy);
+            return Err(ElectionError::Busy);
         };
         let found = objects::read(&self.context.client, resource, &seat.id).await?;
         let object = found.map(|(_, object)| object).unwrap_or_default();
@@ -294,7 +292,7 @@ impl Run<'_> {
             .filter_map(|place| object.pointer(place))
             .find(|labels| labels.get(label.key).is_some());
         match labels.map(Value::to_string) {
-            Some(_) => Err(Hindrance::Wrong(format!(
+            Some(_) => Err(ElectionError::Wrong(format!(
                 "its pods are made with the label {}: a leader's label is one that no template has",
                 label.key
             ))),
@@ -303,7 +301,12 @@ impl Run<'_> {
     }
 
     /// Leaves those pods out whose ReplicaSet is not the Deployment's, whatever its name.
-    async fn keep_own(&self, release: &mut Release, seat: &Seat, round: &mut Round<'_>) -> Result<(), Hindrance> {
+    async fn keep_own(
+        &self,
+        release: &mut Release,
+        seat: &ElectionTarget,
+        round: &mut Round<'_>,
+    ) -> Result<(), ElectionError> {
         let kind = GroupKind::new("apps", "ReplicaSet");
         let snapshot = self.context.discovery.snapshot();
         let elections = &mut release.elections;
@@ -331,9 +334,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn pods(&self) -> Result<Resource, Hindrance> {
+    fn pods(&self) -> Result<Resource, ElectionError> {
         let snapshot = self.context.discovery.snapshot();
-        snapshot.preferred(&elect::pod_kind()).cloned().ok_or(Hindrance::Busy)
+        snapshot
+            .preferred(&elect::pod_kind())
+            .cloned()
+            .ok_or(ElectionError::Busy)
     }
 
     /// Takes the label off a pod that the watch no longer wants to be leader. `Some`: what is still to be done.
@@ -352,7 +358,7 @@ impl Run<'_> {
     }
 
     /// Only what is the release's own is written: what is told of a former election is no proof of that.
-    async fn take_back(&self, release: &mut Release, former: &Elected, keep_lease: bool) -> Result<(), Hindrance> {
+    async fn take_back(&self, release: &mut Release, former: &Elected, keep_lease: bool) -> Result<(), ElectionError> {
         let seat = self.seat(former).filter(|seat| seat.id.namespace == former.namespace);
         let Some(seat) = seat else {
             let kind = GroupKind::new("apps", &*former.kind);
@@ -360,7 +366,7 @@ impl Run<'_> {
             return match is_seen || !is_recorded(release, former) {
                 // Its pods and its Lease go with the workload.
                 true => Ok(()),
-                false => Err(Hindrance::Busy),
+                false => Err(ElectionError::Busy),
             };
         };
         let client = &self.context.client;
@@ -413,7 +419,7 @@ impl Run<'_> {
     /// What a Lease says, if the operator wrote it. One with another mark that looks like an operator's says nothing and is
     /// written again: it was forged, made with a key that is lost, or for an earlier custom resource, and without it no pod
     /// could be elected.
-    fn believed(&self, seat: &Seat, lease: Option<&Lease>) -> Result<Held, Hindrance> {
+    fn believed(&self, seat: &ElectionTarget, lease: Option<&Lease>) -> Result<Held, ElectionError> {
         let held = elect::held(lease);
         match lease {
             Some(lease) if !self.is_own_lease(&seat.place, lease) => match elect::is_labelled_own(lease, &seat.uid) {
@@ -421,7 +427,7 @@ impl Run<'_> {
                     epoch: held.epoch,
                     ..Held::default()
                 }),
-                false => Err(Hindrance::Taken(format!(
+                false => Err(ElectionError::Taken(format!(
                     "Lease {}/{} is there and is not the operator's, which reserves such names: delete it",
                     seat.place.namespace, seat.place.name
                 ))),
@@ -431,16 +437,16 @@ impl Run<'_> {
     }
 
     /// Tells why there is no telling who leads, and comes back.
-    async fn hindered(&self, release: &mut Release, elected: &mut Elected, hindrance: Hindrance) {
+    async fn hindered(&self, release: &mut Release, elected: &mut Elected, hindrance: ElectionError) {
         let note = match hindrance {
             // What is wrong is a member's, whose change is heard of.
-            Hindrance::Wrong(why) => why,
-            Hindrance::Taken(why) => {
+            ElectionError::Wrong(why) => why,
+            ElectionError::Taken(why) => {
                 release.contests.wait_for(RECHECK);
                 why
             }
-            Hindrance::Busy | Hindrance::Failed(Error::Conflict(_)) => return release.contests.wait_for(SOON),
-            Hindrance::Failed(error) => {
+            ElectionError::Busy | ElectionError::Failed(Error::Conflict(_)) => return release.contests.wait_for(SOON),
+            ElectionError::Failed(error) => {
                 release
                     .contests
                     .wait_for(if error.is_transient() { SOON } else { RECHECK });
@@ -457,9 +463,7 @@ impl Run<'_> {
     }
 }
 
-// === impl Seat ===
-
-impl Seat {
+impl ElectionTarget {
     fn workload(&self) -> Workload {
         Workload {
             namespace: self.id.namespace.clone(),

@@ -13,9 +13,9 @@ use crate::cluster::error::Error;
 use crate::cluster::objects;
 use crate::cluster::workloads::pods;
 use crate::reconcile::RECHECK;
-use crate::reconcile::Run;
+use crate::reconcile::Reconcile;
 use crate::reconcile::release::Release;
-use crate::reconcile::render::pool::{Deadline, Lost};
+use crate::reconcile::render::pool::{Deadline, PoolError};
 use chartwright_core::health::cel_view;
 use chartwright_core::health::gates::{Condition, Facts, Gate};
 use chartwright_core::health::pods::{is_of_workload, selector};
@@ -41,8 +41,8 @@ const PODS_PERIOD: Duration = Duration::from_secs(2);
 
 /// What was read of the members of one release.
 #[derive(Debug, Default)]
-pub struct WholeMembers {
-    known: HashMap<ObjectId, Known>,
+pub struct FullMembers {
+    known: HashMap<ObjectId, KnownObject>,
     pods: Option<Pods>,
     /// How those members are that have a condition of their own.
     gates: HashMap<ObjectId, Health>,
@@ -56,7 +56,7 @@ pub struct WholeMembers {
 
 /// An object in one of its versions.
 #[derive(Clone, Debug)]
-struct Known {
+struct KnownObject {
     version: String,
     object: Arc<Value>,
     size: usize,
@@ -83,11 +83,9 @@ pub(crate) struct LiveFacts {
 }
 
 /// Compiled conditions, or what is wrong with them.
-type Gates = Vec<(ObjectId, Result<Gate, String>)>;
+type CompiledGates = Vec<(ObjectId, Result<Gate, String>)>;
 
-// === impl WholeMembers ===
-
-impl WholeMembers {
+impl FullMembers {
     /// Pods are to be read anew: what is waited for doesn't show in their workloads.
     pub(crate) fn forget_pods(&mut self) {
         if let Some(pods) = &mut self.pods {
@@ -106,17 +104,15 @@ impl WholeMembers {
         let size =
             self.known.values().map(|known| known.size).sum::<usize>() + self.pods.as_ref().map_or(0, |pods| pods.size);
         if !is_asked || size > KEPT {
-            *self = WholeMembers {
+            *self = FullMembers {
                 gates: std::mem::take(&mut self.gates),
                 is_attentive: self.is_attentive,
-                ..WholeMembers::default()
+                ..FullMembers::default()
             };
         }
         !is_asked && std::mem::take(&mut self.is_attentive)
     }
 }
-
-// === impl LiveFacts ===
 
 impl LiveFacts {
     /// The same for conditions. It takes as long as there is to be read.
@@ -138,7 +134,7 @@ fn in_progress(message: String) -> Health {
     Health { status, message }
 }
 
-impl Run<'_> {
+impl Reconcile<'_> {
     /// Judges those of these members that have a condition of their own.
     pub(crate) async fn judge(&self, release: &mut Release, ids: &[ObjectId]) {
         if let Some(whole) = &mut release.whole {
@@ -169,7 +165,7 @@ impl Run<'_> {
             Ok(judged) => judged,
             Err(why) => gated.into_iter().map(|id| (id, in_progress(why.clone()))).collect(),
         };
-        let over_budget = Lost::OverBudget.to_string();
+        let over_budget = PoolError::OverBudget.to_string();
         if judged.iter().any(|(_, health)| health.message == over_budget) {
             release.contests.wait_for(BUDGET_PERIOD);
         }
@@ -191,7 +187,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// The time for them is used up.
-    async fn compile(&self, conditions: Vec<(ObjectId, Condition)>) -> Result<Gates, Lost> {
+    async fn compile(&self, conditions: Vec<(ObjectId, Condition)>) -> Result<CompiledGates, PoolError> {
         let compile =
             |(id, condition): (ObjectId, Condition)| (id, condition.gate().map_err(|error| error.to_string()));
         if conditions.iter().all(|(_, condition)| condition.is_compiled()) {
@@ -199,7 +195,7 @@ impl Run<'_> {
         }
         let work = move |deadline: Deadline| {
             let compile = |one: (ObjectId, Condition)| match deadline.is_over() && !one.1.is_compiled() {
-                true => (one.0, Err(Lost::OverBudget.to_string())),
+                true => (one.0, Err(PoolError::OverBudget.to_string())),
                 false => compile(one),
             };
             on_large_stack(|| conditions.into_iter().map(compile).collect())
@@ -212,7 +208,7 @@ impl Run<'_> {
     async fn judge_gates(
         &self,
         release: &mut Release,
-        gates: Gates,
+        gates: CompiledGates,
         ids: &[ObjectId],
     ) -> Result<Vec<(ObjectId, Health)>, String> {
         let objects: HashMap<ObjectId, Arc<Value>> = self.read_all(release, ids).await?.into_iter().collect();
@@ -229,7 +225,7 @@ impl Run<'_> {
                 let health = match (gate, objects.get(&id)) {
                     (Err(error), _) => in_progress(error),
                     (Ok(_), None) => in_progress("is not there".to_owned()),
-                    (Ok(_), Some(_)) if deadline.is_over() => in_progress(Lost::OverBudget.to_string()),
+                    (Ok(_), Some(_)) if deadline.is_over() => in_progress(PoolError::OverBudget.to_string()),
                     (Ok(gate), Some(object)) => gate.health(object, &facts),
                 };
                 (id, health)
@@ -254,7 +250,7 @@ impl Run<'_> {
             Ok(facts) => {
                 let judge = move |_| gate.health(&object, &facts.into_facts());
                 let judged = self.context.evaluate(&self.owner.set, judge).await;
-                if judged.as_ref().is_err_and(|lost| *lost == Lost::OverBudget) {
+                if judged.as_ref().is_err_and(|lost| *lost == PoolError::OverBudget) {
                     release.contests.wait_for(BUDGET_PERIOD);
                 }
                 judged.map_err(|lost| lost.to_string())
@@ -398,7 +394,7 @@ impl Run<'_> {
     }
 
     /// Reads an object, without what nobody should see.
-    async fn read_live(&self, id: &ObjectId, version: Option<&str>) -> Result<Option<Known>, Error> {
+    async fn read_live(&self, id: &ObjectId, version: Option<&str>) -> Result<Option<KnownObject>, Error> {
         let snapshot = self.context.discovery.snapshot();
         let resource = version.and_then(|version| snapshot.resource(&id.group_kind, version));
         let Some(resource) = resource.or_else(|| snapshot.preferred(&id.group_kind)) else {
@@ -412,7 +408,7 @@ impl Run<'_> {
             return Ok(None);
         }
         cel_view::hide(&id.group_kind, &mut object);
-        Ok(Some(Known {
+        Ok(Some(KnownObject {
             version: live.resource_version,
             size: object.to_string().len(),
             weight: size_of_data(&object),
@@ -471,7 +467,7 @@ impl Run<'_> {
 }
 
 /// How a member is by its own condition, if it has one.
-pub(crate) fn judged<'r>(release: &'r Release, id: &ObjectId) -> Option<&'r Health> {
+pub(crate) fn condition_health<'r>(release: &'r Release, id: &ObjectId) -> Option<&'r Health> {
     release.whole.as_ref()?.gates.get(id)
 }
 

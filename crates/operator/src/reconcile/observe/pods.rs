@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::reconcile::Run;
+use crate::reconcile::Reconcile;
 use crate::reconcile::release::Release;
 use chartwright_core::identity::ObjectId;
 use chartwright_core::identity::ownership::{Ownership, ownership};
@@ -23,14 +23,14 @@ const LOOKED_AT: usize = 3;
 
 /// What is known of why the workloads of a release aren't well.
 #[derive(Debug, Default)]
-pub struct PodTroubles {
-    known: HashMap<ObjectId, PodTrouble>,
+pub struct PodProblems {
+    known: HashMap<ObjectId, PodProblem>,
     /// Its status tells of it already, and why may be part of that.
     told: bool,
 }
 
 #[derive(Debug)]
-struct PodTrouble {
+struct PodProblem {
     next: Instant,
     looks: u32,
     text: Option<String>,
@@ -41,14 +41,12 @@ struct PodTrouble {
     reported: Vec<String>,
 }
 
-// === impl PodTroubles ===
-
-impl PodTroubles {
+impl PodProblems {
     /// Nothing is known. `told`: that the workloads aren't well is no news.
     pub(crate) fn new(told: bool) -> Self {
-        PodTroubles {
+        PodProblems {
             told,
-            ..PodTroubles::default()
+            ..PodProblems::default()
         }
     }
 
@@ -74,7 +72,7 @@ impl PodTroubles {
             false => PATIENCE,
         };
         for id in troubled.iter().take(LOOKED_AT) {
-            self.known.entry(id.clone()).or_insert_with(|| PodTrouble {
+            self.known.entry(id.clone()).or_insert_with(|| PodProblem {
                 next: now + patience,
                 looks: 0,
                 text: None,
@@ -123,9 +121,9 @@ impl PodTroubles {
     }
 }
 
-impl Run<'_> {
+impl Reconcile<'_> {
     /// Looks at the pods of the workloads among the members that aren't well, where that is due.
-    pub(crate) async fn look_at_pods(&self, release: &mut Release, ids: &[ObjectId]) {
+    pub(crate) async fn diagnose_pods(&self, release: &mut Release, ids: &[ObjectId]) {
         let troubled: HashMap<ObjectId, (String, Box<str>)> = {
             let members = self.context.members();
             // What a status names may be anybody's.
@@ -166,7 +164,7 @@ mod tests {
 
     #[test]
     fn pods_are_looked_at_after_a_while_and_then_ever_less_often() {
-        let mut troubles = PodTroubles::default();
+        let mut troubles = PodProblems::default();
         let start = Instant::now();
         let all: Vec<ObjectId> = (0..9).map(|n| id(&n.to_string())).collect();
         assert!(troubles.due(&all, start).is_empty(), "they have just begun");
@@ -195,7 +193,7 @@ mod tests {
         );
 
         // An image that can't be pulled, and then a crash.
-        let mut troubles = PodTroubles::default();
+        let mut troubles = PodProblems::default();
         let at = |seconds: u64| start + Duration::from_secs(seconds);
         troubles.due(&[id("0")], start);
         for (seconds, text, expected) in [
@@ -218,7 +216,7 @@ mod tests {
             );
         }
 
-        let mut told = PodTroubles::new(true);
+        let mut told = PodProblems::new(true);
         assert_eq!(told.due(&[id("a")], start), [id("a")], "its status tells it already");
         told.learn(&id("a"), Some("because".into()), start);
         assert!(told.due(&[id("a"), id("b")], start).is_empty(), "the other was well");

@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use crate::reconcile::RECHECK;
-use crate::reconcile::Run;
+use crate::reconcile::Reconcile;
 use crate::reconcile::load::input_digest;
 use crate::reconcile::release::Release;
-use crate::reconcile::render::{Answers, Work};
+use crate::reconcile::render::{LookupAnswers, RenderJob};
 use chartwright_core::digest::KeyUse;
 use chartwright_core::identity::ObjectId;
 use chartwright_core::status::template::{Computed, Templated};
@@ -39,14 +39,12 @@ pub struct StatusTemplate {
 }
 
 /// Why there is nothing new to tell.
-enum Failure {
+enum TemplateFailure {
     /// The template is wrong, or what it prints.
     Invalid(String),
     /// Something could not be read; it may be in a while.
     Unread(String),
 }
-
-// === impl StatusTemplate ===
 
 impl StatusTemplate {
     pub(crate) fn told(&self) -> Option<(&Computed, &str)> {
@@ -97,9 +95,9 @@ fn refused(why: &str) -> String {
     format!("the API server refuses a status with the fields that it prints: {why}")
 }
 
-impl Run<'_> {
+impl Reconcile<'_> {
     /// Evaluates the status template, if the chart has one and what it reads has changed.
-    pub(crate) async fn look_at_status(&mut self, release: &mut Release, phase: &Phase) {
+    pub(crate) async fn evaluate_status_template(&mut self, release: &mut Release, phase: &Phase) {
         let Some(name) = self.status_template(release, phase) else {
             return;
         };
@@ -143,8 +141,8 @@ impl Run<'_> {
                 computed.redact(&release.secrets);
                 Ok(computed)
             }
-            Err(Failure::Invalid(why)) => Err(release.secrets.redact(&why).into_owned()),
-            Err(Failure::Unread(why)) => {
+            Err(TemplateFailure::Invalid(why)) => Err(release.secrets.redact(&why).into_owned()),
+            Err(TemplateFailure::Unread(why)) => {
                 tracing::info!(resource = %self.written.key, why, "the status template can't be evaluated now");
                 release.contests.wait_for(RECHECK);
                 return;
@@ -222,8 +220,11 @@ impl Run<'_> {
         name: String,
         members: bool,
         pods: bool,
-    ) -> Result<Computed, Failure> {
-        let facts = self.live_facts(release, members, pods).await.map_err(Failure::Unread)?;
+    ) -> Result<Computed, TemplateFailure> {
+        let facts = self
+            .live_facts(release, members, pods)
+            .await
+            .map_err(TemplateFailure::Unread)?;
         let named = |items: Value| -> Value {
             let items = items.as_array().cloned().unwrap_or_default().into_iter();
             let named = items.filter_map(|item| Some((item["name"].as_str()?.to_owned(), item)));
@@ -237,15 +238,18 @@ impl Run<'_> {
             ("Plans", named(json!(record.plans.plans))),
         ];
         let revision = record.revision.max(1);
-        let mut answers = Answers::new();
-        let work = Work::begin(self.context, self.unit, &self.written, release, &mut answers).await;
+        let mut answers = LookupAnswers::new();
+        let work = RenderJob::begin(self.context, self.unit, &self.written, release, &mut answers).await;
         let work = work.map_err(|phase| match phase {
-            Phase::Stalled { message, .. } => Failure::Invalid(message),
-            Phase::Failed { message, .. } | Phase::Waiting { message, .. } => Failure::Unread(message),
-            Phase::Ready | Phase::Suspended => Failure::Unread(String::new()),
+            Phase::Stalled { message, .. } => TemplateFailure::Invalid(message),
+            Phase::Failed { message, .. } | Phase::Waiting { message, .. } => TemplateFailure::Unread(message),
+            Phase::Ready | Phase::Suspended => TemplateFailure::Unread(String::new()),
         })?;
-        let printed = work.file(&name, revision, more).await.map_err(Failure::Invalid)?;
-        Computed::read(&printed).map_err(|why| Failure::Invalid(format!("{name}: {why}")))
+        let printed = work
+            .file(&name, revision, more)
+            .await
+            .map_err(TemplateFailure::Invalid)?;
+        Computed::read(&printed).map_err(|why| TemplateFailure::Invalid(format!("{name}: {why}")))
     }
 }
 

@@ -11,13 +11,13 @@ use serde_json::json;
 
 use crate::cluster::error::Error;
 use crate::reconcile::RECHECK;
-use crate::reconcile::Run;
-use crate::reconcile::claim::member_scopes::{self, Superset};
+use crate::reconcile::Reconcile;
+use crate::reconcile::claim::member_scopes::{self, MemberScopes};
 use crate::reconcile::delete::POLL;
 use crate::reconcile::hooks::TIMEOUT;
-use crate::reconcile::record::signed_secrets::Purpose;
+use crate::reconcile::record::signed_secrets::SecretPurpose;
 use crate::reconcile::release::Release;
-use crate::reconcile::render::{Answers, Prepared, prepare_plan};
+use crate::reconcile::render::{LookupAnswers, PreparedRelease, prepare_plan};
 use crate::reconcile::status::rights;
 use chartwright_core::annotations::{PLAN_PARAMS, RUN_PLAN};
 use chartwright_core::grants::StoredObject;
@@ -29,7 +29,7 @@ use chartwright_core::record::requests::Request;
 use chartwright_core::status::conditions;
 use chartwright_core::status::{Phase, Reason};
 
-pub(super) const STEPS: Purpose = Purpose {
+pub(super) const STEPS: SecretPurpose = SecretPurpose {
     prefix: reserved_names::PLAN,
     kind: "chartwright.dev/plan",
     what: "the steps of a plan",
@@ -37,21 +37,21 @@ pub(super) const STEPS: Purpose = Purpose {
 };
 
 /// What came of a look at the plan that runs.
-enum Look {
+enum PlanProgress {
     Runs,
     /// It is over, or there is none.
     Over,
 }
 
-impl Run<'_> {
+impl Reconcile<'_> {
     /// Takes in what is asked for, and brings plans as far as nothing has to be waited for. `phase`: how the release is.
     pub(super) async fn run_plans(&mut self, release: &mut Release, phase: &Phase) {
         if self.has_precedence(release, phase) {
             return;
         }
-        self.ask_plans(release).await;
+        self.enqueue_plans(release).await;
         self.shown = Some(phase.clone());
-        while let Look::Over = self.advance_plan(release).await {
+        while let PlanProgress::Over = self.advance_plan(release).await {
             if !self.start_plan(release, phase).await {
                 break;
             }
@@ -88,7 +88,7 @@ impl Run<'_> {
     }
 
     /// An upgrade waits for the plan that runs: the phase meanwhile; `None` if there is nothing to wait for.
-    pub(super) async fn await_plan(&mut self, release: &mut Release, prepared: &Prepared) -> Option<Phase> {
+    pub(super) async fn await_plan(&mut self, release: &mut Release, prepared: &PreparedRelease) -> Option<Phase> {
         let recorded = release.record.revision;
         let run = release.record.plans.work.running.as_ref()?;
         if recorded == 0 || prepared.revision <= recorded && !release.record.hooks.is_open() {
@@ -99,11 +99,11 @@ impl Run<'_> {
         self.shown = Some(phase.clone());
         let look = self.advance_plan(release).await;
         self.shown = None;
-        matches!(look, Look::Runs).then_some(phase)
+        matches!(look, PlanProgress::Runs).then_some(phase)
     }
 
     /// What annotations and schedules ask for goes into the queue.
-    async fn ask_plans(&mut self, release: &mut Release) {
+    async fn enqueue_plans(&mut self, release: &mut Release) {
         if let Some(text) = self.requested(release, Request::Plan) {
             let params = self.written.annotations.get(PLAN_PARAMS).map(String::as_str);
             release.record.plans.request(&text, params);
@@ -152,7 +152,7 @@ impl Run<'_> {
                 return true;
             }
         }
-        if let Err(unwritten) = self.write_down(release, phase.clone()).await {
+        if let Err(unwritten) = self.store_decision(release, phase.clone()).await {
             tracing::info!(resource = %self.written.key, ?unwritten, "the beginning of a plan can't be written down yet");
             release.steps = None;
             release.record.plans.take_back();
@@ -169,10 +169,10 @@ impl Run<'_> {
         plan: &str,
         context: serde_json::Value,
     ) -> Result<Vec<Hook>, Phase> {
-        let mut answers = Answers::new();
+        let mut answers = LookupAnswers::new();
         let prepared = prepare_plan(self.context, self.unit, &self.written, release, &mut answers, context).await;
         let prepared = prepared?;
-        self.preflight(release, &prepared, &mut answers).await?;
+        self.check_release(release, &prepared, &mut answers).await?;
         let event = plans::event(plan);
         let steps = in_order(&prepared.desired.hooks, &event);
         if steps.is_empty() {
@@ -185,23 +185,23 @@ impl Run<'_> {
         let ids: Vec<_> = steps.iter().map(|hook| hook.member.id.clone()).collect();
         let stored = Self::to_store(&steps, self.permits(release, &steps));
         let sealed = self.seal(&STEPS, "", &stored).await;
-        sealed.map_err(|error| Phase::failed(Reason::Record, self.unstored(&error)))?;
-        let superset = Superset::of_resource(&self.written)
-            .union(Superset::of_record(&release.record))
-            .union(Superset::of_objects(&ids));
-        let written = self.write_superset(&superset, self.keeps()).await;
-        written.map_err(|error| self.unclaimed(&error))?;
+        sealed.map_err(|error| Phase::failed(Reason::Record, self.step_storage_error(&error)))?;
+        let superset = MemberScopes::from_resource(&self.written)
+            .union(MemberScopes::from_record(&release.record))
+            .union(MemberScopes::from_objects(&ids));
+        let written = self.write_member_scopes(&superset, self.has_generated_values()).await;
+        written.map_err(|error| self.claim_error(&error))?;
         let steps = self.check_stored(release, stored);
         self.watch_steps(&steps);
         Ok(steps)
     }
 
     fn watch_steps(&self, steps: &[Hook]) {
-        let places = Superset::of_objects(steps.iter().map(|hook| &hook.member.id));
+        let places = MemberScopes::from_objects(steps.iter().map(|hook| &hook.member.id));
         member_scopes::want(self.context, &self.owner.set, &places);
     }
 
-    fn unstored(&self, error: &Error) -> String {
+    fn step_storage_error(&self, error: &Error) -> String {
         let hint = rights(
             error,
             "plans need the rights to get, create, patch and delete Secrets there",
@@ -213,9 +213,9 @@ impl Run<'_> {
     }
 
     /// Brings the plan that runs further.
-    async fn advance_plan(&mut self, release: &mut Release) -> Look {
+    async fn advance_plan(&mut self, release: &mut Release) -> PlanProgress {
         let Some(run) = release.record.plans.work.running.clone() else {
-            return Look::Over;
+            return PlanProgress::Over;
         };
         if release.steps.is_none() {
             match self.unseal::<Vec<StoredObject>>(&STEPS, "").await {
@@ -229,12 +229,12 @@ impl Run<'_> {
                 }
                 Ok(None) => {
                     self.finish_plan(release, Some("its steps are lost".to_owned())).await;
-                    return Look::Over;
+                    return PlanProgress::Over;
                 }
                 Err(error) => {
-                    tracing::info!(resource = %self.written.key, "{}", self.unstored(&error));
+                    tracing::info!(resource = %self.written.key, "{}", self.step_storage_error(&error));
                     release.contests.wait_for(POLL);
-                    return Look::Runs;
+                    return PlanProgress::Runs;
                 }
             }
         }
@@ -248,22 +248,22 @@ impl Run<'_> {
                 failed.object.group_kind.kind, failed.object.name, failed.message
             );
             self.finish_plan(release, Some(why)).await;
-            return Look::Over;
+            return PlanProgress::Over;
         }
         match self.run_hooks(release, &in_order(&steps, &event), &event, None).await {
             Ok(()) => {
                 self.finish_plan(release, None).await;
-                Look::Over
+                PlanProgress::Over
             }
             Err(Phase::Failed {
                 reason: Reason::HookFailed,
                 ..
             }) => Box::pin(self.advance_plan(release)).await,
-            Err(Phase::Waiting { .. }) => Look::Runs,
+            Err(Phase::Waiting { .. }) => PlanProgress::Runs,
             Err(phase) => {
                 tracing::info!(resource = %self.written.key, ?phase, plan = run.plan, "the plan can't go on yet");
                 release.contests.wait_for(POLL);
-                Look::Runs
+                PlanProgress::Runs
             }
         }
     }
@@ -315,7 +315,11 @@ impl Run<'_> {
     ///
     /// # Errors
     /// The phase of a release of which they can't be deleted.
-    pub(super) async fn clear_dropped_steps(&self, release: &mut Release, prepared: &Prepared) -> Result<(), Phase> {
+    pub(super) async fn clear_dropped_steps(
+        &self,
+        release: &mut Release,
+        prepared: &PreparedRelease,
+    ) -> Result<(), Phase> {
         let work = &release.record.plans.work;
         if work.running.is_some() {
             return Ok(());
@@ -338,6 +342,6 @@ impl Run<'_> {
             return Ok(());
         }
         let removed = self.remove_sealed(&STEPS, "").await;
-        removed.map_err(|error| Phase::failed(Reason::Record, self.unstored(&error)))
+        removed.map_err(|error| Phase::failed(Reason::Record, self.step_storage_error(&error)))
     }
 }

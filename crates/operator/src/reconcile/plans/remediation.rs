@@ -8,10 +8,10 @@ use crate::cluster::discovery::Snapshot;
 use crate::cluster::objects::{self, DeleteOutcome};
 use crate::cluster::workloads::autoscalers;
 use crate::reconcile::RECHECK;
-use crate::reconcile::Run;
+use crate::reconcile::Reconcile;
 use crate::reconcile::release::Release;
 use crate::reconcile::status::Conclusion;
-use crate::reconcile::values::name_templates::Texts;
+use crate::reconcile::values::name_templates::NameTemplates;
 use crate::telemetry::metrics::Operation;
 use chartwright_core::annotations;
 use chartwright_core::identity::ObjectId;
@@ -31,7 +31,7 @@ enum Done {
     Held(String),
 }
 
-impl Run<'_> {
+impl Reconcile<'_> {
     /// Judges the rules of the watch, and does what is due: one thing at a time. `conclusion`: what is to be told of the
     /// release.
     pub(crate) async fn remediate(&mut self, release: &mut Release, conclusion: &Conclusion) {
@@ -184,7 +184,7 @@ impl Run<'_> {
         name: &str,
         phase: &Phase,
     ) -> Done {
-        let name = match Texts::new(self.unit, &self.written).text("name", name) {
+        let name = match NameTemplates::new(self.unit, &self.written).text("name", name) {
             Ok(name) => name,
             Err(error) => return Done::Held(error),
         };
@@ -195,14 +195,14 @@ impl Run<'_> {
             [] => return Done::Held(format!("the release has no {kind} {name}")),
             [one, other, ..] => return Done::Held(format!("{kind} {name} may be {one} or {other}")),
         };
-        if let Err(why) = self.may_be_made_anew(release, &id).await {
+        if let Err(why) = self.can_be_recreated(release, &id).await {
             return Done::Held(why);
         }
         remedied(release, &rule.name).acts(Timestamp::now());
         if rule.dry_run {
             return Done::Yes(format!("{kind} {name} would be made anew"));
         }
-        if let Err(Phase::Failed { message, .. }) = self.write_down(release, phase.clone()).await {
+        if let Err(Phase::Failed { message, .. }) = self.store_decision(release, phase.clone()).await {
             return Done::Held(message);
         }
         // It may have taken a while to come here.
@@ -211,7 +211,7 @@ impl Run<'_> {
         if is_over || self.context.is_outdated(&self.owner.set, &self.written, trigger) {
             return Done::Held("the custom resource has changed meanwhile".to_owned());
         }
-        match self.delete_to_make_anew(&id).await {
+        match self.delete_to_recreate(&id).await {
             Ok(()) => Done::Yes(format!("{kind} {name} is made anew")),
             Err(why) => Done::Held(why),
         }
@@ -221,7 +221,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// Who is.
-    async fn may_be_made_anew(&self, release: &mut Release, id: &ObjectId) -> Result<(), String> {
+    async fn can_be_recreated(&self, release: &mut Release, id: &ObjectId) -> Result<(), String> {
         let live = self.context.members().get(id).cloned();
         let Some(live) = live.filter(|live| !live.deleting) else {
             return Err(format!("{id} is not there"));
@@ -269,7 +269,7 @@ impl Run<'_> {
         }
     }
 
-    async fn delete_to_make_anew(&self, id: &ObjectId) -> Result<(), String> {
+    async fn delete_to_recreate(&self, id: &ObjectId) -> Result<(), String> {
         let snapshot = self.context.discovery.snapshot();
         let live = self.context.members().get(id).cloned();
         let (Some(resource), Some(live)) = (snapshot.preferred(&id.group_kind), live) else {

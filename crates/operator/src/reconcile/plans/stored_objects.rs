@@ -1,14 +1,14 @@
 //! Objects that are stored to be created later: hooks for the deletion, steps of plans. What permitted them is stored with
 //! them, since they are checked again when they are used, by the watch as it is then, and without the chart.
 
-use crate::reconcile::Run;
+use crate::reconcile::Reconcile;
 use crate::reconcile::release::Release;
 use crate::reconcile::values;
 use chartwright_core::digest::KeyUse;
 use chartwright_core::grants::{self, Own, StoredObject};
 use chartwright_core::hooks::Hook;
 
-impl Run<'_> {
+impl Reconcile<'_> {
     /// Digest of what the chart renders by default; `None` without a chart.
     fn defaults_digest(&self, release: &Release) -> Option<String> {
         let chart = self.unit.renderer.as_ref().ok()?.chart();
@@ -17,7 +17,7 @@ impl Run<'_> {
         Some(release.key(&self.context.keys).digest(KeyUse::Defaults, &parts))
     }
 
-    /// What permits hooks, after [`Run::preflight`] has permitted them: how much of each the chart creates by default, and
+    /// What permits hooks, after [`Reconcile::check`] has permitted them: how much of each the chart creates by default, and
     /// the digest of those defaults where it is something.
     pub(crate) fn permits(&self, release: &Release, hooks: &[&Hook]) -> Vec<(Own, String)> {
         let own = |hook: &&Hook| release.permit.own.get(&hook.member.id).copied().unwrap_or_default();

@@ -9,13 +9,13 @@ use tokio::time::Instant;
 use crate::cluster::discovery::group_of;
 use crate::cluster::error::Error;
 use crate::cluster::objects;
-use crate::reconcile::Run;
-use crate::reconcile::apply::Applied;
+use crate::reconcile::Reconcile;
+use crate::reconcile::apply::ApplyResult;
 use crate::reconcile::check::list;
-use crate::reconcile::claim::member_scopes::Superset;
-use crate::reconcile::prune::removal::{Candidate, Removed};
+use crate::reconcile::claim::member_scopes::MemberScopes;
+use crate::reconcile::prune::removal::{RemovalCandidate, RemovalResult};
 use crate::reconcile::release::Release;
-use crate::reconcile::render::Prepared;
+use crate::reconcile::render::PreparedRelease;
 use crate::reconcile::status::refusal;
 use chartwright_core::annotations;
 use chartwright_core::apply::sequence;
@@ -31,7 +31,7 @@ use helm_template::render::is_about_all;
 /// What a prune came to. Consumed by `conclude`, so that it cannot be forgotten.
 #[derive(Default)]
 #[must_use = "a prune that failed must stay in the record"]
-pub(super) struct Pruned {
+pub(super) struct PruneResult {
     /// Why nothing was looked at.
     gap: Option<String>,
     gone: Vec<ObjectId>,
@@ -43,10 +43,8 @@ pub(super) struct Pruned {
     failures: Vec<String>,
 }
 
-// === impl Pruned ===
-
-impl Pruned {
-    fn note(&mut self, removed: Removed) {
+impl PruneResult {
+    fn note(&mut self, removed: RemovalResult) {
         self.settled.extend(removed.open.into_iter().chain(removed.left));
         self.gone = removed.deleted;
         self.held.extend(removed.held.iter().map(|id| {
@@ -65,12 +63,10 @@ impl Pruned {
     }
 }
 
-// === impl Release ===
-
 impl Release {
     /// Before the first member is applied: keeps in mind what is known of who wants this render. `first`: there was
     /// nothing before.
-    pub(super) fn note_intent(&mut self, prepared: &Prepared, first: bool) {
+    pub(super) fn note_intent(&mut self, prepared: &PreparedRelease, first: bool) {
         let record = &mut self.record;
         record.settled = match first && record.revision == 0 && record.settled.is_empty() {
             true => {
@@ -88,7 +84,7 @@ impl Release {
     }
 
     /// All members of a render are applied, and their digests are made with a key of this id.
-    pub(super) fn note_applied(&mut self, prepared: &Prepared, key: &str) {
+    pub(super) fn note_applied(&mut self, prepared: &PreparedRelease, key: &str) {
         key.clone_into(&mut self.record.key);
         // What is no longer rendered only waits to be deleted, and doesn't make the next render another one.
         let desired: HashSet<&ObjectId> = prepared.ids().collect();
@@ -105,7 +101,7 @@ impl Release {
     }
 
     /// Nothing that went missing is waited for any more.
-    pub(super) fn note_decided(&mut self, prepared: &Prepared) {
+    pub(super) fn note_decided(&mut self, prepared: &PreparedRelease) {
         self.record.settled = prepared.inputs.clone();
         self.record.capabilities = prepared.capabilities.clone();
         self.last_render.answers_changed = false;
@@ -113,19 +109,17 @@ impl Release {
     }
 }
 
-// === impl Run ===
-
-impl Run<'_> {
+impl Reconcile<'_> {
     /// Deletes orphans. `before` is what the custom resource said before this reconcile: a release that never had
     /// members has no orphans, so the first install needs no synced watches.
     pub(super) async fn prune(
         &self,
         release: &mut Release,
-        prepared: &Prepared,
+        prepared: &PreparedRelease,
         knowledge: &Knowledge,
-        before: &Superset,
-    ) -> Pruned {
-        let mut pruned = Pruned::default();
+        before: &MemberScopes,
+    ) -> PruneResult {
+        let mut pruned = PruneResult::default();
         if before.is_empty() && release.record.revision == 0 {
             return pruned;
         }
@@ -158,14 +152,16 @@ impl Run<'_> {
             let members = self.context.members();
             let candidate = |id: ObjectId| {
                 let candidate = match members.get(&id).cloned() {
-                    Some(live) => Candidate::Watched(live),
-                    None => read.remove(&id).map_or(Candidate::Unknown, Candidate::Read),
+                    Some(live) => RemovalCandidate::Watched(live),
+                    None => read
+                        .remove(&id)
+                        .map_or(RemovalCandidate::Unknown, RemovalCandidate::Read),
                 };
                 (id, candidate)
             };
             orphans.into_iter().map(candidate).collect()
         };
-        let wave = |(_, candidate): &(ObjectId, Candidate)| candidate.wave();
+        let wave = |(_, candidate): &(ObjectId, RemovalCandidate)| candidate.wave();
         let turns = sequence::removal(candidates, |(id, _)| id, wave, &release.record, DeletionPolicy::Delete);
         let purpose = match prepared.rollback {
             Some(_) => Purpose::Rollback,
@@ -178,7 +174,7 @@ impl Run<'_> {
 
     /// API groups that don't answer now, or did not when it was rendered: what a render could not see, it may have left
     /// out. What is none of its business holds nothing back.
-    fn note_failed_groups(&self, prepared: &Prepared, before: &Superset, knowledge: &mut Knowledge) {
+    fn note_failed_groups(&self, prepared: &PreparedRelease, before: &MemberScopes, knowledge: &mut Knowledge) {
         let snapshot = self.context.discovery.snapshot();
         let asked = &prepared.capabilities;
         let asked_for_all = asked.iter().any(|question| is_about_all(question));
@@ -200,12 +196,12 @@ impl Run<'_> {
     async fn find_orphans(
         &self,
         release: &Release,
-        prepared: &Prepared,
-        before: &Superset,
+        prepared: &PreparedRelease,
+        before: &MemberScopes,
         knowledge: &mut Knowledge,
     ) -> (Vec<ObjectId>, BTreeMap<ObjectId, Live>) {
         let snapshot = self.context.discovery.snapshot();
-        let recorded = Superset::of_record(&release.record);
+        let recorded = MemberScopes::from_record(&release.record);
         let mut read = self.find_unwatched(before, &recorded, knowledge).await;
         let desired: HashSet<&ObjectId> = prepared.ids().chain(prepared.hook_ids()).collect();
         read.retain(|id, live| !desired.contains(id) && !live.is_of_hook);
@@ -225,7 +221,7 @@ impl Run<'_> {
     }
 
     /// Who wants these to go that are no longer rendered.
-    pub(super) fn intent(&self, release: &Release, prepared: &Prepared, orphans: &[ObjectId]) -> Intent {
+    pub(super) fn intent(&self, release: &Release, prepared: &PreparedRelease, orphans: &[ObjectId]) -> Intent {
         // What is on its way out already, and what only bears our labels, is no member that could be lost.
         let is_member = |id: &ObjectId| {
             let members = self.context.members();
@@ -248,7 +244,7 @@ impl Run<'_> {
         release: &mut Release,
         orphans: Vec<ObjectId>,
         intent: Intent,
-        pruned: &mut Pruned,
+        pruned: &mut PruneResult,
     ) -> Vec<ObjectId> {
         let now = Instant::now();
         let allowed = annotations::is_prune_allowed(&self.written.annotations);
@@ -296,8 +292,8 @@ impl Run<'_> {
     /// they begin no watch. What is found there is watched from now on.
     async fn find_unwatched(
         &self,
-        named: &Superset,
-        watched: &Superset,
+        named: &MemberScopes,
+        watched: &MemberScopes,
         knowledge: &mut Knowledge,
     ) -> BTreeMap<ObjectId, Live> {
         let snapshot = self.context.discovery.snapshot();
@@ -341,9 +337,9 @@ impl Run<'_> {
     pub(super) async fn conclude(
         &mut self,
         release: &mut Release,
-        prepared: &Prepared,
-        applied: Applied,
-        pruned: Pruned,
+        prepared: &PreparedRelease,
+        applied: ApplyResult,
+        pruned: PruneResult,
     ) -> Result<(Phase, Changes), Phase> {
         let settled = |entry: &Entry| pruned.settled.contains(&entry.id);
         release.record.entries.retain(|entry| !settled(entry));
@@ -353,20 +349,20 @@ impl Run<'_> {
         let keeps = match complete {
             true => {
                 self.note_revision(release, prepared, &mut changes).await?;
-                prepared.memory.keeps()
+                prepared.generated_values.has_generated_values()
             }
-            false => prepared.memory.keeps() || self.keeps(),
+            false => prepared.generated_values.has_generated_values() || self.has_generated_values(),
         };
         changes.pruned = pruned.gone.iter().map(ToString::to_string).collect();
         if !pruned.failures.is_empty() {
             return Err(Phase::failed(Reason::PruneFailed, list(pruned.failures)));
         }
         if pruned.gap.is_none() {
-            let hooks = Superset::of_objects(prepared.hook_ids());
-            let superset = Superset::of_record(&release.record).union(hooks);
-            self.holds = self.must_hold(prepared) || self.holds_for_others(release, prepared);
-            let written = self.write_superset(&superset, keeps).await;
-            written.map_err(|error| self.unclaimed(&error))?;
+            let hooks = MemberScopes::from_objects(prepared.hook_ids());
+            let superset = MemberScopes::from_record(&release.record).union(hooks);
+            self.holds_finalizer = self.needs_finalizer(prepared) || self.holds_for_others(release, prepared);
+            let written = self.write_member_scopes(&superset, keeps).await;
+            written.map_err(|error| self.claim_error(&error))?;
             // What a guard holds is watched, though no record may name it.
             if pruned.held.is_empty() {
                 self.want_only(&superset);
@@ -386,7 +382,7 @@ impl Run<'_> {
     async fn note_revision(
         &self,
         release: &mut Release,
-        prepared: &Prepared,
+        prepared: &PreparedRelease,
         changes: &mut Changes,
     ) -> Result<(), Phase> {
         changes.installed = release.record.revision == 0;
@@ -408,7 +404,7 @@ impl Run<'_> {
     }
 
     /// All members are applied, and all that may be known of others is.
-    fn note_settled(&mut self, release: &mut Release, prepared: &Prepared, pruned: &Pruned) {
+    fn note_settled(&mut self, release: &mut Release, prepared: &PreparedRelease, pruned: &PruneResult) {
         if let Some(former_release) = &mut self.former_release {
             former_release.settled = true;
         }
@@ -421,7 +417,7 @@ impl Run<'_> {
     }
 
     /// The finalizer or the ApplySet annotations could not be written.
-    pub(super) fn unclaimed(&self, error: &Error) -> Phase {
+    pub(super) fn claim_error(&self, error: &Error) -> Phase {
         let size = match error {
             Error::TooLarge(_) => format!(" (it has about {} bytes)", self.written.size()),
             _ => String::new(),

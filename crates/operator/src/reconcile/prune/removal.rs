@@ -4,7 +4,7 @@ use futures::StreamExt;
 
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects::{self, DeleteOutcome};
-use crate::reconcile::Run;
+use crate::reconcile::Reconcile;
 use crate::telemetry::metrics::Operation;
 use chartwright_core::apply::sequence::Turn;
 use chartwright_core::identity::ObjectId;
@@ -15,7 +15,7 @@ use chartwright_core::prune::{Purpose, Verdict, verdict};
 const TRIES: usize = 5;
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Disposed {
+pub(crate) enum RemovalOutcome {
     Deleted,
     /// It was being deleted already.
     Going,
@@ -27,7 +27,7 @@ pub(crate) enum Disposed {
     Failed(String),
 }
 
-pub(crate) enum Candidate {
+pub(crate) enum RemovalCandidate {
     /// Read for this very purpose.
     Read(Live),
     /// As its watch told it last. Enough to delete it, for the API server compares; that it stays is never decided on
@@ -36,22 +36,20 @@ pub(crate) enum Candidate {
     Unknown,
 }
 
-// === impl Candidate ===
-
-impl Candidate {
+impl RemovalCandidate {
     /// The wave that the object says it is of; `None` if it wasn't looked at.
     pub(crate) fn wave(&self) -> Option<i32> {
         match self {
-            Candidate::Read(live) | Candidate::Watched(live) => Some(live.wave),
-            Candidate::Unknown => None,
+            RemovalCandidate::Read(live) | RemovalCandidate::Watched(live) => Some(live.wave),
+            RemovalCandidate::Unknown => None,
         }
     }
 
     /// True if a hook made it.
     pub(crate) fn is_of_hook(&self) -> bool {
         match self {
-            Candidate::Read(live) | Candidate::Watched(live) => live.is_of_hook,
-            Candidate::Unknown => false,
+            RemovalCandidate::Read(live) | RemovalCandidate::Watched(live) => live.is_of_hook,
+            RemovalCandidate::Unknown => false,
         }
     }
 }
@@ -59,7 +57,7 @@ impl Candidate {
 /// What became of all objects of a removal, or of those before one that has to wait.
 #[derive(Default)]
 #[must_use = "what could not be deleted must stay in the record"]
-pub(crate) struct Removed {
+pub(crate) struct RemovalResult {
     pub deleted: Vec<ObjectId>,
     /// Deleted now or before, and perhaps not gone yet.
     pub open: Vec<ObjectId>,
@@ -71,19 +69,17 @@ pub(crate) struct Removed {
     pub awaited: Option<Vec<ObjectId>>,
 }
 
-// === impl Removed ===
-
-impl Removed {
-    fn note(&mut self, id: ObjectId, disposed: Disposed) {
+impl RemovalResult {
+    fn note(&mut self, id: ObjectId, disposed: RemovalOutcome) {
         match disposed {
-            Disposed::Deleted => {
+            RemovalOutcome::Deleted => {
                 self.deleted.push(id.clone());
                 self.open.push(id);
             }
-            Disposed::Going => self.open.push(id),
-            Disposed::Absent | Disposed::Left => self.left.push(id),
-            Disposed::Held => self.held.push(id),
-            Disposed::Failed(message) => self.failures.push(message),
+            RemovalOutcome::Going => self.open.push(id),
+            RemovalOutcome::Absent | RemovalOutcome::Left => self.left.push(id),
+            RemovalOutcome::Held => self.held.push(id),
+            RemovalOutcome::Failed(message) => self.failures.push(message),
         }
     }
 }
@@ -91,11 +87,15 @@ impl Removed {
 /// Objects of one release that are disposed of at the same time. They begin in order.
 const AT_ONCE: usize = 8;
 
-impl Run<'_> {
+impl Reconcile<'_> {
     /// Carries out a removal, as far as nothing has to be waited for. A deletion goes no further than the turn in which
     /// something failed; a prune no further than the next wait.
-    pub(crate) async fn remove(&self, turns: Vec<Turn<(ObjectId, Candidate)>>, purpose: Purpose) -> Removed {
-        let mut removed = Removed::default();
+    pub(crate) async fn remove(
+        &self,
+        turns: Vec<Turn<(ObjectId, RemovalCandidate)>>,
+        purpose: Purpose,
+    ) -> RemovalResult {
+        let mut removed = RemovalResult::default();
         // How much there was of what is open, and of failures, before the last turn.
         let (mut open, mut failures) = (0, 0);
         for turn in turns {
@@ -120,24 +120,34 @@ impl Run<'_> {
     }
 
     /// Answers in the order of the candidates.
-    async fn dispose_all(&self, candidates: Vec<(ObjectId, Candidate)>, purpose: Purpose) -> Vec<(ObjectId, Disposed)> {
+    async fn dispose_all(
+        &self,
+        candidates: Vec<(ObjectId, RemovalCandidate)>,
+        purpose: Purpose,
+    ) -> Vec<(ObjectId, RemovalOutcome)> {
         let snapshot = &self.context.discovery.snapshot();
         let all = candidates.into_iter().map(|(id, candidate)| async move {
             let disposed = match snapshot.served(&id.group_kind) {
                 Ok(Some(resource)) => self.dispose(resource, &id, candidate, purpose).await,
                 // Its kind is gone, and all objects with it.
-                Ok(None) => Disposed::Absent,
-                Err(unknown) => Disposed::Failed(format!("{id}: {unknown}")),
+                Ok(None) => RemovalOutcome::Absent,
+                Err(unknown) => RemovalOutcome::Failed(format!("{id}: {unknown}")),
             };
             (id, disposed)
         });
         futures::stream::iter(all).buffered(AT_ONCE).collect().await
     }
 
-    async fn dispose(&self, resource: &Resource, id: &ObjectId, candidate: Candidate, purpose: Purpose) -> Disposed {
+    async fn dispose(
+        &self,
+        resource: &Resource,
+        id: &ObjectId,
+        candidate: RemovalCandidate,
+        purpose: Purpose,
+    ) -> RemovalOutcome {
         let client = &self.context.client;
         let kind = &id.group_kind.kind;
-        let failed = |error: &dyn std::fmt::Display| Disposed::Failed(format!("{id}: {error}"));
+        let failed = |error: &dyn std::fmt::Display| RemovalOutcome::Failed(format!("{id}: {error}"));
         // Whether claims go with it, neither its metadata nor its watch tells.
         let is_read_whole = matches!(purpose, Purpose::Prune | Purpose::Rollback) && kind == "StatefulSet";
         let mut candidate = candidate;
@@ -145,49 +155,49 @@ impl Run<'_> {
             let (live, was_read) = match candidate {
                 _ if is_read_whole => match objects::read(client, resource, id).await {
                     Ok(Some((live, _))) => (live, true),
-                    Ok(None) => return Disposed::Absent,
+                    Ok(None) => return RemovalOutcome::Absent,
                     Err(error) => return failed(&error),
                 },
-                Candidate::Read(live) => (live, true),
-                Candidate::Watched(live) => (live, false),
-                Candidate::Unknown => match objects::read_live(client, resource, id).await {
+                RemovalCandidate::Read(live) => (live, true),
+                RemovalCandidate::Watched(live) => (live, false),
+                RemovalCandidate::Unknown => match objects::read_live(client, resource, id).await {
                     Ok(Some(live)) => (live, true),
-                    Ok(None) => return Disposed::Absent,
+                    Ok(None) => return RemovalOutcome::Absent,
                     Err(error) => return failed(&error),
                 },
             };
-            candidate = Candidate::Unknown;
+            candidate = RemovalCandidate::Unknown;
             let (request, operation, done) = match verdict(id, &live, &self.owner, purpose) {
                 Verdict::Delete => {
                     let request = objects::delete(client, resource, id, &live).await;
-                    (request, Operation::Delete, Disposed::Deleted)
+                    (request, Operation::Delete, RemovalOutcome::Deleted)
                 }
                 Verdict::Release => {
                     let request = objects::release_member(client, resource, id, &live).await;
-                    (request, Operation::Release, Disposed::Left)
+                    (request, Operation::Release, RemovalOutcome::Left)
                 }
                 Verdict::Disown => {
                     let request = objects::remove_owner_reference(client, resource, id, &live).await;
-                    (request, Operation::Metadata, Disposed::Left)
+                    (request, Operation::Metadata, RemovalOutcome::Left)
                 }
-                Verdict::Going => return Disposed::Going,
+                Verdict::Going => return RemovalOutcome::Going,
                 _ if !was_read => continue,
-                Verdict::Hold => return Disposed::Held,
-                Verdict::Stay => return Disposed::Left,
+                Verdict::Hold => return RemovalOutcome::Held,
+                Verdict::Stay => return RemovalOutcome::Left,
                 verdict @ (Verdict::Leave(_) | Verdict::Controlled(_)) => {
                     tracing::info!(object = %id, ?verdict, "not deleted");
-                    return Disposed::Left;
+                    return RemovalOutcome::Left;
                 }
             };
             match request {
                 Ok(DeleteOutcome::Accepted) => {
                     self.context.metrics.wrote(kind, operation);
-                    if done == Disposed::Deleted {
+                    if done == RemovalOutcome::Deleted {
                         self.context.members().is_going(id, &live.uid);
                     }
                     return done;
                 }
-                Ok(DeleteOutcome::Absent) => return Disposed::Absent,
+                Ok(DeleteOutcome::Absent) => return RemovalOutcome::Absent,
                 Ok(DeleteOutcome::Changed) => {}
                 Err(error) => return failed(&error),
             }

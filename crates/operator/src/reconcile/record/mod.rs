@@ -12,13 +12,13 @@ use serde_json::Value;
 
 use crate::cluster::error::Error;
 use crate::cluster::storage::secrets::Files;
-use crate::reconcile::Run;
-use crate::reconcile::claim::member_scopes::Superset;
+use crate::reconcile::Reconcile;
+use crate::reconcile::claim::member_scopes::MemberScopes;
 use crate::reconcile::hooks::delete_hooks;
 use crate::reconcile::plans;
-use crate::reconcile::record::signed_secrets::Purpose;
+use crate::reconcile::record::signed_secrets::SecretPurpose;
 use crate::reconcile::release::Release;
-use crate::reconcile::render::Prepared;
+use crate::reconcile::render::PreparedRelease;
 use crate::reconcile::render::generated_values;
 use crate::reconcile::rollback;
 use crate::reconcile::status::rights;
@@ -33,7 +33,7 @@ use chartwright_core::status::{self, Phase, Reason};
 use chartwright_watches::names::is_built_in;
 
 /// The Secret of a release that holds its record, where its status can't.
-const RECORD: Purpose = Purpose {
+const RECORD: SecretPurpose = SecretPurpose {
     prefix: reserved_names::RECORD,
     kind: "chartwright.dev/record",
     what: "the record of the release",
@@ -50,9 +50,9 @@ const UNKNOWN: &str = "unknown";
 
 /// What the status of a kind loses, once that was seen: its schema drops unknown fields, or it has none. That the API
 /// server refuses the status of one custom resource, for its size or for what it says, is no business of the others
-/// ([`Refused`]).
+/// ([`StatusRefusal`]).
 #[derive(Debug, Default)]
-pub struct Lossy {
+pub struct LossyStatus {
     record: AtomicBool,
     pub(super) conditions: AtomicBool,
     /// The schema refuses what it doesn't know.
@@ -62,7 +62,7 @@ pub struct Lossy {
 
 /// How much of the status of one custom resource the API server refuses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Refused {
+pub enum StatusRefusal {
     #[default]
     Nothing,
     /// All that there is to say. What must be known of the release is in a Secret, and the least is written.
@@ -72,9 +72,9 @@ pub enum Refused {
 }
 
 /// A record as it was read.
-struct Recalled {
+struct LoadedRecord {
     record: Record,
-    saved: Saved,
+    saved: SavedRecord,
     /// Some of it is lost.
     is_partial: bool,
     /// All of it is, though the status claims one.
@@ -85,14 +85,14 @@ struct Recalled {
 
 /// What is known to be stored in a Secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Saved {
+pub struct SavedRecord {
     /// There is one.
     pub exists: bool,
     /// Of the record that is stored; empty if that isn't known.
     stamp: String,
 }
 
-impl Lossy {
+impl LossyStatus {
     /// True if it is noticed for the first time.
     fn notice(&self, record: bool, conditions: bool) -> bool {
         self.record.fetch_or(record, Relaxed);
@@ -101,9 +101,9 @@ impl Lossy {
     }
 }
 
-impl Run<'_> {
+impl Reconcile<'_> {
     /// Reads the record of a custom resource that isn't remembered. Most have it in their status: no request.
-    pub(super) async fn recall(&self, release: &mut Release) -> Result<(), Phase> {
+    pub(super) async fn load_record(&self, release: &mut Release) -> Result<(), Phase> {
         if release.is_new(&self.written) {
             release.unread = true;
             let status = self.written_status();
@@ -138,8 +138,8 @@ impl Run<'_> {
     /// The phase of a release of which a Secret can't be read or written.
     async fn sign_again(&self, release: &mut Release) -> Result<(), Phase> {
         let record = &release.record;
-        let mut all: Vec<(&Purpose, String)> = Vec::new();
-        if self.keeps() {
+        let mut all: Vec<(&SecretPurpose, String)> = Vec::new();
+        if self.has_generated_values() {
             all.push((&generated_values::KEPT, String::new()));
         }
         if !record.hooks.stored.is_empty() {
@@ -160,20 +160,20 @@ impl Run<'_> {
                 Err(error) => return Err(self.failed(&error)),
             }
         }
-        release.tried.kept = None;
+        release.retry_cache.kept = None;
         release.signer = None;
         Ok(())
     }
 
     /// The record as it can be believed, and the Secret that holds it.
-    async fn stored(&self, status: &Value) -> Result<Recalled, Phase> {
+    async fn stored(&self, status: &Value) -> Result<LoadedRecord, Phase> {
         let generation = self.generation;
         let observed = conditions::recorded_generation(status);
-        let saved = |exists| Saved {
+        let saved = |exists| SavedRecord {
             exists,
-            ..Saved::default()
+            ..SavedRecord::default()
         };
-        let recalled = |record: Record, saved: Saved, is_partial: bool| Recalled {
+        let recalled = |record: Record, saved: SavedRecord, is_partial: bool| LoadedRecord {
             record,
             saved,
             is_partial,
@@ -181,7 +181,7 @@ impl Run<'_> {
             signer: signature::of_status(status).and_then(digest::signer).map(str::to_owned),
         };
         // A custom resource that never had a member has no record anywhere.
-        let had_none = || Superset::of_resource(&self.written).is_empty();
+        let had_none = || MemberScopes::from_resource(&self.written).is_empty();
         let (in_status, known, expected, claimed) = match Record::from_status(
             status,
             Some(&self.written.seal(&self.context.keys, &self.unit.group_kind)),
@@ -200,16 +200,16 @@ impl Run<'_> {
         };
         let is_lost = claimed.is_some();
         if is_lost && had_none() {
-            return Ok(Recalled {
+            return Ok(LoadedRecord {
                 is_lost,
-                ..recalled(in_status, Saved::default(), false)
+                ..recalled(in_status, SavedRecord::default(), false)
             });
         }
         let resource = &self.written.key;
         let loaded = self.load_sealed(&RECORD, "").await;
         let loaded = match loaded {
             // Whoever may not read Secrets wrote none.
-            Err(Error::Forbidden(_)) if !expected => signed_secrets::Found::default(),
+            Err(Error::Forbidden(_)) if !expected => signed_secrets::SealedContent::default(),
             loaded => loaded.map_err(|error| self.failed(&error))?,
         };
         let file = loaded.files.and_then(|mut files| files.remove(FILE));
@@ -220,9 +220,9 @@ impl Run<'_> {
                 stamp,
             } if record.revision >= in_status.revision => {
                 let record = record.proven_by(Some(stored_for), generation);
-                Ok(Recalled {
+                Ok(LoadedRecord {
                     signer: loaded.signer,
-                    ..recalled(record, Saved { exists: true, stamp }, false)
+                    ..recalled(record, SavedRecord { exists: true, stamp }, false)
                 })
             }
             Found::Record { .. } => Ok(recalled(in_status.unproven(), saved(true), expected)),
@@ -234,7 +234,7 @@ impl Run<'_> {
                 if self.written.deleting && record.revision == 0 {
                     self.find_delete_hooks(&mut record, claimed.as_deref()).await?;
                 }
-                Ok(Recalled {
+                Ok(LoadedRecord {
                     is_lost,
                     ..recalled(record, saved(known), expected)
                 })
@@ -296,14 +296,14 @@ impl Run<'_> {
     fn needs_secrets(&self, release: &Release, members: usize) -> bool {
         members > STATUS_ENTRIES
             || release.record.lookups.len() > STATUS_LOOKUPS
-            || release.refused > Refused::Nothing
+            || release.refused > StatusRefusal::Nothing
             || !self.unit.resource.status
             || self.unit.lossy.record.load(Relaxed)
     }
 
     /// Before the first member of a release whose record goes to a Secret: it is there, so that the lack of a right is
     /// found before anything is made.
-    pub(super) async fn reserve(&self, release: &mut Release, prepared: &Prepared) -> Result<(), Phase> {
+    pub(super) async fn reserve(&self, release: &mut Release, prepared: &PreparedRelease) -> Result<(), Phase> {
         let desired = &prepared.desired.members;
         if release.saved.exists || !self.needs_secrets(release, desired.len()) {
             return Ok(());
@@ -327,7 +327,7 @@ impl Run<'_> {
         let files = Files::from([(FILE.to_owned(), packed.bytes())]);
         let written = self.store_sealed(&RECORD, "", files, None).await;
         written.map_err(|error| self.failed(&error))?;
-        release.saved = Saved {
+        release.saved = SavedRecord {
             exists: true,
             stamp: packed.stamp,
         };
@@ -359,7 +359,7 @@ impl Run<'_> {
         }
         match self.forget_record(release).await {
             Ok(()) => {
-                release.saved = Saved::default();
+                release.saved = SavedRecord::default();
                 true
             }
             Err(phase) => {
@@ -382,10 +382,10 @@ impl Run<'_> {
     /// and one warning says so.
     pub(super) fn compare(&self, release: &mut Release, sent: &Value, read: &Value) {
         if status::survives(sent, read) {
-            release.told.status = None;
+            release.announced.status = None;
             return;
         }
-        release.told.status = Some(sent.clone());
+        release.announced.status = Some(sent.clone());
         let lost = |field: &str| {
             let sent = sent.get(field);
             sent.is_some_and(|sent| read.get(field).is_none_or(|read| !status::survives(sent, read)))

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use crate::cluster::error::Result;
 use crate::cluster::storage::secrets::{self, Files, SecretName, SecretSpec, StoredSecret};
-use crate::reconcile::Run;
+use crate::reconcile::Reconcile;
 use crate::reconcile::context::Context;
 use crate::reconcile::custom_resource::CustomResource;
 use crate::telemetry::metrics::Operation;
@@ -24,7 +24,7 @@ const CONTENT: &str = "content.json.gz";
 const SIGNATURE: &str = "signature";
 
 /// What is kept for what.
-pub(crate) struct Purpose {
+pub(crate) struct SecretPurpose {
     /// How the Secret's name begins: one of [`chartwright_core::identity::reserved_names`].
     pub prefix: &'static str,
     /// Its type: no other controller takes it for its own.
@@ -37,7 +37,7 @@ pub(crate) struct Purpose {
 
 /// What was found in the place of a Secret.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct SealedContent {
     /// As the operator wrote it; `None`: there is nothing that it wrote.
     pub files: Option<Files>,
     /// The version of the Secret that is there, whoever wrote it.
@@ -49,7 +49,7 @@ pub(crate) struct Found {
 impl Context {
     /// Where something is kept: with the custom resource, so that it is there before the release's namespace is. `suffix`:
     /// which of several.
-    pub(crate) fn sealed_place(&self, resource: &CustomResource, purpose: &Purpose, suffix: &str) -> SecretName {
+    pub(crate) fn sealed_place(&self, resource: &CustomResource, purpose: &SecretPurpose, suffix: &str) -> SecretName {
         let namespace = match resource.key.namespace.as_str() {
             "" => &self.own_namespace,
             own => own,
@@ -64,9 +64,9 @@ impl Context {
     ///
     /// # Errors
     /// If the Secret can't be read.
-    pub(crate) async fn load_sealed(&self, resource: &CustomResource, place: &SecretName) -> Result<Found> {
+    pub(crate) async fn load_sealed(&self, resource: &CustomResource, place: &SecretName) -> Result<SealedContent> {
         let Some(stored) = secrets::read(&self.client, place).await? else {
-            return Ok(Found::default());
+            return Ok(SealedContent::default());
         };
         let is_own = self.is_sealed(resource, place, &stored);
         if !is_own {
@@ -76,7 +76,7 @@ impl Context {
         let mut files = stored.files;
         let signature = files.remove(SIGNATURE).filter(|_| is_own).unwrap_or_default();
         let signer = str::from_utf8(&signature).ok().and_then(digest::signer);
-        Ok(Found {
+        Ok(SealedContent {
             signer: signer.map(str::to_owned),
             files: is_own.then_some(files),
             version,
@@ -106,8 +106,8 @@ fn parts<'a>(resource: &'a CustomResource, place: &'a SecretName, files: &'a Fil
     head.into_iter().chain(files).collect()
 }
 
-impl Run<'_> {
-    pub(crate) fn sealed_place(&self, purpose: &Purpose, suffix: &str) -> SecretName {
+impl Reconcile<'_> {
+    pub(crate) fn sealed_place(&self, purpose: &SecretPurpose, suffix: &str) -> SecretName {
         self.context.sealed_place(&self.written, purpose, suffix)
     }
 
@@ -117,7 +117,7 @@ impl Run<'_> {
     /// As [`secrets::write`].
     pub(crate) async fn store_sealed(
         &self,
-        purpose: &Purpose,
+        purpose: &SecretPurpose,
         suffix: &str,
         mut files: Files,
         version: Option<&str>,
@@ -140,12 +140,12 @@ impl Run<'_> {
         Ok(version)
     }
 
-    pub(crate) async fn load_sealed(&self, purpose: &Purpose, suffix: &str) -> Result<Found> {
+    pub(crate) async fn load_sealed(&self, purpose: &SecretPurpose, suffix: &str) -> Result<SealedContent> {
         let place = self.sealed_place(purpose, suffix);
         self.context.load_sealed(&self.written, &place).await
     }
 
-    pub(crate) async fn seal(&self, purpose: &Purpose, suffix: &str, content: &impl Serialize) -> Result<()> {
+    pub(crate) async fn seal(&self, purpose: &SecretPurpose, suffix: &str, content: &impl Serialize) -> Result<()> {
         // Our own types are all JSON.
         let content = pack(&serde_json::to_vec(content).unwrap_or_default());
         let files = Files::from([(CONTENT.to_owned(), content)]);
@@ -153,7 +153,7 @@ impl Run<'_> {
     }
 
     /// What is kept; `None` if it is lost, or not as it was written.
-    pub(crate) async fn unseal<T: DeserializeOwned>(&self, purpose: &Purpose, suffix: &str) -> Result<Option<T>> {
+    pub(crate) async fn unseal<T: DeserializeOwned>(&self, purpose: &SecretPurpose, suffix: &str) -> Result<Option<T>> {
         let found = self.load_sealed(purpose, suffix).await?;
         Ok(found
             .files
@@ -164,7 +164,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// If the Secret can't be read or written.
-    pub(crate) async fn reseal(&self, purpose: &Purpose, suffix: &str) -> Result<()> {
+    pub(crate) async fn reseal(&self, purpose: &SecretPurpose, suffix: &str) -> Result<()> {
         let found = self.load_sealed(purpose, suffix).await?;
         if let Some(files) = found.files {
             self.store_sealed(purpose, suffix, files, found.version.as_deref())
@@ -177,7 +177,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// If it can't be removed.
-    pub(crate) async fn remove_sealed(&self, purpose: &Purpose, suffix: &str) -> Result<()> {
+    pub(crate) async fn remove_sealed(&self, purpose: &SecretPurpose, suffix: &str) -> Result<()> {
         let place = self.sealed_place(purpose, suffix);
         let is_own = |mark: &str| self.context.is_marked(&self.written, &place, mark);
         secrets::remove(&self.context.client, &place, is_own).await?;

@@ -11,15 +11,13 @@ use chartwright_core::identity::ObjectId;
 
 /// Corrections of members, and what has to wait.
 #[derive(Debug, Default)]
-pub struct Contests {
+pub struct DriftContests {
     corrections: HashMap<ObjectId, Contest>,
     /// When the first of what has to wait is due.
     due: Option<Duration>,
 }
 
-// === impl Contests ===
-
-impl Contests {
+impl DriftContests {
     /// A reconcile begins: what is over is forgotten, and nothing waits yet.
     pub(super) fn begin(&mut self) {
         let now = Timestamp::now();

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use crate::cluster::error::Error;
 use crate::cluster::objects::{self, NO_VERSION};
 use crate::cluster::storage::secrets::{Files, SecretName};
-use crate::reconcile::Run;
-use crate::reconcile::claim::member_scopes::Superset;
+use crate::reconcile::Reconcile;
+use crate::reconcile::claim::member_scopes::MemberScopes;
 use crate::reconcile::context::Context;
 use crate::reconcile::custom_resource::CustomResource;
-use crate::reconcile::record::signed_secrets::Purpose;
+use crate::reconcile::record::signed_secrets::SecretPurpose;
 use crate::reconcile::release::Release;
 use crate::reconcile::render::secret_values;
-use crate::reconcile::render::{Answers, Made, Prepared, Request, Work};
+use crate::reconcile::render::{LookupAnswers, PreparedRelease, RenderJob, RenderRequest, RenderResult};
 use crate::reconcile::status::rights;
 use crate::reconcile::takeover::{claimant, may_adopt};
 use crate::telemetry::redact::Secrets;
@@ -35,7 +35,7 @@ const REGENERATED: &str = "regenerated";
 /// The key of the digests of what the results are made from. It lies with them: another key of the operator changes none.
 const KEY: &str = "arguments.key";
 
-pub(crate) const KEPT: Purpose = Purpose {
+pub(crate) const KEPT: SecretPurpose = SecretPurpose {
     prefix: reserved_names::KEPT,
     kind: "chartwright.dev/kept-results",
     what: "the chart's random results",
@@ -47,7 +47,7 @@ const RECOVERIES: usize = 4;
 
 /// What the Secret holds; nothing if there is none.
 #[derive(Clone, Default)]
-pub(crate) struct Stored {
+pub(crate) struct StoredValues {
     kept: Kept,
     pins: Vec<Pin>,
     version: Option<String>,
@@ -59,8 +59,8 @@ pub(crate) struct Stored {
 
 /// What is remembered of chance.
 #[derive(Clone, Default)]
-pub(crate) struct Memory {
-    stored: Stored,
+pub(crate) struct GeneratedValues {
+    stored: StoredValues,
     was_read: bool,
     /// A release that has members, or may have: what they hold must not change without need.
     exists: bool,
@@ -88,27 +88,25 @@ fn failed(place: &SecretName, error: &Error) -> Phase {
     }
 }
 
-// === impl Memory ===
-
-impl Memory {
+impl GeneratedValues {
     /// Reads the Secret that the custom resource names; without one there is no request.
     pub(crate) async fn read(context: &Context, resource: &CustomResource, release: &Release) -> Result<Self, Phase> {
         let record = &release.record;
         let new_key = release
             .key(&context.keys)
             .derive(KeyUse::KeptResults, &[resource.uid.as_bytes()]);
-        let mut memory = Memory {
-            stored: Stored::empty(new_key),
+        let mut memory = GeneratedValues {
+            stored: StoredValues::empty(new_key),
             exists: record.revision > 0
                 || !record.entries.is_empty()
-                || !Superset::of_resource(resource).kinds.is_empty(),
+                || !MemberScopes::from_resource(resource).kinds.is_empty(),
             regenerated: record
                 .handled
                 .pending(Regenerate, &resource.annotations)
                 .map(str::to_owned),
-            ..Memory::default()
+            ..GeneratedValues::default()
         };
-        if let Some(stored) = &release.tried.kept {
+        if let Some(stored) = &release.retry_cache.kept {
             memory.was_read = true;
             memory.stored = stored.clone();
         } else if resource.annotations.contains_key(&resource.kept_annotation()) {
@@ -165,11 +163,11 @@ impl Memory {
         self.regenerated.is_some() || renewal.is_some_and(|due| due <= now)
     }
 
-    pub(crate) fn known(&self) -> Option<Stored> {
+    pub(crate) fn known(&self) -> Option<StoredValues> {
         self.was_read.then(|| self.stored.clone())
     }
 
-    pub(crate) fn keeps(&self) -> bool {
+    pub(crate) fn has_generated_values(&self) -> bool {
         !self.kept.is_empty() || !self.pins.is_empty()
     }
 
@@ -179,8 +177,8 @@ impl Memory {
     }
 
     /// What is stored after its render was applied, or while members of it are missing: then the former results, too.
-    pub(crate) fn written(&self, complete: bool) -> Stored {
-        Stored {
+    pub(crate) fn written(&self, complete: bool) -> StoredValues {
+        StoredValues {
             kept: match complete {
                 true => self.kept.clone(),
                 false => self.kept.and(&self.stored.kept),
@@ -193,28 +191,24 @@ impl Memory {
     }
 }
 
-// === impl Stored ===
-
-impl Stored {
+impl StoredValues {
     fn empty(key: [u8; 32]) -> Self {
-        Stored {
+        StoredValues {
             kept: Kept::new(key),
             key,
-            ..Stored::default()
+            ..StoredValues::default()
         }
     }
 }
 
-// === impl Work ===
-
-impl Work<'_> {
+impl RenderJob<'_> {
     /// Renders with what is remembered, and remembers what the render used. Where results are missing though the release
     /// exists, its live objects are asked.
     pub(crate) async fn settled(
         &self,
         revision: i64,
-        memory: &mut Memory,
-        answers: &mut Answers,
+        memory: &mut GeneratedValues,
+        answers: &mut LookupAnswers,
     ) -> Result<(Rendered, Desired), Phase> {
         let mut made = self.rounds(revision, &memory.kept, answers).await?;
         if memory.exists && memory.regenerated.is_none() {
@@ -233,8 +227,8 @@ impl Work<'_> {
         &self,
         revision: i64,
         mut made: (Rendered, Desired),
-        memory: &mut Memory,
-        answers: &mut Answers,
+        memory: &mut GeneratedValues,
+        answers: &mut LookupAnswers,
     ) -> Result<(Rendered, Desired), Phase> {
         if !memory.was_read && !made.0.randomness.missed.is_empty() {
             // Nothing says that there are kept results; but somebody may have taken the annotation off.
@@ -278,16 +272,16 @@ impl Work<'_> {
         &self,
         revision: i64,
         (rendered, one): &(Rendered, Desired),
-        answers: &Answers,
+        answers: &LookupAnswers,
     ) -> Result<Vec<Found>, Phase> {
-        let request = Request {
+        let request = RenderRequest {
             revision,
             lookups: Arc::new(answers.clone()),
             kept: rendered.randomness.kept.clone(),
             probe: Some(Box::new(rendered.clone())),
         };
         // A probe that would look up something else tells nothing.
-        let Made::Rendered(_, other) = self.once(request).await? else {
+        let RenderResult::Rendered(_, other) = self.once(request).await? else {
             return Ok(Vec::new());
         };
         let mut live: BTreeMap<ObjectId, Option<serde_json::Value>> = BTreeMap::new();
@@ -338,26 +332,24 @@ impl Work<'_> {
     }
 }
 
-// === impl Run ===
-
-impl Run<'_> {
+impl Reconcile<'_> {
     /// True if the custom resource says that there are kept results.
-    pub(crate) fn keeps(&self) -> bool {
+    pub(crate) fn has_generated_values(&self) -> bool {
         self.written.annotations.contains_key(&self.written.kept_annotation())
     }
 
     /// Stores the results of this render, before the first member. The former ones stay until all members are applied:
     /// somebody may go back to them. False if another operator stored others since they were read: those count.
-    pub(crate) async fn keep(&self, release: &mut Release, prepared: &Prepared) -> Result<bool, Phase> {
-        let memory = &prepared.memory;
-        release.tried.kept = memory.known();
+    pub(crate) async fn keep(&self, release: &mut Release, prepared: &PreparedRelease) -> Result<bool, Phase> {
+        let memory = &prepared.generated_values;
+        release.retry_cache.kept = memory.known();
         let both = memory.kept.and(&memory.stored.kept);
         self.store(release, memory, both).await
     }
 
     /// Stores what the members have now, and nothing else; unless another operator is further than this one.
-    pub(crate) async fn settle(&self, release: &mut Release, prepared: &Prepared) -> Result<(), Phase> {
-        let memory = &prepared.memory;
+    pub(crate) async fn settle(&self, release: &mut Release, prepared: &PreparedRelease) -> Result<(), Phase> {
+        let memory = &prepared.generated_values;
         release.record.renewal = memory.renewal;
         if let Some(done) = &memory.regenerated {
             release.record.handled.set(Regenerate, done);
@@ -369,17 +361,21 @@ impl Run<'_> {
     }
 
     /// False if the Secret is not the one that was read or written last.
-    async fn store(&self, release: &mut Release, memory: &Memory, kept: Kept) -> Result<bool, Phase> {
+    async fn store(&self, release: &mut Release, memory: &GeneratedValues, kept: Kept) -> Result<bool, Phase> {
         let place = place(self.context, &self.written);
         if kept.is_empty() && memory.pins.is_empty() {
-            let is_absent = release.tried.kept.as_ref().is_some_and(|known| known.version.is_none());
-            if !self.keeps() || is_absent {
+            let is_absent = release
+                .retry_cache
+                .kept
+                .as_ref()
+                .is_some_and(|known| known.version.is_none());
+            if !self.has_generated_values() || is_absent {
                 return Ok(true);
             }
-            release.tried.kept = None;
+            release.retry_cache.kept = None;
             let removed = self.remove_sealed(&KEPT, "").await;
             removed.map_err(|error| failed(&place, &error))?;
-            release.tried.kept = Some(Stored::empty(memory.stored.key));
+            release.retry_cache.kept = Some(StoredValues::empty(memory.stored.key));
             return Ok(true);
         }
         if (&kept, &memory.pins) == (&memory.stored.kept, &memory.stored.pins) {
@@ -398,11 +394,11 @@ impl Run<'_> {
             files.insert(REGENERATED.to_owned(), made_for.clone().into_bytes());
         }
         // Unless all goes well, nobody knows what is there.
-        let version = release.tried.kept.take().and_then(|known| known.version);
+        let version = release.retry_cache.kept.take().and_then(|known| known.version);
         let version = version.as_deref().unwrap_or(NO_VERSION);
         match self.store_sealed(&KEPT, "", files, Some(version)).await {
             Ok(version) => {
-                release.tried.kept = Some(Stored {
+                release.retry_cache.kept = Some(StoredValues {
                     kept,
                     pins: memory.pins.clone(),
                     version: Some(version),
@@ -418,7 +414,7 @@ impl Run<'_> {
 
     /// Removes the results of a release that goes.
     pub(crate) async fn forget_kept(&self) -> Result<(), Phase> {
-        if !self.keeps() {
+        if !self.has_generated_values() {
             return Ok(());
         }
         let place = place(self.context, &self.written);

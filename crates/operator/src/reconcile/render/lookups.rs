@@ -8,8 +8,8 @@ use crate::cluster::objects::lookup;
 use crate::reconcile::load::input_digest;
 use crate::reconcile::render::pool::off_worker_if_large;
 use crate::reconcile::render::secret_values::{self, ChartText};
-use crate::reconcile::render::{Answers, Made, Request, Work};
-use crate::reconcile::values::sources::{self, Source};
+use crate::reconcile::render::{LookupAnswers, RenderJob, RenderRequest, RenderResult};
+use crate::reconcile::values::sources::{self, ValuesSource};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::identity::reserved_names::{self, is_reserved};
 use chartwright_core::index::dependencies;
@@ -22,26 +22,26 @@ const LOOKUP_ROUNDS: usize = 16;
 /// One release looks up no more objects and lists than this.
 const LOOKUPS: usize = 2000;
 
-impl Work<'_> {
+impl RenderJob<'_> {
     /// Renders until no lookup is missing.
     pub(crate) async fn rounds(
         &self,
         revision: i64,
         kept: &Kept,
-        answers: &mut Answers,
+        answers: &mut LookupAnswers,
     ) -> Result<(Rendered, Desired), Phase> {
         let mut kept = kept.clone();
         let mut first: Option<Randomness> = None;
         for _ in 0..LOOKUP_ROUNDS {
-            let request = Request {
+            let request = RenderRequest {
                 revision,
                 lookups: Arc::new(answers.clone()),
                 kept: kept.clone(),
                 probe: None,
             };
             let (mut rendered, desired) = match self.once(request).await? {
-                Made::Rendered(rendered, desired) => (*rendered, desired),
-                Made::Needs(missing) => {
+                RenderResult::Rendered(rendered, desired) => (*rendered, desired),
+                RenderResult::Needs(missing) => {
                     self.answer(&missing, answers).await?;
                     continue;
                 }
@@ -64,7 +64,7 @@ impl Work<'_> {
     }
 
     /// What stands in the cluster, if the release may know.
-    async fn answer(&self, missing: &[LookupKey], answers: &mut Answers) -> Result<(), Phase> {
+    async fn answer(&self, missing: &[LookupKey], answers: &mut LookupAnswers) -> Result<(), Phase> {
         if answers.len() + missing.len() > LOOKUPS {
             let message = format!("the chart looks up more than {LOOKUPS} objects");
             return Err(Phase::stalled(Reason::RenderFailed, message));
@@ -88,9 +88,9 @@ impl Work<'_> {
     /// what may cure them.
     pub(crate) async fn read_sources(
         &mut self,
-        known: &Answers,
-        answers: &mut Answers,
-    ) -> Result<Vec<(Source, Value)>, Phase> {
+        known: &LookupAnswers,
+        answers: &mut LookupAnswers,
+    ) -> Result<Vec<(ValuesSource, Value)>, Phase> {
         let sources = sources::sources(self.unit, self.resource)?;
         let keys: Vec<LookupKey> = sources.iter().map(|source| source.key.clone()).collect();
         self.sources = self.fetch(&keys, Some(known)).await?.into_iter().collect();
@@ -106,7 +106,7 @@ impl Work<'_> {
     }
 
     /// What stands in the cluster: from memory where a watch shows that it is still so.
-    async fn fetch(&self, keys: &[LookupKey], last: Option<&Answers>) -> Result<Vec<(LookupKey, Value)>, Phase> {
+    async fn fetch(&self, keys: &[LookupKey], last: Option<&LookupAnswers>) -> Result<Vec<(LookupKey, Value)>, Phase> {
         let mut found: Vec<(LookupKey, Value)> = Vec::with_capacity(keys.len());
         let mut unknown: Vec<LookupKey> = Vec::new();
         for key in keys {
@@ -143,7 +143,7 @@ impl Work<'_> {
     }
 
     /// What the last attempt found, if its watch shows that it is still so.
-    fn known(&self, last: Option<&Answers>, key: &LookupKey) -> Option<Value> {
+    fn known(&self, last: Option<&LookupAnswers>, key: &LookupKey) -> Option<Value> {
         let known = last?.get(key)?;
         let target = lookup::dependency(&self.snapshot, key);
         let now = self.context.dependencies().version(&target)?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::reconcile::context::lock;
-use crate::reconcile::render::pool::Lane;
+use crate::reconcile::render::pool::PoolLane;
 use helm_template::render::Limits;
 
 /// What part of the process's memory renders, and what they made, may take together. The rest is the program's, the charts',
@@ -26,10 +26,10 @@ const FIRST: u64 = 32 << 20;
 const FIRST_TIME: Duration = Duration::from_secs(1);
 
 /// The memory for renders.
-pub struct Budget {
+pub struct MemoryBudget {
     /// The limit of the process, in bytes. `None`: there is none.
     limit: Option<u64>,
-    taken: Mutex<Taken>,
+    taken: Mutex<ReservedMemory>,
     /// Notified when something was given back.
     freed: Notify,
     /// Those that wait for a first share in each lane, in their order.
@@ -38,26 +38,24 @@ pub struct Budget {
 
 /// By lane.
 #[derive(Default)]
-struct Taken {
+struct ReservedMemory {
     bytes: [u64; 2],
     /// How many whole shares.
     shares: [u64; 2],
 }
 
 /// What is put aside for a release. It is given back when this is dropped.
-pub struct Share {
-    budget: Arc<Budget>,
-    lane: Lane,
+pub struct MemoryShare {
+    budget: Arc<MemoryBudget>,
+    lane: PoolLane,
     bytes: u64,
     is_whole: bool,
 }
 
-// === impl Budget ===
-
-impl Budget {
+impl MemoryBudget {
     /// For a process that may take so many bytes.
     pub fn new(limit: Option<u64>) -> Arc<Self> {
-        Arc::new(Budget {
+        Arc::new(MemoryBudget {
             limit,
             taken: Mutex::default(),
             freed: Notify::new(),
@@ -66,23 +64,23 @@ impl Budget {
     }
 
     /// What a render in a lane puts aside.
-    fn size(&self, lane: Lane) -> u64 {
+    fn size(&self, lane: PoolLane) -> u64 {
         let whole = self.limit.map_or(MOST, |limit| (limit / ONE).clamp(1, MOST));
         match lane {
-            Lane::Short => whole.min(FIRST),
-            Lane::Long => whole,
+            PoolLane::Short => whole.min(FIRST),
+            PoolLane::Long => whole,
         }
     }
 
     /// What one render may take in a lane.
-    pub fn limits(&self, lane: Lane) -> Limits {
+    pub fn limits(&self, lane: PoolLane) -> Limits {
         let limits = Limits::within(self.size(lane));
         match lane {
-            Lane::Short => Limits {
+            PoolLane::Short => Limits {
                 time: limits.time.min(FIRST_TIME),
                 ..limits
             },
-            Lane::Long => limits,
+            PoolLane::Long => limits,
         }
     }
 
@@ -100,7 +98,7 @@ impl Budget {
     }
 
     /// Waits until there is a share, for a release that has none.
-    pub async fn share(self: &Arc<Self>, lane: Lane) -> Share {
+    pub async fn share(self: &Arc<Self>, lane: PoolLane) -> MemoryShare {
         // It is never closed.
         let _turn = self.turns[lane as usize].acquire().await;
         self.wait(lane, |taken| self.fits(lane, taken)).await
@@ -108,24 +106,24 @@ impl Budget {
 
     /// Waits for a share for a release that holds what it rendered. If all that is left is held by such, one of them gets a
     /// share all the same: else each would wait for the others.
-    pub async fn another(self: &Arc<Self>, lane: Lane) -> Share {
-        let is_alone = |taken: &Taken| taken.shares[lane as usize] == 0;
+    pub async fn another(self: &Arc<Self>, lane: PoolLane) -> MemoryShare {
+        let is_alone = |taken: &ReservedMemory| taken.shares[lane as usize] == 0;
         self.wait(lane, |taken| self.fits(lane, taken) || is_alone(taken)).await
     }
 
     /// Whether there is a share, and one is left for the other lane.
-    fn fits(&self, lane: Lane, taken: &Taken) -> bool {
+    fn fits(&self, lane: PoolLane, taken: &ReservedMemory) -> bool {
         let Some(limit) = self.limit else { return true };
         let (own, size) = (taken.bytes[lane as usize], self.size(lane));
         let others = match lane {
-            Lane::Short => Lane::Long,
-            Lane::Long => Lane::Short,
+            PoolLane::Short => PoolLane::Long,
+            PoolLane::Long => PoolLane::Short,
         };
         let others = taken.bytes[others as usize].max(self.size(others));
         own + size + others <= limit / RENDERS
     }
 
-    async fn wait(self: &Arc<Self>, lane: Lane, fits: impl Fn(&Taken) -> bool) -> Share {
+    async fn wait(self: &Arc<Self>, lane: PoolLane, fits: impl Fn(&ReservedMemory) -> bool) -> MemoryShare {
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
@@ -137,7 +135,7 @@ impl Budget {
                     let bytes = self.size(lane);
                     taken.bytes[lane as usize] += bytes;
                     taken.shares[lane as usize] += 1;
-                    return Share {
+                    return MemoryShare {
                         budget: self.clone(),
                         lane,
                         bytes,
@@ -150,9 +148,7 @@ impl Budget {
     }
 }
 
-// === impl Share ===
-
-impl Share {
+impl MemoryShare {
     /// Keeps so many bytes of it, for what was made.
     pub fn keep(&mut self, bytes: u64) {
         let kept = bytes.min(self.bytes);
@@ -160,7 +156,7 @@ impl Share {
         self.bytes = kept;
     }
 
-    pub fn lane(&self) -> Lane {
+    pub fn lane(&self) -> PoolLane {
         self.lane
     }
 
@@ -175,7 +171,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for MemoryShare {
     fn drop(&mut self) {
         self.give_back(self.bytes);
     }
@@ -194,28 +190,28 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_would_take_more_than_there_is_waits() {
         // 600 MiB are for renders, 128 for one in the long lane, and 32 for one in the short lane.
-        let budget = Budget::new(Some(1200 << 20));
-        assert_eq!(budget.limits(Lane::Long).memory, 128 << 20);
-        let mut long: Vec<Share> = Vec::new();
+        let budget = MemoryBudget::new(Some(1200 << 20));
+        assert_eq!(budget.limits(PoolLane::Long).memory, 128 << 20);
+        let mut long: Vec<MemoryShare> = Vec::new();
         for _ in 0..4 {
-            long.push(budget.share(Lane::Long).await);
+            long.push(budget.share(PoolLane::Long).await);
         }
         let fifth = budget.clone();
-        let fifth = tokio::spawn(async move { fifth.share(Lane::Long).await });
-        assert!(waits(budget.share(Lane::Long)).await);
+        let fifth = tokio::spawn(async move { fifth.share(PoolLane::Long).await });
+        assert!(waits(budget.share(PoolLane::Long)).await);
         // However many there are, and however long they take: there is one for what is short.
-        assert!(!waits(budget.share(Lane::Short)).await);
+        assert!(!waits(budget.share(PoolLane::Short)).await);
         drop(long.pop());
         let fifth = fifth.await.unwrap();
         // What was rendered stays counted.
         for share in &mut long {
             share.keep(120 << 20);
         }
-        assert!(waits(budget.share(Lane::Long)).await, "80 MiB are left");
+        assert!(waits(budget.share(PoolLane::Long)).await, "80 MiB are left");
         drop(fifth);
         // One of those that hold something goes on, one at a time.
-        let again = budget.another(Lane::Long).await;
-        assert!(!waits(budget.share(Lane::Short)).await);
+        let again = budget.another(PoolLane::Long).await;
+        assert!(!waits(budget.share(PoolLane::Short)).await);
         long.iter_mut().for_each(|share| share.keep(0));
         drop((long, again));
         let taken = lock(&budget.taken);
@@ -225,28 +221,33 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn short_work_leaves_a_share_for_long_work() {
         for limit in [64 << 20, 128 << 20, 512 << 20, 4 << 30] {
-            let budget = Budget::new(Some(limit));
+            let budget = MemoryBudget::new(Some(limit));
             let mut short = Vec::new();
-            while let Ok(share) = tokio::time::timeout(Duration::from_secs(1), budget.share(Lane::Short)).await {
+            while let Ok(share) = tokio::time::timeout(Duration::from_secs(1), budget.share(PoolLane::Short)).await {
                 short.push(share);
             }
             assert!(!short.is_empty(), "{limit}");
-            let long = budget.share(Lane::Long).await;
+            let long = budget.share(PoolLane::Long).await;
             let taken = lock(&budget.taken).bytes.iter().sum::<u64>();
             assert!(taken <= limit / RENDERS, "{limit}");
             // If all is held, one goes on.
-            short.iter_mut().for_each(|share| share.keep(budget.size(Lane::Short)));
-            drop(budget.another(Lane::Short).await);
+            short
+                .iter_mut()
+                .for_each(|share| share.keep(budget.size(PoolLane::Short)));
+            drop(budget.another(PoolLane::Short).await);
             drop(long);
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn without_a_limit_nobody_waits() {
-        let budget = Budget::new(None);
-        let shares = futures::future::join_all((0..1000).map(|_| budget.share(Lane::Long)));
+        let budget = MemoryBudget::new(None);
+        let shares = futures::future::join_all((0..1000).map(|_| budget.share(PoolLane::Long)));
         assert!(!waits(shares).await);
-        assert_eq!((budget.limits(Lane::Long).memory, budget.why().as_str()), (MOST, ""));
+        assert_eq!(
+            (budget.limits(PoolLane::Long).memory, budget.why().as_str()),
+            (MOST, "")
+        );
     }
 
     #[test]
@@ -257,10 +258,10 @@ mod tests {
         let limits = manager.split_once("limits:").unwrap().1;
         let limit = limits.split_once("memory: ").unwrap().1.lines().next().unwrap();
         let limit = limit.strip_suffix("Mi").unwrap().parse::<u64>().unwrap() << 20;
-        let budget = Budget::new(Some(limit));
-        let limits = budget.limits(Lane::Long);
+        let budget = MemoryBudget::new(Some(limit));
+        let limits = budget.limits(PoolLane::Long);
         assert!(limits.memory >= 7 * memory && limits.output >= 8 * output, "{limits:?}");
-        let limits = budget.limits(Lane::Short);
+        let limits = budget.limits(PoolLane::Short);
         assert!(limits.memory >= memory && limits.output >= output, "{limits:?}");
     }
 }

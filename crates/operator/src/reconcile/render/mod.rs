@@ -15,15 +15,15 @@ use serde_json::{Value, json};
 use crate::cluster::discovery::Snapshot;
 use crate::cluster::error::Error;
 use crate::cluster::objects::{self, lookup};
-use crate::reconcile::Run;
+use crate::reconcile::Reconcile;
 use crate::reconcile::context::{Context, Unit, lock, mentions_release_facts};
 use crate::reconcile::custom_resource::CustomResource;
 use crate::reconcile::load::input_digest;
 use crate::reconcile::release::Release;
-use crate::reconcile::render::generated_values::Memory;
-use crate::reconcile::render::memory_budget::Share;
-use crate::reconcile::render::pool::{Lane, Lost, off_worker, off_worker_if_large};
-use crate::reconcile::render::previous_lookups::Earlier;
+use crate::reconcile::render::generated_values::GeneratedValues;
+use crate::reconcile::render::memory_budget::MemoryShare;
+use crate::reconcile::render::pool::{PoolError, PoolLane, off_worker, off_worker_if_large};
+use crate::reconcile::render::previous_lookups::PreviousLookups;
 use crate::reconcile::render::secret_values::ChartText;
 use crate::reconcile::values;
 use crate::telemetry::redact::{self, Secrets};
@@ -48,7 +48,7 @@ use helm_template::render::{
 const LONGEST_FILE: usize = 1 << 20;
 
 /// A release, rendered and checked, ready to be applied.
-pub struct Prepared {
+pub struct PreparedRelease {
     pub identity: Identity,
     pub desired: Desired,
     /// Keyed digest of the hooks that operations run; empty without.
@@ -80,15 +80,15 @@ pub struct Prepared {
     pub(super) values: Value,
     pub(super) values_digest: String,
     /// Random results: what is stored, and what is to be.
-    pub(super) memory: Memory,
+    pub(super) generated_values: GeneratedValues,
     /// The memory for the members, while there are any.
-    _share: Option<Arc<Mutex<Share>>>,
+    _share: Option<Arc<Mutex<MemoryShare>>>,
     /// About the bytes that they take.
     size: u64,
 }
 
 /// All that the renders of one reconcile have in common.
-pub(super) struct Work<'a> {
+pub(super) struct RenderJob<'a> {
     pub context: &'a Context,
     pub unit: &'a Unit,
     pub resource: &'a CustomResource,
@@ -102,46 +102,46 @@ pub(super) struct Work<'a> {
     /// `.Object`, of what is decorated.
     pub object: Option<Value>,
     /// What Secrets and ConfigMaps those come from.
-    pub sources: Answers,
+    pub sources: LookupAnswers,
     pub snapshot: Arc<Snapshot>,
     /// What `now` answers.
     pub clock: jiff::Timestamp,
     /// What was looked up by the last attempt.
-    pub known: Option<&'a Answers>,
+    pub known: Option<&'a LookupAnswers>,
     /// Lookups are answered as then.
-    pub earlier: Option<&'a Earlier>,
+    pub earlier: Option<&'a PreviousLookups>,
     /// Learns what the renders show to be secret.
     pub secrets: Arc<Secrets>,
     /// The memory for the renders. A render that nobody waits for any more has it all the same.
-    pub share: Arc<Mutex<Share>>,
+    pub share: Arc<Mutex<MemoryShare>>,
 }
 
 /// One of these renders.
-pub(super) struct Request {
+pub(super) struct RenderRequest {
     pub revision: i64,
-    pub lookups: Arc<Answers>,
+    pub lookups: Arc<LookupAnswers>,
     pub kept: Kept,
     /// Not the render itself, but what chance would make of it another time.
     pub probe: Option<Box<Rendered>>,
 }
 
 /// What came of it.
-pub(super) enum Made {
+pub(super) enum RenderResult {
     Rendered(Box<Rendered>, Desired),
     /// It failed, perhaps only because these lookups had no answer yet.
     Needs(Vec<LookupKey>),
 }
 
 /// What one attempt made; with an error, the request comes back.
-type Attempted = Result<(Rendered, Desired), Box<(RenderError, Request)>>;
+type RenderAttempt = Result<(Rendered, Desired), Box<(RenderError, RenderRequest)>>;
 
 /// What was looked up so far, and what was found.
-pub type Answers = BTreeMap<LookupKey, Value>;
+pub type LookupAnswers = BTreeMap<LookupKey, Value>;
 
-impl Run<'_> {
+impl Reconcile<'_> {
     /// Steps 4 and 5: everything up to the first write.
-    pub(super) async fn prepare(&self, release: &mut Release) -> Result<Prepared, Phase> {
-        let mut answers = Answers::new();
+    pub(super) async fn prepare(&self, release: &mut Release) -> Result<PreparedRelease, Phase> {
+        let mut answers = LookupAnswers::new();
         let prepared = prepare(self.context, self.unit, &self.written, release, &mut answers).await;
         // Also of what could not be rendered: what it asked for may come.
         self.context.follow_lookups(&self.owner.set, answers.keys());
@@ -151,8 +151,8 @@ impl Run<'_> {
         let prepared = prepared?;
         release.knows_secrets = true;
         self.report_unread(release).await;
-        let checked = self.preflight(release, &prepared, &mut answers).await;
-        release.tried.answers = answers;
+        let checked = self.check_release(release, &prepared, &mut answers).await;
+        release.retry_cache.answers = answers;
         checked.map(|()| prepared)
     }
 
@@ -196,8 +196,8 @@ pub async fn prepare(
     unit: &Unit,
     resource: &CustomResource,
     release: &mut Release,
-    answers: &mut Answers,
-) -> Result<Prepared, Phase> {
+    answers: &mut LookupAnswers,
+) -> Result<PreparedRelease, Phase> {
     prepare_plan(context, unit, resource, release, answers, no_plan()).await
 }
 
@@ -212,23 +212,23 @@ pub(super) async fn prepare_plan(
     unit: &Unit,
     resource: &CustomResource,
     release: &mut Release,
-    answers: &mut Answers,
+    answers: &mut LookupAnswers,
     plan: Value,
-) -> Result<Prepared, Phase> {
+) -> Result<PreparedRelease, Phase> {
     let (depth, maker) = context.depth(&unit.group_kind, resource);
     grants::may_nest(depth, maker, &unit.watch.allow)
         .map_err(|refused| Phase::stalled(Reason::Refused, refused.to_string()))?;
-    let mut work = Work::begin(context, unit, resource, release, answers).await?;
+    let mut work = RenderJob::begin(context, unit, resource, release, answers).await?;
     work.plan = plan;
-    let mut memory = Memory::read(context, resource, release).await?;
-    release.tried.kept = memory.known();
+    let mut memory = GeneratedValues::read(context, resource, release).await?;
+    release.retry_cache.kept = memory.known();
     let inputs =
         |asked: &[String]| input_digest::digest(release.key(&context.keys), unit, resource, &work.snapshot, asked);
     let since_settled = inputs(&release.record.capabilities);
-    let earlier = Earlier::of(release, &inputs(&release.last_render.capabilities))
+    let earlier = PreviousLookups::of(release, &inputs(&release.last_render.capabilities))
         .filter(|_| !memory.must_draw(release, context.now()));
     let share = work.share.clone();
-    work.known = Some(&release.tried.answers);
+    work.known = Some(&release.retry_cache.answers);
     work.earlier = earlier.as_ref();
     let prepared = work.release(release, &mut memory, answers).await?;
     lock(&share).keep(prepared.size);
@@ -238,8 +238,8 @@ pub(super) async fn prepare_plan(
         true => work.key.digest(KeyUse::Values, &[work.values.to_string().as_bytes()]),
         false => String::new(),
     };
-    Ok(Prepared {
-        memory,
+    Ok(PreparedRelease {
+        generated_values: memory,
         values_digest,
         values: std::mem::take(&mut work.values),
         since_settled,
@@ -256,7 +256,7 @@ fn unread(id: &ObjectId, error: &Error) -> Phase {
 }
 
 /// True if this render is not the one that was recorded: then it is an upgrade.
-fn differs(prepared: &Prepared, release: &Release) -> bool {
+fn differs(prepared: &PreparedRelease, release: &Release) -> bool {
     let record = &release.record;
     let members = &prepared.desired.members;
     let has_other_digest = |member: &Member, known: &Entry| known.digest != member.digest;
@@ -282,9 +282,7 @@ fn differs(prepared: &Prepared, release: &Release) -> bool {
         })
 }
 
-// === impl Work ===
-
-impl<'a> Work<'a> {
+impl<'a> RenderJob<'a> {
     /// The values of a custom resource, with what is known of the cluster.
     ///
     /// # Errors
@@ -294,16 +292,16 @@ impl<'a> Work<'a> {
         unit: &'a Unit,
         resource: &'a CustomResource,
         release: &Release,
-        answers: &mut Answers,
+        answers: &mut LookupAnswers,
     ) -> Result<Self, Phase> {
         let renderer = unit.renderer.as_ref();
         let renderer = renderer.map_err(|message| Phase::stalled(Reason::ChartInvalid, message))?;
         // Before the values are read, which take memory as well.
-        let set = resource.set(&unit.group_kind);
+        let set = resource.applyset_id(&unit.group_kind);
         let share = context.budget.share(context.pool.lane(&set)).await;
         let share = Arc::new(Mutex::new(share));
-        let spec = resource.spec().map_err(values::Error::from)?;
-        let mut work = Work {
+        let spec = resource.spec().map_err(values::ValuesError::from)?;
+        let mut work = RenderJob {
             context,
             unit,
             resource,
@@ -317,7 +315,7 @@ impl<'a> Work<'a> {
             values: Value::Null,
             plan: no_plan(),
             object: resource.decorator.is_some().then(|| resource.as_data(&unit.resource)),
-            sources: Answers::new(),
+            sources: LookupAnswers::new(),
             snapshot: context.discovery.snapshot(),
             clock: context.now(),
             known: None,
@@ -326,7 +324,7 @@ impl<'a> Work<'a> {
             share,
         };
         secret_values::publish_names(&work.secrets, resource, &unit.group_kind);
-        let found = work.read_sources(&release.tried.answers, answers).await?;
+        let found = work.read_sources(&release.retry_cache.answers, answers).await?;
         let size = size_of_data(&spec) + found.iter().map(|(_, object)| size_of_data(object)).sum::<u64>();
         let values = || values::values(unit, &found, spec);
         work.values = match unit.watch.override_values.is_empty() {
@@ -382,7 +380,7 @@ impl<'a> Work<'a> {
 
     /// Whether a render failed for what it has only in the short lane.
     fn was_short_of(&self, error: &RenderError) -> bool {
-        lock(&self.share).lane() == Lane::Short && error.is_of_resources()
+        lock(&self.share).lane() == PoolLane::Short && error.is_of_resources()
     }
 
     /// Goes on in the long lane, with a whole share of the memory.
@@ -391,12 +389,12 @@ impl<'a> Work<'a> {
         context.pool.expect_long(&self.identity.owner.set);
         // Who waits holds nothing that others could use, but for the values.
         lock(&self.share).keep(size_of_data(&self.values));
-        let share = context.budget.another(Lane::Long).await;
+        let share = context.budget.another(PoolLane::Long).await;
         *lock(&self.share) = share;
     }
 
     /// Does work in the lane of its share.
-    async fn on_pool<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Lost> {
+    async fn on_pool<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, PoolError> {
         let lane = lock(&self.share).lane();
         let done = self.context.pool.run(&self.identity.owner.set, lane, work).await;
         self.context.count_panics(done)
@@ -417,14 +415,14 @@ impl<'a> Work<'a> {
     async fn release(
         &mut self,
         release: &Release,
-        memory: &mut Memory,
-        answers: &mut Answers,
-    ) -> Result<Prepared, Phase> {
+        memory: &mut GeneratedValues,
+        answers: &mut LookupAnswers,
+    ) -> Result<PreparedRelease, Phase> {
         let recorded = release.record.revision;
         let earlier = self.earlier;
         let remembered = memory.clone();
         let mut settled = self.settled(recorded.max(1), memory, answers).await;
-        if earlier.is_some_and(Earlier::was_asked) {
+        if earlier.is_some_and(PreviousLookups::was_asked) {
             match settled.map(|settled| self.assemble(recorded, settled, answers)) {
                 Ok(prepared) if !differs(&prepared, release) => return Ok(prepared),
                 Err(phase @ Phase::Failed { .. }) => return Err(phase),
@@ -454,7 +452,7 @@ impl<'a> Work<'a> {
     }
 
     /// One render, on a thread that may block.
-    pub(super) async fn once(&self, request: Request) -> Result<Made, Phase> {
+    pub(super) async fn once(&self, request: RenderRequest) -> Result<RenderResult, Phase> {
         let started = std::time::Instant::now();
         let answer = match self.attempt(request).await {
             Ok(Err(failed)) if self.was_short_of(&failed.0) => {
@@ -466,10 +464,10 @@ impl<'a> Work<'a> {
         let context = self.context;
         context.metrics.render_duration.observe(started.elapsed().as_secs_f64());
         match answer {
-            Ok(Ok((rendered, desired))) => Ok(Made::Rendered(Box::new(rendered), desired)),
+            Ok(Ok((rendered, desired))) => Ok(RenderResult::Rendered(Box::new(rendered), desired)),
             Ok(Err(failed)) => {
                 let error = match failed.0 {
-                    RenderError::Unanswered { missing, .. } => return Ok(Made::Needs(missing)),
+                    RenderError::Unanswered { missing, .. } => return Ok(RenderResult::Needs(missing)),
                     error => error,
                 };
                 let reason = match (error.is_about_values(), error.is_about_chart()) {
@@ -483,7 +481,7 @@ impl<'a> Work<'a> {
                 };
                 Err(Phase::stalled(reason, format!("{error}{why}")))
             }
-            Err(Lost::Panicked) => Err(Phase::stalled(
+            Err(PoolError::Panicked) => Err(Phase::stalled(
                 Reason::Panicked,
                 "the render stopped unexpectedly: this is a defect of chartwright; see its log",
             )),
@@ -492,7 +490,7 @@ impl<'a> Work<'a> {
     }
 
     /// The same within the limits of its share.
-    async fn attempt(&self, mut request: Request) -> Result<Attempted, Lost> {
+    async fn attempt(&self, mut request: RenderRequest) -> Result<RenderAttempt, PoolError> {
         let renderer = self.renderer.clone();
         let snapshot = self.snapshot.clone();
         let (clock, values) = (self.clock, self.values.clone());
@@ -505,13 +503,13 @@ impl<'a> Work<'a> {
         let facts = self.facts(request.revision);
         let job = move || {
             let _share = share;
-            let render = |request: &mut Request| {
+            let render = |request: &mut RenderRequest| {
                 crate::reconcile::panic_if_asked(&format!("{}/render", facts.name), || {
                     serde_json::to_string(&request.kept).unwrap_or_default()
                 });
                 let input = Input {
                     capabilities: &snapshot.capabilities,
-                    lookup: Arc::<Answers>::clone(&request.lookups),
+                    lookup: Arc::<LookupAnswers>::clone(&request.lookups),
                     clock,
                     kept: Some(&request.kept),
                     random,
@@ -542,7 +540,12 @@ impl<'a> Work<'a> {
         self.on_pool(job).await
     }
 
-    fn assemble(&self, revision: i64, (rendered, mut desired): (Rendered, Desired), answers: &Answers) -> Prepared {
+    fn assemble(
+        &self,
+        revision: i64,
+        (rendered, mut desired): (Rendered, Desired),
+        answers: &LookupAnswers,
+    ) -> PreparedRelease {
         give_owners(self.unit, self.resource, &mut desired);
         self.secrets.publish(&self.identity.namespace);
         let hooks = desired.hooks.iter().map(|hook| &hook.member);
@@ -563,7 +566,7 @@ impl<'a> Work<'a> {
         }
         let asked = &rendered.capability_queries;
         let inputs = input_digest::digest(self.key, self.unit, self.resource, &self.snapshot, asked);
-        Prepared {
+        PreparedRelease {
             identity: self.identity.clone(),
             desired,
             hooks_digest,
@@ -590,7 +593,7 @@ impl<'a> Work<'a> {
             rollback: None,
             values: Value::Null,
             values_digest: String::new(),
-            memory: Memory::default(),
+            generated_values: GeneratedValues::default(),
             size: rendered.size,
             _share: None,
         }
@@ -631,10 +634,10 @@ fn hooks_digest(desired: &Desired, key: &Key) -> String {
     desired::digest(key, desired.hooks.iter().filter(runs).map(|hook| &hook.member))
 }
 
-impl Prepared {
+impl PreparedRelease {
     /// True if it has results of chance, which are kept.
     pub fn is_random(&self) -> bool {
-        self.memory.keeps()
+        self.generated_values.has_generated_values()
     }
 
     /// Has the render of an earlier revision, kept since, in the place of its own.

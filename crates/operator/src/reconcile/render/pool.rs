@@ -33,7 +33,7 @@ const ACCOUNTS: usize = 1000;
 
 /// Where work is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Lane {
+pub enum PoolLane {
     /// Work that takes up to a second.
     Short,
     /// Work of releases that needed more lately.
@@ -42,7 +42,7 @@ pub enum Lane {
 
 /// Why work has no result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Lost {
+pub enum PoolError {
     #[error("the operator is stopping")]
     Stopping,
     #[error("it could not be evaluated: this is a defect of chartwright; see its log")]
@@ -56,15 +56,15 @@ pub enum Lost {
 }
 
 /// The threads.
-pub struct Pool {
+pub struct WorkerPool {
     all: Arc<Semaphore>,
     long: Arc<Semaphore>,
-    used: Accounts,
-    conditions: Accounts,
+    used: CpuAccounts,
+    conditions: CpuAccounts,
 }
 
 /// Processor time that releases used lately, by the id of their ApplySet.
-struct Accounts {
+struct CpuAccounts {
     /// What is forgotten in a second, in seconds.
     leak: f64,
     most: f64,
@@ -75,25 +75,23 @@ struct Accounts {
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline(Duration);
 
-// === impl Pool ===
-
-impl Pool {
+impl WorkerPool {
     /// A pool that uses so many processors.
     pub fn new(cores: usize) -> Self {
         let threads = cores.max(2);
-        Pool {
+        WorkerPool {
             all: Arc::new(Semaphore::new(threads)),
             long: Arc::new(Semaphore::new(threads - 1)),
-            used: Accounts::new(FORGOTTEN, MOST),
-            conditions: Accounts::new(REFILLED, CONDITIONS),
+            used: CpuAccounts::new(FORGOTTEN, MOST),
+            conditions: CpuAccounts::new(REFILLED, CONDITIONS),
         }
     }
 
     /// The lane for the next work of a release.
-    pub fn lane(&self, release: &str) -> Lane {
+    pub fn lane(&self, release: &str) -> PoolLane {
         match self.used.level(release) > BURST.as_secs_f64() {
-            true => Lane::Long,
-            false => Lane::Short,
+            true => PoolLane::Long,
+            false => PoolLane::Short,
         }
     }
 
@@ -109,46 +107,57 @@ impl Pool {
     pub async fn run<T: Send + 'static>(
         self: &Arc<Self>,
         release: &str,
-        lane: Lane,
+        lane: PoolLane,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Lost> {
+    ) -> Result<T, PoolError> {
         let long = match lane {
-            Lane::Short => None,
-            Lane::Long => Some(self.long.clone().acquire_owned().await.map_err(|_| Lost::Stopping)?),
+            PoolLane::Short => None,
+            PoolLane::Long => Some(
+                self.long
+                    .clone()
+                    .acquire_owned()
+                    .await
+                    .map_err(|_| PoolError::Stopping)?,
+            ),
         };
-        let permit = self.all.clone().acquire_owned().await.map_err(|_| Lost::Stopping)?;
+        let permit = self
+            .all
+            .clone()
+            .acquire_owned()
+            .await
+            .map_err(|_| PoolError::Stopping)?;
         let (pool, release) = (self.clone(), release.to_owned());
         let job = move || {
             let _permits = (long, permit);
-            let _charge = Charge {
+            let _charge = CpuCharge {
                 accounts: &pool.used,
                 release: &release,
                 start: cpu_time(),
             };
             work()
         };
-        tokio::task::spawn_blocking(job).await.map_err(|_| Lost::Panicked)
+        tokio::task::spawn_blocking(job).await.map_err(|_| PoolError::Panicked)
     }
 
     /// Evaluates conditions of a release, within their budget: `work` is to stop when its deadline is over.
     ///
     /// # Errors
-    /// As those of [`Pool::run`], or there is nothing left of the budget.
+    /// As those of [`WorkerPool::run`], or there is nothing left of the budget.
     pub async fn evaluate<T: Send + 'static>(
         self: &Arc<Self>,
         release: &str,
         work: impl FnOnce(Deadline) -> T + Send + 'static,
-    ) -> Result<T, Lost> {
+    ) -> Result<T, PoolError> {
         let pool = self.clone();
         let owner = release.to_owned();
         let job = move || {
             // Read here: others of this release may have been evaluated while this waited for a thread.
             let left = pool.left_for_conditions(&owner);
             if left < LEAST {
-                return Err(Lost::OverBudget);
+                return Err(PoolError::OverBudget);
             }
             let start = cpu_time();
-            let _charge = Charge {
+            let _charge = CpuCharge {
                 accounts: &pool.conditions,
                 release: &owner,
                 start,
@@ -156,7 +165,7 @@ impl Pool {
             Ok(work(Deadline(start + left)))
         };
         if self.left_for_conditions(release) < LEAST {
-            return Err(Lost::OverBudget);
+            return Err(PoolError::OverBudget);
         }
         self.run(release, self.lane(release), job).await?
     }
@@ -167,8 +176,6 @@ impl Pool {
     }
 }
 
-// === impl Deadline ===
-
 impl Deadline {
     /// True if there is no time left.
     pub fn is_over(self) -> bool {
@@ -176,11 +183,9 @@ impl Deadline {
     }
 }
 
-// === impl Accounts ===
-
-impl Accounts {
+impl CpuAccounts {
     fn new(leak: f64, most: Duration) -> Self {
-        Accounts {
+        CpuAccounts {
             leak,
             most: most.as_secs_f64(),
             seconds: Mutex::default(),
@@ -216,13 +221,13 @@ impl Accounts {
 }
 
 /// Charges an account with the processor time of the thread since its start, also if the work panics.
-struct Charge<'a> {
-    accounts: &'a Accounts,
+struct CpuCharge<'a> {
+    accounts: &'a CpuAccounts,
     release: &'a str,
     start: Duration,
 }
 
-impl Drop for Charge<'_> {
+impl Drop for CpuCharge<'_> {
     fn drop(&mut self) {
         let took = cpu_time().saturating_sub(self.start);
         self.accounts.add(self.release, took.as_secs_f64());
@@ -259,7 +264,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn long_work_never_has_the_last_thread() {
-        let pool = Arc::new(Pool::new(3));
+        let pool = Arc::new(WorkerPool::new(3));
         let (end, ended) = mpsc::channel::<()>();
         let ended = Arc::new(Mutex::new(ended));
         let hostile: Vec<_> = (0..20)
@@ -268,7 +273,7 @@ mod tests {
                 let work = move || {
                     let _ = lock(&ended).recv();
                 };
-                tokio::spawn(async move { pool.run(&format!("hostile-{number}"), Lane::Long, work).await })
+                tokio::spawn(async move { pool.run(&format!("hostile-{number}"), PoolLane::Long, work).await })
             })
             .collect();
         // As many as there may be have begun.
@@ -291,17 +296,17 @@ mod tests {
     #[tokio::test]
     async fn a_release_that_used_much_is_long_until_that_is_forgotten() {
         tokio::time::pause();
-        let pool = Pool::new(2);
+        let pool = WorkerPool::new(2);
         pool.used.add("a", 1.9);
-        assert_eq!(pool.lane("a"), Lane::Short);
+        assert_eq!(pool.lane("a"), PoolLane::Short);
         pool.used.add("a", 1000.0);
-        assert_eq!((pool.lane("a"), pool.lane("b")), (Lane::Long, Lane::Short));
+        assert_eq!((pool.lane("a"), pool.lane("b")), (PoolLane::Long, PoolLane::Short));
         tokio::time::advance(Duration::from_secs(290)).await;
-        assert_eq!(pool.lane("a"), Lane::Long);
+        assert_eq!(pool.lane("a"), PoolLane::Long);
         tokio::time::advance(Duration::from_secs(20)).await;
-        assert_eq!(pool.lane("a"), Lane::Short);
+        assert_eq!(pool.lane("a"), PoolLane::Short);
         pool.expect_long("b");
-        assert_eq!(pool.lane("b"), Lane::Long);
+        assert_eq!(pool.lane("b"), PoolLane::Long);
         // What is forgotten takes no memory.
         for number in 0..5000 {
             pool.used.add(&number.to_string(), 0.001);
@@ -312,12 +317,12 @@ mod tests {
 
     #[tokio::test]
     async fn conditions_have_a_budget_of_their_own() {
-        let pool = Arc::new(Pool::new(2));
+        let pool = Arc::new(WorkerPool::new(2));
         let endless = |deadline: Deadline| while !deadline.is_over() {};
         assert_eq!(pool.evaluate("a", endless).await, Ok(()));
-        assert_eq!(pool.evaluate("a", |_| ()).await, Err(Lost::OverBudget));
+        assert_eq!(pool.evaluate("a", |_| ()).await, Err(PoolError::OverBudget));
         assert_eq!(pool.evaluate("b", |_| 1).await, Ok(1));
-        let told = Lost::OverBudget.to_string();
+        let told = PoolError::OverBudget.to_string();
         assert!(
             told.contains("1 s of processor time, and 0.1 s more in each second"),
             "{told}"

@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use crate::cluster::objects::lookup;
 use crate::reconcile::context::lock;
 use crate::reconcile::release::{Release, split};
-use crate::reconcile::render::{Answers, Prepared};
+use crate::reconcile::render::{LookupAnswers, PreparedRelease};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::index::dependencies;
 use helm_template::render::LookupKey;
 
 /// What the last render that was carried out looked up.
-pub(crate) struct Earlier {
+pub(crate) struct PreviousLookups {
     /// By the lookup's text: the version that this render found, and the one that was seen last.
     rendered: HashMap<String, String>,
     seen: HashMap<String, String>,
@@ -26,9 +26,7 @@ pub(crate) struct Earlier {
     changed: Mutex<BTreeMap<LookupKey, String>>,
 }
 
-// === impl Earlier ===
-
-impl Earlier {
+impl PreviousLookups {
     /// `None` if the release is to be rendered from these inputs for the first time.
     pub(crate) fn of(release: &Release, inputs: &str) -> Option<Self> {
         if release.record.revision == 0
@@ -45,7 +43,7 @@ impl Earlier {
                 .collect()
         };
         let uids = release.record.entries.iter().map(|entry| entry.uid.clone());
-        Some(Earlier {
+        Some(PreviousLookups {
             rendered: versions(&release.record.lookups),
             seen: versions(&release.last_render.lookups),
             own: uids.filter(|uid| !uid.is_empty()).collect(),
@@ -93,7 +91,7 @@ impl Earlier {
 
     /// True if members were changed since, and nothing else that was looked up: whatever is rendered otherwise is so for
     /// their sake.
-    pub(crate) fn is_own_doing(&self, answers: &Answers) -> bool {
+    pub(crate) fn is_own_doing(&self, answers: &LookupAnswers) -> bool {
         let mut own = false;
         for (key, answer) in answers {
             let (text, version) = (lookup::describe(key), dependencies::version(answer));
@@ -114,9 +112,7 @@ impl Earlier {
     }
 }
 
-// === impl Prepared ===
-
-impl Prepared {
+impl PreparedRelease {
     /// What the release is to have: what is rendered, and what stays without.
     pub(crate) fn ids(&self) -> impl Iterator<Item = &ObjectId> {
         self.desired.members.iter().map(|member| &member.id).chain(&self.stay)
@@ -160,7 +156,7 @@ mod tests {
         json!({"metadata": {"namespace": "shop", "name": name, "uid": uid, "resourceVersion": version}})
     }
 
-    fn earlier(found: &[(&str, &Value)]) -> Earlier {
+    fn earlier(found: &[(&str, &Value)]) -> PreviousLookups {
         let mut release = Release::default();
         release.last_render.inputs = "i".into();
         release.record.revision = 1;
@@ -171,8 +167,8 @@ mod tests {
         };
         release.record.lookups = found.iter().map(text).collect();
         release.last_render.lookups = release.record.lookups.clone();
-        assert!(Earlier::of(&release, "other").is_none(), "somebody edited it");
-        Earlier::of(&release, "i").unwrap()
+        assert!(PreviousLookups::of(&release, "other").is_none(), "somebody edited it");
+        PreviousLookups::of(&release, "i").unwrap()
     }
 
     #[test]
@@ -200,13 +196,14 @@ mod tests {
         let (own, changed) = (object("own", "own", "5"), object("own", "own", "8"));
         let theirs = object("other", "other", "6");
         let then = earlier(&[("own", &own), ("other", &theirs)]);
-        let answers =
-            |own: &Value, other: &Value| Answers::from([(key("own"), own.clone()), (key("other"), other.clone())]);
+        let answers = |own: &Value, other: &Value| {
+            LookupAnswers::from([(key("own"), own.clone()), (key("other"), other.clone())])
+        };
         assert!(then.is_own_doing(&answers(&changed, &theirs)));
         assert!(!then.is_own_doing(&answers(&own, &theirs)), "nothing changed");
         assert!(!then.is_own_doing(&answers(&changed, &object("other", "other", "9"))));
         assert!(!then.is_own_doing(&answers(&own, &json!({}))));
-        let list = |items: &[&Value]| Answers::from([(key(""), json!({"metadata": {}, "items": items}))]);
+        let list = |items: &[&Value]| LookupAnswers::from([(key(""), json!({"metadata": {}, "items": items}))]);
         let (_, both) = list(&[&own, &theirs]).pop_first().expect("one");
         let then = earlier(&[("", &both)]);
         assert!(then.is_own_doing(&list(&[&changed])));

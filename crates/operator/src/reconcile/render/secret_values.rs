@@ -7,7 +7,7 @@ use data_encoding::BASE64;
 use serde_json::{Map, Value};
 
 use crate::reconcile::custom_resource::CustomResource;
-use crate::reconcile::values::sources::Source;
+use crate::reconcile::values::sources::ValuesSource;
 use crate::telemetry::redact::Secrets;
 use chartwright_core::identity::GroupKind;
 use chartwright_core::values::recovery::Pin;
@@ -31,8 +31,6 @@ pub(crate) struct ChartText<'c> {
     values: OnceCell<Vec<u8>>,
     left: Cell<usize>,
 }
-
-// === impl ChartText ===
 
 impl<'c> ChartText<'c> {
     pub(crate) fn of(chart: Option<&'c Chart>) -> Self {
@@ -103,11 +101,11 @@ pub(crate) fn learn_object(secrets: &Secrets, chart: &ChartText<'_>, object: &Va
 }
 
 /// Learns what values come from, if it is a Secret: its texts, and what stands in those. `room`: what may be read, as for
-/// [`Source::add`].
+/// [`ValuesSource::add`].
 pub(crate) fn learn_source(
     secrets: &Secrets,
     chart: &ChartText<'_>,
-    source: &Source,
+    source: &ValuesSource,
     object: &Value,
     room: &mut usize,
 ) {

@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 
 use crate::reconcile::context::Unit;
 use crate::reconcile::custom_resource::CustomResource;
-use crate::reconcile::values::name_templates::Texts;
-use crate::reconcile::values::sources::Source;
+use crate::reconcile::values::name_templates::NameTemplates;
+use crate::reconcile::values::sources::ValuesSource;
 use chartwright_core::grants;
 use chartwright_core::status::{Phase, Reason};
 use chartwright_watches::names::is_dns_label;
@@ -20,7 +20,7 @@ use helm_template::render::{Limits, render_text};
 
 /// Why a release has no values or no name.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum ValuesError {
     #[error(".spec must be a mapping: it is the values of the chart")]
     SpecIsNoMapping,
     #[error(".spec {0}")]
@@ -41,10 +41,10 @@ pub enum Error {
 }
 
 /// As the conditions say it.
-impl From<Error> for Phase {
-    fn from(error: Error) -> Self {
+impl From<ValuesError> for Phase {
+    fn from(error: ValuesError) -> Self {
         let reason = match error {
-            Error::Refused(_) => Reason::Refused,
+            ValuesError::Refused(_) => Reason::Refused,
             _ => Reason::ValuesInvalid,
         };
         Phase::stalled(reason, error.to_string())
@@ -56,16 +56,16 @@ impl From<Error> for Phase {
 ///
 /// # Errors
 /// If the spec is no mapping or an override does not parse.
-pub(super) fn values(unit: &Unit, found: &[(Source, Value)], mut spec: Value) -> Result<Value, Error> {
+pub(super) fn values(unit: &Unit, found: &[(ValuesSource, Value)], mut spec: Value) -> Result<Value, ValuesError> {
     sources::without_list(unit, &mut spec);
     let Value::Object(spec) = spec else {
-        return Err(Error::SpecIsNoMapping);
+        return Err(ValuesError::SpecIsNoMapping);
     };
     let mut values = unit.watch.values.clone();
     sources::add_all(found, &mut values)?;
     merge_maps(&mut values, spec);
     for override_value in &unit.watch.override_values {
-        let error = |message: String| Error::Override {
+        let error = |message: String| ValuesError::Override {
             key: override_value.key.clone(),
             message,
         };
@@ -113,7 +113,7 @@ fn plain(value: &str) -> String {
 ///
 /// # Errors
 /// If there is none, the template fails or makes no valid name, or it is not for the custom resource's author to choose.
-pub fn release_namespace(unit: &Unit, resource: &CustomResource) -> Result<String, Error> {
+pub fn release_namespace(unit: &Unit, resource: &CustomResource) -> Result<String, ValuesError> {
     let Some(template) = &unit.watch.target_namespace else {
         let kind = &unit.group_kind;
         let is_namespace = kind.group.is_empty() && kind.kind == "Namespace";
@@ -121,15 +121,15 @@ pub fn release_namespace(unit: &Unit, resource: &CustomResource) -> Result<Strin
             return Ok(resource.key.name.clone());
         }
         return match resource.key.namespace.is_empty() {
-            true => Err(Error::NoNamespace),
+            true => Err(ValuesError::NoNamespace),
             false => Ok(resource.key.namespace.clone()),
         };
     };
-    let error = |message: String| Error::TargetNamespace {
+    let error = |message: String| ValuesError::TargetNamespace {
         template: template.clone(),
         message,
     };
-    let name = Texts::new(unit, resource)
+    let name = NameTemplates::new(unit, resource)
         .text("targetNamespace", template)
         .map_err(error)?;
     let name = name.trim();

@@ -11,15 +11,15 @@ use crate::reconcile::render::pool::off_worker;
 use helm_template::render::{Limits, render_text};
 
 /// A custom resource as templates see it; read when the first template needs it.
-pub(crate) struct Texts<'a> {
+pub(crate) struct NameTemplates<'a> {
     unit: &'a Unit,
     resource: &'a CustomResource,
     data: OnceCell<Value>,
 }
 
-impl<'a> Texts<'a> {
+impl<'a> NameTemplates<'a> {
     pub fn new(unit: &'a Unit, resource: &'a CustomResource) -> Self {
-        Texts {
+        NameTemplates {
             unit,
             resource,
             data: OnceCell::new(),

@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 
 use crate::reconcile::context::Unit;
 use crate::reconcile::custom_resource::CustomResource;
-use crate::reconcile::values::name_templates::Texts;
-use crate::reconcile::values::{self, Error};
+use crate::reconcile::values::name_templates::NameTemplates;
+use crate::reconcile::values::{self, ValuesError};
 use chartwright_watches::names;
 use chartwright_watches::text::cut;
 use chartwright_watches::{SourceKind, ValuesFrom, ValuesFromField};
@@ -24,7 +24,7 @@ pub(crate) const LARGEST: usize = 4 << 20;
 const SHOWN: usize = 100;
 
 /// An entry of a list, for one release.
-pub(crate) struct Source {
+pub(crate) struct ValuesSource {
     /// How messages name it: `valuesFrom[0]`.
     place: String,
     from: ValuesFrom,
@@ -35,7 +35,7 @@ pub(crate) struct Source {
 ///
 /// # Errors
 /// A list that can't be read, a name that can't be made, or a release without a namespace.
-pub(crate) fn sources(unit: &Unit, resource: &CustomResource) -> Result<Vec<Source>, Error> {
+pub(crate) fn sources(unit: &Unit, resource: &CustomResource) -> Result<Vec<ValuesSource>, ValuesError> {
     let watch = &unit.watch;
     if !watch.has_sources() {
         return Ok(Vec::new());
@@ -44,28 +44,28 @@ pub(crate) fn sources(unit: &Unit, resource: &CustomResource) -> Result<Vec<Sour
         "" => values::release_namespace(unit, resource)?,
         own => own.to_owned(),
     };
-    let texts = Texts::new(unit, resource);
+    let texts = NameTemplates::new(unit, resource);
     let mut all = Vec::new();
     for (index, from) in watch.values_from.iter().enumerate() {
         let place = format!("valuesFrom[{index}]");
         let name = texts.text("valuesFrom", &from.name);
-        let name = name.map_err(|error| Error::Source(format!("{place}: name: {error}")))?;
-        all.push(Source::of(place, from.clone(), name.trim(), &namespace)?);
+        let name = name.map_err(|error| ValuesError::Source(format!("{place}: name: {error}")))?;
+        all.push(ValuesSource::of(place, from.clone(), name.trim(), &namespace)?);
     }
     if let Some(field) = &watch.values_from_field {
         let place = field.to_string();
-        let list = ValuesFrom::list(&place, &own_list(field, resource)?).map_err(Error::Source)?;
+        let list = ValuesFrom::list(&place, &own_list(field, resource)?).map_err(ValuesError::Source)?;
         for (index, from) in list.into_iter().enumerate() {
             // The author's entries are no templates: whoever writes them knows the names.
             let name = from.name.clone();
-            all.push(Source::of(format!("{place}[{index}]"), from, &name, &namespace)?);
+            all.push(ValuesSource::of(format!("{place}[{index}]"), from, &name, &namespace)?);
         }
     }
     Ok(all)
 }
 
 /// The list that a custom resource has; null without one.
-fn own_list(field: &ValuesFromField, resource: &CustomResource) -> Result<Value, Error> {
+fn own_list(field: &ValuesFromField, resource: &CustomResource) -> Result<Value, ValuesError> {
     match field {
         ValuesFromField::Spec(fields) => {
             let spec = resource.spec()?;
@@ -75,9 +75,11 @@ fn own_list(field: &ValuesFromField, resource: &CustomResource) -> Result<Value,
         ValuesFromField::Annotation(key) => {
             let text = resource.annotations.get(key).map(String::as_str).unwrap_or_default();
             if text.len() > LONGEST_LIST {
-                return Err(Error::Source(format!("{field} is longer than {LONGEST_LIST} bytes")));
+                return Err(ValuesError::Source(format!(
+                    "{field} is longer than {LONGEST_LIST} bytes"
+                )));
             }
-            yaml::to_json(text.as_bytes()).map_err(|error| Error::Source(format!("{field}: {error}")))
+            yaml::to_json(text.as_bytes()).map_err(|error| ValuesError::Source(format!("{field}: {error}")))
         }
     }
 }
@@ -95,16 +97,14 @@ pub(crate) fn without_list(unit: &Unit, spec: &mut Value) {
     }
 }
 
-// === impl Source ===
-
-impl Source {
+impl ValuesSource {
     /// # Errors
     /// The name can't be that of an object: without one, all objects would be looked up.
-    fn of(place: String, from: ValuesFrom, name: &str, namespace: &str) -> Result<Self, Error> {
+    fn of(place: String, from: ValuesFrom, name: &str, namespace: &str) -> Result<Self, ValuesError> {
         let kind = from.kind.name();
         if !names::is_dns_subdomain(name) {
             let shown = cut(name, SHOWN);
-            return Err(Error::Source(format!(
+            return Err(ValuesError::Source(format!(
                 "{place}: name: {shown:?} can't be the name of a {kind}"
             )));
         }
@@ -114,7 +114,7 @@ impl Source {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
         };
-        Ok(Source { place, from, key })
+        Ok(ValuesSource { place, from, key })
     }
 
     /// Whether what it says is somebody's secret.
@@ -127,12 +127,12 @@ impl Source {
     ///
     /// # Errors
     /// If something is missing that isn't optional, is too large, or can't be read. The text itself is not quoted.
-    pub fn add(&self, object: &Value, values: &mut Map<String, Value>, room: &mut usize) -> Result<(), Error> {
-        let Source { place, from, key } = self;
+    pub fn add(&self, object: &Value, values: &mut Map<String, Value>, room: &mut usize) -> Result<(), ValuesError> {
+        let ValuesSource { place, from, key } = self;
         let what = format!("{place}: {} {}/{}", key.kind, key.namespace, key.name);
         let missing = |message: String| match from.optional {
             true => Ok(()),
-            false => Err(Error::Source(message)),
+            false => Err(ValuesError::Source(message)),
         };
         if object.get("metadata").is_none() {
             return missing(format!("{what} is not there"));
@@ -142,12 +142,12 @@ impl Source {
         };
         *room = room.checked_sub(text.len()).ok_or_else(|| {
             let limit = LARGEST >> 20;
-            Error::Source(format!(
+            ValuesError::Source(format!(
                 "{what}: the sources of this release hold more than {limit} MiB of text together"
             ))
         })?;
         let unreadable = |error: &dyn std::fmt::Display| {
-            Error::Source(format!("{what}: {} can't be read: {error}", from.values_key))
+            ValuesError::Source(format!("{what}: {} can't be read: {error}", from.values_key))
         };
         if let Some(path) = &from.target_path {
             let text = text.trim_end_matches('\n');
@@ -191,8 +191,8 @@ impl Source {
 /// Adds what all sources say, the weakest first.
 ///
 /// # Errors
-/// Those of [`Source::add`].
-pub(crate) fn add_all(found: &[(Source, Value)], values: &mut Map<String, Value>) -> Result<(), Error> {
+/// Those of [`ValuesSource::add`].
+pub(crate) fn add_all(found: &[(ValuesSource, Value)], values: &mut Map<String, Value>) -> Result<(), ValuesError> {
     let mut room = LARGEST;
     found
         .iter()
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_or_wrong_is_told_without_its_text() {
-        let told = |source: &Source, object: Value| {
+        let told = |source: &ValuesSource, object: Value| {
             let error = source
                 .add(&object, &mut Map::new(), &mut 100)
                 .map_err(|error| error.to_string());
@@ -285,9 +285,9 @@ mod tests {
         assert_eq!((told(&from, json!({})), told(&from, other)), Default::default());
     }
 
-    fn source(kind: SourceKind, path: Option<&str>) -> Source {
+    fn source(kind: SourceKind, path: Option<&str>) -> ValuesSource {
         let list = json!([{"kind": kind.name(), "name": "creds", "targetPath": path}]);
-        Source {
+        ValuesSource {
             place: "valuesFrom[0]".into(),
             from: ValuesFrom::list("valuesFrom", &list).unwrap().remove(0),
             key: LookupKey {

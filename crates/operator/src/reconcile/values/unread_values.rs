@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
-use crate::reconcile::Run;
+use crate::reconcile::Reconcile;
 use crate::reconcile::check::list;
 use crate::reconcile::context::Unit;
 use crate::reconcile::release::Release;
@@ -23,8 +23,6 @@ pub struct ReadValues {
     /// `None`: it isn't known for certain.
     reads: OnceLock<Option<Reads>>,
 }
-
-// === impl ReadValues ===
 
 impl ReadValues {
     /// The names at the top of a spec that aren't the chart's own values, up to [`LOOKED_AT`].
@@ -56,13 +54,13 @@ fn is_mentioned(unit: &Unit, chart: &Chart, name: &str) -> bool {
         || format!("{:?}", unit.watch).contains(name)
 }
 
-impl Run<'_> {
+impl Reconcile<'_> {
     /// Reports values that nothing reads, once for each generation that is rendered.
     pub(crate) async fn report_unread(&self, release: &mut Release) {
-        if release.told.generation == Some(self.generation) || self.written.decorator.is_some() {
+        if release.announced.generation == Some(self.generation) || self.written.decorator.is_some() {
             return;
         }
-        release.told.generation = Some(self.generation);
+        release.announced.generation = Some(self.generation);
         let (Ok(mut spec), Ok(renderer)) = (self.written.spec(), &self.unit.renderer) else {
             return;
         };
