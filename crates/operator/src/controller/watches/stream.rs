@@ -140,7 +140,7 @@ where
                 None => Ok(self.events.next().await),
             };
             let news = match next {
-                Ok(Some(Ok(event))) => Some(self.to_news(event)),
+                Ok(Some(Ok(event))) => Some(self.read_event(event)),
                 Ok(Some(Err(error))) => self.broken(&error),
                 Ok(None) => return None,
                 Err(_) if self.listing => Some(self.stuck()),
@@ -152,7 +152,7 @@ where
         }
     }
 
-    fn to_news(&mut self, event: watcher::Event<K>) -> News<K> {
+    fn read_event(&mut self, event: watcher::Event<K>) -> News<K> {
         match event {
             watcher::Event::Init => {
                 self.listing = true;
