@@ -306,7 +306,7 @@ fn a_crd_is_compared_with_the_one_in_the_cluster() -> Result<()> {
     ];
     let against = [names.as_slice(), &["--against", "cluster"]].concat();
     let (code, said) = program(control_plane, folder.path(), &against)?;
-    ensure!(code == 0 && said.contains("doesn't have it yet"), "{code}: {said}");
+    ensure!(code == 0 && said.contains("does not have it yet"), "{code}: {said}");
 
     let kind = GeneratedKind::of(&chart, "against.crd.test", &Overlay::default())?;
     define(&client, &kind)?;

@@ -391,7 +391,7 @@ fn a_kind_keeps_the_rules_that_its_other_watches_need() -> Result<()> {
     refuse(
         folder,
         "delete api --group shop --kind Web",
-        &["is watched 2 times, in v1alpha1, v1: --version"],
+        &["is watched 2 times, in v1alpha1, v1: select one with --version"],
     )?;
     refuse(
         folder,

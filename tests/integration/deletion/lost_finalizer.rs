@@ -146,7 +146,7 @@ fn leftovers_are_counted_listed_and_removed_on_request() -> Result<()> {
     ensure!(done && text.matches(": deleted").count() == 2, "{text}");
     ensure!(text.contains("gone-kept: kept, without our marks"), "{text}");
     let (done, text) = leftovers(&world, &here)?;
-    ensure!(done && text.contains("Nothing is left"), "{text}");
+    ensure!(done && text.contains("No object without its custom resource"), "{text}");
     ensure!(world.labelled("configmaps")?.len() == 2);
     world.expect("configmap", "gone-kept").map(drop)
 }

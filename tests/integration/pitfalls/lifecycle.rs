@@ -122,7 +122,7 @@ fn custom_resources_of_a_removed_watch_can_be_released() -> Result<()> {
         ])
     };
     let before = world.live("c")?;
-    ensure_contains(&of_group(&[])?, &["from any operator that still watches them"])?;
+    ensure_contains(&of_group(&[])?, &["An operator that still watches a custom resource"])?;
     let after = world.live("c")?;
     ensure!(after["metadata"]["finalizers"].is_null(), "{after}");
     ensure!(kept(&after) == kept(&before), "{after}");
