@@ -26,7 +26,10 @@ fn told(path: &Path) -> String {
         }
         Err(error) => format!("Error: {error:#}\n"),
     };
-    text.replace(&format!("{}/", path.display()), "")
+    let canonical = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    [path, &canonical]
+        .iter()
+        .fold(text, |text, path| text.replace(&format!("{}/", path.display()), ""))
 }
 
 #[test]
