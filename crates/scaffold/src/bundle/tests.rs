@@ -293,7 +293,7 @@ fn what_is_wrong_with_a_project_is_one_sentence() {
         }),
     );
     case(
-        "kubectl kustomize config/default: accumulating resources: accumulation err='accumulating resources from 'none.yaml'",
+        "accumulating resources from 'none.yaml'",
         Box::new(move |root| {
             edit(
                 root,
