@@ -22,9 +22,11 @@ COPY . .
 # The commit that `chartwright version` names: --build-arg CHARTWRIGHT_COMMIT=$(git rev-parse HEAD)
 ARG CHARTWRIGHT_COMMIT
 # +crt-static links the C library into the binary, so that the image needs no base. With an explicit target the flags
-# aren't used for build scripts and macros, which have to stay dynamic. Packed relocations take 0.8 MB less.
+# are not used for build scripts and macros, which have to stay dynamic. Packed relocations save 0.8 MB. Merging identical
+# functions saves 0.2 MB; Rust links with a linker that can do it on amd64 only.
 RUN cpu="$(cat /cpu)" && target="$cpu-unknown-linux-gnu" \
-    && RUSTFLAGS="-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs -C linker=$cpu-linux-gnu-gcc" \
+    && if [ "$cpu" = x86_64 ]; then icf="-C link-arg=-Wl,--icf=all"; else icf=; fi \
+    && RUSTFLAGS="-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs $icf -C linker=$cpu-linux-gnu-gcc" \
        cargo build --release --locked --bin chartwright --target "$target" \
     && install -D "target/$target/release/chartwright" /out/chartwright
 
