@@ -6,12 +6,12 @@
 pub mod api;
 pub mod bundle;
 pub mod chart;
-pub mod chart_files;
+mod chart_files;
 pub mod crd;
 pub mod fetch;
 pub mod layout;
 pub mod lint;
-pub mod lists;
+mod lists;
 pub mod names;
 pub mod printable;
 pub mod progress;
@@ -21,7 +21,7 @@ pub mod survey;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod tree;
-pub mod unmade;
+mod unmade;
 
 #[cfg(test)]
 mod tests;

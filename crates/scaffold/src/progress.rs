@@ -12,8 +12,6 @@ pub struct Progress {
     is_shown: bool,
 }
 
-// === impl Progress ===
-
 impl Default for Progress {
     fn default() -> Self {
         Self::new()

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
+use chartwright_scaffold::tree::normal;
 use regex::Regex;
 
 /// Where a link of a page leads.
@@ -68,18 +69,6 @@ fn links(path: &Path) -> Result<Vec<Link>> {
         anchor: found.get(2).map(|anchor| anchor.as_str().to_owned()),
     });
     Ok(found.collect())
-}
-
-/// A path without `..`.
-fn normal(path: &Path) -> PathBuf {
-    let mut normal = PathBuf::new();
-    for part in path.components() {
-        match part {
-            std::path::Component::ParentDir => _ = normal.pop(),
-            part => normal.push(part),
-        }
-    }
-    normal
 }
 
 /// The anchors that GitHub gives the headings of a page.

@@ -6,7 +6,7 @@
 //! them.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::manifest::Manifest;
@@ -65,47 +65,22 @@ pub(super) struct MemoRun<'m> {
     is_unknown: bool,
 }
 
-/// A map from hashes to hashes.
-type Hashes = HashMap<u64, u64, BuildHasherDefault<AsItIs>>;
-
-/// The hash of what is a hash.
-#[derive(Default)]
-struct AsItIs(u64);
-
-impl Hasher for AsItIs {
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 = bytes.iter().fold(self.0, |hash, byte| (hash << 8) ^ u64::from(*byte));
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
 /// The maps of values of one render, by path.
 #[derive(Default)]
 struct InputMaps {
-    contents: Hashes,
+    contents: HashMap<u64, u64>,
     /// The entries of all maps, and their numbers.
-    parts: Hashes,
+    parts: HashMap<u64, u64>,
     paths: HashMap<Birth, Vec<u64>>,
     /// Whether there is a value that cannot be compared.
     is_opaque: bool,
 }
-
-// === impl Memo ===
 
 impl Memo {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Vec<Arc<FileResult>>>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-// === impl MemoRun ===
 
 impl<'m> MemoRun<'m> {
     /// Starts a render. `first`: a birth from before its values were made. `None` if its values cannot be compared.
@@ -268,8 +243,6 @@ fn below(path: u64, part: u64) -> u64 {
     (path, part).hash(&mut hasher);
     hasher.finish()
 }
-
-// === impl InputMaps ===
 
 impl InputMaps {
     /// Adds a map and those below it. Maps within lists count as contents of the map that has the list.

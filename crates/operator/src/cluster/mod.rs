@@ -18,7 +18,7 @@ pub mod objects;
 pub mod offline;
 pub mod storage;
 #[cfg(test)]
-pub mod testing;
+pub(crate) mod testing;
 pub mod workloads;
 
 pub use connection::{client, config_without_retries, connect, with_fence, with_time_limits};

@@ -37,7 +37,7 @@ use serde_json::Value;
 
 pub use check::list;
 pub use claim::member_scopes::{MemberScopes, watch_recorded};
-pub use context::lock;
+pub(crate) use context::lock;
 pub use context::{Context, Unit, reads_release_facts};
 pub use custom_resource::{CustomResource, ResourceKey};
 pub use delete::deleted_resource::{is_gone, uninstall, warn_finalizer_removed};

@@ -18,14 +18,14 @@ use helm_template::render::{Capabilities, Engine, Input, Kept, Release};
 const FOLDER: &str = "config/samples";
 
 /// A custom resource in a file.
-pub struct Sample {
+pub(crate) struct Sample {
     pub(super) document: Document,
     group_kind: GroupKind,
     version: String,
 }
 
 /// All objects in the samples' folder, or beside the definitions of an old project.
-pub fn read(root: &Path) -> Vec<Sample> {
+pub(crate) fn read(root: &Path) -> Vec<Sample> {
     let folders = [FOLDER, super::crd::OLD_FOLDER].into_iter();
     let documents = folders.flat_map(|folder| yaml::read_folder(root, folder));
     let samples = documents.filter_map(|document| {
@@ -40,7 +40,7 @@ pub fn read(root: &Path) -> Vec<Sample> {
 }
 
 /// The values that a chart is known to be used with: those of each of its watches alone, and with each sample.
-pub fn given(chart: &Path, watches: &[Watch], samples: &[Sample]) -> Vec<Value> {
+pub(crate) fn given(chart: &Path, watches: &[Watch], samples: &[Sample]) -> Vec<Value> {
     let of_watch = |watch| {
         let own = samples.iter().filter(move |sample: &&Sample| sample.is_of(watch));
         let specs = own.map(|sample| &sample.document.value["spec"]);

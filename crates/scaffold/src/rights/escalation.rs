@@ -9,9 +9,9 @@ use crate::api::Kind;
 use crate::survey::{RBAC, Survey, is_fixed};
 
 /// Verbs on roles that let the operator create and bind them without having the rights that they grant.
-pub const ESCALATING: [&str; 2] = ["escalate", "bind"];
+pub(crate) const ESCALATING: [&str; 2] = ["escalate", "bind"];
 /// Roles, namespaced and cluster-scoped.
-pub const ROLES: [&str; 2] = ["roles", "clusterroles"];
+pub(crate) const ROLES: [&str; 2] = ["roles", "clusterroles"];
 
 /// The names that a rule is limited to, and its verbs.
 type Limited<'r> = (Option<BTreeSet<String>>, Vec<&'r str>);
