@@ -1,5 +1,6 @@
 //! Decides the next step for each member: no request, a GET, an apply, or a refusal.
 
+pub mod member_outcome;
 pub mod missing_rights;
 pub mod schema_errors;
 pub mod sequence;

@@ -5,16 +5,16 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
-use crate::reconcile::Reconcile;
+use crate::reconcile::claim::decorator::ClaimRules;
 use crate::reconcile::release::Release;
 use crate::reconcile::render::{LookupAnswers, PreparedRelease, RenderJob, no_plan};
+use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::values;
 use chartwright_core::digest::{Key, KeyUse};
 use chartwright_core::grants::{self, Baseline, Own};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::members::desired::Member;
-use chartwright_core::status::conditions;
-use chartwright_core::status::{Phase, Reason};
+use chartwright_core::status::{Phase, Reason, conditions};
 
 /// Problems listed in one condition; a chart that goes wrong often goes wrong everywhere.
 const SHOWN: usize = 5;
@@ -28,7 +28,18 @@ pub(super) struct AuthorPermit {
     pub(super) own: BTreeMap<ObjectId, Own>,
 }
 
-impl Reconcile<'_> {
+/// Refuses what the author of a custom resource may not create.
+pub(crate) struct Checker<'a> {
+    scope: &'a ReleaseScope<'a>,
+}
+
+impl<'a> Checker<'a> {
+    pub(crate) fn new(scope: &'a ReleaseScope<'a>) -> Self {
+        Checker { scope }
+    }
+}
+
+impl Checker<'_> {
     pub(super) async fn check_release(
         &self,
         release: &mut Release,
@@ -42,7 +53,7 @@ impl Reconcile<'_> {
         let hooks = || prepared.desired.hooks.iter().map(|hook| &hook.member);
         let all = prepared.desired.members.iter().chain(hooks());
         let reserved = all.filter_map(|member| {
-            let refused = grants::may_be_named(&member.id, &self.context.own_objects).err()?;
+            let refused = grants::may_be_named(&member.id, &self.scope.context.own_objects).err()?;
             Some(format!("{}: {refused}", member.source))
         });
         let reserved: Vec<String> = reserved.collect();
@@ -50,12 +61,12 @@ impl Reconcile<'_> {
             return Err(Phase::stalled(Reason::Refused, list(reserved)));
         }
         // A cluster-scoped custom resource is made by whoever may do so in the whole cluster.
-        if self.written.key.namespace.is_empty() {
+        if self.scope.written.key.namespace.is_empty() {
             return Ok(());
         }
         let refused = |member: &Member, baseline: Option<&Baseline>| {
             let namespace = &prepared.identity.namespace;
-            let allow = &self.unit.watch.allow;
+            let allow = &self.scope.unit.watch.allow;
             grants::may_create(&member.id, &member.object, namespace, baseline, allow).err()
         };
         let suspicious: Vec<&Member> = (prepared.desired.members.iter().chain(hooks()))
@@ -69,7 +80,7 @@ impl Reconcile<'_> {
         if release.permit.digest == digest {
             return Ok(());
         }
-        let key = release.key(&self.context.keys);
+        let key = release.key(&self.scope.context.keys);
         let baseline = self.baseline(key, prepared, answers).await?;
         let refused: Vec<_> = suspicious
             .iter()
@@ -95,8 +106,13 @@ impl Reconcile<'_> {
     /// What was permitted, so that it is not asked again for the same objects: the default render costs as much as the
     /// release's own.
     fn permit(&self, members: &[&Member]) -> String {
-        let chart = self.unit.renderer.as_ref().map(|renderer| renderer.chart().digest());
-        let (chart, watch) = (chart.unwrap_or_default(), self.unit.watch.digest());
+        let chart = self
+            .scope
+            .unit
+            .renderer
+            .as_ref()
+            .map(|renderer| renderer.chart().digest());
+        let (chart, watch) = (chart.unwrap_or_default(), self.scope.unit.watch.digest());
         let objects = members
             .iter()
             .flat_map(|member| [member.source.as_bytes(), member.digest.as_bytes()]);
@@ -104,7 +120,7 @@ impl Reconcile<'_> {
             .into_iter()
             .chain(objects)
             .collect();
-        self.context.keys.current().digest(KeyUse::Permit, &parts)
+        self.scope.context.keys.current().digest(KeyUse::Permit, &parts)
     }
 
     /// What the chart renders for this release with nobody's values but the operator's: with its name, its namespace and
@@ -115,25 +131,25 @@ impl Reconcile<'_> {
         prepared: &PreparedRelease,
         answers: &mut LookupAnswers,
     ) -> Result<Option<Baseline>, Phase> {
-        let nobodys = values::values(self.unit, &[], Value::Object(Default::default()));
-        let (Ok(renderer), Ok(values)) = (&self.unit.renderer, nobodys) else {
+        let nobodys = values::values(self.scope.unit, &[], Value::Object(Default::default()));
+        let (Ok(renderer), Ok(values)) = (&self.scope.unit.renderer, nobodys) else {
             return Ok(None);
         };
-        let lane = self.context.pool.lane(&self.owner.set);
-        let share = self.context.budget.another(lane).await;
+        let lane = self.scope.context.pool.lane(&self.scope.owner.set);
+        let share = self.scope.context.budget.another(lane).await;
         let work = RenderJob {
-            context: self.context,
-            unit: self.unit,
-            resource: &self.written,
+            context: self.scope.context,
+            unit: self.scope.unit,
+            resource: &self.scope.written,
             renderer,
             key,
             identity: prepared.identity.clone(),
             values,
             plan: no_plan(),
-            object: self.undecorated(),
+            object: ClaimRules::new(self.scope).undecorated(),
             sources: LookupAnswers::new(),
-            snapshot: self.context.discovery.snapshot(),
-            clock: self.written.created,
+            snapshot: self.scope.context.discovery.snapshot(),
+            clock: self.scope.written.created,
             known: None,
             earlier: None,
             secrets: Default::default(),

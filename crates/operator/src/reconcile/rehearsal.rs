@@ -17,21 +17,21 @@ use crate::cluster::discovery::{Discovery, Resource, is_cluster_scoped};
 use crate::cluster::events::Events;
 use crate::cluster::objects;
 use crate::cluster::offline::OfflineServer;
-use crate::reconcile::Reconcile;
-use crate::reconcile::check::list;
+use crate::reconcile::check::{Checker, list};
 use crate::reconcile::context::{Context, Unit};
 use crate::reconcile::custom_resource::CustomResource;
+use crate::reconcile::prune::Pruner;
 use crate::reconcile::release::Release;
 use crate::reconcile::render::{LookupAnswers, PreparedRelease, prepare};
+use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::takeover::claimant;
 use crate::telemetry::metrics::Metrics;
 use chartwright_core::annotations::{self, ON_CREATE};
 use chartwright_core::apply::{Seen, Step, content, step};
 use chartwright_core::digest::{Key, Keyring};
 use chartwright_core::hooks::{Operation, in_order};
-use chartwright_core::identity::applyset;
 use chartwright_core::identity::ownership::Ownership;
-use chartwright_core::identity::{GroupKind, ObjectId};
+use chartwright_core::identity::{GroupKind, ObjectId, applyset};
 use chartwright_core::index::members::Live;
 use chartwright_core::members::desired::{Member, fold_string_data};
 use chartwright_core::members::immutable_fields::{self, Kept, asks_for_renewal};
@@ -183,8 +183,10 @@ impl Rehearsal {
         let context = self.context(scene, &others);
         let mut answers = LookupAnswers::new();
         let prepared = prepare(&context, scene.unit, scene.resource, &mut self.release, &mut answers).await?;
-        let run = Reconcile::new(&context, scene.unit, scene.resource);
-        run.check_release(&mut self.release, &prepared, &mut answers).await?;
+        let scope = ReleaseScope::new(&context, scene.unit, scene.resource);
+        Checker::new(&scope)
+            .check_release(&mut self.release, &prepared, &mut answers)
+            .await?;
         let recorded = self.release.record.revision;
         let is_first = recorded == 0 && self.release.record.entries.is_empty();
         self.release.note_intent(&prepared, is_first);
@@ -226,7 +228,7 @@ impl Rehearsal {
         if stopped.is_some() {
             self.release.record.upgrading |= any_applied && prepared.revision > recorded;
         } else {
-            (pruned, kept) = self.prune(scene, &context, &run, &prepared);
+            (pruned, kept) = self.prune(scene, &context, &scope, &prepared);
             self.release.record.renewal = prepared.generated_values.renewal();
             if let Some(token) = &forced {
                 self.release.record.handled.set(Request::Force, token);
@@ -375,7 +377,7 @@ impl Rehearsal {
         &mut self,
         scene: &Scene<'_>,
         context: &Context,
-        run: &Reconcile<'_>,
+        scope: &ReleaseScope<'_>,
         prepared: &PreparedRelease,
     ) -> (Vec<ObjectId>, Vec<ObjectId>) {
         for (id, made) in &self.live {
@@ -384,7 +386,7 @@ impl Rehearsal {
         let owner = &prepared.identity.owner;
         let desired: HashSet<&ObjectId> = prepared.ids().chain(prepared.hook_ids()).collect();
         let orphans = orphans(&context.members(), &self.release.record, &desired, owner);
-        let is_guarded = run.intent(&self.release, prepared, &orphans) == Intent::Guarded;
+        let is_guarded = Pruner::new(scope).intent(&self.release, prepared, &orphans) == Intent::Guarded;
         self.release.note_applied(prepared, context.keys.current().id());
         if !is_guarded {
             self.release.note_decided(prepared);

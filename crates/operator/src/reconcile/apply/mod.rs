@@ -1,36 +1,30 @@
 //! Applies the members, stage by stage. A member that fails does not keep the others from being applied, but it keeps
 //! the next stage closed and the prune from running.
 
-pub(crate) mod member_outcome;
 pub(crate) mod replicas;
 pub(crate) mod send;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use crate::cluster::connection::throttle::requested_wait;
-use crate::cluster::custom_resource::{OwnedMetadata, apply_metadata};
 use crate::cluster::discovery::{Resource, Snapshot};
 use crate::cluster::error::Error;
 use crate::cluster::objects;
-use crate::reconcile::Reconcile;
-use crate::reconcile::apply::member_outcome::MemberOutcome;
-use crate::reconcile::apply::send::SendOptions;
+use crate::reconcile::apply::send::{MemberSender, SendOptions};
 use crate::reconcile::check::list;
-use crate::reconcile::claim::member_scopes::{self, MemberScopes};
 use crate::reconcile::observe::health::health_problem;
-use crate::reconcile::observe::live_members::condition_health;
+use crate::reconcile::observe::live_members::{MemberObserver, condition_health};
+use crate::reconcile::observe::warnings::Warnings;
 use crate::reconcile::release::Release;
 use crate::reconcile::render::PreparedRelease;
-use crate::reconcile::render::generated_values;
-use crate::telemetry::metrics::Operation;
-use chartwright_core::annotations;
+use crate::reconcile::scope::ReleaseScope;
+use crate::reconcile::takeover::former_members::FormerMembers;
+use chartwright_core::apply::member_outcome::{MemberOutcome, recorded_entry};
 use chartwright_core::apply::sequence::{self, Turn};
 use chartwright_core::apply::{Seen, Step, Why, content, sign, step};
 use chartwright_core::drift::{DriftedField, drifted_fields};
 use chartwright_core::health::gates;
 use chartwright_core::identity::ObjectId;
-use chartwright_core::identity::applyset;
-use chartwright_core::identity::decorator;
 use chartwright_core::identity::ownership::Ownership;
 use chartwright_core::index::members::Live;
 use chartwright_core::members::desired::Member;
@@ -209,88 +203,18 @@ fn phase(
     Some(Phase::waiting(Reason::KindUnknown, list(told)))
 }
 
-impl Reconcile<'_> {
-    /// Step 6: one write on the custom resource, before the first member: finalizer, ApplySet label, and where members
-    /// may be from now on.
-    pub(super) async fn claim(&mut self, release: &Release, prepared: &PreparedRelease) -> Result<(), Error> {
-        let members = prepared.desired.members.iter().map(|member| &member.id);
-        let desired = MemberScopes::from_objects(members.chain(prepared.hook_ids()));
-        let recorded = MemberScopes::from_record(&release.record);
-        let proven = recorded.union(desired);
-        let superset = MemberScopes::from_resource(&self.written).union(proven.clone());
-        self.holds_finalizer = self.needs_finalizer(prepared) || self.written.has_finalizer();
-        let keeps = prepared.generated_values.has_generated_values() || self.has_generated_values();
-        self.write_member_scopes(&superset, keeps).await?;
-        member_scopes::want(self.context, &prepared.identity.owner.set, &proven);
-        Ok(())
-    }
+/// Applies the members of a release, wave by wave.
+pub(crate) struct Applier<'a> {
+    scope: &'a ReleaseScope<'a>,
+}
 
-    /// Puts the finalizer on again that somebody took off, whatever else keeps the release from being applied: what was
-    /// made is to go with the custom resource.
-    pub(super) async fn restore_finalizer(&mut self, release: &Release) -> Result<(), Phase> {
-        // What a decorator needs is known from its render.
-        if self.written.is_claimed() || release.record.entries.is_empty() || self.written.decorator.is_some() {
-            return Ok(());
-        }
-        let author_digest = self.written.author_digest();
-        let superset = MemberScopes::from_resource(&self.written).union(MemberScopes::from_record(&release.record));
-        let keeps = self.has_generated_values();
-        let written = self.write_member_scopes(&superset, keeps).await;
-        written.map_err(|error| self.claim_error(&error))?;
-        match self.written.author_digest() == author_digest {
-            true => Ok(()),
-            false => Err(interrupted()),
-        }
+impl<'a> Applier<'a> {
+    pub(crate) fn new(scope: &'a ReleaseScope<'a>) -> Self {
+        Applier { scope }
     }
+}
 
-    /// Writes the superset, and whether there are kept results, unless the custom resource says it already.
-    pub(super) async fn write_member_scopes(&mut self, superset: &MemberScopes, keeps: bool) -> Result<(), Error> {
-        let mut annotations = superset.annotations(&self.written);
-        if keeps {
-            let place = generated_values::place(self.context, &self.written);
-            annotations.insert(self.written.kept_annotation(), place.to_string());
-        }
-        let former = self.former_release.as_ref().map(|former_release| former_release.former);
-        if let Some(former) = former {
-            annotations.insert(annotations::TAKEOVER.to_owned(), former.name().to_owned());
-        }
-        let labels = match &self.written.decorator {
-            None => BTreeMap::from([(applyset::ID_LABEL.to_owned(), self.owner.set.clone())]),
-            Some(_) => BTreeMap::from([(decorator::LABEL.to_owned(), "true".to_owned())]),
-        };
-        let is = &self.written;
-        let has_namespaces = |annotations: &BTreeMap<_, _>| annotations.contains_key(&is.member_scope_annotations().1);
-        let claimed = is.is_claimed()
-            && is.has_finalizer() == self.holds_finalizer
-            && labels.iter().all(|(key, text)| is.labels.get(key) == Some(text))
-            && has_namespaces(&annotations) == has_namespaces(&is.annotations)
-            && annotations
-                .iter()
-                .all(|(key, text)| is.annotations.get(key) == Some(text))
-            && keeps == self.has_generated_values()
-            && former.is_some() == is.annotations.contains_key(annotations::TAKEOVER);
-        if claimed {
-            return Ok(());
-        }
-        let marks = OwnedMetadata {
-            labels,
-            annotations,
-            finalizer: self.holds_finalizer.then(|| self.written.finalizer()),
-        };
-        self.write_marks(&marks).await?;
-        Ok(())
-    }
-
-    /// Writes what the operator has in the metadata of the custom resource: this, and nothing else any more.
-    pub(super) async fn write_marks(&mut self, marks: &OwnedMetadata) -> Result<(), Error> {
-        let target = self.written.target(&self.unit.resource);
-        let decorator = self.written.decorator.as_deref();
-        let object = apply_metadata(&self.context.client, &target, marks, decorator).await?;
-        self.context.metrics.wrote("CustomResource", Operation::Metadata);
-        self.set_written(object);
-        Ok(())
-    }
-
+impl Applier<'_> {
     /// Step 7. Keeps the record up to date whatever happens.
     /// `forced`: the text of the `force-at` that it carries out, if there is one.
     pub(super) async fn apply(
@@ -301,7 +225,7 @@ impl Reconcile<'_> {
     ) -> ApplyResult {
         self.report_render(release, prepared).await;
         let members = &prepared.desired.members;
-        if !self.unit.watch.health.is_empty() || members.iter().any(|member| gates::is_stated(&member.object)) {
+        if !self.scope.unit.watch.health.is_empty() || members.iter().any(|member| gates::is_stated(&member.object)) {
             // The record has none of them meanwhile.
             release
                 .whole
@@ -318,7 +242,7 @@ impl Reconcile<'_> {
         release.record.entries = pass.entries(&prepared.desired.members);
         let is_rendered_otherwise = pass.applied.changes.applied > 0 && prepared.stay.is_empty();
         release.learn_lookups(&prepared.lookups, &prepared.seen, is_rendered_otherwise);
-        let snapshot = self.context.discovery.snapshot();
+        let snapshot = self.scope.context.discovery.snapshot();
         let knowledge = &mut pass.applied.knowledge;
         for unknown in &prepared.desired.unknown {
             // If it is its group that does not answer, somebody waits for it.
@@ -333,7 +257,7 @@ impl Reconcile<'_> {
     }
 
     async fn apply_waves(&self, release: &mut Release, prepared: &PreparedRelease, forced: bool, pass: &mut ApplyPass) {
-        let (set, trigger) = (&prepared.identity.owner.set, self.written.trigger());
+        let (set, trigger) = (&prepared.identity.owner.set, self.scope.written.trigger());
         for turn in sequence::installation(&prepared.desired.members) {
             let Turn::Members(members) = turn else {
                 pass.closed = self.gate(release, pass).await;
@@ -343,7 +267,7 @@ impl Reconcile<'_> {
                 continue;
             };
             for member in members {
-                if self.context.is_outdated(set, &self.written, trigger) {
+                if self.scope.context.is_outdated(set, &self.scope.written, trigger) {
                     pass.closed = Some(MEANWHILE.to_owned());
                     return;
                 }
@@ -355,7 +279,9 @@ impl Reconcile<'_> {
                     forced,
                 };
                 let done = self.apply_member(release, task).await;
-                pass.reached.extend(self.entry(member, previous, &done));
+                let live = self.scope.context.members().get(&member.id).cloned();
+                pass.reached
+                    .extend(recorded_entry(member, previous, &done, live.as_ref()));
                 pass.note(release, member, done);
                 if pass.closed.is_some() {
                     return;
@@ -367,10 +293,12 @@ impl Reconcile<'_> {
     /// What the log and Events say of a render that is applied.
     async fn report_render(&self, release: &mut Release, prepared: &PreparedRelease) {
         for warning in &prepared.warnings {
-            tracing::debug!(resource = %self.written.key, %warning, "render");
+            tracing::debug!(resource = %self.scope.written.key, %warning, "render");
         }
         for warning in &prepared.desired.warnings {
-            self.warn_once(release, "AnnotationInvalid", warning.clone()).await;
+            self.scope
+                .warn_once(release, "AnnotationInvalid", warning.clone())
+                .await;
         }
         if !prepared.stay.is_empty() || !prepared.held.is_empty() {
             let note = format!(
@@ -378,7 +306,7 @@ impl Reconcile<'_> {
                  made: it stays as it was applied until the custom resource or the chart changes: {}",
                 list(&prepared.held)
             );
-            self.warn_once(release, "KeptAsApplied", note).await;
+            self.scope.warn_once(release, "KeptAsApplied", note).await;
         }
     }
 
@@ -390,8 +318,8 @@ impl Reconcile<'_> {
         // What is done, and what is somebody else's, is not waited for.
         let awaited = pass.reached.iter().filter(|entry| !entry.finished);
         let awaited: Vec<ObjectId> = awaited.map(|entry| entry.id.clone()).collect();
-        self.judge(release, &awaited).await;
-        let members = self.context.members();
+        MemberObserver::new(self.scope).judge(release, &awaited).await;
+        let members = self.scope.context.members();
         let troubles: Vec<String> = awaited
             .iter()
             .filter_map(|id| health_problem(id, &members, condition_health(release, id)))
@@ -406,7 +334,7 @@ impl Reconcile<'_> {
             Ok(done) => done,
             Err(_) => {
                 let again = self.attempt(release, task, true).await;
-                again.unwrap_or_else(|conflict| self.failure(task.member, &conflict))
+                again.unwrap_or_else(|conflict| MemberSender::new(self.scope).failure(task.member, &conflict))
             }
         }
     }
@@ -414,22 +342,22 @@ impl Reconcile<'_> {
     /// `again`: what is known of it is not what is there.
     async fn attempt(&self, release: &mut Release, task: MemberTask<'_>, again: bool) -> Result<MemberOutcome, Error> {
         let MemberTask { member, entry, .. } = task;
-        let snapshot = self.context.discovery.snapshot();
+        let snapshot = self.scope.context.discovery.snapshot();
         let Some(resource) = snapshot.resource(&member.id.group_kind, &member.version) else {
             return Ok(MemberOutcome::Failed(
                 Reason::KindUnknown,
                 format!("{}: its kind is no longer served", member.id),
             ));
         };
-        let indexed = self.context.members().get(&member.id).cloned();
+        let indexed = self.scope.context.members().get(&member.id).cloned();
         let mut next = match &indexed {
             _ if again => Step::Look,
             Some(live) => task.step(Seen::Present(live)),
             None => task.step(Seen::NotInIndex),
         };
         // What was never made isn't there as a rule. An apply that only creates finds out what is, at no other cost.
-        let was_made = !self.is_first && entry.is_none_or(|entry| !entry.uid.is_empty());
-        if next == Step::Look && !again && !was_made && self.former_release.is_none() {
+        let was_made = !self.scope.is_first && entry.is_none_or(|entry| !entry.uid.is_empty());
+        if next == Step::Look && !again && !was_made && self.scope.former_release.is_none() {
             next = task.step(Seen::Absent);
         }
         if next == DRIFTED && release.contests.must_wait(&member.id) {
@@ -438,7 +366,7 @@ impl Reconcile<'_> {
         let mut decision = match next {
             Step::Look | DRIFTED => match self.inspect(resource, task).await {
                 Ok(decision) => decision,
-                Err(error) => return Ok(self.failure(member, &error)),
+                Err(error) => return Ok(MemberSender::new(self.scope).failure(member, &error)),
             },
             next => MemberDecision::new(next, indexed),
         };
@@ -450,10 +378,13 @@ impl Reconcile<'_> {
         }
         // What a former owner made by the same chart isn't there by chance.
         let may_yield = decision.next == Step::Yield;
-        if may_yield && self.former_release.is_some()
+        if may_yield && self.scope.former_release.is_some()
             || matches!(decision.next, Step::Refuse(Ownership::Foreign | Ownership::Inherited))
         {
-            decision.next = match self.adopt(task.prepared, member, resource).await {
+            decision.next = match FormerMembers::new(self.scope)
+                .adopt(task.prepared, member, resource)
+                .await
+            {
                 Ok(step) => step,
                 Err((Reason::Collision, _)) if may_yield => Step::Yield,
                 Err((reason, message)) => return Ok(MemberOutcome::Failed(reason, message)),
@@ -465,9 +396,9 @@ impl Reconcile<'_> {
     /// Asks for what is there under the name of a member, and decides by that.
     async fn inspect(&self, resource: &Resource, task: MemberTask<'_>) -> Result<MemberDecision, Error> {
         let MemberTask { member, .. } = task;
-        self.context.members().begin_request(&member.id);
-        let found = objects::read_live_and_fields(&self.context.client, resource, &member.id).await;
-        let end = |answer: Option<&Live>| self.context.members().end_request(&member.id, answer);
+        self.scope.context.members().begin_request(&member.id);
+        let found = objects::read_live_and_fields(&self.scope.context.client, resource, &member.id).await;
+        let end = |answer: Option<&Live>| self.scope.context.members().end_request(&member.id, answer);
         let (seen, managed) = match found {
             Ok(Some(found)) => found,
             Ok(None) => {
@@ -518,7 +449,11 @@ impl Reconcile<'_> {
             Step::Satisfied => return Ok(MemberOutcome::Finished),
             Step::AwaitDeletion => return Ok(MemberOutcome::Awaited),
             Step::Refuse(ownership) => {
-                let whose = self.context.whose(&ownership).unwrap_or_else(|| ownership.to_string());
+                let whose = self
+                    .scope
+                    .context
+                    .whose(&ownership)
+                    .unwrap_or_else(|| ownership.to_string());
                 let text = format!("{} ({}) is left untouched: {whose}", member.id, member.source);
                 return Ok(MemberOutcome::Failed(Reason::Collision, text));
             }
@@ -534,7 +469,9 @@ impl Reconcile<'_> {
         if was_deleted && release.contests.must_wait(&member.id) {
             return Ok(MemberOutcome::Contested);
         }
-        let refused = self.refused_before(release, member, live);
+        let refused = release
+            .retry_cache
+            .refused_before(&self.scope.context.schemas, member, live);
         if let Some(refused) = refused.filter(|_| !task.forced) {
             return Ok(refused);
         }
@@ -543,16 +480,18 @@ impl Reconcile<'_> {
             why,
             recreate: task.forced,
         };
-        let done = self.send(release, resource, member, live, order).await?;
-        self.note_refusal(release, member, live, &done);
+        let done = MemberSender::new(self.scope)
+            .send(release, resource, member, live, order)
+            .await?;
+        release.retry_cache.note_refusal(member, live, &done);
         match done {
             MemberOutcome::Applied(live, why) if was_deleted || why == Why::Drifted => {
                 let how = match was_deleted {
                     true => "was deleted".to_owned(),
-                    false if decision.is_twin => self.report_other_operator(release).await,
+                    false if decision.is_twin => Warnings::new(self.scope).report_other_operator(release).await,
                     false => list(&decision.drifted),
                 };
-                self.corrected(release, member, &how).await;
+                Warnings::new(self.scope).corrected(release, member, &how).await;
                 Ok(MemberOutcome::Corrected(live, how))
             }
             done => Ok(done),

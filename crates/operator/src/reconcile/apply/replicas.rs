@@ -6,19 +6,20 @@ use serde_json::Value;
 
 use crate::cluster::error::Error;
 use crate::cluster::workloads::autoscalers;
-use crate::reconcile::Reconcile;
-use crate::reconcile::apply::member_outcome::MemberOutcome;
-use crate::reconcile::apply::send::SendOptions;
+use crate::reconcile::apply::Applier;
+use crate::reconcile::apply::send::{MemberSender, SendOptions};
+use crate::reconcile::observe::warnings::Warnings;
 use crate::reconcile::release::Release;
 use crate::reconcile::render::PreparedRelease;
 use chartwright_core::apply::Why;
+use chartwright_core::apply::member_outcome::MemberOutcome;
 use chartwright_core::index::members::Live;
 use chartwright_core::members::autoscaling;
 use chartwright_core::members::desired::Member;
 use chartwright_core::members::policy::Update;
 use chartwright_core::status::{Changes, Phase, Reason};
 
-impl Reconcile<'_> {
+impl Applier<'_> {
     /// Applies the members whose replicas are given up and no longer set by anybody. Where nothing is given up, or the
     /// chart itself has the autoscaler, no request is made.
     pub(crate) async fn reclaim_replicas(
@@ -28,7 +29,7 @@ impl Reconcile<'_> {
         asked: bool,
         changes: &mut Changes,
     ) -> Result<(), Phase> {
-        let snapshot = self.context.discovery.snapshot();
+        let snapshot = self.scope.context.discovery.snapshot();
         let mut listed: HashMap<&str, Result<Vec<Value>, Error>> = HashMap::new();
         for member in &prepared.desired.members {
             let Some((live, by)) = self.given_up(member) else {
@@ -44,7 +45,7 @@ impl Reconcile<'_> {
                 continue;
             }
             if !listed.contains_key(namespace) {
-                let found = autoscalers::list(&self.context.client, &snapshot, namespace).await;
+                let found = autoscalers::list(&self.scope.context.client, &snapshot, namespace).await;
                 match &found {
                     // Nothing would ask again.
                     Err(error) if error.is_transient() => {
@@ -61,7 +62,8 @@ impl Reconcile<'_> {
             let autoscalers = match listed.get(namespace) {
                 Some(Ok(found)) => Some(found.as_slice()),
                 Some(Err(error)) if asked => {
-                    self.warn("ReplicasLeft", &autoscaling::unseen(&member.id, &by, error))
+                    self.scope
+                        .warn("ReplicasLeft", &autoscaling::unseen(&member.id, &by, error))
                         .await;
                     continue;
                 }
@@ -78,15 +80,17 @@ impl Reconcile<'_> {
                 why: Why::Forced,
                 recreate: false,
             };
-            let sent = self.send(release, resource, member, Some(&live), order).await;
-            match sent.unwrap_or_else(|conflict| self.failure(member, &conflict)) {
+            let sent = MemberSender::new(self.scope)
+                .send(release, resource, member, Some(&live), order)
+                .await;
+            match sent.unwrap_or_else(|conflict| MemberSender::new(self.scope).failure(member, &conflict)) {
                 MemberOutcome::Applied(live, _) => {
                     if let Some(entry) = release.record.entry_mut(&member.id) {
                         entry.fingerprint = live.fingerprint;
                     }
                     // An autoscaler that nobody can see would take them again.
                     let how = format!("spec.replicas was set by {by}");
-                    self.corrected(release, member, &how).await;
+                    Warnings::new(self.scope).corrected(release, member, &how).await;
                     changes.reclaimed.push(member.id.to_string());
                 }
                 MemberOutcome::Failed(reason, message) => return Err(Phase::Failed { reason, message }),
@@ -99,7 +103,7 @@ impl Reconcile<'_> {
     /// What is live of a member whose replicas the chart sets and somebody else owns, and who: as if nobody did.
     fn given_up(&self, member: &Member) -> Option<(Live, String)> {
         member.object.pointer("/spec/replicas")?;
-        let mut live = self.context.members().get(&member.id).cloned()?;
+        let mut live = self.scope.context.members().get(&member.id).cloned()?;
         let by = live.scaled_by.take()?;
         let is_left = live.disabled || live.deleting || member.policy.update == Update::IfNotPresent;
         (!is_left).then_some((live, by))

@@ -6,13 +6,12 @@ use serde_json::Value;
 use crate::cluster::discovery::Resource;
 use crate::cluster::error::{Cause, Error};
 use crate::cluster::objects::{self, ApplyTarget, CreationCheck, DeleteOutcome};
-use crate::reconcile::Reconcile;
-use crate::reconcile::apply::member_outcome::MemberOutcome;
 use crate::reconcile::check::list;
 use crate::reconcile::release::Release;
+use crate::reconcile::scope::ReleaseScope;
 use crate::telemetry::metrics::Operation;
-use chartwright_core::apply::schema_errors;
-use chartwright_core::apply::{Why, content, sign};
+use chartwright_core::apply::member_outcome::MemberOutcome;
+use chartwright_core::apply::{Why, content, schema_errors, sign};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::index::members::Live;
 use chartwright_core::members::desired::Member;
@@ -33,7 +32,18 @@ pub(crate) struct SendOptions {
     pub recreate: bool,
 }
 
-impl Reconcile<'_> {
+/// Sends one member to the API server and handles refusals.
+pub(crate) struct MemberSender<'a> {
+    scope: &'a ReleaseScope<'a>,
+}
+
+impl<'a> MemberSender<'a> {
+    pub(crate) fn new(scope: &'a ReleaseScope<'a>) -> Self {
+        MemberSender { scope }
+    }
+}
+
+impl MemberSender<'_> {
     /// Applies a member. `live` is what is known of the object that is there.
     ///
     /// # Errors
@@ -56,7 +66,7 @@ impl Reconcile<'_> {
         match answer {
             Ok(live) => {
                 if order.why == Why::Drifted {
-                    self.context.metrics.corrected_drift(&member.id.group_kind.kind);
+                    self.scope.context.metrics.corrected_drift(&member.id.group_kind.kind);
                 }
                 Ok(MemberOutcome::Applied(Box::new(live), order.why))
             }
@@ -111,7 +121,7 @@ impl Reconcile<'_> {
                 member.source,
                 list(left_out)
             );
-            self.warn_once(release, "DuplicateKeys", note).await;
+            self.scope.warn_once(release, "DuplicateKeys", note).await;
             object = fixed;
         }
         self.write(resource, member, &mut object, onto).await
@@ -133,7 +143,7 @@ impl Reconcile<'_> {
             return Ok(false);
         }
         let refused = pairs(causes);
-        let found = match objects::read(&self.context.client, resource, &member.id).await {
+        let found = match objects::read(&self.scope.context.client, resource, &member.id).await {
             Ok(found) => found.filter(|(seen, _)| seen.uid == live.uid),
             Err(error) => {
                 tracing::debug!(object = %member.id, %error, "what keeps it from being applied can't be read");
@@ -166,11 +176,17 @@ impl Reconcile<'_> {
         onto: ApplyTarget<'_>,
     ) -> Result<Live, Error> {
         sign(object, &member.digest);
-        self.context.members().begin_request(&member.id);
-        let answer = objects::apply(&self.context.client, resource, &member.id, object, onto).await;
-        self.context.members().end_request(&member.id, answer.as_ref().ok());
+        self.scope.context.members().begin_request(&member.id);
+        let answer = objects::apply(&self.scope.context.client, resource, &member.id, object, onto).await;
+        self.scope
+            .context
+            .members()
+            .end_request(&member.id, answer.as_ref().ok());
         if answer.is_ok() {
-            self.context.metrics.wrote(&member.id.group_kind.kind, Operation::Apply);
+            self.scope
+                .context
+                .metrics
+                .wrote(&member.id.group_kind.kind, Operation::Apply);
         }
         answer
     }
@@ -205,7 +221,7 @@ impl Reconcile<'_> {
         if id.group_kind.kind != "StatefulSet" {
             return Ok(immutable_fields::takes_data(id, &Value::Null));
         }
-        let found = objects::read(&self.context.client, resource, id).await?;
+        let found = objects::read(&self.scope.context.client, resource, id).await?;
         Ok(found.is_some_and(|(_, object)| immutable_fields::takes_data(id, &object)))
     }
 
@@ -219,7 +235,7 @@ impl Reconcile<'_> {
         error: &Error,
         fields: &str,
     ) -> Result<Option<MemberOutcome>, Error> {
-        let (client, id) = (&self.context.client, &member.id);
+        let (client, id) = (&self.scope.context.client, &member.id);
         if let CreationCheck::Refused(_) = objects::check_creation(client, resource, id, &member.object).await? {
             return Ok(Some(self.failure(member, error)));
         }
@@ -242,7 +258,7 @@ impl Reconcile<'_> {
             None => DeleteOutcome::Absent,
         };
         match deleted {
-            DeleteOutcome::Accepted => self.context.metrics.wrote(&id.group_kind.kind, Operation::Delete),
+            DeleteOutcome::Accepted => self.scope.context.metrics.wrote(&id.group_kind.kind, Operation::Delete),
             DeleteOutcome::Absent => {}
             DeleteOutcome::Changed => return Err(Error::Conflict(format!("{id} was changed meanwhile"))),
         }
@@ -266,7 +282,7 @@ impl Reconcile<'_> {
 
     /// The template of a member, with the line if the error names a field that stands on one line of it.
     fn place(&self, member: &Member, error: &str) -> String {
-        let template = self.unit.renderer.as_ref().ok().and_then(|renderer| {
+        let template = self.scope.unit.renderer.as_ref().ok().and_then(|renderer| {
             let file = renderer.chart().template(&member.source)?;
             std::str::from_utf8(file.data.as_bytes()).ok()
         });

@@ -7,32 +7,41 @@ use std::collections::HashSet;
 use kube::core::SelectorExt as _;
 use serde_json::{Value, json};
 
-use crate::cluster::custom_resource::{OwnedMetadata, remove_annotations, remove_finalizer};
-use crate::cluster::error::Error;
-use crate::reconcile::Reconcile;
 use crate::reconcile::release::Release;
 use crate::reconcile::render::PreparedRelease;
+use crate::reconcile::scope::ReleaseScope;
 use chartwright_core::annotations;
 use chartwright_core::hooks::Hook;
 use chartwright_core::members::desired::Member;
 use chartwright_watches::{DeletionPolicy, OnFailure};
 
-impl Reconcile<'_> {
+/// Answers whether a custom resource needs or has its claim.
+pub(crate) struct ClaimRules<'a> {
+    scope: &'a ReleaseScope<'a>,
+}
+
+impl<'a> ClaimRules<'a> {
+    pub(crate) fn new(scope: &'a ReleaseScope<'a>) -> Self {
+        ClaimRules { scope }
+    }
+}
+
+impl ClaimRules<'_> {
     /// True if it was decorated, and is to be no more. Nothing is done to what is suspended.
     pub(crate) fn has_left_selector(&self) -> bool {
-        self.written.decorator.is_some()
-            && !self.unit.watch.selector.matches(&self.written.labels)
-            && !annotations::is_suspended(&self.written.annotations)
+        self.scope.written.decorator.is_some()
+            && !self.scope.unit.watch.selector.matches(&self.scope.written.labels)
+            && !annotations::is_suspended(&self.scope.written.annotations)
     }
 
     /// True if its deletion has work that the garbage collector doesn't do, or that it must not do by itself: members that
     /// no owner reference reaches or that go in an order, hooks, plans, and what is kept for a rollback.
     pub(crate) fn needs_finalizer(&self, prepared: &PreparedRelease) -> bool {
-        let watch = &self.unit.watch;
+        let watch = &self.scope.unit.watch;
         let goes_alone = |member: &Member| member.owner.is_some();
         let hook_goes_alone =
             |hook: &Hook| hook.is_of_an_operation() && !hook.is_of_deletion() && goes_alone(&hook.member);
-        self.written.decorator.is_none()
+        self.scope.written.decorator.is_none()
             || watch.deletion_policy != DeletionPolicy::Delete
             || watch.on_failure == OnFailure::Rollback
             || !prepared.desired.members.iter().all(goes_alone)
@@ -42,11 +51,14 @@ impl Reconcile<'_> {
     /// True if the object has what it needs for its release: the finalizer, or for a decorator at least its claim where what is
     /// recorded goes alone.
     pub(crate) fn is_held(&self, release: &Release) -> bool {
-        if self.written.decorator.is_none() || !self.written.is_claimed() || self.written.has_finalizer() {
-            return self.written.is_claimed();
+        if self.scope.written.decorator.is_none()
+            || !self.scope.written.is_claimed()
+            || self.scope.written.has_finalizer()
+        {
+            return self.scope.written.is_claimed();
         }
-        let (watch, record) = (&self.unit.watch, &release.record);
-        let members = self.context.members();
+        let (watch, record) = (&self.scope.unit.watch, &release.record);
+        let members = self.scope.context.members();
         let mut live = record.entries.iter().filter_map(|entry| members.get(&entry.id));
         watch.deletion_policy == DeletionPolicy::Delete
             && watch.on_failure != OnFailure::Rollback
@@ -58,29 +70,13 @@ impl Reconcile<'_> {
     /// True if it is held, and something of it is left that is no longer rendered and may have no owner reference.
     pub(crate) fn holds_for_others(&self, release: &Release, prepared: &PreparedRelease) -> bool {
         let rendered: HashSet<_> = prepared.ids().collect();
-        self.written.has_finalizer() && release.record.entries.iter().any(|entry| !rendered.contains(&entry.id))
-    }
-
-    /// Takes all of our marks off an object that is decorated no more. Others may have written them, too, as with an edit of
-    /// the whole object.
-    pub(crate) async fn undecorate(&mut self) -> Result<(), Error> {
-        self.write_marks(&OwnedMetadata::default()).await?;
-        let (kinds, namespaces) = self.written.member_scope_annotations();
-        let mut keys = vec![kinds, namespaces, self.written.kept_annotation()];
-        keys.retain(|key| self.written.annotations.contains_key(key));
-        let target = self.written.target(&self.unit.resource);
-        if !keys.is_empty() {
-            let object = remove_annotations(&self.context.client, &target, &keys).await?;
-            self.set_written(object);
-        }
-        let finalizer = self.written.finalizer();
-        remove_finalizer(&self.context.client, &target, &self.written.finalizers, &finalizer).await
+        self.scope.written.has_finalizer() && release.record.entries.iter().any(|entry| !rendered.contains(&entry.id))
     }
 
     /// `.Object` as far as its author has no say in it, for what a chart makes by itself.
     pub(crate) fn undecorated(&self) -> Option<Value> {
-        self.written.decorator.as_ref()?;
-        let mut object = self.written.as_data(&self.unit.resource);
+        self.scope.written.decorator.as_ref()?;
+        let mut object = self.scope.written.as_data(&self.scope.unit.resource);
         object["spec"] = json!({});
         for field in ["labels", "annotations"] {
             object["metadata"][field] = json!({});

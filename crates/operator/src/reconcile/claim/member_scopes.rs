@@ -9,13 +9,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::cluster::discovery::Snapshot;
-use crate::reconcile::Reconcile;
 use crate::reconcile::context::{Context, Unit};
 use crate::reconcile::custom_resource::CustomResource;
 use crate::reconcile::load::input_digest;
 use crate::reconcile::release::Release;
-use chartwright_core::identity::applyset;
-use chartwright_core::identity::{GroupKind, ObjectId};
+use crate::reconcile::scope::ReleaseScope;
+use chartwright_core::identity::{GroupKind, ObjectId, applyset};
 use chartwright_core::index::members::Scope;
 use chartwright_core::record::Record;
 
@@ -122,7 +121,18 @@ pub fn watch_recorded(context: &Context, unit: &Unit, resource: &CustomResource)
     input_digest::follow_recorded(context, unit, resource, &record);
 }
 
-impl Reconcile<'_> {
+/// Waits for the watches of members and looked-up objects.
+pub(crate) struct MemberWatches<'a> {
+    scope: &'a ReleaseScope<'a>,
+}
+
+impl<'a> MemberWatches<'a> {
+    pub(crate) fn new(scope: &'a ReleaseScope<'a>) -> Self {
+        MemberWatches { scope }
+    }
+}
+
+impl MemberWatches<'_> {
     /// How long the release has yet to wait before its first reconcile, for want of a watch that it needs: without, all
     /// that it has would be looked at and applied. Those of others don't matter.
     pub(crate) fn await_watches(&self, release: &mut Release) -> Option<Duration> {
@@ -132,20 +142,20 @@ impl Reconcile<'_> {
         let superset = MemberScopes::from_record(&release.record);
         let now = Instant::now();
         let until = *release.awaits.get_or_insert_with(|| {
-            want(self.context, &self.owner.set, &superset);
+            want(self.scope.context, &self.scope.owner.set, &superset);
             now + SYNC_WAIT
         });
-        let snapshot = self.context.discovery.snapshot();
+        let snapshot = self.scope.context.discovery.snapshot();
         let members_settled = {
-            let members = self.context.members();
+            let members = self.scope.context.members();
             superset
                 .places(&snapshot)
                 .all(|(kind, namespace)| members.is_settled(kind, namespace))
         };
         let lookups_settled = {
-            let index = self.context.dependencies();
+            let index = self.scope.context.dependencies();
             let is_settled = |target| !index.is_unsettled(target) || snapshot.preferred(&target.group_kind).is_none();
-            index.of_set(&self.owner.set).all(is_settled)
+            index.of_set(&self.scope.owner.set).all(is_settled)
         };
         if now < until && !(members_settled && lookups_settled) {
             return Some(until - now);
@@ -156,7 +166,9 @@ impl Reconcile<'_> {
 
     /// From now on, only the watches that show the members of a superset are needed.
     pub(crate) fn want_only(&self, superset: &MemberScopes) {
-        self.context.want_only(&self.owner.set, scopes(self.context, superset));
+        self.scope
+            .context
+            .want_only(&self.scope.owner.set, scopes(self.scope.context, superset));
     }
 }
 

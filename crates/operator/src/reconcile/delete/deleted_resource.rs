@@ -4,13 +4,13 @@
 
 use crate::cluster::connection::throttle::{self, requested_wait};
 use crate::cluster::custom_resource::still_exists;
-use crate::reconcile::Context;
-use crate::reconcile::Reconcile;
-use crate::reconcile::ReconcileOutcome;
-use crate::reconcile::Unit;
 use crate::reconcile::custom_resource::CustomResource;
-use crate::reconcile::delete::{POLL, UninstallProgress, finished};
+use crate::reconcile::delete::{Deleter, POLL, UninstallProgress, finished};
+use crate::reconcile::record::RecordStore;
 use crate::reconcile::release::Release;
+use crate::reconcile::scope::ReleaseScope;
+use crate::reconcile::takeover::TakeoverStage;
+use crate::reconcile::{Context, ReconcileOutcome, Unit};
 use crate::telemetry::metrics::ReconcileResult;
 use crate::telemetry::redact;
 use chartwright_core::status::Phase;
@@ -23,10 +23,14 @@ pub async fn uninstall(
     resource: &CustomResource,
     release: &mut Release,
 ) -> ReconcileOutcome {
-    let mut run = Reconcile::new(context, unit, resource);
-    run.written.deleting = true;
+    let mut scope = ReleaseScope::new(context, unit, resource);
+    scope.written.deleting = true;
     let secrets = release.secrets.clone();
-    redact::scope(&secrets, throttle::track_retry_after(run.uninstall_deleted(release))).await
+    redact::scope(
+        &secrets,
+        throttle::track_retry_after(Deleter::new(&mut scope).uninstall_deleted(release)),
+    )
+    .await
 }
 
 /// Tells that somebody took our finalizer off a custom resource: its release is let go.
@@ -36,7 +40,7 @@ pub async fn warn_finalizer_removed(context: &Context, unit: &Unit, resource: &C
         "somebody took the finalizer {finalizer} off, and it went: what was made for it is left as it is, but for what the \
          garbage collector takes by its owner reference; `chartwright leftovers` lists it"
     );
-    Reconcile::new(context, unit, resource)
+    ReleaseScope::new(context, unit, resource)
         .warn("FinalizerRemoved", &note)
         .await;
 }
@@ -47,23 +51,23 @@ pub async fn is_gone(context: &Context, unit: &Unit, resource: &CustomResource) 
     there.is_ok_and(|there| !there)
 }
 
-impl Reconcile<'_> {
+impl Deleter<'_, '_> {
     async fn uninstall_deleted(&mut self, release: &mut Release) -> ReconcileOutcome {
-        let target = self.written.target(&self.unit.resource);
+        let target = self.scope.written.target(&self.scope.unit.resource);
         // A list may have come from a server that lags behind.
-        match still_exists(&self.context.client, &target).await {
+        match still_exists(&self.scope.context.client, &target).await {
             Ok(false) => {}
             Ok(true) => {
-                tracing::info!(resource = %self.written.key, "a list did not show it, and it is there all the same");
+                tracing::info!(resource = %self.scope.written.key, "a list did not show it, and it is there all the same");
                 return finished();
             }
             Err(error) => return self.uninstall_later(release, &error.to_string()),
         }
         // What can't be read names what no label finds.
-        if let Err(Phase::Failed { message, .. }) = self.load_record(release).await {
+        if let Err(Phase::Failed { message, .. }) = RecordStore::new(self.scope).load_record(release).await {
             return self.uninstall_later(release, &message);
         }
-        let done = match self.find_former_release(release).await {
+        let done = match TakeoverStage::new(self.scope).find_former_release(release).await {
             // What was just written may not have come to the watches yet.
             Ok(()) => self.uninstall(release, true).await,
             Err(phase) => Err(phase),
@@ -71,7 +75,7 @@ impl Reconcile<'_> {
         match done {
             Ok(UninstallProgress::All(note)) => {
                 let note = format!("it went although it had our finalizer; {note}");
-                self.inform("UninstallSuccessful", &note).await;
+                self.scope.inform("UninstallSuccessful", &note).await;
                 finished()
             }
             Ok(UninstallProgress::Going(_)) => ReconcileOutcome::again(POLL, ReconcileResult::Progressing),
@@ -84,9 +88,9 @@ impl Reconcile<'_> {
 
     /// There is no status any more that could tell it.
     fn uninstall_later(&self, release: &mut Release, why: &str) -> ReconcileOutcome {
-        let (kind, resource) = (&self.unit.group_kind, &self.written.key);
+        let (kind, resource) = (&self.scope.unit.group_kind, &self.scope.written.key);
         tracing::warn!(%kind, %resource, "it is gone, and what was made for it can't be deleted yet: {why}");
-        let wait = self.back_off(release);
+        let wait = release.back_off();
         ReconcileOutcome::again(wait.max(requested_wait().unwrap_or_default()), ReconcileResult::Error)
     }
 }

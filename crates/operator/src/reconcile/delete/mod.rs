@@ -2,32 +2,38 @@
 //! so nothing that is wrong with those can keep a custom resource from going.
 
 pub(crate) mod deleted_resource;
+pub(crate) mod hook_runs;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::cluster::connection::throttle::requested_wait;
 use crate::cluster::custom_resource::remove_finalizer;
-use crate::cluster::discovery::Snapshot;
 use crate::cluster::error::Error;
-use crate::cluster::objects;
-use crate::reconcile::RECHECK;
-use crate::reconcile::Reconcile;
-use crate::reconcile::ReconcileOutcome;
 use crate::reconcile::check::list;
+use crate::reconcile::claim::Claimer;
 use crate::reconcile::claim::member_scopes::{self, MemberScopes};
-use crate::reconcile::prune::removal::{RemovalCandidate, RemovalResult};
+use crate::reconcile::delete::hook_runs::DeleteHookRunner;
+use crate::reconcile::hooks::delete_hooks::StoredDeleteHooks;
+use crate::reconcile::plans::PlanRunner;
+use crate::reconcile::prune::removal::{MemberRemover, RemovalCandidate, RemovalResult};
+use crate::reconcile::prune::search::MemberSearch;
+use crate::reconcile::record::RecordStore;
 use crate::reconcile::release::Release;
-use crate::reconcile::status::refusal;
+use crate::reconcile::render::generated_values::GeneratedStore;
+use crate::reconcile::rollback::kept_renders::KeptRenders;
+use crate::reconcile::scope::ReleaseScope;
+use crate::reconcile::status::{StatusWriter, refusal};
+use crate::reconcile::takeover::TakeoverStage;
+use crate::reconcile::takeover::former_members::FormerMembers;
+use crate::reconcile::{RECHECK, ReconcileOutcome};
 use crate::telemetry::metrics::{Operation, ReconcileResult};
-use chartwright_core::annotations;
 use chartwright_core::apply::sequence::{self, Turn};
-use chartwright_core::hooks;
-use chartwright_core::identity::{GroupKind, ObjectId};
+use chartwright_core::identity::ObjectId;
 use chartwright_core::prune::Purpose;
 use chartwright_core::prune::deletion::policy;
 use chartwright_core::status::{Phase, Reason};
-use chartwright_core::takeover;
+use chartwright_core::{annotations, hooks, takeover};
 use chartwright_watches::DeletionPolicy;
 
 /// While members go that must be gone first; their watches usually tell sooner.
@@ -40,12 +46,25 @@ pub(super) enum UninstallProgress {
     Going(Vec<ObjectId>),
 }
 
-impl Reconcile<'_> {
+/// Deletes the members of a release and removes the finalizer.
+pub(crate) struct Deleter<'s, 'a> {
+    scope: &'s mut ReleaseScope<'a>,
+}
+
+impl<'s, 'a> Deleter<'s, 'a> {
+    pub(crate) fn new(scope: &'s mut ReleaseScope<'a>) -> Self {
+        Deleter { scope }
+    }
+}
+
+impl Deleter<'_, '_> {
     pub(super) async fn delete(&mut self, release: &mut Release) -> ReconcileOutcome {
-        let is_held = match self.written.decorator {
-            None => self.written.has_finalizer() || takeover::is_held(&self.written.finalizers),
+        let is_held = match self.scope.written.decorator {
+            None => self.scope.written.has_finalizer() || takeover::is_held(&self.scope.written.finalizers),
             // What needs no finalizer is for the garbage collector.
-            Some(_) => self.written.has_finalizer() || !self.written.deleting && self.written.is_marked(),
+            Some(_) => {
+                self.scope.written.has_finalizer() || !self.scope.written.deleting && self.scope.written.is_marked()
+            }
         };
         if !is_held {
             return finished();
@@ -54,39 +73,44 @@ impl Reconcile<'_> {
             Ok(UninstallProgress::All(note)) => self.remove_release_finalizer(release, note).await,
             Ok(UninstallProgress::Going(going)) => {
                 member_scopes::want(
-                    self.context,
-                    &self.owner.set,
+                    self.scope.context,
+                    &self.scope.owner.set,
                     &MemberScopes::from_record(&release.record),
                 );
                 let message = format!("waiting until all members are gone: {}", list(going));
                 let waiting = Phase::waiting(Reason::Uninstalling, message);
                 ReconcileOutcome {
                     again: Some(POLL),
-                    ..self.report(release, waiting).await
+                    ..StatusWriter::new(self.scope).report(release, waiting).await
                 }
             }
-            Err(phase) => self.report(release, phase).await,
+            Err(phase) => StatusWriter::new(self.scope).report(release, phase).await,
         }
     }
 
     /// Everything that a release has besides its custom resource goes, or stays without it. With `listed`, what there is
     /// of it is asked for, and not taken from the watches.
     pub(super) async fn uninstall(&mut self, release: &mut Release, listed: bool) -> Result<UninstallProgress, Phase> {
-        let suspended = annotations::is_suspended(&self.written.annotations);
+        let suspended = annotations::is_suspended(&self.scope.written.annotations);
         let policy = policy(
-            self.unit.watch.deletion_policy,
-            &self.written.annotations,
-            self.written.cascade,
+            self.scope.unit.watch.deletion_policy,
+            &self.scope.written.annotations,
+            self.scope.written.cascade,
         );
         let has_hooks = !listed && !suspended && policy != DeletionPolicy::Orphan;
         let has_hooks = has_hooks && !release.record.hooks.stored.is_empty();
         if has_hooks {
-            self.run_delete_hooks(release, hooks::Operation::Delete.before())
+            DeleteHookRunner::new(self.scope)
+                .run_delete_hooks(release, hooks::Operation::Delete.before())
                 .await?;
         }
         match suspended {
-            true => self.detach_former_members(release).await?,
-            false => self.mark_orphans(release, &HashSet::new()).await?,
+            true => FormerMembers::new(self.scope).detach_former_members(release).await?,
+            false => {
+                TakeoverStage::new(self.scope)
+                    .mark_orphans(release, &HashSet::new())
+                    .await?
+            }
         }
         let removed = match suspended {
             true => self.disown_members(release, listed).await,
@@ -96,18 +120,20 @@ impl Reconcile<'_> {
             return Ok(UninstallProgress::Going(going));
         }
         if has_hooks {
-            self.run_delete_hooks(release, hooks::Operation::Delete.after()).await?;
-            self.end_delete_hooks(release).await?;
+            DeleteHookRunner::new(self.scope)
+                .run_delete_hooks(release, hooks::Operation::Delete.after())
+                .await?;
+            DeleteHookRunner::new(self.scope).end_delete_hooks(release).await?;
             if let Some(going) = settled(self.delete_members(release, policy, listed, false).await)? {
                 return Ok(UninstallProgress::Going(going));
             }
         }
-        self.forget_delete_hooks(release).await?;
-        self.forget_stored().await?;
-        self.forget_kept().await?;
-        self.forget_renders(release).await?;
-        self.forget_steps(release).await?;
-        self.forget_record(release).await?;
+        StoredDeleteHooks::new(self.scope).forget_delete_hooks(release).await?;
+        FormerMembers::new(self.scope).forget_stored().await?;
+        GeneratedStore::new(self.scope).forget_kept().await?;
+        KeptRenders::new(self.scope).forget_renders(release).await?;
+        PlanRunner::new(self.scope).forget_steps(release).await?;
+        RecordStore::new(self.scope).forget_record(release).await?;
         Ok(UninstallProgress::All(match (suspended, policy) {
             (true, _) => "suspended: its objects are left as they are",
             (_, DeletionPolicy::Orphan) => "its objects stay, without the marks of a release",
@@ -117,91 +143,43 @@ impl Reconcile<'_> {
 
     /// Takes the finalizer off: the last write of a release.
     async fn remove_release_finalizer(&mut self, release: &mut Release, note: &str) -> ReconcileOutcome {
-        let target = self.written.target(&self.unit.resource);
-        let finalizer = self.written.finalizer();
-        let removed = match self.written.deleting {
-            true => remove_finalizer(&self.context.client, &target, &self.written.finalizers, &finalizer).await,
-            false => self.undecorate().await,
+        let target = self.scope.written.target(&self.scope.unit.resource);
+        let finalizer = self.scope.written.finalizer();
+        let removed = match self.scope.written.deleting {
+            true => {
+                remove_finalizer(
+                    &self.scope.context.client,
+                    &target,
+                    &self.scope.written.finalizers,
+                    &finalizer,
+                )
+                .await
+            }
+            false => Claimer::new(self.scope).undecorate().await,
         };
         if let Err(error) = removed {
             if let Some(remedy) = refusal(&error) {
                 let message = format!("{note}, but the finalizer {finalizer} can't be taken off: {error}{remedy}");
-                return self.report(release, Phase::failed(Reason::DeleteFailed, message)).await;
+                return StatusWriter::new(self.scope)
+                    .report(release, Phase::failed(Reason::DeleteFailed, message))
+                    .await;
             }
-            tracing::info!(resource = %self.written.key, %error, "the finalizer could not be removed yet");
-            let wait = self.back_off(release).min(RECHECK);
+            tracing::info!(resource = %self.scope.written.key, %error, "the finalizer could not be removed yet");
+            let wait = release.back_off().min(RECHECK);
             let wait = wait.max(requested_wait().unwrap_or_default());
             return ReconcileOutcome {
                 put_off: requested_wait().is_some(),
                 ..ReconcileOutcome::again(wait, ReconcileResult::Error)
             };
         }
-        self.context.metrics.wrote("CustomResource", Operation::Metadata);
-        self.inform("UninstallSuccessful", note).await;
+        self.scope.context.metrics.wrote("CustomResource", Operation::Metadata);
+        self.scope.inform("UninstallSuccessful", note).await;
         // Its members' watches may tell of their end before its own watch tells that it is gone.
-        self.written.finalizers.retain(|other| *other != finalizer);
+        self.scope.written.finalizers.retain(|other| *other != finalizer);
         ReconcileOutcome {
-            written: Some(self.written.clone()),
+            written: Some(self.scope.written.clone()),
             ..finished()
         }
-    }
-
-    /// Everything that may be a member: what carries the label of the set, and what the record lists, though somebody
-    /// took the label off. The watches have told where they are synced (our own writes reach their index at once);
-    /// what they don't cover is listed, and all of it with `listed`.
-    ///
-    /// # Errors
-    /// If something that may hold members does not answer: then nothing is known to be gone.
-    pub(super) async fn find_members(
-        &self,
-        release: &Release,
-        listed: bool,
-    ) -> Result<Vec<(ObjectId, RemovalCandidate)>, Error> {
-        let discovery = &self.context.discovery;
-        let recorded = MemberScopes::from_record(&release.record);
-        let superset = MemberScopes::from_resource(&self.written).union(recorded);
-        let unserved = |snapshot: &Snapshot| superset.kinds.iter().any(|kind| snapshot.preferred(kind).is_none());
-        if unserved(&discovery.snapshot()) {
-            // A kind may have come since; one that is still unknown has no objects, unless its group does not answer.
-            discovery.refresh().await?;
-        }
-        let snapshot = discovery.snapshot();
-        let mut found: BTreeMap<ObjectId, RemovalCandidate> = BTreeMap::new();
-        for kind in &superset.kinds {
-            snapshot.served(kind)?;
-        }
-        let unwatched: Vec<(&GroupKind, &str)> = {
-            let members = self.context.members();
-            let recorded = release.record.entries.iter().map(|entry| entry.id.clone());
-            let known = members.known(members.of_set(&self.owner.set).into_iter().chain(recorded));
-            found.extend(
-                known
-                    .into_iter()
-                    .map(|(id, live)| (id, RemovalCandidate::Watched(live))),
-            );
-            let places = superset.places(&snapshot);
-            places
-                .filter(|(kind, namespace)| listed || !members.is_synced(kind, namespace))
-                .collect()
-        };
-        for (kind, namespace) in unwatched {
-            let namespace = (!namespace.is_empty()).then_some(namespace);
-            let Some(resource) = snapshot.preferred(kind) else {
-                continue;
-            };
-            for (namespace, name, live) in
-                objects::list_applyset(&self.context.client, resource, namespace, &self.owner.set).await?
-            {
-                found.insert(
-                    ObjectId::new(kind.clone(), namespace, name),
-                    RemovalCandidate::Read(live),
-                );
-            }
-        }
-        for entry in &release.record.entries {
-            found.entry(entry.id.clone()).or_insert(RemovalCandidate::Unknown);
-        }
-        Ok(found.into_iter().collect())
     }
 
     /// One round of deletes. What is settled leaves the record. With `spares_hooks`, what hooks made stays for now.
@@ -216,11 +194,11 @@ impl Reconcile<'_> {
             DeletionPolicy::Orphan => Purpose::Orphan,
             DeletionPolicy::Delete | DeletionPolicy::WaitForTermination => Purpose::Delete,
         };
-        let mut found = self.find_members(release, listed).await?;
+        let mut found = MemberSearch::new(self.scope).find_members(release, listed).await?;
         found.retain(|(_, candidate)| !(spares_hooks && candidate.is_of_hook()));
         let wave = |(_, candidate): &(ObjectId, RemovalCandidate)| candidate.wave();
         let turns = sequence::removal(found, |(id, _)| id, wave, &release.record, policy);
-        let removed = self.remove(turns, purpose).await;
+        let removed = MemberRemover::new(self.scope).remove(turns, purpose).await;
         let settled: HashSet<&ObjectId> = removed.left.iter().chain(&removed.held).collect();
         release.record.entries.retain(|entry| !settled.contains(&entry.id));
         Ok(removed)
@@ -228,8 +206,10 @@ impl Reconcile<'_> {
 
     /// Cuts the members off the custom resource: they stay as they are, and the garbage collector must not take them.
     async fn disown_members(&self, release: &Release, listed: bool) -> Result<RemovalResult, Error> {
-        let found = self.find_members(release, listed).await?;
-        Ok(self.remove(vec![Turn::Members(found)], Purpose::Suspended).await)
+        let found = MemberSearch::new(self.scope).find_members(release, listed).await?;
+        Ok(MemberRemover::new(self.scope)
+            .remove(vec![Turn::Members(found)], Purpose::Suspended)
+            .await)
     }
 }
 

@@ -3,34 +3,35 @@
 
 pub(crate) mod delete_hooks;
 pub(crate) mod logs;
+pub(crate) mod objects;
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::cluster::discovery::Resource;
-use crate::cluster::error::Error;
-use crate::cluster::objects::{self, ApplyTarget, DeleteOutcome};
-use crate::reconcile::Reconcile;
+use crate::cluster::objects::ApplyTarget;
 use crate::reconcile::claim::member_scopes::MemberScopes;
 use crate::reconcile::delete::POLL;
+use crate::reconcile::hooks::delete_hooks::StoredDeleteHooks;
+use crate::reconcile::hooks::logs::HookLogs;
+use crate::reconcile::hooks::objects::{HookObject, HookObjects};
+use crate::reconcile::observe::live_members::MemberObserver;
 use crate::reconcile::prune::removal::RemovalCandidate;
+use crate::reconcile::prune::search::MemberSearch;
 use crate::reconcile::release::Release;
 use crate::reconcile::render::PreparedRelease;
 use crate::reconcile::render::pool::off_worker;
-use crate::telemetry::metrics;
-use chartwright_core::annotations::{HOOK_RUN, ON_CREATE};
-use chartwright_core::apply::content;
+use crate::reconcile::scope::ReleaseScope;
+use crate::reconcile::status::StatusWriter;
+use chartwright_core::annotations::ON_CREATE;
 use chartwright_core::digest::KeyUse;
 use chartwright_core::health::Status;
 use chartwright_core::health::gates::{Gate, is_stated};
 use chartwright_core::hooks::{self, Hook, HookRun, Next, Operation, Removal, RunPhase, State, in_order};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::identity::ownership::{Ownership, ownership};
-use chartwright_core::index::members::Live;
 use chartwright_core::members::desired;
 use chartwright_core::plans::{self, By};
-use chartwright_core::prune::{Purpose, Verdict, verdict};
 use chartwright_core::status::{Changes, Phase, Reason};
 use chartwright_watches::cel;
 
@@ -38,15 +39,6 @@ use chartwright_watches::cel;
 pub(super) const TIMEOUT: Duration = Duration::from_secs(300);
 /// Helm writes this on hooks, and on nothing else.
 const HOOK_ANNOTATION: &str = "helm.sh/hook";
-
-/// What there is under the name of a hook.
-enum HookObject {
-    Nothing,
-    /// This run of it.
-    Run(Value),
-    /// Somebody else's, or an earlier run's.
-    Other(Box<Live>, Value),
-}
 
 fn failed(message: String) -> Phase {
     Phase::failed(Reason::HookFailed, message)
@@ -57,7 +49,18 @@ fn describe(event: &str, id: &ObjectId) -> String {
     format!("{event} hook {} {}", id.group_kind.kind, id.name)
 }
 
-impl Reconcile<'_> {
+/// Runs the hooks of an operation.
+pub(crate) struct HookRunner<'s, 'a> {
+    scope: &'s mut ReleaseScope<'a>,
+}
+
+impl<'s, 'a> HookRunner<'s, 'a> {
+    pub(crate) fn new(scope: &'s mut ReleaseScope<'a>) -> Self {
+        HookRunner { scope }
+    }
+}
+
+impl HookRunner<'_, '_> {
     /// Before the first member: an installation or an upgrade begins with its hooks, if there are any. What hooks of an
     /// earlier operation still do is ended first. `before`: where members may have been before this reconcile.
     ///
@@ -73,9 +76,11 @@ impl Reconcile<'_> {
         if prepared.hooks_digest.is_empty() && progress.is_empty() {
             return Ok(());
         }
-        if self.former_release.is_some() {
+        if self.scope.former_release.is_some() {
             // Whoever had it before has run them.
-            self.store_delete_hooks(release, &prepared.desired.hooks).await?;
+            StoredDeleteHooks::new(self.scope)
+                .store_delete_hooks(release, &prepared.desired.hooks)
+                .await?;
             release.record.hooks.taken_over = true;
             return Ok(());
         }
@@ -89,14 +94,16 @@ impl Reconcile<'_> {
             _ => return self.end_abandoned_operation(release, prepared).await,
         };
         let hooks = &prepared.desired.hooks;
-        let key = release.key(&self.context.keys);
+        let key = release.key(&self.scope.context.keys);
         let members = desired::digest(key, prepared.desired.members.iter());
         let parts = [&members, &prepared.hooks_digest].map(|digest| digest.as_bytes());
         let digest = key.digest(KeyUse::Operation, &parts);
         if !progress.is_of(operation, prepared.revision, &digest) {
             let was_there = self.had_members(release, before).await?;
             self.stop_hooks(release).await?;
-            self.store_delete_hooks(release, hooks).await?;
+            StoredDeleteHooks::new(self.scope)
+                .store_delete_hooks(release, hooks)
+                .await?;
             release.record.done_for = None;
             release
                 .record
@@ -106,10 +113,11 @@ impl Reconcile<'_> {
             progress.begin(operation, prepared.revision, &digest, hooks);
             progress.done = was_there;
             for id in progress.dropped(hooks) {
-                self.clear(&id).await?;
+                HookObjects::new(self.scope).clear(&id).await?;
                 release.record.hooks.forget(&id);
             }
-            self.store_progress(release, "hooks run before the first object is applied".into())
+            StatusWriter::new(self.scope)
+                .store_progress(release, "hooks run before the first object is applied".into())
                 .await?;
         }
         if release.record.hooks.done {
@@ -139,7 +147,9 @@ impl Reconcile<'_> {
                 progress.operation = None;
             }
         }
-        self.store_delete_hooks(release, &prepared.desired.hooks).await
+        StoredDeleteHooks::new(self.scope)
+            .store_delete_hooks(release, &prepared.desired.hooks)
+            .await
     }
 
     /// True if a release that is about to be installed is there already, and its record is lost: its hooks have run. An
@@ -150,11 +160,11 @@ impl Reconcile<'_> {
         if has_record || before.is_empty() {
             return Ok(false);
         }
-        let found = self.find_members(release, true).await;
+        let found = MemberSearch::new(self.scope).find_members(release, true).await;
         let found = found.map_err(|error| failed(format!("whether the release is there already: {error}")))?;
         let is_member = |(id, candidate): &(ObjectId, RemovalCandidate)| match candidate {
             RemovalCandidate::Read(live) | RemovalCandidate::Watched(live) => {
-                !live.is_of_hook && ownership(id, live, &self.owner) == Ownership::Ours
+                !live.is_of_hook && ownership(id, live, &self.scope.owner) == Ownership::Ours
             }
             RemovalCandidate::Unknown => false,
         };
@@ -232,7 +242,7 @@ impl Reconcile<'_> {
                 Next::Done => break,
                 Next::Await(hook, run) => (hook, run),
                 Next::Start(hook) => {
-                    if let Some(unready) = unready.filter(|_| hook.after_healthy || self.unit.watch.wait) {
+                    if let Some(unready) = unready.filter(|_| hook.after_healthy || self.scope.unit.watch.wait) {
                         return Err(unready.clone());
                     }
                     let name = release.record.progress(event).name(event);
@@ -286,7 +296,7 @@ impl Reconcile<'_> {
     }
 
     fn timeout(&self, hook: &Hook) -> Duration {
-        hook.timeout.or(self.unit.watch.timeout).unwrap_or(TIMEOUT)
+        hook.timeout.or(self.scope.unit.watch.timeout).unwrap_or(TIMEOUT)
     }
 
     /// Brings a run further, and takes note of how it is.
@@ -319,13 +329,15 @@ impl Reconcile<'_> {
         match state {
             State::Succeeded => {
                 let lines = match hook.tells_log {
-                    true => self.last_lines(release, hook, &run).await,
+                    true => HookLogs::new(self.scope).last_lines(release, hook, &run).await,
                     false => String::new(),
                 };
                 let note = format!("{what} succeeded{lines}");
                 match lines.is_empty() {
-                    true => tracing::info!(kind = %self.unit.group_kind, resource = %self.written.key, "{note}"),
-                    false => self.inform("HookSucceeded", &note).await,
+                    true => {
+                        tracing::info!(kind = %self.scope.unit.group_kind, resource = %self.scope.written.key, "{note}")
+                    }
+                    false => self.scope.inform("HookSucceeded", &note).await,
                 }
                 // The members have their own time.
                 release.restart_clock();
@@ -350,7 +362,7 @@ impl Reconcile<'_> {
             }
             State::Refused(why) if is_bounded => {
                 let note = format!("{what} is not run: the deletion goes on without it. {why}");
-                self.warn_once(release, "HookRefused", note).await;
+                self.scope.warn_once(release, "HookRefused", note).await;
                 release.record.note(run.ends(RunPhase::GivenUp, &why));
                 Ok(())
             }
@@ -369,13 +381,13 @@ impl Reconcile<'_> {
         what: &str,
         message: String,
     ) -> Result<(), Phase> {
-        let message = message + &self.last_lines(release, hook, &run).await;
+        let message = message + &HookLogs::new(self.scope).last_lines(release, hook, &run).await;
         let progress = release.record.progress_mut(&run.event);
         progress.failures = progress.failures.saturating_add(1);
         let run = run.ends(RunPhase::Failed, &message);
         release.record.note(run.clone());
         if hook.deleted_on_failure {
-            self.clear(&hook.member.id).await?;
+            HookObjects::new(self.scope).clear(&hook.member.id).await?;
             release.record.note(HookRun { deleted: true, ..run });
         }
         Err(failed(format!("{what} failed: {message}")))
@@ -387,13 +399,13 @@ impl Reconcile<'_> {
     /// The phase of a release that could not find out, or that waits until an earlier run is gone.
     async fn look_after(&mut self, release: &mut Release, hook: &Hook, run: &mut HookRun) -> Result<State, Phase> {
         let Hook { member, .. } = hook;
-        let snapshot = self.context.discovery.snapshot();
+        let snapshot = self.scope.context.discovery.snapshot();
         let Some(resource) = snapshot.resource(&member.id.group_kind, &member.version) else {
             return Ok(State::Failed("the API server does not serve its kind".into()));
         };
-        let found = match self.find(resource, &member.id, &run.run).await {
+        let found = match HookObjects::new(self.scope).find(resource, &member.id, &run.run).await {
             Ok(found) => found,
-            Err(error) => return self.state_of(&member.id, error),
+            Err(error) => return HookObjects::new(self.scope).state_of(&member.id, error),
         };
         match found {
             HookObject::Run(object) => {
@@ -418,125 +430,39 @@ impl Reconcile<'_> {
             HookObject::Nothing | HookObject::Other(..) if hook.refused.is_some() => {
                 Ok(State::Refused(hook.refused.clone().unwrap_or_default()))
             }
-            HookObject::Nothing => self.make(resource, hook, run, ApplyTarget::Nothing).await,
+            HookObject::Nothing => {
+                HookObjects::new(self.scope)
+                    .make(resource, hook, run, ApplyTarget::Nothing)
+                    .await
+            }
             HookObject::Other(live, object) => {
                 let is_left_behind = release.record.hooks.taken_over
                     && live.tracking.is_none()
                     && live.controller.is_none()
                     && object["metadata"]["annotations"].get(HOOK_ANNOTATION).is_some();
-                match ownership(&member.id, &live, &self.owner) {
+                match ownership(&member.id, &live, &self.scope.owner) {
                     Ownership::Ours => {}
                     _ if is_left_behind => {}
                     other => return Ok(State::Failed(format!("{} is left untouched: {other}", member.id))),
                 }
                 if !live.deleting && !hook.is_made_anew() {
-                    return self.make(resource, hook, run, ApplyTarget::Object(&live.uid)).await;
+                    return HookObjects::new(self.scope)
+                        .make(resource, hook, run, ApplyTarget::Object(&live.uid))
+                        .await;
                 }
-                match self.delete_hook(resource, &member.id, &live).await {
-                    Ok(true) => self.make(resource, hook, run, ApplyTarget::Nothing).await,
+                match HookObjects::new(self.scope)
+                    .delete_hook(resource, &member.id, &live)
+                    .await
+                {
+                    Ok(true) => {
+                        HookObjects::new(self.scope)
+                            .make(resource, hook, run, ApplyTarget::Nothing)
+                            .await
+                    }
                     Ok(false) => Ok(State::AwaitsRemoval(hooks::removal(&member.id, &object))),
-                    Err(error) => self.state_of(&member.id, error),
+                    Err(error) => HookObjects::new(self.scope).state_of(&member.id, error),
                 }
             }
-        }
-    }
-
-    /// Applies the object of a hook: without its TTL, for until it is written down how it ended, it alone tells that.
-    async fn make(
-        &self,
-        resource: &Resource,
-        hook: &Hook,
-        run: &mut HookRun,
-        onto: ApplyTarget<'_>,
-    ) -> Result<State, Phase> {
-        let id = &hook.member.id;
-        let mut object = content(&hook.member, None);
-        object["metadata"]["annotations"][HOOK_RUN] = run.run.as_str().into();
-        if run.ttl.is_some()
-            && let Some(spec) = object["spec"].as_object_mut()
-        {
-            spec.remove(hooks::TTL);
-        }
-        match objects::apply(&self.context.client, resource, id, &mut object, onto).await {
-            Ok(live) => {
-                self.context
-                    .metrics
-                    .wrote(&id.group_kind.kind, metrics::Operation::Apply);
-                run.uid = live.uid;
-                Ok(match hook.is_awaited() || is_stated(&hook.member.object) {
-                    true => State::Running("has not started yet".into()),
-                    false => State::Succeeded,
-                })
-            }
-            Err(error) => self.state_of(id, error),
-        }
-    }
-
-    /// What an error means for a hook.
-    ///
-    /// # Errors
-    /// The phase of a release, where the error says nothing about the hook.
-    fn state_of(&self, id: &ObjectId, error: Error) -> Result<State, Phase> {
-        match error {
-            error if error.is_transient() || matches!(error, Error::Conflict(_)) => {
-                Err(Phase::failed(Reason::ApplyFailed, format!("{id}: {error}")))
-            }
-            Error::Terminating(_) => Ok(State::Hopeless(error.to_string())),
-            error => Ok(State::Failed(error.to_string())),
-        }
-    }
-
-    async fn find(&self, resource: &Resource, id: &ObjectId, run: &str) -> Result<HookObject, Error> {
-        let found = objects::read(&self.context.client, resource, id).await?;
-        let Some((live, object)) = found else {
-            return Ok(HookObject::Nothing);
-        };
-        let is_ours = ownership(id, &live, &self.owner) == Ownership::Ours;
-        let is_run = object["metadata"]["annotations"][HOOK_RUN] == run;
-        Ok(match is_ours && is_run {
-            true => HookObject::Run(object),
-            false => HookObject::Other(Box::new(live), object),
-        })
-    }
-
-    /// Deletes what a hook made. True if it is gone by now.
-    async fn delete_hook(&self, resource: &Resource, id: &ObjectId, live: &Live) -> Result<bool, Error> {
-        let client = &self.context.client;
-        if !live.deleting {
-            match objects::delete_in_foreground(client, resource, id, live).await? {
-                DeleteOutcome::Absent => return Ok(true),
-                DeleteOutcome::Changed => return Ok(false),
-                DeleteOutcome::Accepted => self
-                    .context
-                    .metrics
-                    .wrote(&id.group_kind.kind, metrics::Operation::Delete),
-            }
-        }
-        Ok(objects::read_live(client, resource, id).await?.is_none())
-    }
-
-    /// Deletes what a hook made, if it is ours. True if nothing of it is left.
-    ///
-    /// # Errors
-    /// The phase of a release of which that can't be deleted.
-    pub(super) async fn clear(&self, id: &ObjectId) -> Result<bool, Phase> {
-        let snapshot = self.context.discovery.snapshot();
-        let failed = |error: &dyn std::fmt::Display| {
-            Phase::failed(Reason::DeleteFailed, format!("{id}, which a hook made: {error}"))
-        };
-        let Some(resource) = snapshot.served(&id.group_kind).map_err(|error| failed(&error))? else {
-            return Ok(true);
-        };
-        let found = objects::read_live(&self.context.client, resource, id).await;
-        let Some(live) = found.map_err(|error| failed(&error))? else {
-            return Ok(true);
-        };
-        match verdict(id, &live, &self.owner, Purpose::Prune) {
-            Verdict::Delete | Verdict::Going => {
-                let deleted = self.delete_hook(resource, id, &live).await;
-                deleted.map_err(|error| failed(&error))
-            }
-            _ => Ok(true),
         }
     }
 
@@ -548,7 +474,7 @@ impl Reconcile<'_> {
         let running: Vec<HookRun> = release.record.hooks.running().cloned().collect();
         for run in running {
             let id = run.object.clone();
-            if !self.clear(&id).await? {
+            if !HookObjects::new(self.scope).clear(&id).await? {
                 release.contests.wait_for(POLL);
                 let what = describe(&run.event, &id);
                 return Err(Phase::waiting(
@@ -574,10 +500,11 @@ impl Reconcile<'_> {
         if due.is_empty() {
             return Ok(());
         }
-        self.store_progress(release, format!("{event} hooks have succeeded"))
+        StatusWriter::new(self.scope)
+            .store_progress(release, format!("{event} hooks have succeeded"))
             .await?;
         for id in due.iter().rev() {
-            self.clear(id).await?;
+            HookObjects::new(self.scope).clear(id).await?;
             let progress = release.record.progress_mut(event);
             if let Some(run) = progress.run(event, id).cloned() {
                 progress.note(HookRun { deleted: true, ..run });
@@ -595,7 +522,11 @@ impl Reconcile<'_> {
         object: Value,
     ) -> State {
         let health = match gate {
-            Ok(gate) => self.judge_object(release, gate, id, object).await,
+            Ok(gate) => {
+                MemberObserver::new(self.scope)
+                    .judge_object(release, gate, id, object)
+                    .await
+            }
             Err(error) => return State::Failed(error.to_string()),
         };
         match health.status {

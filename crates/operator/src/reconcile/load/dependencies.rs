@@ -4,9 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use go_yaml as yaml;
+
 use crate::cluster::discovery::Snapshot;
 use crate::cluster::objects::lookup;
-use crate::reconcile::Reconcile;
 use crate::reconcile::check::list;
 use crate::reconcile::context::{Context, Unit};
 use crate::reconcile::custom_resource::{CustomResource, ResourceKey};
@@ -15,6 +16,7 @@ use crate::reconcile::release::Release;
 use crate::reconcile::render::PreparedRelease;
 use crate::reconcile::render::pool::off_worker;
 use crate::reconcile::render::secret_values::{self, ChartText};
+use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::values::name_templates::NameTemplates;
 use crate::reconcile::values::{self, ValuesError};
 use chartwright_core::annotations::DEPENDS_ON;
@@ -22,9 +24,9 @@ use chartwright_core::health::depends_on;
 use chartwright_core::identity::GroupKind;
 use chartwright_core::index::dependencies::{self, Dependency};
 use chartwright_core::status::{Phase, Reason};
+use chartwright_watches::DependsOn;
 use chartwright_watches::cel::Expression;
-use chartwright_watches::{DependsOn, names::is_path_segment};
-use go_yaml as yaml;
+use chartwright_watches::names::is_path_segment;
 use helm_template::render::LookupKey;
 
 /// Something that a release depends on.
@@ -160,7 +162,18 @@ fn is_under_way(release: &Release) -> bool {
     record.upgrading || record.hooks.is_open() || record.revision == 0 && !record.entries.is_empty()
 }
 
-impl Reconcile<'_> {
+/// Holds an installation or upgrade until its dependencies are ready.
+pub(crate) struct DependencyGate<'a> {
+    scope: &'a ReleaseScope<'a>,
+}
+
+impl<'a> DependencyGate<'a> {
+    pub(crate) fn new(scope: &'a ReleaseScope<'a>) -> Self {
+        DependencyGate { scope }
+    }
+}
+
+impl DependencyGate<'_> {
     /// Why a release that was never installed can't be yet.
     pub(crate) async fn await_to_install(&self, release: &mut Release) -> Result<(), Phase> {
         match release.record.revision > 0 || is_under_way(release) {
@@ -209,15 +222,20 @@ impl Reconcile<'_> {
 
     /// What the release depends on, unless something is wrong with that.
     fn sound_needs(&self) -> Result<Vec<ReleaseDependency>, Phase> {
-        let needs = needs(self.unit, &self.written)?;
+        let needs = needs(self.scope.unit, &self.scope.written)?;
         if needs.is_empty() {
             return Ok(needs);
         }
-        let snapshot = self.context.discovery.snapshot();
+        let snapshot = self.scope.context.discovery.snapshot();
         self.may_know(&needs, &snapshot)?;
         // What is decorated doesn't wait for what is attached to it.
-        let is_waited_for = self.written.decorator.is_none();
-        if let Some(cycle) = self.context.cycle(self.unit, &self.written).filter(|_| is_waited_for) {
+        let is_waited_for = self.scope.written.decorator.is_none();
+        if let Some(cycle) = self
+            .scope
+            .context
+            .cycle(self.scope.unit, &self.scope.written)
+            .filter(|_| is_waited_for)
+        {
             let told = depends_on::tell(&cycle);
             // Whichever of them changes may end it.
             self.follow(cycle.into_iter().skip(1).collect());
@@ -245,21 +263,21 @@ impl Reconcile<'_> {
                 compiled.map_err(|error| ValuesError::Source(format!("{}: readyWhen: {error}", need.place)))?;
             }
             let Some(key) = need.key(snapshot) else { continue };
-            let home = values::release_namespace(self.unit, &self.written)?;
-            input_digest::may_look_up(self.unit, &self.written, &home, snapshot, &key)
+            let home = values::release_namespace(self.scope.unit, &self.scope.written)?;
+            input_digest::may_look_up(self.scope.unit, &self.scope.written, &home, snapshot, &key)
                 .map_err(|refused| Phase::stalled(Reason::Refused, format!("{}: {refused}", need.place)))?;
         }
         Ok(())
     }
 
     fn follow(&self, targets: BTreeSet<Dependency>) {
-        self.context.follow_awaited(&self.owner.set, targets);
+        self.scope.context.follow_awaited(&self.scope.owner.set, targets);
     }
 
     /// The phase of a release while something that it depends on is not ready.
     async fn await_dependencies(&self, release: &mut Release) -> Result<(), Phase> {
         let needs = self.sound_needs()?;
-        let snapshot = self.context.discovery.snapshot();
+        let snapshot = self.scope.context.discovery.snapshot();
         // Before they are looked at, so that no change is missed.
         self.follow(needs.iter().map(|need| need.target(&snapshot)).collect());
         let mut verdicts = DependencyVerdicts::new();
@@ -295,7 +313,7 @@ impl Reconcile<'_> {
         key: &LookupKey,
         snapshot: &Snapshot,
     ) -> Result<(String, Option<String>), Phase> {
-        let context = self.context;
+        let context = self.scope.context;
         let now = context.dependencies().version(&lookup::dependency(snapshot, key));
         let known = release.verdicts.get(&(key.clone(), need.ready_when.clone()));
         if let Some(known) = known.filter(|(version, _)| now.as_ref() == Some(version)) {
@@ -311,12 +329,12 @@ impl Reconcile<'_> {
             }
         })?;
         let object = found.into_iter().next().unwrap_or_default();
-        let chart = self.unit.renderer.as_ref().ok().map(|renderer| renderer.chart());
+        let chart = self.scope.unit.renderer.as_ref().ok().map(|renderer| renderer.chart());
         secret_values::learn_object(&release.secrets, &ChartText::of(chart), &object);
         let version = dependencies::version(&object);
         let condition = need.ready_when.clone();
         let judge = move |_| depends_on::unready(&object, condition.as_deref());
-        match context.evaluate(&self.owner.set, judge).await {
+        match context.evaluate(&self.scope.owner.set, judge).await {
             Ok(why) => Ok((version, why)),
             Err(lost) => {
                 let why = need.told(&format!("can't be judged: {lost}"));

@@ -2,10 +2,11 @@
 
 use crate::cluster::discovery::{Snapshot, group_of};
 use crate::cluster::objects::lookup;
-use crate::reconcile::Reconcile;
+use crate::reconcile::claim::decorator::ClaimRules;
 use crate::reconcile::context::{Context, Unit};
 use crate::reconcile::custom_resource::CustomResource;
 use crate::reconcile::release::{Release, split};
+use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::values::sources;
 use crate::telemetry::redact::MARK;
 use chartwright_core::apply::is_as_recorded;
@@ -82,27 +83,44 @@ pub(crate) fn may_look_up(
     grants::may_look_up(&group_kind, there, &text, namespace, lookups)
 }
 
-impl Reconcile<'_> {
+/// Decides whether nothing is left to do for a release.
+pub(crate) struct ConvergenceCheck<'a> {
+    scope: &'a ReleaseScope<'a>,
+}
+
+impl<'a> ConvergenceCheck<'a> {
+    pub(crate) fn new(scope: &'a ReleaseScope<'a>) -> Self {
+        ConvergenceCheck { scope }
+    }
+}
+
+impl ConvergenceCheck<'_> {
     /// True if nothing is to be done: the custom resource is held, the record is of these very inputs, and every member is
     /// live as it was left. Answered from memory, without a request and without a render.
     pub(crate) fn is_converged(&self, release: &Release) -> bool {
         let record = &release.record;
-        if !self.is_held(release) || record.done_for.is_none() || !self.has_current_lookups(release) {
+        if !ClaimRules::new(self.scope).is_held(release)
+            || record.done_for.is_none()
+            || !self.has_current_lookups(release)
+        {
             return false;
         }
         let asked = [Request::Reconcile, Request::Force, Request::Regenerate];
-        if asked.iter().any(|request| self.requested(release, *request).is_some()) {
+        if asked
+            .iter()
+            .any(|request| self.scope.requested(release, *request).is_some())
+        {
             return false;
         }
         if record.renewal.is_some_and(|due| due <= jiff::Timestamp::now()) {
             return false;
         }
-        let snapshot = self.context.discovery.snapshot();
+        let snapshot = self.scope.context.discovery.snapshot();
         let asked = &record.capabilities;
         let now = digest(
-            release.key(&self.context.keys),
-            self.unit,
-            &self.written,
+            release.key(&self.scope.context.keys),
+            self.scope.unit,
+            &self.scope.written,
             &snapshot,
             asked,
         );
@@ -119,16 +137,17 @@ impl Reconcile<'_> {
                 let _ = snapshot.has_answered(group);
             }
         }
-        let members = self.context.members();
+        let members = self.scope.context.members();
         record
             .entries
             .iter()
-            .all(|entry| is_as_recorded(entry, members.get(&entry.id), &self.owner))
+            .all(|entry| is_as_recorded(entry, members.get(&entry.id), &self.scope.owner))
     }
+
     /// True if everything that the release looked up is as it was. What is not watched (yet) may have changed.
     fn has_current_lookups(&self, release: &Release) -> bool {
-        let snapshot = self.context.discovery.snapshot();
-        let index = self.context.dependencies();
+        let snapshot = self.scope.context.discovery.snapshot();
+        let index = self.scope.context.dependencies();
         release.last_render.lookups.iter().all(|lookup| {
             let (text, version) = split(lookup);
             // A status does not tell the name of what holds a secret in it.

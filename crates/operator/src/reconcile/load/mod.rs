@@ -2,5 +2,6 @@
 
 pub(crate) mod dependencies;
 pub(crate) mod input_digest;
+pub(crate) mod job_ttls;
 pub(crate) mod requests;
 pub(crate) mod retry;

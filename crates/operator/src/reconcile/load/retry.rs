@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::reconcile::Reconcile;
-use crate::reconcile::apply::member_outcome::MemberOutcome;
-use crate::reconcile::release::Release;
+use crate::reconcile::context::Schemas;
 use crate::reconcile::render::LookupAnswers;
 use crate::reconcile::render::generated_values::StoredValues;
+use chartwright_core::apply::member_outcome::MemberOutcome;
 use chartwright_core::identity::ObjectId;
 use chartwright_core::index::members::Live;
 use chartwright_core::members::desired::Member;
@@ -45,34 +44,25 @@ fn version(live: Option<&Live>) -> Option<(String, String)> {
     live.map(|live| (live.uid.clone(), live.resource_version.clone()))
 }
 
-impl Reconcile<'_> {
+impl RetryCache {
     /// What the API server said of this very member before, if nothing that it judges by has changed.
     pub(crate) fn refused_before(
         &self,
-        release: &Release,
+        schemas: &Schemas,
         member: &Member,
         live: Option<&Live>,
     ) -> Option<MemberOutcome> {
-        let known = release.retry_cache.refused.get(&member.id)?;
+        let known = self.refused.get(&member.id)?;
         let is_same = known.digest == member.digest
             && known.onto == version(live)
-            && !self
-                .context
-                .schemas
-                .may_judge_otherwise(&member.id.group_kind.group, known.at)
+            && !schemas.may_judge_otherwise(&member.id.group_kind.group, known.at)
             && known.at.elapsed() < LONGEST;
         is_same.then(|| MemberOutcome::Failed(known.reason, known.message.clone()))
     }
 
     /// Takes note of what came of sending a member.
-    pub(crate) fn note_refusal(
-        &self,
-        release: &mut Release,
-        member: &Member,
-        live: Option<&Live>,
-        done: &MemberOutcome,
-    ) {
-        let refused = &mut release.retry_cache.refused;
+    pub(crate) fn note_refusal(&mut self, member: &Member, live: Option<&Live>, done: &MemberOutcome) {
+        let refused = &mut self.refused;
         match done {
             MemberOutcome::Failed(reason @ (Reason::ObjectInvalid | Reason::Immutable), message) => {
                 let refusal = RefusedWrite {
@@ -87,9 +77,7 @@ impl Reconcile<'_> {
             _ => drop(refused.remove(&member.id)),
         }
     }
-}
 
-impl RetryCache {
     /// What is of no use if there is no retry.
     pub(crate) fn after(&mut self, phase: &Phase) {
         if !matches!(phase, Phase::Failed { .. } | Phase::Stalled { .. }) {

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use jiff::{Timestamp, Unit};
 
 use crate::cluster::objects::lookup;
-use crate::reconcile::Reconcile;
 use crate::reconcile::check::list;
-use crate::reconcile::observe::live_members::condition_health;
+use crate::reconcile::observe::live_members::{MemberObserver, condition_health};
+use crate::reconcile::observe::pods::diagnose_pods;
 use crate::reconcile::release::{Release, split};
+use crate::reconcile::scope::ReleaseScope;
 use chartwright_core::health::{Health, Status, has_health};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::index::members::Members;
@@ -42,7 +43,18 @@ pub(crate) fn health_problem(id: &ObjectId, members: &Members, gate: Option<&Hea
     Some((reason, format!("{} {}: {text}", kind.kind, id.name)))
 }
 
-impl Reconcile<'_> {
+/// Turns the health of the members into the phase of the release.
+pub(crate) struct HealthReporter<'a> {
+    scope: &'a ReleaseScope<'a>,
+}
+
+impl<'a> HealthReporter<'a> {
+    pub(crate) fn new(scope: &'a ReleaseScope<'a>) -> Self {
+        HealthReporter { scope }
+    }
+}
+
+impl HealthReporter<'_> {
     pub(crate) async fn recorded_health(&self, release: &mut Release) -> Phase {
         let entries = release.record.entries.iter().filter(|entry| !entry.finished);
         let ids: Vec<ObjectId> = entries.map(|entry| entry.id.clone()).collect();
@@ -51,10 +63,10 @@ impl Reconcile<'_> {
 
     /// Ready, or waiting for the members named.
     pub(crate) async fn phase_of(&self, release: &mut Release, ids: &[ObjectId]) -> Phase {
-        self.diagnose_pods(release, ids).await;
-        self.judge(release, ids).await;
+        diagnose_pods(self.scope, release, ids).await;
+        MemberObserver::new(self.scope).judge(release, ids).await;
         let troubles: Vec<(Reason, String)> = {
-            let members = self.context.members();
+            let members = self.scope.context.members();
             let explained = |id: &ObjectId| {
                 let (reason, text) = health_problem(id, &members, condition_health(release, id))?;
                 match release.pod_troubles.of(id) {
@@ -80,8 +92,8 @@ impl Reconcile<'_> {
             let (kind, since, error) = (&id.group_kind, second(failing.since), &failing.error);
             texts.insert(format!("{kind}: not known since {since}: its watch fails: {error}"));
         }
-        let snapshot = self.context.discovery.snapshot();
-        let looked_up = self.context.dependencies();
+        let snapshot = self.scope.context.discovery.snapshot();
+        let looked_up = self.scope.context.dependencies();
         let keys = release
             .last_render
             .lookups

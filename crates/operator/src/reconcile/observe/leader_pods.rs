@@ -13,8 +13,8 @@ use crate::cluster::error::Error;
 use crate::cluster::objects;
 use crate::cluster::workloads::elect::{self, LeaseName, PodLabeler};
 use crate::reconcile::RECHECK;
-use crate::reconcile::Reconcile;
 use crate::reconcile::release::Release;
+use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::status::rights;
 use crate::reconcile::values::name_templates::NameTemplates;
 use chartwright_core::digest::KeyUse;
@@ -75,7 +75,18 @@ impl Elections {
     }
 }
 
-impl Reconcile<'_> {
+/// Elects a leader for each workload that the watch names.
+pub(crate) struct LeaderElector<'a> {
+    scope: &'a ReleaseScope<'a>,
+}
+
+impl<'a> LeaderElector<'a> {
+    pub(crate) fn new(scope: &'a ReleaseScope<'a>) -> Self {
+        LeaderElector { scope }
+    }
+}
+
+impl LeaderElector<'_> {
     /// Sees to it that each workload of the watch's `elect` has its leader, and that none has that the watch dropped.
     pub(crate) async fn elect(&mut self, release: &mut Release) {
         // While a release is installed, members of later waves may wait for the leader.
@@ -84,7 +95,7 @@ impl Reconcile<'_> {
         }
         let former = std::mem::take(&mut release.record.elected);
         let mut all = Vec::new();
-        if !self.unit.watch.elect.is_empty() || !former.is_empty() {
+        if !self.scope.unit.watch.elect.is_empty() || !former.is_empty() {
             self.elect_all(release, &former, &mut all).await;
         }
         release.record.elected = all;
@@ -95,7 +106,7 @@ impl Reconcile<'_> {
         let wanted = self.wanted(former);
         let seats: Vec<Option<ElectionTarget>> = wanted.iter().map(|elected| self.seat(elected)).collect();
         let workloads = seats.iter().flatten().map(ElectionTarget::workload).collect();
-        self.context.follow_pods(&self.owner.set, workloads);
+        self.scope.context.follow_pods(&self.scope.owner.set, workloads);
         let is_wanted = |former: &Elected| wanted.iter().any(|one| one.key() == former.key());
         for former in former.iter().filter(|former| !is_wanted(former)) {
             all.extend(self.retire(release, former, &wanted).await);
@@ -112,8 +123,8 @@ impl Reconcile<'_> {
 
     /// The elections that the watch asks for, each with what was told of it so far.
     fn wanted(&self, former: &[Elected]) -> Vec<Elected> {
-        let texts = NameTemplates::new(self.unit, &self.written);
-        let wanted = self.unit.watch.elect.iter().map(|elect| {
+        let texts = NameTemplates::new(self.scope.unit, &self.scope.written);
+        let wanted = self.scope.unit.watch.elect.iter().map(|elect| {
             let name = texts.text("elect", &elect.name);
             let mut wanted = Elected {
                 kind: elect.kind.to_owned(),
@@ -134,12 +145,12 @@ impl Reconcile<'_> {
     /// The member that is the workload, if it is there.
     fn seat(&self, elected: &Elected) -> Option<ElectionTarget> {
         let kind = GroupKind::new("apps", &elected.kind);
-        let members = self.context.members();
-        members.of_set(&self.owner.set).into_iter().find_map(|id| {
+        let members = self.scope.context.members();
+        members.of_set(&self.scope.owner.set).into_iter().find_map(|id| {
             let live = members
                 .get(&id)
                 .filter(|_| id.group_kind == kind && id.name == elected.name)?;
-            let is_own = owner_of(&id, live)?.uid == self.written.uid && !live.deleting;
+            let is_own = owner_of(&id, live)?.uid == self.scope.written.uid && !live.deleting;
             let place = LeaseName::of(&id.namespace, &elected.kind, &id.name);
             let uid = live.uid.clone();
             is_own.then_some(ElectionTarget { id, uid, place })
@@ -149,7 +160,7 @@ impl Reconcile<'_> {
     /// Elects a leader among the pods that a watch shows, and tells of it.
     async fn lead(&self, release: &mut Release, elected: &mut Elected, seat: &ElectionTarget) {
         elected.namespace.clone_from(&seat.id.namespace);
-        let Some(mut pods) = self.context.pod_index().pods(&seat.workload()) else {
+        let Some(mut pods) = self.scope.context.pod_index().pods(&seat.workload()) else {
             return self.warn_unwatched_pods(release, elected).await;
         };
         pods.retain(|pod| release.elections.is_of(seat, pod) != Some(false));
@@ -184,14 +195,14 @@ impl Reconcile<'_> {
             let after = before.pod.map(|former| format!(", after {former}")).unwrap_or_default();
             let workload = format!("{} {}", elected.kind, elected.name);
             let note = format!("{workload}: {pod} is leader ({key}={value}){after}");
-            self.inform("LeaderElected", &note).await;
+            self.scope.inform("LeaderElected", &note).await;
         }
     }
 
     /// The pods can't be watched, for long.
     async fn warn_unwatched_pods(&self, release: &mut Release, elected: &mut Elected) {
         let watch = Dependency::watch(elect::pod_kind(), &elected.namespace);
-        let unseen = self.context.dependencies().unseen(&watch).cloned();
+        let unseen = self.scope.context.dependencies().unseen(&watch).cloned();
         if let Some((_, error)) = unseen {
             let note = format!("its pods can't be watched: {error}; {RIGHTS}");
             self.warn_of(release, elected, note).await;
@@ -208,9 +219,9 @@ impl Reconcile<'_> {
     ) -> Result<Option<Lease>, ElectionError> {
         self.check_template(seat, label).await?;
         self.keep_own(release, seat, round).await?;
-        let labels = self.context.pod_index().labels.clone();
+        let labels = self.scope.context.pod_index().labels.clone();
         let resource = self.pods()?;
-        let client = &self.context.client;
+        let client = &self.scope.context.client;
         let pods = PodLabeler {
             client,
             resource: &resource,
@@ -231,8 +242,8 @@ impl Reconcile<'_> {
                     let mark = self.lease_mark(&seat.place);
                     match elect::claim(client, &seat.place, lease.take(), &holder, seat.reference(), mark).await {
                         Ok(claimed) => {
-                            let kind = &self.unit.group_kind;
-                            self.context.metrics.elected(&kind.group, &kind.kind);
+                            let kind = &self.scope.unit.group_kind;
+                            self.scope.context.metrics.elected(&kind.group, &kind.kind);
                             round.read(elect::held(Some(&claimed)));
                             lease = Some(claimed);
                         }
@@ -271,7 +282,7 @@ impl Reconcile<'_> {
     fn take_in(&self, seat: &ElectionTarget, round: &mut Round<'_>, asked: &Holder, found: Option<Pod>) {
         match found.filter(|pod| pod.uid == asked.uid) {
             Some(pod) => {
-                self.context.pod_index().learn(&seat.id.namespace, &pod);
+                self.scope.context.pod_index().learn(&seat.id.namespace, &pod);
                 round.learn(pod);
             }
             None => round.gone(&asked.uid),
@@ -280,11 +291,11 @@ impl Reconcile<'_> {
 
     /// A label that the pods get from their template, or by which the workload knows them, is none to be moved.
     async fn check_template(&self, seat: &ElectionTarget, label: Label<'_>) -> Result<(), ElectionError> {
-        let snapshot = self.context.discovery.snapshot();
+        let snapshot = self.scope.context.discovery.snapshot();
         let Some(resource) = snapshot.preferred(&seat.id.group_kind) else {
             return Err(ElectionError::Busy);
         };
-        let found = objects::read(&self.context.client, resource, &seat.id).await?;
+        let found = objects::read(&self.scope.context.client, resource, &seat.id).await?;
         let object = found.map(|(_, object)| object).unwrap_or_default();
         let places = ["/spec/selector/matchLabels", "/spec/template/metadata/labels"];
         let labels = places
@@ -308,7 +319,7 @@ impl Reconcile<'_> {
         round: &mut Round<'_>,
     ) -> Result<(), ElectionError> {
         let kind = GroupKind::new("apps", "ReplicaSet");
-        let snapshot = self.context.discovery.snapshot();
+        let snapshot = self.scope.context.discovery.snapshot();
         let elections = &mut release.elections;
         for pod in round.pods().to_vec() {
             let [_, name, uid] = &pod.controller;
@@ -316,7 +327,7 @@ impl Reconcile<'_> {
                 && let Some(resource) = snapshot.preferred(&kind)
             {
                 let id = ObjectId::new(kind.clone(), &*seat.id.namespace, &**name);
-                let found = objects::read_live(&self.context.client, resource, &id).await?;
+                let found = objects::read_live(&self.scope.context.client, resource, &id).await?;
                 let controller = found
                     .filter(|found| found.uid == *uid)
                     .and_then(|found| found.controller);
@@ -335,7 +346,7 @@ impl Reconcile<'_> {
     }
 
     fn pods(&self) -> Result<Resource, ElectionError> {
-        let snapshot = self.context.discovery.snapshot();
+        let snapshot = self.scope.context.discovery.snapshot();
         snapshot
             .preferred(&elect::pod_kind())
             .cloned()
@@ -362,14 +373,14 @@ impl Reconcile<'_> {
         let seat = self.seat(former).filter(|seat| seat.id.namespace == former.namespace);
         let Some(seat) = seat else {
             let kind = GroupKind::new("apps", &*former.kind);
-            let is_seen = self.context.members().is_synced(&kind, &former.namespace);
+            let is_seen = self.scope.context.members().is_synced(&kind, &former.namespace);
             return match is_seen || !is_recorded(release, former) {
                 // Its pods and its Lease go with the workload.
                 true => Ok(()),
                 false => Err(ElectionError::Busy),
             };
         };
-        let client = &self.context.client;
+        let client = &self.scope.context.client;
         let label = Label {
             key: &former.label,
             value: &former.value,
@@ -404,16 +415,19 @@ impl Reconcile<'_> {
 
     /// What only the operator can put on the Lease of a workload of this release.
     fn lease_mark(&self, place: &LeaseName) -> String {
-        self.context.keys.sign(KeyUse::Mark, &self.parts_of(place))
+        self.scope.context.keys.sign(KeyUse::Mark, &self.parts_of(place))
     }
 
     fn is_own_lease(&self, place: &LeaseName, lease: &Lease) -> bool {
         let mark = elect::mark_of(lease);
-        self.context.keys.is_signed(KeyUse::Mark, &self.parts_of(place), &mark)
+        self.scope
+            .context
+            .keys
+            .is_signed(KeyUse::Mark, &self.parts_of(place), &mark)
     }
 
     fn parts_of<'p>(&'p self, place: &'p LeaseName) -> [&'p [u8]; 4] {
-        ["Lease", &self.written.uid, &place.namespace, &place.name].map(str::as_bytes)
+        ["Lease", &self.scope.written.uid, &place.namespace, &place.name].map(str::as_bytes)
     }
 
     /// What a Lease says, if the operator wrote it. One with another mark that looks like an operator's says nothing and is
@@ -458,7 +472,7 @@ impl Reconcile<'_> {
 
     async fn warn_of(&self, release: &mut Release, elected: &mut Elected, note: String) {
         let text = format!("{} {}: no leader can be elected: {note}", elected.kind, elected.name);
-        self.warn_once(release, "ElectionFailed", text).await;
+        self.scope.warn_once(release, "ElectionFailed", text).await;
         elected.message = Some(note);
     }
 }

@@ -13,13 +13,12 @@ use crate::cluster::error::Error;
 use crate::cluster::objects;
 use crate::cluster::workloads::pods;
 use crate::reconcile::RECHECK;
-use crate::reconcile::Reconcile;
 use crate::reconcile::release::Release;
 use crate::reconcile::render::pool::{Deadline, PoolError};
-use chartwright_core::health::cel_view;
+use crate::reconcile::scope::ReleaseScope;
 use chartwright_core::health::gates::{Condition, Facts, Gate};
 use chartwright_core::health::pods::{is_of_workload, selector};
-use chartwright_core::health::{Health, Status};
+use chartwright_core::health::{Health, Status, cel_view};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::identity::ownership::{Ownership, owner_of, ownership};
 use chartwright_watches::cel::CelData;
@@ -134,15 +133,26 @@ fn in_progress(message: String) -> Health {
     Health { status, message }
 }
 
-impl Reconcile<'_> {
+/// Judges live members, and reads those that conditions and templates need complete.
+pub(crate) struct MemberObserver<'a> {
+    scope: &'a ReleaseScope<'a>,
+}
+
+impl<'a> MemberObserver<'a> {
+    pub(crate) fn new(scope: &'a ReleaseScope<'a>) -> Self {
+        MemberObserver { scope }
+    }
+}
+
+impl MemberObserver<'_> {
     /// Judges those of these members that have a condition of their own.
     pub(crate) async fn judge(&self, release: &mut Release, ids: &[ObjectId]) {
         if let Some(whole) = &mut release.whole {
             whole.gates.clear();
         }
         let conditions: Vec<(ObjectId, Condition)> = {
-            let members = self.context.members();
-            let rules = &self.unit.watch.health;
+            let members = self.scope.context.members();
+            let rules = &self.scope.unit.watch.health;
             let condition = |id: &ObjectId| Condition::of(id, members.get(id)?, rules);
             let condition = |id: &ObjectId| Some((id.clone(), condition(id)?));
             ids.iter().filter_map(condition).collect()
@@ -200,7 +210,7 @@ impl Reconcile<'_> {
             };
             on_large_stack(|| conditions.into_iter().map(compile).collect())
         };
-        self.context.evaluate(&self.owner.set, work).await
+        self.scope.context.evaluate(&self.scope.owner.set, work).await
     }
 
     /// # Errors
@@ -232,7 +242,7 @@ impl Reconcile<'_> {
             });
             on_large_stack(|| judged.collect())
         };
-        let judged = self.context.evaluate(&self.owner.set, judge).await;
+        let judged = self.scope.context.evaluate(&self.scope.owner.set, judge).await;
         judged.map_err(|lost| lost.to_string())
     }
 
@@ -249,7 +259,7 @@ impl Reconcile<'_> {
         let judged = match self.live_facts(release, members, pods).await {
             Ok(facts) => {
                 let judge = move |_| gate.health(&object, &facts.into_facts());
-                let judged = self.context.evaluate(&self.owner.set, judge).await;
+                let judged = self.scope.context.evaluate(&self.scope.owner.set, judge).await;
                 if judged.as_ref().is_err_and(|lost| *lost == PoolError::OverBudget) {
                     release.contests.wait_for(BUDGET_PERIOD);
                 }
@@ -284,7 +294,7 @@ impl Reconcile<'_> {
             false => Value::Null,
         };
         // Of two with one name, that in the CR's namespace counts, and that of Kubernetes' own kind.
-        let home = &self.written.key.namespace;
+        let home = &self.scope.written.key.namespace;
         found.sort_by_key(|(id, _)| (id.namespace == *home, !id.group_kind.group.contains('.')));
         let mut kinds: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
         for (id, object) in &found {
@@ -305,30 +315,30 @@ impl Reconcile<'_> {
         let whole = release.whole.get_or_insert_default();
         whole.is_asked = true;
         whole.is_attentive = true;
-        self.context.members().attend(&self.owner.set);
+        self.scope.context.members().attend(&self.scope.owner.set);
     }
 
     /// The reconcile is over: what is remembered of the members is bounded, and nothing where nobody asks.
     pub(crate) fn end_look(&self, release: &mut Release) {
         if release.whole.as_mut().is_some_and(|whole| whole.end_look()) {
-            self.context.members().ignore(&self.owner.set);
+            self.scope.context.members().ignore(&self.scope.owner.set);
         }
     }
 
     /// What the watches show of the release's own objects; those that hooks made are among them.
     pub(crate) fn own_members(&self) -> Vec<ObjectId> {
-        let members = self.context.members();
-        let ids = members.of_set(&self.owner.set).into_iter();
+        let members = self.scope.context.members();
+        let ids = members.of_set(&self.scope.owner.set).into_iter();
         let is_own = |id: &ObjectId| {
             let found = members.get(id).and_then(|live| owner_of(id, live));
-            found.is_some_and(|found| found.uid == self.owner.uid)
+            found.is_some_and(|found| found.uid == self.scope.owner.uid)
         };
         ids.filter(is_own).take(MEMBERS).collect()
     }
 
     /// What stands for the versions of these objects.
     pub(crate) fn versions(&self, ids: &[ObjectId]) -> Vec<String> {
-        let members = self.context.members();
+        let members = self.scope.context.members();
         let version = |id: &ObjectId| members.get(id).map(|live| live.resource_version.clone());
         ids.iter()
             .map(|id| format!("{id}@{}", version(id).unwrap_or_default()))
@@ -389,22 +399,22 @@ impl Reconcile<'_> {
     /// What was read of an object, if the watch shows that it is still so.
     fn known(&self, release: &Release, id: &ObjectId) -> Option<Arc<Value>> {
         let known = release.whole.as_ref()?.known.get(id)?;
-        let members = self.context.members();
+        let members = self.scope.context.members();
         (members.get(id)?.resource_version == known.version).then(|| known.object.clone())
     }
 
     /// Reads an object, without what nobody should see.
     async fn read_live(&self, id: &ObjectId, version: Option<&str>) -> Result<Option<KnownObject>, Error> {
-        let snapshot = self.context.discovery.snapshot();
+        let snapshot = self.scope.context.discovery.snapshot();
         let resource = version.and_then(|version| snapshot.resource(&id.group_kind, version));
         let Some(resource) = resource.or_else(|| snapshot.preferred(&id.group_kind)) else {
             return Ok(None);
         };
-        let Some((live, mut object)) = objects::read(&self.context.client, resource, id).await? else {
+        let Some((live, mut object)) = objects::read(&self.scope.context.client, resource, id).await? else {
             return Ok(None);
         };
         // Another object may have taken its name since its watch showed it, or a status may name it.
-        if ownership(id, &live, &self.owner) != Ownership::Ours {
+        if ownership(id, &live, &self.scope.owner) != Ownership::Ours {
             return Ok(None);
         }
         cel_view::hide(&id.group_kind, &mut object);
@@ -437,7 +447,7 @@ impl Reconcile<'_> {
         }
         let mut all: BTreeMap<String, Value> = BTreeMap::new();
         for (id, workload, selector) in &workloads {
-            match pods::list_pods(&self.context.client, &id.namespace, selector).await {
+            match pods::list_pods(&self.scope.context.client, &id.namespace, selector).await {
                 Ok(pods) => {
                     // Its selector may find those of others.
                     let own = pods.into_iter().filter(|(_, pod)| is_of_workload(pod, id, workload));

@@ -5,3 +5,4 @@ pub(crate) mod leader_pods;
 pub(crate) mod live_members;
 pub(crate) mod pods;
 pub(crate) mod status_template;
+pub(crate) mod warnings;

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::reconcile::Reconcile;
 use crate::reconcile::release::Release;
+use crate::reconcile::scope::ReleaseScope;
 use chartwright_core::identity::ObjectId;
 use chartwright_core::identity::ownership::{Ownership, ownership};
 
@@ -121,35 +121,33 @@ impl PodProblems {
     }
 }
 
-impl Reconcile<'_> {
-    /// Looks at the pods of the workloads among the members that aren't well, where that is due.
-    pub(crate) async fn diagnose_pods(&self, release: &mut Release, ids: &[ObjectId]) {
-        let troubled: HashMap<ObjectId, (String, Box<str>)> = {
-            let members = self.context.members();
-            // What a status names may be anybody's.
-            let own = |id: &ObjectId| {
-                let live = members.get(id)?;
-                let is_own = ownership(id, live, &self.owner) == Ownership::Ours;
-                Some((live.uid.clone(), live.pods.clone().filter(|_| is_own)?))
-            };
-            ids.iter().filter_map(|id| Some((id.clone(), own(id)?))).collect()
+/// Looks at the pods of the workloads among the members that aren't well, where that is due.
+pub(crate) async fn diagnose_pods(scope: &ReleaseScope<'_>, release: &mut Release, ids: &[ObjectId]) {
+    let troubled: HashMap<ObjectId, (String, Box<str>)> = {
+        let members = scope.context.members();
+        // What a status names may be anybody's.
+        let own = |id: &ObjectId| {
+            let live = members.get(id)?;
+            let is_own = ownership(id, live, &scope.owner) == Ownership::Ours;
+            Some((live.uid.clone(), live.pods.clone().filter(|_| is_own)?))
         };
-        let order: Vec<ObjectId> = ids.iter().filter(|id| troubled.contains_key(*id)).cloned().collect();
-        for id in release.pod_troubles.due(&order, Instant::now()) {
-            let Some((uid, selector)) = troubled.get(&id) else {
-                continue;
-            };
-            let pods = &self.context.pods;
-            let text = match pods.explain(&self.context.client, &id, uid, selector).await {
-                Ok(why) => why,
-                // The status of the workload says that it isn't well; a right to read pods is no duty.
-                Err(error) => {
-                    tracing::debug!(member = %id, %error, "its pods could not be looked at");
-                    None
-                }
-            };
-            release.pod_troubles.learn(&id, text, Instant::now());
-        }
+        ids.iter().filter_map(|id| Some((id.clone(), own(id)?))).collect()
+    };
+    let order: Vec<ObjectId> = ids.iter().filter(|id| troubled.contains_key(*id)).cloned().collect();
+    for id in release.pod_troubles.due(&order, Instant::now()) {
+        let Some((uid, selector)) = troubled.get(&id) else {
+            continue;
+        };
+        let pods = &scope.context.pods;
+        let text = match pods.explain(&scope.context.client, &id, uid, selector).await {
+            Ok(why) => why,
+            // The status of the workload says that it isn't well; a right to read pods is no duty.
+            Err(error) => {
+                tracing::debug!(member = %id, %error, "its pods could not be looked at");
+                None
+            }
+        };
+        release.pod_troubles.learn(&id, text, Instant::now());
     }
 }
 

@@ -8,10 +8,11 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use crate::reconcile::RECHECK;
-use crate::reconcile::Reconcile;
 use crate::reconcile::load::input_digest;
+use crate::reconcile::observe::live_members::MemberObserver;
 use crate::reconcile::release::Release;
-use crate::reconcile::render::{LookupAnswers, RenderJob};
+use crate::reconcile::render::{LookupAnswers, RenderJob, Renderer};
+use crate::reconcile::scope::ReleaseScope;
 use chartwright_core::digest::KeyUse;
 use chartwright_core::identity::ObjectId;
 use chartwright_core::status::template::{Computed, Templated};
@@ -95,17 +96,30 @@ fn refused(why: &str) -> String {
     format!("the API server refuses a status with the fields that it prints: {why}")
 }
 
-impl Reconcile<'_> {
+/// Evaluates the chart's status template.
+pub(crate) struct StatusEvaluator<'a> {
+    scope: &'a ReleaseScope<'a>,
+}
+
+impl<'a> StatusEvaluator<'a> {
+    pub(crate) fn new(scope: &'a ReleaseScope<'a>) -> Self {
+        StatusEvaluator { scope }
+    }
+}
+
+impl StatusEvaluator<'_> {
     /// Evaluates the status template, if the chart has one and what it reads has changed.
     pub(crate) async fn evaluate_status_template(&mut self, release: &mut Release, phase: &Phase) {
         let Some(name) = self.status_template(release, phase) else {
             return;
         };
-        let Ok(renderer) = &self.unit.renderer else { return };
+        let Ok(renderer) = &self.scope.unit.renderer else {
+            return;
+        };
         let reads = |word: &str| mentions(renderer.chart(), word);
         let (members, pods) = (reads("Members"), reads("Pods"));
         let ids = match members || pods {
-            true => self.own_members(),
+            true => MemberObserver::new(self.scope).own_members(),
             false => Vec::new(),
         };
         let seen = self.status_inputs(release, &ids, phase.is_ready());
@@ -116,23 +130,23 @@ impl Reconcile<'_> {
             .is_some_and(|(_, _, since)| since.elapsed() >= REFUSED_FOR);
         let is_known = match template.seen.is_empty() {
             // An earlier process evaluated it.
-            true => Templated::of(self.written_status()).seen == seen,
+            true => Templated::of(self.scope.written_status()).seen == seen,
             false => template.seen == seen && !retries,
         };
         if is_known {
             template.seen = seen;
             // What it reads is followed, and remembered.
-            self.attend(release);
+            MemberObserver::new(self.scope).attend(release);
             return;
         }
         let now = Instant::now();
         if let Some(wait) = template.wait(now) {
             release.contests.wait_for(wait);
-            self.attend(release);
+            MemberObserver::new(self.scope).attend(release);
             return;
         }
         // What it prints is told, so that it must be known what is secret.
-        if !self.knows_secrets(release).await {
+        if !Renderer::new(self.scope).knows_secrets(release).await {
             return;
         }
         release.template.get_or_insert_default().recent.push_back(now);
@@ -143,7 +157,7 @@ impl Reconcile<'_> {
             }
             Err(TemplateFailure::Invalid(why)) => Err(release.secrets.redact(&why).into_owned()),
             Err(TemplateFailure::Unread(why)) => {
-                tracing::info!(resource = %self.written.key, why, "the status template can't be evaluated now");
+                tracing::info!(resource = %self.scope.written.key, why, "the status template can't be evaluated now");
                 release.contests.wait_for(RECHECK);
                 return;
             }
@@ -166,18 +180,18 @@ impl Reconcile<'_> {
                     ..
                 }
         );
-        let renderer = self.unit.renderer.as_ref().ok()?;
-        if !is_readable || release.unread || self.written.deleting {
+        let renderer = self.scope.unit.renderer.as_ref().ok()?;
+        if !is_readable || release.unread || self.scope.written.deleting {
             return None;
         }
-        let name = &self.unit.watch.status_template;
+        let name = &self.scope.unit.watch.status_template;
         if renderer.chart().files.iter().any(|file| file.name == *name) {
             return Some(name.clone());
         }
         let is_asked_for = name != STATUS_TEMPLATE;
         let missing = || format!("the chart has no file {name}, which `statusTemplate` names");
         // What an earlier chart printed goes.
-        let was_there = Templated::of(self.written_status()) != Templated::default();
+        let was_there = Templated::of(self.scope.written_status()) != Templated::default();
         release.template = (is_asked_for || was_there).then(|| {
             Box::new(StatusTemplate {
                 invalid: is_asked_for.then(missing),
@@ -190,7 +204,7 @@ impl Reconcile<'_> {
 
     /// Digest of what the template reads: values come from the custom resource, its sources and the chart.
     fn status_inputs(&self, release: &Release, ids: &[ObjectId], is_ready: bool) -> String {
-        let mut parts = self.versions(ids);
+        let mut parts = MemberObserver::new(self.scope).versions(ids);
         let record = &release.record;
         parts.push(
             json!([
@@ -202,16 +216,16 @@ impl Reconcile<'_> {
             ])
             .to_string(),
         );
-        let snapshot = self.context.discovery.snapshot();
+        let snapshot = self.scope.context.discovery.snapshot();
         parts.push(input_digest::digest(
-            release.key(&self.context.keys),
-            self.unit,
-            &self.written,
+            release.key(&self.scope.context.keys),
+            self.scope.unit,
+            &self.scope.written,
             &snapshot,
             &[],
         ));
         let parts: Vec<&[u8]> = parts.iter().map(String::as_bytes).collect();
-        self.context.keys.current().digest(KeyUse::StatusTemplate, &parts)
+        self.scope.context.keys.current().digest(KeyUse::StatusTemplate, &parts)
     }
 
     async fn compute_status(
@@ -221,7 +235,7 @@ impl Reconcile<'_> {
         members: bool,
         pods: bool,
     ) -> Result<Computed, TemplateFailure> {
-        let facts = self
+        let facts = MemberObserver::new(self.scope)
             .live_facts(release, members, pods)
             .await
             .map_err(TemplateFailure::Unread)?;
@@ -239,7 +253,14 @@ impl Reconcile<'_> {
         ];
         let revision = record.revision.max(1);
         let mut answers = LookupAnswers::new();
-        let work = RenderJob::begin(self.context, self.unit, &self.written, release, &mut answers).await;
+        let work = RenderJob::begin(
+            self.scope.context,
+            self.scope.unit,
+            &self.scope.written,
+            release,
+            &mut answers,
+        )
+        .await;
         let work = work.map_err(|phase| match phase {
             Phase::Stalled { message, .. } => TemplateFailure::Invalid(message),
             Phase::Failed { message, .. } | Phase::Waiting { message, .. } => TemplateFailure::Unread(message),

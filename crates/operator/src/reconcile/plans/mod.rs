@@ -11,30 +11,26 @@ use serde_json::json;
 
 use crate::cluster::error::Error;
 use crate::reconcile::RECHECK;
-use crate::reconcile::Reconcile;
+use crate::reconcile::check::Checker;
+use crate::reconcile::claim::Claimer;
 use crate::reconcile::claim::member_scopes::{self, MemberScopes};
 use crate::reconcile::delete::POLL;
-use crate::reconcile::hooks::TIMEOUT;
-use crate::reconcile::record::signed_secrets::SecretPurpose;
+use crate::reconcile::hooks::objects::HookObjects;
+use crate::reconcile::hooks::{HookRunner, TIMEOUT};
+use crate::reconcile::plans::stored_objects::StoredObjects;
+use crate::reconcile::record::signed_secrets::{PLAN_STEPS, SealedSecrets};
 use crate::reconcile::release::Release;
-use crate::reconcile::render::{LookupAnswers, PreparedRelease, prepare_plan};
-use crate::reconcile::status::rights;
+use crate::reconcile::render::{LookupAnswers, PreparedRelease, Renderer, prepare_plan};
+use crate::reconcile::scope::ReleaseScope;
+use crate::reconcile::status::build::StatusBuilder;
+use crate::reconcile::status::{StatusWriter, rights};
 use chartwright_core::annotations::{PLAN_PARAMS, RUN_PLAN};
 use chartwright_core::grants::StoredObject;
 use chartwright_core::hooks::{Hook, in_order};
-use chartwright_core::identity::reserved_names;
 use chartwright_core::members::desired;
 use chartwright_core::plans::{self, Due};
 use chartwright_core::record::requests::Request;
-use chartwright_core::status::conditions;
-use chartwright_core::status::{Phase, Reason};
-
-pub(super) const STEPS: SecretPurpose = SecretPurpose {
-    prefix: reserved_names::PLAN,
-    kind: "chartwright.dev/plan",
-    what: "the steps of a plan",
-    is_owned: false,
-};
+use chartwright_core::status::{Phase, Reason, conditions};
 
 /// What came of a look at the plan that runs.
 enum PlanProgress {
@@ -43,20 +39,31 @@ enum PlanProgress {
     Over,
 }
 
-impl Reconcile<'_> {
+/// Queues and runs the plans of a chart.
+pub(crate) struct PlanRunner<'s, 'a> {
+    scope: &'s mut ReleaseScope<'a>,
+}
+
+impl<'s, 'a> PlanRunner<'s, 'a> {
+    pub(crate) fn new(scope: &'s mut ReleaseScope<'a>) -> Self {
+        PlanRunner { scope }
+    }
+}
+
+impl PlanRunner<'_, '_> {
     /// Takes in what is asked for, and brings plans as far as nothing has to be waited for. `phase`: how the release is.
     pub(super) async fn run_plans(&mut self, release: &mut Release, phase: &Phase) {
         if self.has_precedence(release, phase) {
             return;
         }
         self.enqueue_plans(release).await;
-        self.shown = Some(phase.clone());
+        self.scope.shown = Some(phase.clone());
         while let PlanProgress::Over = self.advance_plan(release).await {
             if !self.start_plan(release, phase).await {
                 break;
             }
         }
-        self.shown = None;
+        self.scope.shown = None;
         if let Some(next) = release.record.plans.next() {
             let wait = Duration::try_from(next - jiff::Timestamp::now()).unwrap_or_default();
             release.contests.wait_for(wait.max(Duration::from_millis(100)));
@@ -74,12 +81,12 @@ impl Reconcile<'_> {
         if !is_upgraded || record.plans.plans.is_empty() || !matches!(phase, Phase::Waiting { .. }) {
             return false;
         }
-        let conditions = conditions::of(self.previous(release));
+        let conditions = conditions::of(StatusBuilder::new(self.scope).previous(release));
         let ready = conditions::get(&conditions, "Ready").filter(|ready| ready.status != "True");
         let unready = ready.map_or(Duration::ZERO, |ready| {
             Duration::try_from(jiff::Timestamp::now() - ready.last_transition_time).unwrap_or_default()
         });
-        let left = self.unit.watch.timeout.unwrap_or(TIMEOUT).saturating_sub(unready);
+        let left = self.scope.unit.watch.timeout.unwrap_or(TIMEOUT).saturating_sub(unready);
         if left.is_zero() || release.record.plans.work.running.is_some() {
             return false;
         }
@@ -96,32 +103,32 @@ impl Reconcile<'_> {
         }
         let message = format!("plan {} runs: the upgrade begins when it is over", run.plan);
         let phase = Phase::waiting(Reason::PlanRunning, message);
-        self.shown = Some(phase.clone());
+        self.scope.shown = Some(phase.clone());
         let look = self.advance_plan(release).await;
-        self.shown = None;
+        self.scope.shown = None;
         matches!(look, PlanProgress::Runs).then_some(phase)
     }
 
     /// What annotations and schedules ask for goes into the queue.
     async fn enqueue_plans(&mut self, release: &mut Release) {
-        if let Some(text) = self.requested(release, Request::Plan) {
-            let params = self.written.annotations.get(PLAN_PARAMS).map(String::as_str);
+        if let Some(text) = self.scope.requested(release, Request::Plan) {
+            let params = self.scope.written.annotations.get(PLAN_PARAMS).map(String::as_str);
             release.record.plans.request(&text, params);
             release.record.handled.set(Request::Plan, &text);
             let refused = release.record.plans.work.refused.clone();
             if !refused.is_empty() {
-                self.warn("PlanRefused", &refused).await;
+                self.scope.warn("PlanRefused", &refused).await;
             }
         }
-        if !self.written.annotations.contains_key(RUN_PLAN) {
+        if !self.scope.written.annotations.contains_key(RUN_PLAN) {
             release.record.plans.work.refused.clear();
         }
         for due in release.record.plans.tick(jiff::Timestamp::now()) {
             match due {
-                Due::Missed(note) => self.warn_once(release, "PlanMissed", note).await,
+                Due::Missed(note) => self.scope.warn_once(release, "PlanMissed", note).await,
                 Due::Replace(_) => {
                     if let Err(phase) = self.stop_plan(release).await {
-                        tracing::info!(resource = %self.written.key, ?phase, "the plan that is to be replaced still runs");
+                        tracing::info!(resource = %self.scope.written.key, ?phase, "the plan that is to be replaced still runs");
                     }
                 }
             }
@@ -141,7 +148,7 @@ impl Reconcile<'_> {
                 release.record.plans.take_back();
                 release.contests.wait_for(RECHECK);
                 let note = format!("plan {} can't begin yet: {message}", run.plan);
-                self.warn_once(release, "PlanWaits", note).await;
+                self.scope.warn_once(release, "PlanWaits", note).await;
                 return false;
             }
             Err(phase) => {
@@ -152,8 +159,11 @@ impl Reconcile<'_> {
                 return true;
             }
         }
-        if let Err(unwritten) = self.store_decision(release, phase.clone()).await {
-            tracing::info!(resource = %self.written.key, ?unwritten, "the beginning of a plan can't be written down yet");
+        if let Err(unwritten) = StatusWriter::new(self.scope)
+            .store_decision(release, phase.clone())
+            .await
+        {
+            tracing::info!(resource = %self.scope.written.key, ?unwritten, "the beginning of a plan can't be written down yet");
             release.steps = None;
             release.record.plans.take_back();
             release.contests.wait_for(POLL);
@@ -170,35 +180,46 @@ impl Reconcile<'_> {
         context: serde_json::Value,
     ) -> Result<Vec<Hook>, Phase> {
         let mut answers = LookupAnswers::new();
-        let prepared = prepare_plan(self.context, self.unit, &self.written, release, &mut answers, context).await;
+        let prepared = prepare_plan(
+            self.scope.context,
+            self.scope.unit,
+            &self.scope.written,
+            release,
+            &mut answers,
+            context,
+        )
+        .await;
         let prepared = prepared?;
-        self.check_release(release, &prepared, &mut answers).await?;
+        Checker::new(self.scope)
+            .check_release(release, &prepared, &mut answers)
+            .await?;
         let event = plans::event(plan);
         let steps = in_order(&prepared.desired.hooks, &event);
         if steps.is_empty() {
             let message = "with these parameters, the chart renders no step of it";
             return Err(Phase::stalled(Reason::RenderFailed, message));
         }
-        let key = release.key(&self.context.keys);
+        let key = release.key(&self.scope.context.keys);
         let digest = desired::digest(key, steps.iter().map(|hook| &hook.member));
         release.record.plans.identify(key, &digest);
         let ids: Vec<_> = steps.iter().map(|hook| hook.member.id.clone()).collect();
-        let stored = Self::to_store(&steps, self.permits(release, &steps));
-        let sealed = self.seal(&STEPS, "", &stored).await;
+        let stored = StoredObjects::to_store(&steps, StoredObjects::new(self.scope).permits(release, &steps));
+        let sealed = SealedSecrets::new(self.scope).seal(&PLAN_STEPS, "", &stored).await;
         sealed.map_err(|error| Phase::failed(Reason::Record, self.step_storage_error(&error)))?;
-        let superset = MemberScopes::from_resource(&self.written)
+        let superset = MemberScopes::from_resource(&self.scope.written)
             .union(MemberScopes::from_record(&release.record))
             .union(MemberScopes::from_objects(&ids));
-        let written = self.write_member_scopes(&superset, self.has_generated_values()).await;
-        written.map_err(|error| self.claim_error(&error))?;
-        let steps = self.check_stored(release, stored);
+        let keeps = self.scope.has_generated_values();
+        let written = Claimer::new(self.scope).write_member_scopes(&superset, keeps).await;
+        written.map_err(|error| Claimer::new(self.scope).claim_error(&error))?;
+        let steps = StoredObjects::new(self.scope).check_stored(release, stored);
         self.watch_steps(&steps);
         Ok(steps)
     }
 
     fn watch_steps(&self, steps: &[Hook]) {
         let places = MemberScopes::from_objects(steps.iter().map(|hook| &hook.member.id));
-        member_scopes::want(self.context, &self.owner.set, &places);
+        member_scopes::want(self.scope.context, &self.scope.owner.set, &places);
     }
 
     fn step_storage_error(&self, error: &Error) -> String {
@@ -208,7 +229,7 @@ impl Reconcile<'_> {
         );
         format!(
             "{}, which keeps its steps: {error}{hint}",
-            self.sealed_place(&STEPS, "")
+            SealedSecrets::new(self.scope).sealed_place(&PLAN_STEPS, "")
         )
     }
 
@@ -218,13 +239,16 @@ impl Reconcile<'_> {
             return PlanProgress::Over;
         };
         if release.steps.is_none() {
-            match self.unseal::<Vec<StoredObject>>(&STEPS, "").await {
+            match SealedSecrets::new(self.scope)
+                .unseal::<Vec<StoredObject>>(&PLAN_STEPS, "")
+                .await
+            {
                 Ok(Some(stored)) => {
                     // The watch may permit less than it did when the run began.
-                    let steps = self.check_stored(release, stored);
+                    let steps = StoredObjects::new(self.scope).check_stored(release, stored);
                     // Those that were not begun are in no record.
                     self.watch_steps(&steps);
-                    self.learn(release, steps.iter().map(|step| &step.member));
+                    Renderer::new(self.scope).learn(release, steps.iter().map(|step| &step.member));
                     release.steps = Some(steps);
                 }
                 Ok(None) => {
@@ -232,7 +256,7 @@ impl Reconcile<'_> {
                     return PlanProgress::Over;
                 }
                 Err(error) => {
-                    tracing::info!(resource = %self.written.key, "{}", self.step_storage_error(&error));
+                    tracing::info!(resource = %self.scope.written.key, "{}", self.step_storage_error(&error));
                     release.contests.wait_for(POLL);
                     return PlanProgress::Runs;
                 }
@@ -250,7 +274,10 @@ impl Reconcile<'_> {
             self.finish_plan(release, Some(why)).await;
             return PlanProgress::Over;
         }
-        match self.run_hooks(release, &in_order(&steps, &event), &event, None).await {
+        match HookRunner::new(self.scope)
+            .run_hooks(release, &in_order(&steps, &event), &event, None)
+            .await
+        {
             Ok(()) => {
                 self.finish_plan(release, None).await;
                 PlanProgress::Over
@@ -261,7 +288,7 @@ impl Reconcile<'_> {
             }) => Box::pin(self.advance_plan(release)).await,
             Err(Phase::Waiting { .. }) => PlanProgress::Runs,
             Err(phase) => {
-                tracing::info!(resource = %self.written.key, ?phase, plan = run.plan, "the plan can't go on yet");
+                tracing::info!(resource = %self.scope.written.key, ?phase, plan = run.plan, "the plan can't go on yet");
                 release.contests.wait_for(POLL);
                 PlanProgress::Runs
             }
@@ -276,15 +303,20 @@ impl Reconcile<'_> {
         release.steps = None;
         let failed = failed.map(|why| release.secrets.redact(&why).into_owned());
         release.record.plans.finish(failed.as_deref(), jiff::Timestamp::now());
-        let labels = self.unit.metric_labels(&self.written.key);
-        self.context.metrics.plan_ended(&labels, &run.plan, failed.is_none());
+        let labels = self.scope.unit.metric_labels(&self.scope.written.key);
+        self.scope
+            .context
+            .metrics
+            .plan_ended(&labels, &run.plan, failed.is_none());
         match failed {
             Some(why) => {
-                self.warn("PlanFailed", &format!("plan {} failed: {why}", run.plan))
+                self.scope
+                    .warn("PlanFailed", &format!("plan {} failed: {why}", run.plan))
                     .await
             }
             None => {
-                self.inform("PlanSucceeded", &format!("plan {} succeeded", run.plan))
+                self.scope
+                    .inform("PlanSucceeded", &format!("plan {} succeeded", run.plan))
                     .await
             }
         }
@@ -298,7 +330,7 @@ impl Reconcile<'_> {
         let steps = &release.record.plans.work.steps;
         let running: Vec<_> = steps.running().map(|run| run.object.clone()).collect();
         for id in running {
-            if !self.clear(&id).await? {
+            if !HookObjects::new(self.scope).clear(&id).await? {
                 release.contests.wait_for(POLL);
                 let message = format!("{id}, a step of a plan, is not wanted any more: waiting until it is gone");
                 return Err(Phase::waiting(Reason::PlanRunning, message));
@@ -326,7 +358,7 @@ impl Reconcile<'_> {
         }
         for id in work.steps.dropped(&prepared.desired.hooks) {
             if !prepared.ids().any(|member| *member == id) {
-                self.clear(&id).await?;
+                HookObjects::new(self.scope).clear(&id).await?;
             }
             release.record.plans.work.steps.forget(&id);
         }
@@ -341,7 +373,7 @@ impl Reconcile<'_> {
         if release.record.plans.work.steps.is_empty() {
             return Ok(());
         }
-        let removed = self.remove_sealed(&STEPS, "").await;
+        let removed = SealedSecrets::new(self.scope).remove_sealed(&PLAN_STEPS, "").await;
         removed.map_err(|error| Phase::failed(Reason::Record, self.step_storage_error(&error)))
     }
 }

@@ -8,9 +8,12 @@ use crate::cluster::discovery::Snapshot;
 use crate::cluster::objects::{self, DeleteOutcome};
 use crate::cluster::workloads::autoscalers;
 use crate::reconcile::RECHECK;
-use crate::reconcile::Reconcile;
+use crate::reconcile::apply::send::MemberSender;
+use crate::reconcile::observe::live_members::MemberObserver;
 use crate::reconcile::release::Release;
-use crate::reconcile::status::Conclusion;
+use crate::reconcile::scope::ReleaseScope;
+use crate::reconcile::status::build::StatusBuilder;
+use crate::reconcile::status::{Conclusion, StatusWriter};
 use crate::reconcile::values::name_templates::NameTemplates;
 use crate::telemetry::metrics::Operation;
 use chartwright_core::annotations;
@@ -31,11 +34,22 @@ enum Done {
     Held(String),
 }
 
-impl Reconcile<'_> {
+/// Applies the remediation rules of the watch.
+pub(crate) struct Remediator<'s, 'a> {
+    scope: &'s mut ReleaseScope<'a>,
+}
+
+impl<'s, 'a> Remediator<'s, 'a> {
+    pub(crate) fn new(scope: &'s mut ReleaseScope<'a>) -> Self {
+        Remediator { scope }
+    }
+}
+
+impl Remediator<'_, '_> {
     /// Judges the rules of the watch, and does what is due: one thing at a time. `conclusion`: what is to be told of the
     /// release.
     pub(crate) async fn remediate(&mut self, release: &mut Release, conclusion: &Conclusion) {
-        let unit = self.unit;
+        let unit = self.scope.unit;
         let rules = &unit.watch.remediation;
         let known = &mut release.record.remediation;
         known.retain(|known| rules.iter().any(|rule| rule.name == known.name));
@@ -72,11 +86,13 @@ impl Reconcile<'_> {
         let (members, pods) = (reads("members"), reads("pods"));
         // What pods say changes without their workload.
         if pods && !conclusion.phase.is_ready() {
-            self.await_pods(release);
+            MemberObserver::new(self.scope).await_pods(release);
         }
-        let facts = self.live_facts(release, members, pods).await?;
-        let mut this = self.written.as_data(&self.unit.resource);
-        this["status"] = self.status(release, conclusion).status;
+        let facts = MemberObserver::new(self.scope)
+            .live_facts(release, members, pods)
+            .await?;
+        let mut this = self.scope.written.as_data(&self.scope.unit.resource);
+        this["status"] = StatusBuilder::new(self.scope).status(release, conclusion).status;
         let conditions: Vec<Expression> = rules.iter().map(|rule| rule.when.clone()).collect();
         let judge = move |_| {
             let (this, facts) = (CelData::from_json(&this), facts.into_facts());
@@ -86,7 +102,7 @@ impl Reconcile<'_> {
                 .map(|condition| condition.evaluate(&variables))
                 .collect()
         };
-        let judged = self.context.evaluate(&self.owner.set, judge).await;
+        let judged = self.scope.context.evaluate(&self.scope.owner.set, judge).await;
         judged.map_err(|lost| lost.to_string())
     }
 
@@ -112,7 +128,7 @@ impl Reconcile<'_> {
                 release.contests.wait_for(left);
                 if !why.is_empty() {
                     let note = format!("rule {}: nothing is done yet: {why}", rule.name);
-                    self.warn_once(release, "RemediationHeld", note).await;
+                    self.scope.warn_once(release, "RemediationHeld", note).await;
                 }
             }
             Verdict::Act if waits => release.contests.wait_for(RECHECK),
@@ -121,14 +137,14 @@ impl Reconcile<'_> {
                     let condition = rule.when.text();
                     let note = format!("rule {}: {what}, since for {:?}: {condition}", rule.name, rule.lasting);
                     let reason = if rule.dry_run { "RemediationDue" } else { "Remediated" };
-                    self.inform(reason, &note).await;
+                    self.scope.inform(reason, &note).await;
                     return true;
                 }
                 Done::Held(why) => {
                     remedied(release, &rule.name).tell(&why);
                     release.contests.wait_for(RECHECK);
                     let note = format!("rule {}: nothing is done: {why}", rule.name);
-                    self.warn_once(release, "RemediationHeld", note).await;
+                    self.scope.warn_once(release, "RemediationHeld", note).await;
                 }
             },
         }
@@ -184,7 +200,7 @@ impl Reconcile<'_> {
         name: &str,
         phase: &Phase,
     ) -> Done {
-        let name = match NameTemplates::new(self.unit, &self.written).text("name", name) {
+        let name = match NameTemplates::new(self.scope.unit, &self.scope.written).text("name", name) {
             Ok(name) => name,
             Err(error) => return Done::Held(error),
         };
@@ -202,13 +218,21 @@ impl Reconcile<'_> {
         if rule.dry_run {
             return Done::Yes(format!("{kind} {name} would be made anew"));
         }
-        if let Err(Phase::Failed { message, .. }) = self.store_decision(release, phase.clone()).await {
+        if let Err(Phase::Failed { message, .. }) = StatusWriter::new(self.scope)
+            .store_decision(release, phase.clone())
+            .await
+        {
             return Done::Held(message);
         }
         // It may have taken a while to come here.
-        let trigger = self.written.trigger();
-        let is_over = self.written.deleting || annotations::is_suspended(&self.written.annotations);
-        if is_over || self.context.is_outdated(&self.owner.set, &self.written, trigger) {
+        let trigger = self.scope.written.trigger();
+        let is_over = self.scope.written.deleting || annotations::is_suspended(&self.scope.written.annotations);
+        if is_over
+            || self
+                .scope
+                .context
+                .is_outdated(&self.scope.owner.set, &self.scope.written, trigger)
+        {
             return Done::Held("the custom resource has changed meanwhile".to_owned());
         }
         match self.delete_to_recreate(&id).await {
@@ -222,7 +246,7 @@ impl Reconcile<'_> {
     /// # Errors
     /// Who is.
     async fn can_be_recreated(&self, release: &mut Release, id: &ObjectId) -> Result<(), String> {
-        let live = self.context.members().get(id).cloned();
+        let live = self.scope.context.members().get(id).cloned();
         let Some(live) = live.filter(|live| !live.deleting) else {
             return Err(format!("{id} is not there"));
         };
@@ -236,13 +260,13 @@ impl Reconcile<'_> {
                 "{scaler} sets the replicas of {id}, which a new one would lose"
             ));
         }
-        let object = self.whole(release, id).await?;
+        let object = MemberObserver::new(self.scope).whole(release, id).await?;
         let object = object.ok_or_else(|| format!("{id} is not there"))?;
         let is_true = |pointer: &str| object.pointer(pointer) == Some(&Value::Bool(true));
         if is_true("/spec/paused") || is_true("/spec/suspend") {
             return Err(format!("{id} is suspended"));
         }
-        let snapshot = self.context.discovery.snapshot();
+        let snapshot = self.scope.context.discovery.snapshot();
         // One that found nothing to do yet, or whose target has no replicas of the chart's, has left no mark.
         if object.pointer("/spec/replicas").is_some() && self.is_autoscaled(&snapshot, id).await? {
             return Err(format!(
@@ -252,7 +276,7 @@ impl Reconcile<'_> {
         let Some(resource) = snapshot.preferred(&id.group_kind) else {
             return Err(format!("the kind of {id} is not served"));
         };
-        match self.takes_data(resource, id).await {
+        match MemberSender::new(self.scope).takes_data(resource, id).await {
             Ok(false) => Ok(()),
             Ok(true) if live.prune_allowed => Ok(()),
             Ok(true) => Err(format!("making {id} anew would take data or other objects with it")),
@@ -262,7 +286,7 @@ impl Reconcile<'_> {
 
     /// Where autoscalers may not be listed, none is seen.
     async fn is_autoscaled(&self, snapshot: &Snapshot, id: &ObjectId) -> Result<bool, String> {
-        match autoscalers::list(&self.context.client, snapshot, &id.namespace).await {
+        match autoscalers::list(&self.scope.context.client, snapshot, &id.namespace).await {
             Ok(found) => Ok(found.iter().any(|autoscaler| autoscaling::scales(autoscaler, id))),
             Err(error) if error.is_transient() => Err(format!("the autoscalers in {}: {error}", id.namespace)),
             Err(_) => Ok(false),
@@ -270,17 +294,17 @@ impl Reconcile<'_> {
     }
 
     async fn delete_to_recreate(&self, id: &ObjectId) -> Result<(), String> {
-        let snapshot = self.context.discovery.snapshot();
-        let live = self.context.members().get(id).cloned();
+        let snapshot = self.scope.context.discovery.snapshot();
+        let live = self.scope.context.members().get(id).cloned();
         let (Some(resource), Some(live)) = (snapshot.preferred(&id.group_kind), live) else {
             return Err(format!("{id} is not there"));
         };
-        let looked = objects::read_live(&self.context.client, resource, id).await;
+        let looked = objects::read_live(&self.scope.context.client, resource, id).await;
         let deleted = match looked.map_err(|error| format!("{id}: {error}"))? {
             Some(seen) if seen.uid == live.uid => {
                 // What stands in a status is no proof: the object itself is asked whose it is.
-                match verdict(id, &seen, &self.owner, Purpose::Prune) {
-                    prune::Verdict::Delete => objects::delete(&self.context.client, resource, id, &seen).await,
+                match verdict(id, &seen, &self.scope.owner, Purpose::Prune) {
+                    prune::Verdict::Delete => objects::delete(&self.scope.context.client, resource, id, &seen).await,
                     prune::Verdict::Leave(whose) => return Err(format!("{id}: {whose}")),
                     _ => return Err(format!("{id} is to stay, or somebody else decides about it")),
                 }
@@ -289,7 +313,7 @@ impl Reconcile<'_> {
         };
         match deleted.map_err(|error| format!("{id}: {error}"))? {
             DeleteOutcome::Accepted => {
-                self.context.metrics.wrote(&id.group_kind.kind, Operation::Delete);
+                self.scope.context.metrics.wrote(&id.group_kind.kind, Operation::Delete);
                 Ok(())
             }
             DeleteOutcome::Absent => Ok(()),

@@ -1,20 +1,31 @@
 //! Objects that are stored to be created later: hooks for the deletion, steps of plans. What permitted them is stored with
 //! them, since they are checked again when they are used, by the watch as it is then, and without the chart.
 
-use crate::reconcile::Reconcile;
 use crate::reconcile::release::Release;
+use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::values;
 use chartwright_core::digest::KeyUse;
 use chartwright_core::grants::{self, Own, StoredObject};
 use chartwright_core::hooks::Hook;
 
-impl Reconcile<'_> {
+/// Checks hooks and plan steps that were stored, each time they are used.
+pub(crate) struct StoredObjects<'a> {
+    scope: &'a ReleaseScope<'a>,
+}
+
+impl<'a> StoredObjects<'a> {
+    pub(crate) fn new(scope: &'a ReleaseScope<'a>) -> Self {
+        StoredObjects { scope }
+    }
+}
+
+impl StoredObjects<'_> {
     /// Digest of what the chart renders by default; `None` without a chart.
     fn defaults_digest(&self, release: &Release) -> Option<String> {
-        let chart = self.unit.renderer.as_ref().ok()?.chart();
-        let watch = self.unit.watch.defaults_digest();
+        let chart = self.scope.unit.renderer.as_ref().ok()?.chart();
+        let watch = self.scope.unit.watch.defaults_digest();
         let parts = [chart.digest().as_bytes(), watch.as_bytes()];
-        Some(release.key(&self.context.keys).digest(KeyUse::Defaults, &parts))
+        Some(release.key(&self.scope.context.keys).digest(KeyUse::Defaults, &parts))
     }
 
     /// What permits hooks, after [`Reconcile::check`] has permitted them: how much of each the chart creates by default, and
@@ -43,12 +54,12 @@ impl Reconcile<'_> {
 
     /// The hooks that were stored, each with what the present rules have against it.
     pub(crate) fn check_stored(&self, release: &Release, stored: Vec<StoredObject>) -> Vec<Hook> {
-        let own_namespace = &self.written.key.namespace;
+        let own_namespace = &self.scope.written.key.namespace;
         // A cluster-scoped custom resource is made by whoever may do so in the whole cluster.
         let is_checked = !own_namespace.is_empty();
-        let namespace = values::release_namespace(self.unit, &self.written);
+        let namespace = values::release_namespace(self.scope.unit, &self.scope.written);
         let namespace = namespace.unwrap_or_else(|_| own_namespace.clone());
-        let (defaults, allow) = (self.defaults_digest(release), &self.unit.watch.allow);
+        let (defaults, allow) = (self.defaults_digest(release), &self.scope.unit.watch.allow);
         let read = |stored: StoredObject| {
             let mut hook = Hook::read(stored.rendered.clone())?;
             if is_checked {

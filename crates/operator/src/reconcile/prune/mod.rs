@@ -1,30 +1,26 @@
 //! Steps 9 and 10: what the render no longer contains goes, if and only if everything is known.
 
 pub(crate) mod removal;
+pub(crate) mod search;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use tokio::time::Instant;
 
 use crate::cluster::discovery::group_of;
-use crate::cluster::error::Error;
 use crate::cluster::objects;
-use crate::reconcile::Reconcile;
-use crate::reconcile::apply::ApplyResult;
 use crate::reconcile::check::list;
 use crate::reconcile::claim::member_scopes::MemberScopes;
-use crate::reconcile::prune::removal::{RemovalCandidate, RemovalResult};
+use crate::reconcile::prune::removal::{MemberRemover, RemovalCandidate, RemovalResult};
 use crate::reconcile::release::Release;
 use crate::reconcile::render::PreparedRelease;
-use crate::reconcile::status::refusal;
+use crate::reconcile::scope::ReleaseScope;
 use chartwright_core::annotations;
 use chartwright_core::apply::sequence;
 use chartwright_core::identity::ObjectId;
 use chartwright_core::index::members::{Live, Scope};
 use chartwright_core::prune::intent::{self, HOLD, Intent};
 use chartwright_core::prune::{Knowledge, Purpose, Verdict, orphans, verdict};
-use chartwright_core::record::Entry;
-use chartwright_core::status::{Changes, Phase, Reason};
 use chartwright_watches::DeletionPolicy;
 use helm_template::render::is_about_all;
 
@@ -33,14 +29,14 @@ use helm_template::render::is_about_all;
 #[must_use = "a prune that failed must stay in the record"]
 pub(super) struct PruneResult {
     /// Why nothing was looked at.
-    gap: Option<String>,
-    gone: Vec<ObjectId>,
+    pub(crate) gap: Option<String>,
+    pub(crate) gone: Vec<ObjectId>,
     /// Deleted or no longer ours; out of the record.
-    settled: HashSet<ObjectId>,
-    held: Vec<String>,
+    pub(crate) settled: HashSet<ObjectId>,
+    pub(crate) held: Vec<String>,
     /// It isn't decided yet whether all that is no longer rendered goes.
-    undecided: bool,
-    failures: Vec<String>,
+    pub(crate) undecided: bool,
+    pub(crate) failures: Vec<String>,
 }
 
 impl PruneResult {
@@ -109,7 +105,18 @@ impl Release {
     }
 }
 
-impl Reconcile<'_> {
+/// Deletes orphans.
+pub(crate) struct Pruner<'a> {
+    scope: &'a ReleaseScope<'a>,
+}
+
+impl<'a> Pruner<'a> {
+    pub(crate) fn new(scope: &'a ReleaseScope<'a>) -> Self {
+        Pruner { scope }
+    }
+}
+
+impl Pruner<'_> {
     /// Deletes orphans. `before` is what the custom resource said before this reconcile: a release that never had
     /// members has no orphans, so the first install needs no synced watches.
     pub(super) async fn prune(
@@ -126,10 +133,10 @@ impl Reconcile<'_> {
         let mut knowledge = knowledge.clone();
         self.note_failed_groups(prepared, before, &mut knowledge);
         let (orphans, mut read) = self.find_orphans(release, prepared, before, &mut knowledge).await;
-        if !orphans.is_empty() && !self.unit.is_chart_unchanged().await {
+        if !orphans.is_empty() && !self.scope.unit.is_chart_unchanged().await {
             knowledge
                 .changed_charts
-                .push(self.unit.watch.chart.display().to_string());
+                .push(self.scope.unit.watch.chart.display().to_string());
         }
         if let Some(gap) = knowledge.gap() {
             pruned.gap = Some(format!("nothing is pruned until everything is known ({gap})"));
@@ -149,7 +156,7 @@ impl Reconcile<'_> {
             intent => self.hold(release, orphans, intent, &mut pruned),
         };
         let candidates = {
-            let members = self.context.members();
+            let members = self.scope.context.members();
             let candidate = |id: ObjectId| {
                 let candidate = match members.get(&id).cloned() {
                     Some(live) => RemovalCandidate::Watched(live),
@@ -167,15 +174,15 @@ impl Reconcile<'_> {
             Some(_) => Purpose::Rollback,
             None => Purpose::Prune,
         };
-        pruned.note(self.remove(turns, purpose).await);
-        self.context.metrics.pruned.inc_by(pruned.gone.len() as u64);
+        pruned.note(MemberRemover::new(self.scope).remove(turns, purpose).await);
+        self.scope.context.metrics.pruned.inc_by(pruned.gone.len() as u64);
         pruned
     }
 
     /// API groups that don't answer now, or did not when it was rendered: what a render could not see, it may have left
     /// out. What is none of its business holds nothing back.
     fn note_failed_groups(&self, prepared: &PreparedRelease, before: &MemberScopes, knowledge: &mut Knowledge) {
-        let snapshot = self.context.discovery.snapshot();
+        let snapshot = self.scope.context.discovery.snapshot();
         let asked = &prepared.capabilities;
         let asked_for_all = asked.iter().any(|question| is_about_all(question));
         let desired_kinds = prepared.desired.members.iter().map(|member| &member.id.group_kind);
@@ -200,20 +207,20 @@ impl Reconcile<'_> {
         before: &MemberScopes,
         knowledge: &mut Knowledge,
     ) -> (Vec<ObjectId>, BTreeMap<ObjectId, Live>) {
-        let snapshot = self.context.discovery.snapshot();
+        let snapshot = self.scope.context.discovery.snapshot();
         let recorded = MemberScopes::from_record(&release.record);
         let mut read = self.find_unwatched(before, &recorded, knowledge).await;
         let desired: HashSet<&ObjectId> = prepared.ids().chain(prepared.hook_ids()).collect();
         read.retain(|id, live| !desired.contains(id) && !live.is_of_hook);
         let watched = {
-            let members = self.context.members();
+            let members = self.scope.context.members();
             // A kind that is no longer served, while discovery is complete, has no objects.
             let recorded: HashSet<_> = recorded.places(&snapshot).collect();
             let unsynced = before
                 .places(&snapshot)
                 .filter(|place| recorded.contains(place) && !members.is_synced(place.0, place.1));
             knowledge.unsynced.extend(unsynced.map(|(kind, _)| kind.to_string()));
-            orphans(&members, &release.record, &desired, &self.owner)
+            orphans(&members, &release.record, &desired, &self.scope.owner)
         };
         knowledge.unsynced.dedup();
         read.retain(|id, _| !watched.contains(id));
@@ -224,13 +231,13 @@ impl Reconcile<'_> {
     pub(super) fn intent(&self, release: &Release, prepared: &PreparedRelease, orphans: &[ObjectId]) -> Intent {
         // What is on its way out already, and what only bears our labels, is no member that could be lost.
         let is_member = |id: &ObjectId| {
-            let members = self.context.members();
+            let members = self.scope.context.members();
             let verdict = members
                 .get(id)
-                .map(|live| verdict(id, live, &self.owner, Purpose::Prune));
+                .map(|live| verdict(id, live, &self.scope.owner, Purpose::Prune));
             matches!(verdict, None | Some(Verdict::Delete | Verdict::Release | Verdict::Hold))
         };
-        if annotations::is_prune_allowed(&self.written.annotations) || !orphans.iter().any(is_member) {
+        if annotations::is_prune_allowed(&self.scope.written.annotations) || !orphans.iter().any(is_member) {
             return Intent::Wanted;
         }
         let changed = intent::changed(&release.record.settled, &prepared.since_settled);
@@ -247,7 +254,7 @@ impl Reconcile<'_> {
         pruned: &mut PruneResult,
     ) -> Vec<ObjectId> {
         let now = Instant::now();
-        let allowed = annotations::is_prune_allowed(&self.written.annotations);
+        let allowed = annotations::is_prune_allowed(&self.scope.written.annotations);
         let mut dropped = std::mem::take(&mut release.last_render.dropped);
         if allowed || intent == Intent::Wanted && dropped.is_empty() {
             return orphans;
@@ -255,9 +262,9 @@ impl Reconcile<'_> {
         let recorded: HashSet<&ObjectId> = release.record.entries.iter().map(|entry| &entry.id).collect();
         // What no record lists was left by a reconcile that was cut off, and guards have their own word.
         let may_wait = |id: &ObjectId| {
-            let members = self.context.members();
+            let members = self.scope.context.members();
             let live = members.get(id).filter(|live| !live.prune_allowed);
-            let verdict = live.map(|live| verdict(id, live, &self.owner, Purpose::Prune));
+            let verdict = live.map(|live| verdict(id, live, &self.scope.owner, Purpose::Prune));
             recorded.contains(id) && matches!(verdict, Some(Verdict::Delete | Verdict::Release))
         };
         let mut going = Vec::with_capacity(orphans.len());
@@ -296,15 +303,15 @@ impl Reconcile<'_> {
         watched: &MemberScopes,
         knowledge: &mut Knowledge,
     ) -> BTreeMap<ObjectId, Live> {
-        let snapshot = self.context.discovery.snapshot();
-        let set = &self.owner.set;
+        let snapshot = self.scope.context.discovery.snapshot();
+        let set = &self.scope.owner.set;
         let unwatched: BTreeSet<Scope> = {
-            let members = self.context.members();
+            let members = self.scope.context.members();
             let known: HashSet<_> = watched.places(&snapshot).collect();
             let places = named.places(&snapshot);
             let unknown = places.filter(|place| !known.contains(place) && !members.is_synced(place.0, place.1));
             unknown
-                .map(|(kind, namespace)| self.context.scope(kind, namespace))
+                .map(|(kind, namespace)| self.scope.context.scope(kind, namespace))
                 .collect()
         };
         let mut found = BTreeMap::new();
@@ -312,7 +319,8 @@ impl Reconcile<'_> {
             let Some(resource) = snapshot.preferred(&scope.group_kind) else {
                 continue;
             };
-            let listed = objects::list_applyset(&self.context.client, resource, scope.namespace.as_deref(), set).await;
+            let listed =
+                objects::list_applyset(&self.scope.context.client, resource, scope.namespace.as_deref(), set).await;
             match listed {
                 Ok(listed) if listed.is_empty() => {}
                 Ok(listed) => {
@@ -320,7 +328,7 @@ impl Reconcile<'_> {
                         (ObjectId::new(scope.group_kind.clone(), namespace, name), live)
                     });
                     found.extend(ids);
-                    self.context.want(set, [scope]);
+                    self.scope.context.want(set, [scope]);
                 }
                 Err(error) => {
                     tracing::debug!(kind = %scope.group_kind, %error, "members could not be looked for");
@@ -331,107 +339,5 @@ impl Reconcile<'_> {
             }
         }
         found
-    }
-
-    /// Brings record and custom resource to what is really there, and says how the release is.
-    pub(super) async fn conclude(
-        &mut self,
-        release: &mut Release,
-        prepared: &PreparedRelease,
-        applied: ApplyResult,
-        pruned: PruneResult,
-    ) -> Result<(Phase, Changes), Phase> {
-        let settled = |entry: &Entry| pruned.settled.contains(&entry.id);
-        release.record.entries.retain(|entry| !settled(entry));
-        let mut changes = applied.changes;
-        // While a member is awaited, this revision is not there yet, and random results of the last may still be wanted.
-        let complete = applied.knowledge.not_applied.is_empty();
-        let keeps = match complete {
-            true => {
-                self.note_revision(release, prepared, &mut changes).await?;
-                prepared.generated_values.has_generated_values()
-            }
-            false => prepared.generated_values.has_generated_values() || self.has_generated_values(),
-        };
-        changes.pruned = pruned.gone.iter().map(ToString::to_string).collect();
-        if !pruned.failures.is_empty() {
-            return Err(Phase::failed(Reason::PruneFailed, list(pruned.failures)));
-        }
-        if pruned.gap.is_none() {
-            let hooks = MemberScopes::from_objects(prepared.hook_ids());
-            let superset = MemberScopes::from_record(&release.record).union(hooks);
-            self.holds_finalizer = self.needs_finalizer(prepared) || self.holds_for_others(release, prepared);
-            let written = self.write_member_scopes(&superset, keeps).await;
-            written.map_err(|error| self.claim_error(&error))?;
-            // What a guard holds is watched, though no record may name it.
-            if pruned.held.is_empty() {
-                self.want_only(&superset);
-            }
-            if complete {
-                self.note_settled(release, prepared, &pruned);
-            }
-        }
-        let is_there = |id: &&ObjectId| release.record.entry(id).is_some_and(|entry| !entry.finished);
-        let desired: Vec<ObjectId> = prepared.ids().filter(is_there).cloned().collect();
-        changes.gap = pruned.gap;
-        changes.held = (!pruned.held.is_empty()).then(|| list(pruned.held));
-        Ok((self.phase_of(release, &desired).await, changes))
-    }
-
-    /// All members are applied: the release is of this revision.
-    async fn note_revision(
-        &self,
-        release: &mut Release,
-        prepared: &PreparedRelease,
-        changes: &mut Changes,
-    ) -> Result<(), Phase> {
-        changes.installed = release.record.revision == 0;
-        changes.upgraded = !changes.installed && prepared.revision > release.record.revision;
-        changes.applied += std::mem::take(&mut release.applied_before);
-        let key = release.key(&self.context.keys);
-        release.note_applied(prepared, key.id());
-        if prepared.rollback.is_some() {
-            // What these inputs were rendered to isn't what runs.
-            release.last_render.inputs.clear();
-        }
-        self.list_revision(release, prepared).await?;
-        let hooks = &prepared.desired.hooks;
-        // What is gone back to is no change that somebody asked for.
-        let values = Some(&prepared.values).filter(|_| prepared.rollback.is_none());
-        release.record.plans.learn(hooks, key, values, jiff::Timestamp::now());
-        self.clear_dropped_steps(release, prepared).await?;
-        self.settle(release, prepared).await
-    }
-
-    /// All members are applied, and all that may be known of others is.
-    fn note_settled(&mut self, release: &mut Release, prepared: &PreparedRelease, pruned: &PruneResult) {
-        if let Some(former_release) = &mut self.former_release {
-            former_release.settled = true;
-        }
-        if !pruned.undecided {
-            release.note_decided(prepared);
-        }
-        if pruned.held.is_empty() {
-            release.record.done_for = Some(prepared.inputs.clone());
-        }
-    }
-
-    /// The finalizer or the ApplySet annotations could not be written.
-    pub(super) fn claim_error(&self, error: &Error) -> Phase {
-        let size = match error {
-            Error::TooLarge(_) => format!(" (it has about {} bytes)", self.written.size()),
-            _ => String::new(),
-        };
-        let message = format!(
-            "finalizer and ApplySet annotations can't be written: {error}{}{size}",
-            refusal(error).unwrap_or_default()
-        );
-        match error {
-            Error::TooLarge(_) => {
-                self.context.metrics.refused(&self.unit.group_kind.kind);
-                Phase::stalled(Reason::Claim, message)
-            }
-            _ => Phase::failed(Reason::Claim, message),
-        }
     }
 }

@@ -4,7 +4,7 @@ use futures::StreamExt;
 
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects::{self, DeleteOutcome};
-use crate::reconcile::Reconcile;
+use crate::reconcile::scope::ReleaseScope;
 use crate::telemetry::metrics::Operation;
 use chartwright_core::apply::sequence::Turn;
 use chartwright_core::identity::ObjectId;
@@ -87,7 +87,18 @@ impl RemovalResult {
 /// Objects of one release that are disposed of at the same time. They begin in order.
 const AT_ONCE: usize = 8;
 
-impl Reconcile<'_> {
+/// Deletes members, or removes our marks from them.
+pub(crate) struct MemberRemover<'a> {
+    scope: &'a ReleaseScope<'a>,
+}
+
+impl<'a> MemberRemover<'a> {
+    pub(crate) fn new(scope: &'a ReleaseScope<'a>) -> Self {
+        MemberRemover { scope }
+    }
+}
+
+impl MemberRemover<'_> {
     /// Carries out a removal, as far as nothing has to be waited for. A deletion goes no further than the turn in which
     /// something failed; a prune no further than the next wait.
     pub(crate) async fn remove(
@@ -125,7 +136,7 @@ impl Reconcile<'_> {
         candidates: Vec<(ObjectId, RemovalCandidate)>,
         purpose: Purpose,
     ) -> Vec<(ObjectId, RemovalOutcome)> {
-        let snapshot = &self.context.discovery.snapshot();
+        let snapshot = &self.scope.context.discovery.snapshot();
         let all = candidates.into_iter().map(|(id, candidate)| async move {
             let disposed = match snapshot.served(&id.group_kind) {
                 Ok(Some(resource)) => self.dispose(resource, &id, candidate, purpose).await,
@@ -145,7 +156,7 @@ impl Reconcile<'_> {
         candidate: RemovalCandidate,
         purpose: Purpose,
     ) -> RemovalOutcome {
-        let client = &self.context.client;
+        let client = &self.scope.context.client;
         let kind = &id.group_kind.kind;
         let failed = |error: &dyn std::fmt::Display| RemovalOutcome::Failed(format!("{id}: {error}"));
         // Whether claims go with it, neither its metadata nor its watch tells.
@@ -167,7 +178,7 @@ impl Reconcile<'_> {
                 },
             };
             candidate = RemovalCandidate::Unknown;
-            let (request, operation, done) = match verdict(id, &live, &self.owner, purpose) {
+            let (request, operation, done) = match verdict(id, &live, &self.scope.owner, purpose) {
                 Verdict::Delete => {
                     let request = objects::delete(client, resource, id, &live).await;
                     (request, Operation::Delete, RemovalOutcome::Deleted)
@@ -191,9 +202,9 @@ impl Reconcile<'_> {
             };
             match request {
                 Ok(DeleteOutcome::Accepted) => {
-                    self.context.metrics.wrote(kind, operation);
+                    self.scope.context.metrics.wrote(kind, operation);
                     if done == RemovalOutcome::Deleted {
-                        self.context.members().is_going(id, &live.uid);
+                        self.scope.context.members().is_going(id, &live.uid);
                     }
                     return done;
                 }

@@ -12,33 +12,23 @@ use serde_json::Value;
 
 use crate::cluster::error::Error;
 use crate::cluster::storage::secrets::Files;
-use crate::reconcile::Reconcile;
 use crate::reconcile::claim::member_scopes::MemberScopes;
-use crate::reconcile::hooks::delete_hooks;
-use crate::reconcile::plans;
-use crate::reconcile::record::signed_secrets::SecretPurpose;
+use crate::reconcile::record::signed_secrets::{
+    DELETE_HOOKS, GENERATED_VALUES, PLAN_STEPS, RECORD, RENDERS, SealedSecrets, SecretPurpose,
+};
 use crate::reconcile::release::Release;
 use crate::reconcile::render::PreparedRelease;
-use crate::reconcile::render::generated_values;
 use crate::reconcile::rollback;
+use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::status::rights;
 use chartwright_core::digest;
-use chartwright_core::identity::reserved_names;
 use chartwright_core::plans::Plan;
 use chartwright_core::record::secret::{Found, Packed};
 use chartwright_core::record::signature::{self, RecordSeal};
 use chartwright_core::record::{Entry, Record, STATUS_ENTRIES, STATUS_LOOKUPS, Stored};
-use chartwright_core::status::conditions;
-use chartwright_core::status::{self, Phase, Reason};
+use chartwright_core::status::{self, Phase, Reason, conditions};
 use chartwright_watches::names::is_built_in;
 
-/// The Secret of a release that holds its record, where its status can't.
-const RECORD: SecretPurpose = SecretPurpose {
-    prefix: reserved_names::RECORD,
-    kind: "chartwright.dev/record",
-    what: "the record of the release",
-    is_owned: true,
-};
 const FILE: &str = "record.json.gz";
 
 /// What is taken over of plans that a status claims to be part of a deletion: so many names, each cut at so many bytes.
@@ -101,34 +91,45 @@ impl LossyStatus {
     }
 }
 
-impl Reconcile<'_> {
+/// Loads and saves the record of a release.
+pub(crate) struct RecordStore<'a> {
+    scope: &'a ReleaseScope<'a>,
+}
+
+impl<'a> RecordStore<'a> {
+    pub(crate) fn new(scope: &'a ReleaseScope<'a>) -> Self {
+        RecordStore { scope }
+    }
+}
+
+impl RecordStore<'_> {
     /// Reads the record of a custom resource that isn't remembered. Most have it in their status: no request.
     pub(super) async fn load_record(&self, release: &mut Release) -> Result<(), Phase> {
-        if release.is_new(&self.written) {
+        if release.is_new(&self.scope.written) {
             release.unread = true;
-            let status = self.written_status();
+            let status = self.scope.written_status();
             let recalled = self.stored(status).await?;
-            let current = self.context.keys.current().id();
-            release.begin(&self.written, status, recalled.record, recalled.saved);
+            let current = self.scope.context.keys.current().id();
+            release.begin(&self.scope.written, status, recalled.record, recalled.saved);
             release.partial = recalled.is_partial;
             release.signer = recalled.signer.filter(|id| id != current);
             if recalled.is_lost {
                 let note = "the record of this release is lost: its status was not written by this operator for this custom \
                             resource, or was signed with a key that it doesn't have. What is there is found by labels and \
                             tracking annotations";
-                self.warn_once(release, "RecordLost", note.to_owned()).await;
+                self.scope.warn_once(release, "RecordLost", note.to_owned()).await;
             }
         }
-        if release.signer.is_some() && !self.written.deleting {
+        if release.signer.is_some() && !self.scope.written.deleting {
             self.sign_again(release).await?;
         }
         let key = &release.record.key;
-        let has_other_key = !key.is_empty() && self.context.keys.get(key).is_none();
+        let has_other_key = !key.is_empty() && self.scope.context.keys.get(key).is_none();
         if has_other_key && !std::mem::replace(&mut release.rekeyed, true) {
             release.record.forget_digests();
             release.partial = true;
         }
-        release.observe(&self.written);
+        release.observe(&self.scope.written);
         Ok(())
     }
 
@@ -139,22 +140,22 @@ impl Reconcile<'_> {
     async fn sign_again(&self, release: &mut Release) -> Result<(), Phase> {
         let record = &release.record;
         let mut all: Vec<(&SecretPurpose, String)> = Vec::new();
-        if self.has_generated_values() {
-            all.push((&generated_values::KEPT, String::new()));
+        if self.scope.has_generated_values() {
+            all.push((&GENERATED_VALUES, String::new()));
         }
         if !record.hooks.stored.is_empty() {
-            all.push((&delete_hooks::STORED, String::new()));
+            all.push((&DELETE_HOOKS, String::new()));
         }
         if !record.plans.work.steps.is_empty() {
-            all.push((&plans::STEPS, String::new()));
+            all.push((&PLAN_STEPS, String::new()));
         }
         let kept = record.history.kept().map(rollback::suffix);
-        all.extend(kept.map(|suffix| (&rollback::RENDERS, suffix)));
+        all.extend(kept.map(|suffix| (&RENDERS, suffix)));
         if release.saved.exists {
             all.push((&RECORD, String::new()));
         }
         for (purpose, suffix) in all {
-            match self.reseal(purpose, &suffix).await {
+            match SealedSecrets::new(self.scope).reseal(purpose, &suffix).await {
                 // Whoever may not read Secrets wrote none.
                 Ok(()) | Err(Error::Forbidden(_)) => {}
                 Err(error) => return Err(self.failed(&error)),
@@ -167,7 +168,7 @@ impl Reconcile<'_> {
 
     /// The record as it can be believed, and the Secret that holds it.
     async fn stored(&self, status: &Value) -> Result<LoadedRecord, Phase> {
-        let generation = self.generation;
+        let generation = self.scope.generation;
         let observed = conditions::recorded_generation(status);
         let saved = |exists| SavedRecord {
             exists,
@@ -181,10 +182,15 @@ impl Reconcile<'_> {
             signer: signature::of_status(status).and_then(digest::signer).map(str::to_owned),
         };
         // A custom resource that never had a member has no record anywhere.
-        let had_none = || MemberScopes::from_resource(&self.written).is_empty();
+        let had_none = || MemberScopes::from_resource(&self.scope.written).is_empty();
         let (in_status, known, expected, claimed) = match Record::from_status(
             status,
-            Some(&self.written.seal(&self.context.keys, &self.unit.group_kind)),
+            Some(
+                &self
+                    .scope
+                    .written
+                    .seal(&self.scope.context.keys, &self.scope.unit.group_kind),
+            ),
         ) {
             Stored::Whole { record, in_secret } if record.is_complete() || had_none() => {
                 return Ok(recalled(
@@ -205,15 +211,15 @@ impl Reconcile<'_> {
                 ..recalled(in_status, SavedRecord::default(), false)
             });
         }
-        let resource = &self.written.key;
-        let loaded = self.load_sealed(&RECORD, "").await;
+        let resource = &self.scope.written.key;
+        let loaded = SealedSecrets::new(self.scope).load_sealed(&RECORD, "").await;
         let loaded = match loaded {
             // Whoever may not read Secrets wrote none.
             Err(Error::Forbidden(_)) if !expected => signed_secrets::SealedContent::default(),
             loaded => loaded.map_err(|error| self.failed(&error))?,
         };
         let file = loaded.files.and_then(|mut files| files.remove(FILE));
-        match file.map_or(Found::Nothing, |file| Found::read(&file, &self.written.uid)) {
+        match file.map_or(Found::Nothing, |file| Found::read(&file, &self.scope.written.uid)) {
             Found::Record {
                 record,
                 generation: stored_for,
@@ -231,7 +237,7 @@ impl Reconcile<'_> {
                     tracing::warn!(%resource, "the Secret with the record is lost: labels tell of the members");
                 }
                 let mut record = in_status.proven_by(observed, generation);
-                if self.written.deleting && record.revision == 0 {
+                if self.scope.written.deleting && record.revision == 0 {
                     self.find_delete_hooks(&mut record, claimed.as_deref()).await?;
                 }
                 Ok(LoadedRecord {
@@ -259,7 +265,7 @@ impl Reconcile<'_> {
             ..Plan::default()
         });
         record.plans.plans = plans.take(MOST_PLANS).collect();
-        let has_some = match self.load_sealed(&delete_hooks::STORED, "").await {
+        let has_some = match SealedSecrets::new(self.scope).load_sealed(&DELETE_HOOKS, "").await {
             Ok(found) => found.files.is_some() || !record.plans.plans.is_empty(),
             Err(Error::Forbidden(_)) => false,
             Err(error) => return Err(self.failed(&error)),
@@ -272,9 +278,9 @@ impl Reconcile<'_> {
 
     /// Signs and checks what the status says of the record.
     pub(super) fn record_seal(&self, release: &Release) -> RecordSeal<'_> {
-        let keys = &self.context.keys;
+        let keys = &self.scope.context.keys;
         let signer = release.signer.as_deref().and_then(|id| keys.get(id));
-        let seal = self.written.seal(keys, &self.unit.group_kind);
+        let seal = self.scope.written.seal(keys, &self.scope.unit.group_kind);
         RecordSeal {
             key: signer.unwrap_or(seal.key),
             ..seal
@@ -282,7 +288,7 @@ impl Reconcile<'_> {
     }
 
     fn failed(&self, error: &Error) -> Phase {
-        let namespace = generated_values::place(self.context, &self.written).namespace;
+        let namespace = SealedSecrets::new(self.scope).sealed_place(&RECORD, "").namespace;
         let hint = rights(
             error,
             "a release of many members, or one whose status keeps no record, needs the rights to get, create, patch and \
@@ -297,8 +303,8 @@ impl Reconcile<'_> {
         members > STATUS_ENTRIES
             || release.record.lookups.len() > STATUS_LOOKUPS
             || release.refused > StatusRefusal::Nothing
-            || !self.unit.resource.status
-            || self.unit.lossy.record.load(Relaxed)
+            || !self.scope.unit.resource.status
+            || self.scope.unit.lossy.record.load(Relaxed)
     }
 
     /// Before the first member of a release whose record goes to a Secret: it is there, so that the lack of a right is
@@ -318,14 +324,16 @@ impl Reconcile<'_> {
     }
 
     async fn save(&self, release: &mut Release, record: &Record) -> Result<(), Phase> {
-        let packed = Packed::of(record, &self.written.uid, self.generation);
+        let packed = Packed::of(record, &self.scope.written.uid, self.scope.generation);
         if packed.stamp == release.saved.stamp {
             return Ok(());
         }
         // Unless all goes well, nobody knows what is there.
         release.saved.stamp.clear();
         let files = Files::from([(FILE.to_owned(), packed.bytes())]);
-        let written = self.store_sealed(&RECORD, "", files, None).await;
+        let written = SealedSecrets::new(self.scope)
+            .store_sealed(&RECORD, "", files, None)
+            .await;
         written.map_err(|error| self.failed(&error))?;
         release.saved = SavedRecord {
             exists: true,
@@ -363,7 +371,7 @@ impl Reconcile<'_> {
                 true
             }
             Err(phase) => {
-                tracing::debug!(resource = %self.written.key, ?phase, "the Secret with the former record stays for now");
+                tracing::debug!(resource = %self.scope.written.key, ?phase, "the Secret with the former record stays for now");
                 false
             }
         }
@@ -374,7 +382,7 @@ impl Reconcile<'_> {
         if !release.saved.exists {
             return Ok(());
         }
-        let removed = self.remove_sealed(&RECORD, "").await;
+        let removed = SealedSecrets::new(self.scope).remove_sealed(&RECORD, "").await;
         removed.map_err(|error| self.failed(&error))
     }
 
@@ -393,15 +401,15 @@ impl Reconcile<'_> {
         // A record of which a part is lost is none: its signature is of all parts.
         let record = status::recorded().any(lost);
         let conditions = lost("conditions");
-        if !self.unit.lossy.notice(record, conditions) {
+        if !self.scope.unit.lossy.notice(record, conditions) {
             return;
         }
-        let kind = &self.unit.group_kind;
+        let kind = &self.scope.unit.group_kind;
         let fields = sent.as_object().into_iter().flatten().map(|(field, _)| field.as_str());
         let lost: Vec<&str> = fields.filter(|field| lost(field)).collect();
         let remedy = "; to see it in the status, give the schema x-kubernetes-preserve-unknown-fields: true there";
-        let (what, remedy) = match !self.unit.resource.status {
-            true if self.written.decorator.is_some() => {
+        let (what, remedy) = match !self.scope.unit.resource.status {
+            true if self.scope.written.decorator.is_some() => {
                 ("the status of what is decorated is never written".to_owned(), "")
             }
             true if is_built_in(&kind.group) => ("the status of Kubernetes' own kinds is never written".to_owned(), ""),

@@ -13,11 +13,12 @@ use serde::de::DeserializeOwned;
 
 use crate::cluster::error::Result;
 use crate::cluster::storage::secrets::{self, Files, SecretName, SecretSpec, StoredSecret};
-use crate::reconcile::Reconcile;
 use crate::reconcile::context::Context;
 use crate::reconcile::custom_resource::CustomResource;
+use crate::reconcile::scope::ReleaseScope;
 use crate::telemetry::metrics::Operation;
 use chartwright_core::digest::{self, KeyUse};
+use chartwright_core::identity::reserved_names;
 use chartwright_core::record::secret::{pack, unpack};
 
 const CONTENT: &str = "content.json.gz";
@@ -34,6 +35,42 @@ pub(crate) struct SecretPurpose {
     /// It goes with what a decorator's release is attached to, where no operator may be there to remove it.
     pub is_owned: bool,
 }
+
+pub(crate) const RENDERS: SecretPurpose = SecretPurpose {
+    prefix: reserved_names::RENDER,
+    kind: "chartwright.dev/render",
+    what: "the render of a revision",
+    is_owned: false,
+};
+
+pub(crate) const PLAN_STEPS: SecretPurpose = SecretPurpose {
+    prefix: reserved_names::PLAN,
+    kind: "chartwright.dev/plan",
+    what: "the steps of a plan",
+    is_owned: false,
+};
+
+pub(crate) const DELETE_HOOKS: SecretPurpose = SecretPurpose {
+    prefix: reserved_names::HOOKS,
+    kind: "chartwright.dev/delete-hooks",
+    what: "the hooks for the deletion",
+    is_owned: false,
+};
+
+pub(crate) const GENERATED_VALUES: SecretPurpose = SecretPurpose {
+    prefix: reserved_names::KEPT,
+    kind: "chartwright.dev/kept-results",
+    what: "the chart's random results",
+    is_owned: true,
+};
+
+/// The Secret of a release that holds its record, where its status can't.
+pub(crate) const RECORD: SecretPurpose = SecretPurpose {
+    prefix: reserved_names::RECORD,
+    kind: "chartwright.dev/record",
+    what: "the record of the release",
+    is_owned: true,
+};
 
 /// What was found in the place of a Secret.
 #[derive(Default)]
@@ -106,9 +143,20 @@ fn parts<'a>(resource: &'a CustomResource, place: &'a SecretName, files: &'a Fil
     head.into_iter().chain(files).collect()
 }
 
-impl Reconcile<'_> {
+/// Reads and writes the signed Secrets of a release.
+pub(crate) struct SealedSecrets<'a> {
+    scope: &'a ReleaseScope<'a>,
+}
+
+impl<'a> SealedSecrets<'a> {
+    pub(crate) fn new(scope: &'a ReleaseScope<'a>) -> Self {
+        SealedSecrets { scope }
+    }
+}
+
+impl SealedSecrets<'_> {
     pub(crate) fn sealed_place(&self, purpose: &SecretPurpose, suffix: &str) -> SecretName {
-        self.context.sealed_place(&self.written, purpose, suffix)
+        self.scope.context.sealed_place(&self.scope.written, purpose, suffix)
     }
 
     /// Writes files in the place of this version, or (`None`) whatever is there. Gives the new version.
@@ -123,26 +171,26 @@ impl Reconcile<'_> {
         version: Option<&str>,
     ) -> Result<String> {
         let place = self.sealed_place(purpose, suffix);
-        let (keys, resource) = (&self.context.keys, &self.written);
+        let (keys, resource) = (&self.scope.context.keys, &self.scope.written);
         let signature = keys.sign(KeyUse::Content, &parts(resource, &place, &files));
         files.insert(SIGNATURE.to_owned(), signature.into_bytes());
-        let owner = resource.secrets_owner(&self.unit.resource);
+        let owner = resource.secrets_owner(&self.scope.unit.resource);
         let form = SecretSpec {
             kind: purpose.kind,
             what: purpose.what,
-            about: &format!("{} {}", self.unit.group_kind, resource.key),
+            about: &format!("{} {}", self.scope.unit.group_kind, resource.key),
             uid: &resource.uid,
             mark: keys.sign(KeyUse::Mark, &parts(resource, &place, &NONE)),
             owner: owner.filter(|_| purpose.is_owned),
         };
-        let version = secrets::write(&self.context.client, &place, files, &form, version).await?;
-        self.context.metrics.wrote("Secret", Operation::Apply);
+        let version = secrets::write(&self.scope.context.client, &place, files, &form, version).await?;
+        self.scope.context.metrics.wrote("Secret", Operation::Apply);
         Ok(version)
     }
 
     pub(crate) async fn load_sealed(&self, purpose: &SecretPurpose, suffix: &str) -> Result<SealedContent> {
         let place = self.sealed_place(purpose, suffix);
-        self.context.load_sealed(&self.written, &place).await
+        self.scope.context.load_sealed(&self.scope.written, &place).await
     }
 
     pub(crate) async fn seal(&self, purpose: &SecretPurpose, suffix: &str, content: &impl Serialize) -> Result<()> {
@@ -179,8 +227,8 @@ impl Reconcile<'_> {
     /// If it can't be removed.
     pub(crate) async fn remove_sealed(&self, purpose: &SecretPurpose, suffix: &str) -> Result<()> {
         let place = self.sealed_place(purpose, suffix);
-        let is_own = |mark: &str| self.context.is_marked(&self.written, &place, mark);
-        secrets::remove(&self.context.client, &place, is_own).await?;
+        let is_own = |mark: &str| self.scope.context.is_marked(&self.scope.written, &place, mark);
+        secrets::remove(&self.scope.context.client, &place, is_own).await?;
         Ok(())
     }
 }

@@ -6,21 +6,19 @@ use std::sync::Arc;
 use crate::cluster::error::Error;
 use crate::cluster::objects::{self, NO_VERSION};
 use crate::cluster::storage::secrets::{Files, SecretName};
-use crate::reconcile::Reconcile;
 use crate::reconcile::claim::member_scopes::MemberScopes;
 use crate::reconcile::context::Context;
 use crate::reconcile::custom_resource::CustomResource;
-use crate::reconcile::record::signed_secrets::SecretPurpose;
+use crate::reconcile::record::signed_secrets::{GENERATED_VALUES, SealedSecrets};
 use crate::reconcile::release::Release;
-use crate::reconcile::render::secret_values;
-use crate::reconcile::render::{LookupAnswers, PreparedRelease, RenderJob, RenderRequest, RenderResult};
+use crate::reconcile::render::{LookupAnswers, PreparedRelease, RenderJob, RenderRequest, RenderResult, secret_values};
+use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::status::rights;
 use crate::reconcile::takeover::{claimant, may_adopt};
 use crate::telemetry::redact::Secrets;
 use chartwright_core::digest::{Key, KeyUse};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::identity::ownership::{Ownership, ownership};
-use chartwright_core::identity::reserved_names;
 use chartwright_core::index::members::Live;
 use chartwright_core::members::desired::Desired;
 use chartwright_core::record::requests::Request::Regenerate;
@@ -34,13 +32,6 @@ const PINS: &str = "pins.json";
 const REGENERATED: &str = "regenerated";
 /// The key of the digests of what the results are made from. It lies with them: another key of the operator changes none.
 const KEY: &str = "arguments.key";
-
-pub(crate) const KEPT: SecretPurpose = SecretPurpose {
-    prefix: reserved_names::KEPT,
-    kind: "chartwright.dev/kept-results",
-    what: "the chart's random results",
-    is_owned: true,
-};
 
 /// Rounds in which lost results are put back: what a lost authority signed is only told once the authority is back.
 const RECOVERIES: usize = 4;
@@ -73,7 +64,7 @@ pub(crate) struct GeneratedValues {
 
 /// Where the random results of a custom resource lie.
 pub(crate) fn place(context: &Context, resource: &CustomResource) -> SecretName {
-    context.sealed_place(resource, &KEPT, "")
+    context.sealed_place(resource, &GENERATED_VALUES, "")
 }
 
 fn failed(place: &SecretName, error: &Error) -> Phase {
@@ -332,12 +323,18 @@ impl RenderJob<'_> {
     }
 }
 
-impl Reconcile<'_> {
-    /// True if the custom resource says that there are kept results.
-    pub(crate) fn has_generated_values(&self) -> bool {
-        self.written.annotations.contains_key(&self.written.kept_annotation())
-    }
+/// Stores the random results of a release.
+pub(crate) struct GeneratedStore<'a> {
+    scope: &'a ReleaseScope<'a>,
+}
 
+impl<'a> GeneratedStore<'a> {
+    pub(crate) fn new(scope: &'a ReleaseScope<'a>) -> Self {
+        GeneratedStore { scope }
+    }
+}
+
+impl GeneratedStore<'_> {
     /// Stores the results of this render, before the first member. The former ones stay until all members are applied:
     /// somebody may go back to them. False if another operator stored others since they were read: those count.
     pub(crate) async fn keep(&self, release: &mut Release, prepared: &PreparedRelease) -> Result<bool, Phase> {
@@ -362,18 +359,20 @@ impl Reconcile<'_> {
 
     /// False if the Secret is not the one that was read or written last.
     async fn store(&self, release: &mut Release, memory: &GeneratedValues, kept: Kept) -> Result<bool, Phase> {
-        let place = place(self.context, &self.written);
+        let place = place(self.scope.context, &self.scope.written);
         if kept.is_empty() && memory.pins.is_empty() {
             let is_absent = release
                 .retry_cache
                 .kept
                 .as_ref()
                 .is_some_and(|known| known.version.is_none());
-            if !self.has_generated_values() || is_absent {
+            if !self.scope.has_generated_values() || is_absent {
                 return Ok(true);
             }
             release.retry_cache.kept = None;
-            let removed = self.remove_sealed(&KEPT, "").await;
+            let removed = SealedSecrets::new(self.scope)
+                .remove_sealed(&GENERATED_VALUES, "")
+                .await;
             removed.map_err(|error| failed(&place, &error))?;
             release.retry_cache.kept = Some(StoredValues::empty(memory.stored.key));
             return Ok(true);
@@ -396,7 +395,10 @@ impl Reconcile<'_> {
         // Unless all goes well, nobody knows what is there.
         let version = release.retry_cache.kept.take().and_then(|known| known.version);
         let version = version.as_deref().unwrap_or(NO_VERSION);
-        match self.store_sealed(&KEPT, "", files, Some(version)).await {
+        match SealedSecrets::new(self.scope)
+            .store_sealed(&GENERATED_VALUES, "", files, Some(version))
+            .await
+        {
             Ok(version) => {
                 release.retry_cache.kept = Some(StoredValues {
                     kept,
@@ -414,11 +416,12 @@ impl Reconcile<'_> {
 
     /// Removes the results of a release that goes.
     pub(crate) async fn forget_kept(&self) -> Result<(), Phase> {
-        if !self.has_generated_values() {
+        if !self.scope.has_generated_values() {
             return Ok(());
         }
-        let place = place(self.context, &self.written);
-        self.remove_sealed(&KEPT, "")
+        let place = place(self.scope.context, &self.scope.written);
+        SealedSecrets::new(self.scope)
+            .remove_sealed(&GENERATED_VALUES, "")
             .await
             .map_err(|error| failed(&place, &error))
     }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::cluster::discovery::Snapshot;
 use crate::cluster::error::Error;
 use crate::cluster::objects::{self, lookup};
-use crate::reconcile::Reconcile;
+use crate::reconcile::check::Checker;
 use crate::reconcile::context::{Context, Unit, lock, mentions_release_facts};
 use crate::reconcile::custom_resource::CustomResource;
 use crate::reconcile::load::input_digest;
@@ -25,21 +25,21 @@ use crate::reconcile::render::memory_budget::MemoryShare;
 use crate::reconcile::render::pool::{PoolError, PoolLane, off_worker, off_worker_if_large};
 use crate::reconcile::render::previous_lookups::PreviousLookups;
 use crate::reconcile::render::secret_values::ChartText;
+use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::values;
+use crate::reconcile::values::unread_values::report_unread;
 use crate::telemetry::redact::{self, Secrets};
 use chartwright_core::annotations::{ON_CREATE, ON_DELETE};
 use chartwright_core::digest::{Key, KeyUse};
-use chartwright_core::grants;
 use chartwright_core::hooks::{self, Hook};
-use chartwright_core::identity::owner_references;
-use chartwright_core::identity::{GroupKind, ObjectId};
+use chartwright_core::identity::{GroupKind, ObjectId, owner_references};
 use chartwright_core::index::dependencies;
 use chartwright_core::members::desired::{self, Desired, Identity, Member, Rendered as Manifest};
 use chartwright_core::members::policy::Update;
-use chartwright_core::plans;
 use chartwright_core::record::Entry;
 use chartwright_core::record::history::is_watched;
 use chartwright_core::status::{Phase, Reason};
+use chartwright_core::{grants, plans};
 use helm_template::render::{
     Engine, Error as RenderError, Input, Kept, Limits, LookupKey, Release as Facts, Rendered, size_of_data,
 };
@@ -138,27 +138,47 @@ type RenderAttempt = Result<(Rendered, Desired), Box<(RenderError, RenderRequest
 /// What was looked up so far, and what was found.
 pub type LookupAnswers = BTreeMap<LookupKey, Value>;
 
-impl Reconcile<'_> {
+/// Renders the release.
+pub(crate) struct Renderer<'a> {
+    scope: &'a ReleaseScope<'a>,
+}
+
+impl<'a> Renderer<'a> {
+    pub(crate) fn new(scope: &'a ReleaseScope<'a>) -> Self {
+        Renderer { scope }
+    }
+}
+
+impl Renderer<'_> {
     /// Steps 4 and 5: everything up to the first write.
     pub(super) async fn prepare(&self, release: &mut Release) -> Result<PreparedRelease, Phase> {
         let mut answers = LookupAnswers::new();
-        let prepared = prepare(self.context, self.unit, &self.written, release, &mut answers).await;
+        let prepared = prepare(
+            self.scope.context,
+            self.scope.unit,
+            &self.scope.written,
+            release,
+            &mut answers,
+        )
+        .await;
         // Also of what could not be rendered: what it asked for may come.
-        self.context.follow_lookups(&self.owner.set, answers.keys());
+        self.scope.context.follow_lookups(&self.scope.owner.set, answers.keys());
         if prepared.is_err() {
             self.learn_recorded(release).await?;
         }
         let prepared = prepared?;
         release.knows_secrets = true;
-        self.report_unread(release).await;
-        let checked = self.check_release(release, &prepared, &mut answers).await;
+        report_unread(self.scope, release).await;
+        let checked = Checker::new(self.scope)
+            .check_release(release, &prepared, &mut answers)
+            .await;
         release.retry_cache.answers = answers;
         checked.map(|()| prepared)
     }
 
     /// Learns what Secrets among these objects hold, before anything could quote it.
     pub(super) fn learn<'m>(&self, release: &Release, members: impl IntoIterator<Item = &'m Member>) {
-        let chart = self.unit.renderer.as_ref().ok().map(|renderer| renderer.chart());
+        let chart = self.scope.unit.renderer.as_ref().ok().map(|renderer| renderer.chart());
         let text = ChartText::of(chart);
         for member in members {
             secret_values::learn_object(&release.secrets, &text, &member.object);
@@ -168,16 +188,16 @@ impl Reconcile<'_> {
     /// What the Secrets among the members hold is known from a render. After a start there was none, and the error of
     /// one that fails may quote it all the same: then it is read.
     async fn learn_recorded(&self, release: &mut Release) -> Result<(), Phase> {
-        let snapshot = self.context.discovery.snapshot();
+        let snapshot = self.scope.context.discovery.snapshot();
         let secret = GroupKind::new("", "Secret");
         let Some(resource) = snapshot.preferred(&secret).filter(|_| !release.knows_secrets) else {
             return Ok(());
         };
         let entries = release.record.entries.iter();
         for entry in entries.filter(|entry| entry.id.group_kind == secret) {
-            let found = objects::read(&self.context.client, resource, &entry.id).await;
+            let found = objects::read(&self.scope.context.client, resource, &entry.id).await;
             if let Some((_, object)) = found.map_err(|error| unread(&entry.id, &error))? {
-                let chart = self.unit.renderer.as_ref().ok().map(|renderer| renderer.chart());
+                let chart = self.scope.unit.renderer.as_ref().ok().map(|renderer| renderer.chart());
                 secret_values::learn_object(&release.secrets, &ChartText::of(chart), &object);
             }
         }
@@ -660,4 +680,12 @@ fn manifests<'m>(objects: impl Iterator<Item = &'m helm_template::render::Manife
         })
     });
     flat.collect()
+}
+
+impl Renderer<'_> {
+    /// True if the release's secret values are known, without which no log is shown. After a start that takes a render,
+    /// which a deletion never makes.
+    pub(crate) async fn knows_secrets(&self, release: &mut Release) -> bool {
+        release.knows_secrets || !self.scope.written.deleting && Box::pin(self.prepare(release)).await.is_ok()
+    }
 }

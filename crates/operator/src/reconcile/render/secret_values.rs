@@ -4,6 +4,7 @@
 use std::cell::{Cell, OnceCell};
 
 use data_encoding::BASE64;
+use memchr::memmem::Finder;
 use serde_json::{Map, Value};
 
 use crate::reconcile::custom_resource::CustomResource;
@@ -11,11 +12,9 @@ use crate::reconcile::values::sources::ValuesSource;
 use crate::telemetry::redact::Secrets;
 use chartwright_core::identity::GroupKind;
 use chartwright_core::values::recovery::Pin;
-use go_template::Value as Template;
-use go_template::format;
+use go_template::{Value as Template, format};
 use helm_template::chart::Chart;
 use helm_template::render::{Kept, Manifest, Rendered};
-use memchr::memmem::Finder;
 
 /// Bytes of a chart that are searched for the values of one render: a chart has a megabyte, a hostile Secret any number
 /// of lines. What isn't looked for counts as a secret.

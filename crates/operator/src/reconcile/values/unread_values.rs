@@ -5,10 +5,10 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
-use crate::reconcile::Reconcile;
 use crate::reconcile::check::list;
 use crate::reconcile::context::Unit;
 use crate::reconcile::release::Release;
+use crate::reconcile::scope::ReleaseScope;
 use chartwright_core::values::value_reads::Reads;
 use helm_template::chart::Chart;
 
@@ -54,40 +54,38 @@ fn is_mentioned(unit: &Unit, chart: &Chart, name: &str) -> bool {
         || format!("{:?}", unit.watch).contains(name)
 }
 
-impl Reconcile<'_> {
-    /// Reports values that nothing reads, once for each generation that is rendered.
-    pub(crate) async fn report_unread(&self, release: &mut Release) {
-        if release.announced.generation == Some(self.generation) || self.written.decorator.is_some() {
-            return;
-        }
-        release.announced.generation = Some(self.generation);
-        let (Ok(mut spec), Ok(renderer)) = (self.written.spec(), &self.unit.renderer) else {
-            return;
-        };
-        crate::reconcile::values::sources::without_list(self.unit, &mut spec);
-        let read_values = &self.unit.read_values;
-        let mut unread = read_values.unknown(renderer.chart(), &spec);
-        if unread.is_empty() {
-            return;
-        }
-        if read_values.reads.get().is_none() {
-            let renderer = Arc::clone(renderer);
-            // Once for a chart, whatever its releases are.
-            let reads = tokio::task::spawn_blocking(move || Reads::of(renderer.chart())).await;
-            // Another release may have been faster.
-            let _ = read_values.reads.set(reads.ok().flatten());
-        }
-        let Some(Some(reads)) = read_values.reads.get() else {
-            return;
-        };
-        unread.retain(|name| {
-            let path = std::slice::from_ref(name);
-            !reads.whole(path) && !reads.part(path) && !is_mentioned(self.unit, renderer.chart(), name)
-        });
-        if !unread.is_empty() {
-            let paths = list(unread.iter().map(|name| format!("spec.{}", name.escape_debug())));
-            let note = format!("the chart never reads {paths}: the value has no effect; check its name");
-            self.warn("ValueUnread", &note).await;
-        }
+/// Reports values that nothing reads, once for each generation that is rendered.
+pub(crate) async fn report_unread(scope: &ReleaseScope<'_>, release: &mut Release) {
+    if release.announced.generation == Some(scope.generation) || scope.written.decorator.is_some() {
+        return;
+    }
+    release.announced.generation = Some(scope.generation);
+    let (Ok(mut spec), Ok(renderer)) = (scope.written.spec(), &scope.unit.renderer) else {
+        return;
+    };
+    crate::reconcile::values::sources::without_list(scope.unit, &mut spec);
+    let read_values = &scope.unit.read_values;
+    let mut unread = read_values.unknown(renderer.chart(), &spec);
+    if unread.is_empty() {
+        return;
+    }
+    if read_values.reads.get().is_none() {
+        let renderer = Arc::clone(renderer);
+        // Once for a chart, whatever its releases are.
+        let reads = tokio::task::spawn_blocking(move || Reads::of(renderer.chart())).await;
+        // Another release may have been faster.
+        let _ = read_values.reads.set(reads.ok().flatten());
+    }
+    let Some(Some(reads)) = read_values.reads.get() else {
+        return;
+    };
+    unread.retain(|name| {
+        let path = std::slice::from_ref(name);
+        !reads.whole(path) && !reads.part(path) && !is_mentioned(scope.unit, renderer.chart(), name)
+    });
+    if !unread.is_empty() {
+        let paths = list(unread.iter().map(|name| format!("spec.{}", name.escape_debug())));
+        let note = format!("the chart never reads {paths}: the value has no effect; check its name");
+        scope.warn("ValueUnread", &note).await;
     }
 }

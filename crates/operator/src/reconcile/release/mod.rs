@@ -1,15 +1,17 @@
 //! What is remembered of a release between two reconciles.
 
 mod contests;
+pub(crate) mod former_release;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use contests::DriftContests;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::cluster::connection::throttle::spread;
+use crate::cluster::connection::throttle::{requested_wait, spread};
 use crate::reconcile::check::AuthorPermit;
 use crate::reconcile::custom_resource::CustomResource;
 use crate::reconcile::load::dependencies::DependencyVerdicts;
@@ -28,7 +30,6 @@ use chartwright_core::record::requests::Request;
 use chartwright_core::record::signature::RecordSeal;
 use chartwright_core::record::{Record, Stored};
 use chartwright_core::status::conditions::{self, cut};
-use contests::DriftContests;
 
 /// A recorded lookup, in bytes: group, version, kind, and two names of 253 bytes have room in it.
 const LONGEST_LOOKUP: usize = 1024;
@@ -178,6 +179,12 @@ impl Release {
         }
         self.backoff.failures = failures;
         self.record = std::mem::take(&mut self.record).unproven();
+    }
+
+    /// How long to wait after one more failure, at least as long as the API server requested.
+    pub(super) fn back_off(&mut self) -> Duration {
+        self.backoff.retry_after = requested_wait();
+        self.backoff.failed()
     }
 
     /// True if it waits for its watches.

@@ -9,35 +9,31 @@
 //! 5. once all is applied and pruned, the former operator's fields of the status go, its finalizers, then the release
 //!    Secrets, and last our annotation.
 
+pub(crate) mod former_members;
+
 use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
 use crate::cluster::custom_resource::{self as writes, STATUS_MANAGER};
-use crate::cluster::discovery::Resource;
 use crate::cluster::error::Error;
-use crate::cluster::objects::FIELD_MANAGER;
 use crate::cluster::objects::takeover as requests;
-use crate::reconcile::Reconcile;
-use crate::reconcile::ReconcileOutcome;
-use crate::reconcile::Unit;
 use crate::reconcile::check::list;
+use crate::reconcile::claim::Claimer;
 use crate::reconcile::claim::member_scopes::MemberScopes;
 use crate::reconcile::custom_resource::CustomResource;
 use crate::reconcile::release::Release;
-use crate::reconcile::render::PreparedRelease;
-use crate::reconcile::render::pool::{PoolLane, off_worker};
+use crate::reconcile::release::former_release::FormerRelease;
+use crate::reconcile::render::pool::PoolLane;
+use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::status::rights;
-use crate::reconcile::values;
+use crate::reconcile::takeover::former_members::FormerMembers;
+use crate::reconcile::{ReconcileOutcome, Unit, values};
 use crate::telemetry::metrics::Operation;
-use chartwright_core::apply::{Step, Why};
-use chartwright_core::digest::Key;
-use chartwright_core::identity::ownership::{Ownership, ownership};
-use chartwright_core::identity::{GroupKind, ObjectId};
-use chartwright_core::members::desired::{Desired, Identity, Member, Rendered, desired};
+use chartwright_core::identity::ObjectId;
 use chartwright_core::record::Entry;
 use chartwright_core::status::{self, Phase, Reason};
-use chartwright_core::takeover::{self, Claim, Claimant, Former, Heir, ReleaseError, StoredRelease};
+use chartwright_core::takeover::{self, Claim, Claimant, Former, ReleaseError, StoredRelease};
 use chartwright_watches::Collisions;
 
 /// How often a migration is tried on an object that others write at the same time.
@@ -46,21 +42,6 @@ const ATTEMPTS: usize = 4;
 /// What part of the memory of a render all revisions of a release may take unpacked, and what part the objects of one.
 const UNPACKED: u64 = 4;
 const READ: u64 = 2;
-
-/// What was there before us.
-pub(super) struct FormerRelease {
-    pub(super) former: Former,
-    /// Where Helm stored the release.
-    namespace: String,
-    /// Name and UID of each release Secret.
-    secrets: Vec<(String, String)>,
-    /// What the former owner sent last.
-    manifests: HashMap<ObjectId, Value>,
-    /// Objects of the Helm release that the chart doesn't render: they stay Helm's.
-    left: Vec<String>,
-    /// Everything is applied and pruned: what remains of the former owner can go.
-    pub(super) settled: bool,
-}
 
 /// What the release Secrets hold.
 #[derive(Default)]
@@ -107,19 +88,30 @@ fn failed(what: &str, error: &Error) -> Phase {
 
 // === What was there ===
 
-impl Reconcile<'_> {
+/// Takes a release over from Helm or helm-operator.
+pub(crate) struct TakeoverStage<'s, 'a> {
+    scope: &'s mut ReleaseScope<'a>,
+}
+
+impl<'s, 'a> TakeoverStage<'s, 'a> {
+    pub(crate) fn new(scope: &'s mut ReleaseScope<'a>) -> Self {
+        TakeoverStage { scope }
+    }
+}
+
+impl TakeoverStage<'_, '_> {
     /// Step 1. Nothing, for a release that was always ours.
     pub(super) async fn find_former_release(&mut self, release: &mut Release) -> Result<(), Phase> {
         let Some(mut former) = self.former(release) else {
             return Ok(());
         };
         // What Helm still has of a release that goes stays with Helm.
-        if former == Former::Helm && self.written.deleting {
+        if former == Former::Helm && self.scope.written.deleting {
             return Ok(());
         }
         let namespace = match former {
-            Former::OperatorSdk => self.written.key.namespace.clone(),
-            Former::Helm => match values::release_namespace(self.unit, &self.written) {
+            Former::OperatorSdk => self.scope.written.key.namespace.clone(),
+            Former::Helm => match values::release_namespace(self.scope.unit, &self.scope.written) {
                 Ok(namespace) => namespace,
                 Err(_) => return Ok(()),
             },
@@ -128,14 +120,14 @@ impl Reconcile<'_> {
             return Ok(());
         };
         // One at a time is unpacked, with no more memory than a render has.
-        let _share = self.context.budget.share(PoolLane::Long).await;
+        let _share = self.scope.context.budget.share(PoolLane::Long).await;
         let mut stored = self.read_stored(stored, &namespace).await?;
-        let adopts = self.unit.watch.collisions != Collisions::Prevent;
-        if former == Former::OperatorSdk && stored.is_anothers() && !self.written.deleting {
+        let adopts = self.scope.unit.watch.collisions != Collisions::Prevent;
+        if former == Former::OperatorSdk && stored.is_anothers() && !self.scope.written.deleting {
             // Whoever may write a custom resource can say that it was helm-operator's; `helm install` made this release.
             if adopts {
                 former = Former::Helm;
-            } else if !(self.is_marked() && self.written.has_finalizer()) {
+            } else if !(self.is_marked() && self.scope.written.has_finalizer()) {
                 return Err(self.is_helms(&namespace));
             }
         }
@@ -153,14 +145,14 @@ impl Reconcile<'_> {
         } = stored;
         releases.sort_by_key(|release| (release.is_deployed(), release.version));
         if releases.is_empty() {
-            let status = self.written_status();
+            let status = self.scope.written_status();
             let manifest = status[takeover::DEPLOYED_RELEASE]["manifest"].as_str();
             let manifest = manifest.filter(|manifest| !manifest.is_empty());
             releases.extend(manifest.map(StoredRelease::of_manifest));
         }
         let manifests = self.remember(release, &releases, &namespace);
         release.under_takeover = true;
-        self.former_release = Some(FormerRelease {
+        self.scope.former_release = Some(FormerRelease {
             former,
             namespace,
             secrets,
@@ -177,15 +169,15 @@ impl Reconcile<'_> {
         former: Former,
         namespace: &str,
     ) -> Result<Option<Vec<requests::ReleaseSecret>>, Phase> {
-        let name = &self.written.key.name;
-        match requests::list_releases(&self.context.client, namespace, name).await {
+        let name = &self.scope.written.key.name;
+        match requests::list_releases(&self.scope.context.client, namespace, name).await {
             Ok(stored) if stored.is_empty() && former == Former::Helm && !self.is_marked() => Ok(None),
             Ok(stored) => Ok(Some(stored)),
             // A deletion goes on with what the status tells; the garbage collector takes the Secrets.
-            Err(Error::Forbidden(_)) if self.written.deleting => Ok(Some(Vec::new())),
+            Err(Error::Forbidden(_)) if self.scope.written.deleting => Ok(Some(Vec::new())),
             // Whether Helm has a release of this name is only of interest if objects of it are in the way.
             Err(error @ Error::Forbidden(_)) if former == Former::Helm && !self.is_marked() => {
-                self.unlisted = Some(error);
+                self.scope.unlisted = Some(error);
                 Ok(None)
             }
             Err(error) => Err(failed(&format!("the release Secrets of {namespace}/{name}"), &error)),
@@ -198,12 +190,12 @@ impl Reconcile<'_> {
         mut listed: Vec<requests::ReleaseSecret>,
         namespace: &str,
     ) -> Result<ReleaseSecrets, Phase> {
-        let key = &self.written.key;
+        let key = &self.scope.written.key;
         let mut stored = ReleaseSecrets::default();
-        let mut left = self.context.budget.limits(PoolLane::Long).memory / UNPACKED;
+        let mut left = self.scope.context.budget.limits(PoolLane::Long).memory / UNPACKED;
         listed.sort_by_key(|secret| std::cmp::Reverse((secret.deployed, secret.version)));
         for secret in listed {
-            let data = requests::read_release(&self.context.client, namespace, &secret).await;
+            let data = requests::read_release(&self.scope.context.client, namespace, &secret).await;
             let data =
                 data.map_err(|error| failed(&format!("the release Secret {namespace}/{}", secret.name), &error))?;
             let Some(data) = data else { continue };
@@ -219,7 +211,7 @@ impl Reconcile<'_> {
                     None
                 }
             };
-            let is_ours = secret.owners.contains(&self.written.uid)
+            let is_ours = secret.owners.contains(&self.scope.written.uid)
                 || self.controls(found.as_ref(), namespace).await.map_err(|error| {
                     let what = format!("the members of the Helm release {namespace}/{}", key.name);
                     failed(&what, &error)
@@ -238,20 +230,20 @@ impl Reconcile<'_> {
     /// True if a release was this custom resource's: it is the controller of an object in the manifest.
     async fn controls(&self, stored: Option<&StoredRelease>, namespace: &str) -> Result<bool, Error> {
         let Some(stored) = stored else { return Ok(false) };
-        let snapshot = self.context.discovery.snapshot();
-        for member in self
-            .members_of(self.context.keys.current(), &stored.manifest, namespace)
+        let snapshot = self.scope.context.discovery.snapshot();
+        for member in FormerMembers::new(self.scope)
+            .members_of(self.scope.context.keys.current(), &stored.manifest, namespace)
             .members
         {
             let id = &member.id;
             let Some(resource) = snapshot.resource(&id.group_kind, &member.version) else {
                 continue;
             };
-            match requests::metadata(&self.context.client, resource, &id.namespace, &id.name).await {
-                Ok(Some(metadata)) if takeover::is_controlled(&metadata, &self.written.uid) => return Ok(true),
+            match requests::metadata(&self.scope.context.client, resource, &id.namespace, &id.name).await {
+                Ok(Some(metadata)) if takeover::is_controlled(&metadata, &self.scope.written.uid) => return Ok(true),
                 Ok(_) => {}
                 // A deletion doesn't wait for what it leaves alone.
-                Err(_) if self.written.deleting => {}
+                Err(_) if self.scope.written.deleting => {}
                 Err(error) => return Err(error),
             }
         }
@@ -260,7 +252,7 @@ impl Reconcile<'_> {
 
     /// A name that `helm install` uses.
     fn is_helms(&self, namespace: &str) -> Phase {
-        let name = &self.written.key.name;
+        let name = &self.scope.written.key.name;
         Phase::Stalled {
             reason: Reason::Collision,
             message: format!(
@@ -273,34 +265,37 @@ impl Reconcile<'_> {
     }
 
     fn is_marked(&self) -> bool {
-        takeover::marker(&self.written.annotations).is_some()
+        takeover::marker(&self.scope.written.annotations).is_some()
     }
 
     fn former(&self, release: &Release) -> Option<Former> {
         // What is decorated is no release of anybody's.
-        if self.written.decorator.is_some() {
+        if self.scope.written.decorator.is_some() {
             return None;
         }
-        if let Some(former) = takeover::marker(&self.written.annotations) {
+        if let Some(former) = takeover::marker(&self.scope.written.annotations) {
             return Some(former);
         }
-        let has_manifest = || self.written_status().get(takeover::DEPLOYED_RELEASE).is_some();
-        if takeover::is_held(&self.written.finalizers) || !self.written.has_finalizer() && has_manifest() {
+        let has_manifest = || self.scope.written_status().get(takeover::DEPLOYED_RELEASE).is_some();
+        if takeover::is_held(&self.scope.written.finalizers) || !self.scope.written.has_finalizer() && has_manifest() {
             return Some(Former::OperatorSdk);
         }
-        let new = release.record.revision == 0 && !self.written.deleting;
-        (new && self.unit.watch.collisions != Collisions::Prevent).then_some(Former::Helm)
+        let new = release.record.revision == 0 && !self.scope.written.deleting;
+        (new && self.scope.unit.watch.collisions != Collisions::Prevent).then_some(Former::Helm)
     }
 
     /// Puts what the former owner made into the record: the last revision with the digests that tell whether the chart
     /// renders the same now, those before it by name only.
     fn remember(&self, release: &mut Release, releases: &[StoredRelease], namespace: &str) -> HashMap<ObjectId, Value> {
-        let key = release.key(&self.context.keys);
+        let key = release.key(&self.scope.context.keys);
         let mut version = 1;
         let mut manifests = HashMap::new();
         for (index, stored) in releases.iter().enumerate() {
             let last = index + 1 == releases.len();
-            for member in self.members_of(key, &stored.manifest, namespace).members {
+            for member in FormerMembers::new(self.scope)
+                .members_of(key, &stored.manifest, namespace)
+                .members
+            {
                 let entry = Entry {
                     digest: if last { member.digest.clone() } else { String::new() },
                     ..Entry::of(&member)
@@ -320,32 +315,11 @@ impl Reconcile<'_> {
         }
         manifests
     }
-
-    fn members_of(&self, key: &Key, manifest: &str, namespace: &str) -> Desired {
-        let objects =
-            off_worker(|| takeover::objects(manifest, self.context.budget.limits(PoolLane::Long).memory / READ))
-                .unwrap_or_else(|error| {
-                    tracing::warn!(resource = %self.written.key, %error, "the former release's manifest can't be read");
-                    Vec::new()
-                });
-        let rendered = objects.into_iter().map(|object| Rendered {
-            object,
-            source: "the former release".into(),
-        });
-        let identity = Identity {
-            owner: self.owner.clone(),
-            operator: self.context.operator.clone(),
-            namespace: namespace.to_owned(),
-        };
-        let snapshot = self.context.discovery.snapshot();
-        let namespaced = |group_kind: &GroupKind, version: &str| snapshot.namespaced(group_kind, version);
-        desired(rendered.collect(), &identity, &namespaced, key)
-    }
 }
 
 // === What becomes of it ===
 
-impl Reconcile<'_> {
+impl TakeoverStage<'_, '_> {
     /// Step 3. Former members that the chart doesn't render (none, if the release goes): those of helm-operator get our
     /// marks, so that prune and deletion find and confirm them; those of a Helm release stay as they are.
     pub(super) async fn mark_orphans(
@@ -353,7 +327,7 @@ impl Reconcile<'_> {
         release: &mut Release,
         rendered: &HashSet<&ObjectId>,
     ) -> Result<(), Phase> {
-        let Some(former_release) = &mut self.former_release else {
+        let Some(former_release) = &mut self.scope.former_release else {
             return Ok(());
         };
         let is_ours = |entry: &Entry| rendered.contains(&entry.id) || !entry.uid.is_empty();
@@ -373,7 +347,7 @@ impl Reconcile<'_> {
                 release.record.entries.push(entry);
                 continue;
             }
-            match self.mark(&entry.id).await {
+            match FormerMembers::new(self.scope).mark(&entry.id).await {
                 Ok(Some(uid)) => release.record.entries.push(Entry { uid, ..entry }),
                 Ok(None) => {}
                 Err(error) => {
@@ -385,112 +359,6 @@ impl Reconcile<'_> {
         outcome
     }
 
-    /// Gives a former member our marks. Its UID; `None` if it is gone or not ours.
-    async fn mark(&self, id: &ObjectId) -> Result<Option<String>, Error> {
-        let snapshot = self.context.discovery.snapshot();
-        let Some(resource) = snapshot.served(&id.group_kind)? else {
-            return Ok(None);
-        };
-        let client = &self.context.client;
-        let claimant = claimant(self.unit, &self.written, &self.written.key.namespace);
-        let mut result = Ok(None);
-        for _ in 0..ATTEMPTS {
-            let Some(metadata) = requests::metadata(client, resource, &id.namespace, &id.name).await? else {
-                return Ok(None);
-            };
-            let uid = metadata.uid.clone().unwrap_or_default();
-            match ownership(id, &crate::cluster::objects::live(&metadata), &self.owner) {
-                Ownership::Ours => return Ok(Some(uid)),
-                Ownership::Foreign | Ownership::Inherited
-                    if takeover::claim(&metadata, &claimant) == Claim::Inherited => {}
-                _ => return Ok(None),
-            }
-            let patch = takeover::marks(&metadata, id, &self.owner, &self.context.operator);
-            match self.rewrite(resource, id, &patch).await {
-                Ok(is_there) => return Ok(is_there.then_some(uid)),
-                Err(error @ Error::Conflict(_)) => result = Err(error),
-                Err(error) => return Err(error),
-            }
-        }
-        result
-    }
-
-    /// False if the object is gone.
-    async fn rewrite(&self, resource: &Resource, id: &ObjectId, patch: &Value) -> Result<bool, Error> {
-        match requests::patch_metadata(&self.context.client, resource, &id.namespace, &id.name, patch).await {
-            Ok(_) => {
-                self.context.metrics.wrote(&id.group_kind.kind, Operation::Metadata);
-                Ok(true)
-            }
-            Err(error) if error.is_not_found() => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Step 4, for a member that carries no marks of ours: what may be done with it. If it may be applied with force, its
-    /// managedFields are ours by now.
-    ///
-    /// # Errors
-    /// Why the member stays as it is.
-    pub(super) async fn adopt(
-        &self,
-        prepared: &PreparedRelease,
-        member: &Member,
-        resource: &Resource,
-    ) -> Result<Step, (Reason, String)> {
-        let client = &self.context.client;
-        let claimant = claimant(self.unit, &self.written, &prepared.identity.namespace);
-        let (namespace, name) = (&member.id.namespace, &member.id.name);
-        let unable = |error: Error| (Reason::Takeover, format!("{} ({}): {error}", member.id, member.source));
-        let apply = |force, why| Ok(Step::Apply { force, why });
-        let mut conflict = Error::Conflict("others write it all the time".into());
-        for _ in 0..ATTEMPTS {
-            let found = requests::metadata(client, resource, namespace, name)
-                .await
-                .map_err(unable)?;
-            let Some(metadata) = found else {
-                return apply(false, Why::Missing);
-            };
-            let left = |why: &str| format!("{} ({}) is left untouched: {why}", member.id, member.source);
-            match (takeover::claim(&metadata, &claimant), &self.unlisted) {
-                (Claim::Refused(why), _) => return Err((Reason::Collision, left(&why))),
-                // Helm's release Secrets would stay, and `helm uninstall` delete what is ours then.
-                (Claim::Adopted, Some(error)) => {
-                    let why = format!(
-                        "it belongs to the Helm release {}/{}, and to take that over the operator needs the rights to \
-                         list and delete Secrets there: {error}",
-                        claimant.namespace, claimant.release
-                    );
-                    return Err((Reason::Collision, left(&why)));
-                }
-                _ => {}
-            }
-            if metadata.deletion_timestamp.is_some() {
-                return Ok(Step::AwaitDeletion);
-            }
-            let heir = Heir {
-                manager: FIELD_MANAGER,
-                subresource: "",
-                api_version: &resource.api.api_version,
-                manifest: self
-                    .former_release
-                    .as_ref()
-                    .and_then(|former| former.manifests.get(&member.id)),
-                owner_uid: &claimant.uid,
-            };
-            let Some(patch) = takeover::migration(&metadata, &heir) else {
-                return apply(true, Why::Adopted);
-            };
-            match self.rewrite(resource, &member.id, &patch).await {
-                Ok(true) => return apply(true, Why::Adopted),
-                Ok(false) => return apply(false, Why::Missing),
-                Err(error @ Error::Conflict(_)) => conflict = error,
-                Err(error) => return Err(unable(error)),
-            }
-        }
-        Err(unable(conflict))
-    }
-
     /// Step 5, after the status was written. `failures`: how many there were before this reconcile.
     pub(super) async fn finish_takeover(
         &mut self,
@@ -498,47 +366,49 @@ impl Reconcile<'_> {
         mut outcome: ReconcileOutcome,
         failures: u32,
     ) -> ReconcileOutcome {
-        if self.former_release.as_ref().is_none_or(|former| !former.settled) {
+        if self.scope.former_release.as_ref().is_none_or(|former| !former.settled) {
             return outcome;
         }
         match self.dismiss(release).await {
-            Ok(()) => outcome.written = Some(self.written.clone()),
+            Ok(()) => outcome.written = Some(self.scope.written.clone()),
             Err(error) => {
-                tracing::warn!(resource = %self.written.key, %error, "the takeover could not be finished yet");
+                tracing::warn!(resource = %self.scope.written.key, %error, "the takeover could not be finished yet");
                 release.backoff.failures = failures;
-                outcome.again = Some(self.back_off(release));
+                outcome.again = Some(release.back_off());
             }
         }
         outcome
     }
 
     async fn dismiss(&mut self, release: &mut Release) -> Result<(), Error> {
-        let Some(former_release) = &self.former_release else {
+        let Some(former_release) = &self.scope.former_release else {
             return Ok(());
         };
         let (former, left) = (former_release.former, former_release.left.clone());
-        let client = &self.context.client;
-        let resource = &self.unit.resource;
-        let key = &self.written.key;
+        let client = &self.scope.context.client;
+        let resource = &self.scope.unit.resource;
+        let key = &self.scope.written.key;
         let metadata = requests::metadata(client, resource, &key.namespace, &key.name).await?;
-        let Some(metadata) = metadata.filter(|metadata| metadata.uid.as_deref() == Some(&self.written.uid)) else {
+        let Some(metadata) = metadata.filter(|metadata| metadata.uid.as_deref() == Some(&self.scope.written.uid))
+        else {
             return Ok(());
         };
         if let Some(patch) = takeover::farewell(&metadata, STATUS_MANAGER) {
             requests::patch_metadata(client, resource, &key.namespace, &key.name, &patch).await?;
-            self.context.metrics.wrote("CustomResource", Operation::Metadata);
+            self.scope.context.metrics.wrote("CustomResource", Operation::Metadata);
             // What we don't apply goes, now that it is ours.
-            let ours = status::ours(self.written_status());
-            writes::apply_status(client, &self.written.target(resource), &ours).await?;
-            self.context.metrics.wrote("CustomResource", Operation::Status);
+            let ours = status::ours(self.scope.written_status());
+            writes::apply_status(client, &self.scope.written.target(resource), &ours).await?;
+            self.scope.context.metrics.wrote("CustomResource", Operation::Status);
         }
         if left.is_empty() {
-            self.remove_stored(former_release).await?;
+            FormerMembers::new(self.scope).remove_stored(former_release).await?;
         }
-        self.former_release = None;
+        self.scope.former_release = None;
         release.under_takeover = false;
         let superset = MemberScopes::from_record(&release.record);
-        self.write_member_scopes(&superset, self.has_generated_values()).await?;
+        let keeps = self.scope.has_generated_values();
+        Claimer::new(self.scope).write_member_scopes(&superset, keeps).await?;
         let note = match (former, left.is_empty()) {
             (Former::OperatorSdk, _) => "the release is taken over from helm-operator".to_owned(),
             (Former::Helm, true) => "the release is taken over from Helm".to_owned(),
@@ -548,52 +418,9 @@ impl Reconcile<'_> {
                 list(left)
             ),
         };
-        self.inform("TakenOver", &note).await;
-        Ok(())
-    }
-
-    async fn remove_stored(&self, former_release: &FormerRelease) -> Result<(), Error> {
-        for (name, uid) in &former_release.secrets {
-            requests::remove_release(&self.context.client, &former_release.namespace, name, uid).await?;
-            self.context.metrics.wrote("Secret", Operation::Delete);
-        }
+        self.scope.inform("TakenOver", &note).await;
         Ok(())
     }
 }
 
 // === A custom resource that is deleted before its takeover is done ===
-
-impl Reconcile<'_> {
-    /// Cuts all that helm-operator left off the custom resource: what is suspended outlives it.
-    pub(super) async fn detach_former_members(&self, release: &Release) -> Result<(), Phase> {
-        if self.former_release.is_none() {
-            return Ok(());
-        }
-        for id in release.record.entries.iter().map(|entry| &entry.id) {
-            let detached = self.detach(id).await;
-            detached.map_err(|error| failed(&id.to_string(), &error))?;
-        }
-        Ok(())
-    }
-
-    async fn detach(&self, id: &ObjectId) -> Result<(), Error> {
-        let snapshot = self.context.discovery.snapshot();
-        let Some(resource) = snapshot.served(&id.group_kind)? else {
-            return Ok(());
-        };
-        let found = requests::metadata(&self.context.client, resource, &id.namespace, &id.name).await?;
-        if let Some(patch) = found.and_then(|metadata| takeover::parting(&metadata, &self.written.uid)) {
-            self.rewrite(resource, id, &patch).await?;
-        }
-        Ok(())
-    }
-
-    /// Removes the release Secrets of a release that is gone.
-    pub(super) async fn forget_stored(&self) -> Result<(), Phase> {
-        let Some(former_release) = &self.former_release else {
-            return Ok(());
-        };
-        let removed = self.remove_stored(former_release).await;
-        removed.map_err(|error| failed("the release Secrets", &error))
-    }
-}

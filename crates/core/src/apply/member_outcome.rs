@@ -1,0 +1,84 @@
+//! What a reconcile did to a member, and what the record holds of the member afterwards.
+
+use super::Why;
+use crate::index::members::Live;
+use crate::members::desired::Member;
+use crate::members::policy::Update;
+use crate::record::Entry;
+use crate::status::Reason;
+
+/// What a reconcile did to one member.
+#[derive(Clone, Debug)]
+pub enum MemberOutcome {
+    Unchanged,
+    /// It is there, and is left as it is.
+    Left,
+    /// Somebody else's is there, which is all that the chart asks for.
+    Yielded,
+    /// A Job that is done, and gone.
+    Finished,
+    Applied(Box<Live>, Why),
+    /// Put right: which fields, and who had taken them.
+    Corrected(Box<Live>, String),
+    /// Deleted and made anew for these fields.
+    Recreated(Box<Live>, String),
+    /// Somebody takes its fields again and again: it is put right later.
+    Contested,
+    Awaited,
+    Failed(Reason, String),
+}
+
+/// What the record holds of a member after a reconcile. `previous`: its entry before. `live`: the member in the index. `None`
+/// if it is no member of the release.
+pub fn recorded_entry(
+    member: &Member,
+    previous: Option<Entry>,
+    outcome: &MemberOutcome,
+    live: Option<&Live>,
+) -> Option<Entry> {
+    let same = previous.as_ref().filter(|entry| entry.digest == member.digest);
+    let same_fingerprint = same.and_then(|entry| entry.fingerprint);
+    let finished = same.is_some_and(|entry| entry.finished);
+    let entry = |uid: String, digest: String, fingerprint| Entry {
+        uid,
+        digest,
+        fingerprint,
+        finished,
+        ..Entry::of(member)
+    };
+    match outcome {
+        MemberOutcome::Unchanged => match live {
+            Some(live) => Some(entry(live.uid.clone(), member.digest.clone(), live.fingerprint)),
+            None => previous,
+        },
+        MemberOutcome::Applied(live, _) | MemberOutcome::Corrected(live, _) | MemberOutcome::Recreated(live, _) => {
+            Some(Entry {
+                finished: false,
+                ..entry(live.uid.clone(), member.digest.clone(), live.fingerprint)
+            })
+        }
+        // Unless the chart means it to be left, what is there isn't what was rendered: it is sent when the
+        // annotation goes.
+        MemberOutcome::Left => {
+            let (uid, fingerprint) = live
+                .map(|live| (live.uid.clone(), live.fingerprint))
+                .unwrap_or_default();
+            let fingerprint = match member.policy.update {
+                Update::IfNotPresent => fingerprint,
+                _ => same_fingerprint,
+            };
+            Some(entry(uid, member.digest.clone(), fingerprint))
+        }
+        MemberOutcome::Yielded => None,
+        MemberOutcome::Finished | MemberOutcome::Contested => previous,
+        // Somebody else's object is no member of ours, unless it was: then it is watched until that is settled.
+        MemberOutcome::Failed(Reason::Collision, _) => previous,
+        // A request that timed out may have been carried out: it stays listed, and without a fingerprint it is
+        // looked at again. A content that was recorded before is no upgrade when it arrives at last.
+        MemberOutcome::Awaited | MemberOutcome::Failed(..) => {
+            let (uid, digest) = previous.map(|entry| (entry.uid, entry.digest)).unwrap_or_default();
+            let digest = if digest == member.digest { digest } else { String::new() };
+            Some(entry(uid, digest, None))
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Brings record and claim up to date with what apply and prune did.
+
+use crate::reconcile::apply::ApplyResult;
+use crate::reconcile::check::list;
+use crate::reconcile::claim::Claimer;
+use crate::reconcile::claim::decorator::ClaimRules;
+use crate::reconcile::claim::member_scopes::{MemberScopes, MemberWatches};
+use crate::reconcile::observe::health::HealthReporter;
+use crate::reconcile::plans::PlanRunner;
+use crate::reconcile::prune::PruneResult;
+use crate::reconcile::release::Release;
+use crate::reconcile::render::PreparedRelease;
+use crate::reconcile::render::generated_values::GeneratedStore;
+use crate::reconcile::rollback::kept_renders::KeptRenders;
+use crate::reconcile::scope::ReleaseScope;
+use chartwright_core::identity::ObjectId;
+use chartwright_core::record::Entry;
+use chartwright_core::status::{Changes, Phase, Reason};
+
+/// Brings record and claim up to date after apply and prune.
+pub(crate) struct Concluder<'s, 'a> {
+    scope: &'s mut ReleaseScope<'a>,
+}
+
+impl<'s, 'a> Concluder<'s, 'a> {
+    pub(crate) fn new(scope: &'s mut ReleaseScope<'a>) -> Self {
+        Concluder { scope }
+    }
+}
+
+impl Concluder<'_, '_> {
+    /// Brings record and custom resource to what is really there, and says how the release is.
+    pub(super) async fn conclude(
+        &mut self,
+        release: &mut Release,
+        prepared: &PreparedRelease,
+        applied: ApplyResult,
+        pruned: PruneResult,
+    ) -> Result<(Phase, Changes), Phase> {
+        let settled = |entry: &Entry| pruned.settled.contains(&entry.id);
+        release.record.entries.retain(|entry| !settled(entry));
+        let mut changes = applied.changes;
+        // While a member is awaited, this revision is not there yet, and random results of the last may still be wanted.
+        let complete = applied.knowledge.not_applied.is_empty();
+        let keeps = match complete {
+            true => {
+                self.note_revision(release, prepared, &mut changes).await?;
+                prepared.generated_values.has_generated_values()
+            }
+            false => prepared.generated_values.has_generated_values() || self.scope.has_generated_values(),
+        };
+        changes.pruned = pruned.gone.iter().map(ToString::to_string).collect();
+        if !pruned.failures.is_empty() {
+            return Err(Phase::failed(Reason::PruneFailed, list(pruned.failures)));
+        }
+        if pruned.gap.is_none() {
+            let hooks = MemberScopes::from_objects(prepared.hook_ids());
+            let superset = MemberScopes::from_record(&release.record).union(hooks);
+            self.scope.holds_finalizer = ClaimRules::new(self.scope).needs_finalizer(prepared)
+                || ClaimRules::new(self.scope).holds_for_others(release, prepared);
+            let written = Claimer::new(self.scope).write_member_scopes(&superset, keeps).await;
+            written.map_err(|error| Claimer::new(self.scope).claim_error(&error))?;
+            // What a guard holds is watched, though no record may name it.
+            if pruned.held.is_empty() {
+                MemberWatches::new(self.scope).want_only(&superset);
+            }
+            if complete {
+                self.note_settled(release, prepared, &pruned);
+            }
+        }
+        let is_there = |id: &&ObjectId| release.record.entry(id).is_some_and(|entry| !entry.finished);
+        let desired: Vec<ObjectId> = prepared.ids().filter(is_there).cloned().collect();
+        changes.gap = pruned.gap;
+        changes.held = (!pruned.held.is_empty()).then(|| list(pruned.held));
+        Ok((
+            HealthReporter::new(self.scope).phase_of(release, &desired).await,
+            changes,
+        ))
+    }
+
+    /// All members are applied: the release is of this revision.
+    async fn note_revision(
+        &mut self,
+        release: &mut Release,
+        prepared: &PreparedRelease,
+        changes: &mut Changes,
+    ) -> Result<(), Phase> {
+        changes.installed = release.record.revision == 0;
+        changes.upgraded = !changes.installed && prepared.revision > release.record.revision;
+        changes.applied += std::mem::take(&mut release.applied_before);
+        let key = release.key(&self.scope.context.keys);
+        release.note_applied(prepared, key.id());
+        if prepared.rollback.is_some() {
+            // What these inputs were rendered to isn't what runs.
+            release.last_render.inputs.clear();
+        }
+        KeptRenders::new(self.scope).list_revision(release, prepared).await?;
+        let hooks = &prepared.desired.hooks;
+        // What is gone back to is no change that somebody asked for.
+        let values = Some(&prepared.values).filter(|_| prepared.rollback.is_none());
+        release.record.plans.learn(hooks, key, values, jiff::Timestamp::now());
+        PlanRunner::new(self.scope)
+            .clear_dropped_steps(release, prepared)
+            .await?;
+        GeneratedStore::new(self.scope).settle(release, prepared).await
+    }
+
+    /// All members are applied, and all that may be known of others is.
+    fn note_settled(&mut self, release: &mut Release, prepared: &PreparedRelease, pruned: &PruneResult) {
+        if let Some(former_release) = &mut self.scope.former_release {
+            former_release.settled = true;
+        }
+        if !pruned.undecided {
+            release.note_decided(prepared);
+        }
+        if pruned.held.is_empty() {
+            release.record.done_for = Some(prepared.inputs.clone());
+        }
+    }
+}

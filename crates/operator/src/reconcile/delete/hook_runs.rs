@@ -1,0 +1,81 @@
+//! Runs the stored hooks of a deletion.
+
+use crate::reconcile::claim::member_scopes::{self, MemberScopes};
+use crate::reconcile::hooks::HookRunner;
+use crate::reconcile::hooks::delete_hooks::StoredDeleteHooks;
+use crate::reconcile::plans::PlanRunner;
+use crate::reconcile::release::Release;
+use crate::reconcile::scope::ReleaseScope;
+use crate::reconcile::status::StatusWriter;
+use chartwright_core::annotations::{self, ON_DELETE};
+use chartwright_core::hooks::{Operation, RunPhase, in_order};
+use chartwright_core::identity::ObjectId;
+use chartwright_core::status::Phase;
+
+/// Runs the stored hooks of a deletion.
+pub(crate) struct DeleteHookRunner<'s, 'a> {
+    scope: &'s mut ReleaseScope<'a>,
+}
+
+impl<'s, 'a> DeleteHookRunner<'s, 'a> {
+    pub(crate) fn new(scope: &'s mut ReleaseScope<'a>) -> Self {
+        DeleteHookRunner { scope }
+    }
+}
+
+impl DeleteHookRunner<'_, '_> {
+    /// Runs the hooks of a deletion, at most as long as they may take.
+    ///
+    /// # Errors
+    /// The phase of a release whose hooks aren't over.
+    pub(crate) async fn run_delete_hooks(&mut self, release: &mut Release, event: &str) -> Result<(), Phase> {
+        let hooks = StoredDeleteHooks::new(self.scope).stored_hooks(release).await?;
+        let ids: Vec<_> = hooks.iter().map(|hook| hook.member.id.clone()).collect();
+        member_scopes::want(
+            self.scope.context,
+            &self.scope.owner.set,
+            &MemberScopes::from_objects(&ids),
+        );
+        let stored = release.record.hooks.stored.clone();
+        if release.record.hooks.operation != Some(Operation::Delete) {
+            HookRunner::new(self.scope).stop_hooks(release).await?;
+            PlanRunner::new(self.scope).stop_plan(release).await?;
+            let revision = release.record.revision;
+            release.record.hooks.begin(Operation::Delete, revision, &stored, &hooks);
+        }
+        if event == Operation::Delete.before() && !annotations::skips_plans(&self.scope.written.annotations) {
+            HookRunner::new(self.scope)
+                .run_marked_plans(release, &hooks, ON_DELETE)
+                .await?;
+        }
+        HookRunner::new(self.scope)
+            .run_hooks(release, &in_order(&hooks, event), event, None)
+            .await?;
+        let is_refused = |id: &ObjectId| hooks.iter().any(|hook| hook.member.id == *id && hook.refused.is_some());
+        for run in release.record.hooks.runs.clone() {
+            if run.phase == RunPhase::GivenUp && run.event == event && !is_refused(&run.object) {
+                let note = format!(
+                    "the {} hook {} {} failed for as long as it may take: the deletion goes on without it. {}",
+                    run.event, run.object.group_kind.kind, run.object.name, run.message
+                );
+                self.scope.warn_once(release, "HookGivenUp", note).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// That they are over is written down before what they made goes: whoever comes after a crash would run them again, on
+    /// what is deleted by then.
+    ///
+    /// # Errors
+    /// The phase of a release of which it can't be written.
+    pub(crate) async fn end_delete_hooks(&mut self, release: &mut Release) -> Result<(), Phase> {
+        if release.record.hooks.done {
+            return Ok(());
+        }
+        release.record.hooks.done = true;
+        let message = "the hooks of the deletion are over".to_owned();
+        let stored = StatusWriter::new(self.scope).store_progress(release, message).await;
+        stored.inspect_err(|_| release.record.hooks.done = false)
+    }
+}

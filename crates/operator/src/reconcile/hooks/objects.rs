@@ -1,0 +1,141 @@
+//! Creates, finds and deletes the objects of hooks.
+
+use serde_json::Value;
+
+use crate::cluster::discovery::Resource;
+use crate::cluster::error::Error;
+use crate::cluster::objects::{self, ApplyTarget, DeleteOutcome};
+use crate::reconcile::scope::ReleaseScope;
+use crate::telemetry::metrics;
+use chartwright_core::annotations::HOOK_RUN;
+use chartwright_core::apply::content;
+use chartwright_core::health::gates::is_stated;
+use chartwright_core::hooks::{self, Hook, HookRun, State};
+use chartwright_core::identity::ObjectId;
+use chartwright_core::identity::ownership::{Ownership, ownership};
+use chartwright_core::index::members::Live;
+use chartwright_core::prune::{Purpose, Verdict, verdict};
+use chartwright_core::status::{Phase, Reason};
+
+/// The live object with the name of a hook.
+pub(crate) enum HookObject {
+    Nothing,
+    /// This run of it.
+    Run(Value),
+    /// Another owner's, or an earlier run's.
+    Other(Box<Live>, Value),
+}
+
+/// Creates, finds and deletes the objects of hooks.
+pub(crate) struct HookObjects<'a> {
+    scope: &'a ReleaseScope<'a>,
+}
+
+impl<'a> HookObjects<'a> {
+    pub(crate) fn new(scope: &'a ReleaseScope<'a>) -> Self {
+        HookObjects { scope }
+    }
+}
+
+impl HookObjects<'_> {
+    /// Applies the object of a hook: without its TTL, for until it is written down how it ended, it alone tells that.
+    pub(crate) async fn make(
+        &self,
+        resource: &Resource,
+        hook: &Hook,
+        run: &mut HookRun,
+        onto: ApplyTarget<'_>,
+    ) -> Result<State, Phase> {
+        let id = &hook.member.id;
+        let mut object = content(&hook.member, None);
+        object["metadata"]["annotations"][HOOK_RUN] = run.run.as_str().into();
+        if run.ttl.is_some()
+            && let Some(spec) = object["spec"].as_object_mut()
+        {
+            spec.remove(hooks::TTL);
+        }
+        match objects::apply(&self.scope.context.client, resource, id, &mut object, onto).await {
+            Ok(live) => {
+                self.scope
+                    .context
+                    .metrics
+                    .wrote(&id.group_kind.kind, metrics::Operation::Apply);
+                run.uid = live.uid;
+                Ok(match hook.is_awaited() || is_stated(&hook.member.object) {
+                    true => State::Running("has not started yet".into()),
+                    false => State::Succeeded,
+                })
+            }
+            Err(error) => self.state_of(id, error),
+        }
+    }
+
+    /// What an error means for a hook.
+    ///
+    /// # Errors
+    /// The phase of a release, where the error says nothing about the hook.
+    pub(crate) fn state_of(&self, id: &ObjectId, error: Error) -> Result<State, Phase> {
+        match error {
+            error if error.is_transient() || matches!(error, Error::Conflict(_)) => {
+                Err(Phase::failed(Reason::ApplyFailed, format!("{id}: {error}")))
+            }
+            Error::Terminating(_) => Ok(State::Hopeless(error.to_string())),
+            error => Ok(State::Failed(error.to_string())),
+        }
+    }
+
+    pub(crate) async fn find(&self, resource: &Resource, id: &ObjectId, run: &str) -> Result<HookObject, Error> {
+        let found = objects::read(&self.scope.context.client, resource, id).await?;
+        let Some((live, object)) = found else {
+            return Ok(HookObject::Nothing);
+        };
+        let is_ours = ownership(id, &live, &self.scope.owner) == Ownership::Ours;
+        let is_run = object["metadata"]["annotations"][HOOK_RUN] == run;
+        Ok(match is_ours && is_run {
+            true => HookObject::Run(object),
+            false => HookObject::Other(Box::new(live), object),
+        })
+    }
+
+    /// Deletes what a hook made. True if it is gone by now.
+    pub(crate) async fn delete_hook(&self, resource: &Resource, id: &ObjectId, live: &Live) -> Result<bool, Error> {
+        let client = &self.scope.context.client;
+        if !live.deleting {
+            match objects::delete_in_foreground(client, resource, id, live).await? {
+                DeleteOutcome::Absent => return Ok(true),
+                DeleteOutcome::Changed => return Ok(false),
+                DeleteOutcome::Accepted => self
+                    .scope
+                    .context
+                    .metrics
+                    .wrote(&id.group_kind.kind, metrics::Operation::Delete),
+            }
+        }
+        Ok(objects::read_live(client, resource, id).await?.is_none())
+    }
+
+    /// Deletes what a hook made, if it is ours. True if nothing of it is left.
+    ///
+    /// # Errors
+    /// The phase of a release of which that can't be deleted.
+    pub(crate) async fn clear(&self, id: &ObjectId) -> Result<bool, Phase> {
+        let snapshot = self.scope.context.discovery.snapshot();
+        let failed = |error: &dyn std::fmt::Display| {
+            Phase::failed(Reason::DeleteFailed, format!("{id}, which a hook made: {error}"))
+        };
+        let Some(resource) = snapshot.served(&id.group_kind).map_err(|error| failed(&error))? else {
+            return Ok(true);
+        };
+        let found = objects::read_live(&self.scope.context.client, resource, id).await;
+        let Some(live) = found.map_err(|error| failed(&error))? else {
+            return Ok(true);
+        };
+        match verdict(id, &live, &self.scope.owner, Purpose::Prune) {
+            Verdict::Delete | Verdict::Going => {
+                let deleted = self.delete_hook(resource, id, &live).await;
+                deleted.map_err(|error| failed(&error))
+            }
+            _ => Ok(true),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Warnings about annotations, leftovers, and corrections that another client reverts.
+
+use crate::reconcile::RECHECK;
+use crate::reconcile::check::list;
+use crate::reconcile::release::Release;
+use crate::reconcile::scope::ReleaseScope;
+use chartwright_core::annotations;
+use chartwright_core::identity::ObjectId;
+use chartwright_core::identity::ownership::{Ownership, ownership};
+use chartwright_core::members::desired::Member;
+
+/// Warns about annotations, leftovers and contested corrections.
+pub(crate) struct Warnings<'a> {
+    scope: &'a ReleaseScope<'a>,
+}
+
+impl<'a> Warnings<'a> {
+    pub(crate) fn new(scope: &'a ReleaseScope<'a>) -> Self {
+        Warnings { scope }
+    }
+}
+
+impl Warnings<'_> {
+    /// Tells what in the annotations of the custom resource has no effect.
+    pub(crate) async fn check_annotations(&self, release: &mut Release) {
+        for problem in annotations::problems(&self.scope.written.annotations) {
+            self.scope.warn_once(release, "AnnotationInvalid", problem).await;
+        }
+    }
+
+    /// Takes note of a correction, and tells when it has become a contest.
+    pub(crate) async fn corrected(&self, release: &mut Release, member: &Member, how: &str) {
+        if release.contests.corrected(&member.id, how) {
+            let note = format!(
+                "{}: {how}, again and again; from now on it is put right at growing intervals",
+                member.id
+            );
+            self.scope.warn("DriftContested", &note).await;
+        }
+    }
+
+    /// A member has a content of our field manager that is not the one recorded. Who wrote it, in words.
+    pub(crate) async fn report_other_operator(&self, release: &mut Release) -> String {
+        let name = &self.scope.context.operator;
+        // A content from before this process may be of one that died before it could note it.
+        if release.was_seen_whole {
+            let note = format!(
+                "another operator of the name {name} writes the same members: run one of them, or all with --leader-elect \
+                 and the same --leader-election-id, or give them different names (--operator-name)"
+            );
+            self.scope.warn_once(release, "AnotherOperator", note).await;
+            // It may be the last to write the status, too, and no watch tells of that.
+            release.contests.wait_for(RECHECK);
+        }
+        format!("written by another operator of the name {name}, or by an earlier run of this one")
+    }
+
+    /// Tells of what an earlier custom resource of this name left behind and the chart doesn't render: it is never
+    /// pruned, and nobody else looks after it.
+    pub(crate) async fn warn_leftovers(&self, release: &mut Release) {
+        let leftovers: Vec<ObjectId> = {
+            let members = self.scope.context.members();
+            let is_left = |id: &ObjectId| {
+                let live = members.get(id).filter(|live| !live.deleting);
+                live.is_some_and(|live| ownership(id, live, &self.scope.owner) == Ownership::Predecessor)
+                    && release.record.entry(id).is_none()
+            };
+            members
+                .of_set(&self.scope.owner.set)
+                .into_iter()
+                .filter(is_left)
+                .collect()
+        };
+        if leftovers.is_empty() {
+            return;
+        }
+        let note = format!(
+            "left of an earlier custom resource of this name, and never pruned: {}; delete what nobody needs any more",
+            list(leftovers)
+        );
+        self.scope.warn_once(release, "Leftover", note).await;
+    }
+}

@@ -1,0 +1,264 @@
+//! Renders that are kept for a rollback, and the revisions of the history.
+
+use crate::cluster::error::Error;
+use crate::reconcile::check::Checker;
+use crate::reconcile::hooks::TIMEOUT;
+use crate::reconcile::record::signed_secrets::{RENDERS, SealedSecrets};
+use crate::reconcile::release::Release;
+use crate::reconcile::render::{LookupAnswers, PreparedRelease, Renderer, give_owners};
+use crate::reconcile::rollback::{KeptRender, suffix};
+use crate::reconcile::scope::ReleaseScope;
+use crate::reconcile::status::rights;
+use chartwright_core::identity::GroupKind;
+use chartwright_core::members::desired::{self, Desired};
+use chartwright_core::members::policy::Update;
+use chartwright_core::record::history::{Attempt, Fallback, Judgement, is_watched, judge};
+use chartwright_core::status::conditions::whole;
+use chartwright_core::status::{Changes, Phase, Reason};
+use chartwright_watches::OnFailure;
+
+/// Keeps the renders that a rollback can return to.
+pub(crate) struct KeptRenders<'a> {
+    scope: &'a ReleaseScope<'a>,
+}
+
+impl<'a> KeptRenders<'a> {
+    pub(crate) fn new(scope: &'a ReleaseScope<'a>) -> Self {
+        KeptRenders { scope }
+    }
+}
+
+impl KeptRenders<'_> {
+    /// Puts the render that is gone back to in the place of the newest, as long as that is the one that failed.
+    ///
+    /// # Errors
+    /// The phase of a release that stays as it is, or of which the render can't be read.
+    pub(crate) async fn apply_fallback(
+        &self,
+        release: &mut Release,
+        prepared: &mut PreparedRelease,
+    ) -> Result<(), Phase> {
+        let Some(fallback) = release.record.fallback.clone() else {
+            return Ok(());
+        };
+        if !fallback.is_for(self.scope.generation, &prepared.inputs, &prepared.values_digest) {
+            release.end_fallback();
+            return Ok(());
+        }
+        let Some(to) = fallback.to else {
+            return Err(Phase::stalled(Reason::UpgradeFailed, fallback.told(None)));
+        };
+        let kept = SealedSecrets::new(self.scope)
+            .unseal::<KeptRender>(&RENDERS, &suffix(to))
+            .await;
+        let Some(kept) = kept.map_err(|error| self.render_storage_error(to, &error))? else {
+            let lost = format!("; the render of revision {to} is lost: nothing can go back to it");
+            release.record.history.set_kept(to, false);
+            if fallback.failed.is_none() {
+                self.scope
+                    .warn_once(release, "RollbackRefused", lost[2..].to_owned())
+                    .await;
+                release.end_fallback();
+                return Ok(());
+            }
+            let fallback = Fallback {
+                to: None,
+                why: fallback.why + &lost,
+                ..fallback
+            };
+            let told = fallback.told(None);
+            release.record.fallback = Some(fallback);
+            return Err(Phase::stalled(Reason::UpgradeFailed, told));
+        };
+        let notes = kept.notes.clone();
+        let desired = self.read(release, prepared, kept);
+        prepared.replace(
+            desired,
+            notes,
+            to,
+            fallback.revision,
+            release.key(&self.scope.context.keys),
+        );
+        // The watch may permit less than it did then.
+        Checker::new(self.scope)
+            .check_release(release, prepared, &mut LookupAnswers::new())
+            .await
+    }
+
+    /// The members of a render that was kept.
+    fn read(&self, release: &Release, prepared: &PreparedRelease, kept: KeptRender) -> Desired {
+        let snapshot = self.scope.context.discovery.snapshot();
+        let namespaced = |group_kind: &GroupKind, version: &str| snapshot.namespaced(group_kind, version);
+        let (identity, key) = (&prepared.identity, release.key(&self.scope.context.keys));
+        let mut desired = desired::desired(kept.members, identity, &namespaced, key);
+        desired::add_hooks(&mut desired, kept.hooks, identity, &namespaced, key);
+        let hooks = desired.hooks.iter().map(|hook| &hook.member);
+        Renderer::new(self.scope).learn(release, desired.members.iter().chain(hooks));
+        give_owners(self.scope.unit, &self.scope.written, &mut desired);
+        for member in &mut desired.members {
+            // Going back forces nothing.
+            if member.policy.update == Update::Recreate {
+                member.policy.update = Update::InPlace;
+            }
+        }
+        desired
+    }
+
+    /// Before the first member of an upgrade: since when it is under way, and from what.
+    pub(crate) fn note_attempt(&self, release: &mut Release, prepared: &PreparedRelease) {
+        let record = &mut release.record;
+        let is_upgrade = prepared.revision > record.revision && record.revision > 0;
+        let is_known = |attempt: &&Attempt| attempt.revision == prepared.revision;
+        let known = record.attempt.as_ref().filter(is_known);
+        if prepared.rollback.is_some()
+            || !is_watched(self.scope.unit.watch.on_failure)
+            || !(is_upgrade || known.is_some())
+        {
+            record.attempt = None;
+            return;
+        }
+        let is_same =
+            |attempt: &&Attempt| attempt.inputs == prepared.inputs && attempt.values == prepared.values_digest;
+        record.attempt = Some(Attempt {
+            revision: prepared.revision,
+            inputs: prepared.inputs.clone(),
+            values: prepared.values_digest.clone(),
+            began: known
+                .filter(is_same)
+                .map_or_else(|| whole(jiff::Timestamp::now()), |known| known.began),
+        });
+    }
+
+    /// After all of a render is applied: it is listed, and kept where something may go back to it.
+    ///
+    /// # Errors
+    /// The phase of a release of which it can't be kept.
+    pub(crate) async fn list_revision(&self, release: &mut Release, prepared: &PreparedRelease) -> Result<(), Phase> {
+        let (revision, chart) = (prepared.revision, self.scope.chart());
+        let history = &mut release.record.history;
+        history.deployed(revision, self.scope.generation, chart.as_ref(), jiff::Timestamp::now());
+        if let Some(to) = prepared.rollback {
+            history.goes_back(revision, to);
+        }
+        let is_kept = history.get(revision).is_some_and(|listed| listed.kept);
+        if self.scope.unit.watch.on_failure != OnFailure::Rollback {
+            return self.forget_renders(release).await;
+        }
+        if is_kept {
+            return Ok(());
+        }
+        let render = KeptRender {
+            members: prepared
+                .desired
+                .members
+                .iter()
+                .map(|member| member.rendered())
+                .collect(),
+            hooks: prepared
+                .desired
+                .hooks
+                .iter()
+                .map(|hook| hook.member.rendered())
+                .collect(),
+            notes: prepared.notes.clone(),
+        };
+        match SealedSecrets::new(self.scope)
+            .seal(&RENDERS, &suffix(revision), &render)
+            .await
+        {
+            Ok(()) => {
+                release.record.history.set_kept(revision, true);
+                Ok(())
+            }
+            Err(error @ (Error::Invalid(_) | Error::TooLarge(_))) => {
+                let note = format!("revision {revision} can't be gone back to: {error}");
+                self.scope.warn_once(release, "NotKept", note).await;
+                Ok(())
+            }
+            Err(error) => Err(self.render_storage_error(revision, &error)),
+        }
+    }
+
+    fn render_storage_error(&self, revision: i64, error: &Error) -> Phase {
+        let place = SealedSecrets::new(self.scope).sealed_place(&RENDERS, &suffix(revision));
+        let hint = rights(
+            error,
+            "a watch with `onFailure: rollback` needs the rights to get, create, patch and delete Secrets there",
+        );
+        Phase::failed(Reason::Record, format!("{place}, which keeps a render: {error}{hint}"))
+    }
+
+    /// Removes all renders that are kept of a release.
+    ///
+    /// # Errors
+    /// The phase of a release of which they can't be removed.
+    pub(crate) async fn forget_renders(&self, release: &mut Release) -> Result<(), Phase> {
+        let record = &release.record;
+        let mut kept: Vec<i64> = record.history.kept().collect();
+        // What was kept in the moment in which an operator ended is listed nowhere.
+        let attempt = record.attempt.as_ref().map(|attempt| attempt.revision);
+        kept.extend(attempt.filter(|revision| !kept.contains(revision)));
+        self.forget(release, &kept).await
+    }
+
+    async fn forget(&self, release: &mut Release, revisions: &[i64]) -> Result<(), Phase> {
+        for revision in revisions {
+            let removed = SealedSecrets::new(self.scope)
+                .remove_sealed(&RENDERS, &suffix(*revision))
+                .await;
+            removed.map_err(|error| self.render_storage_error(*revision, &error))?;
+            release.record.history.set_kept(*revision, false);
+        }
+        Ok(())
+    }
+
+    /// The revision that runs is well: it may be gone back to.
+    pub(crate) async fn note_healthy(&self, release: &mut Release) {
+        let running = release.record.revision;
+        release.record.attempt = None;
+        if !release.record.history.is_healthy_now(running) {
+            return;
+        }
+        let goal = release.record.fallback.as_ref().and_then(|fallback| fallback.to);
+        let surplus = release.record.history.surplus(running, goal);
+        if let Err(phase) = self.forget(release, &surplus).await {
+            tracing::debug!(resource = %self.scope.written.key, ?phase, "renders that nobody needs stay for now");
+        }
+    }
+
+    /// What is told of a release that runs something else than what is asked for, or failed without a way back.
+    pub(crate) fn with_fallback_message(&self, release: &Release, phase: Phase, changes: &mut Changes) -> Phase {
+        let Some(fallback) = &release.record.fallback else {
+            return self.overdue(release, phase);
+        };
+        // The phase says what it is.
+        changes.upgraded = false;
+        let running = fallback.to.and_then(|to| release.record.history.get(to));
+        let told = fallback.told(running.map(|listed| listed.generation));
+        match phase {
+            Phase::Ready => Phase::stalled(Reason::RolledBack, told),
+            Phase::Waiting { reason, message } => {
+                let reason = match reason {
+                    Reason::Progressing => Reason::RollingBack,
+                    other => other,
+                };
+                Phase::waiting(reason, format!("{message}; {told}"))
+            }
+            Phase::Failed { reason, message } => Phase::failed(reason, format!("{message}; {told}")),
+            other => other,
+        }
+    }
+
+    /// An upgrade that takes longer than it may, where nothing is to be done about it but to say so.
+    fn overdue(&self, release: &Release, phase: Phase) -> Phase {
+        let Some(attempt) = release.record.attempt.as_ref() else {
+            return phase;
+        };
+        let timeout = self.scope.unit.watch.timeout.unwrap_or(TIMEOUT);
+        let judged = judge(&phase, attempt, usize::MAX, (0, 0), timeout, jiff::Timestamp::now());
+        match (judged, &phase) {
+            (Judgement::Failed(why), Phase::Waiting { .. }) => Phase::stalled(Reason::UpgradeFailed, why),
+            _ => phase,
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What becomes of an upgrade that fails for good, and of a request for an earlier revision: another render takes the
+//! place of what the custom resource asks for, until that changes. The decision is written down before anything is done
+//! about it, so that whoever continues does the same.
+
+pub(crate) mod kept_renders;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::reconcile::hooks::TIMEOUT;
+use crate::reconcile::release::Release;
+use crate::reconcile::rollback::kept_renders::KeptRenders;
+use crate::reconcile::scope::ReleaseScope;
+use crate::reconcile::status::StatusWriter;
+use chartwright_core::annotations;
+use chartwright_core::identity::GroupKind;
+use chartwright_core::members::desired::Rendered;
+use chartwright_core::record::history::{Fallback, Judgement, judge};
+use chartwright_core::record::requests::Request;
+use chartwright_core::status::conditions::whole;
+use chartwright_core::status::{Phase, Reason};
+use chartwright_watches::OnFailure;
+
+/// What is kept of a revision.
+#[derive(Serialize, Deserialize)]
+struct KeptRender {
+    members: Vec<Rendered>,
+    hooks: Vec<Rendered>,
+    notes: Option<String>,
+}
+
+pub(super) fn suffix(revision: i64) -> String {
+    format!("-{revision}")
+}
+
+/// Decides when an upgrade has failed and which revision to return to.
+pub(crate) struct RollbackStage<'s, 'a> {
+    scope: &'s mut ReleaseScope<'a>,
+}
+
+impl<'s, 'a> RollbackStage<'s, 'a> {
+    pub(crate) fn new(scope: &'s mut ReleaseScope<'a>) -> Self {
+        RollbackStage { scope }
+    }
+}
+
+impl RollbackStage<'_, '_> {
+    /// Takes note of an annotation that asks for an earlier revision, and of an edit that ends such a request.
+    pub(super) async fn note_rollback_request(&mut self, release: &mut Release) {
+        let asks = [Request::Force, Request::Reconcile];
+        if asks
+            .iter()
+            .any(|request| self.scope.requested(release, *request).is_some())
+        {
+            release.retry_upgrade();
+        }
+        let is_asked = self.scope.written.annotations.contains_key(annotations::ROLLBACK_TO);
+        let is_over = |fallback: &Fallback| {
+            fallback.failed.is_none() && (fallback.generation != self.scope.generation || !is_asked)
+        };
+        if release.record.fallback.as_ref().is_some_and(is_over) {
+            release.end_fallback();
+        }
+        let Some(text) = self.scope.requested(release, Request::Rollback) else {
+            return;
+        };
+        release.record.handled.set(Request::Rollback, &text);
+        let Some(to) = annotations::rollback_to(&text) else {
+            return;
+        };
+        let history = &release.record.history;
+        if !history.get(to).is_some_and(|listed| listed.kept) {
+            let kept: Vec<String> = history.kept().map(|revision| revision.to_string()).collect();
+            let why = match (self.scope.unit.watch.on_failure, kept.is_empty()) {
+                (OnFailure::Rollback, true) => "none is kept yet".to_owned(),
+                (OnFailure::Rollback, false) => format!("these are kept: {}", kept.join(", ")),
+                _ => "revisions are kept where the watch says `onFailure: rollback`".to_owned(),
+            };
+            let note = format!("revision {to} is not kept, so that nothing can go back to it: {why}");
+            self.scope.warn("RollbackRefused", &note).await;
+            return;
+        }
+        release.end_fallback();
+        release.record.attempt = None;
+        release.record.fallback = Some(Fallback {
+            generation: self.scope.generation,
+            to: Some(to),
+            revision: history_next(release),
+            failed: None,
+            why: annotations::ROLLBACK_TO.to_owned(),
+        });
+    }
+
+    /// Decides about the phase that a release is in: true if it is to go on with something else, at once.
+    ///
+    /// # Errors
+    /// The phase of a release of which that can't be written down.
+    pub(super) async fn begin_fallback(&mut self, release: &mut Release, phase: &Phase) -> Result<bool, Phase> {
+        if phase.is_ready() {
+            KeptRenders::new(self.scope).note_healthy(release).await;
+            return Ok(false);
+        }
+        let Some(attempt) = release.record.attempt.clone() else {
+            return Ok(false);
+        };
+        let failures = (release.record.hooks.failures, release.backoff.failures);
+        let (watch, now) = (&self.scope.unit.watch, jiff::Timestamp::now());
+        let timeout = watch.timeout.unwrap_or(TIMEOUT);
+        let why = match judge(phase, &attempt, watch.retries, failures, timeout, now) {
+            Judgement::GoOn => {
+                // What can't be seen may be well; hooks, when they end, do the same.
+                if !matches!(
+                    phase,
+                    Phase::Waiting {
+                        reason: Reason::HookRunning,
+                        ..
+                    }
+                ) {
+                    release.restart_clock();
+                }
+                return Ok(false);
+            }
+            Judgement::Wait(left) => {
+                release.contests.wait_for(left.max(Duration::from_millis(100)));
+                return Ok(false);
+            }
+            Judgement::Failed(why) => why,
+        };
+        let rolls_back = watch.on_failure == OnFailure::Rollback;
+        let to = release
+            .record
+            .history
+            .last_healthy(attempt.revision)
+            .filter(|_| rolls_back);
+        // Without a way back it is tried again, and what may yet become healthy is left to.
+        if to.is_none() && (rolls_back || matches!(phase, Phase::Waiting { .. })) {
+            return Ok(false);
+        }
+        let chart = self.scope.chart();
+        let (failed, why_shown) = (attempt.revision, release.secrets.redact(&why).into_owned());
+        let history = &mut release.record.history;
+        history.failed(failed, self.scope.generation, chart.as_ref(), &why_shown);
+        let fallback = Fallback {
+            generation: self.scope.generation,
+            to,
+            revision: history_next(release),
+            failed: Some(attempt),
+            why: why_shown,
+        };
+        let note = match to {
+            Some(to) => format!("revision {failed} failed: {why}; going back to revision {to}"),
+            None => format!("revision {failed} failed, and is not tried again: {why}"),
+        };
+        release.end_fallback();
+        release.record.attempt = None;
+        release.record.fallback = Some(fallback);
+        // It was tried with force: asked for once, done once.
+        if let Some(text) = self.scope.requested(release, Request::Force) {
+            release.record.handled.set(Request::Force, &text);
+        }
+        let GroupKind { group, kind } = &self.scope.unit.group_kind;
+        self.scope.context.metrics.upgrade_failed(group, kind);
+        self.scope.warn("UpgradeFailed", &note).await;
+        StatusWriter::new(self.scope)
+            .store_decision(release, Phase::waiting(Reason::RollingBack, note))
+            .await?;
+        Ok(true)
+    }
+}
+
+fn history_next(release: &Release) -> i64 {
+    release.record.history.next(release.record.revision)
+}
+
+impl Release {
+    /// What the custom resource asks for is carried out again, whatever it is.
+    pub(super) fn end_fallback(&mut self) {
+        self.record.fallback = None;
+        self.record.done_for = None;
+        self.last_render.inputs.clear();
+    }
+
+    /// The time in which an upgrade has to become healthy begins now.
+    pub(super) fn restart_clock(&mut self) {
+        if let Some(attempt) = &mut self.record.attempt {
+            attempt.began = whole(jiff::Timestamp::now());
+        }
+    }
+
+    /// An upgrade that was given up is tried once more.
+    pub(super) fn retry_upgrade(&mut self) {
+        let was_given_up = |fallback: &Fallback| fallback.failed.is_some();
+        if self.record.fallback.as_ref().is_some_and(was_given_up) {
+            self.end_fallback();
+            self.record.hooks.failures = 0;
+        }
+    }
+}

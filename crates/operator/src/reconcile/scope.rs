@@ -1,0 +1,127 @@
+//! What the stages of one reconcile share: the custom resource as our last write left it, and facts that an earlier stage
+//! found out. It decides nothing.
+
+use std::sync::OnceLock;
+
+use api_objects::CustomObject;
+use serde_json::Value;
+
+use crate::cluster::error::Error;
+use crate::reconcile::context::{Context, Unit};
+use crate::reconcile::custom_resource::CustomResource;
+use crate::reconcile::release::Release;
+use crate::reconcile::release::former_release::FormerRelease;
+use crate::telemetry::metrics::Operation;
+use chartwright_core::identity::ownership::Owner;
+use chartwright_core::record::requests::Request;
+use chartwright_core::status::{Chart, Phase};
+
+/// The custom resource of a reconcile, and what its stages found out about it.
+pub(crate) struct ReleaseScope<'a> {
+    pub(crate) context: &'a Context,
+    pub(crate) unit: &'a Unit,
+    /// The custom resource as our last write left it.
+    pub(crate) written: CustomResource,
+    /// Its status, parsed at first use.
+    status_of_written: OnceLock<Value>,
+    /// The owner that its members name.
+    pub(crate) owner: Owner,
+    /// The generation that this reconcile is about. That of `written` may be newer.
+    pub(crate) generation: i64,
+    /// The custom resource had no claim when the reconcile began, so that no member was ever applied for it.
+    pub(crate) is_first: bool,
+    /// The release needs the finalizer.
+    pub(crate) holds_finalizer: bool,
+    /// The release of Helm or helm-operator that is being taken over.
+    pub(crate) former_release: Option<FormerRelease>,
+    /// Why the release Secrets of Helm could not be listed.
+    pub(crate) unlisted: Option<Error>,
+    /// A write did not find the custom resource.
+    pub(crate) missing: bool,
+    /// The phase that the status shows while a plan runs.
+    pub(crate) shown: Option<Phase>,
+}
+
+impl<'a> ReleaseScope<'a> {
+    pub(crate) fn new(context: &'a Context, unit: &'a Unit, resource: &CustomResource) -> Self {
+        ReleaseScope {
+            context,
+            unit,
+            written: resource.clone(),
+            status_of_written: OnceLock::new(),
+            owner: resource.owner(&unit.group_kind),
+            generation: resource.generation,
+            is_first: !resource.is_claimed(),
+            holds_finalizer: true,
+            former_release: None,
+            unlisted: None,
+            missing: false,
+            shown: None,
+        }
+    }
+}
+
+impl ReleaseScope<'_> {
+    /// Takes in what a write of ours answered.
+    pub(crate) fn set_written(&mut self, object: CustomObject) {
+        self.written = self.unit.take_in(object);
+        self.status_of_written = OnceLock::new();
+    }
+
+    /// What the status of the custom resource says.
+    pub(crate) fn written_status(&self) -> &Value {
+        self.status_of_written.get_or_init(|| self.written.status())
+    }
+
+    /// The chart that the operator has.
+    pub(crate) fn chart(&self) -> Option<Chart> {
+        let metadata = &self.unit.renderer.as_ref().ok()?.chart().metadata;
+        Some(Chart {
+            name: metadata.name.clone(),
+            version: metadata.version.clone(),
+            app_version: metadata.app_version.clone(),
+        })
+    }
+
+    /// True if the custom resource says that there are kept results.
+    pub(crate) fn has_generated_values(&self) -> bool {
+        self.written.annotations.contains_key(&self.written.kept_annotation())
+    }
+
+    /// The text of a request that is not carried out yet.
+    pub(crate) fn requested(&self, release: &Release, request: Request) -> Option<String> {
+        let handled = &release.record.handled;
+        handled.pending(request, &self.written.annotations).map(str::to_owned)
+    }
+
+    /// A warning Event, once for each text while the process lives, and a bounded number for each state of the custom
+    /// resource.
+    pub(crate) async fn warn_once(&self, release: &mut Release, reason: &str, note: String) {
+        if release.announced.is_news(&note) {
+            self.warn(reason, &note).await;
+        }
+    }
+
+    /// A warning Event, and a line in the log.
+    pub(crate) async fn warn(&self, reason: &str, note: &str) {
+        tracing::warn!(kind = %self.unit.group_kind, resource = %self.written.key, reason, "{note}");
+        let about = self.written.reference(&self.unit.resource);
+        self.context.events.warning(&about, reason, self.action(), note).await;
+        self.context.metrics.wrote("Event", Operation::Event);
+    }
+
+    /// The same of what went well.
+    pub(crate) async fn inform(&self, reason: &str, note: &str) {
+        tracing::info!(kind = %self.unit.group_kind, resource = %self.written.key, reason, "{note}");
+        let about = self.written.reference(&self.unit.resource);
+        self.context.events.normal(&about, reason, self.action(), note).await;
+        self.context.metrics.wrote("Event", Operation::Event);
+    }
+
+    fn action(&self) -> &'static str {
+        match self.written.deleting {
+            true => "Delete",
+            false => "Reconcile",
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Writes Events: failures, changes, waits, problems of pods, and conditions where the status keeps none.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::reconcile::record::StatusRefusal;
+use crate::reconcile::release::Release;
+use crate::reconcile::scope::ReleaseScope;
+use crate::reconcile::status::Conclusion;
+use chartwright_core::status::{self, Event, Phase};
+
+/// Writes Events about what a reconcile did and found.
+pub(crate) struct Announcer<'a> {
+    scope: &'a ReleaseScope<'a>,
+}
+
+impl<'a> Announcer<'a> {
+    pub(crate) fn new(scope: &'a ReleaseScope<'a>) -> Self {
+        Announcer { scope }
+    }
+}
+
+impl Announcer<'_> {
+    /// One event for each thing that happened; the same failure is told once, not at every retry.
+    pub(crate) async fn announce(&self, release: &mut Release, conclusion: &Conclusion, status: &Value) {
+        let event = conclusion.phase.event(&conclusion.changes);
+        let failed = event.as_ref().is_some_and(|event| event.warning);
+        if let Some(event) = event {
+            let text = event.text();
+            if !event.once || release.announced.event != text {
+                release.announced.event = text;
+                self.tell(&event).await;
+            }
+        }
+        let unseen = self.scope.unit.lossy.conditions.load(Relaxed) || release.refused == StatusRefusal::Everything;
+        if unseen && !failed {
+            self.announce_conditions(release, status).await;
+        }
+    }
+
+    /// What a release waits for: once, until it waits for something else. `is_news`: the status didn't say so before, as it
+    /// does after a restart.
+    pub(crate) async fn announce_awaited(&self, release: &mut Release, phase: &Phase, is_news: bool) {
+        let event = phase.awaited();
+        let text = event.as_ref().map(Event::text);
+        if release.announced.awaited == text {
+            return;
+        }
+        release.announced.awaited = text;
+        if let Some(event) = event.filter(|_| is_news) {
+            self.tell(&event).await;
+        }
+    }
+
+    /// What keeps pods of a release from being ready for long.
+    pub(crate) async fn announce_pods(&self, release: &mut Release, phase: &Phase) {
+        if phase.is_ready() || *phase == Phase::Suspended {
+            return;
+        }
+        for note in release.pod_troubles.lasting(Instant::now()) {
+            self.scope.warn("PodProblem", &note).await;
+        }
+    }
+
+    /// What the conditions say, where the status doesn't keep them.
+    async fn announce_conditions(&self, release: &mut Release, status: &Value) {
+        let events = status::condition_events(status);
+        let texts = events.iter().map(Event::text).collect();
+        let told = release.announced.conditions.replace(texts);
+        // A release that was well when the operator last ran, and is, is no news.
+        if told.is_none() && release.was_complete && !events.iter().any(|event| event.warning) {
+            return;
+        }
+        let told = told.unwrap_or_default();
+        for event in &events {
+            if !told.contains(&event.text()) {
+                self.tell(event).await;
+            }
+        }
+    }
+
+    async fn tell(&self, event: &Event) {
+        match event.warning {
+            true => self.scope.warn(&event.reason, &event.note).await,
+            false => self.scope.inform(&event.reason, &event.note).await,
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Builds the status from the state of the release.
+
+use serde_json::Value;
+
+use crate::reconcile::record::{RecordStore, StatusRefusal};
+use crate::reconcile::release::Release;
+use crate::reconcile::scope::ReleaseScope;
+use crate::reconcile::status::{Conclusion, NextStatus};
+use chartwright_core::record::history::Revision;
+use chartwright_core::status::{self, Phase, Report};
+
+/// Builds the status of the custom resource from the state of the release.
+pub(crate) struct StatusBuilder<'a> {
+    scope: &'a ReleaseScope<'a>,
+}
+
+impl<'a> StatusBuilder<'a> {
+    pub(crate) fn new(scope: &'a ReleaseScope<'a>) -> Self {
+        StatusBuilder { scope }
+    }
+}
+
+impl StatusBuilder<'_> {
+    /// What the status says where it keeps all of it.
+    pub(crate) fn previous<'r>(&'r self, release: &'r Release) -> &'r Value {
+        release
+            .announced
+            .status
+            .as_ref()
+            .unwrap_or_else(|| self.scope.written_status())
+    }
+
+    pub(crate) fn status(&self, release: &Release, conclusion: &Conclusion) -> NextStatus {
+        let record = &release.record;
+        let earlier = record
+            .fallback
+            .as_ref()
+            .and_then(|fallback| record.history.get(fallback.to?));
+        let chart = earlier.map(Revision::chart).or_else(|| self.scope.chart());
+        let template = release.template.as_deref();
+        let store = RecordStore::new(self.scope);
+        let report = Report {
+            generation: self.scope.generation,
+            release_name: &self.scope.written.key.name,
+            phase: &conclusion.phase,
+            changes: &conclusion.changes,
+            chart,
+            record: &release.record,
+            seal: store.record_seal(release),
+            record_in_secret: release.saved.exists,
+            record_unread: release.unread,
+            brief: release.refused > StatusRefusal::Nothing,
+            render: conclusion.prepared.as_ref().map(|prepared| status::Render {
+                namespace: &prepared.identity.namespace,
+                notes: prepared.notes.as_deref(),
+            }),
+            computed: template.and_then(|template| template.told()),
+            status_invalid: template.and_then(|template| template.invalid.as_deref()),
+            contested: release.contests.message(),
+            // Who is only waited for is no failure: counting would write a status at each look.
+            failures: match conclusion.phase {
+                Phase::Failed { .. } => release.backoff.failures,
+                _ => 0,
+            },
+            secrets: &release.secrets,
+            now: jiff::Timestamp::now(),
+        };
+        let previous = self.previous(release);
+        let status = status::status(&report, previous);
+        NextStatus {
+            is_news: !status::says_the_same(&status, previous),
+            status,
+        }
+    }
+}

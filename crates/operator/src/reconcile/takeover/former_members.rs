@@ -1,0 +1,211 @@
+//! Members of the release of another owner: adopts, marks and detaches them.
+
+use serde_json::Value;
+
+use crate::cluster::discovery::Resource;
+use crate::cluster::error::Error;
+use crate::cluster::objects::{FIELD_MANAGER, takeover as requests};
+use crate::reconcile::release::Release;
+use crate::reconcile::release::former_release::FormerRelease;
+use crate::reconcile::render::PreparedRelease;
+use crate::reconcile::render::pool::{PoolLane, off_worker};
+use crate::reconcile::scope::ReleaseScope;
+use crate::reconcile::takeover::{ATTEMPTS, READ, claimant, failed};
+use crate::telemetry::metrics::Operation;
+use chartwright_core::apply::{Step, Why};
+use chartwright_core::digest::Key;
+use chartwright_core::identity::ownership::{Ownership, ownership};
+use chartwright_core::identity::{GroupKind, ObjectId};
+use chartwright_core::members::desired::{Desired, Identity, Member, Rendered, desired};
+use chartwright_core::status::{Phase, Reason};
+use chartwright_core::takeover::{self, Claim, Heir};
+
+/// Takes members over from their former owner, or gives them back.
+pub(crate) struct FormerMembers<'a> {
+    scope: &'a ReleaseScope<'a>,
+}
+
+impl<'a> FormerMembers<'a> {
+    pub(crate) fn new(scope: &'a ReleaseScope<'a>) -> Self {
+        FormerMembers { scope }
+    }
+}
+
+impl FormerMembers<'_> {
+    pub(crate) fn members_of(&self, key: &Key, manifest: &str, namespace: &str) -> Desired {
+        let objects = off_worker(|| {
+            takeover::objects(manifest, self.scope.context.budget.limits(PoolLane::Long).memory / READ)
+        })
+        .unwrap_or_else(|error| {
+            tracing::warn!(resource = %self.scope.written.key, %error, "the former release's manifest can't be read");
+            Vec::new()
+        });
+        let rendered = objects.into_iter().map(|object| Rendered {
+            object,
+            source: "the former release".into(),
+        });
+        let identity = Identity {
+            owner: self.scope.owner.clone(),
+            operator: self.scope.context.operator.clone(),
+            namespace: namespace.to_owned(),
+        };
+        let snapshot = self.scope.context.discovery.snapshot();
+        let namespaced = |group_kind: &GroupKind, version: &str| snapshot.namespaced(group_kind, version);
+        desired(rendered.collect(), &identity, &namespaced, key)
+    }
+}
+
+impl FormerMembers<'_> {
+    /// Gives a former member our marks. Its UID; `None` if it is gone or not ours.
+    pub(crate) async fn mark(&self, id: &ObjectId) -> Result<Option<String>, Error> {
+        let snapshot = self.scope.context.discovery.snapshot();
+        let Some(resource) = snapshot.served(&id.group_kind)? else {
+            return Ok(None);
+        };
+        let client = &self.scope.context.client;
+        let claimant = claimant(self.scope.unit, &self.scope.written, &self.scope.written.key.namespace);
+        let mut result = Ok(None);
+        for _ in 0..ATTEMPTS {
+            let Some(metadata) = requests::metadata(client, resource, &id.namespace, &id.name).await? else {
+                return Ok(None);
+            };
+            let uid = metadata.uid.clone().unwrap_or_default();
+            match ownership(id, &crate::cluster::objects::live(&metadata), &self.scope.owner) {
+                Ownership::Ours => return Ok(Some(uid)),
+                Ownership::Foreign | Ownership::Inherited
+                    if takeover::claim(&metadata, &claimant) == Claim::Inherited => {}
+                _ => return Ok(None),
+            }
+            let patch = takeover::marks(&metadata, id, &self.scope.owner, &self.scope.context.operator);
+            match self.rewrite(resource, id, &patch).await {
+                Ok(is_there) => return Ok(is_there.then_some(uid)),
+                Err(error @ Error::Conflict(_)) => result = Err(error),
+                Err(error) => return Err(error),
+            }
+        }
+        result
+    }
+
+    /// False if the object is gone.
+    async fn rewrite(&self, resource: &Resource, id: &ObjectId, patch: &Value) -> Result<bool, Error> {
+        match requests::patch_metadata(&self.scope.context.client, resource, &id.namespace, &id.name, patch).await {
+            Ok(_) => {
+                self.scope
+                    .context
+                    .metrics
+                    .wrote(&id.group_kind.kind, Operation::Metadata);
+                Ok(true)
+            }
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Step 4, for a member that carries no marks of ours: what may be done with it. If it may be applied with force, its
+    /// managedFields are ours by now.
+    ///
+    /// # Errors
+    /// Why the member stays as it is.
+    pub(crate) async fn adopt(
+        &self,
+        prepared: &PreparedRelease,
+        member: &Member,
+        resource: &Resource,
+    ) -> Result<Step, (Reason, String)> {
+        let client = &self.scope.context.client;
+        let claimant = claimant(self.scope.unit, &self.scope.written, &prepared.identity.namespace);
+        let (namespace, name) = (&member.id.namespace, &member.id.name);
+        let unable = |error: Error| (Reason::Takeover, format!("{} ({}): {error}", member.id, member.source));
+        let apply = |force, why| Ok(Step::Apply { force, why });
+        let mut conflict = Error::Conflict("others write it all the time".into());
+        for _ in 0..ATTEMPTS {
+            let found = requests::metadata(client, resource, namespace, name)
+                .await
+                .map_err(unable)?;
+            let Some(metadata) = found else {
+                return apply(false, Why::Missing);
+            };
+            let left = |why: &str| format!("{} ({}) is left untouched: {why}", member.id, member.source);
+            match (takeover::claim(&metadata, &claimant), &self.scope.unlisted) {
+                (Claim::Refused(why), _) => return Err((Reason::Collision, left(&why))),
+                // Helm's release Secrets would stay, and `helm uninstall` delete what is ours then.
+                (Claim::Adopted, Some(error)) => {
+                    let why = format!(
+                        "it belongs to the Helm release {}/{}, and to take that over the operator needs the rights to \
+                         list and delete Secrets there: {error}",
+                        claimant.namespace, claimant.release
+                    );
+                    return Err((Reason::Collision, left(&why)));
+                }
+                _ => {}
+            }
+            if metadata.deletion_timestamp.is_some() {
+                return Ok(Step::AwaitDeletion);
+            }
+            let heir = Heir {
+                manager: FIELD_MANAGER,
+                subresource: "",
+                api_version: &resource.api.api_version,
+                manifest: self
+                    .scope
+                    .former_release
+                    .as_ref()
+                    .and_then(|former| former.manifests.get(&member.id)),
+                owner_uid: &claimant.uid,
+            };
+            let Some(patch) = takeover::migration(&metadata, &heir) else {
+                return apply(true, Why::Adopted);
+            };
+            match self.rewrite(resource, &member.id, &patch).await {
+                Ok(true) => return apply(true, Why::Adopted),
+                Ok(false) => return apply(false, Why::Missing),
+                Err(error @ Error::Conflict(_)) => conflict = error,
+                Err(error) => return Err(unable(error)),
+            }
+        }
+        Err(unable(conflict))
+    }
+
+    pub(crate) async fn remove_stored(&self, former_release: &FormerRelease) -> Result<(), Error> {
+        for (name, uid) in &former_release.secrets {
+            requests::remove_release(&self.scope.context.client, &former_release.namespace, name, uid).await?;
+            self.scope.context.metrics.wrote("Secret", Operation::Delete);
+        }
+        Ok(())
+    }
+}
+
+impl FormerMembers<'_> {
+    /// Cuts all that helm-operator left off the custom resource: what is suspended outlives it.
+    pub(crate) async fn detach_former_members(&self, release: &Release) -> Result<(), Phase> {
+        if self.scope.former_release.is_none() {
+            return Ok(());
+        }
+        for id in release.record.entries.iter().map(|entry| &entry.id) {
+            let detached = self.detach(id).await;
+            detached.map_err(|error| failed(&id.to_string(), &error))?;
+        }
+        Ok(())
+    }
+
+    async fn detach(&self, id: &ObjectId) -> Result<(), Error> {
+        let snapshot = self.scope.context.discovery.snapshot();
+        let Some(resource) = snapshot.served(&id.group_kind)? else {
+            return Ok(());
+        };
+        let found = requests::metadata(&self.scope.context.client, resource, &id.namespace, &id.name).await?;
+        if let Some(patch) = found.and_then(|metadata| takeover::parting(&metadata, &self.scope.written.uid)) {
+            self.rewrite(resource, id, &patch).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes the release Secrets of a release that is gone.
+    pub(crate) async fn forget_stored(&self) -> Result<(), Phase> {
+        let Some(former_release) = &self.scope.former_release else {
+            return Ok(());
+        };
+        let removed = self.remove_stored(former_release).await;
+        removed.map_err(|error| failed("the release Secrets", &error))
+    }
+}
