@@ -10,4 +10,5 @@
 pub mod cluster;
 pub mod controller;
 pub mod reconcile;
+mod sync;
 pub mod telemetry;

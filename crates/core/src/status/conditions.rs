@@ -133,6 +133,14 @@ fn nothing_is_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String
     Ok(Option::<String>::deserialize(deserializer)?.unwrap_or_default())
 }
 
+/// Items that a condition lists; a chart that goes wrong often goes wrong everywhere.
+const LISTED: usize = 5;
+
+/// The first few of a list, and how many more there are.
+pub fn short_list<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+    list(LISTED, items)
+}
+
 /// The first `most` of a list, and how many more there are.
 pub fn list<T: ToString>(most: usize, items: impl IntoIterator<Item = T>) -> String {
     let mut items = items.into_iter();
@@ -149,6 +157,12 @@ mod tests {
     use super::*;
     use crate::testing::table;
     use serde_json::json;
+
+    #[test]
+    fn long_lists_are_cut() {
+        assert_eq!(short_list(0..2), "0; 1");
+        assert_eq!(short_list(0..8), "0; 1; 2; 3; 4; and 3 more");
+    }
 
     #[test]
     fn what_is_no_condition_hides_no_other() {

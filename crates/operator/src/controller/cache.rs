@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
-use crate::reconcile::{CustomResource, Release, ResourceKey, lock};
+use crate::reconcile::{CustomResource, Release, ResourceKey};
+use crate::sync::lock;
 use chartwright_core::prune::deletion::{End, Held, end};
 
 /// The cache of a unit.

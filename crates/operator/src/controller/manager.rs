@@ -14,11 +14,14 @@ use super::leader::{self, Ended, LeaderElection};
 use super::unit::Blueprint;
 use super::usage_meter;
 use super::watches::{discovery, scopes};
-use crate::cluster::{self, Discovery, connection::fence::Fence, events::Events};
-use crate::reconcile::{Context, list};
+use crate::cluster::connection::fence::Fence;
+use crate::cluster::events::Events;
+use crate::cluster::{self, Discovery};
+use crate::reconcile::Context;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::probes::Health;
 use chartwright_core::digest::Keyring;
+use chartwright_core::status::conditions::short_list;
 use chartwright_watches::Watch;
 use helm_template::chart::stamp::{Stamp, load_stable};
 use helm_template::render::Engine;
@@ -308,7 +311,7 @@ fn report_leftovers(context: &Context) {
         count = left.len(),
         "objects of custom resources that are not there: {}; `chartwright leftovers` lists them and, if asked to, \
          deletes them",
-        list(&left)
+        short_list(&left)
     );
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::reconcile::lock;
+use crate::sync::lock;
 
 /// A queue of keys.
 pub struct Queue<K> {

@@ -5,28 +5,20 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
+use crate::cluster::objects::lookup::LookupAnswers;
 use crate::reconcile::claim::decorator::ClaimRules;
 use crate::reconcile::release::Release;
-use crate::reconcile::render::{LookupAnswers, PreparedRelease, RenderJob, no_plan};
+use crate::reconcile::release::author_permit::AuthorPermit;
+use crate::reconcile::render::job::{RenderJob, no_plan};
+use crate::reconcile::render::prepared::PreparedRelease;
 use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::values;
 use chartwright_core::digest::{Key, KeyUse};
 use chartwright_core::grants::{self, Baseline, Own};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::members::desired::Member;
-use chartwright_core::status::{Phase, Reason, conditions};
-
-/// Problems listed in one condition; a chart that goes wrong often goes wrong everywhere.
-const SHOWN: usize = 5;
-
-/// What the author of a custom resource was permitted to create.
-#[derive(Debug, Default)]
-pub(super) struct AuthorPermit {
-    /// Stands for the objects, the chart and the watch; empty before.
-    digest: String,
-    /// How much of those that carry rights or reach, and that `allow` doesn't name, the chart creates by default.
-    pub(super) own: BTreeMap<ObjectId, Own>,
-}
+use chartwright_core::status::conditions::short_list;
+use chartwright_core::status::{Phase, Reason};
 
 /// Refuses what the author of a custom resource may not create.
 pub(crate) struct Checker<'a> {
@@ -48,7 +40,7 @@ impl Checker<'_> {
     ) -> Result<(), Phase> {
         let problems = &prepared.desired.problems;
         if !problems.is_empty() {
-            return Err(Phase::stalled(Reason::ManifestInvalid, list(problems.clone())));
+            return Err(Phase::stalled(Reason::ManifestInvalid, short_list(problems.clone())));
         }
         let hooks = || prepared.desired.hooks.iter().map(|hook| &hook.member);
         let all = prepared.desired.members.iter().chain(hooks());
@@ -58,7 +50,7 @@ impl Checker<'_> {
         });
         let reserved: Vec<String> = reserved.collect();
         if !reserved.is_empty() {
-            return Err(Phase::stalled(Reason::Refused, list(reserved)));
+            return Err(Phase::stalled(Reason::Refused, short_list(reserved)));
         }
         // A cluster-scoped custom resource is made by whoever may do so in the whole cluster.
         if self.scope.written.key.namespace.is_empty() {
@@ -166,19 +158,5 @@ impl Checker<'_> {
             Err(failed @ Phase::Failed { .. }) => Err(failed),
             Err(_) => Ok(None),
         }
-    }
-}
-
-/// The first few of a list, and how many more there are.
-pub fn list<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
-    conditions::list(SHOWN, items)
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn long_lists_are_cut() {
-        assert_eq!(super::list(0..2), "0; 1");
-        assert_eq!(super::list(0..8), "0; 1; 2; 3; 4; and 3 more");
     }
 }

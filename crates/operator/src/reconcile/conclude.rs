@@ -1,20 +1,21 @@
 //! Brings record and claim up to date with what apply and prune did.
 
 use crate::reconcile::apply::ApplyResult;
-use crate::reconcile::check::list;
 use crate::reconcile::claim::Claimer;
 use crate::reconcile::claim::decorator::ClaimRules;
-use crate::reconcile::claim::member_scopes::{MemberScopes, MemberWatches};
+use crate::reconcile::claim::member_scopes::MemberScopes;
+use crate::reconcile::load::member_watches::MemberWatches;
 use crate::reconcile::observe::health::HealthReporter;
 use crate::reconcile::plans::PlanRunner;
 use crate::reconcile::prune::PruneResult;
 use crate::reconcile::release::Release;
-use crate::reconcile::render::PreparedRelease;
 use crate::reconcile::render::generated_values::GeneratedStore;
+use crate::reconcile::render::prepared::PreparedRelease;
 use crate::reconcile::rollback::kept_renders::KeptRenders;
 use crate::reconcile::scope::ReleaseScope;
 use chartwright_core::identity::ObjectId;
 use chartwright_core::record::Entry;
+use chartwright_core::status::conditions::short_list;
 use chartwright_core::status::{Changes, Phase, Reason};
 
 /// Brings record and claim up to date after apply and prune.
@@ -51,7 +52,7 @@ impl Concluder<'_, '_> {
         };
         changes.pruned = pruned.gone.iter().map(ToString::to_string).collect();
         if !pruned.failures.is_empty() {
-            return Err(Phase::failed(Reason::PruneFailed, list(pruned.failures)));
+            return Err(Phase::failed(Reason::PruneFailed, short_list(pruned.failures)));
         }
         if pruned.gap.is_none() {
             let hooks = MemberScopes::from_objects(prepared.hook_ids());
@@ -71,7 +72,7 @@ impl Concluder<'_, '_> {
         let is_there = |id: &&ObjectId| release.record.entry(id).is_some_and(|entry| !entry.finished);
         let desired: Vec<ObjectId> = prepared.ids().filter(is_there).cloned().collect();
         changes.gap = pruned.gap;
-        changes.held = (!pruned.held.is_empty()).then(|| list(pruned.held));
+        changes.held = (!pruned.held.is_empty()).then(|| short_list(pruned.held));
         Ok((
             HealthReporter::new(self.scope).phase_of(release, &desired).await,
             changes,

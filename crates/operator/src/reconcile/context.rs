@@ -4,35 +4,29 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use kube::core::{Selector, SelectorExt as _};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
 
-use crate::cluster::discovery::{Discovery, Resource, Snapshot};
+use crate::cluster::discovery::{Discovery, Snapshot};
 use crate::cluster::events::Events;
 use crate::cluster::objects::lookup;
 use crate::cluster::storage::keys;
 use crate::cluster::workloads::elect::pod_kind;
 use crate::cluster::workloads::pods::PodTroubles;
 use crate::reconcile::custom_resource::{CustomResource, ResourceKey};
-use crate::reconcile::load::dependencies::{self, ReleaseDependency};
-use crate::reconcile::record::LossyStatus;
+use crate::reconcile::load::release_dependencies::{ReleaseDependency, as_dependency, needs};
 use crate::reconcile::render::memory_budget::MemoryBudget;
 use crate::reconcile::render::pool::{Deadline, PoolError, WorkerPool};
-use crate::reconcile::values::unread_values::ReadValues;
-use crate::telemetry::metrics::{Metrics, ReleaseLabels};
+use crate::reconcile::unit::Unit;
+use crate::sync::lock;
+use crate::telemetry::metrics::Metrics;
 use chartwright_core::digest::Keyring;
-use chartwright_core::identity::applyset;
-use chartwright_core::identity::decorator;
 use chartwright_core::identity::ownership::{Owner, Ownership};
-use chartwright_core::identity::{GroupKind, ObjectId};
+use chartwright_core::identity::{GroupKind, ObjectId, applyset, decorator};
 use chartwright_core::index::dependencies::{Dependencies, Dependency};
 use chartwright_core::index::members::{Members, Scope};
 use chartwright_core::leader::pod_index::{PodIndex, Workload};
-use chartwright_watches::Watch;
-use helm_template::chart::Chart;
-use helm_template::chart::stamp::Stamp;
-use helm_template::render::{Engine, LookupKey, Random};
+use helm_template::render::{LookupKey, Random};
 
 /// Requests for what templates look up that are under way in the process.
 const LOOKUPS_AT_ONCE: usize = 16;
@@ -127,45 +121,6 @@ impl RegisteredOwner {
     fn name(&self) -> String {
         format!("{} {}", self.unit.group_kind, self.key)
     }
-}
-
-/// One watch of `watches.yaml` at work.
-pub struct Unit {
-    pub watch: Watch,
-    pub group_kind: GroupKind,
-    /// Group and kind as metric labels, shared by the series of all releases.
-    pub labels: (Arc<str>, Arc<str>),
-    pub resource: Resource,
-    /// The chart, ready to render; or why it can't be read. Deletions work without.
-    pub renderer: Result<Arc<Engine>, String>,
-    /// Of the chart's files, as they were when they were read.
-    pub stamp: Stamp,
-    /// As far as [`reads_release_facts`] tells of the chart.
-    pub reads_release_facts: bool,
-    /// Selectors of other watches of the same kind.
-    pub siblings: Vec<Selector>,
-    /// What the status of its custom resources does not keep.
-    pub lossy: LossyStatus,
-    /// Which values its chart reads.
-    pub read_values: ReadValues,
-}
-
-/// True if a text mentions what an upgrade changes. `tpl` makes code of values, so that they are searched as well.
-pub(super) fn mentions_release_facts(text: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(text);
-    let mut facts = ["IsInstall", "IsUpgrade", "Revision"].into_iter();
-    facts.any(|fact| text.contains(fact))
-}
-
-/// True if a chart or one of its dependencies mentions `.Release.Revision`, `.IsInstall` or `.IsUpgrade`: an upgrade may
-/// render differently from what it is compared with. Found as text: it may be too much, and is never too little.
-pub fn reads_release_facts(chart: &Chart) -> bool {
-    // Values and files can reach `tpl`, too.
-    let mut files = chart.templates.iter().chain(&chart.files);
-    let values = serde_json::to_vec(&chart.values.to_json()).unwrap_or_default();
-    mentions_release_facts(&values)
-        || files.any(|file| mentions_release_facts(file.data.as_bytes()))
-        || chart.dependencies.iter().any(reads_release_facts)
 }
 
 /// The Secret with the operator's keys, and the usual Lease of its leader.
@@ -295,7 +250,7 @@ impl Context {
         let (needs, changed) = match before {
             Some((before, needs)) if before == trigger => (needs, false),
             before => {
-                let needs: Arc<[ReleaseDependency]> = dependencies::needs(unit, resource).unwrap_or_default().into();
+                let needs: Arc<[ReleaseDependency]> = needs(unit, resource).unwrap_or_default().into();
                 let changed = before.is_some_and(|(_, before)| before != needs);
                 (needs, changed)
             }
@@ -342,7 +297,7 @@ impl Context {
 
     /// What a custom resource depends on has changed: who was told of it by another watch before may have looked too soon.
     fn notify_dependents(&self, unit: &Unit, key: &ResourceKey) {
-        let followers = self.dependencies().followers(&dependencies::as_dependency(unit, key));
+        let followers = self.dependencies().followers(&as_dependency(unit, key));
         self.notify(&followers);
     }
 
@@ -495,59 +450,5 @@ impl Context {
             tracing::warn!(%error, "the API server's discovery could not be read");
         }
         read.is_ok()
-    }
-}
-
-/// A lock that a panic elsewhere does not poison: the data behind our locks is replaced whole, never half-written.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-impl Unit {
-    /// One for which nothing is known of other watches, nor of custom resources that exist.
-    pub fn alone(watch: Watch, group_kind: GroupKind, resource: Resource, renderer: Arc<Engine>, stamp: Stamp) -> Self {
-        Unit {
-            labels: (
-                Arc::from(group_kind.group.as_str()),
-                Arc::from(group_kind.kind.as_str()),
-            ),
-            watch,
-            group_kind,
-            resource,
-            reads_release_facts: reads_release_facts(renderer.chart()),
-            renderer: Ok(renderer),
-            stamp,
-            siblings: Vec::new(),
-            lossy: Default::default(),
-            read_values: Default::default(),
-        }
-    }
-
-    /// True if the chart on disk is still the one that was read. Looks at the metadata of its files.
-    pub async fn is_chart_unchanged(&self) -> bool {
-        let path = self.watch.chart.clone();
-        let now = tokio::task::spawn_blocking(move || Stamp::of(&path)).await;
-        now.is_ok_and(|now| now == self.stamp)
-    }
-
-    pub fn metric_labels(&self, key: &ResourceKey) -> ReleaseLabels {
-        ReleaseLabels {
-            group: self.labels.0.clone(),
-            kind: self.labels.1.clone(),
-            namespace: key.namespace.clone(),
-            name: key.name.clone(),
-        }
-    }
-
-    /// An object of its kind, as it is for this unit.
-    pub fn take_in(&self, object: impl Into<CustomResource>) -> CustomResource {
-        object.into().decorated_by(self.watch.decorator.clone())
-    }
-
-    /// True if a custom resource is this unit's business: it matches the selector, or it did (it has our marks)
-    /// and no other watch of the kind has taken it over.
-    pub fn is_ours(&self, labels: &std::collections::BTreeMap<String, String>, is_marked: bool) -> bool {
-        self.watch.selector.matches(labels)
-            || (is_marked && !self.siblings.iter().any(|sibling| sibling.matches(labels)))
     }
 }

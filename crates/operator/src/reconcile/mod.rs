@@ -16,9 +16,11 @@ mod conclude;
 mod context;
 pub mod custom_resource;
 mod delete;
+mod hints;
 mod hooks;
 mod load;
 mod observe;
+mod outcome;
 mod plans;
 mod prune;
 mod record;
@@ -29,20 +31,21 @@ mod rollback;
 mod scope;
 mod status;
 mod takeover;
+mod test_panic;
+mod unit;
 mod values;
 
-use std::time::Duration;
-
+use crate::cluster::connection::throttle;
 use crate::reconcile::apply::Applier;
 use crate::reconcile::claim::Claimer;
 use crate::reconcile::claim::decorator::ClaimRules;
-use crate::reconcile::claim::member_scopes::MemberWatches;
 use crate::reconcile::conclude::Concluder;
 use crate::reconcile::delete::Deleter;
 use crate::reconcile::hooks::HookRunner;
 use crate::reconcile::load::dependencies::DependencyGate;
 use crate::reconcile::load::input_digest::ConvergenceCheck;
 use crate::reconcile::load::job_ttls::JobTtls;
+use crate::reconcile::load::member_watches::MemberWatches;
 use crate::reconcile::observe::health::HealthReporter;
 use crate::reconcile::observe::leader_pods::LeaderElector;
 use crate::reconcile::observe::live_members::MemberObserver;
@@ -56,73 +59,36 @@ use crate::reconcile::render::Renderer;
 use crate::reconcile::render::generated_values::GeneratedStore;
 use crate::reconcile::rollback::RollbackStage;
 use crate::reconcile::rollback::kept_renders::KeptRenders;
-use crate::reconcile::scope::ReleaseScope;
+use crate::reconcile::scope::{ReleaseScope, interrupted};
 use crate::reconcile::status::StatusWriter;
+use crate::reconcile::status::conclusion::Conclusion;
 use crate::reconcile::takeover::TakeoverStage;
-
-pub use check::list;
-pub use claim::member_scopes::{MemberScopes, watch_recorded};
-pub(crate) use context::lock;
-pub use context::{Context, Unit, reads_release_facts};
-pub use custom_resource::{CustomResource, ResourceKey};
-pub use delete::deleted_resource::{is_gone, uninstall, warn_finalizer_removed};
-pub use release::Release;
-pub use render::{LookupAnswers, PreparedRelease, prepare};
-use status::Conclusion;
-
-use crate::cluster::connection::throttle;
+use crate::reconcile::test_panic::panic_if_asked;
 use crate::telemetry::metrics::ReconcileResult;
 use crate::telemetry::redact;
 use chartwright_core::annotations;
 use chartwright_core::record::requests::Request;
 use chartwright_core::status::{Changes, Phase, Reason};
 
-/// How a reconcile ended, for the queue.
-#[derive(Debug)]
-pub struct ReconcileOutcome {
-    /// When to look again without being asked; `None`: only at the resync.
-    pub again: Option<Duration>,
-    /// The API server asked for that time: what only looks whether something can go on waits for it.
-    pub put_off: bool,
-    /// The custom resource as our last write left it.
-    pub written: Option<CustomResource>,
-    /// Nothing of the release is left.
-    pub finished: bool,
-    /// A write did not find the custom resource.
-    pub missing: bool,
-    /// For logs and metrics.
-    pub result: ReconcileResult,
-}
+pub use claim::member_scopes::MemberScopes;
+pub use load::member_watches::watch_recorded;
+pub use outcome::ReconcileOutcome;
 
-impl ReconcileOutcome {
-    /// Nothing was written, and nothing is looked at again without being asked.
-    fn of(result: ReconcileResult) -> Self {
-        ReconcileOutcome {
-            again: None,
-            put_off: false,
-            written: None,
-            finished: false,
-            missing: false,
-            result,
-        }
-    }
+pub use context::Context;
+pub use unit::{Unit, reads_release_facts};
 
-    fn again(wait: Duration, result: ReconcileResult) -> Self {
-        ReconcileOutcome {
-            again: Some(wait),
-            ..ReconcileOutcome::of(result)
-        }
-    }
-}
+pub use custom_resource::{CustomResource, ResourceKey};
+
+pub use delete::deleted_resource::{is_gone, uninstall, warn_finalizer_removed};
+
+pub use release::Release;
+
+pub use crate::cluster::objects::lookup::LookupAnswers;
+pub use render::job::prepare;
+pub use render::prepared::PreparedRelease;
 
 /// So often a release is rendered in one reconcile while another operator draws its random results.
 const TRIES: usize = 3;
-
-/// A health that only time changes is looked at again after this; it costs no request.
-const RECHECK: Duration = Duration::from_secs(30);
-
-/// The same for a release of which a watch tells nothing.
-const RECHECK_UNSEEN: Duration = Duration::from_secs(300);
 
 /// Brings one release to what its custom resource says.
 pub async fn reconcile(
@@ -156,18 +122,6 @@ pub async fn report_panic(
         .report(release, Phase::failed(Reason::Panicked, message))
         .await
 }
-
-/// Lets a test see what a defect would do: the custom resource that this variable names makes its reconcile panic, and
-/// `<name>/render` its render, with a text that quotes what was at hand.
-#[cfg(debug_assertions)]
-fn panic_if_asked(name: &str, quoted: impl FnOnce() -> String) {
-    if std::env::var("CHARTWRIGHT_TEST_PANIC").is_ok_and(|named| named == name) {
-        panic!("CHARTWRIGHT_TEST_PANIC names {name}: {}", quoted());
-    }
-}
-
-#[cfg(not(debug_assertions))]
-fn panic_if_asked(_: &str, _: impl FnOnce() -> String) {}
 
 async fn run_stages(scope: &mut ReleaseScope<'_>, release: &mut Release) -> ReconcileOutcome {
     let recalled = RecordStore::new(scope).load_record(release).await;
@@ -271,7 +225,7 @@ async fn converge(scope: &mut ReleaseScope<'_>, release: &mut Release) -> Result
         let (phase, mut changes) = match apply_and_prune(scope, release, &prepared).await {
             Ok(Some(done)) => done,
             Ok(None) if tries < TRIES => continue,
-            Ok(None) => (apply::interrupted(), Changes::default()),
+            Ok(None) => (interrupted(), Changes::default()),
             Err(phase) => (phase, Changes::default()),
         };
         if RollbackStage::new(scope).begin_fallback(release, &phase).await? {
@@ -302,7 +256,7 @@ async fn apply_and_prune(
     claimed.map_err(|error| Claimer::new(scope).claim_error(&error))?;
     // The answer shows what the watch may not have told yet: what was rendered is in vain.
     if scope.written.author_digest() != author_digest {
-        return Err(apply::interrupted());
+        return Err(interrupted());
     }
     if !GeneratedStore::new(scope).keep(release, prepared).await? {
         return Ok(None);

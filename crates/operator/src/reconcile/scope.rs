@@ -7,14 +7,15 @@ use api_objects::CustomObject;
 use serde_json::Value;
 
 use crate::cluster::error::Error;
-use crate::reconcile::context::{Context, Unit};
+use crate::reconcile::context::Context;
 use crate::reconcile::custom_resource::CustomResource;
 use crate::reconcile::release::Release;
 use crate::reconcile::release::former_release::FormerRelease;
+use crate::reconcile::unit::Unit;
 use crate::telemetry::metrics::Operation;
 use chartwright_core::identity::ownership::Owner;
 use chartwright_core::record::requests::Request;
-use chartwright_core::status::{Chart, Phase};
+use chartwright_core::status::{Chart, Phase, Reason};
 
 /// The custom resource of a reconcile, and what its stages found out about it.
 pub(crate) struct ReleaseScope<'a> {
@@ -124,4 +125,11 @@ impl ReleaseScope<'_> {
             false => "Reconcile",
         }
     }
+}
+
+pub(crate) const MEANWHILE: &str = "the custom resource changed meanwhile: beginning anew";
+
+/// The phase of a release whose custom resource changed since it was rendered.
+pub(crate) fn interrupted() -> Phase {
+    Phase::waiting(Reason::Progressing, MEANWHILE)
 }

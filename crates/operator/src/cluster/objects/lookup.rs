@@ -1,6 +1,6 @@
 //! Fetches the objects of a template's `lookup` calls.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use api_objects::Whole;
 use futures::{StreamExt, TryStreamExt};
@@ -17,6 +17,9 @@ use crate::cluster::objects::list_objects;
 use chartwright_core::identity::GroupKind;
 use chartwright_core::index::dependencies::Dependency;
 use helm_template::render::LookupKey;
+
+/// Lookups and what they found.
+pub type LookupAnswers = BTreeMap<LookupKey, Value>;
 
 /// The kind and version of a lookup.
 pub fn group_kind(key: &LookupKey) -> (GroupKind, String) {

@@ -12,7 +12,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::stream::{News, watch};
-use crate::reconcile::{Context, lock};
+use crate::reconcile::Context;
+use crate::sync::lock;
 use chartwright_core::identity::GroupKind;
 
 /// The waits before discovery is reread after a change, each from the one before. A new CRD is served some time after it is

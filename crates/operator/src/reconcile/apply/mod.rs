@@ -11,13 +11,12 @@ use crate::cluster::discovery::{Resource, Snapshot};
 use crate::cluster::error::Error;
 use crate::cluster::objects;
 use crate::reconcile::apply::send::{MemberSender, SendOptions};
-use crate::reconcile::check::list;
 use crate::reconcile::observe::health::health_problem;
 use crate::reconcile::observe::live_members::{MemberObserver, condition_health};
 use crate::reconcile::observe::warnings::Warnings;
 use crate::reconcile::release::Release;
-use crate::reconcile::render::PreparedRelease;
-use crate::reconcile::scope::ReleaseScope;
+use crate::reconcile::render::prepared::PreparedRelease;
+use crate::reconcile::scope::{MEANWHILE, ReleaseScope};
 use crate::reconcile::takeover::former_members::FormerMembers;
 use chartwright_core::apply::member_outcome::{MemberOutcome, recorded_entry};
 use chartwright_core::apply::sequence::{self, Turn};
@@ -31,14 +30,8 @@ use chartwright_core::members::desired::Member;
 use chartwright_core::prune::Knowledge;
 use chartwright_core::record::Entry;
 use chartwright_core::record::requests::Request;
+use chartwright_core::status::conditions::short_list;
 use chartwright_core::status::{Changes, Phase, Reason};
-
-const MEANWHILE: &str = "the custom resource changed meanwhile: beginning anew";
-
-/// The phase of a release whose custom resource changed since it was rendered.
-pub(super) fn interrupted() -> Phase {
-    Phase::waiting(Reason::Progressing, MEANWHILE)
-}
 
 /// What the applies of a reconcile came to.
 #[derive(Default)]
@@ -176,7 +169,7 @@ fn phase(
         let permanent = failures
             .iter()
             .all(|(reason, _)| matches!(reason, Reason::ObjectInvalid | Reason::Immutable | Reason::Collision));
-        let message = list(failures.into_iter().map(|(_, message)| message));
+        let message = short_list(failures.into_iter().map(|(_, message)| message));
         return Some(match permanent {
             true => Phase::Stalled {
                 reason,
@@ -200,7 +193,7 @@ fn phase(
             told.push(line);
         }
     }
-    Some(Phase::waiting(Reason::KindUnknown, list(told)))
+    Some(Phase::waiting(Reason::KindUnknown, short_list(told)))
 }
 
 /// Applies the members of a release, wave by wave.
@@ -304,7 +297,7 @@ impl Applier<'_> {
             let note = format!(
                 "nobody edited the release, and the chart renders it otherwise since it looks up what the release itself \
                  made: it stays as it was applied until the custom resource or the chart changes: {}",
-                list(&prepared.held)
+                short_list(&prepared.held)
             );
             self.scope.warn_once(release, "KeptAsApplied", note).await;
         }
@@ -325,7 +318,7 @@ impl Applier<'_> {
             .filter_map(|id| health_problem(id, &members, condition_health(release, id)))
             .map(|(_, message)| message)
             .collect();
-        (!troubles.is_empty()).then(|| list(troubles))
+        (!troubles.is_empty()).then(|| short_list(troubles))
     }
 
     /// Does what is to be done about one member. If somebody else was faster, it is seen what they made of it.
@@ -489,7 +482,7 @@ impl Applier<'_> {
                 let how = match was_deleted {
                     true => "was deleted".to_owned(),
                     false if decision.is_twin => Warnings::new(self.scope).report_other_operator(release).await,
-                    false => list(&decision.drifted),
+                    false => short_list(&decision.drifted),
                 };
                 Warnings::new(self.scope).corrected(release, member, &how).await;
                 Ok(MemberOutcome::Corrected(live, how))

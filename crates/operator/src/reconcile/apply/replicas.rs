@@ -10,7 +10,7 @@ use crate::reconcile::apply::Applier;
 use crate::reconcile::apply::send::{MemberSender, SendOptions};
 use crate::reconcile::observe::warnings::Warnings;
 use crate::reconcile::release::Release;
-use crate::reconcile::render::PreparedRelease;
+use crate::reconcile::render::prepared::PreparedRelease;
 use chartwright_core::apply::Why;
 use chartwright_core::apply::member_outcome::MemberOutcome;
 use chartwright_core::index::members::Live;

@@ -6,7 +6,6 @@ use serde_json::Value;
 use crate::cluster::discovery::Resource;
 use crate::cluster::error::{Cause, Error};
 use crate::cluster::objects::{self, ApplyTarget, CreationCheck, DeleteOutcome};
-use crate::reconcile::check::list;
 use crate::reconcile::release::Release;
 use crate::reconcile::scope::ReleaseScope;
 use crate::telemetry::metrics::Operation;
@@ -18,6 +17,7 @@ use chartwright_core::members::desired::Member;
 use chartwright_core::members::exclusive_fields;
 use chartwright_core::members::immutable_fields::{self, Kept, asks_for_renewal};
 use chartwright_core::status::Reason;
+use chartwright_core::status::conditions::short_list;
 
 /// The server names all duplicates at once; those of an item that goes hide others.
 const ROUNDS: usize = 4;
@@ -119,7 +119,7 @@ impl MemberSender<'_> {
                 "{} ({}): the last one counts: {}",
                 member.id,
                 member.source,
-                list(left_out)
+                short_list(left_out)
             );
             self.scope.warn_once(release, "DuplicateKeys", note).await;
             object = fixed;

@@ -8,7 +8,7 @@ use kube::core::SelectorExt as _;
 use serde_json::{Value, json};
 
 use crate::reconcile::release::Release;
-use crate::reconcile::render::PreparedRelease;
+use crate::reconcile::render::prepared::PreparedRelease;
 use crate::reconcile::scope::ReleaseScope;
 use chartwright_core::annotations;
 use chartwright_core::hooks::Hook;

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 
 use crate::cluster::custom_resource::{OwnedMetadata, apply_metadata, remove_annotations, remove_finalizer};
 use crate::cluster::error::Error;
-use crate::reconcile::apply::interrupted;
 use crate::reconcile::claim::decorator::ClaimRules;
 use crate::reconcile::claim::member_scopes::MemberScopes;
+use crate::reconcile::hints::refusal;
 use crate::reconcile::release::Release;
-use crate::reconcile::render::{PreparedRelease, generated_values};
-use crate::reconcile::scope::ReleaseScope;
-use crate::reconcile::status::refusal;
+use crate::reconcile::render::generated_values;
+use crate::reconcile::render::prepared::PreparedRelease;
+use crate::reconcile::scope::{ReleaseScope, interrupted};
 use crate::telemetry::metrics::Operation;
 use chartwright_core::annotations;
 use chartwright_core::identity::{applyset, decorator as decorator_identity};

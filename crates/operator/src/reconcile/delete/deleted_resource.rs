@@ -4,13 +4,16 @@
 
 use crate::cluster::connection::throttle::{self, requested_wait};
 use crate::cluster::custom_resource::still_exists;
+use crate::reconcile::context::Context;
 use crate::reconcile::custom_resource::CustomResource;
-use crate::reconcile::delete::{Deleter, POLL, UninstallProgress, finished};
+use crate::reconcile::delete::{Deleter, UninstallProgress, finished};
+use crate::reconcile::outcome::ReconcileOutcome;
 use crate::reconcile::record::RecordStore;
 use crate::reconcile::release::Release;
+use crate::reconcile::release::schedule::POLL;
 use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::takeover::TakeoverStage;
-use crate::reconcile::{Context, ReconcileOutcome, Unit};
+use crate::reconcile::unit::Unit;
 use crate::telemetry::metrics::ReconcileResult;
 use crate::telemetry::redact;
 use chartwright_core::status::Phase;

@@ -5,39 +5,37 @@ pub(crate) mod deleted_resource;
 pub(crate) mod hook_runs;
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use crate::cluster::connection::throttle::requested_wait;
 use crate::cluster::custom_resource::remove_finalizer;
 use crate::cluster::error::Error;
-use crate::reconcile::check::list;
 use crate::reconcile::claim::Claimer;
 use crate::reconcile::claim::member_scopes::{self, MemberScopes};
 use crate::reconcile::delete::hook_runs::DeleteHookRunner;
+use crate::reconcile::hints::refusal;
 use crate::reconcile::hooks::delete_hooks::StoredDeleteHooks;
+use crate::reconcile::outcome::ReconcileOutcome;
 use crate::reconcile::plans::PlanRunner;
 use crate::reconcile::prune::removal::{MemberRemover, RemovalCandidate, RemovalResult};
 use crate::reconcile::prune::search::MemberSearch;
 use crate::reconcile::record::RecordStore;
 use crate::reconcile::release::Release;
+use crate::reconcile::release::schedule::{POLL, RECHECK};
 use crate::reconcile::render::generated_values::GeneratedStore;
 use crate::reconcile::rollback::kept_renders::KeptRenders;
 use crate::reconcile::scope::ReleaseScope;
-use crate::reconcile::status::{StatusWriter, refusal};
+use crate::reconcile::status::StatusWriter;
 use crate::reconcile::takeover::TakeoverStage;
 use crate::reconcile::takeover::former_members::FormerMembers;
-use crate::reconcile::{RECHECK, ReconcileOutcome};
 use crate::telemetry::metrics::{Operation, ReconcileResult};
 use chartwright_core::apply::sequence::{self, Turn};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::prune::Purpose;
 use chartwright_core::prune::deletion::policy;
+use chartwright_core::status::conditions::short_list;
 use chartwright_core::status::{Phase, Reason};
 use chartwright_core::{annotations, hooks, takeover};
 use chartwright_watches::DeletionPolicy;
-
-/// While members go that must be gone first; their watches usually tell sooner.
-pub(super) const POLL: Duration = Duration::from_secs(5);
 
 pub(super) enum UninstallProgress {
     /// Nothing is left to do; what became of the members.
@@ -77,7 +75,7 @@ impl Deleter<'_, '_> {
                     &self.scope.owner.set,
                     &MemberScopes::from_record(&release.record),
                 );
-                let message = format!("waiting until all members are gone: {}", list(going));
+                let message = format!("waiting until all members are gone: {}", short_list(going));
                 let waiting = Phase::waiting(Reason::Uninstalling, message);
                 ReconcileOutcome {
                     again: Some(POLL),
@@ -224,7 +222,7 @@ fn settled(removed: Result<RemovalResult, Error>) -> Result<Option<Vec<ObjectId>
     });
     match removed.failures.is_empty() {
         true => Ok(removed.awaited.map(|_| removed.open)),
-        false => Err(Phase::failed(Reason::DeleteFailed, list(removed.failures))),
+        false => Err(Phase::failed(Reason::DeleteFailed, short_list(removed.failures))),
     }
 }
 

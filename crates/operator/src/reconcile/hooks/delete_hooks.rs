@@ -3,12 +3,12 @@
 
 use crate::cluster::error::Error;
 use crate::cluster::storage::secrets;
-use crate::reconcile::plans::stored_objects::StoredObjects;
+use crate::reconcile::hints::rights;
+use crate::reconcile::hooks::stored_objects::StoredObjects;
 use crate::reconcile::record::signed_secrets::{DELETE_HOOKS, SealedSecrets};
 use crate::reconcile::release::Release;
 use crate::reconcile::render::Renderer;
 use crate::reconcile::scope::ReleaseScope;
-use crate::reconcile::status::rights;
 use chartwright_core::annotations::{self, ON_DELETE, SKIP_PLANS};
 use chartwright_core::digest::KeyUse;
 use chartwright_core::grants::{Own, StoredObject};

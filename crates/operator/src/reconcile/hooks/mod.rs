@@ -4,6 +4,7 @@
 pub(crate) mod delete_hooks;
 pub(crate) mod logs;
 pub(crate) mod objects;
+pub(crate) mod stored_objects;
 
 use std::time::Duration;
 
@@ -11,7 +12,6 @@ use serde_json::Value;
 
 use crate::cluster::objects::ApplyTarget;
 use crate::reconcile::claim::member_scopes::MemberScopes;
-use crate::reconcile::delete::POLL;
 use crate::reconcile::hooks::delete_hooks::StoredDeleteHooks;
 use crate::reconcile::hooks::logs::HookLogs;
 use crate::reconcile::hooks::objects::{HookObject, HookObjects};
@@ -19,8 +19,9 @@ use crate::reconcile::observe::live_members::MemberObserver;
 use crate::reconcile::prune::removal::RemovalCandidate;
 use crate::reconcile::prune::search::MemberSearch;
 use crate::reconcile::release::Release;
-use crate::reconcile::render::PreparedRelease;
+use crate::reconcile::release::schedule::{POLL, TIMEOUT};
 use crate::reconcile::render::pool::off_worker;
+use crate::reconcile::render::prepared::PreparedRelease;
 use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::status::StatusWriter;
 use chartwright_core::annotations::ON_CREATE;
@@ -35,8 +36,6 @@ use chartwright_core::plans::{self, By};
 use chartwright_core::status::{Changes, Phase, Reason};
 use chartwright_watches::cel;
 
-/// How long a hook may take if neither it nor the watch says so: as with Helm.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(300);
 /// Helm writes this on hooks, and on nothing else.
 const HOOK_ANNOTATION: &str = "helm.sh/hook";
 

@@ -2,159 +2,29 @@
 //! right, and needs nobody's leave. While it waits, the others are watched as what templates look up is: nothing is asked
 //! again before one of them has changed.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use go_yaml as yaml;
+use std::collections::BTreeSet;
 
 use crate::cluster::discovery::Snapshot;
 use crate::cluster::objects::lookup;
-use crate::reconcile::check::list;
-use crate::reconcile::context::{Context, Unit};
-use crate::reconcile::custom_resource::{CustomResource, ResourceKey};
+use crate::reconcile::context::Context;
+use crate::reconcile::custom_resource::CustomResource;
 use crate::reconcile::load::input_digest;
-use crate::reconcile::release::Release;
-use crate::reconcile::render::PreparedRelease;
+use crate::reconcile::load::release_dependencies::{ReleaseDependency, as_dependency, needs};
+use crate::reconcile::release::{DependencyVerdicts, Release};
 use crate::reconcile::render::pool::off_worker;
+use crate::reconcile::render::prepared::PreparedRelease;
 use crate::reconcile::render::secret_values::{self, ChartText};
 use crate::reconcile::scope::ReleaseScope;
-use crate::reconcile::values::name_templates::NameTemplates;
-use crate::reconcile::values::{self, ValuesError};
-use chartwright_core::annotations::DEPENDS_ON;
+use crate::reconcile::unit::Unit;
+use crate::reconcile::values::error::ValuesError;
+use crate::reconcile::values::release_namespace::release_namespace;
 use chartwright_core::health::depends_on;
 use chartwright_core::identity::GroupKind;
 use chartwright_core::index::dependencies::{self, Dependency};
+use chartwright_core::status::conditions::short_list;
 use chartwright_core::status::{Phase, Reason};
-use chartwright_watches::DependsOn;
 use chartwright_watches::cel::Expression;
-use chartwright_watches::names::is_path_segment;
 use helm_template::render::LookupKey;
-
-/// Something that a release depends on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ReleaseDependency {
-    /// How messages name the entry: `dependsOn[0]`.
-    place: String,
-    group_kind: GroupKind,
-    version: Option<String>,
-    /// For a kind that has namespaces.
-    namespace: String,
-    name: String,
-    ready_when: Option<String>,
-    /// The custom resource's author named it.
-    is_own: bool,
-}
-
-/// What came of earlier looks, with the version of the object: why it isn't ready.
-pub(crate) type DependencyVerdicts = BTreeMap<(LookupKey, Option<String>), (String, Option<String>)>;
-
-impl ReleaseDependency {
-    /// How it is asked for; `None` while its kind isn't served.
-    fn key(&self, snapshot: &Snapshot) -> Option<LookupKey> {
-        let resource = match &self.version {
-            Some(version) => snapshot.resource(&self.group_kind, version),
-            None => snapshot.preferred(&self.group_kind),
-        }?;
-        Some(LookupKey {
-            api_version: resource.api.api_version.clone(),
-            kind: self.group_kind.kind.clone(),
-            namespace: if resource.namespaced {
-                self.namespace.clone()
-            } else {
-                String::new()
-            },
-            name: self.name.clone(),
-        })
-    }
-
-    pub(crate) fn target(&self, snapshot: &Snapshot) -> Dependency {
-        let namespaced = snapshot.preferred(&self.group_kind).is_none_or(|kind| kind.namespaced);
-        Dependency {
-            group_kind: self.group_kind.clone(),
-            namespace: if namespaced {
-                self.namespace.clone()
-            } else {
-                String::new()
-            },
-            name: self.name.clone(),
-        }
-    }
-
-    fn told(&self, why: &str) -> String {
-        let namespace = match self.namespace.as_str() {
-            "" => String::new(),
-            namespace => format!("{namespace}/"),
-        };
-        format!("{} {namespace}{} {why}", self.group_kind, self.name)
-    }
-}
-
-/// What a release depends on: by its watch, and by the list of its own.
-///
-/// # Errors
-/// A list that can't be read, or a name that can't be made.
-pub(crate) fn needs(unit: &Unit, resource: &CustomResource) -> Result<Vec<ReleaseDependency>, ValuesError> {
-    let of_watch = &unit.watch.depends_on;
-    let own = resource.annotations.get(DEPENDS_ON);
-    if of_watch.is_empty() && own.is_none() {
-        return Ok(Vec::new());
-    }
-    let own = yaml::to_json(own.map(String::as_str).unwrap_or_default().as_bytes())
-        .map_err(|error| error.to_string())
-        .and_then(|list| DependsOn::list(DEPENDS_ON, &list))
-        .map_err(|error| match error.starts_with(DEPENDS_ON) {
-            true => ValuesError::Source(error),
-            false => ValuesError::Source(format!("{DEPENDS_ON}: {error}")),
-        })?;
-    let home = match resource.key.namespace.as_str() {
-        // Whose release has no namespace either needs it for cluster-scoped kinds alone.
-        "" => values::release_namespace(unit, resource).unwrap_or_default(),
-        own => own.to_owned(),
-    };
-    let texts = NameTemplates::new(unit, resource);
-    let mut needs = Vec::new();
-    for (list, entries, is_own) in [
-        ("dependsOn", of_watch.as_slice(), false),
-        (DEPENDS_ON, own.as_slice(), true),
-    ] {
-        for (index, entry) in entries.iter().enumerate() {
-            let place = format!("{list}[{index}]");
-            let made = |field: &str, template: &str| {
-                // The author's entries are no templates.
-                let made = match is_own {
-                    true => Ok(template.to_owned()),
-                    false => texts.text("dependsOn", template),
-                };
-                let made = made.map_err(|error| ValuesError::Source(format!("{place}: {field}: {error}")))?;
-                match made.trim() {
-                    made if is_path_segment(made) => Ok(made.to_owned()),
-                    made => Err(ValuesError::Source(format!("{place}: {field}: {made:?} can't be one"))),
-                }
-            };
-            needs.push(ReleaseDependency {
-                group_kind: GroupKind::new(&entry.group, &entry.kind),
-                version: entry.version.clone(),
-                namespace: match &entry.namespace {
-                    Some(template) => made("namespace", template)?,
-                    None => home.clone(),
-                },
-                name: made("name", &entry.name)?,
-                ready_when: entry.ready_when.clone(),
-                is_own,
-                place,
-            });
-        }
-    }
-    Ok(needs)
-}
-
-/// A custom resource, as others depend on it.
-pub(crate) fn as_dependency(unit: &Unit, key: &ResourceKey) -> Dependency {
-    Dependency {
-        group_kind: unit.group_kind.clone(),
-        namespace: key.namespace.clone(),
-        name: key.name.clone(),
-    }
-}
 
 /// True if something of the release, or of its next revision, was applied: it goes on whatever becomes of others.
 fn is_under_way(release: &Release) -> bool {
@@ -263,7 +133,7 @@ impl DependencyGate<'_> {
                 compiled.map_err(|error| ValuesError::Source(format!("{}: readyWhen: {error}", need.place)))?;
             }
             let Some(key) = need.key(snapshot) else { continue };
-            let home = values::release_namespace(self.scope.unit, &self.scope.written)?;
+            let home = release_namespace(self.scope.unit, &self.scope.written)?;
             input_digest::may_look_up(self.scope.unit, &self.scope.written, &home, snapshot, &key)
                 .map_err(|refused| Phase::stalled(Reason::Refused, format!("{}: {refused}", need.place)))?;
         }
@@ -300,7 +170,7 @@ impl DependencyGate<'_> {
             true => Ok(()),
             false => Err(Phase::waiting(
                 Reason::DependencyNotReady,
-                format!("waiting for what it depends on: {}", list(unready)),
+                format!("waiting for what it depends on: {}", short_list(unready)),
             )),
         }
     }

@@ -3,10 +3,11 @@
 use crate::cluster::discovery::{Snapshot, group_of};
 use crate::cluster::objects::lookup;
 use crate::reconcile::claim::decorator::ClaimRules;
-use crate::reconcile::context::{Context, Unit};
+use crate::reconcile::context::Context;
 use crate::reconcile::custom_resource::CustomResource;
 use crate::reconcile::release::{Release, split};
 use crate::reconcile::scope::ReleaseScope;
+use crate::reconcile::unit::Unit;
 use crate::reconcile::values::sources;
 use crate::telemetry::redact::MARK;
 use chartwright_core::apply::is_as_recorded;
@@ -53,7 +54,7 @@ pub fn digest(key: &Key, unit: &Unit, resource: &CustomResource, snapshot: &Snap
 /// Before the first reconcile: watches for what the record says was looked up, as far as the release may look there;
 /// a status is not proof of that.
 pub(crate) fn follow_recorded(context: &Context, unit: &Unit, resource: &CustomResource, record: &Record) {
-    let Ok(namespace) = crate::reconcile::values::release_namespace(unit, resource) else {
+    let Ok(namespace) = crate::reconcile::values::release_namespace::release_namespace(unit, resource) else {
         return;
     };
     let snapshot = context.discovery.snapshot();

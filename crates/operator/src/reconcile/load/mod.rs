@@ -3,5 +3,6 @@
 pub(crate) mod dependencies;
 pub(crate) mod input_digest;
 pub(crate) mod job_ttls;
+pub(crate) mod member_watches;
+pub(crate) mod release_dependencies;
 pub(crate) mod requests;
-pub(crate) mod retry;

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use jiff::{Timestamp, Unit};
 
 use crate::cluster::objects::lookup;
-use crate::reconcile::check::list;
 use crate::reconcile::observe::live_members::{MemberObserver, condition_health};
 use crate::reconcile::observe::pods::diagnose_pods;
 use crate::reconcile::release::{Release, split};
@@ -13,6 +12,7 @@ use crate::reconcile::scope::ReleaseScope;
 use chartwright_core::health::{Health, Status, has_health};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::index::members::Members;
+use chartwright_core::status::conditions::short_list;
 use chartwright_core::status::{Phase, Reason};
 
 /// The health of one member: `None` if it is well.
@@ -82,7 +82,7 @@ impl HealthReporter<'_> {
             return Phase::Ready;
         };
         let reason = reasons.find(|reason| *reason == Reason::MemberFailed).unwrap_or(first);
-        Phase::waiting(reason, list(troubles.into_iter().map(|(_, text)| text)))
+        Phase::waiting(reason, short_list(troubles.into_iter().map(|(_, text)| text)))
     }
 
     /// The kinds whose watch has not worked for a while, so that it can't be told how their members are.

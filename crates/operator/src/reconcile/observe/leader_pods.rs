@@ -1,7 +1,6 @@
 //! Elects leaders: of each workload that the watch names, one ready pod carries the label. What is decided lies in a Lease
 //! beside the workload; `chartwright_core` says what comes next, and why in that order. Nothing else waits for it.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
@@ -12,10 +11,10 @@ use crate::cluster::discovery::Resource;
 use crate::cluster::error::Error;
 use crate::cluster::objects;
 use crate::cluster::workloads::elect::{self, LeaseName, PodLabeler};
-use crate::reconcile::RECHECK;
+use crate::reconcile::hints::rights;
 use crate::reconcile::release::Release;
+use crate::reconcile::release::schedule::RECHECK;
 use crate::reconcile::scope::ReleaseScope;
-use crate::reconcile::status::rights;
 use crate::reconcile::values::name_templates::NameTemplates;
 use chartwright_core::digest::KeyUse;
 use chartwright_core::identity::ownership::owner_of;
@@ -32,13 +31,6 @@ const SOON: Duration = Duration::from_secs(2);
 
 const RIGHTS: &str = "electing a leader needs the rights to get, list, watch and patch pods, to get, create, update and \
                       delete leases, and to get the workload and replicasets (config/rbac/elect_role.yaml)";
-
-/// What is known of the elections of a release.
-#[derive(Debug, Default)]
-pub struct Elections {
-    /// UIDs of ReplicaSets, and of what controls each.
-    replica_sets: HashMap<String, String>,
-}
 
 /// A workload in which a leader is elected.
 struct ElectionTarget {
@@ -61,17 +53,6 @@ enum ElectionError {
 impl From<Error> for ElectionError {
     fn from(error: Error) -> Self {
         ElectionError::Failed(error)
-    }
-}
-
-impl Elections {
-    /// Whether a pod is one of a workload's; `None`: that isn't known of its ReplicaSet.
-    fn is_of(&self, seat: &ElectionTarget, pod: &Pod) -> Option<bool> {
-        let [kind, _, uid] = &pod.controller;
-        match (seat.id.group_kind.kind.as_str(), kind.as_str()) {
-            ("Deployment", "ReplicaSet") => Some(*self.replica_sets.get(uid)? == seat.uid),
-            _ => Some(*uid == seat.uid),
-        }
     }
 }
 
@@ -163,7 +144,7 @@ impl LeaderElector<'_> {
         let Some(mut pods) = self.scope.context.pod_index().pods(&seat.workload()) else {
             return self.warn_unwatched_pods(release, elected).await;
         };
-        pods.retain(|pod| release.elections.is_of(seat, pod) != Some(false));
+        pods.retain(|pod| release.elections.is_of(&seat.id.group_kind.kind, &seat.uid, pod) != Some(false));
         let Elected { label: key, value, .. } = elected.clone();
         let (key, value) = (key.as_str(), value.as_str());
         let label = Label { key, value };
@@ -323,7 +304,7 @@ impl LeaderElector<'_> {
         let elections = &mut release.elections;
         for pod in round.pods().to_vec() {
             let [_, name, uid] = &pod.controller;
-            if elections.is_of(seat, &pod).is_none()
+            if elections.is_of(&seat.id.group_kind.kind, &seat.uid, &pod).is_none()
                 && let Some(resource) = snapshot.preferred(&kind)
             {
                 let id = ObjectId::new(kind.clone(), &*seat.id.namespace, &**name);
@@ -334,7 +315,7 @@ impl LeaderElector<'_> {
                 let controller = controller.map(|(_, controller)| controller).unwrap_or_default();
                 elections.replica_sets.insert(uid.clone(), controller);
             }
-            if elections.is_of(seat, &pod) != Some(true) {
+            if elections.is_of(&seat.id.group_kind.kind, &seat.uid, &pod) != Some(true) {
                 round.gone(&pod.uid);
             }
         }

@@ -12,8 +12,9 @@ use tokio::time::Instant;
 use crate::cluster::error::Error;
 use crate::cluster::objects;
 use crate::cluster::workloads::pods;
-use crate::reconcile::RECHECK;
 use crate::reconcile::release::Release;
+use crate::reconcile::release::full_members::{KnownObject, Pods};
+use crate::reconcile::release::schedule::RECHECK;
 use crate::reconcile::render::pool::{Deadline, PoolError};
 use crate::reconcile::scope::ReleaseScope;
 use chartwright_core::health::gates::{Condition, Facts, Gate};
@@ -26,53 +27,20 @@ use helm_template::render::{on_large_stack, size_of_data};
 
 /// Objects of one release that are read at the same time.
 const AT_ONCE: usize = 4;
+
 /// So many members are shown to conditions and templates, and so many workloads' pods.
 const MEMBERS: usize = 500;
+
 const WORKLOADS: usize = 20;
-/// What was read of a release is kept for its next look up to so many bytes of JSON.
-const KEPT: usize = 512 << 10;
+
 /// What members and pods may take that conditions and templates read, in bytes of memory as data.
 const LARGEST: u64 = 48 << 20;
+
 /// Conditions for which there was no time left are evaluated again after this.
 const BUDGET_PERIOD: Duration = Duration::from_secs(10);
+
 /// Pods are read no more often.
 const PODS_PERIOD: Duration = Duration::from_secs(2);
-
-/// What was read of the members of one release.
-#[derive(Debug, Default)]
-pub struct FullMembers {
-    known: HashMap<ObjectId, KnownObject>,
-    pods: Option<Pods>,
-    /// How those members are that have a condition of their own.
-    gates: HashMap<ObjectId, Health>,
-    /// The API versions in which the chart has its objects.
-    versions: HashMap<ObjectId, String>,
-    /// Somebody asked for something in this reconcile.
-    is_asked: bool,
-    /// The release hears of every change of its members.
-    is_attentive: bool,
-}
-
-/// An object in one of its versions.
-#[derive(Clone, Debug)]
-struct KnownObject {
-    version: String,
-    object: Arc<Value>,
-    size: usize,
-    /// What it takes in memory.
-    weight: u64,
-}
-
-/// The pods of workloads, and the versions of those that they were read for.
-#[derive(Debug)]
-struct Pods {
-    versions: Vec<String>,
-    list: Arc<Value>,
-    size: usize,
-    read: Instant,
-    /// Something waits for what they say, which changes without their workloads.
-    is_stale: bool,
-}
 
 /// Live members by kind and name, and pods: as JSON.
 #[derive(Clone, Debug, Default)]
@@ -83,35 +51,6 @@ pub(crate) struct LiveFacts {
 
 /// Compiled conditions, or what is wrong with them.
 type CompiledGates = Vec<(ObjectId, Result<Gate, String>)>;
-
-impl FullMembers {
-    /// Pods are to be read anew: what is waited for doesn't show in their workloads.
-    pub(crate) fn forget_pods(&mut self) {
-        if let Some(pods) = &mut self.pods {
-            pods.is_stale = true;
-        }
-    }
-
-    /// The chart has these objects in these API versions.
-    pub(crate) fn learn_versions<'v>(&mut self, versions: impl Iterator<Item = (&'v ObjectId, &'v String)>) {
-        self.versions = versions.map(|(id, version)| (id.clone(), version.clone())).collect();
-    }
-
-    /// The reconcile is over. True if nobody asks any more: nothing is kept, and nothing needs to be heard of.
-    fn end_look(&mut self) -> bool {
-        let is_asked = std::mem::take(&mut self.is_asked);
-        let size =
-            self.known.values().map(|known| known.size).sum::<usize>() + self.pods.as_ref().map_or(0, |pods| pods.size);
-        if !is_asked || size > KEPT {
-            *self = FullMembers {
-                gates: std::mem::take(&mut self.gates),
-                is_attentive: self.is_attentive,
-                ..FullMembers::default()
-            };
-        }
-        !is_asked && std::mem::take(&mut self.is_attentive)
-    }
-}
 
 impl LiveFacts {
     /// The same for conditions. It takes as long as there is to be read.

@@ -1,13 +1,13 @@
 //! Warnings about annotations, leftovers, and corrections that another client reverts.
 
-use crate::reconcile::RECHECK;
-use crate::reconcile::check::list;
 use crate::reconcile::release::Release;
+use crate::reconcile::release::schedule::RECHECK;
 use crate::reconcile::scope::ReleaseScope;
 use chartwright_core::annotations;
 use chartwright_core::identity::ObjectId;
 use chartwright_core::identity::ownership::{Ownership, ownership};
 use chartwright_core::members::desired::Member;
+use chartwright_core::status::conditions::short_list;
 
 /// Warns about annotations, leftovers and contested corrections.
 pub(crate) struct Warnings<'a> {
@@ -76,7 +76,7 @@ impl Warnings<'_> {
         }
         let note = format!(
             "left of an earlier custom resource of this name, and never pruned: {}; delete what nobody needs any more",
-            list(leftovers)
+            short_list(leftovers)
         );
         self.scope.warn_once(release, "Leftover", note).await;
     }

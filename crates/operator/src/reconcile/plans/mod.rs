@@ -3,27 +3,29 @@
 //! these steps counts, whatever becomes of chart and spec.
 
 pub(crate) mod remediation;
-pub(crate) mod stored_objects;
 
 use std::time::Duration;
 
 use serde_json::json;
 
 use crate::cluster::error::Error;
-use crate::reconcile::RECHECK;
+use crate::cluster::objects::lookup::LookupAnswers;
 use crate::reconcile::check::Checker;
 use crate::reconcile::claim::Claimer;
 use crate::reconcile::claim::member_scopes::{self, MemberScopes};
-use crate::reconcile::delete::POLL;
+use crate::reconcile::hints::rights;
+use crate::reconcile::hooks::HookRunner;
 use crate::reconcile::hooks::objects::HookObjects;
-use crate::reconcile::hooks::{HookRunner, TIMEOUT};
-use crate::reconcile::plans::stored_objects::StoredObjects;
+use crate::reconcile::hooks::stored_objects::StoredObjects;
 use crate::reconcile::record::signed_secrets::{PLAN_STEPS, SealedSecrets};
 use crate::reconcile::release::Release;
-use crate::reconcile::render::{LookupAnswers, PreparedRelease, Renderer, prepare_plan};
+use crate::reconcile::release::schedule::{POLL, RECHECK, TIMEOUT};
+use crate::reconcile::render::Renderer;
+use crate::reconcile::render::job::prepare_plan;
+use crate::reconcile::render::prepared::PreparedRelease;
 use crate::reconcile::scope::ReleaseScope;
+use crate::reconcile::status::StatusWriter;
 use crate::reconcile::status::build::StatusBuilder;
-use crate::reconcile::status::{StatusWriter, rights};
 use chartwright_core::annotations::{PLAN_PARAMS, RUN_PLAN};
 use chartwright_core::grants::StoredObject;
 use chartwright_core::hooks::{Hook, in_order};

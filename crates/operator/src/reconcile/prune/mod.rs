@@ -9,11 +9,10 @@ use tokio::time::Instant;
 
 use crate::cluster::discovery::group_of;
 use crate::cluster::objects;
-use crate::reconcile::check::list;
 use crate::reconcile::claim::member_scopes::MemberScopes;
 use crate::reconcile::prune::removal::{MemberRemover, RemovalCandidate, RemovalResult};
 use crate::reconcile::release::Release;
-use crate::reconcile::render::PreparedRelease;
+use crate::reconcile::render::prepared::PreparedRelease;
 use crate::reconcile::scope::ReleaseScope;
 use chartwright_core::annotations;
 use chartwright_core::apply::sequence;
@@ -21,6 +20,7 @@ use chartwright_core::identity::ObjectId;
 use chartwright_core::index::members::{Live, Scope};
 use chartwright_core::prune::intent::{self, HOLD, Intent};
 use chartwright_core::prune::{Knowledge, Purpose, Verdict, orphans, verdict};
+use chartwright_core::status::conditions::short_list;
 use chartwright_watches::DeletionPolicy;
 use helm_template::render::is_about_all;
 
@@ -53,7 +53,7 @@ impl PruneResult {
         self.failures = removed.failures;
         if let Some(awaited) = removed.awaited {
             // Their watches tell when they are gone.
-            let awaited = list(awaited);
+            let awaited = short_list(awaited);
             self.gap = Some(format!("lower waves are pruned when these are gone: {awaited}"));
         }
     }

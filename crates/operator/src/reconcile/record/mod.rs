@@ -5,7 +5,6 @@
 
 pub(crate) mod signed_secrets;
 
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use serde_json::Value;
@@ -13,14 +12,14 @@ use serde_json::Value;
 use crate::cluster::error::Error;
 use crate::cluster::storage::secrets::Files;
 use crate::reconcile::claim::member_scopes::MemberScopes;
+use crate::reconcile::hints::rights;
 use crate::reconcile::record::signed_secrets::{
     DELETE_HOOKS, GENERATED_VALUES, PLAN_STEPS, RECORD, RENDERS, SealedSecrets, SecretPurpose,
 };
 use crate::reconcile::release::Release;
-use crate::reconcile::render::PreparedRelease;
-use crate::reconcile::rollback;
+use crate::reconcile::release::saved_record::{SavedRecord, StatusRefusal};
+use crate::reconcile::render::prepared::PreparedRelease;
 use crate::reconcile::scope::ReleaseScope;
-use crate::reconcile::status::rights;
 use chartwright_core::digest;
 use chartwright_core::plans::Plan;
 use chartwright_core::record::secret::{Found, Packed};
@@ -33,33 +32,11 @@ const FILE: &str = "record.json.gz";
 
 /// What is taken over of plans that a status claims to be part of a deletion: so many names, each cut at so many bytes.
 const MOST_PLANS: usize = 50;
+
 const NAME_BYTES: usize = 253;
 
 /// The digest of the hooks for a deletion, where a Secret has some though the record is lost.
 const UNKNOWN: &str = "unknown";
-
-/// What the status of a kind loses, once that was seen: its schema drops unknown fields, or it has none. That the API
-/// server refuses the status of one custom resource, for its size or for what it says, is no business of the others
-/// ([`StatusRefusal`]).
-#[derive(Debug, Default)]
-pub struct LossyStatus {
-    record: AtomicBool,
-    pub(super) conditions: AtomicBool,
-    /// The schema refuses what it doesn't know.
-    pub(super) refuses: AtomicBool,
-    told: AtomicBool,
-}
-
-/// How much of the status of one custom resource the API server refuses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum StatusRefusal {
-    #[default]
-    Nothing,
-    /// All that there is to say. What must be known of the release is in a Secret, and the least is written.
-    Details,
-    /// That, too: Events tell what conditions would.
-    Everything,
-}
 
 /// A record as it was read.
 struct LoadedRecord {
@@ -71,24 +48,6 @@ struct LoadedRecord {
     is_lost: bool,
     /// The key that signed it.
     signer: Option<String>,
-}
-
-/// What is known to be stored in a Secret.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SavedRecord {
-    /// There is one.
-    pub exists: bool,
-    /// Of the record that is stored; empty if that isn't known.
-    stamp: String,
-}
-
-impl LossyStatus {
-    /// True if it is noticed for the first time.
-    fn notice(&self, record: bool, conditions: bool) -> bool {
-        self.record.fetch_or(record, Relaxed);
-        self.conditions.fetch_or(conditions, Relaxed);
-        !self.told.swap(true, Relaxed)
-    }
 }
 
 /// Loads and saves the record of a release.
@@ -149,7 +108,7 @@ impl RecordStore<'_> {
         if !record.plans.work.steps.is_empty() {
             all.push((&PLAN_STEPS, String::new()));
         }
-        let kept = record.history.kept().map(rollback::suffix);
+        let kept = record.history.kept().map(signed_secrets::suffix);
         all.extend(kept.map(|suffix| (&RENDERS, suffix)));
         if release.saved.exists {
             all.push((&RECORD, String::new()));

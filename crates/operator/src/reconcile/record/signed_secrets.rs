@@ -22,6 +22,7 @@ use chartwright_core::identity::reserved_names;
 use chartwright_core::record::secret::{pack, unpack};
 
 const CONTENT: &str = "content.json.gz";
+
 const SIGNATURE: &str = "signature";
 
 /// What is kept for what.
@@ -231,4 +232,8 @@ impl SealedSecrets<'_> {
         secrets::remove(&self.scope.context.client, &place, is_own).await?;
         Ok(())
     }
+}
+
+pub(crate) fn suffix(revision: i64) -> String {
+    format!("-{revision}")
 }

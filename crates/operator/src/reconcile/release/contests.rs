@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::reconcile::check::list;
 use chartwright_core::drift::correction_backoff::Contest;
 use chartwright_core::identity::ObjectId;
+use chartwright_core::status::conditions::short_list;
 
 /// Corrections of members, and what has to wait.
 #[derive(Debug, Default)]
@@ -72,7 +72,7 @@ impl DriftContests {
             .collect();
         texts.sort();
         let end = "; it is put right at growing intervals, at most every 5m";
-        (!texts.is_empty()).then(|| list(texts) + end)
+        (!texts.is_empty()).then(|| short_list(texts) + end)
     }
 
     /// When a contest may be over, or what waits is due.

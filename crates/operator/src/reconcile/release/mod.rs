@@ -1,9 +1,17 @@
 //! What is remembered of a release between two reconciles.
 
+pub(crate) mod author_permit;
 mod contests;
+pub(crate) mod elections;
 pub(crate) mod former_release;
+pub(crate) mod full_members;
+pub(crate) mod pod_problems;
+pub(crate) mod retry_cache;
+pub(crate) mod saved_record;
+pub(crate) mod schedule;
+pub(crate) mod status_template;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,15 +20,14 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::cluster::connection::throttle::{requested_wait, spread};
-use crate::reconcile::check::AuthorPermit;
 use crate::reconcile::custom_resource::CustomResource;
-use crate::reconcile::load::dependencies::DependencyVerdicts;
-use crate::reconcile::load::retry::RetryCache;
-use crate::reconcile::observe::leader_pods::Elections;
-use crate::reconcile::observe::live_members::FullMembers;
-use crate::reconcile::observe::pods::PodProblems;
-use crate::reconcile::observe::status_template::StatusTemplate;
-use crate::reconcile::record::{SavedRecord, StatusRefusal};
+use crate::reconcile::release::author_permit::AuthorPermit;
+use crate::reconcile::release::elections::Elections;
+use crate::reconcile::release::full_members::FullMembers;
+use crate::reconcile::release::pod_problems::PodProblems;
+use crate::reconcile::release::retry_cache::RetryCache;
+use crate::reconcile::release::saved_record::{SavedRecord, StatusRefusal};
+use crate::reconcile::release::status_template::StatusTemplate;
 use crate::telemetry::redact::Secrets;
 use chartwright_core::annotations;
 use chartwright_core::digest::{Key, Keyring};
@@ -30,6 +37,7 @@ use chartwright_core::record::requests::Request;
 use chartwright_core::record::signature::RecordSeal;
 use chartwright_core::record::{Record, Stored};
 use chartwright_core::status::conditions::{self, cut};
+use helm_template::render::LookupKey;
 
 /// A recorded lookup, in bytes: group, version, kind, and two names of 253 bytes have room in it.
 const LONGEST_LOOKUP: usize = 1024;
@@ -209,6 +217,7 @@ impl Release {
 
 /// Retries wait at least and at most this long.
 const SHORTEST: Duration = Duration::from_secs(1);
+
 const LONGEST: Duration = Duration::from_secs(300);
 
 /// The failures of a release in a row.
@@ -335,6 +344,9 @@ pub(super) fn jitter(duration: Duration, uid: &str, count: u32) -> Duration {
     let percent = 80 + hash.finish() % 41;
     duration.mul_f64(percent as f64 / 100.0)
 }
+
+/// What came of earlier looks, with the version of the object: why it isn't ready.
+pub(crate) type DependencyVerdicts = BTreeMap<(LookupKey, Option<String>), (String, Option<String>)>;
 
 #[cfg(test)]
 mod tests {

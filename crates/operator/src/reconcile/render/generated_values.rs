@@ -4,17 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::cluster::error::Error;
+use crate::cluster::objects::lookup::LookupAnswers;
 use crate::cluster::objects::{self, NO_VERSION};
 use crate::cluster::storage::secrets::{Files, SecretName};
 use crate::reconcile::claim::member_scopes::MemberScopes;
 use crate::reconcile::context::Context;
 use crate::reconcile::custom_resource::CustomResource;
+use crate::reconcile::hints::rights;
 use crate::reconcile::record::signed_secrets::{GENERATED_VALUES, SealedSecrets};
 use crate::reconcile::release::Release;
-use crate::reconcile::render::{LookupAnswers, PreparedRelease, RenderJob, RenderRequest, RenderResult, secret_values};
+use crate::reconcile::render::job::{RenderJob, RenderRequest, RenderResult};
+use crate::reconcile::render::prepared::PreparedRelease;
+use crate::reconcile::render::secret_values;
+use crate::reconcile::render::stored_values::{GeneratedValues, StoredValues};
 use crate::reconcile::scope::ReleaseScope;
-use crate::reconcile::status::rights;
-use crate::reconcile::takeover::{claimant, may_adopt};
+use crate::reconcile::takeover::claimant::{claimant, may_adopt};
 use crate::telemetry::redact::Secrets;
 use chartwright_core::digest::{Key, KeyUse};
 use chartwright_core::identity::ObjectId;
@@ -27,40 +31,17 @@ use chartwright_core::values::recovery::{self, Found, Pin};
 use helm_template::render::{Kept, KeptError, KeptKey, Rendered};
 
 const RESULTS: &str = "results.json";
+
 const PINS: &str = "pins.json";
+
 /// The text of the `regenerate` that made these results.
 const REGENERATED: &str = "regenerated";
+
 /// The key of the digests of what the results are made from. It lies with them: another key of the operator changes none.
 const KEY: &str = "arguments.key";
 
 /// Rounds in which lost results are put back: what a lost authority signed is only told once the authority is back.
 const RECOVERIES: usize = 4;
-
-/// What the Secret holds; nothing if there is none.
-#[derive(Clone, Default)]
-pub(crate) struct StoredValues {
-    kept: Kept,
-    pins: Vec<Pin>,
-    version: Option<String>,
-    /// What asked for these results.
-    made_for: Option<String>,
-    /// As [`KEY`].
-    key: [u8; 32],
-}
-
-/// What is remembered of chance.
-#[derive(Clone, Default)]
-pub(crate) struct GeneratedValues {
-    stored: StoredValues,
-    was_read: bool,
-    /// A release that has members, or may have: what they hold must not change without need.
-    exists: bool,
-    /// What the render needs.
-    pub(crate) kept: Kept,
-    pins: Vec<Pin>,
-    renewal: Option<jiff::Timestamp>,
-    regenerated: Option<String>,
-}
 
 /// Where the random results of a custom resource lie.
 pub(crate) fn place(context: &Context, resource: &CustomResource) -> SecretName {

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::cluster::objects::lookup;
+use crate::cluster::objects::lookup::{self, LookupAnswers};
 use crate::reconcile::load::input_digest;
+use crate::reconcile::render::job::{RenderJob, RenderRequest, RenderResult};
 use crate::reconcile::render::pool::off_worker_if_large;
 use crate::reconcile::render::secret_values::{self, ChartText};
-use crate::reconcile::render::{LookupAnswers, RenderJob, RenderRequest, RenderResult};
 use crate::reconcile::values::sources::{self, ValuesSource};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::identity::reserved_names::{self, is_reserved};

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore};
 
-use crate::reconcile::context::lock;
 use crate::reconcile::render::pool::PoolLane;
+use crate::sync::lock;
 use helm_template::render::Limits;
 
 /// What part of the process's memory renders, and what they made, may take together. The rest is the program's, the charts',

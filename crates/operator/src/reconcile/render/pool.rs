@@ -14,7 +14,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::reconcile::context::lock;
+use crate::sync::lock;
 use go_template::meter::cpu_time;
 
 /// Processor time that a release may use before its work belongs to the long lane; and how much of what it used is

@@ -7,10 +7,10 @@ use std::sync::Mutex;
 
 use serde_json::{Value, json};
 
-use crate::cluster::objects::lookup;
-use crate::reconcile::context::lock;
+use crate::cluster::objects::lookup::{self, LookupAnswers};
 use crate::reconcile::release::{Release, split};
-use crate::reconcile::render::{LookupAnswers, PreparedRelease};
+use crate::reconcile::render::prepared::PreparedRelease;
+use crate::sync::lock;
 use chartwright_core::identity::ObjectId;
 use chartwright_core::index::dependencies;
 use helm_template::render::LookupKey;

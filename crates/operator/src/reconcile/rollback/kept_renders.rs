@@ -1,16 +1,20 @@
 //! Renders that are kept for a rollback, and the revisions of the history.
 
+use serde::{Deserialize, Serialize};
+
 use crate::cluster::error::Error;
+use crate::cluster::objects::lookup::LookupAnswers;
 use crate::reconcile::check::Checker;
-use crate::reconcile::hooks::TIMEOUT;
-use crate::reconcile::record::signed_secrets::{RENDERS, SealedSecrets};
+use crate::reconcile::hints::rights;
+use crate::reconcile::record::signed_secrets::{RENDERS, SealedSecrets, suffix};
 use crate::reconcile::release::Release;
-use crate::reconcile::render::{LookupAnswers, PreparedRelease, Renderer, give_owners};
-use crate::reconcile::rollback::{KeptRender, suffix};
+use crate::reconcile::release::schedule::TIMEOUT;
+use crate::reconcile::render::Renderer;
+use crate::reconcile::render::job::give_owners;
+use crate::reconcile::render::prepared::PreparedRelease;
 use crate::reconcile::scope::ReleaseScope;
-use crate::reconcile::status::rights;
 use chartwright_core::identity::GroupKind;
-use chartwright_core::members::desired::{self, Desired};
+use chartwright_core::members::desired::{self, Desired, Rendered};
 use chartwright_core::members::policy::Update;
 use chartwright_core::record::history::{Attempt, Fallback, Judgement, is_watched, judge};
 use chartwright_core::status::conditions::whole;
@@ -261,4 +265,12 @@ impl KeptRenders<'_> {
             _ => phase,
         }
     }
+}
+
+/// What is kept of a revision.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct KeptRender {
+    pub(crate) members: Vec<Rendered>,
+    pub(crate) hooks: Vec<Rendered>,
+    pub(crate) notes: Option<String>,
 }

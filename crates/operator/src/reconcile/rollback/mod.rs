@@ -6,33 +6,18 @@ pub(crate) mod kept_renders;
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
-use crate::reconcile::hooks::TIMEOUT;
 use crate::reconcile::release::Release;
+use crate::reconcile::release::schedule::TIMEOUT;
 use crate::reconcile::rollback::kept_renders::KeptRenders;
 use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::status::StatusWriter;
 use chartwright_core::annotations;
 use chartwright_core::identity::GroupKind;
-use chartwright_core::members::desired::Rendered;
 use chartwright_core::record::history::{Fallback, Judgement, judge};
 use chartwright_core::record::requests::Request;
 use chartwright_core::status::conditions::whole;
 use chartwright_core::status::{Phase, Reason};
 use chartwright_watches::OnFailure;
-
-/// What is kept of a revision.
-#[derive(Serialize, Deserialize)]
-struct KeptRender {
-    members: Vec<Rendered>,
-    hooks: Vec<Rendered>,
-    notes: Option<String>,
-}
-
-pub(super) fn suffix(revision: i64) -> String {
-    format!("-{revision}")
-}
 
 /// Decides when an upgrade has failed and which revision to return to.
 pub(crate) struct RollbackStage<'s, 'a> {

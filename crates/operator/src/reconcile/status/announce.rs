@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::reconcile::record::StatusRefusal;
 use crate::reconcile::release::Release;
+use crate::reconcile::release::saved_record::StatusRefusal;
 use crate::reconcile::scope::ReleaseScope;
-use crate::reconcile::status::Conclusion;
+use crate::reconcile::status::conclusion::Conclusion;
 use chartwright_core::status::{self, Event, Phase};
 
 /// Writes Events about what a reconcile did and found.

@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
-use crate::reconcile::record::{RecordStore, StatusRefusal};
+use crate::reconcile::record::RecordStore;
 use crate::reconcile::release::Release;
+use crate::reconcile::release::saved_record::StatusRefusal;
 use crate::reconcile::scope::ReleaseScope;
-use crate::reconcile::status::{Conclusion, NextStatus};
+use crate::reconcile::status::conclusion::{Conclusion, NextStatus};
 use chartwright_core::record::history::Revision;
 use chartwright_core::status::{self, Phase, Report};
 

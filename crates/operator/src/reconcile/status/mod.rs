@@ -2,6 +2,8 @@
 
 pub(crate) mod announce;
 pub(crate) mod build;
+pub(crate) mod conclusion;
+pub(crate) mod lossy_status;
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -12,48 +14,26 @@ use serde_json::Value;
 use crate::cluster::connection::throttle::requested_wait;
 use crate::cluster::custom_resource as writes;
 use crate::cluster::error::Error;
+use crate::reconcile::hints::refusal;
 use crate::reconcile::load::job_ttls::JobTtls;
-use crate::reconcile::record::{RecordStore, StatusRefusal};
+use crate::reconcile::outcome::ReconcileOutcome;
+use crate::reconcile::record::RecordStore;
+use crate::reconcile::release::saved_record::StatusRefusal;
+use crate::reconcile::release::schedule::{RECHECK, RECHECK_UNSEEN};
 use crate::reconcile::release::{Release, jitter};
-use crate::reconcile::render::PreparedRelease;
 use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::status::announce::Announcer;
 use crate::reconcile::status::build::StatusBuilder;
-use crate::reconcile::{RECHECK, RECHECK_UNSEEN, ReconcileOutcome};
+use crate::reconcile::status::conclusion::{Conclusion, NextStatus};
 use crate::telemetry::metrics::{Operation, ReconcileResult};
 use chartwright_core::annotations;
 use chartwright_core::apply::missing_rights;
 use chartwright_core::record::requests::Request;
 use chartwright_core::status::template::Templated;
-use chartwright_core::status::{self, Changes, Phase, Reason};
+use chartwright_core::status::{self, Phase, Reason};
 
 /// So many times in a row a release is put off before its status says so.
 const UNTOLD: u32 = 3;
-
-/// What a status tells.
-pub(super) struct Conclusion {
-    pub phase: Phase,
-    pub changes: Changes,
-    /// If it was rendered.
-    pub prepared: Option<PreparedRelease>,
-}
-
-impl From<Phase> for Conclusion {
-    fn from(phase: Phase) -> Self {
-        Conclusion {
-            phase,
-            changes: Changes::default(),
-            prepared: None,
-        }
-    }
-}
-
-/// A status that is to be written.
-pub(super) struct NextStatus {
-    pub status: Value,
-    /// It says something else than the one that is there.
-    is_news: bool,
-}
 
 /// Writes the status of the custom resource and decides when the next reconcile comes.
 pub(crate) struct StatusWriter<'s, 'a> {
@@ -333,28 +313,6 @@ impl StatusWriter<'_, '_> {
             .and_then(|text| chartwright_watches::duration::parse(text).ok())
             .or(self.scope.unit.watch.reconcile_period);
         period.filter(|period| !period.is_zero())
-    }
-}
-
-/// Which rights are needed, if a request failed for want of one.
-pub(super) fn rights(error: &Error, rights: &str) -> String {
-    match error {
-        Error::Forbidden(_) => format!("; {rights}"),
-        _ => String::new(),
-    }
-}
-
-/// What a person can do about a write on the custom resource that the API server refuses; `None` if it may pass.
-pub(super) fn refusal(error: &Error) -> Option<&'static str> {
-    match error {
-        Error::Forbidden(_) => {
-            Some("; the operator needs the rights to get and patch the custom resources, and to patch their status")
-        }
-        Error::TooLarge(_) => Some("; the custom resource is too large to have anything added: make it smaller"),
-        Error::Unprocessable { .. } => Some(
-            "; the custom resource doesn't fit the schema of its CustomResourceDefinition: one of them is to be mended",
-        ),
-        _ => None,
     }
 }
 

@@ -5,12 +5,13 @@ use serde_json::Value;
 use crate::cluster::discovery::Resource;
 use crate::cluster::error::Error;
 use crate::cluster::objects::{FIELD_MANAGER, takeover as requests};
+use crate::reconcile::hints::rights;
 use crate::reconcile::release::Release;
 use crate::reconcile::release::former_release::FormerRelease;
-use crate::reconcile::render::PreparedRelease;
 use crate::reconcile::render::pool::{PoolLane, off_worker};
+use crate::reconcile::render::prepared::PreparedRelease;
 use crate::reconcile::scope::ReleaseScope;
-use crate::reconcile::takeover::{ATTEMPTS, READ, claimant, failed};
+use crate::reconcile::takeover::claimant::claimant;
 use crate::telemetry::metrics::Operation;
 use chartwright_core::apply::{Step, Why};
 use chartwright_core::digest::Key;
@@ -208,4 +209,17 @@ impl FormerMembers<'_> {
         let removed = self.remove_stored(former_release).await;
         removed.map_err(|error| failed("the release Secrets", &error))
     }
+}
+
+/// How often a migration is tried on an object that others write at the same time.
+pub(crate) const ATTEMPTS: usize = 4;
+
+pub(crate) const READ: u64 = 2;
+
+pub(crate) fn failed(what: &str, error: &Error) -> Phase {
+    let hint = rights(
+        error,
+        "to take a release over, the operator needs the rights to list and delete Secrets in its namespace",
+    );
+    Phase::failed(Reason::Takeover, format!("{what}: {error}{hint}"))
 }

@@ -9,6 +9,7 @@
 //! 5. once all is applied and pruned, the former operator's fields of the status go, its finalizers, then the release
 //!    Secrets, and last our annotation.
 
+pub(crate) mod claimant;
 pub(crate) mod former_members;
 
 use std::collections::{HashMap, HashSet};
@@ -18,30 +19,25 @@ use serde_json::Value;
 use crate::cluster::custom_resource::{self as writes, STATUS_MANAGER};
 use crate::cluster::error::Error;
 use crate::cluster::objects::takeover as requests;
-use crate::reconcile::check::list;
 use crate::reconcile::claim::Claimer;
 use crate::reconcile::claim::member_scopes::MemberScopes;
-use crate::reconcile::custom_resource::CustomResource;
+use crate::reconcile::outcome::ReconcileOutcome;
 use crate::reconcile::release::Release;
 use crate::reconcile::release::former_release::FormerRelease;
 use crate::reconcile::render::pool::PoolLane;
 use crate::reconcile::scope::ReleaseScope;
-use crate::reconcile::status::rights;
-use crate::reconcile::takeover::former_members::FormerMembers;
-use crate::reconcile::{ReconcileOutcome, Unit, values};
+use crate::reconcile::takeover::former_members::{FormerMembers, failed};
+use crate::reconcile::values::release_namespace::release_namespace;
 use crate::telemetry::metrics::Operation;
 use chartwright_core::identity::ObjectId;
 use chartwright_core::record::Entry;
+use chartwright_core::status::conditions::short_list;
 use chartwright_core::status::{self, Phase, Reason};
-use chartwright_core::takeover::{self, Claim, Claimant, Former, ReleaseError, StoredRelease};
+use chartwright_core::takeover::{self, Former, ReleaseError, StoredRelease};
 use chartwright_watches::Collisions;
-
-/// How often a migration is tried on an object that others write at the same time.
-const ATTEMPTS: usize = 4;
 
 /// What part of the memory of a render all revisions of a release may take unpacked, and what part the objects of one.
 const UNPACKED: u64 = 4;
-const READ: u64 = 2;
 
 /// What the release Secrets hold.
 #[derive(Default)]
@@ -58,32 +54,6 @@ impl ReleaseSecrets {
     fn is_anothers(&self) -> bool {
         self.secrets.is_empty() && !self.others.is_empty()
     }
-}
-
-/// The release as it claims objects that don't carry its marks.
-pub(super) fn claimant(unit: &Unit, resource: &CustomResource, namespace: &str) -> Claimant {
-    Claimant {
-        uid: resource.uid.clone(),
-        primary: format!("{}/{}", resource.key.namespace, resource.key.name),
-        primary_type: unit.group_kind.to_string(),
-        release: resource.key.name.clone(),
-        namespace: namespace.to_owned(),
-        collisions: unit.watch.collisions,
-    }
-}
-
-/// True if the release may have an object that is live, as a whole.
-pub(super) fn may_adopt(object: &Value, claimant: &Claimant) -> bool {
-    let metadata = serde_json::from_value(object["metadata"].clone());
-    metadata.is_ok_and(|metadata| !matches!(takeover::claim(&metadata, claimant), Claim::Refused(_)))
-}
-
-fn failed(what: &str, error: &Error) -> Phase {
-    let hint = rights(
-        error,
-        "to take a release over, the operator needs the rights to list and delete Secrets in its namespace",
-    );
-    Phase::failed(Reason::Takeover, format!("{what}: {error}{hint}"))
 }
 
 // === What was there ===
@@ -111,7 +81,7 @@ impl TakeoverStage<'_, '_> {
         }
         let namespace = match former {
             Former::OperatorSdk => self.scope.written.key.namespace.clone(),
-            Former::Helm => match values::release_namespace(self.scope.unit, &self.scope.written) {
+            Former::Helm => match release_namespace(self.scope.unit, &self.scope.written) {
                 Ok(namespace) => namespace,
                 Err(_) => return Ok(()),
             },
@@ -415,7 +385,7 @@ impl TakeoverStage<'_, '_> {
             (Former::Helm, false) => format!(
                 "the release is taken over from Helm, but for what the chart does not render: {}; these objects and \
                  Helm's release Secrets stay",
-                list(left)
+                short_list(left)
             ),
         };
         self.scope.inform("TakenOver", &note).await;

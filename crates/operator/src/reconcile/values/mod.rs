@@ -1,55 +1,20 @@
 //! Values and names of a release: what the custom resource says, with the watch's word above it.
 
+pub(crate) mod error;
 pub(crate) mod name_templates;
+pub(crate) mod read_values;
+pub(crate) mod release_namespace;
 pub(crate) mod sources;
 pub(crate) mod unread_values;
 
-use api_objects::Unreadable;
 use serde_json::{Map, Value};
 
-use crate::reconcile::context::Unit;
-use crate::reconcile::custom_resource::CustomResource;
-use crate::reconcile::values::name_templates::NameTemplates;
+use crate::reconcile::unit::Unit;
+use crate::reconcile::values::error::ValuesError;
 use crate::reconcile::values::sources::ValuesSource;
-use chartwright_core::grants;
-use chartwright_core::status::{Phase, Reason};
-use chartwright_watches::names::is_dns_label;
 use helm_template::chart::strvals::{self, Mode};
 use helm_template::chart::values::merge_maps;
 use helm_template::render::{Limits, render_text};
-
-/// Why a release has no values or no name.
-#[derive(Debug, thiserror::Error)]
-pub enum ValuesError {
-    #[error(".spec must be a mapping: it is the values of the chart")]
-    SpecIsNoMapping,
-    #[error(".spec {0}")]
-    SpecIsUnreadable(#[from] Unreadable),
-    #[error("{0}")]
-    Source(String),
-    #[error("overrideValues: {key}: {message}")]
-    Override { key: String, message: String },
-    #[error("targetNamespace {template:?}: {message}")]
-    TargetNamespace { template: String, message: String },
-    #[error(
-        "a cluster-scoped custom resource has no namespace of its own: give the watch a `targetNamespace`, \
-         for example targetNamespace: \"x-{{{{ .metadata.name }}}}\""
-    )]
-    NoNamespace,
-    #[error(transparent)]
-    Refused(#[from] grants::Refused),
-}
-
-/// As the conditions say it.
-impl From<ValuesError> for Phase {
-    fn from(error: ValuesError) -> Self {
-        let reason = match error {
-            ValuesError::Refused(_) => Reason::Refused,
-            _ => Reason::ValuesInvalid,
-        };
-        Phase::stalled(reason, error.to_string())
-    }
-}
 
 /// The user's values, each over those before: the watch's, those of its sources, `.spec`, then `overrideValues` as strings
 /// at their `--set` paths (operator-sdk's meaning).
@@ -107,39 +72,6 @@ fn plain(value: &str) -> String {
         escaped = c == '\\' && !escaped;
     }
     text
-}
-
-/// `.Release.Namespace`: the watch's `targetNamespace`, or the custom resource's own.
-///
-/// # Errors
-/// If there is none, the template fails or makes no valid name, or it is not for the custom resource's author to choose.
-pub fn release_namespace(unit: &Unit, resource: &CustomResource) -> Result<String, ValuesError> {
-    let Some(template) = &unit.watch.target_namespace else {
-        let kind = &unit.group_kind;
-        let is_namespace = kind.group.is_empty() && kind.kind == "Namespace";
-        if is_namespace && resource.decorator.is_some() {
-            return Ok(resource.key.name.clone());
-        }
-        return match resource.key.namespace.is_empty() {
-            true => Err(ValuesError::NoNamespace),
-            false => Ok(resource.key.namespace.clone()),
-        };
-    };
-    let error = |message: String| ValuesError::TargetNamespace {
-        template: template.clone(),
-        message,
-    };
-    let name = NameTemplates::new(unit, resource)
-        .text("targetNamespace", template)
-        .map_err(error)?;
-    let name = name.trim();
-    if !is_dns_label(name) {
-        return Err(error(format!(
-            "{name:?} is not a namespace name: at most 63 of a-z, 0-9 and -, beginning and ending with a letter or digit"
-        )));
-    }
-    grants::may_settle(template, name, &resource.key.namespace, &unit.watch.allow)?;
-    Ok(name.to_owned())
 }
 
 #[cfg(test)]

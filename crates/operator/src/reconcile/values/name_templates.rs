@@ -5,9 +5,9 @@ use std::cell::OnceCell;
 
 use serde_json::Value;
 
-use crate::reconcile::context::Unit;
 use crate::reconcile::custom_resource::CustomResource;
 use crate::reconcile::render::pool::off_worker;
+use crate::reconcile::unit::Unit;
 use helm_template::render::{Limits, render_text};
 
 /// A custom resource as templates see it; read when the first template needs it.

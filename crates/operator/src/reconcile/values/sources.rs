@@ -2,16 +2,16 @@
 //! shows that nothing has changed, and followed from then on, so that a release hears of a change at once, and of one
 //! that is missing when it comes.
 
+use go_yaml as yaml;
 use serde_json::{Map, Value};
 
-use crate::reconcile::context::Unit;
 use crate::reconcile::custom_resource::CustomResource;
+use crate::reconcile::unit::Unit;
+use crate::reconcile::values::error::ValuesError;
 use crate::reconcile::values::name_templates::NameTemplates;
-use crate::reconcile::values::{self, ValuesError};
-use chartwright_watches::names;
+use crate::reconcile::values::release_namespace::release_namespace;
 use chartwright_watches::text::cut;
-use chartwright_watches::{SourceKind, ValuesFrom, ValuesFromField};
-use go_yaml as yaml;
+use chartwright_watches::{SourceKind, ValuesFrom, ValuesFromField, names};
 use helm_template::chart::strvals::{self, Mode};
 use helm_template::chart::values::merge_maps;
 use helm_template::render::LookupKey;
@@ -41,7 +41,7 @@ pub(crate) fn sources(unit: &Unit, resource: &CustomResource) -> Result<Vec<Valu
         return Ok(Vec::new());
     }
     let namespace = match resource.key.namespace.as_str() {
-        "" => values::release_namespace(unit, resource)?,
+        "" => release_namespace(unit, resource)?,
         own => own.to_owned(),
     };
     let texts = NameTemplates::new(unit, resource);

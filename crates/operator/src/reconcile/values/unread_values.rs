@@ -1,48 +1,13 @@
 //! Values of a custom resource that its chart never reads: most are misspelt.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use serde_json::Value;
-
-use crate::reconcile::check::list;
-use crate::reconcile::context::Unit;
 use crate::reconcile::release::Release;
 use crate::reconcile::scope::ReleaseScope;
+use crate::reconcile::unit::Unit;
+use chartwright_core::status::conditions::short_list;
 use chartwright_core::values::value_reads::Reads;
 use helm_template::chart::Chart;
-
-/// So many names of one spec are looked at.
-const LOOKED_AT: usize = 10;
-
-/// What is known of the values that a chart reads, from the first release that is rendered on.
-#[derive(Default)]
-pub struct ReadValues {
-    /// The names at the top of the chart's own values, and those that mean something to Helm.
-    known: OnceLock<BTreeSet<String>>,
-    /// `None`: it isn't known for certain.
-    reads: OnceLock<Option<Reads>>,
-}
-
-impl ReadValues {
-    /// The names at the top of a spec that aren't the chart's own values, up to [`LOOKED_AT`].
-    fn unknown(&self, chart: &Chart, spec: &Value) -> Vec<String> {
-        let known = self.known.get_or_init(|| known(chart));
-        let fields = spec.as_object().into_iter().flatten();
-        let names = fields.map(|(name, _)| name).filter(|name| !known.contains(*name));
-        names.take(LOOKED_AT).cloned().collect()
-    }
-}
-
-fn known(chart: &Chart) -> BTreeSet<String> {
-    let mut known: BTreeSet<String> = chart.values.to_json().keys().cloned().collect();
-    known.extend(["global", "exports", "tags", "enabled"].map(str::to_owned));
-    known.extend(chart.dependencies.iter().map(|chart| chart.name().to_owned()));
-    for dependency in &chart.metadata.dependencies {
-        known.extend([dependency.name.clone(), dependency.alias.clone()]);
-    }
-    known
-}
 
 /// Whether the watch or a file of the chart names it: templates of the watch and of the status read the spec as well, and
 /// Handlebars templates and schemas any part of it.
@@ -84,7 +49,7 @@ pub(crate) async fn report_unread(scope: &ReleaseScope<'_>, release: &mut Releas
         !reads.whole(path) && !reads.part(path) && !is_mentioned(scope.unit, renderer.chart(), name)
     });
     if !unread.is_empty() {
-        let paths = list(unread.iter().map(|name| format!("spec.{}", name.escape_debug())));
+        let paths = short_list(unread.iter().map(|name| format!("spec.{}", name.escape_debug())));
         let note = format!("the chart never reads {paths}: the value has no effect; check its name");
         scope.warn("ValueUnread", &note).await;
     }

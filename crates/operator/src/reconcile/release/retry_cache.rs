@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::cluster::objects::lookup::LookupAnswers;
 use crate::reconcile::context::Schemas;
-use crate::reconcile::render::LookupAnswers;
-use crate::reconcile::render::generated_values::StoredValues;
+use crate::reconcile::render::stored_values::StoredValues;
 use chartwright_core::apply::member_outcome::MemberOutcome;
 use chartwright_core::identity::ObjectId;
 use chartwright_core::index::members::Live;

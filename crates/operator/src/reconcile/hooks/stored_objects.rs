@@ -3,7 +3,7 @@
 
 use crate::reconcile::release::Release;
 use crate::reconcile::scope::ReleaseScope;
-use crate::reconcile::values;
+use crate::reconcile::values::release_namespace::release_namespace;
 use chartwright_core::digest::KeyUse;
 use chartwright_core::grants::{self, Own, StoredObject};
 use chartwright_core::hooks::Hook;
@@ -57,7 +57,7 @@ impl StoredObjects<'_> {
         let own_namespace = &self.scope.written.key.namespace;
         // A cluster-scoped custom resource is made by whoever may do so in the whole cluster.
         let is_checked = !own_namespace.is_empty();
-        let namespace = values::release_namespace(self.scope.unit, &self.scope.written);
+        let namespace = release_namespace(self.scope.unit, &self.scope.written);
         let namespace = namespace.unwrap_or_else(|_| own_namespace.clone());
         let (defaults, allow) = (self.defaults_digest(release), &self.scope.unit.watch.allow);
         let read = |stored: StoredObject| {

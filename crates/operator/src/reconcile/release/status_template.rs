@@ -1,0 +1,78 @@
+//! What the chart's status template printed last.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use chartwright_core::status::template::Computed;
+
+/// A template is evaluated no more often than so many times within so long.
+pub(crate) const EVALUATIONS: usize = 10;
+
+pub(crate) const PERIOD: Duration = Duration::from_secs(10);
+
+/// What the API server refused is tried again after this: the schema may be another one by now.
+pub(crate) const REFUSED_FOR: Duration = Duration::from_secs(300);
+
+/// What the template of a release made last.
+#[derive(Debug, Default)]
+pub struct StatusTemplate {
+    /// Digest of what it read.
+    pub(crate) seen: String,
+    pub(crate) computed: Option<Computed>,
+    pub(crate) invalid: Option<String>,
+    /// What the API server refused as it is, why, and when.
+    pub(crate) refused: Option<(Computed, String, Instant)>,
+    /// When it was evaluated of late.
+    pub(crate) recent: VecDeque<Instant>,
+}
+
+impl StatusTemplate {
+    pub(crate) fn told(&self) -> Option<(&Computed, &str)> {
+        Some((self.computed.as_ref()?, self.seen.as_str()))
+    }
+
+    /// The API server refuses a status with these fields. False if there are none, so that it isn't for them.
+    pub(crate) fn refuse(&mut self, error: &str) -> bool {
+        let Some(computed) = self.computed.take_if(|computed| !computed.fields.is_empty()) else {
+            return false;
+        };
+        self.invalid = Some(refused(error));
+        // Without the fields that are there, one of which may be at fault.
+        self.computed = Some(computed.without_fields());
+        self.refused = Some((computed, error.to_owned(), Instant::now()));
+        true
+    }
+
+    /// `is_ready`: while a release is on its way, a template may fail for what isn't there yet.
+    pub(crate) fn learn(&mut self, made: Result<Computed, String>, is_ready: bool) {
+        let known = self
+            .refused
+            .as_ref()
+            .filter(|(_, _, since)| since.elapsed() < REFUSED_FOR);
+        match made {
+            Ok(computed) => {
+                let same = known.filter(|(refused, ..)| *refused == computed);
+                self.invalid = same.map(|(_, why, _)| refused(why));
+                self.computed = Some(match same {
+                    Some(_) => computed.without_fields(),
+                    None => computed,
+                });
+            }
+            Err(why) if is_ready => self.invalid = Some(why),
+            Err(why) => tracing::debug!(why, "the status template failed; the release isn't ready yet"),
+        }
+    }
+
+    /// How long the next evaluation has to wait, if it has to.
+    pub(crate) fn wait(&mut self, now: Instant) -> Option<Duration> {
+        self.recent.retain(|time| now.duration_since(*time) < PERIOD);
+        let first = *self.recent.front().filter(|_| self.recent.len() >= EVALUATIONS)?;
+        Some(PERIOD.saturating_sub(now.duration_since(first)))
+    }
+}
+
+pub(crate) fn refused(why: &str) -> String {
+    format!("the API server refuses a status with the fields that it prints: {why}")
+}

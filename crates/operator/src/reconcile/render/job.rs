@@ -1,0 +1,533 @@
+//! One render of a release: lookups, random results and capabilities included.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use crate::cluster::discovery::Snapshot;
+use crate::cluster::objects::lookup::{self, LookupAnswers};
+use crate::reconcile::context::Context;
+use crate::reconcile::custom_resource::CustomResource;
+use crate::reconcile::load::input_digest;
+use crate::reconcile::release::Release;
+use crate::reconcile::render::memory_budget::MemoryShare;
+use crate::reconcile::render::pool::{PoolError, PoolLane, off_worker, off_worker_if_large};
+use crate::reconcile::render::prepared::{PreparedRelease, hooks_digest};
+use crate::reconcile::render::previous_lookups::PreviousLookups;
+use crate::reconcile::render::secret_values::{self, ChartText};
+use crate::reconcile::render::stored_values::GeneratedValues;
+use crate::reconcile::unit::{Unit, mentions_release_facts};
+use crate::reconcile::values;
+use crate::reconcile::values::error::ValuesError;
+use crate::reconcile::values::release_namespace::release_namespace;
+use crate::sync::lock;
+use crate::telemetry::redact::{self, Secrets};
+use chartwright_core::annotations::ON_DELETE;
+use chartwright_core::digest::{Key, KeyUse};
+use chartwright_core::hooks::{self, Hook};
+use chartwright_core::identity::{GroupKind, owner_references};
+use chartwright_core::index::dependencies;
+use chartwright_core::members::desired::{self, Desired, Identity, Member, Rendered as Manifest};
+use chartwright_core::members::policy::Update;
+use chartwright_core::record::Entry;
+use chartwright_core::record::history::is_watched;
+use chartwright_core::status::{Phase, Reason};
+use chartwright_core::{grants, plans};
+use helm_template::render::{
+    Engine, Error as RenderError, Input, Kept, Limits, LookupKey, Release as Facts, Rendered, size_of_data,
+};
+
+/// The longest text that a file of the chart makes which is rendered by itself, in bytes: a status has less room.
+pub(crate) const LONGEST_FILE: usize = 1 << 20;
+
+/// All that the renders of one reconcile have in common.
+pub(crate) struct RenderJob<'a> {
+    pub context: &'a Context,
+    pub unit: &'a Unit,
+    pub resource: &'a CustomResource,
+    pub renderer: &'a Arc<Engine>,
+    /// Makes the digests of this release.
+    pub key: &'a Key,
+    pub identity: Identity,
+    pub values: Value,
+    /// `.Plan`
+    pub plan: Value,
+    /// `.Object`, of what is decorated.
+    pub object: Option<Value>,
+    /// What Secrets and ConfigMaps those come from.
+    pub sources: LookupAnswers,
+    pub snapshot: Arc<Snapshot>,
+    /// What `now` answers.
+    pub clock: jiff::Timestamp,
+    /// What was looked up by the last attempt.
+    pub known: Option<&'a LookupAnswers>,
+    /// Lookups are answered as then.
+    pub earlier: Option<&'a PreviousLookups>,
+    /// Learns what the renders show to be secret.
+    pub secrets: Arc<Secrets>,
+    /// The memory for the renders. A render that nobody waits for any more has it all the same.
+    pub share: Arc<Mutex<MemoryShare>>,
+}
+
+/// One of these renders.
+pub(crate) struct RenderRequest {
+    pub revision: i64,
+    pub lookups: Arc<LookupAnswers>,
+    pub kept: Kept,
+    /// Not the render itself, but what chance would make of it another time.
+    pub probe: Option<Box<Rendered>>,
+}
+
+/// What came of it.
+pub(crate) enum RenderResult {
+    Rendered(Box<Rendered>, Desired),
+    /// It failed, perhaps only because these lookups had no answer yet.
+    Needs(Vec<LookupKey>),
+}
+
+/// What one attempt made; with an error, the request comes back.
+pub(crate) type RenderAttempt = Result<(Rendered, Desired), Box<(RenderError, RenderRequest)>>;
+
+/// Renders the release of a custom resource. Reads what templates look up, and leaves the answers; writes nothing.
+/// The release remembers what it reads of chance, also if it can't be rendered.
+///
+/// # Errors
+/// The phase that the release is in when it can't be rendered.
+pub async fn prepare(
+    context: &Context,
+    unit: &Unit,
+    resource: &CustomResource,
+    release: &mut Release,
+    answers: &mut LookupAnswers,
+) -> Result<PreparedRelease, Phase> {
+    prepare_plan(context, unit, resource, release, answers, no_plan()).await
+}
+
+/// `.Plan` where none runs.
+pub(crate) fn no_plan() -> Value {
+    json!({"Name": "", "Params": {}})
+}
+
+/// The same with this `.Plan`.
+pub(crate) async fn prepare_plan(
+    context: &Context,
+    unit: &Unit,
+    resource: &CustomResource,
+    release: &mut Release,
+    answers: &mut LookupAnswers,
+    plan: Value,
+) -> Result<PreparedRelease, Phase> {
+    let (depth, maker) = context.depth(&unit.group_kind, resource);
+    grants::may_nest(depth, maker, &unit.watch.allow)
+        .map_err(|refused| Phase::stalled(Reason::Refused, refused.to_string()))?;
+    let mut work = RenderJob::begin(context, unit, resource, release, answers).await?;
+    work.plan = plan;
+    let mut memory = GeneratedValues::read(context, resource, release).await?;
+    release.retry_cache.kept = memory.known();
+    let inputs =
+        |asked: &[String]| input_digest::digest(release.key(&context.keys), unit, resource, &work.snapshot, asked);
+    let since_settled = inputs(&release.record.capabilities);
+    let earlier = PreviousLookups::of(release, &inputs(&release.last_render.capabilities))
+        .filter(|_| !memory.must_draw(release, context.now()));
+    let share = work.share.clone();
+    work.known = Some(&release.retry_cache.answers);
+    work.earlier = earlier.as_ref();
+    let prepared = work.release(release, &mut memory, answers).await?;
+    lock(&share).keep(prepared.size);
+    // Not for one that failed, which may tell of what it did not come to render.
+    work.secrets.turn();
+    let values_digest = match is_watched(unit.watch.on_failure) {
+        true => work.key.digest(KeyUse::Values, &[work.values.to_string().as_bytes()]),
+        false => String::new(),
+    };
+    Ok(PreparedRelease {
+        generated_values: memory,
+        values_digest,
+        values: std::mem::take(&mut work.values),
+        since_settled,
+        _share: Some(share),
+        ..prepared
+    })
+}
+
+/// True if this render is not the one that was recorded: then it is an upgrade.
+pub(crate) fn differs(prepared: &PreparedRelease, release: &Release) -> bool {
+    let record = &release.record;
+    let members = &prepared.desired.members;
+    let has_other_digest = |member: &Member, known: &Entry| known.digest != member.digest;
+    if release.record.upgrading {
+        return true;
+    }
+    if release.partial {
+        return members.iter().any(|member| {
+            let known = record.entry(&member.id).filter(|known| !known.digest.is_empty());
+            known.is_some_and(|known| has_other_digest(member, known))
+        });
+    }
+    // Without those that only wait to be deleted.
+    let rendered = record.entries.iter().filter(|entry| !entry.digest.is_empty());
+    // Where somebody else's object will do, there is no entry, and never will be.
+    let yields = |member: &Member| member.policy.update == Update::IfNotPresent && record.entry(&member.id).is_none();
+    let members = || members.iter().filter(|member| !yields(member));
+    (prepared.hooks_digest != record.hooks.hooks && !release.under_takeover)
+        || members().count() != rendered.count()
+        || members().any(|member| {
+            let known = record.entry(&member.id);
+            known.is_none_or(|known| has_other_digest(member, known))
+        })
+}
+
+impl<'a> RenderJob<'a> {
+    /// The values of a custom resource, with what is known of the cluster.
+    ///
+    /// # Errors
+    /// The phase of a release whose chart or values can't be read.
+    pub(crate) async fn begin(
+        context: &'a Context,
+        unit: &'a Unit,
+        resource: &'a CustomResource,
+        release: &Release,
+        answers: &mut LookupAnswers,
+    ) -> Result<Self, Phase> {
+        let renderer = unit.renderer.as_ref();
+        let renderer = renderer.map_err(|message| Phase::stalled(Reason::ChartInvalid, message))?;
+        // Before the values are read, which take memory as well.
+        let set = resource.applyset_id(&unit.group_kind);
+        let share = context.budget.share(context.pool.lane(&set)).await;
+        let share = Arc::new(Mutex::new(share));
+        let spec = resource.spec().map_err(ValuesError::from)?;
+        let mut work = RenderJob {
+            context,
+            unit,
+            resource,
+            renderer,
+            key: release.key(&context.keys),
+            identity: Identity {
+                owner: resource.owner(&unit.group_kind),
+                operator: context.operator.clone(),
+                namespace: release_namespace(unit, resource)?,
+            },
+            values: Value::Null,
+            plan: no_plan(),
+            object: resource.decorator.is_some().then(|| resource.as_data(&unit.resource)),
+            sources: LookupAnswers::new(),
+            snapshot: context.discovery.snapshot(),
+            clock: context.now(),
+            known: None,
+            earlier: None,
+            secrets: release.secrets.clone(),
+            share,
+        };
+        secret_values::publish_names(&work.secrets, resource, &unit.group_kind);
+        let found = work.read_sources(&release.retry_cache.answers, answers).await?;
+        let size = size_of_data(&spec) + found.iter().map(|(_, object)| size_of_data(object)).sum::<u64>();
+        let values = || values::values(unit, &found, spec);
+        work.values = match unit.watch.override_values.is_empty() {
+            true => off_worker_if_large(size, values)?,
+            // They may have templates.
+            false => off_worker(values)?,
+        };
+        Ok(work)
+    }
+
+    /// Renders a file of the chart with further data.
+    ///
+    /// # Errors
+    /// Why it can't be rendered.
+    pub(crate) async fn file(
+        &self,
+        name: &str,
+        revision: i64,
+        more: Vec<(&'static str, Value)>,
+    ) -> Result<Vec<u8>, String> {
+        loop {
+            let (renderer, snapshot, share) = (self.renderer.clone(), self.snapshot.clone(), self.share.clone());
+            let (clock, limits) = (self.clock, self.limits());
+            let limits = Limits {
+                output: limits.output.min(LONGEST_FILE),
+                ..limits
+            };
+            let (facts, values, name) = (self.facts(revision), self.values.clone(), name.to_owned());
+            let (secrets, more) = (self.secrets.clone(), more.clone());
+            let job = move || {
+                let _share = share;
+                let input = Input {
+                    capabilities: &snapshot.capabilities,
+                    clock,
+                    limits,
+                    more,
+                    ..Input::new(facts, values)
+                };
+                redact::during(&secrets, || renderer.render_file(&input, &name))
+            };
+            match self.on_pool(job).await.map_err(|lost| lost.to_string())? {
+                Ok(rendered) => return Ok(rendered.unwrap_or_default()),
+                Err(error) if self.was_short_of(&error) => self.widen().await,
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    /// What a render may take now.
+    pub(crate) fn limits(&self) -> Limits {
+        self.context.budget.limits(lock(&self.share).lane())
+    }
+
+    /// Whether a render failed for what it has only in the short lane.
+    pub(crate) fn was_short_of(&self, error: &RenderError) -> bool {
+        lock(&self.share).lane() == PoolLane::Short && error.is_of_resources()
+    }
+
+    /// Goes on in the long lane, with a whole share of the memory.
+    pub(crate) async fn widen(&self) {
+        let context = self.context;
+        context.pool.expect_long(&self.identity.owner.set);
+        // Who waits holds nothing that others could use, but for the values.
+        lock(&self.share).keep(size_of_data(&self.values));
+        let share = context.budget.another(PoolLane::Long).await;
+        *lock(&self.share) = share;
+    }
+
+    /// Does work in the lane of its share.
+    pub(crate) async fn on_pool<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, PoolError> {
+        let lane = lock(&self.share).lane();
+        let done = self.context.pool.run(&self.identity.owner.set, lane, work).await;
+        self.context.count_panics(done)
+    }
+
+    /// `.Release` of a revision.
+    pub(crate) fn facts(&self, revision: i64) -> Facts {
+        Facts {
+            name: self.resource.key.name.clone(),
+            namespace: self.identity.namespace.clone(),
+            revision,
+            is_install: revision == 1,
+            is_upgrade: revision > 1,
+        }
+    }
+
+    /// The release as it was rendered the last time, if nothing but its own doing has changed; else as it is now.
+    pub(crate) async fn release(
+        &mut self,
+        release: &Release,
+        memory: &mut GeneratedValues,
+        answers: &mut LookupAnswers,
+    ) -> Result<PreparedRelease, Phase> {
+        let recorded = release.record.revision;
+        let earlier = self.earlier;
+        let remembered = memory.clone();
+        let mut settled = self.settled(recorded.max(1), memory, answers).await;
+        if earlier.is_some_and(PreviousLookups::was_asked) {
+            match settled.map(|settled| self.assemble(recorded, settled, answers)) {
+                Ok(prepared) if !differs(&prepared, release) => return Ok(prepared),
+                Err(phase @ Phase::Failed { .. }) => return Err(phase),
+                // Something else has changed, too.
+                _ => {}
+            }
+            *memory = remembered;
+            self.earlier = None;
+            answers.clone_from(&self.sources);
+            settled = self.settled(recorded.max(1), memory, answers).await;
+        }
+        let mut prepared = self.assemble(recorded.max(1), settled?, answers);
+        if recorded == 0 || !differs(&prepared, release) {
+            return Ok(prepared);
+        }
+        if earlier.is_some_and(|earlier| earlier.is_own_doing(answers)) {
+            prepared.stay_as_applied(release);
+            return Ok(prepared);
+        }
+        prepared.revision = recorded + 1;
+        if self.unit.reads_release_facts || mentions_release_facts(self.values.to_string().as_bytes()) {
+            self.earlier = None;
+            let settled = self.settled(recorded + 1, memory, answers).await?;
+            prepared = self.assemble(recorded + 1, settled, answers);
+        }
+        Ok(prepared)
+    }
+
+    /// One render, on a thread that may block.
+    pub(crate) async fn once(&self, request: RenderRequest) -> Result<RenderResult, Phase> {
+        let started = std::time::Instant::now();
+        let answer = match self.attempt(request).await {
+            Ok(Err(failed)) if self.was_short_of(&failed.0) => {
+                self.widen().await;
+                self.attempt(failed.1).await
+            }
+            answer => answer,
+        };
+        let context = self.context;
+        context.metrics.render_duration.observe(started.elapsed().as_secs_f64());
+        match answer {
+            Ok(Ok((rendered, desired))) => Ok(RenderResult::Rendered(Box::new(rendered), desired)),
+            Ok(Err(failed)) => {
+                let error = match failed.0 {
+                    RenderError::Unanswered { missing, .. } => return Ok(RenderResult::Needs(missing)),
+                    error => error,
+                };
+                let reason = match (error.is_about_values(), error.is_about_chart()) {
+                    (true, _) => Reason::ValuesInvalid,
+                    (_, true) => Reason::ChartInvalid,
+                    _ => Reason::RenderFailed,
+                };
+                let why = match error.is_of_memory() {
+                    true => context.budget.why(),
+                    false => String::new(),
+                };
+                Err(Phase::stalled(reason, format!("{error}{why}")))
+            }
+            Err(PoolError::Panicked) => Err(Phase::stalled(
+                Reason::Panicked,
+                "the render stopped unexpectedly: this is a defect of chartwright; see its log",
+            )),
+            Err(lost) => Err(Phase::failed(Reason::RenderFailed, lost.to_string())),
+        }
+    }
+
+    /// The same within the limits of its share.
+    pub(crate) async fn attempt(&self, mut request: RenderRequest) -> Result<RenderAttempt, PoolError> {
+        let renderer = self.renderer.clone();
+        let snapshot = self.snapshot.clone();
+        let (clock, values) = (self.clock, self.values.clone());
+        let object = self.object.clone().map(|object| ("Object", object));
+        let more: Vec<_> = [("Plan", self.plan.clone())].into_iter().chain(object).collect();
+        let (secrets, learning) = (self.secrets.clone(), self.secrets.clone());
+        let share = self.share.clone();
+        let (limits, random) = (self.limits(), self.context.random.clone());
+        let (identity, key) = (self.identity.clone(), self.key.clone());
+        let facts = self.facts(request.revision);
+        let job = move || {
+            let _share = share;
+            let render = |request: &mut RenderRequest| {
+                crate::reconcile::test_panic::panic_if_asked(&format!("{}/render", facts.name), || {
+                    serde_json::to_string(&request.kept).unwrap_or_default()
+                });
+                let input = Input {
+                    capabilities: &snapshot.capabilities,
+                    lookup: Arc::<LookupAnswers>::clone(&request.lookups),
+                    clock,
+                    kept: Some(&request.kept),
+                    random,
+                    limits,
+                    guards_secrets: true,
+                    read_objects: true,
+                    more,
+                    ..Input::new(facts, values)
+                };
+                let other = match &request.probe {
+                    None => Some(renderer.render_with(&input)?),
+                    Some(rendered) => renderer.probe(&input, rendered)?,
+                };
+                let rendered = other
+                    .or_else(|| request.probe.take().map(|same| *same))
+                    .unwrap_or_default();
+                secret_values::learn_render(&learning, &ChartText::of(Some(renderer.chart())), &rendered);
+                let namespaced = |group_kind: &GroupKind, version: &str| snapshot.namespaced(group_kind, version);
+                let mut desired = desired::desired(manifests(rendered.objects.iter()), &identity, &namespaced, &key);
+                let hooks = rendered.hooks.iter().map(|hook| &hook.manifest);
+                let hooks = manifests(hooks.chain(&rendered.unknown_hooks));
+                desired::add_hooks(&mut desired, hooks, &identity, &namespaced, &key);
+                Ok((rendered, desired))
+            };
+            let rendered = helm_template::render::on_large_stack(|| redact::during(&secrets, || render(&mut request)));
+            rendered.map_err(|error| Box::new((error, request)))
+        };
+        self.on_pool(job).await
+    }
+
+    pub(crate) fn assemble(
+        &self,
+        revision: i64,
+        (rendered, mut desired): (Rendered, Desired),
+        answers: &LookupAnswers,
+    ) -> PreparedRelease {
+        give_owners(self.unit, self.resource, &mut desired);
+        self.secrets.publish(&self.identity.namespace);
+        let hooks = desired.hooks.iter().map(|hook| &hook.member);
+        for member in desired.members.iter().chain(hooks) {
+            self.secrets.publish(&member.id.name);
+            self.secrets.publish(&member.id.namespace);
+            self.secrets.publish(&member.id.group_kind.kind);
+        }
+        let hooks_digest = hooks_digest(&desired, self.key);
+        let version = |key: &LookupKey| answers.get(key).map(dependencies::version).unwrap_or_default();
+        let now = |key: &LookupKey| self.earlier.and_then(|earlier| earlier.version_now(key));
+        let used = &rendered.used_lookups;
+        let (mut lookups, mut seen) = (Vec::with_capacity(used.len()), Vec::with_capacity(used.len()));
+        for key in self.sources.keys().filter(|key| !used.contains(key)).chain(used) {
+            let (text, version) = (lookup::describe(key), version(key));
+            seen.push(format!("{text}@{}", now(key).as_ref().unwrap_or(&version)));
+            lookups.push(format!("{text}@{version}"));
+        }
+        let asked = &rendered.capability_queries;
+        let inputs = input_digest::digest(self.key, self.unit, self.resource, &self.snapshot, asked);
+        PreparedRelease {
+            identity: self.identity.clone(),
+            desired,
+            hooks_digest,
+            notes: rendered.notes,
+            warnings: rendered
+                .warnings
+                .iter()
+                .filter(|warning| {
+                    warning
+                        .attribute("hookTypes")
+                        .is_none_or(|events| !hooks::knows(events))
+                })
+                .map(ToString::to_string)
+                .collect(),
+            inputs,
+            since_settled: String::new(),
+            lookups,
+            seen,
+            stay: Vec::new(),
+            held: Vec::new(),
+            capabilities: rendered.capability_queries,
+            failed_groups: self.snapshot.failed.clone(),
+            revision,
+            rollback: None,
+            values: Value::Null,
+            values_digest: String::new(),
+            generated_values: GeneratedValues::default(),
+            size: rendered.size,
+            _share: None,
+        }
+    }
+}
+
+/// Gives members and hooks the reference to their custom resource, where they may have one.
+pub(crate) fn give_owners(unit: &Unit, resource: &CustomResource, desired: &mut Desired) {
+    // Without a UID, it is rendered for nobody.
+    if !unit.watch.has_owner_references() || resource.uid.is_empty() {
+        return;
+    }
+    let (reference, namespace) = (
+        Arc::new(resource.owner_reference(&unit.resource)),
+        &resource.key.namespace,
+    );
+    let has_hooks =
+        desired.hooks.iter().any(Hook::is_of_deletion) || !plans::marked(&desired.hooks, ON_DELETE).is_empty();
+    owner_references::refer(&mut desired.members, namespace, &reference, has_hooks);
+    let is_ordered = has_hooks || desired.members.iter().any(|member| member.policy.wave != 0);
+    for hook in &mut desired.hooks {
+        owner_references::refer(
+            std::slice::from_mut(&mut hook.member),
+            namespace,
+            &reference,
+            is_ordered,
+        );
+    }
+}
+
+pub(crate) fn manifests<'m>(objects: impl Iterator<Item = &'m helm_template::render::Manifest>) -> Vec<Manifest> {
+    let flat = objects.flat_map(|manifest| {
+        manifest.objects().into_iter().map(|object| Manifest {
+            object: object.clone(),
+            source: manifest.source.clone(),
+        })
+    });
+    flat.collect()
+}

@@ -1,0 +1,25 @@
+//! Which live objects a release may take over.
+
+use serde_json::Value;
+
+use crate::reconcile::custom_resource::CustomResource;
+use crate::reconcile::unit::Unit;
+use chartwright_core::takeover::{self, Claim, Claimant};
+
+/// The release as it claims objects that don't carry its marks.
+pub(crate) fn claimant(unit: &Unit, resource: &CustomResource, namespace: &str) -> Claimant {
+    Claimant {
+        uid: resource.uid.clone(),
+        primary: format!("{}/{}", resource.key.namespace, resource.key.name),
+        primary_type: unit.group_kind.to_string(),
+        release: resource.key.name.clone(),
+        namespace: namespace.to_owned(),
+        collisions: unit.watch.collisions,
+    }
+}
+
+/// True if the release may have an object that is live, as a whole.
+pub(crate) fn may_adopt(object: &Value, claimant: &Claimant) -> bool {
+    let metadata = serde_json::from_value(object["metadata"].clone());
+    metadata.is_ok_and(|metadata| !matches!(takeover::claim(&metadata, claimant), Claim::Refused(_)))
+}
