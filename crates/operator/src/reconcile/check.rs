@@ -65,11 +65,11 @@ impl Checker<'_> {
             .filter(|member| refused(member, None).is_some())
             .collect();
         if suspicious.is_empty() {
-            release.permit = AuthorPermit::default();
+            release.render.permit = AuthorPermit::default();
             return Ok(());
         }
         let digest = self.permit(&suspicious);
-        if release.permit.digest == digest {
+        if release.render.permit.digest == digest {
             return Ok(());
         }
         let key = release.key(&self.scope.context.keys);
@@ -88,7 +88,7 @@ impl Checker<'_> {
                     let known = own.entry(id.clone()).or_insert(Own::Object);
                     *known = found.unwrap_or_default().min(*known);
                 }
-                release.permit = AuthorPermit { digest, own };
+                release.render.permit = AuthorPermit { digest, own };
                 Ok(())
             }
             Some(message) => Err(Phase::stalled(Reason::Refused, message)),

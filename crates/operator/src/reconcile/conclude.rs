@@ -88,12 +88,12 @@ impl Concluder<'_, '_> {
     ) -> Result<(), Phase> {
         changes.installed = release.record.revision == 0;
         changes.upgraded = !changes.installed && prepared.revision > release.record.revision;
-        changes.applied += std::mem::take(&mut release.applied_before);
+        changes.applied += std::mem::take(&mut release.retry.applied_before);
         let key = release.key(&self.scope.context.keys);
         release.note_applied(prepared, key.id());
         if prepared.rollback.is_some() {
             // What these inputs were rendered to isn't what runs.
-            release.last_render.inputs.clear();
+            release.render.last.inputs.clear();
         }
         KeptRenders::new(self.scope).list_revision(release, prepared).await?;
         let hooks = &prepared.desired.hooks;

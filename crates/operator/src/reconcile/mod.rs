@@ -136,7 +136,7 @@ async fn run_stages(scope: &mut ReleaseScope<'_>, release: &mut Release) -> Reco
     if scope.written.deleting || ClaimRules::new(scope).has_left_selector() {
         return end(scope, release, recalled).await;
     }
-    let failures = release.backoff.failures;
+    let failures = release.retry.backoff.failures;
     let conclusion = match recalled {
         Ok(()) => {
             let brought = converge(scope, release).await.unwrap_or_else(Conclusion::from);
@@ -281,7 +281,7 @@ async fn apply_and_prune(
     let is_forced = forced.is_some();
     let mut applied = Applier::new(scope).apply(release, prepared, forced).await;
     if let Some(phase) = applied.phase {
-        release.applied_before += applied.changes.applied;
+        release.retry.applied_before += applied.changes.applied;
         release.record.upgrading |= applied.changes.applied > 0 && prepared.revision > release.record.revision;
         return Err(phase);
     }

@@ -225,7 +225,7 @@ impl Rehearsal {
         let is_rendered_otherwise = any_applied && prepared.stay.is_empty();
         self.release
             .learn_lookups(&prepared.lookups, &prepared.seen, is_rendered_otherwise);
-        self.release.retry_cache.kept = Some(prepared.generated_values.written(failures.is_empty()));
+        self.release.retry.cache.kept = Some(prepared.generated_values.written(failures.is_empty()));
         let stopped = failures.first().map(|(reason, _)| *reason);
         let stopped = stopped.map(|reason| (reason, short_list(failures.into_iter().map(|(_, message)| message))));
         let (mut pruned, mut kept) = (Vec::new(), Vec::new());

@@ -221,7 +221,8 @@ impl Applier<'_> {
         if !self.scope.unit.watch.health.is_empty() || members.iter().any(|member| gates::is_stated(&member.object)) {
             // The record has none of them meanwhile.
             release
-                .whole
+                .observed
+                .full_members
                 .get_or_insert_default()
                 .learn_versions(members.iter().map(|member| (&member.id, &member.version)));
         }
@@ -353,7 +354,7 @@ impl Applier<'_> {
         if next == Step::Look && !again && !was_made && self.scope.former_release.is_none() {
             next = task.step(Seen::Absent);
         }
-        if next == DRIFTED && release.contests.must_wait(&member.id) {
+        if next == DRIFTED && release.must_wait(&member.id) {
             return Ok(MemberOutcome::Contested);
         }
         let mut decision = match next {
@@ -459,11 +460,12 @@ impl Applier<'_> {
         // A member that was there, with this very content, and is not: somebody deleted it.
         let was_deleted =
             why == Why::Missing && entry.is_some_and(|entry| !entry.uid.is_empty() && entry.digest == member.digest);
-        if was_deleted && release.contests.must_wait(&member.id) {
+        if was_deleted && release.must_wait(&member.id) {
             return Ok(MemberOutcome::Contested);
         }
         let refused = release
-            .retry_cache
+            .retry
+            .cache
             .refused_before(&self.scope.context.schemas, member, live);
         if let Some(refused) = refused.filter(|_| !task.forced) {
             return Ok(refused);
@@ -476,7 +478,7 @@ impl Applier<'_> {
         let done = MemberSender::new(self.scope)
             .send(release, resource, member, live, order)
             .await?;
-        release.retry_cache.note_refusal(member, live, &done);
+        release.retry.cache.note_refusal(member, live, &done);
         match done {
             MemberOutcome::Applied(live, why) if was_deleted || why == Why::Drifted => {
                 let how = match was_deleted {

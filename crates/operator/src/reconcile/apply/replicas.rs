@@ -69,7 +69,7 @@ impl Applier<'_> {
                 }
                 _ => None,
             };
-            if !autoscaling::is_free(&by, autoscalers, &member.id, asked) || release.contests.must_wait(&member.id) {
+            if !autoscaling::is_free(&by, autoscalers, &member.id, asked) || release.must_wait(&member.id) {
                 continue;
             }
             let Some(resource) = snapshot.resource(&member.id.group_kind, &member.version) else {

@@ -19,7 +19,7 @@ use crate::reconcile::observe::live_members::MemberObserver;
 use crate::reconcile::prune::removal::RemovalCandidate;
 use crate::reconcile::prune::search::MemberSearch;
 use crate::reconcile::release::Release;
-use crate::reconcile::release::schedule::{POLL, TIMEOUT};
+use crate::reconcile::release::schedule::{POLL, RequeueReason, TIMEOUT};
 use crate::reconcile::render::pool::off_worker;
 use crate::reconcile::render::prepared::PreparedRelease;
 use crate::reconcile::scope::ReleaseScope;
@@ -197,7 +197,7 @@ impl HookRunner<'_, '_> {
         match ended {
             Ok(()) => (phase, changes),
             Err(unfinished) => {
-                release.applied_before += std::mem::take(&mut changes.applied);
+                release.retry.applied_before += std::mem::take(&mut changes.applied);
                 release.record.done_for = None;
                 (unfinished, changes)
             }
@@ -273,17 +273,18 @@ impl HookRunner<'_, '_> {
         }
         let now = tokio::time::Instant::now();
         if let Some(wait) = release
-            .retry_cache
+            .retry
+            .cache
             .hook_retry
             .and_then(|retry| retry.checked_duration_since(now))
         {
             let wait = if is_bounded { wait.min(left) } else { wait };
-            release.contests.wait_for(wait);
+            release.schedule.at(wait, RequeueReason::HookRetry);
             // It is the failure that was counted.
-            release.backoff.failures = release.backoff.failures.saturating_sub(1);
+            release.retry.backoff.failures = release.retry.backoff.failures.saturating_sub(1);
             return Err(failed(format!("{what} failed: {}", run.message)));
         }
-        release.retry_cache.hook_retry = None;
+        release.retry.cache.hook_retry = None;
         let progress = release.record.progress_mut(event);
         progress.attempt = progress.attempt.saturating_add(1);
         let mut next = HookRun::begins(event, &hook.member.id, progress.name(event));
@@ -313,7 +314,7 @@ impl HookRunner<'_, '_> {
         let now = jiff::Timestamp::now();
         let state = match state {
             State::AwaitsRemoval(removal) if run.awaits(&removal, is_bounded, now) => {
-                release.contests.wait_for(POLL);
+                release.schedule.at(POLL, RequeueReason::HookStep);
                 release.record.note(run);
                 let message = format!("{what}: {}", removal.message);
                 return Err(Phase::waiting(Reason::HookRunning, message));
@@ -347,7 +348,7 @@ impl HookRunner<'_, '_> {
                 // No watch shows when what a former owner left in its place is gone.
                 let is_unseen = id.group_kind.kind == "Pod" || run.uid.is_empty() || is_stated(&hook.member.object);
                 let often = if is_unseen { POLL } else { left };
-                release.contests.wait_for(left.min(often));
+                release.schedule.at(left.min(often), RequeueReason::HookStep);
                 release.record.note(run);
                 Err(Phase::waiting(Reason::HookRunning, format!("{what}: {message}")))
             }
@@ -474,7 +475,7 @@ impl HookRunner<'_, '_> {
         for run in running {
             let id = run.object.clone();
             if !HookObjects::new(self.scope).clear(&id).await? {
-                release.contests.wait_for(POLL);
+                release.schedule.at(POLL, RequeueReason::HookStep);
                 let what = describe(&run.event, &id);
                 return Err(Phase::waiting(
                     Reason::HookRunning,

@@ -31,7 +31,15 @@ impl StoredObjects<'_> {
     /// What permits hooks, after [`Reconcile::check`] has permitted them: how much of each the chart creates by default, and
     /// the digest of those defaults where it is something.
     pub(crate) fn permits(&self, release: &Release, hooks: &[&Hook]) -> Vec<(Own, String)> {
-        let own = |hook: &&Hook| release.permit.own.get(&hook.member.id).copied().unwrap_or_default();
+        let own = |hook: &&Hook| {
+            release
+                .render
+                .permit
+                .own
+                .get(&hook.member.id)
+                .copied()
+                .unwrap_or_default()
+        };
         let owns: Vec<Own> = hooks.iter().map(own).collect();
         let any = owns.iter().any(|own| *own != Own::Nothing);
         let defaults = any.then(|| self.defaults_digest(release)).flatten().unwrap_or_default();

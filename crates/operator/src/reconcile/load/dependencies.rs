@@ -165,7 +165,7 @@ impl DependencyGate<'_> {
             unready.extend(why.as_deref().map(|why| need.told(why)));
             verdicts.insert((key, need.ready_when.clone()), (version, why));
         }
-        release.verdicts = verdicts;
+        release.observed.dependencies = verdicts;
         match unready.is_empty() {
             true => Ok(()),
             false => Err(Phase::waiting(
@@ -185,7 +185,10 @@ impl DependencyGate<'_> {
     ) -> Result<(String, Option<String>), Phase> {
         let context = self.scope.context;
         let now = context.dependencies().version(&lookup::dependency(snapshot, key));
-        let known = release.verdicts.get(&(key.clone(), need.ready_when.clone()));
+        let known = release
+            .observed
+            .dependencies
+            .get(&(key.clone(), need.ready_when.clone()));
         if let Some(known) = known.filter(|(version, _)| now.as_ref() == Some(version)) {
             return Ok(known.clone());
         }

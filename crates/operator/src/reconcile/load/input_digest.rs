@@ -5,7 +5,8 @@ use crate::cluster::objects::lookup;
 use crate::reconcile::claim::decorator::ClaimRules;
 use crate::reconcile::context::Context;
 use crate::reconcile::custom_resource::CustomResource;
-use crate::reconcile::release::{Release, split};
+use crate::reconcile::release::Release;
+use crate::reconcile::release::last_render::split;
 use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::unit::Unit;
 use crate::reconcile::values::sources;
@@ -149,7 +150,7 @@ impl ConvergenceCheck<'_> {
     fn has_current_lookups(&self, release: &Release) -> bool {
         let snapshot = self.scope.context.discovery.snapshot();
         let index = self.scope.context.dependencies();
-        release.last_render.lookups.iter().all(|lookup| {
+        release.render.last.lookups.iter().all(|lookup| {
             let (text, version) = split(lookup);
             // A status does not tell the name of what holds a secret in it.
             if text.contains(MARK) {

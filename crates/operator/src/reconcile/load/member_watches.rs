@@ -9,6 +9,7 @@ use crate::reconcile::context::Context;
 use crate::reconcile::custom_resource::CustomResource;
 use crate::reconcile::load::input_digest;
 use crate::reconcile::release::Release;
+use crate::reconcile::release::schedule::InitialWait;
 use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::unit::Unit;
 use chartwright_core::record::Record;
@@ -46,15 +47,19 @@ impl MemberWatches<'_> {
     /// How long the release has yet to wait before its first reconcile, for want of a watch that it needs: without, all
     /// that it has would be looked at and applied. Those of others don't matter.
     pub(crate) fn await_watches(&self, release: &mut Release) -> Option<Duration> {
-        if release.begun {
+        if release.schedule.initial_wait == InitialWait::Over {
             return None;
         }
         let superset = MemberScopes::from_record(&release.record);
         let now = Instant::now();
-        let until = *release.awaits.get_or_insert_with(|| {
-            want(self.scope.context, &self.scope.owner.set, &superset);
-            now + SYNC_WAIT
-        });
+        let until = match release.schedule.initial_wait {
+            InitialWait::Watches(until) => until,
+            _ => {
+                want(self.scope.context, &self.scope.owner.set, &superset);
+                now + SYNC_WAIT
+            }
+        };
+        release.schedule.initial_wait = InitialWait::Watches(until);
         let snapshot = self.scope.context.discovery.snapshot();
         let members_settled = {
             let members = self.scope.context.members();
@@ -70,7 +75,7 @@ impl MemberWatches<'_> {
         if now < until && !(members_settled && lookups_settled) {
             return Some(until - now);
         }
-        release.begun = true;
+        release.schedule.initial_wait = InitialWait::Over;
         None
     }
 

@@ -7,7 +7,8 @@ use jiff::{Timestamp, Unit};
 use crate::cluster::objects::lookup;
 use crate::reconcile::observe::live_members::{MemberObserver, condition_health};
 use crate::reconcile::observe::pods::diagnose_pods;
-use crate::reconcile::release::{Release, split};
+use crate::reconcile::release::Release;
+use crate::reconcile::release::last_render::split;
 use crate::reconcile::scope::ReleaseScope;
 use chartwright_core::health::{Health, Status, has_health};
 use chartwright_core::identity::ObjectId;
@@ -69,7 +70,7 @@ impl HealthReporter<'_> {
             let members = self.scope.context.members();
             let explained = |id: &ObjectId| {
                 let (reason, text) = health_problem(id, &members, condition_health(release, id))?;
-                match release.pod_troubles.of(id) {
+                match release.observed.pods.of(id) {
                     Some(why) => Some((reason, format!("{text}: {why}"))),
                     None => Some((reason, text)),
                 }
@@ -95,7 +96,8 @@ impl HealthReporter<'_> {
         let snapshot = self.scope.context.discovery.snapshot();
         let looked_up = self.scope.context.dependencies();
         let keys = release
-            .last_render
+            .render
+            .last
             .lookups
             .iter()
             .filter_map(|lookup| lookup::parse(split(lookup).0));

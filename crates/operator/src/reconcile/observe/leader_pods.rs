@@ -13,7 +13,7 @@ use crate::cluster::objects;
 use crate::cluster::workloads::elect::{self, LeaseName, PodLabeler};
 use crate::reconcile::hints::rights;
 use crate::reconcile::release::Release;
-use crate::reconcile::release::schedule::RECHECK;
+use crate::reconcile::release::schedule::{RECHECK, RequeueReason};
 use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::values::name_templates::NameTemplates;
 use chartwright_core::digest::KeyUse;
@@ -71,7 +71,7 @@ impl LeaderElector<'_> {
     /// Sees to it that each workload of the watch's `elect` has its leader, and that none has that the watch dropped.
     pub(crate) async fn elect(&mut self, release: &mut Release) {
         // While a release is installed, members of later waves may wait for the leader.
-        if release.unread || release.record.entries.is_empty() {
+        if release.stored.unread || release.record.entries.is_empty() {
             return;
         }
         let former = std::mem::take(&mut release.record.elected);
@@ -144,7 +144,13 @@ impl LeaderElector<'_> {
         let Some(mut pods) = self.scope.context.pod_index().pods(&seat.workload()) else {
             return self.warn_unwatched_pods(release, elected).await;
         };
-        pods.retain(|pod| release.elections.is_of(&seat.id.group_kind.kind, &seat.uid, pod) != Some(false));
+        pods.retain(|pod| {
+            release
+                .observed
+                .elections
+                .is_of(&seat.id.group_kind.kind, &seat.uid, pod)
+                != Some(false)
+        });
         let Elected { label: key, value, .. } = elected.clone();
         let (key, value) = (key.as_str(), value.as_str());
         let label = Label { key, value };
@@ -301,7 +307,7 @@ impl LeaderElector<'_> {
     ) -> Result<(), ElectionError> {
         let kind = GroupKind::new("apps", "ReplicaSet");
         let snapshot = self.scope.context.discovery.snapshot();
-        let elections = &mut release.elections;
+        let elections = &mut release.observed.elections;
         for pod in round.pods().to_vec() {
             let [_, name, uid] = &pod.controller;
             if elections.is_of(&seat.id.group_kind.kind, &seat.uid, &pod).is_none()
@@ -437,14 +443,17 @@ impl LeaderElector<'_> {
             // What is wrong is a member's, whose change is heard of.
             ElectionError::Wrong(why) => why,
             ElectionError::Taken(why) => {
-                release.contests.wait_for(RECHECK);
+                release.schedule.at(RECHECK, RequeueReason::Election);
                 why
             }
-            ElectionError::Busy | ElectionError::Failed(Error::Conflict(_)) => return release.contests.wait_for(SOON),
+            ElectionError::Busy | ElectionError::Failed(Error::Conflict(_)) => {
+                return release.schedule.at(SOON, RequeueReason::Election);
+            }
             ElectionError::Failed(error) => {
-                release
-                    .contests
-                    .wait_for(if error.is_transient() { SOON } else { RECHECK });
+                release.schedule.at(
+                    if error.is_transient() { SOON } else { RECHECK },
+                    RequeueReason::Election,
+                );
                 format!("{error}{}", rights(&error, RIGHTS))
             }
         };

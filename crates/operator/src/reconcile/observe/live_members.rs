@@ -14,7 +14,7 @@ use crate::cluster::objects;
 use crate::cluster::workloads::pods;
 use crate::reconcile::release::Release;
 use crate::reconcile::release::full_members::{KnownObject, Pods};
-use crate::reconcile::release::schedule::RECHECK;
+use crate::reconcile::release::schedule::{RECHECK, RequeueReason};
 use crate::reconcile::render::pool::{Deadline, PoolError};
 use crate::reconcile::scope::ReleaseScope;
 use chartwright_core::health::gates::{Condition, Facts, Gate};
@@ -86,7 +86,7 @@ impl<'a> MemberObserver<'a> {
 impl MemberObserver<'_> {
     /// Judges those of these members that have a condition of their own.
     pub(crate) async fn judge(&self, release: &mut Release, ids: &[ObjectId]) {
-        if let Some(whole) = &mut release.whole {
+        if let Some(whole) = &mut release.observed.full_members {
             whole.gates.clear();
         }
         let conditions: Vec<(ObjectId, Condition)> = {
@@ -116,20 +116,20 @@ impl MemberObserver<'_> {
         };
         let over_budget = PoolError::OverBudget.to_string();
         if judged.iter().any(|(_, health)| health.message == over_budget) {
-            release.contests.wait_for(BUDGET_PERIOD);
+            release.schedule.at(BUDGET_PERIOD, RequeueReason::EvaluationBudget);
         }
         if reads_pods && judged.iter().any(|(_, health)| health.status != Status::Current) {
             self.await_pods(release);
         }
-        release.whole.get_or_insert_default().gates = judged.into_iter().collect();
+        release.observed.full_members.get_or_insert_default().gates = judged.into_iter().collect();
     }
 
     /// Pods are looked at again soon: what they say changes without their workloads.
     pub(crate) fn await_pods(&self, release: &mut Release) {
-        if let Some(whole) = &mut release.whole {
+        if let Some(whole) = &mut release.observed.full_members {
             whole.forget_pods();
         }
-        release.contests.wait_for(RECHECK);
+        release.schedule.at(RECHECK, RequeueReason::PodsUnread);
     }
 
     /// Compiles conditions that are not compiled yet, on no async worker.
@@ -200,7 +200,7 @@ impl MemberObserver<'_> {
                 let judge = move |_| gate.health(&object, &facts.into_facts());
                 let judged = self.scope.context.evaluate(&self.scope.owner.set, judge).await;
                 if judged.as_ref().is_err_and(|lost| *lost == PoolError::OverBudget) {
-                    release.contests.wait_for(BUDGET_PERIOD);
+                    release.schedule.at(BUDGET_PERIOD, RequeueReason::EvaluationBudget);
                 }
                 judged.map_err(|lost| lost.to_string())
             }
@@ -251,7 +251,7 @@ impl MemberObserver<'_> {
 
     /// From now on the release, which is asked for something, hears of every change of its members.
     pub(crate) fn attend(&self, release: &mut Release) {
-        let whole = release.whole.get_or_insert_default();
+        let whole = release.observed.full_members.get_or_insert_default();
         whole.is_asked = true;
         whole.is_attentive = true;
         self.scope.context.members().attend(&self.scope.owner.set);
@@ -259,7 +259,12 @@ impl MemberObserver<'_> {
 
     /// The reconcile is over: what is remembered of the members is bounded, and nothing where nobody asks.
     pub(crate) fn end_look(&self, release: &mut Release) {
-        if release.whole.as_mut().is_some_and(|whole| whole.end_look()) {
+        if release
+            .observed
+            .full_members
+            .as_mut()
+            .is_some_and(|whole| whole.end_look())
+        {
             self.scope.context.members().ignore(&self.scope.owner.set);
         }
     }
@@ -289,7 +294,7 @@ impl MemberObserver<'_> {
     /// # Errors
     /// One that can't be read.
     async fn read_all(&self, release: &mut Release, ids: &[ObjectId]) -> Result<Vec<(ObjectId, Arc<Value>)>, String> {
-        release.whole.get_or_insert_default().is_asked = true;
+        release.observed.full_members.get_or_insert_default().is_asked = true;
         let unknown = ids.iter().filter(|id| self.known(release, id).is_none());
         let unknown: Vec<(ObjectId, Option<String>)> =
             unknown.map(|id| (id.clone(), version_of(release, id))).collect();
@@ -299,9 +304,9 @@ impl MemberObserver<'_> {
         });
         let wanted: HashSet<&ObjectId> = ids.iter().collect();
         let known = ids.iter().filter(|id| self.known(release, id).is_some());
-        let weight_of = |id: &ObjectId| Some(release.whole.as_ref()?.known.get(id)?.weight);
+        let weight_of = |id: &ObjectId| Some(release.observed.full_members.as_ref()?.known.get(id)?.weight);
         let mut weight: u64 = known.filter_map(weight_of).sum();
-        let whole = release.whole.get_or_insert_default();
+        let whole = release.observed.full_members.get_or_insert_default();
         let mut read = stream::iter(requests).buffered(AT_ONCE);
         while let Some((id, read)) = read.next().await {
             match read {
@@ -315,7 +320,7 @@ impl MemberObserver<'_> {
                 }
                 Ok(None) => drop(whole.known.remove(&id)),
                 Err(error) => {
-                    release.contests.wait_for(RECHECK);
+                    release.schedule.at(RECHECK, RequeueReason::MembersUnread);
                     return Err(format!("{id} can't be read: {error}"));
                 }
             }
@@ -337,7 +342,7 @@ impl MemberObserver<'_> {
 
     /// What was read of an object, if the watch shows that it is still so.
     fn known(&self, release: &Release, id: &ObjectId) -> Option<Arc<Value>> {
-        let known = release.whole.as_ref()?.known.get(id)?;
+        let known = release.observed.full_members.as_ref()?.known.get(id)?;
         let members = self.scope.context.members();
         (members.get(id)?.resource_version == known.version).then(|| known.object.clone())
     }
@@ -374,12 +379,16 @@ impl MemberObserver<'_> {
             .collect();
         let ids: Vec<ObjectId> = workloads.iter().map(|(id, ..)| (*id).clone()).collect();
         let versions = self.versions(&ids);
-        let known = release.whole.as_ref().and_then(|whole| whole.pods.as_ref());
+        let known = release
+            .observed
+            .full_members
+            .as_ref()
+            .and_then(|whole| whole.pods.as_ref());
         if let Some(known) = known.filter(|known| known.versions == versions) {
             let left = PODS_PERIOD.saturating_sub(known.read.elapsed());
             if !known.is_stale || !left.is_zero() {
                 if known.is_stale {
-                    release.contests.wait_for(left);
+                    release.schedule.at(left, RequeueReason::PodsUnread);
                 }
                 return Ok(known.list.clone());
             }
@@ -393,7 +402,7 @@ impl MemberObserver<'_> {
                     all.extend(own.map(|(name, pod)| (name, seen_of_pod(pod))));
                 }
                 Err(error) => {
-                    release.contests.wait_for(RECHECK);
+                    release.schedule.at(RECHECK, RequeueReason::PodsUnread);
                     return Err(format!("the pods of {id} can't be read: {error}"));
                 }
             }
@@ -410,19 +419,23 @@ impl MemberObserver<'_> {
             is_stale: false,
         };
         let list = pods.list.clone();
-        release.whole.get_or_insert_default().pods = Some(pods);
+        release.observed.full_members.get_or_insert_default().pods = Some(pods);
         Ok(list)
     }
 }
 
 /// How a member is by its own condition, if it has one.
 pub(crate) fn condition_health<'r>(release: &'r Release, id: &ObjectId) -> Option<&'r Health> {
-    release.whole.as_ref()?.gates.get(id)
+    release.observed.full_members.as_ref()?.gates.get(id)
 }
 
 /// The API version in which the chart has an object.
 fn version_of(release: &Release, id: &ObjectId) -> Option<String> {
-    let rendered = release.whole.as_ref().and_then(|whole| whole.versions.get(id).cloned());
+    let rendered = release
+        .observed
+        .full_members
+        .as_ref()
+        .and_then(|whole| whole.versions.get(id).cloned());
     rendered.or_else(|| release.record.entry(id).map(|entry| entry.version.clone()))
 }
 

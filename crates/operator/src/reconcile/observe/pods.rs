@@ -22,7 +22,7 @@ pub(crate) async fn diagnose_pods(scope: &ReleaseScope<'_>, release: &mut Releas
         ids.iter().filter_map(|id| Some((id.clone(), own(id)?))).collect()
     };
     let order: Vec<ObjectId> = ids.iter().filter(|id| troubled.contains_key(*id)).cloned().collect();
-    for id in release.pod_troubles.due(&order, Instant::now()) {
+    for id in release.observed.pods.due(&order, Instant::now()) {
         let Some((uid, selector)) = troubled.get(&id) else {
             continue;
         };
@@ -35,6 +35,6 @@ pub(crate) async fn diagnose_pods(scope: &ReleaseScope<'_>, release: &mut Releas
                 None
             }
         };
-        release.pod_troubles.learn(&id, text, Instant::now());
+        release.observed.pods.learn(&id, text, Instant::now());
     }
 }

@@ -8,7 +8,7 @@ use crate::cluster::objects::lookup::LookupAnswers;
 use crate::reconcile::load::input_digest;
 use crate::reconcile::observe::live_members::MemberObserver;
 use crate::reconcile::release::Release;
-use crate::reconcile::release::schedule::RECHECK;
+use crate::reconcile::release::schedule::{RECHECK, RequeueReason};
 use crate::reconcile::release::status_template::{REFUSED_FOR, StatusTemplate};
 use crate::reconcile::render::Renderer;
 use crate::reconcile::render::job::RenderJob;
@@ -55,7 +55,7 @@ impl StatusEvaluator<'_> {
             false => Vec::new(),
         };
         let seen = self.status_inputs(release, &ids, phase.is_ready());
-        let template = release.template.get_or_insert_default();
+        let template = release.observed.template.get_or_insert_default();
         let retries = template
             .refused
             .as_ref()
@@ -73,7 +73,7 @@ impl StatusEvaluator<'_> {
         }
         let now = Instant::now();
         if let Some(wait) = template.wait(now) {
-            release.contests.wait_for(wait);
+            release.schedule.at(wait, RequeueReason::StatusTemplate);
             MemberObserver::new(self.scope).attend(release);
             return;
         }
@@ -81,7 +81,7 @@ impl StatusEvaluator<'_> {
         if !Renderer::new(self.scope).knows_secrets(release).await {
             return;
         }
-        release.template.get_or_insert_default().recent.push_back(now);
+        release.observed.template.get_or_insert_default().recent.push_back(now);
         let made = match self.compute_status(release, name, members, pods).await {
             Ok(mut computed) => {
                 computed.redact(&release.secrets);
@@ -90,15 +90,15 @@ impl StatusEvaluator<'_> {
             Err(TemplateFailure::Invalid(why)) => Err(release.secrets.redact(&why).into_owned()),
             Err(TemplateFailure::Unread(why)) => {
                 tracing::info!(resource = %self.scope.written.key, why, "the status template can't be evaluated now");
-                release.contests.wait_for(RECHECK);
+                release.schedule.at(RECHECK, RequeueReason::StatusTemplate);
                 return;
             }
         };
-        let template = release.template.get_or_insert_default();
+        let template = release.observed.template.get_or_insert_default();
         template.seen = seen;
         template.learn(made, phase.is_ready());
         if template.invalid.is_some() {
-            release.contests.wait_for(REFUSED_FOR);
+            release.schedule.at(REFUSED_FOR, RequeueReason::StatusTemplate);
         }
     }
 
@@ -113,7 +113,7 @@ impl StatusEvaluator<'_> {
                 }
         );
         let renderer = self.scope.unit.renderer.as_ref().ok()?;
-        if !is_readable || release.unread || self.scope.written.deleting {
+        if !is_readable || release.stored.unread || self.scope.written.deleting {
             return None;
         }
         let name = &self.scope.unit.watch.status_template;
@@ -124,7 +124,7 @@ impl StatusEvaluator<'_> {
         let missing = || format!("the chart has no file {name}, which `statusTemplate` names");
         // What an earlier chart printed goes.
         let was_there = Templated::of(self.scope.written_status()) != Templated::default();
-        release.template = (is_asked_for || was_there).then(|| {
+        release.observed.template = (is_asked_for || was_there).then(|| {
             Box::new(StatusTemplate {
                 invalid: is_asked_for.then(missing),
                 computed: (!is_asked_for).then(Computed::default),

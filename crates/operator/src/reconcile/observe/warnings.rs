@@ -1,7 +1,7 @@
 //! Warnings about annotations, leftovers, and corrections that another client reverts.
 
 use crate::reconcile::release::Release;
-use crate::reconcile::release::schedule::RECHECK;
+use crate::reconcile::release::schedule::{RECHECK, RequeueReason};
 use crate::reconcile::scope::ReleaseScope;
 use chartwright_core::annotations;
 use chartwright_core::identity::ObjectId;
@@ -43,14 +43,14 @@ impl Warnings<'_> {
     pub(crate) async fn report_other_operator(&self, release: &mut Release) -> String {
         let name = &self.scope.context.operator;
         // A content from before this process may be of one that died before it could note it.
-        if release.was_seen_whole {
+        if release.observed.was_healthy {
             let note = format!(
                 "another operator of the name {name} writes the same members: run one of them, or all with --leader-elect \
                  and the same --leader-election-id, or give them different names (--operator-name)"
             );
             self.scope.warn_once(release, "AnotherOperator", note).await;
             // It may be the last to write the status, too, and no watch tells of that.
-            release.contests.wait_for(RECHECK);
+            release.schedule.at(RECHECK, RequeueReason::Leftovers);
         }
         format!("written by another operator of the name {name}, or by an earlier run of this one")
     }

@@ -19,7 +19,7 @@ use crate::reconcile::hooks::objects::HookObjects;
 use crate::reconcile::hooks::stored_objects::StoredObjects;
 use crate::reconcile::record::signed_secrets::{PLAN_STEPS, SealedSecrets};
 use crate::reconcile::release::Release;
-use crate::reconcile::release::schedule::{POLL, RECHECK, TIMEOUT};
+use crate::reconcile::release::schedule::{POLL, RECHECK, RequeueReason, TIMEOUT};
 use crate::reconcile::render::Renderer;
 use crate::reconcile::render::job::prepare_plan;
 use crate::reconcile::render::prepared::PreparedRelease;
@@ -68,7 +68,9 @@ impl PlanRunner<'_, '_> {
         self.scope.shown = None;
         if let Some(next) = release.record.plans.next() {
             let wait = Duration::try_from(next - jiff::Timestamp::now()).unwrap_or_default();
-            release.contests.wait_for(wait.max(Duration::from_millis(100)));
+            release
+                .schedule
+                .at(wait.max(Duration::from_millis(100)), RequeueReason::PlanSchedule);
         }
     }
 
@@ -92,7 +94,9 @@ impl PlanRunner<'_, '_> {
         if left.is_zero() || release.record.plans.work.running.is_some() {
             return false;
         }
-        release.contests.wait_for(left.max(Duration::from_millis(100)));
+        release
+            .schedule
+            .at(left.max(Duration::from_millis(100)), RequeueReason::PlanTurn);
         true
     }
 
@@ -144,11 +148,11 @@ impl PlanRunner<'_, '_> {
         };
         let context = json!({"Name": run.plan, "Params": run.params});
         match self.prepare_steps(release, &run.plan, context).await {
-            Ok(steps) => release.steps = Some(steps),
+            Ok(steps) => release.render.plan_steps = Some(steps),
             // Nothing was made, and it may pass: it begins again.
             Err(Phase::Failed { message, .. }) => {
                 release.record.plans.take_back();
-                release.contests.wait_for(RECHECK);
+                release.schedule.at(RECHECK, RequeueReason::PlanStart);
                 let note = format!("plan {} can't begin yet: {message}", run.plan);
                 self.scope.warn_once(release, "PlanWaits", note).await;
                 return false;
@@ -166,9 +170,9 @@ impl PlanRunner<'_, '_> {
             .await
         {
             tracing::info!(resource = %self.scope.written.key, ?unwritten, "the beginning of a plan can't be written down yet");
-            release.steps = None;
+            release.render.plan_steps = None;
             release.record.plans.take_back();
-            release.contests.wait_for(POLL);
+            release.schedule.at(POLL, RequeueReason::PlanStep);
             return false;
         }
         true
@@ -240,7 +244,7 @@ impl PlanRunner<'_, '_> {
         let Some(run) = release.record.plans.work.running.clone() else {
             return PlanProgress::Over;
         };
-        if release.steps.is_none() {
+        if release.render.plan_steps.is_none() {
             match SealedSecrets::new(self.scope)
                 .unseal::<Vec<StoredObject>>(&PLAN_STEPS, "")
                 .await
@@ -251,7 +255,7 @@ impl PlanRunner<'_, '_> {
                     // Those that were not begun are in no record.
                     self.watch_steps(&steps);
                     Renderer::new(self.scope).learn(release, steps.iter().map(|step| &step.member));
-                    release.steps = Some(steps);
+                    release.render.plan_steps = Some(steps);
                 }
                 Ok(None) => {
                     self.finish_plan(release, Some("its steps are lost".to_owned())).await;
@@ -259,12 +263,12 @@ impl PlanRunner<'_, '_> {
                 }
                 Err(error) => {
                     tracing::info!(resource = %self.scope.written.key, "{}", self.step_storage_error(&error));
-                    release.contests.wait_for(POLL);
+                    release.schedule.at(POLL, RequeueReason::PlanStep);
                     return PlanProgress::Runs;
                 }
             }
         }
-        let steps = release.steps.clone().unwrap_or_default();
+        let steps = release.render.plan_steps.clone().unwrap_or_default();
         let event = plans::event(&run.plan);
         // A step that failed ends the plan: its Job has had the retries that it asks for.
         let failed = release.record.plans.work.steps.failed(&event).cloned();
@@ -291,7 +295,7 @@ impl PlanRunner<'_, '_> {
             Err(Phase::Waiting { .. }) => PlanProgress::Runs,
             Err(phase) => {
                 tracing::info!(resource = %self.scope.written.key, ?phase, plan = run.plan, "the plan can't go on yet");
-                release.contests.wait_for(POLL);
+                release.schedule.at(POLL, RequeueReason::PlanStep);
                 PlanProgress::Runs
             }
         }
@@ -302,7 +306,7 @@ impl PlanRunner<'_, '_> {
         let Some(run) = release.record.plans.work.running.clone() else {
             return;
         };
-        release.steps = None;
+        release.render.plan_steps = None;
         let failed = failed.map(|why| release.secrets.redact(&why).into_owned());
         release.record.plans.finish(failed.as_deref(), jiff::Timestamp::now());
         let labels = self.scope.unit.metric_labels(&self.scope.written.key);
@@ -333,7 +337,7 @@ impl PlanRunner<'_, '_> {
         let running: Vec<_> = steps.running().map(|run| run.object.clone()).collect();
         for id in running {
             if !HookObjects::new(self.scope).clear(&id).await? {
-                release.contests.wait_for(POLL);
+                release.schedule.at(POLL, RequeueReason::PlanStep);
                 let message = format!("{id}, a step of a plan, is not wanted any more: waiting until it is gone");
                 return Err(Phase::waiting(Reason::PlanRunning, message));
             }

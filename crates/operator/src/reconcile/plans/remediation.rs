@@ -10,7 +10,7 @@ use crate::cluster::workloads::autoscalers;
 use crate::reconcile::apply::send::MemberSender;
 use crate::reconcile::observe::live_members::MemberObserver;
 use crate::reconcile::release::Release;
-use crate::reconcile::release::schedule::RECHECK;
+use crate::reconcile::release::schedule::{RECHECK, RequeueReason};
 use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::status::StatusWriter;
 use crate::reconcile::status::build::StatusBuilder;
@@ -126,13 +126,13 @@ impl Remediator<'_, '_> {
             }
             Verdict::Wait(left, why) => {
                 known.tell(&why);
-                release.contests.wait_for(left);
+                release.schedule.at(left, RequeueReason::Remediation);
                 if !why.is_empty() {
                     let note = format!("rule {}: nothing is done yet: {why}", rule.name);
                     self.scope.warn_once(release, "RemediationHeld", note).await;
                 }
             }
-            Verdict::Act if waits => release.contests.wait_for(RECHECK),
+            Verdict::Act if waits => release.schedule.at(RECHECK, RequeueReason::Remediation),
             Verdict::Act => match self.act(release, rule, phase).await {
                 Done::Yes(what) => {
                     let condition = rule.when.text();
@@ -143,7 +143,7 @@ impl Remediator<'_, '_> {
                 }
                 Done::Held(why) => {
                     remedied(release, &rule.name).tell(&why);
-                    release.contests.wait_for(RECHECK);
+                    release.schedule.at(RECHECK, RequeueReason::Remediation);
                     let note = format!("rule {}: nothing is done: {why}", rule.name);
                     self.scope.warn_once(release, "RemediationHeld", note).await;
                 }

@@ -12,6 +12,7 @@ use crate::cluster::objects;
 use crate::reconcile::claim::member_scopes::MemberScopes;
 use crate::reconcile::prune::removal::{MemberRemover, RemovalCandidate, RemovalResult};
 use crate::reconcile::release::Release;
+use crate::reconcile::release::schedule::RequeueReason;
 use crate::reconcile::render::prepared::PreparedRelease;
 use crate::reconcile::scope::ReleaseScope;
 use chartwright_core::annotations;
@@ -71,10 +72,11 @@ impl Release {
             }
             false => intent::noted(&record.settled, &prepared.inputs),
         };
-        self.last_render.answers_changed |= self.last_render.has_other_answers(&prepared.lookups);
+        self.render.last.answers_changed |= self.render.last.has_other_answers(&prepared.lookups);
         // What is rendered again begins anew.
         let members = &prepared.desired.members;
-        self.last_render
+        self.render
+            .last
             .dropped
             .retain(|id, _| !members.iter().any(|member| member.id == *id));
     }
@@ -92,16 +94,16 @@ impl Release {
         self.record.revision = prepared.revision;
         self.record.upgrading = false;
         self.record.hooks.hooks.clone_from(&prepared.hooks_digest);
-        self.last_render.inputs.clone_from(&prepared.inputs);
-        self.last_render.capabilities.clone_from(&prepared.capabilities);
+        self.render.last.inputs.clone_from(&prepared.inputs);
+        self.render.last.capabilities.clone_from(&prepared.capabilities);
     }
 
     /// Nothing that went missing is waited for any more.
     pub(super) fn note_decided(&mut self, prepared: &PreparedRelease) {
         self.record.settled = prepared.inputs.clone();
         self.record.capabilities = prepared.capabilities.clone();
-        self.last_render.answers_changed = false;
-        self.last_render.dropped.clear();
+        self.render.last.answers_changed = false;
+        self.render.last.dropped.clear();
     }
 }
 
@@ -242,7 +244,7 @@ impl Pruner<'_> {
         }
         let changed = intent::changed(&release.record.settled, &prepared.since_settled);
         let (empties, looks_up) = (prepared.desired.members.is_empty(), !prepared.lookups.is_empty());
-        intent::intent(changed, empties, looks_up, release.last_render.answers_changed)
+        intent::intent(changed, empties, looks_up, release.render.last.answers_changed)
     }
 
     /// Keeps back for a while what only the answer of a lookup took out of the render; returns what goes.
@@ -255,7 +257,7 @@ impl Pruner<'_> {
     ) -> Vec<ObjectId> {
         let now = Instant::now();
         let allowed = annotations::is_prune_allowed(&self.scope.written.annotations);
-        let mut dropped = std::mem::take(&mut release.last_render.dropped);
+        let mut dropped = std::mem::take(&mut release.render.last.dropped);
         if allowed || intent == Intent::Wanted && dropped.is_empty() {
             return orphans;
         }
@@ -275,7 +277,7 @@ impl Pruner<'_> {
                 continue;
             };
             // Also of what goes now: it may take several rounds.
-            release.last_render.dropped.insert(id.clone(), since);
+            release.render.last.dropped.insert(id.clone(), since);
             let left = HOLD.saturating_sub(now - since);
             if left.is_zero() || !may_wait(&id) {
                 going.push(id);
@@ -290,7 +292,7 @@ impl Pruner<'_> {
         }
         if let Some(wait) = waits.into_iter().min() {
             pruned.undecided = true;
-            release.contests.wait_for(wait);
+            release.schedule.at(wait, RequeueReason::HeldPrune);
         }
         going
     }

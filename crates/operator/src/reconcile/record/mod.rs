@@ -65,13 +65,13 @@ impl RecordStore<'_> {
     /// Reads the record of a custom resource that isn't remembered. Most have it in their status: no request.
     pub(super) async fn load_record(&self, release: &mut Release) -> Result<(), Phase> {
         if release.is_new(&self.scope.written) {
-            release.unread = true;
+            release.stored.unread = true;
             let status = self.scope.written_status();
             let recalled = self.stored(status).await?;
             let current = self.scope.context.keys.current().id();
             release.begin(&self.scope.written, status, recalled.record, recalled.saved);
-            release.partial = recalled.is_partial;
-            release.signer = recalled.signer.filter(|id| id != current);
+            release.stored.partial = recalled.is_partial;
+            release.stored.signer = recalled.signer.filter(|id| id != current);
             if recalled.is_lost {
                 let note = "the record of this release is lost: its status was not written by this operator for this custom \
                             resource, or was signed with a key that it doesn't have. What is there is found by labels and \
@@ -79,14 +79,14 @@ impl RecordStore<'_> {
                 self.scope.warn_once(release, "RecordLost", note.to_owned()).await;
             }
         }
-        if release.signer.is_some() && !self.scope.written.deleting {
+        if release.stored.signer.is_some() && !self.scope.written.deleting {
             self.sign_again(release).await?;
         }
         let key = &release.record.key;
         let has_other_key = !key.is_empty() && self.scope.context.keys.get(key).is_none();
-        if has_other_key && !std::mem::replace(&mut release.rekeyed, true) {
+        if has_other_key && !std::mem::replace(&mut release.stored.rekeyed, true) {
             release.record.forget_digests();
-            release.partial = true;
+            release.stored.partial = true;
         }
         release.observe(&self.scope.written);
         Ok(())
@@ -110,7 +110,7 @@ impl RecordStore<'_> {
         }
         let kept = record.history.kept().map(signed_secrets::suffix);
         all.extend(kept.map(|suffix| (&RENDERS, suffix)));
-        if release.saved.exists {
+        if release.stored.saved.exists {
             all.push((&RECORD, String::new()));
         }
         for (purpose, suffix) in all {
@@ -120,8 +120,8 @@ impl RecordStore<'_> {
                 Err(error) => return Err(self.failed(&error)),
             }
         }
-        release.retry_cache.kept = None;
-        release.signer = None;
+        release.retry.cache.kept = None;
+        release.stored.signer = None;
         Ok(())
     }
 
@@ -238,7 +238,7 @@ impl RecordStore<'_> {
     /// Signs and checks what the status says of the record.
     pub(super) fn record_seal(&self, release: &Release) -> RecordSeal<'_> {
         let keys = &self.scope.context.keys;
-        let signer = release.signer.as_deref().and_then(|id| keys.get(id));
+        let signer = release.stored.signer.as_deref().and_then(|id| keys.get(id));
         let seal = self.scope.written.seal(keys, &self.scope.unit.group_kind);
         RecordSeal {
             key: signer.unwrap_or(seal.key),
@@ -261,7 +261,7 @@ impl RecordStore<'_> {
     fn needs_secrets(&self, release: &Release, members: usize) -> bool {
         members > STATUS_ENTRIES
             || release.record.lookups.len() > STATUS_LOOKUPS
-            || release.refused > StatusRefusal::Nothing
+            || release.retry.refused_status > StatusRefusal::Nothing
             || !self.scope.unit.resource.status
             || self.scope.unit.lossy.record.load(Relaxed)
     }
@@ -270,7 +270,7 @@ impl RecordStore<'_> {
     /// found before anything is made.
     pub(super) async fn reserve(&self, release: &mut Release, prepared: &PreparedRelease) -> Result<(), Phase> {
         let desired = &prepared.desired.members;
-        if release.saved.exists || !self.needs_secrets(release, desired.len()) {
+        if release.stored.saved.exists || !self.needs_secrets(release, desired.len()) {
             return Ok(());
         }
         let mut planned = release.record.clone();
@@ -284,17 +284,17 @@ impl RecordStore<'_> {
 
     async fn save(&self, release: &mut Release, record: &Record) -> Result<(), Phase> {
         let packed = Packed::of(record, &self.scope.written.uid, self.scope.generation);
-        if packed.stamp == release.saved.stamp {
+        if packed.stamp == release.stored.saved.stamp {
             return Ok(());
         }
         // Unless all goes well, nobody knows what is there.
-        release.saved.stamp.clear();
+        release.stored.saved.stamp.clear();
         let files = Files::from([(FILE.to_owned(), packed.bytes())]);
         let written = SealedSecrets::new(self.scope)
             .store_sealed(&RECORD, "", files, None)
             .await;
         written.map_err(|error| self.failed(&error))?;
-        release.saved = SavedRecord {
+        release.stored.saved = SavedRecord {
             exists: true,
             stamp: packed.stamp,
         };
@@ -306,7 +306,7 @@ impl RecordStore<'_> {
     /// # Errors
     /// The phase that the release is in instead.
     pub(super) async fn save_record(&self, release: &mut Release) -> Result<(), Phase> {
-        if release.unread || !self.needs_secrets(release, release.record.entries.len()) {
+        if release.stored.unread || !self.needs_secrets(release, release.record.entries.len()) {
             return Ok(());
         }
         let record = std::mem::take(&mut release.record);
@@ -321,12 +321,15 @@ impl RecordStore<'_> {
 
     /// Removes the Secret of a record that the status has as a whole again. True if there was one.
     pub(super) async fn drop_secrets(&self, release: &mut Release) -> bool {
-        if !release.saved.exists || release.unread || self.needs_secrets(release, release.record.entries.len()) {
+        if !release.stored.saved.exists
+            || release.stored.unread
+            || self.needs_secrets(release, release.record.entries.len())
+        {
             return false;
         }
         match self.forget_record(release).await {
             Ok(()) => {
-                release.saved = SavedRecord::default();
+                release.stored.saved = SavedRecord::default();
                 true
             }
             Err(phase) => {
@@ -338,7 +341,7 @@ impl RecordStore<'_> {
 
     /// Removes the record of a release that goes.
     pub(super) async fn forget_record(&self, release: &Release) -> Result<(), Phase> {
-        if !release.saved.exists {
+        if !release.stored.saved.exists {
             return Ok(());
         }
         let removed = SealedSecrets::new(self.scope).remove_sealed(&RECORD, "").await;

@@ -78,14 +78,14 @@ impl GeneratedValues {
                 .map(str::to_owned),
             ..GeneratedValues::default()
         };
-        if let Some(stored) = &release.retry_cache.kept {
+        if let Some(stored) = &release.retry.cache.kept {
             memory.was_read = true;
             memory.stored = stored.clone();
         } else if resource.annotations.contains_key(&resource.kept_annotation()) {
             memory.fetch(context, resource, &release.secrets).await?;
         }
         let is_made = memory.regenerated.is_none() || memory.regenerated == memory.stored.made_for;
-        if is_made && !release.under_takeover {
+        if is_made && !release.stored.under_takeover {
             memory.use_stored();
         } else {
             memory.kept = Kept::new(memory.stored.key);
@@ -320,7 +320,7 @@ impl GeneratedStore<'_> {
     /// somebody may go back to them. False if another operator stored others since they were read: those count.
     pub(crate) async fn keep(&self, release: &mut Release, prepared: &PreparedRelease) -> Result<bool, Phase> {
         let memory = &prepared.generated_values;
-        release.retry_cache.kept = memory.known();
+        release.retry.cache.kept = memory.known();
         let both = memory.kept.and(&memory.stored.kept);
         self.store(release, memory, both).await
     }
@@ -343,19 +343,20 @@ impl GeneratedStore<'_> {
         let place = place(self.scope.context, &self.scope.written);
         if kept.is_empty() && memory.pins.is_empty() {
             let is_absent = release
-                .retry_cache
+                .retry
+                .cache
                 .kept
                 .as_ref()
                 .is_some_and(|known| known.version.is_none());
             if !self.scope.has_generated_values() || is_absent {
                 return Ok(true);
             }
-            release.retry_cache.kept = None;
+            release.retry.cache.kept = None;
             let removed = SealedSecrets::new(self.scope)
                 .remove_sealed(&GENERATED_VALUES, "")
                 .await;
             removed.map_err(|error| failed(&place, &error))?;
-            release.retry_cache.kept = Some(StoredValues::empty(memory.stored.key));
+            release.retry.cache.kept = Some(StoredValues::empty(memory.stored.key));
             return Ok(true);
         }
         if (&kept, &memory.pins) == (&memory.stored.kept, &memory.stored.pins) {
@@ -374,14 +375,14 @@ impl GeneratedStore<'_> {
             files.insert(REGENERATED.to_owned(), made_for.clone().into_bytes());
         }
         // Unless all goes well, nobody knows what is there.
-        let version = release.retry_cache.kept.take().and_then(|known| known.version);
+        let version = release.retry.cache.kept.take().and_then(|known| known.version);
         let version = version.as_deref().unwrap_or(NO_VERSION);
         match SealedSecrets::new(self.scope)
             .store_sealed(&GENERATED_VALUES, "", files, Some(version))
             .await
         {
             Ok(version) => {
-                release.retry_cache.kept = Some(StoredValues {
+                release.retry.cache.kept = Some(StoredValues {
                     kept,
                     pins: memory.pins.clone(),
                     version: Some(version),

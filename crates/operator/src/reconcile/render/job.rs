@@ -123,14 +123,14 @@ pub(crate) async fn prepare_plan(
     let mut work = RenderJob::begin(context, unit, resource, release, answers).await?;
     work.plan = plan;
     let mut memory = GeneratedValues::read(context, resource, release).await?;
-    release.retry_cache.kept = memory.known();
+    release.retry.cache.kept = memory.known();
     let inputs =
         |asked: &[String]| input_digest::digest(release.key(&context.keys), unit, resource, &work.snapshot, asked);
     let since_settled = inputs(&release.record.capabilities);
-    let earlier = PreviousLookups::of(release, &inputs(&release.last_render.capabilities))
+    let earlier = PreviousLookups::of(release, &inputs(&release.render.last.capabilities))
         .filter(|_| !memory.must_draw(release, context.now()));
     let share = work.share.clone();
-    work.known = Some(&release.retry_cache.answers);
+    work.known = Some(&release.retry.cache.answers);
     work.earlier = earlier.as_ref();
     let prepared = work.release(release, &mut memory, answers).await?;
     lock(&share).keep(prepared.size);
@@ -158,7 +158,7 @@ pub(crate) fn differs(prepared: &PreparedRelease, release: &Release) -> bool {
     if release.record.upgrading {
         return true;
     }
-    if release.partial {
+    if release.stored.partial {
         return members.iter().any(|member| {
             let known = record.entry(&member.id).filter(|known| !known.digest.is_empty());
             known.is_some_and(|known| has_other_digest(member, known))
@@ -169,7 +169,7 @@ pub(crate) fn differs(prepared: &PreparedRelease, release: &Release) -> bool {
     // Where somebody else's object will do, there is no entry, and never will be.
     let yields = |member: &Member| member.policy.update == Update::IfNotPresent && record.entry(&member.id).is_none();
     let members = || members.iter().filter(|member| !yields(member));
-    (prepared.hooks_digest != record.hooks.hooks && !release.under_takeover)
+    (prepared.hooks_digest != record.hooks.hooks && !release.stored.under_takeover)
         || members().count() != rendered.count()
         || members().any(|member| {
             let known = record.entry(&member.id);
@@ -219,7 +219,7 @@ impl<'a> RenderJob<'a> {
             share,
         };
         secret_values::publish_names(&work.secrets, resource, &unit.group_kind);
-        let found = work.read_sources(&release.retry_cache.answers, answers).await?;
+        let found = work.read_sources(&release.retry.cache.answers, answers).await?;
         let size = size_of_data(&spec) + found.iter().map(|(_, object)| size_of_data(object)).sum::<u64>();
         let values = || values::values(unit, &found, spec);
         work.values = match unit.watch.override_values.is_empty() {

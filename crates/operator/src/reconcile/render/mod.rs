@@ -53,12 +53,12 @@ impl Renderer<'_> {
             self.learn_recorded(release).await?;
         }
         let prepared = prepared?;
-        release.knows_secrets = true;
+        release.render.knows_secrets = true;
         report_unread(self.scope, release).await;
         let checked = Checker::new(self.scope)
             .check_release(release, &prepared, &mut answers)
             .await;
-        release.retry_cache.answers = answers;
+        release.retry.cache.answers = answers;
         checked.map(|()| prepared)
     }
 
@@ -76,7 +76,7 @@ impl Renderer<'_> {
     async fn learn_recorded(&self, release: &mut Release) -> Result<(), Phase> {
         let snapshot = self.scope.context.discovery.snapshot();
         let secret = GroupKind::new("", "Secret");
-        let Some(resource) = snapshot.preferred(&secret).filter(|_| !release.knows_secrets) else {
+        let Some(resource) = snapshot.preferred(&secret).filter(|_| !release.render.knows_secrets) else {
             return Ok(());
         };
         let entries = release.record.entries.iter();
@@ -87,7 +87,7 @@ impl Renderer<'_> {
                 secret_values::learn_object(&release.secrets, &ChartText::of(chart), &object);
             }
         }
-        release.knows_secrets = true;
+        release.render.knows_secrets = true;
         Ok(())
     }
 }
@@ -103,6 +103,6 @@ impl Renderer<'_> {
     /// True if the release's secret values are known, without which no log is shown. After a start that takes a render,
     /// which a deletion never makes.
     pub(crate) async fn knows_secrets(&self, release: &mut Release) -> bool {
-        release.knows_secrets || !self.scope.written.deleting && Box::pin(self.prepare(release)).await.is_ok()
+        release.render.knows_secrets || !self.scope.written.deleting && Box::pin(self.prepare(release)).await.is_ok()
     }
 }

@@ -8,7 +8,8 @@ use std::sync::Mutex;
 use serde_json::{Value, json};
 
 use crate::cluster::objects::lookup::{self, LookupAnswers};
-use crate::reconcile::release::{Release, split};
+use crate::reconcile::release::Release;
+use crate::reconcile::release::last_render::split;
 use crate::reconcile::render::prepared::PreparedRelease;
 use crate::sync::lock;
 use chartwright_core::identity::ObjectId;
@@ -30,9 +31,9 @@ impl PreviousLookups {
     /// `None` if the release is to be rendered from these inputs for the first time.
     pub(crate) fn of(release: &Release, inputs: &str) -> Option<Self> {
         if release.record.revision == 0
-            || release.partial
-            || release.under_takeover
-            || release.last_render.inputs != inputs
+            || release.stored.partial
+            || release.stored.under_takeover
+            || release.render.last.inputs != inputs
         {
             return None;
         }
@@ -45,7 +46,7 @@ impl PreviousLookups {
         let uids = release.record.entries.iter().map(|entry| entry.uid.clone());
         Some(PreviousLookups {
             rendered: versions(&release.record.lookups),
-            seen: versions(&release.last_render.lookups),
+            seen: versions(&release.render.last.lookups),
             own: uids.filter(|uid| !uid.is_empty()).collect(),
             changed: Mutex::default(),
         })
@@ -158,7 +159,7 @@ mod tests {
 
     fn earlier(found: &[(&str, &Value)]) -> PreviousLookups {
         let mut release = Release::default();
-        release.last_render.inputs = "i".into();
+        release.render.last.inputs = "i".into();
         release.record.revision = 1;
         let own = testing::entry(&testing::id("Secret", "own"));
         release.record.entries = vec![testing::but(&own, |entry| entry.uid = "own".into())];
@@ -166,7 +167,7 @@ mod tests {
             format!("{}@{}", lookup::describe(&key(name)), dependencies::version(found))
         };
         release.record.lookups = found.iter().map(text).collect();
-        release.last_render.lookups = release.record.lookups.clone();
+        release.render.last.lookups = release.record.lookups.clone();
         assert!(PreviousLookups::of(&release, "other").is_none(), "somebody edited it");
         PreviousLookups::of(&release, "i").unwrap()
     }

@@ -7,7 +7,7 @@ pub(crate) mod kept_renders;
 use std::time::Duration;
 
 use crate::reconcile::release::Release;
-use crate::reconcile::release::schedule::TIMEOUT;
+use crate::reconcile::release::schedule::{RequeueReason, TIMEOUT};
 use crate::reconcile::rollback::kept_renders::KeptRenders;
 use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::status::StatusWriter;
@@ -89,7 +89,7 @@ impl RollbackStage<'_, '_> {
         let Some(attempt) = release.record.attempt.clone() else {
             return Ok(false);
         };
-        let failures = (release.record.hooks.failures, release.backoff.failures);
+        let failures = (release.record.hooks.failures, release.retry.backoff.failures);
         let (watch, now) = (&self.scope.unit.watch, jiff::Timestamp::now());
         let timeout = watch.timeout.unwrap_or(TIMEOUT);
         let why = match judge(phase, &attempt, watch.retries, failures, timeout, now) {
@@ -107,7 +107,9 @@ impl RollbackStage<'_, '_> {
                 return Ok(false);
             }
             Judgement::Wait(left) => {
-                release.contests.wait_for(left.max(Duration::from_millis(100)));
+                release
+                    .schedule
+                    .at(left.max(Duration::from_millis(100)), RequeueReason::UpgradeDeadline);
                 return Ok(false);
             }
             Judgement::Failed(why) => why,
@@ -163,7 +165,7 @@ impl Release {
     pub(super) fn end_fallback(&mut self) {
         self.record.fallback = None;
         self.record.done_for = None;
-        self.last_render.inputs.clear();
+        self.render.last.inputs.clear();
     }
 
     /// The time in which an upgrade has to become healthy begins now.

@@ -34,7 +34,8 @@ impl Announcer<'_> {
                 self.tell(&event).await;
             }
         }
-        let unseen = self.scope.unit.lossy.conditions.load(Relaxed) || release.refused == StatusRefusal::Everything;
+        let unseen =
+            self.scope.unit.lossy.conditions.load(Relaxed) || release.retry.refused_status == StatusRefusal::Everything;
         if unseen && !failed {
             self.announce_conditions(release, status).await;
         }
@@ -59,7 +60,7 @@ impl Announcer<'_> {
         if phase.is_ready() || *phase == Phase::Suspended {
             return;
         }
-        for note in release.pod_troubles.lasting(Instant::now()) {
+        for note in release.observed.pods.lasting(Instant::now()) {
             self.scope.warn("PodProblem", &note).await;
         }
     }
@@ -70,7 +71,7 @@ impl Announcer<'_> {
         let texts = events.iter().map(Event::text).collect();
         let told = release.announced.conditions.replace(texts);
         // A release that was well when the operator last ran, and is, is no news.
-        if told.is_none() && release.was_complete && !events.iter().any(|event| event.warning) {
+        if told.is_none() && release.stored.was_complete && !events.iter().any(|event| event.warning) {
             return;
         }
         let told = told.unwrap_or_default();

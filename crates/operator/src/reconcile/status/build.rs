@@ -38,7 +38,7 @@ impl StatusBuilder<'_> {
             .as_ref()
             .and_then(|fallback| record.history.get(fallback.to?));
         let chart = earlier.map(Revision::chart).or_else(|| self.scope.chart());
-        let template = release.template.as_deref();
+        let template = release.observed.template.as_deref();
         let store = RecordStore::new(self.scope);
         let report = Report {
             generation: self.scope.generation,
@@ -48,9 +48,9 @@ impl StatusBuilder<'_> {
             chart,
             record: &release.record,
             seal: store.record_seal(release),
-            record_in_secret: release.saved.exists,
-            record_unread: release.unread,
-            brief: release.refused > StatusRefusal::Nothing,
+            record_in_secret: release.stored.saved.exists,
+            record_unread: release.stored.unread,
+            brief: release.retry.refused_status > StatusRefusal::Nothing,
             render: conclusion.prepared.as_ref().map(|prepared| status::Render {
                 namespace: &prepared.identity.namespace,
                 notes: prepared.notes.as_deref(),
@@ -60,7 +60,7 @@ impl StatusBuilder<'_> {
             contested: release.contests.message(),
             // Who is only waited for is no failure: counting would write a status at each look.
             failures: match conclusion.phase {
-                Phase::Failed { .. } => release.backoff.failures,
+                Phase::Failed { .. } => release.retry.backoff.failures,
                 _ => 0,
             },
             secrets: &release.secrets,

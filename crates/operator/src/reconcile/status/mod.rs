@@ -18,9 +18,10 @@ use crate::reconcile::hints::refusal;
 use crate::reconcile::load::job_ttls::JobTtls;
 use crate::reconcile::outcome::ReconcileOutcome;
 use crate::reconcile::record::RecordStore;
+use crate::reconcile::release::Release;
+use crate::reconcile::release::backoff::jitter;
 use crate::reconcile::release::saved_record::StatusRefusal;
 use crate::reconcile::release::schedule::{RECHECK, RECHECK_UNSEEN};
-use crate::reconcile::release::{Release, jitter};
 use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::status::announce::Announcer;
 use crate::reconcile::status::build::StatusBuilder;
@@ -69,9 +70,9 @@ impl StatusWriter<'_, '_> {
         }
         missing_rights::add_remedy(&mut conclusion.phase, self.scope.context.namespaces.as_ref());
         let phase = &conclusion.phase;
-        release.retry_cache.after(phase);
-        release.was_seen_whole |= phase.is_ready();
-        let failures = release.backoff.failures;
+        release.retry.cache.after(phase);
+        release.observed.was_healthy |= phase.is_ready();
+        let failures = release.retry.backoff.failures;
         let mut again = self.next_look(release, &conclusion);
         if matches!(
             phase,
@@ -81,7 +82,7 @@ impl StatusWriter<'_, '_> {
             }
         ) {
             let retry = tokio::time::Instant::now() + again.unwrap_or_default();
-            release.retry_cache.hook_retry.get_or_insert(retry);
+            release.retry.cache.hook_retry.get_or_insert(retry);
         }
         if self.is_only_put_off(release, phase) {
             return ReconcileOutcome {
@@ -91,20 +92,20 @@ impl StatusWriter<'_, '_> {
                 ..ReconcileOutcome::of(result(phase))
             };
         }
-        release.partial &= !phase.is_ready();
+        release.stored.partial &= !phase.is_ready();
         let mut next = StatusBuilder::new(self.scope).status(release, &conclusion);
         let labels = self.scope.unit.metric_labels(&self.scope.written.key);
         self.scope.context.metrics.set_release_ready(&labels, phase.is_ready());
-        let refused = release.refused;
+        let refused = release.retry.refused_status;
         let mut written = self.write_status(release, &conclusion, &next).await;
-        if written && release.refused == StatusRefusal::Details && refused == StatusRefusal::Nothing {
+        if written && release.retry.refused_status == StatusRefusal::Details && refused == StatusRefusal::Nothing {
             next = StatusBuilder::new(self.scope).status(release, &conclusion);
             written = self.write_status(release, &conclusion, &next).await;
         }
         if !written {
-            let wait = release.backoff.failed_to_write(requested_wait());
+            let wait = release.retry.backoff.failed_to_write(requested_wait());
             // What failed besides isn't tried more often for it.
-            let failed = again.filter(|_| release.backoff.failures > failures);
+            let failed = again.filter(|_| release.retry.backoff.failures > failures);
             again = Some(failed.map_or(wait, |failed| failed.max(wait)));
         } else if RecordStore::new(self.scope).drop_secrets(release).await {
             next = StatusBuilder::new(self.scope).status(release, &conclusion);
@@ -135,15 +136,15 @@ impl StatusWriter<'_, '_> {
     /// goes on, it is told.
     fn is_only_put_off(&self, release: &mut Release, phase: &Phase) -> bool {
         let Some(wait) = requested_wait().filter(|_| matches!(phase, Phase::Failed { .. })) else {
-            release.backoff.throttled = 0;
+            release.retry.backoff.throttled = 0;
             return false;
         };
-        release.backoff.throttled = release.backoff.throttled.saturating_add(1);
-        if release.backoff.throttled > UNTOLD {
+        release.retry.backoff.throttled = release.retry.backoff.throttled.saturating_add(1);
+        if release.retry.backoff.throttled > UNTOLD {
             return false;
         }
         // It is no failure yet.
-        release.backoff.failures = release.backoff.failures.saturating_sub(1);
+        release.retry.backoff.failures = release.retry.backoff.failures.saturating_sub(1);
         tracing::info!(
             kind = %self.scope.unit.group_kind, resource = %self.scope.written.key, ?wait,
             "the API server asks for patience: it is tried again later"
@@ -166,7 +167,7 @@ impl StatusWriter<'_, '_> {
         let without;
         if let Err(error) = &written
             && is_about_status(error)
-            && let Some(template) = &mut release.template
+            && let Some(template) = &mut release.observed.template
             && template.refuse(&error.to_string())
         {
             without = StatusBuilder::new(self.scope).status(release, conclusion).status;
@@ -175,11 +176,11 @@ impl StatusWriter<'_, '_> {
         }
         match written {
             Ok(object) => {
-                release.backoff.unwritten = 0;
+                release.retry.backoff.unwritten = 0;
                 self.scope.context.metrics.wrote("CustomResource", Operation::Status);
                 self.scope.set_written(object);
-                if release.refused == StatusRefusal::Everything {
-                    release.refused = StatusRefusal::Details;
+                if release.retry.refused_status == StatusRefusal::Everything {
+                    release.retry.refused_status = StatusRefusal::Details;
                 }
                 RecordStore::new(self.scope).compare(release, next, self.scope.written_status());
                 // A status that turned out to lose the record.
@@ -226,12 +227,12 @@ impl StatusWriter<'_, '_> {
     /// A shorter status is tried; where that is refused as well, an Event tells it.
     async fn note_refused_status(&self, release: &mut Release, next: &Value, error: &Error) {
         self.scope.context.metrics.refused(&self.scope.unit.group_kind.kind);
-        if release.refused == StatusRefusal::Nothing {
-            release.refused = StatusRefusal::Details;
+        if release.retry.refused_status == StatusRefusal::Nothing {
+            release.retry.refused_status = StatusRefusal::Details;
             tracing::info!(resource = %self.scope.written.key, %error, "the status is refused; a shorter one is tried");
             return;
         }
-        release.refused = StatusRefusal::Everything;
+        release.retry.refused_status = StatusRefusal::Everything;
         // Not again before there is something else to say.
         release.announced.status = Some(next.clone());
         let note = format!(
@@ -281,7 +282,7 @@ impl StatusWriter<'_, '_> {
             wait.unwrap_or_default().max(Duration::from_secs(1))
         });
         let next = self.next_look_of(release, conclusion);
-        let round = release.contests.next_look().filter(|_| *phase != Phase::Suspended);
+        let round = release.next_round().filter(|_| *phase != Phase::Suspended);
         renewal.into_iter().chain(next).chain(round).min()
     }
 
@@ -291,14 +292,14 @@ impl StatusWriter<'_, '_> {
         if matches!(phase, Phase::Failed { .. } | Phase::Stalled { recheck: true, .. }) {
             return Some(release.back_off());
         }
-        release.backoff.failures = 0;
+        release.retry.backoff.failures = 0;
         match phase {
             // The watch tells when it works again; until then, each look renders what looks something up.
             Phase::Waiting {
                 reason: Reason::WatchFailed,
                 ..
             } => Some(RECHECK_UNSEEN),
-            Phase::Waiting { .. } => Some(release.pod_troubles.next_look().unwrap_or(RECHECK).min(RECHECK)),
+            Phase::Waiting { .. } => Some(release.observed.pods.next_look().unwrap_or(RECHECK).min(RECHECK)),
             Phase::Ready if conclusion.changes.gap.is_some() => Some(RECHECK),
             _ => {
                 let jittered = jitter(self.resync()?, &self.scope.written.uid, release.record.revision as u32);

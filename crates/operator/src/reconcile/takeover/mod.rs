@@ -121,7 +121,7 @@ impl TakeoverStage<'_, '_> {
             releases.extend(manifest.map(StoredRelease::of_manifest));
         }
         let manifests = self.remember(release, &releases, &namespace);
-        release.under_takeover = true;
+        release.stored.under_takeover = true;
         self.scope.former_release = Some(FormerRelease {
             former,
             namespace,
@@ -343,7 +343,7 @@ impl TakeoverStage<'_, '_> {
             Ok(()) => outcome.written = Some(self.scope.written.clone()),
             Err(error) => {
                 tracing::warn!(resource = %self.scope.written.key, %error, "the takeover could not be finished yet");
-                release.backoff.failures = failures;
+                release.retry.backoff.failures = failures;
                 outcome.again = Some(release.back_off());
             }
         }
@@ -375,7 +375,7 @@ impl TakeoverStage<'_, '_> {
             FormerMembers::new(self.scope).remove_stored(former_release).await?;
         }
         self.scope.former_release = None;
-        release.under_takeover = false;
+        release.stored.under_takeover = false;
         let superset = MemberScopes::from_record(&release.record);
         let keeps = self.scope.has_generated_values();
         Claimer::new(self.scope).write_member_scopes(&superset, keeps).await?;

@@ -1,0 +1,89 @@
+//! Retries of a release: how long to wait after failures.
+
+use std::time::Duration;
+
+use crate::cluster::connection::throttle::spread;
+
+/// Retries wait at least and at most this long.
+pub(crate) const SHORTEST: Duration = Duration::from_secs(1);
+
+pub(crate) const LONGEST: Duration = Duration::from_secs(300);
+
+/// The failures of a release in a row.
+#[derive(Debug, Default)]
+pub struct Backoff {
+    /// Of the custom resource: releases that fail together don't come back together.
+    pub(crate) uid: String,
+    /// Failed attempts since something changed.
+    pub failures: u32,
+    /// Attempts in a row to write the status that failed.
+    pub unwritten: u32,
+    /// Reconciles in a row that ended because the API server asked to be left alone, and of which nothing was told.
+    pub throttled: u32,
+    /// For how long the API server asked to be left alone.
+    pub retry_after: Option<Duration>,
+}
+
+impl Backoff {
+    /// How long to wait after one more failure: doubling, with jitter so that many releases don't retry as one.
+    pub fn failed(&mut self) -> Duration {
+        let wait = wait(&self.uid, &mut self.failures);
+        wait.max(self.spread(self.retry_after))
+    }
+
+    /// The same after one more failure to write the status, whatever the release itself is like. `retry_after`: for how
+    /// long the API server wants to be left alone.
+    pub fn failed_to_write(&mut self, retry_after: Option<Duration>) -> Duration {
+        wait(&self.uid, &mut self.unwritten).max(self.spread(retry_after))
+    }
+
+    /// When this release comes back that was asked to stay away for so long.
+    pub(crate) fn spread(&self, after: Option<Duration>) -> Duration {
+        spread(after.unwrap_or_default(), (&self.uid, self.failures))
+    }
+}
+
+/// Counts a failure.
+pub(crate) fn wait(uid: &str, failures: &mut u32) -> Duration {
+    let doubled = SHORTEST.saturating_mul(1 << (*failures).min(10)).min(LONGEST);
+    *failures = failures.saturating_add(1);
+    jitter(doubled, uid, *failures)
+}
+
+/// Between 80 and 120 percent of a duration, the same for the same release and count.
+pub(crate) fn jitter(duration: Duration, uid: &str, count: u32) -> Duration {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hash = DefaultHasher::new();
+    (uid, count).hash(&mut hash);
+    let percent = 80 + hash.finish() % 41;
+    duration.mul_f64(percent as f64 / 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retries_slow_down_and_are_bounded() {
+        let mut backoff = Backoff {
+            uid: "u".into(),
+            ..Backoff::default()
+        };
+        let waits: Vec<_> = (0..12).map(|_| backoff.failed()).collect();
+        assert!(waits[0] >= SHORTEST.mul_f64(0.8) && waits[0] <= SHORTEST.mul_f64(1.2));
+        assert!(waits[4] > waits[0] * 4);
+        assert!(waits.iter().all(|wait| *wait <= LONGEST.mul_f64(1.2)));
+        assert_eq!(backoff.failures, 12, "counted, for the status");
+        let requested = Duration::from_secs(900);
+        backoff.failures = 0;
+        backoff.retry_after = Some(requested);
+        let wait = backoff.failed();
+        assert!(
+            (requested..=requested * 3 / 2).contains(&wait),
+            "the server knows better: {wait:?}"
+        );
+        backoff.failures = 0;
+        backoff.uid = "another".into();
+        assert_ne!(backoff.failed(), wait, "they don't come back as one");
+    }
+}

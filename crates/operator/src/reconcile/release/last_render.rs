@@ -1,0 +1,49 @@
+//! What the last render of a release read, for the next one.
+
+use std::collections::HashMap;
+
+use tokio::time::Instant;
+
+use chartwright_core::identity::ObjectId;
+use chartwright_core::record::Record;
+
+/// What the last render of a release read, for the next one.
+#[derive(Debug, Default)]
+pub struct LastRender {
+    /// The inputs of the recorded revision, whatever is left to be done; empty if they aren't known.
+    pub inputs: String,
+    /// What the render of these inputs asked of `.Capabilities`.
+    pub capabilities: Vec<String>,
+    /// What it looked up, as in the record, with the versions seen last.
+    pub lookups: Vec<String>,
+    /// Answers of lookups changed since its members were settled.
+    pub answers_changed: bool,
+    /// Members that the answer of a lookup took out of the render, and since when.
+    pub dropped: HashMap<ObjectId, Instant>,
+}
+
+impl LastRender {
+    pub(crate) fn of_record(record: &Record) -> Self {
+        LastRender {
+            inputs: match record.fallback {
+                None => record.done_for.clone().unwrap_or_default(),
+                Some(_) => String::new(),
+            },
+            capabilities: record.capabilities.clone(),
+            lookups: record.lookups.clone(),
+            ..LastRender::default()
+        }
+    }
+
+    /// True if something that was looked up before has another answer now.
+    pub fn has_other_answers(&self, lookups: &[String]) -> bool {
+        let known: HashMap<&str, &str> = self.lookups.iter().map(|lookup| split(lookup)).collect();
+        let mut lookups = lookups.iter().map(|lookup| split(lookup));
+        lookups.any(|(text, version)| known.get(text).is_some_and(|known| *known != version))
+    }
+}
+
+/// A recorded lookup: what was looked up, and the version that was found.
+pub(crate) fn split(lookup: &str) -> (&str, &str) {
+    lookup.rsplit_once('@').unwrap_or((lookup, ""))
+}
