@@ -1,27 +1,28 @@
 //! `chartwright render -f cr.yaml`: prints what `run` would apply for a custom resource.
 
 use std::io::{Read, Write};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
+use chartwright_operator::cluster::discovery::{Resource, is_cluster_scoped};
+use chartwright_operator::cluster::events::Events;
+use chartwright_operator::cluster::{self, Discovery};
+use chartwright_operator::reconcile::{self, Context, CustomResource, LookupAnswers, PreparedRelease, Release, Unit};
+use chartwright_operator::telemetry::metrics::Metrics;
 use clap::Args;
+use go_yaml as yaml;
 use kube::Client;
 use kube::api::DynamicObject;
 use serde_json::Value;
 
-use crate::cli::stdout::note;
-use crate::cli::stdout::stdout;
+use crate::cli::stdout::{note, stdout};
 use chartwright_core::apply::{content, sign};
 use chartwright_core::digest::{Key, Keyring};
 use chartwright_core::identity::GroupKind;
 use chartwright_core::status::Phase;
-use chartwright_operator::cluster::discovery::{Resource, is_cluster_scoped};
-use chartwright_operator::cluster::{self, Discovery, events::Events};
-use chartwright_operator::reconcile::{self, Context, CustomResource, LookupAnswers, PreparedRelease, Release, Unit};
-use chartwright_operator::telemetry::metrics::Metrics;
 use chartwright_watches::Watch;
-use go_yaml as yaml;
 use helm_template::render::{Capabilities, Engine};
 
 const EXAMPLES: &str = "\
@@ -241,12 +242,13 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
     } else {
         ""
     };
-    let prepared = prepared.map_err(|phase| match phase {
-        Phase::Stalled { reason, message, .. } | Phase::Failed { reason, message } => {
-            anyhow::anyhow!("{}: {message}{hint}", reason.as_str())
+    let prepared = match prepared {
+        ControlFlow::Continue(prepared) => prepared,
+        ControlFlow::Break(Phase::Stalled { reason, message, .. } | Phase::Failed { reason, message }) => {
+            bail!("{}: {message}{hint}", reason.as_str())
         }
-        other => anyhow::anyhow!("{other:?}"),
-    })?;
+        ControlFlow::Break(other) => bail!("{other:?}"),
+    };
     if let Some(problem) = prepared.desired.problems.first() {
         bail!("{problem}");
     }

@@ -1,12 +1,14 @@
 //! Everything that forbids a release is found here, before its first write.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow::{Break, Continue};
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
 use crate::cluster::objects::lookup::LookupAnswers;
 use crate::reconcile::claim::decorator::ClaimRules;
+use crate::reconcile::flow::Flow;
 use crate::reconcile::release::Release;
 use crate::reconcile::release::author_permit::AuthorPermit;
 use crate::reconcile::render::job::{RenderJob, no_plan};
@@ -37,10 +39,10 @@ impl Checker<'_> {
         release: &mut Release,
         prepared: &PreparedRelease,
         answers: &mut LookupAnswers,
-    ) -> Result<(), Phase> {
+    ) -> Flow {
         let problems = &prepared.desired.problems;
         if !problems.is_empty() {
-            return Err(Phase::stalled(Reason::ManifestInvalid, short_list(problems.clone())));
+            return Break(Phase::stalled(Reason::ManifestInvalid, short_list(problems.clone())));
         }
         let hooks = || prepared.desired.hooks.iter().map(|hook| &hook.member);
         let all = prepared.desired.members.iter().chain(hooks());
@@ -50,11 +52,11 @@ impl Checker<'_> {
         });
         let reserved: Vec<String> = reserved.collect();
         if !reserved.is_empty() {
-            return Err(Phase::stalled(Reason::Refused, short_list(reserved)));
+            return Break(Phase::stalled(Reason::Refused, short_list(reserved)));
         }
         // A cluster-scoped custom resource is made by whoever may do so in the whole cluster.
         if self.scope.written.key.namespace.is_empty() {
-            return Ok(());
+            return Continue(());
         }
         let refused = |member: &Member, baseline: Option<&Baseline>| {
             let namespace = &prepared.identity.namespace;
@@ -66,11 +68,11 @@ impl Checker<'_> {
             .collect();
         if suspicious.is_empty() {
             release.render.permit = AuthorPermit::default();
-            return Ok(());
+            return Continue(());
         }
         let digest = self.permit(&suspicious);
         if release.render.permit.digest == digest {
-            return Ok(());
+            return Continue(());
         }
         let key = release.key(&self.scope.context.keys);
         let baseline = self.baseline(key, prepared, answers).await?;
@@ -89,9 +91,9 @@ impl Checker<'_> {
                     *known = found.unwrap_or_default().min(*known);
                 }
                 release.render.permit = AuthorPermit { digest, own };
-                Ok(())
+                Continue(())
             }
-            Some(message) => Err(Phase::stalled(Reason::Refused, message)),
+            Some(message) => Break(Phase::stalled(Reason::Refused, message)),
         }
     }
 
@@ -122,10 +124,10 @@ impl Checker<'_> {
         key: &Key,
         prepared: &PreparedRelease,
         answers: &mut LookupAnswers,
-    ) -> Result<Option<Baseline>, Phase> {
+    ) -> Flow<Option<Baseline>> {
         let nobodys = values::values(self.scope.unit, &[], Value::Object(Default::default()));
         let (Ok(renderer), Ok(values)) = (&self.scope.unit.renderer, nobodys) else {
-            return Ok(None);
+            return Continue(None);
         };
         let lane = self.scope.context.pool.lane(&self.scope.owner.set);
         let share = self.scope.context.budget.another(lane).await;
@@ -151,12 +153,12 @@ impl Checker<'_> {
             .rounds(prepared.revision, &prepared.generated_values.kept, answers)
             .await
         {
-            Ok((_, desired)) => {
+            Continue((_, desired)) => {
                 let hooks = desired.hooks.into_iter().map(|hook| hook.member);
-                Ok(Some(Baseline::of(desired.members.into_iter().chain(hooks))))
+                Continue(Some(Baseline::of(desired.members.into_iter().chain(hooks))))
             }
-            Err(failed @ Phase::Failed { .. }) => Err(failed),
-            Err(_) => Ok(None),
+            Break(failed @ Phase::Failed { .. }) => Break(failed),
+            Break(_) => Continue(None),
         }
     }
 }

@@ -1,9 +1,12 @@
 //! Brings record and claim up to date with what apply and prune did.
 
+use std::ops::ControlFlow::{Break, Continue};
+
 use crate::reconcile::apply::ApplyResult;
 use crate::reconcile::claim::Claimer;
 use crate::reconcile::claim::decorator::ClaimRules;
 use crate::reconcile::claim::member_scopes::MemberScopes;
+use crate::reconcile::flow::{Flow, OrStop};
 use crate::reconcile::load::member_watches::MemberWatches;
 use crate::reconcile::observe::health::HealthReporter;
 use crate::reconcile::plans::PlanRunner;
@@ -37,7 +40,7 @@ impl Concluder<'_, '_> {
         prepared: &PreparedRelease,
         applied: ApplyResult,
         pruned: PruneResult,
-    ) -> Result<(Phase, Changes), Phase> {
+    ) -> Flow<(Phase, Changes)> {
         let settled = |entry: &Entry| pruned.settled.contains(&entry.id);
         release.record.entries.retain(|entry| !settled(entry));
         let mut changes = applied.changes;
@@ -52,7 +55,7 @@ impl Concluder<'_, '_> {
         };
         changes.pruned = pruned.gone.iter().map(ToString::to_string).collect();
         if !pruned.failures.is_empty() {
-            return Err(Phase::failed(Reason::PruneFailed, short_list(pruned.failures)));
+            return Break(Phase::failed(Reason::PruneFailed, short_list(pruned.failures)));
         }
         if pruned.gap.is_none() {
             let hooks = MemberScopes::from_objects(prepared.hook_ids());
@@ -60,7 +63,7 @@ impl Concluder<'_, '_> {
             self.scope.holds_finalizer = ClaimRules::new(self.scope).needs_finalizer(prepared)
                 || ClaimRules::new(self.scope).holds_for_others(release, prepared);
             let written = Claimer::new(self.scope).write_member_scopes(&superset, keeps).await;
-            written.map_err(|error| Claimer::new(self.scope).claim_error(&error))?;
+            written.or_stop(|error| Claimer::new(self.scope).claim_error(&error))?;
             // What a guard holds is watched, though no record may name it.
             if pruned.held.is_empty() {
                 MemberWatches::new(self.scope).want_only(&superset);
@@ -73,7 +76,7 @@ impl Concluder<'_, '_> {
         let desired: Vec<ObjectId> = prepared.ids().filter(is_there).cloned().collect();
         changes.gap = pruned.gap;
         changes.held = (!pruned.held.is_empty()).then(|| short_list(pruned.held));
-        Ok((
+        Continue((
             HealthReporter::new(self.scope).phase_of(release, &desired).await,
             changes,
         ))
@@ -85,7 +88,7 @@ impl Concluder<'_, '_> {
         release: &mut Release,
         prepared: &PreparedRelease,
         changes: &mut Changes,
-    ) -> Result<(), Phase> {
+    ) -> Flow {
         changes.installed = release.record.revision == 0;
         changes.upgraded = !changes.installed && prepared.revision > release.record.revision;
         changes.applied += std::mem::take(&mut release.retry.applied_before);

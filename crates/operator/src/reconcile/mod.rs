@@ -1,13 +1,15 @@
-//! One reconcile, a file per step: values, render, preflight, apply, health, prune; or the deletion, which needs none of
-//! these. The order of the steps is the safety of the whole:
+//! One reconcile: [`reconcile`] shows the order of the stages, and each stage has a folder or file.
 //!
-//! 1. a deletion never touches chart, values or templates;
-//! 2. everything that can be wrong is found before the first write;
-//! 3. the custom resource says what it may own before the first member exists;
-//! 4. nothing is pruned unless everything is known;
-//! 5. the status tells what happened, however it ended.
+//! 1. load: the record, the watches of the members, a former release to take over
+//! 2. delete: never reads chart, values or templates
+//! 3. values, render, check: find everything that can be wrong before the first write
+//! 4. claim: the custom resource lists the kinds and namespaces of its members before the first member exists
+//! 5. apply, prune: nothing is pruned without complete knowledge
+//! 6. observe: health, plans, remediation, leaders, status template
+//! 7. status: reports what happened, however the reconcile ended
 //!
-//! A step that fails gives the phase that the release is in for it.
+//! A stage owns its state in [`Release`]. It returns [`ControlFlow`](std::ops::ControlFlow): `Break` ends the pipeline with the
+//! phase that the status reports. Only this module branches between stages.
 
 mod apply;
 mod check;
@@ -16,6 +18,7 @@ mod conclude;
 mod context;
 pub mod custom_resource;
 mod delete;
+mod flow;
 mod hints;
 mod hooks;
 mod load;
@@ -35,12 +38,15 @@ mod test_panic;
 mod unit;
 mod values;
 
+use std::ops::ControlFlow::{Break, Continue};
+
 use crate::cluster::connection::throttle;
 use crate::reconcile::apply::Applier;
 use crate::reconcile::claim::Claimer;
 use crate::reconcile::claim::decorator::ClaimRules;
 use crate::reconcile::conclude::Concluder;
 use crate::reconcile::delete::Deleter;
+use crate::reconcile::flow::{Flow, OrStop};
 use crate::reconcile::hooks::HookRunner;
 use crate::reconcile::load::dependencies::DependencyGate;
 use crate::reconcile::load::input_digest::ConvergenceCheck;
@@ -87,7 +93,7 @@ pub use crate::cluster::objects::lookup::LookupAnswers;
 pub use render::job::prepare;
 pub use render::prepared::PreparedRelease;
 
-/// So often a release is rendered in one reconcile while another operator draws its random results.
+/// Renders in one reconcile, while another operator writes other random results.
 const TRIES: usize = 3;
 
 /// Brings one release to what its custom resource says.
@@ -107,7 +113,7 @@ pub async fn reconcile(
     outcome
 }
 
-/// Tells in the status that a reconcile panicked, starting from what the status said before.
+/// Reports in the status that a reconcile panicked, starting from what the status said before.
 pub async fn report_panic(
     context: &Context,
     unit: &Unit,
@@ -123,9 +129,10 @@ pub async fn report_panic(
         .await
 }
 
+/// Runs the stages in their order.
 async fn run_stages(scope: &mut ReleaseScope<'_>, release: &mut Release) -> ReconcileOutcome {
-    let recalled = RecordStore::new(scope).load_record(release).await;
-    if recalled.is_ok()
+    let loaded = RecordStore::new(scope).load_record(release).await;
+    if loaded.is_continue()
         && let Some(wait) = MemberWatches::new(scope).await_watches(release)
     {
         return ReconcileOutcome {
@@ -134,26 +141,29 @@ async fn run_stages(scope: &mut ReleaseScope<'_>, release: &mut Release) -> Reco
         };
     }
     if scope.written.deleting || ClaimRules::new(scope).has_left_selector() {
-        return end(scope, release, recalled).await;
+        return run_deletion(scope, release, loaded).await;
     }
     let failures = release.retry.backoff.failures;
-    let conclusion = match recalled {
-        Ok(()) => {
-            let brought = converge(scope, release).await.unwrap_or_else(Conclusion::from);
-            if brought.phase != Phase::Suspended {
-                // Rules go by what is about to be told.
+    let conclusion = match loaded {
+        Continue(()) => {
+            let conclusion = match converge(scope, release).await {
+                Continue(conclusion) => conclusion,
+                Break(phase) => phase.into(),
+            };
+            if conclusion.phase != Phase::Suspended {
+                // The rules read the status that is about to be written.
                 if !scope.unit.watch.remediation.is_empty() {
                     StatusEvaluator::new(scope)
-                        .evaluate_status_template(release, &brought.phase)
+                        .evaluate_status_template(release, &conclusion.phase)
                         .await;
                 }
-                Remediator::new(scope).remediate(release, &brought).await;
-                PlanRunner::new(scope).run_plans(release, &brought.phase).await;
+                Remediator::new(scope).remediate(release, &conclusion).await;
+                PlanRunner::new(scope).run_plans(release, &conclusion.phase).await;
                 LeaderElector::new(scope).elect(release).await;
             }
-            brought
+            conclusion
         }
-        Err(phase) => phase.into(),
+        Break(phase) => phase.into(),
     };
     StatusEvaluator::new(scope)
         .evaluate_status_template(release, &conclusion.phase)
@@ -165,29 +175,29 @@ async fn run_stages(scope: &mut ReleaseScope<'_>, release: &mut Release) -> Reco
         .await
 }
 
-/// Step 2: a deletion, before any chart, value or template is touched.
-async fn end(scope: &mut ReleaseScope<'_>, release: &mut Release, recalled: Result<(), Phase>) -> ReconcileOutcome {
-    let found = match recalled {
-        Ok(()) => TakeoverStage::new(scope).find_former_release(release).await,
-        // It may be read in a moment, and names what no label finds.
-        Err(phase @ Phase::Failed { .. }) => Err(phase),
-        Err(_) => Ok(()),
+/// Deletes the release. Reads no chart, value or template.
+async fn run_deletion(scope: &mut ReleaseScope<'_>, release: &mut Release, loaded: Flow) -> ReconcileOutcome {
+    let found = match loaded {
+        Continue(()) => TakeoverStage::new(scope).find_former_release(release).await,
+        // The record may be readable later, and names members that no label finds.
+        Break(phase @ Phase::Failed { .. }) => Break(phase),
+        Break(_) => Continue(()),
     };
     match found {
-        Ok(()) => Deleter::new(scope).delete(release).await,
-        Err(phase) => StatusWriter::new(scope).report(release, phase).await,
+        Continue(()) => Deleter::new(scope).delete(release).await,
+        Break(phase) => StatusWriter::new(scope).report(release, phase).await,
     }
 }
 
-/// Steps 3 to 10.
-async fn converge(scope: &mut ReleaseScope<'_>, release: &mut Release) -> Result<Conclusion, Phase> {
+/// Brings the members to what the custom resource requests.
+async fn converge(scope: &mut ReleaseScope<'_>, release: &mut Release) -> Flow<Conclusion> {
     let suspended = annotations::is_suspended(&scope.written.annotations);
     if !suspended {
         TakeoverStage::new(scope).find_former_release(release).await?;
     }
     Warnings::new(scope).check_annotations(release).await;
     if suspended {
-        return Err(Phase::Suspended);
+        return Break(Phase::Suspended);
     }
     Claimer::new(scope).restore_finalizer(release).await?;
     JobTtls::new(scope).note_finished_jobs(release);
@@ -200,33 +210,35 @@ async fn converge(scope: &mut ReleaseScope<'_>, release: &mut Release) -> Result
         let phase = HealthReporter::new(scope).recorded_health(release).await;
         if !RollbackStage::new(scope).begin_fallback(release, &phase).await? {
             let phase = DependencyGate::new(scope).with_dependency_warning(phase);
-            return Ok(KeptRenders::new(scope)
-                .with_fallback_message(release, phase, &mut Changes::default())
-                .into());
+            return Continue(
+                KeptRenders::new(scope)
+                    .with_fallback_message(release, phase, &mut Changes::default())
+                    .into(),
+            );
         }
     }
     DependencyGate::new(scope).await_to_install(release).await?;
     let mut tries = 0;
     loop {
         let mut prepared = match Renderer::new(scope).prepare(release).await {
-            Ok(prepared) => prepared,
-            Err(phase) => return Err(DependencyGate::new(scope).or_dependency_phase(release, phase).await),
+            Continue(prepared) => prepared,
+            Break(phase) => return Break(DependencyGate::new(scope).or_dependency_phase(release, phase).await),
         };
         KeptRenders::new(scope).apply_fallback(release, &mut prepared).await?;
         DependencyGate::new(scope).await_to_upgrade(release, &prepared).await?;
         tries += 1;
         if let Some(running) = PlanRunner::new(scope).await_plan(release, &prepared).await {
-            return Ok(Conclusion {
+            return Continue(Conclusion {
                 phase: running,
                 changes: Changes::default(),
                 prepared: Some(prepared),
             });
         }
         let (phase, mut changes) = match apply_and_prune(scope, release, &prepared).await {
-            Ok(Some(done)) => done,
-            Ok(None) if tries < TRIES => continue,
-            Ok(None) => (interrupted(), Changes::default()),
-            Err(phase) => (phase, Changes::default()),
+            Continue(Some(done)) => done,
+            Continue(None) if tries < TRIES => continue,
+            Continue(None) => (interrupted(), Changes::default()),
+            Break(phase) => (phase, Changes::default()),
         };
         if RollbackStage::new(scope).begin_fallback(release, &phase).await? {
             tries = 0;
@@ -234,7 +246,7 @@ async fn converge(scope: &mut ReleaseScope<'_>, release: &mut Release) -> Result
         }
         Warnings::new(scope).warn_leftovers(release).await;
         let phase = DependencyGate::new(scope).with_dependency_warning(phase);
-        return Ok(Conclusion {
+        return Continue(Conclusion {
             phase: KeptRenders::new(scope).with_fallback_message(release, phase, &mut changes),
             changes,
             prepared: Some(prepared),
@@ -242,24 +254,24 @@ async fn converge(scope: &mut ReleaseScope<'_>, release: &mut Release) -> Result
     }
 }
 
-/// Steps 6 to 10: claim, keep random results, apply, prune, shrink. `None` before the first member if another operator
-/// drew other random results meanwhile: what was rendered is in vain.
+/// Claims, stores random results, applies and prunes. Returns `None` before the first member if another operator stored
+/// other random results since: the release has to be rendered again.
 async fn apply_and_prune(
     scope: &mut ReleaseScope<'_>,
     release: &mut Release,
     prepared: &PreparedRelease,
-) -> Result<Option<(Phase, Changes)>, Phase> {
+) -> Flow<Option<(Phase, Changes)>> {
     let recorded = MemberScopes::from_record(&release.record);
     let before = MemberScopes::from_resource(&scope.written).union(recorded);
     let author_digest = scope.written.author_digest();
     let claimed = Claimer::new(scope).claim(release, prepared).await;
-    claimed.map_err(|error| Claimer::new(scope).claim_error(&error))?;
-    // The answer shows what the watch may not have told yet: what was rendered is in vain.
+    claimed.or_stop(|error| Claimer::new(scope).claim_error(&error))?;
+    // The response can be newer than the watch: then the release has to be rendered again.
     if scope.written.author_digest() != author_digest {
-        return Err(interrupted());
+        return Break(interrupted());
     }
     if !GeneratedStore::new(scope).keep(release, prepared).await? {
-        return Ok(None);
+        return Continue(None);
     }
     RecordStore::new(scope).reserve(release, prepared).await?;
     let rendered = prepared.desired.members.iter().map(|member| &member.id);
@@ -283,19 +295,19 @@ async fn apply_and_prune(
     if let Some(phase) = applied.phase {
         release.retry.applied_before += applied.changes.applied;
         release.record.upgrading |= applied.changes.applied > 0 && prepared.revision > release.record.revision;
-        return Err(phase);
+        return Break(phase);
     }
     let pruned = Pruner::new(scope)
         .prune(release, prepared, &applied.knowledge, &before)
         .await;
-    // Now that an autoscaler which the chart no longer has is gone.
+    // After the prune of an autoscaler that the chart no longer has.
     Applier::new(scope)
         .reclaim_replicas(release, prepared, is_forced, &mut applied.changes)
         .await?;
     let (phase, changes) = Concluder::new(scope)
         .conclude(release, prepared, applied, pruned)
         .await?;
-    Ok(Some(
+    Continue(Some(
         HookRunner::new(scope)
             .end_operation(release, prepared, phase, changes)
             .await,

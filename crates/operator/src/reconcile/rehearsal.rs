@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::mem;
+use std::ops::ControlFlow::{Break, Continue};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -186,11 +187,17 @@ impl Rehearsal {
         others.extend(scene.others());
         let context = self.context(scene, &others);
         let mut answers = LookupAnswers::new();
-        let prepared = prepare(&context, scene.unit, scene.resource, &mut self.release, &mut answers).await?;
+        let prepared = match prepare(&context, scene.unit, scene.resource, &mut self.release, &mut answers).await {
+            Continue(prepared) => prepared,
+            Break(phase) => return Err(phase),
+        };
         let scope = ReleaseScope::new(&context, scene.unit, scene.resource);
-        Checker::new(&scope)
+        if let Break(phase) = Checker::new(&scope)
             .check_release(&mut self.release, &prepared, &mut answers)
-            .await?;
+            .await
+        {
+            return Err(phase);
+        }
         let recorded = self.release.record.revision;
         let is_first = recorded == 0 && self.release.record.entries.is_empty();
         self.release.note_intent(&prepared, is_first);

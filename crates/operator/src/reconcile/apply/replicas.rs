@@ -1,6 +1,7 @@
 //! Replicas that were given up to an autoscaler are the chart's again when it is gone.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow::{Break, Continue};
 
 use serde_json::Value;
 
@@ -8,6 +9,7 @@ use crate::cluster::error::Error;
 use crate::cluster::workloads::autoscalers;
 use crate::reconcile::apply::Applier;
 use crate::reconcile::apply::send::{MemberSender, SendOptions};
+use crate::reconcile::flow::Flow;
 use crate::reconcile::observe::warnings::Warnings;
 use crate::reconcile::release::Release;
 use crate::reconcile::render::prepared::PreparedRelease;
@@ -28,7 +30,7 @@ impl Applier<'_> {
         prepared: &PreparedRelease,
         asked: bool,
         changes: &mut Changes,
-    ) -> Result<(), Phase> {
+    ) -> Flow {
         let snapshot = self.scope.context.discovery.snapshot();
         let mut listed: HashMap<&str, Result<Vec<Value>, Error>> = HashMap::new();
         for member in &prepared.desired.members {
@@ -50,7 +52,7 @@ impl Applier<'_> {
                     // Nothing would ask again.
                     Err(error) if error.is_transient() => {
                         let message = format!("the HorizontalPodAutoscalers in {namespace}: {error}");
-                        return Err(Phase::failed(Reason::ApplyFailed, message));
+                        return Break(Phase::failed(Reason::ApplyFailed, message));
                     }
                     Err(error) => {
                         tracing::debug!(namespace, %error, "autoscalers can't be listed: replicas stay given up");
@@ -93,11 +95,11 @@ impl Applier<'_> {
                     Warnings::new(self.scope).corrected(release, member, &how).await;
                     changes.reclaimed.push(member.id.to_string());
                 }
-                MemberOutcome::Failed(reason, message) => return Err(Phase::Failed { reason, message }),
+                MemberOutcome::Failed(reason, message) => return Break(Phase::Failed { reason, message }),
                 _ => {}
             }
         }
-        Ok(())
+        Continue(())
     }
 
     /// What is live of a member whose replicas the chart sets and somebody else owns, and who: as if nobody did.

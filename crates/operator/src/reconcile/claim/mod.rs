@@ -4,11 +4,13 @@ pub(crate) mod decorator;
 pub(crate) mod member_scopes;
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow::{Break, Continue};
 
 use crate::cluster::custom_resource::{OwnedMetadata, apply_metadata, remove_annotations, remove_finalizer};
 use crate::cluster::error::Error;
 use crate::reconcile::claim::decorator::ClaimRules;
 use crate::reconcile::claim::member_scopes::MemberScopes;
+use crate::reconcile::flow::{Flow, OrStop};
 use crate::reconcile::hints::refusal;
 use crate::reconcile::release::Release;
 use crate::reconcile::render::generated_values;
@@ -49,23 +51,23 @@ impl Claimer<'_, '_> {
 
     /// Puts the finalizer on again that somebody took off, whatever else keeps the release from being applied: what was
     /// made is to go with the custom resource.
-    pub(super) async fn restore_finalizer(&mut self, release: &Release) -> Result<(), Phase> {
+    pub(super) async fn restore_finalizer(&mut self, release: &Release) -> Flow {
         // What a decorator needs is known from its render.
         if self.scope.written.is_claimed()
             || release.record.entries.is_empty()
             || self.scope.written.decorator.is_some()
         {
-            return Ok(());
+            return Continue(());
         }
         let author_digest = self.scope.written.author_digest();
         let superset =
             MemberScopes::from_resource(&self.scope.written).union(MemberScopes::from_record(&release.record));
         let keeps = self.scope.has_generated_values();
         let written = self.write_member_scopes(&superset, keeps).await;
-        written.map_err(|error| self.claim_error(&error))?;
+        written.or_stop(|error| self.claim_error(&error))?;
         match self.scope.written.author_digest() == author_digest {
-            true => Ok(()),
-            false => Err(interrupted()),
+            true => Continue(()),
+            false => Break(interrupted()),
         }
     }
 

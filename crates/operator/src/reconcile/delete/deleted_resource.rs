@@ -2,6 +2,8 @@
 //! when the request to delete came, and then deletes what is there: one that was put on in between holds nothing. What
 //! carries an owner reference goes by itself; all of the release goes here.
 
+use std::ops::ControlFlow::{Break, Continue};
+
 use crate::cluster::connection::throttle::{self, requested_wait};
 use crate::cluster::custom_resource::still_exists;
 use crate::reconcile::context::Context;
@@ -67,25 +69,25 @@ impl Deleter<'_, '_> {
             Err(error) => return self.uninstall_later(release, &error.to_string()),
         }
         // What can't be read names what no label finds.
-        if let Err(Phase::Failed { message, .. }) = RecordStore::new(self.scope).load_record(release).await {
+        if let Break(Phase::Failed { message, .. }) = RecordStore::new(self.scope).load_record(release).await {
             return self.uninstall_later(release, &message);
         }
         let done = match TakeoverStage::new(self.scope).find_former_release(release).await {
             // What was just written may not have come to the watches yet.
-            Ok(()) => self.uninstall(release, true).await,
-            Err(phase) => Err(phase),
+            Continue(()) => self.uninstall(release, true).await,
+            Break(phase) => Break(phase),
         };
         match done {
-            Ok(UninstallProgress::All(note)) => {
+            Continue(UninstallProgress::All(note)) => {
                 let note = format!("it went although it had our finalizer; {note}");
                 self.scope.inform("UninstallSuccessful", &note).await;
                 finished()
             }
-            Ok(UninstallProgress::Going(_)) => ReconcileOutcome::again(POLL, ReconcileResult::Progressing),
-            Err(Phase::Failed { message, .. } | Phase::Stalled { message, .. }) => {
+            Continue(UninstallProgress::Going(_)) => ReconcileOutcome::again(POLL, ReconcileResult::Progressing),
+            Break(Phase::Failed { message, .. } | Phase::Stalled { message, .. }) => {
                 self.uninstall_later(release, &message)
             }
-            Err(_) => ReconcileOutcome::again(POLL, ReconcileResult::Progressing),
+            Break(_) => ReconcileOutcome::again(POLL, ReconcileResult::Progressing),
         }
     }
 

@@ -1,6 +1,9 @@
 //! Runs the stored hooks of a deletion.
 
+use std::ops::ControlFlow::Continue;
+
 use crate::reconcile::claim::member_scopes::{self, MemberScopes};
+use crate::reconcile::flow::Flow;
 use crate::reconcile::hooks::HookRunner;
 use crate::reconcile::hooks::delete_hooks::StoredDeleteHooks;
 use crate::reconcile::plans::PlanRunner;
@@ -10,7 +13,6 @@ use crate::reconcile::status::StatusWriter;
 use chartwright_core::annotations::{self, ON_DELETE};
 use chartwright_core::hooks::{Operation, RunPhase, in_order};
 use chartwright_core::identity::ObjectId;
-use chartwright_core::status::Phase;
 
 /// Runs the stored hooks of a deletion.
 pub(crate) struct DeleteHookRunner<'s, 'a> {
@@ -28,7 +30,7 @@ impl DeleteHookRunner<'_, '_> {
     ///
     /// # Errors
     /// The phase of a release whose hooks aren't over.
-    pub(crate) async fn run_delete_hooks(&mut self, release: &mut Release, event: &str) -> Result<(), Phase> {
+    pub(crate) async fn run_delete_hooks(&mut self, release: &mut Release, event: &str) -> Flow {
         let hooks = StoredDeleteHooks::new(self.scope).stored_hooks(release).await?;
         let ids: Vec<_> = hooks.iter().map(|hook| hook.member.id.clone()).collect();
         member_scopes::want(
@@ -61,7 +63,7 @@ impl DeleteHookRunner<'_, '_> {
                 self.scope.warn_once(release, "HookGivenUp", note).await;
             }
         }
-        Ok(())
+        Continue(())
     }
 
     /// That they are over is written down before what they made goes: whoever comes after a crash would run them again, on
@@ -69,13 +71,16 @@ impl DeleteHookRunner<'_, '_> {
     ///
     /// # Errors
     /// The phase of a release of which it can't be written.
-    pub(crate) async fn end_delete_hooks(&mut self, release: &mut Release) -> Result<(), Phase> {
+    pub(crate) async fn end_delete_hooks(&mut self, release: &mut Release) -> Flow {
         if release.record.hooks.done {
-            return Ok(());
+            return Continue(());
         }
         release.record.hooks.done = true;
         let message = "the hooks of the deletion are over".to_owned();
         let stored = StatusWriter::new(self.scope).store_progress(release, message).await;
-        stored.inspect_err(|_| release.record.hooks.done = false)
+        if stored.is_break() {
+            release.record.hooks.done = false;
+        }
+        stored
     }
 }

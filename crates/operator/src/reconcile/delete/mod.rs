@@ -5,6 +5,7 @@ pub(crate) mod deleted_resource;
 pub(crate) mod hook_runs;
 
 use std::collections::HashSet;
+use std::ops::ControlFlow::{Break, Continue};
 
 use crate::cluster::connection::throttle::requested_wait;
 use crate::cluster::custom_resource::remove_finalizer;
@@ -12,6 +13,7 @@ use crate::cluster::error::Error;
 use crate::reconcile::claim::Claimer;
 use crate::reconcile::claim::member_scopes::{self, MemberScopes};
 use crate::reconcile::delete::hook_runs::DeleteHookRunner;
+use crate::reconcile::flow::Flow;
 use crate::reconcile::hints::refusal;
 use crate::reconcile::hooks::delete_hooks::StoredDeleteHooks;
 use crate::reconcile::outcome::ReconcileOutcome;
@@ -68,8 +70,8 @@ impl Deleter<'_, '_> {
             return finished();
         }
         match self.uninstall(release, false).await {
-            Ok(UninstallProgress::All(note)) => self.remove_release_finalizer(release, note).await,
-            Ok(UninstallProgress::Going(going)) => {
+            Continue(UninstallProgress::All(note)) => self.remove_release_finalizer(release, note).await,
+            Continue(UninstallProgress::Going(going)) => {
                 member_scopes::want(
                     self.scope.context,
                     &self.scope.owner.set,
@@ -82,13 +84,13 @@ impl Deleter<'_, '_> {
                     ..StatusWriter::new(self.scope).report(release, waiting).await
                 }
             }
-            Err(phase) => StatusWriter::new(self.scope).report(release, phase).await,
+            Break(phase) => StatusWriter::new(self.scope).report(release, phase).await,
         }
     }
 
     /// Everything that a release has besides its custom resource goes, or stays without it. With `listed`, what there is
     /// of it is asked for, and not taken from the watches.
-    pub(super) async fn uninstall(&mut self, release: &mut Release, listed: bool) -> Result<UninstallProgress, Phase> {
+    pub(super) async fn uninstall(&mut self, release: &mut Release, listed: bool) -> Flow<UninstallProgress> {
         let suspended = annotations::is_suspended(&self.scope.written.annotations);
         let policy = policy(
             self.scope.unit.watch.deletion_policy,
@@ -115,7 +117,7 @@ impl Deleter<'_, '_> {
             false => self.delete_members(release, policy, listed, has_hooks).await,
         };
         if let Some(going) = settled(removed)? {
-            return Ok(UninstallProgress::Going(going));
+            return Continue(UninstallProgress::Going(going));
         }
         if has_hooks {
             DeleteHookRunner::new(self.scope)
@@ -123,7 +125,7 @@ impl Deleter<'_, '_> {
                 .await?;
             DeleteHookRunner::new(self.scope).end_delete_hooks(release).await?;
             if let Some(going) = settled(self.delete_members(release, policy, listed, false).await)? {
-                return Ok(UninstallProgress::Going(going));
+                return Continue(UninstallProgress::Going(going));
             }
         }
         StoredDeleteHooks::new(self.scope).forget_delete_hooks(release).await?;
@@ -132,7 +134,7 @@ impl Deleter<'_, '_> {
         KeptRenders::new(self.scope).forget_renders(release).await?;
         PlanRunner::new(self.scope).forget_steps(release).await?;
         RecordStore::new(self.scope).forget_record(release).await?;
-        Ok(UninstallProgress::All(match (suspended, policy) {
+        Continue(UninstallProgress::All(match (suspended, policy) {
             (true, _) => "suspended: its objects are left as they are",
             (_, DeletionPolicy::Orphan) => "its objects stay, without the marks of a release",
             _ => "its objects are deleted",
@@ -215,14 +217,14 @@ impl Deleter<'_, '_> {
 ///
 /// # Errors
 /// The phase of a release of which something could not be deleted.
-fn settled(removed: Result<RemovalResult, Error>) -> Result<Option<Vec<ObjectId>>, Phase> {
+fn settled(removed: Result<RemovalResult, Error>) -> Flow<Option<Vec<ObjectId>>> {
     let removed = removed.unwrap_or_else(|error| RemovalResult {
         failures: vec![error.to_string()],
         ..RemovalResult::default()
     });
     match removed.failures.is_empty() {
-        true => Ok(removed.awaited.map(|_| removed.open)),
-        false => Err(Phase::failed(Reason::DeleteFailed, short_list(removed.failures))),
+        true => Continue(removed.awaited.map(|_| removed.open)),
+        false => Break(Phase::failed(Reason::DeleteFailed, short_list(removed.failures))),
     }
 }
 

@@ -6,12 +6,14 @@ pub(crate) mod logs;
 pub(crate) mod objects;
 pub(crate) mod stored_objects;
 
+use std::ops::ControlFlow::{Break, Continue};
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::cluster::objects::ApplyTarget;
 use crate::reconcile::claim::member_scopes::MemberScopes;
+use crate::reconcile::flow::{Flow, OrStop};
 use crate::reconcile::hooks::delete_hooks::StoredDeleteHooks;
 use crate::reconcile::hooks::logs::HookLogs;
 use crate::reconcile::hooks::objects::{HookObject, HookObjects};
@@ -70,10 +72,10 @@ impl HookRunner<'_, '_> {
         release: &mut Release,
         prepared: &PreparedRelease,
         before: &MemberScopes,
-    ) -> Result<(), Phase> {
+    ) -> Flow {
         let progress = &release.record.hooks;
         if prepared.hooks_digest.is_empty() && progress.is_empty() {
-            return Ok(());
+            return Continue(());
         }
         if self.scope.former_release.is_some() {
             // Whoever had it before has run them.
@@ -81,7 +83,7 @@ impl HookRunner<'_, '_> {
                 .store_delete_hooks(release, &prepared.desired.hooks)
                 .await?;
             release.record.hooks.taken_over = true;
-            return Ok(());
+            return Continue(());
         }
         let revision = release.record.revision;
         let operation = match revision {
@@ -120,7 +122,7 @@ impl HookRunner<'_, '_> {
                 .await?;
         }
         if release.record.hooks.done {
-            return Ok(());
+            return Continue(());
         }
         if operation == Operation::Install {
             self.run_marked_plans(release, hooks, ON_CREATE).await?;
@@ -131,11 +133,7 @@ impl HookRunner<'_, '_> {
 
     /// What was begun is not asked for any more: an upgrade that was taken back, the deletion of what is decorated again.
     /// The hooks for the deletion are those of the revision that stays.
-    async fn end_abandoned_operation(
-        &mut self,
-        release: &mut Release,
-        prepared: &PreparedRelease,
-    ) -> Result<(), Phase> {
+    async fn end_abandoned_operation(&mut self, release: &mut Release, prepared: &PreparedRelease) -> Flow {
         let progress = &release.record.hooks;
         let is_deletion = progress.operation == Some(Operation::Delete);
         if is_deletion || progress.is_open() && progress.revision > release.record.revision {
@@ -153,21 +151,21 @@ impl HookRunner<'_, '_> {
 
     /// True if a release that is about to be installed is there already, and its record is lost: its hooks have run. An
     /// installation that failed lists what it made.
-    async fn had_members(&self, release: &Release, before: &MemberScopes) -> Result<bool, Phase> {
+    async fn had_members(&self, release: &Release, before: &MemberScopes) -> Flow<bool> {
         let record = &release.record;
         let has_record = record.revision > 0 || record.hooks.operation.is_some() || !record.entries.is_empty();
         if has_record || before.is_empty() {
-            return Ok(false);
+            return Continue(false);
         }
         let found = MemberSearch::new(self.scope).find_members(release, true).await;
-        let found = found.map_err(|error| failed(format!("whether the release is there already: {error}")))?;
+        let found = found.or_stop(|error| failed(format!("whether the release is there already: {error}")))?;
         let is_member = |(id, candidate): &(ObjectId, RemovalCandidate)| match candidate {
             RemovalCandidate::Read(live) | RemovalCandidate::Watched(live) => {
                 !live.is_of_hook && ownership(id, live, &self.scope.owner) == Ownership::Ours
             }
             RemovalCandidate::Unknown => false,
         };
-        Ok(found.iter().any(is_member))
+        Continue(found.iter().any(is_member))
     }
 
     /// After everything is applied and pruned: the hooks that end the operation. `phase` is that of the members.
@@ -189,14 +187,14 @@ impl HookRunner<'_, '_> {
         let hooks = in_order(&prepared.desired.hooks, event);
         let unready = Some(&phase).filter(|phase| !phase.is_ready());
         let ended = self.run_hooks(release, &hooks, event, unready).await;
-        let is_over = ended.is_ok();
+        let is_over = ended.is_continue();
         release.record.hooks.done = is_over;
         // Told once, and not before the hooks are over.
         changes.installed = is_over && operation == Operation::Install;
         changes.upgraded = is_over && matches!(operation, Operation::Upgrade | Operation::Rollback);
         match ended {
-            Ok(()) => (phase, changes),
-            Err(unfinished) => {
+            Continue(()) => (phase, changes),
+            Break(unfinished) => {
                 release.retry.applied_before += std::mem::take(&mut changes.applied);
                 release.record.done_for = None;
                 (unfinished, changes)
@@ -208,21 +206,16 @@ impl HookRunner<'_, '_> {
     ///
     /// # Errors
     /// The phase of a release in which a step of one runs, or has failed.
-    pub(super) async fn run_marked_plans(
-        &mut self,
-        release: &mut Release,
-        hooks: &[Hook],
-        mark: &str,
-    ) -> Result<(), Phase> {
+    pub(super) async fn run_marked_plans(&mut self, release: &mut Release, hooks: &[Hook], mark: &str) -> Flow {
         let by = if mark == ON_CREATE { By::Create } else { By::Delete };
         for plan in plans::marked(hooks, mark) {
             let event = plans::event(&plan);
             let ended = self.run_hooks(release, &in_order(hooks, &event), &event, None).await;
             let record = &mut release.record;
-            record.plans.follow(&plan, by, &record.hooks, ended.is_ok());
+            record.plans.follow(&plan, by, &record.hooks, ended.is_continue());
             ended?;
         }
-        Ok(())
+        Continue(())
     }
 
     /// Runs the hooks of an event, which come in their order. `unready`: how the members are, unless they are well.
@@ -235,14 +228,14 @@ impl HookRunner<'_, '_> {
         hooks: &[&Hook],
         event: &str,
         unready: Option<&Phase>,
-    ) -> Result<(), Phase> {
+    ) -> Flow {
         loop {
             let (hook, run) = match hooks::next(hooks, event, release.record.progress(event)) {
                 Next::Done => break,
                 Next::Await(hook, run) => (hook, run),
                 Next::Start(hook) => {
                     if let Some(unready) = unready.filter(|_| hook.after_healthy || self.scope.unit.watch.wait) {
-                        return Err(unready.clone());
+                        return Break(unready.clone());
                     }
                     let name = release.record.progress(event).name(event);
                     (hook, HookRun::begins(event, &hook.member.id, name))
@@ -258,7 +251,7 @@ impl HookRunner<'_, '_> {
     }
 
     /// The next run of a hook that failed; `None` if a deletion goes on without it.
-    fn retry(&self, release: &mut Release, hook: &Hook, event: &str, run: HookRun) -> Result<Option<HookRun>, Phase> {
+    fn retry(&self, release: &mut Release, hook: &Hook, event: &str, run: HookRun) -> Flow<Option<HookRun>> {
         let what = describe(&run.event, &hook.member.id);
         let progress = release.record.progress_mut(event);
         // What a plan was to save would be lost: it is tried until it succeeds, each time anew.
@@ -269,7 +262,7 @@ impl HookRunner<'_, '_> {
                 phase: RunPhase::GivenUp,
                 ..run
             });
-            return Ok(None);
+            return Continue(None);
         }
         let now = tokio::time::Instant::now();
         if let Some(wait) = release
@@ -282,7 +275,7 @@ impl HookRunner<'_, '_> {
             release.schedule.at(wait, RequeueReason::HookRetry);
             // It is the failure that was counted.
             release.retry.backoff.failures = release.retry.backoff.failures.saturating_sub(1);
-            return Err(failed(format!("{what} failed: {}", run.message)));
+            return Break(failed(format!("{what} failed: {}", run.message)));
         }
         release.retry.cache.hook_retry = None;
         let progress = release.record.progress_mut(event);
@@ -292,7 +285,7 @@ impl HookRunner<'_, '_> {
             // Its time is that of all attempts.
             next.started = run.started;
         }
-        Ok(Some(next))
+        Continue(Some(next))
     }
 
     fn timeout(&self, hook: &Hook) -> Duration {
@@ -303,7 +296,7 @@ impl HookRunner<'_, '_> {
     ///
     /// # Errors
     /// The phase of a release whose hook isn't over.
-    async fn advance(&mut self, release: &mut Release, hook: &Hook, mut run: HookRun) -> Result<(), Phase> {
+    async fn advance(&mut self, release: &mut Release, hook: &Hook, mut run: HookRun) -> Flow {
         let id = &hook.member.id;
         let what = describe(&run.event, id);
         run.ttl = hook.ttl();
@@ -317,7 +310,7 @@ impl HookRunner<'_, '_> {
                 release.schedule.at(POLL, RequeueReason::HookStep);
                 release.record.note(run);
                 let message = format!("{what}: {}", removal.message);
-                return Err(Phase::waiting(Reason::HookRunning, message));
+                return Break(Phase::waiting(Reason::HookRunning, message));
             }
             State::AwaitsRemoval(removal) => State::Running(removal.message),
             state => {
@@ -342,7 +335,7 @@ impl HookRunner<'_, '_> {
                 // The members have their own time.
                 release.restart_clock();
                 release.record.note(run.ends(RunPhase::Succeeded, ""));
-                Ok(())
+                Continue(())
             }
             State::Running(message) if !left.is_zero() => {
                 // No watch shows when what a former owner left in its place is gone.
@@ -350,7 +343,7 @@ impl HookRunner<'_, '_> {
                 let often = if is_unseen { POLL } else { left };
                 release.schedule.at(left.min(often), RequeueReason::HookStep);
                 release.record.note(run);
-                Err(Phase::waiting(Reason::HookRunning, format!("{what}: {message}")))
+                Break(Phase::waiting(Reason::HookRunning, format!("{what}: {message}")))
             }
             State::Running(message) => {
                 let message = format!("it did not end within {:?}: {message}", self.timeout(hook));
@@ -358,13 +351,13 @@ impl HookRunner<'_, '_> {
             }
             State::Hopeless(message) if is_of_deletion => {
                 release.record.note(run.ends(RunPhase::GivenUp, &message));
-                Ok(())
+                Continue(())
             }
             State::Refused(why) if is_bounded => {
                 let note = format!("{what} is not run: the deletion goes on without it. {why}");
                 self.scope.warn_once(release, "HookRefused", note).await;
                 release.record.note(run.ends(RunPhase::GivenUp, &why));
-                Ok(())
+                Continue(())
             }
             State::AwaitsRemoval(Removal { message, .. })
             | State::Failed(message)
@@ -373,14 +366,7 @@ impl HookRunner<'_, '_> {
         }
     }
 
-    async fn fail(
-        &mut self,
-        release: &mut Release,
-        hook: &Hook,
-        run: HookRun,
-        what: &str,
-        message: String,
-    ) -> Result<(), Phase> {
+    async fn fail(&mut self, release: &mut Release, hook: &Hook, run: HookRun, what: &str, message: String) -> Flow {
         let message = message + &HookLogs::new(self.scope).last_lines(release, hook, &run).await;
         let progress = release.record.progress_mut(&run.event);
         progress.failures = progress.failures.saturating_add(1);
@@ -390,18 +376,18 @@ impl HookRunner<'_, '_> {
             HookObjects::new(self.scope).clear(&hook.member.id).await?;
             release.record.note(HookRun { deleted: true, ..run });
         }
-        Err(failed(format!("{what} failed: {message}")))
+        Break(failed(format!("{what} failed: {message}")))
     }
 
     /// How a run is, after what there was to be done about its object.
     ///
     /// # Errors
     /// The phase of a release that could not find out, or that waits until an earlier run is gone.
-    async fn look_after(&mut self, release: &mut Release, hook: &Hook, run: &mut HookRun) -> Result<State, Phase> {
+    async fn look_after(&mut self, release: &mut Release, hook: &Hook, run: &mut HookRun) -> Flow<State> {
         let Hook { member, .. } = hook;
         let snapshot = self.scope.context.discovery.snapshot();
         let Some(resource) = snapshot.resource(&member.id.group_kind, &member.version) else {
-            return Ok(State::Failed("the API server does not serve its kind".into()));
+            return Continue(State::Failed("the API server does not serve its kind".into()));
         };
         let found = match HookObjects::new(self.scope).find(resource, &member.id, &run.run).await {
             Ok(found) => found,
@@ -418,17 +404,17 @@ impl HookRunner<'_, '_> {
                 };
                 match (gated, state) {
                     (Some((gate, object)), State::Succeeded) => {
-                        Ok(self.pass_gate(release, gate, &member.id, object).await)
+                        Continue(self.pass_gate(release, gate, &member.id, object).await)
                     }
-                    (_, state) => Ok(state),
+                    (_, state) => Continue(state),
                 }
             }
             // It was there, and nobody saw it succeed. No TTL of ours took it away.
             HookObject::Nothing | HookObject::Other(..) if !run.uid.is_empty() => {
-                Ok(State::Failed(hooks::DELETED.into()))
+                Continue(State::Failed(hooks::DELETED.into()))
             }
             HookObject::Nothing | HookObject::Other(..) if hook.refused.is_some() => {
-                Ok(State::Refused(hook.refused.clone().unwrap_or_default()))
+                Continue(State::Refused(hook.refused.clone().unwrap_or_default()))
             }
             HookObject::Nothing => {
                 HookObjects::new(self.scope)
@@ -443,7 +429,7 @@ impl HookRunner<'_, '_> {
                 match ownership(&member.id, &live, &self.scope.owner) {
                     Ownership::Ours => {}
                     _ if is_left_behind => {}
-                    other => return Ok(State::Failed(format!("{} is left untouched: {other}", member.id))),
+                    other => return Continue(State::Failed(format!("{} is left untouched: {other}", member.id))),
                 }
                 if !live.deleting && !hook.is_made_anew() {
                     return HookObjects::new(self.scope)
@@ -459,7 +445,7 @@ impl HookRunner<'_, '_> {
                             .make(resource, hook, run, ApplyTarget::Nothing)
                             .await
                     }
-                    Ok(false) => Ok(State::AwaitsRemoval(hooks::removal(&member.id, &object))),
+                    Ok(false) => Continue(State::AwaitsRemoval(hooks::removal(&member.id, &object))),
                     Err(error) => HookObjects::new(self.scope).state_of(&member.id, error),
                 }
             }
@@ -470,14 +456,14 @@ impl HookRunner<'_, '_> {
     ///
     /// # Errors
     /// The phase of a release that waits for that.
-    pub(super) async fn stop_hooks(&mut self, release: &mut Release) -> Result<(), Phase> {
+    pub(super) async fn stop_hooks(&mut self, release: &mut Release) -> Flow {
         let running: Vec<HookRun> = release.record.hooks.running().cloned().collect();
         for run in running {
             let id = run.object.clone();
             if !HookObjects::new(self.scope).clear(&id).await? {
                 release.schedule.at(POLL, RequeueReason::HookStep);
                 let what = describe(&run.event, &id);
-                return Err(Phase::waiting(
+                return Break(Phase::waiting(
                     Reason::HookRunning,
                     format!("{what} is not wanted any more: waiting until it is gone"),
                 ));
@@ -485,12 +471,12 @@ impl HookRunner<'_, '_> {
             let ended = run.ends(RunPhase::Failed, "stopped: something else is asked for since");
             release.record.hooks.note(HookRun { deleted: true, ..ended });
         }
-        Ok(())
+        Continue(())
     }
 
     /// Carries out `hook-succeeded`, once all hooks of an event are over: until then one may need what another made. That
     /// they succeeded is written down first: what is gone tells nothing any more.
-    async fn remove_succeeded(&mut self, release: &mut Release, hooks: &[&Hook], event: &str) -> Result<(), Phase> {
+    async fn remove_succeeded(&mut self, release: &mut Release, hooks: &[&Hook], event: &str) -> Flow {
         let progress = release.record.progress(event);
         let due = |hook: &&&Hook| {
             let run = progress.run(event, &hook.member.id);
@@ -498,7 +484,7 @@ impl HookRunner<'_, '_> {
         };
         let due: Vec<ObjectId> = hooks.iter().filter(due).map(|hook| hook.member.id.clone()).collect();
         if due.is_empty() {
-            return Ok(());
+            return Continue(());
         }
         StatusWriter::new(self.scope)
             .store_progress(release, format!("{event} hooks have succeeded"))
@@ -510,7 +496,7 @@ impl HookRunner<'_, '_> {
                 progress.note(HookRun { deleted: true, ..run });
             }
         }
-        Ok(())
+        Continue(())
     }
 
     /// Whether what a hook waits for besides its end has come.

@@ -1,10 +1,13 @@
 //! Creates, finds and deletes the objects of hooks.
 
+use std::ops::ControlFlow::{Break, Continue};
+
 use serde_json::Value;
 
 use crate::cluster::discovery::Resource;
 use crate::cluster::error::Error;
 use crate::cluster::objects::{self, ApplyTarget, DeleteOutcome};
+use crate::reconcile::flow::{Flow, OrStop};
 use crate::reconcile::scope::ReleaseScope;
 use crate::telemetry::metrics;
 use chartwright_core::annotations::HOOK_RUN;
@@ -45,7 +48,7 @@ impl HookObjects<'_> {
         hook: &Hook,
         run: &mut HookRun,
         onto: ApplyTarget<'_>,
-    ) -> Result<State, Phase> {
+    ) -> Flow<State> {
         let id = &hook.member.id;
         let mut object = content(&hook.member, None);
         object["metadata"]["annotations"][HOOK_RUN] = run.run.as_str().into();
@@ -61,7 +64,7 @@ impl HookObjects<'_> {
                     .metrics
                     .wrote(&id.group_kind.kind, metrics::Operation::Apply);
                 run.uid = live.uid;
-                Ok(match hook.is_awaited() || is_stated(&hook.member.object) {
+                Continue(match hook.is_awaited() || is_stated(&hook.member.object) {
                     true => State::Running("has not started yet".into()),
                     false => State::Succeeded,
                 })
@@ -74,13 +77,13 @@ impl HookObjects<'_> {
     ///
     /// # Errors
     /// The phase of a release, where the error says nothing about the hook.
-    pub(crate) fn state_of(&self, id: &ObjectId, error: Error) -> Result<State, Phase> {
+    pub(crate) fn state_of(&self, id: &ObjectId, error: Error) -> Flow<State> {
         match error {
             error if error.is_transient() || matches!(error, Error::Conflict(_)) => {
-                Err(Phase::failed(Reason::ApplyFailed, format!("{id}: {error}")))
+                Break(Phase::failed(Reason::ApplyFailed, format!("{id}: {error}")))
             }
-            Error::Terminating(_) => Ok(State::Hopeless(error.to_string())),
-            error => Ok(State::Failed(error.to_string())),
+            Error::Terminating(_) => Continue(State::Hopeless(error.to_string())),
+            error => Continue(State::Failed(error.to_string())),
         }
     }
 
@@ -118,24 +121,24 @@ impl HookObjects<'_> {
     ///
     /// # Errors
     /// The phase of a release of which that can't be deleted.
-    pub(crate) async fn clear(&self, id: &ObjectId) -> Result<bool, Phase> {
+    pub(crate) async fn clear(&self, id: &ObjectId) -> Flow<bool> {
         let snapshot = self.scope.context.discovery.snapshot();
         let failed = |error: &dyn std::fmt::Display| {
             Phase::failed(Reason::DeleteFailed, format!("{id}, which a hook made: {error}"))
         };
-        let Some(resource) = snapshot.served(&id.group_kind).map_err(|error| failed(&error))? else {
-            return Ok(true);
+        let Some(resource) = snapshot.served(&id.group_kind).or_stop(|error| failed(&error))? else {
+            return Continue(true);
         };
         let found = objects::read_live(&self.scope.context.client, resource, id).await;
-        let Some(live) = found.map_err(|error| failed(&error))? else {
-            return Ok(true);
+        let Some(live) = found.or_stop(|error| failed(&error))? else {
+            return Continue(true);
         };
         match verdict(id, &live, &self.scope.owner, Purpose::Prune) {
             Verdict::Delete | Verdict::Going => {
                 let deleted = self.delete_hook(resource, id, &live).await;
-                deleted.map_err(|error| failed(&error))
+                deleted.or_stop(|error| failed(&error))
             }
-            _ => Ok(true),
+            _ => Continue(true),
         }
     }
 }

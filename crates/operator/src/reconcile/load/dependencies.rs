@@ -3,11 +3,13 @@
 //! again before one of them has changed.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow::{Break, Continue};
 
 use crate::cluster::discovery::Snapshot;
 use crate::cluster::objects::lookup;
 use crate::reconcile::context::Context;
 use crate::reconcile::custom_resource::CustomResource;
+use crate::reconcile::flow::{Flow, OrStop};
 use crate::reconcile::load::input_digest;
 use crate::reconcile::load::release_dependencies::{ReleaseDependency, as_dependency, needs};
 use crate::reconcile::release::{DependencyVerdicts, Release};
@@ -45,24 +47,20 @@ impl<'a> DependencyGate<'a> {
 
 impl DependencyGate<'_> {
     /// Why a release that was never installed can't be yet.
-    pub(crate) async fn await_to_install(&self, release: &mut Release) -> Result<(), Phase> {
+    pub(crate) async fn await_to_install(&self, release: &mut Release) -> Flow {
         match release.record.revision > 0 || is_under_way(release) {
-            true => Ok(()),
+            true => Continue(()),
             false => self.await_dependencies(release).await,
         }
     }
 
     /// The same of an upgrade, which is known by its render.
-    pub(crate) async fn await_to_upgrade(
-        &self,
-        release: &mut Release,
-        prepared: &PreparedRelease,
-    ) -> Result<(), Phase> {
+    pub(crate) async fn await_to_upgrade(&self, release: &mut Release, prepared: &PreparedRelease) -> Flow {
         let recorded = release.record.revision;
         let is_upgrade = recorded > 0 && prepared.revision > recorded && prepared.rollback.is_none();
         match is_upgrade && !is_under_way(release) {
             true => self.await_dependencies(release).await,
-            false => Ok(()),
+            false => Continue(()),
         }
     }
 
@@ -70,7 +68,7 @@ impl DependencyGate<'_> {
     pub(crate) async fn or_dependency_phase(&self, release: &mut Release, phase: Phase) -> Phase {
         match phase {
             Phase::Stalled { .. } if release.record.revision > 0 => {
-                self.await_dependencies(release).await.err().unwrap_or(phase)
+                self.await_dependencies(release).await.break_value().unwrap_or(phase)
             }
             phase => phase,
         }
@@ -82,19 +80,19 @@ impl DependencyGate<'_> {
             return phase;
         }
         match self.sound_needs() {
-            Ok(_) => {
+            Continue(_) => {
                 self.follow(BTreeSet::new());
                 phase
             }
-            Err(flaw) => flaw,
+            Break(flaw) => flaw,
         }
     }
 
     /// What the release depends on, unless something is wrong with that.
-    fn sound_needs(&self) -> Result<Vec<ReleaseDependency>, Phase> {
-        let needs = needs(self.scope.unit, &self.scope.written)?;
+    fn sound_needs(&self) -> Flow<Vec<ReleaseDependency>> {
+        let needs = needs(self.scope.unit, &self.scope.written).or_stop(Phase::from)?;
         if needs.is_empty() {
-            return Ok(needs);
+            return Continue(needs);
         }
         let snapshot = self.scope.context.discovery.snapshot();
         self.may_know(&needs, &snapshot)?;
@@ -110,19 +108,19 @@ impl DependencyGate<'_> {
             // Whichever of them changes may end it.
             self.follow(cycle.into_iter().skip(1).collect());
             let message = format!("releases depend on each other in a circle: {told}");
-            return Err(Phase::stalled(Reason::DependencyCycle, message));
+            return Break(Phase::stalled(Reason::DependencyCycle, message));
         }
-        Ok(needs)
+        Continue(needs)
     }
 
     /// Whether what its author wrote can be judged, and whether he may know of it: a condition tells of what it is about, a
     /// bit at a time.
-    fn may_know(&self, needs: &[ReleaseDependency], snapshot: &Snapshot) -> Result<(), Phase> {
+    fn may_know(&self, needs: &[ReleaseDependency], snapshot: &Snapshot) -> Flow {
         for need in needs.iter().filter(|need| need.is_own) {
             if need.group_kind == GroupKind::new("", "Secret") {
                 let place = &need.place;
                 let message = format!("{place}: Secrets can be named in `dependsOn` of the watch only");
-                return Err(Phase::stalled(Reason::Refused, message));
+                return Break(Phase::stalled(Reason::Refused, message));
             }
             if let Some(text) = &need.ready_when {
                 let compile = || Expression::compile(text);
@@ -130,14 +128,14 @@ impl DependencyGate<'_> {
                     true => compile(),
                     false => off_worker(compile),
                 };
-                compiled.map_err(|error| ValuesError::Source(format!("{}: readyWhen: {error}", need.place)))?;
+                compiled.or_stop(|error| ValuesError::Source(format!("{}: readyWhen: {error}", need.place)).into())?;
             }
             let Some(key) = need.key(snapshot) else { continue };
-            let home = release_namespace(self.scope.unit, &self.scope.written)?;
+            let home = release_namespace(self.scope.unit, &self.scope.written).or_stop(Phase::from)?;
             input_digest::may_look_up(self.scope.unit, &self.scope.written, &home, snapshot, &key)
-                .map_err(|refused| Phase::stalled(Reason::Refused, format!("{}: {refused}", need.place)))?;
+                .or_stop(|refused| Phase::stalled(Reason::Refused, format!("{}: {refused}", need.place)))?;
         }
-        Ok(())
+        Continue(())
     }
 
     fn follow(&self, targets: BTreeSet<Dependency>) {
@@ -145,7 +143,7 @@ impl DependencyGate<'_> {
     }
 
     /// The phase of a release while something that it depends on is not ready.
-    async fn await_dependencies(&self, release: &mut Release) -> Result<(), Phase> {
+    async fn await_dependencies(&self, release: &mut Release) -> Flow {
         let needs = self.sound_needs()?;
         let snapshot = self.scope.context.discovery.snapshot();
         // Before they are looked at, so that no change is missed.
@@ -167,8 +165,8 @@ impl DependencyGate<'_> {
         }
         release.observed.dependencies = verdicts;
         match unready.is_empty() {
-            true => Ok(()),
-            false => Err(Phase::waiting(
+            true => Continue(()),
+            false => Break(Phase::waiting(
                 Reason::DependencyNotReady,
                 format!("waiting for what it depends on: {}", short_list(unready)),
             )),
@@ -182,7 +180,7 @@ impl DependencyGate<'_> {
         need: &ReleaseDependency,
         key: &LookupKey,
         snapshot: &Snapshot,
-    ) -> Result<(String, Option<String>), Phase> {
+    ) -> Flow<(String, Option<String>)> {
         let context = self.scope.context;
         let now = context.dependencies().version(&lookup::dependency(snapshot, key));
         let known = release
@@ -190,11 +188,11 @@ impl DependencyGate<'_> {
             .dependencies
             .get(&(key.clone(), need.ready_when.clone()));
         if let Some(known) = known.filter(|(version, _)| now.as_ref() == Some(version)) {
-            return Ok(known.clone());
+            return Continue(known.clone());
         }
         let keys = std::slice::from_ref(key);
         let found = lookup::fetch_all(&context.client, snapshot, keys, &context.lookups).await;
-        let found = found.map_err(|(_, error)| {
+        let found = found.or_stop(|(_, error)| {
             let message = format!("{}: {}: {error}", need.place, lookup::describe(key));
             match error.is_permanent() {
                 true => Phase::stalled(Reason::LookupFailed, message),
@@ -208,10 +206,10 @@ impl DependencyGate<'_> {
         let condition = need.ready_when.clone();
         let judge = move |_| depends_on::unready(&object, condition.as_deref());
         match context.evaluate(&self.scope.owner.set, judge).await {
-            Ok(why) => Ok((version, why)),
+            Ok(why) => Continue((version, why)),
             Err(lost) => {
                 let why = need.told(&format!("can't be judged: {lost}"));
-                Err(Phase::failed(Reason::DependencyNotReady, why))
+                Break(Phase::failed(Reason::DependencyNotReady, why))
             }
         }
     }

@@ -1,6 +1,8 @@
 //! The status template of a chart: rendered over the live members when one of them has changed, and told in the status.
 //! What is wrong with it is a condition, and keeps nothing else from being done.
 
+use std::ops::ControlFlow::{Break, Continue};
+
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
@@ -193,11 +195,14 @@ impl StatusEvaluator<'_> {
             &mut answers,
         )
         .await;
-        let work = work.map_err(|phase| match phase {
-            Phase::Stalled { message, .. } => TemplateFailure::Invalid(message),
-            Phase::Failed { message, .. } | Phase::Waiting { message, .. } => TemplateFailure::Unread(message),
-            Phase::Ready | Phase::Suspended => TemplateFailure::Unread(String::new()),
-        })?;
+        let work = match work {
+            Continue(work) => work,
+            Break(Phase::Stalled { message, .. }) => return Err(TemplateFailure::Invalid(message)),
+            Break(Phase::Failed { message, .. } | Phase::Waiting { message, .. }) => {
+                return Err(TemplateFailure::Unread(message));
+            }
+            Break(Phase::Ready | Phase::Suspended) => return Err(TemplateFailure::Unread(String::new())),
+        };
         let printed = work
             .file(&name, revision, more)
             .await

@@ -4,6 +4,7 @@
 
 pub(crate) mod remediation;
 
+use std::ops::ControlFlow::{Break, Continue};
 use std::time::Duration;
 
 use serde_json::json;
@@ -13,6 +14,7 @@ use crate::cluster::objects::lookup::LookupAnswers;
 use crate::reconcile::check::Checker;
 use crate::reconcile::claim::Claimer;
 use crate::reconcile::claim::member_scopes::{self, MemberScopes};
+use crate::reconcile::flow::{Flow, OrStop};
 use crate::reconcile::hints::rights;
 use crate::reconcile::hooks::HookRunner;
 use crate::reconcile::hooks::objects::HookObjects;
@@ -133,7 +135,7 @@ impl PlanRunner<'_, '_> {
             match due {
                 Due::Missed(note) => self.scope.warn_once(release, "PlanMissed", note).await,
                 Due::Replace(_) => {
-                    if let Err(phase) = self.stop_plan(release).await {
+                    if let Break(phase) = self.stop_plan(release).await {
                         tracing::info!(resource = %self.scope.written.key, ?phase, "the plan that is to be replaced still runs");
                     }
                 }
@@ -148,16 +150,16 @@ impl PlanRunner<'_, '_> {
         };
         let context = json!({"Name": run.plan, "Params": run.params});
         match self.prepare_steps(release, &run.plan, context).await {
-            Ok(steps) => release.render.plan_steps = Some(steps),
+            Continue(steps) => release.render.plan_steps = Some(steps),
             // Nothing was made, and it may pass: it begins again.
-            Err(Phase::Failed { message, .. }) => {
+            Break(Phase::Failed { message, .. }) => {
                 release.record.plans.take_back();
                 release.schedule.at(RECHECK, RequeueReason::PlanStart);
                 let note = format!("plan {} can't begin yet: {message}", run.plan);
                 self.scope.warn_once(release, "PlanWaits", note).await;
                 return false;
             }
-            Err(phase) => {
+            Break(phase) => {
                 let (Phase::Stalled { message, .. } | Phase::Waiting { message, .. }) = phase else {
                     return false;
                 };
@@ -165,7 +167,7 @@ impl PlanRunner<'_, '_> {
                 return true;
             }
         }
-        if let Err(unwritten) = StatusWriter::new(self.scope)
+        if let Break(unwritten) = StatusWriter::new(self.scope)
             .store_decision(release, phase.clone())
             .await
         {
@@ -184,7 +186,7 @@ impl PlanRunner<'_, '_> {
         release: &mut Release,
         plan: &str,
         context: serde_json::Value,
-    ) -> Result<Vec<Hook>, Phase> {
+    ) -> Flow<Vec<Hook>> {
         let mut answers = LookupAnswers::new();
         let prepared = prepare_plan(
             self.scope.context,
@@ -203,7 +205,7 @@ impl PlanRunner<'_, '_> {
         let steps = in_order(&prepared.desired.hooks, &event);
         if steps.is_empty() {
             let message = "with these parameters, the chart renders no step of it";
-            return Err(Phase::stalled(Reason::RenderFailed, message));
+            return Break(Phase::stalled(Reason::RenderFailed, message));
         }
         let key = release.key(&self.scope.context.keys);
         let digest = desired::digest(key, steps.iter().map(|hook| &hook.member));
@@ -211,16 +213,16 @@ impl PlanRunner<'_, '_> {
         let ids: Vec<_> = steps.iter().map(|hook| hook.member.id.clone()).collect();
         let stored = StoredObjects::to_store(&steps, StoredObjects::new(self.scope).permits(release, &steps));
         let sealed = SealedSecrets::new(self.scope).seal(&PLAN_STEPS, "", &stored).await;
-        sealed.map_err(|error| Phase::failed(Reason::Record, self.step_storage_error(&error)))?;
+        sealed.or_stop(|error| Phase::failed(Reason::Record, self.step_storage_error(&error)))?;
         let superset = MemberScopes::from_resource(&self.scope.written)
             .union(MemberScopes::from_record(&release.record))
             .union(MemberScopes::from_objects(&ids));
         let keeps = self.scope.has_generated_values();
         let written = Claimer::new(self.scope).write_member_scopes(&superset, keeps).await;
-        written.map_err(|error| Claimer::new(self.scope).claim_error(&error))?;
+        written.or_stop(|error| Claimer::new(self.scope).claim_error(&error))?;
         let steps = StoredObjects::new(self.scope).check_stored(release, stored);
         self.watch_steps(&steps);
-        Ok(steps)
+        Continue(steps)
     }
 
     fn watch_steps(&self, steps: &[Hook]) {
@@ -284,16 +286,16 @@ impl PlanRunner<'_, '_> {
             .run_hooks(release, &in_order(&steps, &event), &event, None)
             .await
         {
-            Ok(()) => {
+            Continue(()) => {
                 self.finish_plan(release, None).await;
                 PlanProgress::Over
             }
-            Err(Phase::Failed {
+            Break(Phase::Failed {
                 reason: Reason::HookFailed,
                 ..
             }) => Box::pin(self.advance_plan(release)).await,
-            Err(Phase::Waiting { .. }) => PlanProgress::Runs,
-            Err(phase) => {
+            Break(Phase::Waiting { .. }) => PlanProgress::Runs,
+            Break(phase) => {
                 tracing::info!(resource = %self.scope.written.key, ?phase, plan = run.plan, "the plan can't go on yet");
                 release.schedule.at(POLL, RequeueReason::PlanStep);
                 PlanProgress::Runs
@@ -332,35 +334,31 @@ impl PlanRunner<'_, '_> {
     ///
     /// # Errors
     /// The phase of a release that waits for that.
-    pub(super) async fn stop_plan(&mut self, release: &mut Release) -> Result<(), Phase> {
+    pub(super) async fn stop_plan(&mut self, release: &mut Release) -> Flow {
         let steps = &release.record.plans.work.steps;
         let running: Vec<_> = steps.running().map(|run| run.object.clone()).collect();
         for id in running {
             if !HookObjects::new(self.scope).clear(&id).await? {
                 release.schedule.at(POLL, RequeueReason::PlanStep);
                 let message = format!("{id}, a step of a plan, is not wanted any more: waiting until it is gone");
-                return Err(Phase::waiting(Reason::PlanRunning, message));
+                return Break(Phase::waiting(Reason::PlanRunning, message));
             }
         }
         if release.record.plans.work.running.is_some() {
             let why = "stopped: something else is asked for since".to_owned();
             self.finish_plan(release, Some(why)).await;
         }
-        Ok(())
+        Continue(())
     }
 
     /// Jobs and Pods of steps that the chart has no more go: nobody needs what has ended.
     ///
     /// # Errors
     /// The phase of a release of which they can't be deleted.
-    pub(super) async fn clear_dropped_steps(
-        &self,
-        release: &mut Release,
-        prepared: &PreparedRelease,
-    ) -> Result<(), Phase> {
+    pub(super) async fn clear_dropped_steps(&self, release: &mut Release, prepared: &PreparedRelease) -> Flow {
         let work = &release.record.plans.work;
         if work.running.is_some() {
-            return Ok(());
+            return Continue(());
         }
         for id in work.steps.dropped(&prepared.desired.hooks) {
             if !prepared.ids().any(|member| *member == id) {
@@ -368,18 +366,18 @@ impl PlanRunner<'_, '_> {
             }
             release.record.plans.work.steps.forget(&id);
         }
-        Ok(())
+        Continue(())
     }
 
     /// Removes the steps that are stored, if any plan ever ran.
     ///
     /// # Errors
     /// The phase of a release of which they can't be removed.
-    pub(super) async fn forget_steps(&self, release: &Release) -> Result<(), Phase> {
+    pub(super) async fn forget_steps(&self, release: &Release) -> Flow {
         if release.record.plans.work.steps.is_empty() {
-            return Ok(());
+            return Continue(());
         }
         let removed = SealedSecrets::new(self.scope).remove_sealed(&PLAN_STEPS, "").await;
-        removed.map_err(|error| Phase::failed(Reason::Record, self.step_storage_error(&error)))
+        removed.or_stop(|error| Phase::failed(Reason::Record, self.step_storage_error(&error)))
     }
 }

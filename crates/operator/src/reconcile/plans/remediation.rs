@@ -1,6 +1,8 @@
 //! Does something about a release that isn't well, by the rules of its watch: runs a plan, or makes a member anew. What is
 //! done is written down before, so that a crash repeats nothing.
 
+use std::ops::ControlFlow::Break;
+
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
@@ -219,7 +221,7 @@ impl Remediator<'_, '_> {
         if rule.dry_run {
             return Done::Yes(format!("{kind} {name} would be made anew"));
         }
-        if let Err(Phase::Failed { message, .. }) = StatusWriter::new(self.scope)
+        if let Break(Phase::Failed { message, .. }) = StatusWriter::new(self.scope)
             .store_decision(release, phase.clone())
             .await
         {

@@ -5,6 +5,7 @@
 
 pub(crate) mod signed_secrets;
 
+use std::ops::ControlFlow::{Break, Continue};
 use std::sync::atomic::Ordering::Relaxed;
 
 use serde_json::Value;
@@ -12,6 +13,7 @@ use serde_json::Value;
 use crate::cluster::error::Error;
 use crate::cluster::storage::secrets::Files;
 use crate::reconcile::claim::member_scopes::MemberScopes;
+use crate::reconcile::flow::{Flow, OrStop};
 use crate::reconcile::hints::rights;
 use crate::reconcile::record::signed_secrets::{
     DELETE_HOOKS, GENERATED_VALUES, PLAN_STEPS, RECORD, RENDERS, SealedSecrets, SecretPurpose,
@@ -63,7 +65,7 @@ impl<'a> RecordStore<'a> {
 
 impl RecordStore<'_> {
     /// Reads the record of a custom resource that isn't remembered. Most have it in their status: no request.
-    pub(super) async fn load_record(&self, release: &mut Release) -> Result<(), Phase> {
+    pub(super) async fn load_record(&self, release: &mut Release) -> Flow {
         if release.is_new(&self.scope.written) {
             release.stored.unread = true;
             let status = self.scope.written_status();
@@ -89,14 +91,14 @@ impl RecordStore<'_> {
             release.stored.partial = true;
         }
         release.observe(&self.scope.written);
-        Ok(())
+        Continue(())
     }
 
     /// The key was replaced: what the earlier one signed for this release is signed with the new one, the status last.
     ///
     /// # Errors
     /// The phase of a release of which a Secret can't be read or written.
-    async fn sign_again(&self, release: &mut Release) -> Result<(), Phase> {
+    async fn sign_again(&self, release: &mut Release) -> Flow {
         let record = &release.record;
         let mut all: Vec<(&SecretPurpose, String)> = Vec::new();
         if self.scope.has_generated_values() {
@@ -117,16 +119,16 @@ impl RecordStore<'_> {
             match SealedSecrets::new(self.scope).reseal(purpose, &suffix).await {
                 // Whoever may not read Secrets wrote none.
                 Ok(()) | Err(Error::Forbidden(_)) => {}
-                Err(error) => return Err(self.failed(&error)),
+                Err(error) => return Break(self.failed(&error)),
             }
         }
         release.retry.cache.kept = None;
         release.stored.signer = None;
-        Ok(())
+        Continue(())
     }
 
     /// The record as it can be believed, and the Secret that holds it.
-    async fn stored(&self, status: &Value) -> Result<LoadedRecord, Phase> {
+    async fn stored(&self, status: &Value) -> Flow<LoadedRecord> {
         let generation = self.scope.generation;
         let observed = conditions::recorded_generation(status);
         let saved = |exists| SavedRecord {
@@ -152,7 +154,7 @@ impl RecordStore<'_> {
             ),
         ) {
             Stored::Whole { record, in_secret } if record.is_complete() || had_none() => {
-                return Ok(recalled(
+                return Continue(recalled(
                     record.proven_by(observed, generation),
                     saved(in_secret),
                     false,
@@ -161,11 +163,11 @@ impl RecordStore<'_> {
             Stored::Whole { record, in_secret } => (record, in_secret, false, None),
             Stored::Part { record, in_secret } => (record, in_secret, true, None),
             Stored::Lost { claimed } => (claimed.left_of_claim(), false, false, Some(claimed)),
-            Stored::Later(version) => return Err(later(version)),
+            Stored::Later(version) => return Break(later(version)),
         };
         let is_lost = claimed.is_some();
         if is_lost && had_none() {
-            return Ok(LoadedRecord {
+            return Continue(LoadedRecord {
                 is_lost,
                 ..recalled(in_status, SavedRecord::default(), false)
             });
@@ -175,7 +177,7 @@ impl RecordStore<'_> {
         let loaded = match loaded {
             // Whoever may not read Secrets wrote none.
             Err(Error::Forbidden(_)) if !expected => signed_secrets::SealedContent::default(),
-            loaded => loaded.map_err(|error| self.failed(&error))?,
+            loaded => loaded.or_stop(|error| self.failed(&error))?,
         };
         let file = loaded.files.and_then(|mut files| files.remove(FILE));
         match file.map_or(Found::Nothing, |file| Found::read(&file, &self.scope.written.uid)) {
@@ -185,12 +187,12 @@ impl RecordStore<'_> {
                 stamp,
             } if record.revision >= in_status.revision => {
                 let record = record.proven_by(Some(stored_for), generation);
-                Ok(LoadedRecord {
+                Continue(LoadedRecord {
                     signer: loaded.signer,
                     ..recalled(record, SavedRecord { exists: true, stamp }, false)
                 })
             }
-            Found::Record { .. } => Ok(recalled(in_status.unproven(), saved(true), expected)),
+            Found::Record { .. } => Continue(recalled(in_status.unproven(), saved(true), expected)),
             Found::Nothing => {
                 if expected {
                     tracing::warn!(%resource, "the Secret with the record is lost: labels tell of the members");
@@ -199,12 +201,12 @@ impl RecordStore<'_> {
                 if self.scope.written.deleting && record.revision == 0 {
                     self.find_delete_hooks(&mut record, claimed.as_deref()).await?;
                 }
-                Ok(LoadedRecord {
+                Continue(LoadedRecord {
                     is_lost,
                     ..recalled(record, saved(known), expected)
                 })
             }
-            Found::Later(version) => Err(later(version)),
+            Found::Later(version) => Break(later(version)),
         }
     }
 
@@ -213,9 +215,9 @@ impl RecordStore<'_> {
     ///
     /// # Errors
     /// The phase of a release of which they can't be read.
-    async fn find_delete_hooks(&self, record: &mut Record, claimed: Option<&Record>) -> Result<(), Phase> {
+    async fn find_delete_hooks(&self, record: &mut Record, claimed: Option<&Record>) -> Flow {
         if !record.hooks.stored.is_empty() {
-            return Ok(());
+            return Continue(());
         }
         let plans = claimed.into_iter().flat_map(|claimed| &claimed.plans.plans);
         let plans = plans.filter(|plan| plan.on_delete).map(|plan| Plan {
@@ -227,12 +229,12 @@ impl RecordStore<'_> {
         let has_some = match SealedSecrets::new(self.scope).load_sealed(&DELETE_HOOKS, "").await {
             Ok(found) => found.files.is_some() || !record.plans.plans.is_empty(),
             Err(Error::Forbidden(_)) => false,
-            Err(error) => return Err(self.failed(&error)),
+            Err(error) => return Break(self.failed(&error)),
         };
         if has_some {
             UNKNOWN.clone_into(&mut record.hooks.stored);
         }
-        Ok(())
+        Continue(())
     }
 
     /// Signs and checks what the status says of the record.
@@ -268,10 +270,10 @@ impl RecordStore<'_> {
 
     /// Before the first member of a release whose record goes to a Secret: it is there, so that the lack of a right is
     /// found before anything is made.
-    pub(super) async fn reserve(&self, release: &mut Release, prepared: &PreparedRelease) -> Result<(), Phase> {
+    pub(super) async fn reserve(&self, release: &mut Release, prepared: &PreparedRelease) -> Flow {
         let desired = &prepared.desired.members;
         if release.stored.saved.exists || !self.needs_secrets(release, desired.len()) {
-            return Ok(());
+            return Continue(());
         }
         let mut planned = release.record.clone();
         planned.done_for = None;
@@ -282,10 +284,10 @@ impl RecordStore<'_> {
         self.save(release, &planned).await
     }
 
-    async fn save(&self, release: &mut Release, record: &Record) -> Result<(), Phase> {
+    async fn save(&self, release: &mut Release, record: &Record) -> Flow {
         let packed = Packed::of(record, &self.scope.written.uid, self.scope.generation);
         if packed.stamp == release.stored.saved.stamp {
-            return Ok(());
+            return Continue(());
         }
         // Unless all goes well, nobody knows what is there.
         release.stored.saved.stamp.clear();
@@ -293,26 +295,26 @@ impl RecordStore<'_> {
         let written = SealedSecrets::new(self.scope)
             .store_sealed(&RECORD, "", files, None)
             .await;
-        written.map_err(|error| self.failed(&error))?;
+        written.or_stop(|error| self.failed(&error))?;
         release.stored.saved = SavedRecord {
             exists: true,
             stamp: packed.stamp,
         };
-        Ok(())
+        Continue(())
     }
 
     /// Writes the record to its Secret, if that is where it belongs. To be called before the status is written.
     ///
     /// # Errors
     /// The phase that the release is in instead.
-    pub(super) async fn save_record(&self, release: &mut Release) -> Result<(), Phase> {
+    pub(super) async fn save_record(&self, release: &mut Release) -> Flow {
         if release.stored.unread || !self.needs_secrets(release, release.record.entries.len()) {
-            return Ok(());
+            return Continue(());
         }
         let record = std::mem::take(&mut release.record);
         let saved = self.save(release, &record).await;
         release.record = record;
-        if saved.is_err() {
+        if saved.is_break() {
             // Until it is written, nothing counts as done.
             release.record.done_for = None;
         }
@@ -328,11 +330,11 @@ impl RecordStore<'_> {
             return false;
         }
         match self.forget_record(release).await {
-            Ok(()) => {
+            Continue(()) => {
                 release.stored.saved = SavedRecord::default();
                 true
             }
-            Err(phase) => {
+            Break(phase) => {
                 tracing::debug!(resource = %self.scope.written.key, ?phase, "the Secret with the former record stays for now");
                 false
             }
@@ -340,12 +342,12 @@ impl RecordStore<'_> {
     }
 
     /// Removes the record of a release that goes.
-    pub(super) async fn forget_record(&self, release: &Release) -> Result<(), Phase> {
+    pub(super) async fn forget_record(&self, release: &Release) -> Flow {
         if !release.stored.saved.exists {
-            return Ok(());
+            return Continue(());
         }
         let removed = SealedSecrets::new(self.scope).remove_sealed(&RECORD, "").await;
-        removed.map_err(|error| self.failed(&error))
+        removed.or_stop(|error| self.failed(&error))
     }
 
     /// Compares what the status was to say with what the API server made of it. What is lost goes elsewhere from now on,

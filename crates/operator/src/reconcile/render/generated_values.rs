@@ -1,6 +1,7 @@
 //! Random results of a release: read before the render, stored before the first member, never rotated silently.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow::{Break, Continue};
 use std::sync::Arc;
 
 use crate::cluster::error::Error;
@@ -10,6 +11,7 @@ use crate::cluster::storage::secrets::{Files, SecretName};
 use crate::reconcile::claim::member_scopes::MemberScopes;
 use crate::reconcile::context::Context;
 use crate::reconcile::custom_resource::CustomResource;
+use crate::reconcile::flow::{Flow, OrStop};
 use crate::reconcile::hints::rights;
 use crate::reconcile::record::signed_secrets::{GENERATED_VALUES, SealedSecrets};
 use crate::reconcile::release::Release;
@@ -62,7 +64,7 @@ fn failed(place: &SecretName, error: &Error) -> Phase {
 
 impl GeneratedValues {
     /// Reads the Secret that the custom resource names; without one there is no request.
-    pub(crate) async fn read(context: &Context, resource: &CustomResource, release: &Release) -> Result<Self, Phase> {
+    pub(crate) async fn read(context: &Context, resource: &CustomResource, release: &Release) -> Flow<Self> {
         let record = &release.record;
         let new_key = release
             .key(&context.keys)
@@ -91,18 +93,18 @@ impl GeneratedValues {
             memory.kept = Kept::new(memory.stored.key);
             memory.was_read = true;
         }
-        Ok(memory)
+        Continue(memory)
     }
 
-    async fn fetch(&mut self, context: &Context, resource: &CustomResource, secrets: &Secrets) -> Result<(), Phase> {
+    async fn fetch(&mut self, context: &Context, resource: &CustomResource, secrets: &Secrets) -> Flow {
         self.was_read = true;
         let place = place(context, resource);
         let found = context.load_sealed(resource, &place).await;
-        let found = found.map_err(|error| failed(&place, &error))?;
+        let found = found.or_stop(|error| failed(&place, &error))?;
         let stored = &mut self.stored;
         stored.version = found.version;
         let Some(files) = found.files else {
-            return Ok(());
+            return Continue(());
         };
         if let Some(Ok(key)) = files.get(KEY).map(|bytes| <[u8; 32]>::try_from(bytes.as_slice())) {
             stored.key = key;
@@ -111,7 +113,7 @@ impl GeneratedValues {
         match Kept::read(stored.key, bytes(RESULTS).unwrap_or_default()) {
             Ok(kept) => stored.kept = kept,
             // A later version of the operator wrote them: overwriting would lose them.
-            Err(error @ KeptError::Version(_)) => return Err(failed(&place, &Error::Invalid(error.to_string()))),
+            Err(error @ KeptError::Version(_)) => return Break(failed(&place, &Error::Invalid(error.to_string()))),
             Err(KeptError::Syntax(error)) => {
                 tracing::warn!(resource = %resource.key, %place, %error, "random results can't be read; looking for them in the live objects");
             }
@@ -121,7 +123,7 @@ impl GeneratedValues {
             .and_then(|bytes| serde_json::from_slice(bytes).ok())
             .unwrap_or_default();
         secret_values::learn_kept(secrets, &stored.kept, &stored.pins);
-        Ok(())
+        Continue(())
     }
 
     fn use_stored(&mut self) {
@@ -181,7 +183,7 @@ impl RenderJob<'_> {
         revision: i64,
         memory: &mut GeneratedValues,
         answers: &mut LookupAnswers,
-    ) -> Result<(Rendered, Desired), Phase> {
+    ) -> Flow<(Rendered, Desired)> {
         let mut made = self.rounds(revision, &memory.kept, answers).await?;
         if memory.exists && memory.regenerated.is_none() {
             made = self.recover(revision, made, memory, answers).await?;
@@ -192,7 +194,7 @@ impl RenderJob<'_> {
         let of_pins = Key::new(memory.stored.key);
         memory.pins = recovery::apply_pins(&mut desired.members, &memory.pins, &of_pins, self.key);
         memory.renewal = randomness.next_renewal;
-        Ok((rendered, desired))
+        Continue((rendered, desired))
     }
 
     async fn recover(
@@ -201,7 +203,7 @@ impl RenderJob<'_> {
         mut made: (Rendered, Desired),
         memory: &mut GeneratedValues,
         answers: &mut LookupAnswers,
-    ) -> Result<(Rendered, Desired), Phase> {
+    ) -> Flow<(Rendered, Desired)> {
         if !memory.was_read && !made.0.randomness.missed.is_empty() {
             // Nothing says that there are kept results; but somebody may have taken the annotation off.
             memory.fetch(self.context, self.resource, &self.secrets).await?;
@@ -236,7 +238,7 @@ impl RenderJob<'_> {
                 }
             }
         }
-        Ok(made)
+        Continue(made)
     }
 
     /// The leaves that come from missing results, where the live objects of the release have them.
@@ -245,7 +247,7 @@ impl RenderJob<'_> {
         revision: i64,
         (rendered, one): &(Rendered, Desired),
         answers: &LookupAnswers,
-    ) -> Result<Vec<Found>, Phase> {
+    ) -> Flow<Vec<Found>> {
         let request = RenderRequest {
             revision,
             lookups: Arc::new(answers.clone()),
@@ -254,7 +256,7 @@ impl RenderJob<'_> {
         };
         // A probe that would look up something else tells nothing.
         let RenderResult::Rendered(_, other) = self.once(request).await? else {
-            return Ok(Vec::new());
+            return Continue(Vec::new());
         };
         let mut live: BTreeMap<ObjectId, Option<serde_json::Value>> = BTreeMap::new();
         let mut found = Vec::new();
@@ -277,17 +279,17 @@ impl RenderJob<'_> {
                 });
             }
         }
-        Ok(found)
+        Continue(found)
     }
 
     /// A live object of this release.
-    async fn live(&self, id: &ObjectId, version: &str) -> Result<Option<serde_json::Value>, Phase> {
+    async fn live(&self, id: &ObjectId, version: &str) -> Flow<Option<serde_json::Value>> {
         let Some(resource) = self.snapshot.resource(&id.group_kind, version) else {
-            return Ok(None);
+            return Continue(None);
         };
         let object = objects::read(&self.context.client, resource, id)
             .await
-            .map_err(|error| {
+            .or_stop(|error| {
                 let message = format!("{id}, which may hold a random result that was lost: {error}");
                 Phase::failed(Reason::KeptResults, message)
             })?;
@@ -298,9 +300,11 @@ impl RenderJob<'_> {
             Ownership::Foreign | Ownership::Inherited => may_adopt(object, &claimant),
             _ => false,
         };
-        Ok(object
-            .filter(|(live, object)| ours(live, object))
-            .map(|(_, object)| object))
+        Continue(
+            object
+                .filter(|(live, object)| ours(live, object))
+                .map(|(_, object)| object),
+        )
     }
 }
 
@@ -318,7 +322,7 @@ impl<'a> GeneratedStore<'a> {
 impl GeneratedStore<'_> {
     /// Stores the results of this render, before the first member. The former ones stay until all members are applied:
     /// somebody may go back to them. False if another operator stored others since they were read: those count.
-    pub(crate) async fn keep(&self, release: &mut Release, prepared: &PreparedRelease) -> Result<bool, Phase> {
+    pub(crate) async fn keep(&self, release: &mut Release, prepared: &PreparedRelease) -> Flow<bool> {
         let memory = &prepared.generated_values;
         release.retry.cache.kept = memory.known();
         let both = memory.kept.and(&memory.stored.kept);
@@ -326,20 +330,21 @@ impl GeneratedStore<'_> {
     }
 
     /// Stores what the members have now, and nothing else; unless another operator is further than this one.
-    pub(crate) async fn settle(&self, release: &mut Release, prepared: &PreparedRelease) -> Result<(), Phase> {
+    pub(crate) async fn settle(&self, release: &mut Release, prepared: &PreparedRelease) -> Flow {
         let memory = &prepared.generated_values;
         release.record.renewal = memory.renewal;
         if let Some(done) = &memory.regenerated {
             release.record.handled.set(Regenerate, done);
         }
         if memory.kept.and(&memory.stored.kept) == memory.kept {
-            return Ok(());
+            return Continue(());
         }
-        self.store(release, memory, memory.kept.clone()).await.map(drop)
+        self.store(release, memory, memory.kept.clone()).await?;
+        Continue(())
     }
 
     /// False if the Secret is not the one that was read or written last.
-    async fn store(&self, release: &mut Release, memory: &GeneratedValues, kept: Kept) -> Result<bool, Phase> {
+    async fn store(&self, release: &mut Release, memory: &GeneratedValues, kept: Kept) -> Flow<bool> {
         let place = place(self.scope.context, &self.scope.written);
         if kept.is_empty() && memory.pins.is_empty() {
             let is_absent = release
@@ -349,26 +354,26 @@ impl GeneratedStore<'_> {
                 .as_ref()
                 .is_some_and(|known| known.version.is_none());
             if !self.scope.has_generated_values() || is_absent {
-                return Ok(true);
+                return Continue(true);
             }
             release.retry.cache.kept = None;
             let removed = SealedSecrets::new(self.scope)
                 .remove_sealed(&GENERATED_VALUES, "")
                 .await;
-            removed.map_err(|error| failed(&place, &error))?;
+            removed.or_stop(|error| failed(&place, &error))?;
             release.retry.cache.kept = Some(StoredValues::empty(memory.stored.key));
-            return Ok(true);
+            return Continue(true);
         }
         if (&kept, &memory.pins) == (&memory.stored.kept, &memory.stored.pins) {
-            return Ok(true);
+            return Continue(true);
         }
         let json = |error: serde_json::Error| failed(&place, &Error::Invalid(error.to_string()));
         let mut files = Files::from([
-            (RESULTS.to_owned(), serde_json::to_vec(&kept).map_err(json)?),
+            (RESULTS.to_owned(), serde_json::to_vec(&kept).or_stop(json)?),
             (KEY.to_owned(), memory.stored.key.to_vec()),
         ]);
         if !memory.pins.is_empty() {
-            files.insert(PINS.to_owned(), serde_json::to_vec(&memory.pins).map_err(json)?);
+            files.insert(PINS.to_owned(), serde_json::to_vec(&memory.pins).or_stop(json)?);
         }
         let made_for = memory.regenerated.as_ref().or(memory.stored.made_for.as_ref());
         if let Some(made_for) = made_for {
@@ -390,21 +395,21 @@ impl GeneratedStore<'_> {
                     key: memory.stored.key,
                 });
             }
-            Err(Error::Conflict(_)) => return Ok(false),
-            Err(error) => return Err(failed(&place, &error)),
+            Err(Error::Conflict(_)) => return Continue(false),
+            Err(error) => return Break(failed(&place, &error)),
         }
-        Ok(true)
+        Continue(true)
     }
 
     /// Removes the results of a release that goes.
-    pub(crate) async fn forget_kept(&self) -> Result<(), Phase> {
+    pub(crate) async fn forget_kept(&self) -> Flow {
         if !self.scope.has_generated_values() {
-            return Ok(());
+            return Continue(());
         }
         let place = place(self.scope.context, &self.scope.written);
         SealedSecrets::new(self.scope)
             .remove_sealed(&GENERATED_VALUES, "")
             .await
-            .map_err(|error| failed(&place, &error))
+            .or_stop(|error| failed(&place, &error))
     }
 }

@@ -1,5 +1,6 @@
 //! One render of a release: lookups, random results and capabilities included.
 
+use std::ops::ControlFlow::{Break, Continue};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
@@ -8,6 +9,7 @@ use crate::cluster::discovery::Snapshot;
 use crate::cluster::objects::lookup::{self, LookupAnswers};
 use crate::reconcile::context::Context;
 use crate::reconcile::custom_resource::CustomResource;
+use crate::reconcile::flow::{Flow, OrStop};
 use crate::reconcile::load::input_digest;
 use crate::reconcile::release::Release;
 use crate::reconcile::render::memory_budget::MemoryShare;
@@ -99,7 +101,7 @@ pub async fn prepare(
     resource: &CustomResource,
     release: &mut Release,
     answers: &mut LookupAnswers,
-) -> Result<PreparedRelease, Phase> {
+) -> Flow<PreparedRelease> {
     prepare_plan(context, unit, resource, release, answers, no_plan()).await
 }
 
@@ -116,10 +118,10 @@ pub(crate) async fn prepare_plan(
     release: &mut Release,
     answers: &mut LookupAnswers,
     plan: Value,
-) -> Result<PreparedRelease, Phase> {
+) -> Flow<PreparedRelease> {
     let (depth, maker) = context.depth(&unit.group_kind, resource);
     grants::may_nest(depth, maker, &unit.watch.allow)
-        .map_err(|refused| Phase::stalled(Reason::Refused, refused.to_string()))?;
+        .or_stop(|refused| Phase::stalled(Reason::Refused, refused.to_string()))?;
     let mut work = RenderJob::begin(context, unit, resource, release, answers).await?;
     work.plan = plan;
     let mut memory = GeneratedValues::read(context, resource, release).await?;
@@ -140,7 +142,7 @@ pub(crate) async fn prepare_plan(
         true => work.key.digest(KeyUse::Values, &[work.values.to_string().as_bytes()]),
         false => String::new(),
     };
-    Ok(PreparedRelease {
+    Continue(PreparedRelease {
         generated_values: memory,
         values_digest,
         values: std::mem::take(&mut work.values),
@@ -188,14 +190,14 @@ impl<'a> RenderJob<'a> {
         resource: &'a CustomResource,
         release: &Release,
         answers: &mut LookupAnswers,
-    ) -> Result<Self, Phase> {
+    ) -> Flow<Self> {
         let renderer = unit.renderer.as_ref();
-        let renderer = renderer.map_err(|message| Phase::stalled(Reason::ChartInvalid, message))?;
+        let renderer = renderer.or_stop(|message| Phase::stalled(Reason::ChartInvalid, message))?;
         // Before the values are read, which take memory as well.
         let set = resource.applyset_id(&unit.group_kind);
         let share = context.budget.share(context.pool.lane(&set)).await;
         let share = Arc::new(Mutex::new(share));
-        let spec = resource.spec().map_err(ValuesError::from)?;
+        let spec = resource.spec().or_stop(|error| ValuesError::from(error).into())?;
         let mut work = RenderJob {
             context,
             unit,
@@ -205,7 +207,7 @@ impl<'a> RenderJob<'a> {
             identity: Identity {
                 owner: resource.owner(&unit.group_kind),
                 operator: context.operator.clone(),
-                namespace: release_namespace(unit, resource)?,
+                namespace: release_namespace(unit, resource).or_stop(Phase::from)?,
             },
             values: Value::Null,
             plan: no_plan(),
@@ -223,11 +225,12 @@ impl<'a> RenderJob<'a> {
         let size = size_of_data(&spec) + found.iter().map(|(_, object)| size_of_data(object)).sum::<u64>();
         let values = || values::values(unit, &found, spec);
         work.values = match unit.watch.override_values.is_empty() {
-            true => off_worker_if_large(size, values)?,
+            true => off_worker_if_large(size, values),
             // They may have templates.
-            false => off_worker(values)?,
-        };
-        Ok(work)
+            false => off_worker(values),
+        }
+        .or_stop(Phase::from)?;
+        Continue(work)
     }
 
     /// Renders a file of the chart with further data.
@@ -315,15 +318,15 @@ impl<'a> RenderJob<'a> {
         release: &Release,
         memory: &mut GeneratedValues,
         answers: &mut LookupAnswers,
-    ) -> Result<PreparedRelease, Phase> {
+    ) -> Flow<PreparedRelease> {
         let recorded = release.record.revision;
         let earlier = self.earlier;
         let remembered = memory.clone();
         let mut settled = self.settled(recorded.max(1), memory, answers).await;
         if earlier.is_some_and(PreviousLookups::was_asked) {
-            match settled.map(|settled| self.assemble(recorded, settled, answers)) {
-                Ok(prepared) if !differs(&prepared, release) => return Ok(prepared),
-                Err(phase @ Phase::Failed { .. }) => return Err(phase),
+            match settled.map_continue(|settled| self.assemble(recorded, settled, answers)) {
+                Continue(prepared) if !differs(&prepared, release) => return Continue(prepared),
+                Break(phase @ Phase::Failed { .. }) => return Break(phase),
                 // Something else has changed, too.
                 _ => {}
             }
@@ -334,11 +337,11 @@ impl<'a> RenderJob<'a> {
         }
         let mut prepared = self.assemble(recorded.max(1), settled?, answers);
         if recorded == 0 || !differs(&prepared, release) {
-            return Ok(prepared);
+            return Continue(prepared);
         }
         if earlier.is_some_and(|earlier| earlier.is_own_doing(answers)) {
             prepared.stay_as_applied(release);
-            return Ok(prepared);
+            return Continue(prepared);
         }
         prepared.revision = recorded + 1;
         if self.unit.reads_release_facts || mentions_release_facts(self.values.to_string().as_bytes()) {
@@ -346,11 +349,11 @@ impl<'a> RenderJob<'a> {
             let settled = self.settled(recorded + 1, memory, answers).await?;
             prepared = self.assemble(recorded + 1, settled, answers);
         }
-        Ok(prepared)
+        Continue(prepared)
     }
 
     /// One render, on a thread that may block.
-    pub(crate) async fn once(&self, request: RenderRequest) -> Result<RenderResult, Phase> {
+    pub(crate) async fn once(&self, request: RenderRequest) -> Flow<RenderResult> {
         let started = std::time::Instant::now();
         let answer = match self.attempt(request).await {
             Ok(Err(failed)) if self.was_short_of(&failed.0) => {
@@ -362,10 +365,10 @@ impl<'a> RenderJob<'a> {
         let context = self.context;
         context.metrics.render_duration.observe(started.elapsed().as_secs_f64());
         match answer {
-            Ok(Ok((rendered, desired))) => Ok(RenderResult::Rendered(Box::new(rendered), desired)),
+            Ok(Ok((rendered, desired))) => Continue(RenderResult::Rendered(Box::new(rendered), desired)),
             Ok(Err(failed)) => {
                 let error = match failed.0 {
-                    RenderError::Unanswered { missing, .. } => return Ok(RenderResult::Needs(missing)),
+                    RenderError::Unanswered { missing, .. } => return Continue(RenderResult::Needs(missing)),
                     error => error,
                 };
                 let reason = match (error.is_about_values(), error.is_about_chart()) {
@@ -377,13 +380,13 @@ impl<'a> RenderJob<'a> {
                     true => context.budget.why(),
                     false => String::new(),
                 };
-                Err(Phase::stalled(reason, format!("{error}{why}")))
+                Break(Phase::stalled(reason, format!("{error}{why}")))
             }
-            Err(PoolError::Panicked) => Err(Phase::stalled(
+            Err(PoolError::Panicked) => Break(Phase::stalled(
                 Reason::Panicked,
                 "the render stopped unexpectedly: this is a defect of chartwright; see its log",
             )),
-            Err(lost) => Err(Phase::failed(Reason::RenderFailed, lost.to_string())),
+            Err(lost) => Break(Phase::failed(Reason::RenderFailed, lost.to_string())),
         }
     }
 

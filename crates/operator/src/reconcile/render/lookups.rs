@@ -1,10 +1,12 @@
 //! What a render looks up: fetched in rounds, from memory where a watch shows that nothing changed since.
 
+use std::ops::ControlFlow::{Break, Continue};
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::cluster::objects::lookup::{self, LookupAnswers};
+use crate::reconcile::flow::{Flow, OrStop};
 use crate::reconcile::load::input_digest;
 use crate::reconcile::render::job::{RenderJob, RenderRequest, RenderResult};
 use crate::reconcile::render::pool::off_worker_if_large;
@@ -29,7 +31,7 @@ impl RenderJob<'_> {
         revision: i64,
         kept: &Kept,
         answers: &mut LookupAnswers,
-    ) -> Result<(Rendered, Desired), Phase> {
+    ) -> Flow<(Rendered, Desired)> {
         let mut kept = kept.clone();
         let mut first: Option<Randomness> = None;
         for _ in 0..LOOKUP_ROUNDS {
@@ -51,27 +53,27 @@ impl RenderJob<'_> {
                 rendered.randomness.include(first);
             }
             if rendered.missing_lookups.is_empty() {
-                return Ok((rendered, desired));
+                return Continue((rendered, desired));
             }
             self.answer(&rendered.missing_lookups, answers).await?;
             kept = rendered.randomness.kept.clone();
             first = Some(rendered.randomness);
         }
-        Err(Phase::stalled(
+        Break(Phase::stalled(
             Reason::RenderFailed,
             format!("the chart still looks up new objects after {LOOKUP_ROUNDS} renders"),
         ))
     }
 
     /// What stands in the cluster, if the release may know.
-    async fn answer(&self, missing: &[LookupKey], answers: &mut LookupAnswers) -> Result<(), Phase> {
+    async fn answer(&self, missing: &[LookupKey], answers: &mut LookupAnswers) -> Flow {
         if answers.len() + missing.len() > LOOKUPS {
             let message = format!("the chart looks up more than {LOOKUPS} objects");
-            return Err(Phase::stalled(Reason::RenderFailed, message));
+            return Break(Phase::stalled(Reason::RenderFailed, message));
         }
         for key in missing {
             input_digest::may_look_up(self.unit, self.resource, &self.identity.namespace, &self.snapshot, key)
-                .map_err(|refused| Phase::stalled(Reason::Refused, refused.to_string()))?;
+                .or_stop(|refused| Phase::stalled(Reason::Refused, refused.to_string()))?;
         }
         for (key, answer) in self.fetch(missing, self.known).await? {
             let answer = match self.earlier {
@@ -81,7 +83,7 @@ impl RenderJob<'_> {
             secret_values::learn_object(&self.secrets, &self.chart_text(), &answer);
             answers.insert(key, answer);
         }
-        Ok(())
+        Continue(())
     }
 
     /// What Secrets and ConfigMaps the values come from, the weakest first. Also if the values are wrong, the answers tell
@@ -90,8 +92,8 @@ impl RenderJob<'_> {
         &mut self,
         known: &LookupAnswers,
         answers: &mut LookupAnswers,
-    ) -> Result<Vec<(ValuesSource, Value)>, Phase> {
-        let sources = sources::sources(self.unit, self.resource)?;
+    ) -> Flow<Vec<(ValuesSource, Value)>> {
+        let sources = sources::sources(self.unit, self.resource).or_stop(Phase::from)?;
         let keys: Vec<LookupKey> = sources.iter().map(|source| source.key.clone()).collect();
         self.sources = self.fetch(&keys, Some(known)).await?.into_iter().collect();
         answers.clone_from(&self.sources);
@@ -102,11 +104,11 @@ impl RenderJob<'_> {
             (source, object)
         });
         let size = self.sources.values().map(size_of_data).sum();
-        Ok(off_worker_if_large(size, || found.collect()))
+        Continue(off_worker_if_large(size, || found.collect()))
     }
 
     /// What stands in the cluster: from memory where a watch shows that it is still so.
-    async fn fetch(&self, keys: &[LookupKey], last: Option<&LookupAnswers>) -> Result<Vec<(LookupKey, Value)>, Phase> {
+    async fn fetch(&self, keys: &[LookupKey], last: Option<&LookupAnswers>) -> Flow<Vec<(LookupKey, Value)>> {
         let mut found: Vec<(LookupKey, Value)> = Vec::with_capacity(keys.len());
         let mut unknown: Vec<LookupKey> = Vec::new();
         for key in keys {
@@ -121,10 +123,10 @@ impl RenderJob<'_> {
                 "lookup of {}: the operator keeps objects of this name for itself, and no release may read one",
                 lookup::describe(key)
             );
-            return Err(Phase::stalled(Reason::Refused, message));
+            return Break(Phase::stalled(Reason::Refused, message));
         }
         let fetched = lookup::fetch_all(&context.client, &self.snapshot, &unknown, &context.lookups).await;
-        let fetched = fetched.map_err(|(key, error)| {
+        let fetched = fetched.or_stop(|(key, error)| {
             let message = format!("lookup of {}: {error}", lookup::describe(&key));
             match error.is_permanent() {
                 true => Phase::stalled(Reason::LookupFailed, message),
@@ -135,7 +137,7 @@ impl RenderJob<'_> {
             remove_operators_own(&key, &mut answer, &context.own_objects);
             (key, answer)
         }));
-        Ok(found)
+        Continue(found)
     }
 
     pub(crate) fn chart_text(&self) -> ChartText<'_> {

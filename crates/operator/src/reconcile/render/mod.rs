@@ -10,10 +10,13 @@ pub(crate) mod previous_lookups;
 pub(crate) mod secret_values;
 pub(crate) mod stored_values;
 
+use std::ops::ControlFlow::Continue;
+
 use crate::cluster::error::Error;
 use crate::cluster::objects;
 use crate::cluster::objects::lookup::LookupAnswers;
 use crate::reconcile::check::Checker;
+use crate::reconcile::flow::{Flow, OrStop};
 use crate::reconcile::release::Release;
 use crate::reconcile::render::job::prepare;
 use crate::reconcile::render::prepared::PreparedRelease;
@@ -37,7 +40,7 @@ impl<'a> Renderer<'a> {
 
 impl Renderer<'_> {
     /// Steps 4 and 5: everything up to the first write.
-    pub(super) async fn prepare(&self, release: &mut Release) -> Result<PreparedRelease, Phase> {
+    pub(super) async fn prepare(&self, release: &mut Release) -> Flow<PreparedRelease> {
         let mut answers = LookupAnswers::new();
         let prepared = prepare(
             self.scope.context,
@@ -49,7 +52,7 @@ impl Renderer<'_> {
         .await;
         // Also of what could not be rendered: what it asked for may come.
         self.scope.context.follow_lookups(&self.scope.owner.set, answers.keys());
-        if prepared.is_err() {
+        if prepared.is_break() {
             self.learn_recorded(release).await?;
         }
         let prepared = prepared?;
@@ -59,7 +62,7 @@ impl Renderer<'_> {
             .check_release(release, &prepared, &mut answers)
             .await;
         release.retry.cache.answers = answers;
-        checked.map(|()| prepared)
+        checked.map_continue(|()| prepared)
     }
 
     /// Learns what Secrets among these objects hold, before anything could quote it.
@@ -73,22 +76,22 @@ impl Renderer<'_> {
 
     /// What the Secrets among the members hold is known from a render. After a start there was none, and the error of
     /// one that fails may quote it all the same: then it is read.
-    async fn learn_recorded(&self, release: &mut Release) -> Result<(), Phase> {
+    async fn learn_recorded(&self, release: &mut Release) -> Flow {
         let snapshot = self.scope.context.discovery.snapshot();
         let secret = GroupKind::new("", "Secret");
         let Some(resource) = snapshot.preferred(&secret).filter(|_| !release.render.knows_secrets) else {
-            return Ok(());
+            return Continue(());
         };
         let entries = release.record.entries.iter();
         for entry in entries.filter(|entry| entry.id.group_kind == secret) {
             let found = objects::read(&self.scope.context.client, resource, &entry.id).await;
-            if let Some((_, object)) = found.map_err(|error| unread(&entry.id, &error))? {
+            if let Some((_, object)) = found.or_stop(|error| unread(&entry.id, &error))? {
                 let chart = self.scope.unit.renderer.as_ref().ok().map(|renderer| renderer.chart());
                 secret_values::learn_object(&release.secrets, &ChartText::of(chart), &object);
             }
         }
         release.render.knows_secrets = true;
-        Ok(())
+        Continue(())
     }
 }
 
@@ -103,6 +106,7 @@ impl Renderer<'_> {
     /// True if the release's secret values are known, without which no log is shown. After a start that takes a render,
     /// which a deletion never makes.
     pub(crate) async fn knows_secrets(&self, release: &mut Release) -> bool {
-        release.render.knows_secrets || !self.scope.written.deleting && Box::pin(self.prepare(release)).await.is_ok()
+        release.render.knows_secrets
+            || !self.scope.written.deleting && Box::pin(self.prepare(release)).await.is_continue()
     }
 }

@@ -1,10 +1,13 @@
 //! Renders that are kept for a rollback, and the revisions of the history.
 
+use std::ops::ControlFlow::{Break, Continue};
+
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::error::Error;
 use crate::cluster::objects::lookup::LookupAnswers;
 use crate::reconcile::check::Checker;
+use crate::reconcile::flow::{Flow, OrStop};
 use crate::reconcile::hints::rights;
 use crate::reconcile::record::signed_secrets::{RENDERS, SealedSecrets, suffix};
 use crate::reconcile::release::Release;
@@ -37,25 +40,21 @@ impl KeptRenders<'_> {
     ///
     /// # Errors
     /// The phase of a release that stays as it is, or of which the render can't be read.
-    pub(crate) async fn apply_fallback(
-        &self,
-        release: &mut Release,
-        prepared: &mut PreparedRelease,
-    ) -> Result<(), Phase> {
+    pub(crate) async fn apply_fallback(&self, release: &mut Release, prepared: &mut PreparedRelease) -> Flow {
         let Some(fallback) = release.record.fallback.clone() else {
-            return Ok(());
+            return Continue(());
         };
         if !fallback.is_for(self.scope.generation, &prepared.inputs, &prepared.values_digest) {
             release.end_fallback();
-            return Ok(());
+            return Continue(());
         }
         let Some(to) = fallback.to else {
-            return Err(Phase::stalled(Reason::UpgradeFailed, fallback.told(None)));
+            return Break(Phase::stalled(Reason::UpgradeFailed, fallback.told(None)));
         };
         let kept = SealedSecrets::new(self.scope)
             .unseal::<KeptRender>(&RENDERS, &suffix(to))
             .await;
-        let Some(kept) = kept.map_err(|error| self.render_storage_error(to, &error))? else {
+        let Some(kept) = kept.or_stop(|error| self.render_storage_error(to, &error))? else {
             let lost = format!("; the render of revision {to} is lost: nothing can go back to it");
             release.record.history.set_kept(to, false);
             if fallback.failed.is_none() {
@@ -63,7 +62,7 @@ impl KeptRenders<'_> {
                     .warn_once(release, "RollbackRefused", lost[2..].to_owned())
                     .await;
                 release.end_fallback();
-                return Ok(());
+                return Continue(());
             }
             let fallback = Fallback {
                 to: None,
@@ -72,7 +71,7 @@ impl KeptRenders<'_> {
             };
             let told = fallback.told(None);
             release.record.fallback = Some(fallback);
-            return Err(Phase::stalled(Reason::UpgradeFailed, told));
+            return Break(Phase::stalled(Reason::UpgradeFailed, told));
         };
         let notes = kept.notes.clone();
         let desired = self.read(release, prepared, kept);
@@ -137,7 +136,7 @@ impl KeptRenders<'_> {
     ///
     /// # Errors
     /// The phase of a release of which it can't be kept.
-    pub(crate) async fn list_revision(&self, release: &mut Release, prepared: &PreparedRelease) -> Result<(), Phase> {
+    pub(crate) async fn list_revision(&self, release: &mut Release, prepared: &PreparedRelease) -> Flow {
         let (revision, chart) = (prepared.revision, self.scope.chart());
         let history = &mut release.record.history;
         history.deployed(revision, self.scope.generation, chart.as_ref(), jiff::Timestamp::now());
@@ -149,7 +148,7 @@ impl KeptRenders<'_> {
             return self.forget_renders(release).await;
         }
         if is_kept {
-            return Ok(());
+            return Continue(());
         }
         let render = KeptRender {
             members: prepared
@@ -172,14 +171,14 @@ impl KeptRenders<'_> {
         {
             Ok(()) => {
                 release.record.history.set_kept(revision, true);
-                Ok(())
+                Continue(())
             }
             Err(error @ (Error::Invalid(_) | Error::TooLarge(_))) => {
                 let note = format!("revision {revision} can't be gone back to: {error}");
                 self.scope.warn_once(release, "NotKept", note).await;
-                Ok(())
+                Continue(())
             }
-            Err(error) => Err(self.render_storage_error(revision, &error)),
+            Err(error) => Break(self.render_storage_error(revision, &error)),
         }
     }
 
@@ -196,7 +195,7 @@ impl KeptRenders<'_> {
     ///
     /// # Errors
     /// The phase of a release of which they can't be removed.
-    pub(crate) async fn forget_renders(&self, release: &mut Release) -> Result<(), Phase> {
+    pub(crate) async fn forget_renders(&self, release: &mut Release) -> Flow {
         let record = &release.record;
         let mut kept: Vec<i64> = record.history.kept().collect();
         // What was kept in the moment in which an operator ended is listed nowhere.
@@ -205,15 +204,15 @@ impl KeptRenders<'_> {
         self.forget(release, &kept).await
     }
 
-    async fn forget(&self, release: &mut Release, revisions: &[i64]) -> Result<(), Phase> {
+    async fn forget(&self, release: &mut Release, revisions: &[i64]) -> Flow {
         for revision in revisions {
             let removed = SealedSecrets::new(self.scope)
                 .remove_sealed(&RENDERS, &suffix(*revision))
                 .await;
-            removed.map_err(|error| self.render_storage_error(*revision, &error))?;
+            removed.or_stop(|error| self.render_storage_error(*revision, &error))?;
             release.record.history.set_kept(*revision, false);
         }
-        Ok(())
+        Continue(())
     }
 
     /// The revision that runs is well: it may be gone back to.
@@ -225,7 +224,7 @@ impl KeptRenders<'_> {
         }
         let goal = release.record.fallback.as_ref().and_then(|fallback| fallback.to);
         let surplus = release.record.history.surplus(running, goal);
-        if let Err(phase) = self.forget(release, &surplus).await {
+        if let Break(phase) = self.forget(release, &surplus).await {
             tracing::debug!(resource = %self.scope.written.key, ?phase, "renders that nobody needs stay for now");
         }
     }

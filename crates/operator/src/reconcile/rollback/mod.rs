@@ -4,8 +4,10 @@
 
 pub(crate) mod kept_renders;
 
+use std::ops::ControlFlow::Continue;
 use std::time::Duration;
 
+use crate::reconcile::flow::Flow;
 use crate::reconcile::release::Release;
 use crate::reconcile::release::schedule::{RequeueReason, TIMEOUT};
 use crate::reconcile::rollback::kept_renders::KeptRenders;
@@ -81,13 +83,13 @@ impl RollbackStage<'_, '_> {
     ///
     /// # Errors
     /// The phase of a release of which that can't be written down.
-    pub(super) async fn begin_fallback(&mut self, release: &mut Release, phase: &Phase) -> Result<bool, Phase> {
+    pub(super) async fn begin_fallback(&mut self, release: &mut Release, phase: &Phase) -> Flow<bool> {
         if phase.is_ready() {
             KeptRenders::new(self.scope).note_healthy(release).await;
-            return Ok(false);
+            return Continue(false);
         }
         let Some(attempt) = release.record.attempt.clone() else {
-            return Ok(false);
+            return Continue(false);
         };
         let failures = (release.record.hooks.failures, release.retry.backoff.failures);
         let (watch, now) = (&self.scope.unit.watch, jiff::Timestamp::now());
@@ -104,13 +106,13 @@ impl RollbackStage<'_, '_> {
                 ) {
                     release.restart_clock();
                 }
-                return Ok(false);
+                return Continue(false);
             }
             Judgement::Wait(left) => {
                 release
                     .schedule
                     .at(left.max(Duration::from_millis(100)), RequeueReason::UpgradeDeadline);
-                return Ok(false);
+                return Continue(false);
             }
             Judgement::Failed(why) => why,
         };
@@ -122,7 +124,7 @@ impl RollbackStage<'_, '_> {
             .filter(|_| rolls_back);
         // Without a way back it is tried again, and what may yet become healthy is left to.
         if to.is_none() && (rolls_back || matches!(phase, Phase::Waiting { .. })) {
-            return Ok(false);
+            return Continue(false);
         }
         let chart = self.scope.chart();
         let (failed, why_shown) = (attempt.revision, release.secrets.redact(&why).into_owned());
@@ -152,7 +154,7 @@ impl RollbackStage<'_, '_> {
         StatusWriter::new(self.scope)
             .store_decision(release, Phase::waiting(Reason::RollingBack, note))
             .await?;
-        Ok(true)
+        Continue(true)
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod build;
 pub(crate) mod conclusion;
 pub(crate) mod lossy_status;
 
+use std::ops::ControlFlow::{Break, Continue};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use serde_json::Value;
 use crate::cluster::connection::throttle::requested_wait;
 use crate::cluster::custom_resource as writes;
 use crate::cluster::error::Error;
+use crate::reconcile::flow::Flow;
 use crate::reconcile::hints::refusal;
 use crate::reconcile::load::job_ttls::JobTtls;
 use crate::reconcile::outcome::ReconcileOutcome;
@@ -61,9 +63,9 @@ impl StatusWriter<'_, '_> {
             release.record.handled.set(Request::Reconcile, &token);
         }
         let saved = RecordStore::new(self.scope).save_record(release).await;
-        let is_saved = saved.is_ok();
+        let is_saved = saved.is_continue();
         // What failed before says more than that nothing can be noted of it.
-        if let Err(unsaved) = saved
+        if let Break(unsaved) = saved
             && conclusion.phase.is_well()
         {
             conclusion.phase = unsaved;
@@ -184,7 +186,7 @@ impl StatusWriter<'_, '_> {
                 }
                 RecordStore::new(self.scope).compare(release, next, self.scope.written_status());
                 // A status that turned out to lose the record.
-                RecordStore::new(self.scope).save_record(release).await.is_ok()
+                RecordStore::new(self.scope).save_record(release).await.is_continue()
             }
             Err(error) if error.is_not_found() => {
                 self.scope.missing = true;
@@ -192,7 +194,7 @@ impl StatusWriter<'_, '_> {
             }
             Err(error) if is_about_status(&error) => {
                 self.note_refused_status(release, next, &error).await;
-                RecordStore::new(self.scope).save_record(release).await.is_ok()
+                RecordStore::new(self.scope).save_record(release).await.is_continue()
             }
             Err(error) => {
                 let text = format!("the status could not be written: {error}");
@@ -248,7 +250,7 @@ impl StatusWriter<'_, '_> {
     ///
     /// # Errors
     /// The phase of a release of which it can't be written.
-    pub(super) async fn store_progress(&mut self, release: &mut Release, message: String) -> Result<(), Phase> {
+    pub(super) async fn store_progress(&mut self, release: &mut Release, message: String) -> Flow {
         let phase = self.scope.shown.clone();
         self.store_decision(
             release,
@@ -261,13 +263,13 @@ impl StatusWriter<'_, '_> {
     ///
     /// # Errors
     /// The phase of a release of which it can't be written.
-    pub(super) async fn store_decision(&mut self, release: &mut Release, phase: Phase) -> Result<(), Phase> {
+    pub(super) async fn store_decision(&mut self, release: &mut Release, phase: Phase) -> Flow {
         RecordStore::new(self.scope).save_record(release).await?;
         let conclusion = phase.into();
         let next = StatusBuilder::new(self.scope).status(release, &conclusion);
         match self.write_status(release, &conclusion, &next).await && !self.scope.missing {
-            true => Ok(()),
-            false => Err(Phase::failed(
+            true => Continue(()),
+            false => Break(Phase::failed(
                 Reason::Record,
                 "how far the release has come can't be written into the status now",
             )),

@@ -1,10 +1,13 @@
 //! Members of the release of another owner: adopts, marks and detaches them.
 
+use std::ops::ControlFlow::Continue;
+
 use serde_json::Value;
 
 use crate::cluster::discovery::Resource;
 use crate::cluster::error::Error;
 use crate::cluster::objects::{FIELD_MANAGER, takeover as requests};
+use crate::reconcile::flow::{Flow, OrStop};
 use crate::reconcile::hints::rights;
 use crate::reconcile::release::Release;
 use crate::reconcile::release::former_release::FormerRelease;
@@ -178,15 +181,15 @@ impl FormerMembers<'_> {
 
 impl FormerMembers<'_> {
     /// Cuts all that helm-operator left off the custom resource: what is suspended outlives it.
-    pub(crate) async fn detach_former_members(&self, release: &Release) -> Result<(), Phase> {
+    pub(crate) async fn detach_former_members(&self, release: &Release) -> Flow {
         if self.scope.former_release.is_none() {
-            return Ok(());
+            return Continue(());
         }
         for id in release.record.entries.iter().map(|entry| &entry.id) {
             let detached = self.detach(id).await;
-            detached.map_err(|error| failed(&id.to_string(), &error))?;
+            detached.or_stop(|error| failed(&id.to_string(), &error))?;
         }
-        Ok(())
+        Continue(())
     }
 
     async fn detach(&self, id: &ObjectId) -> Result<(), Error> {
@@ -202,12 +205,12 @@ impl FormerMembers<'_> {
     }
 
     /// Removes the release Secrets of a release that is gone.
-    pub(crate) async fn forget_stored(&self) -> Result<(), Phase> {
+    pub(crate) async fn forget_stored(&self) -> Flow {
         let Some(former_release) = &self.scope.former_release else {
-            return Ok(());
+            return Continue(());
         };
         let removed = self.remove_stored(former_release).await;
-        removed.map_err(|error| failed("the release Secrets", &error))
+        removed.or_stop(|error| failed("the release Secrets", &error))
     }
 }
 

@@ -13,6 +13,7 @@ pub(crate) mod claimant;
 pub(crate) mod former_members;
 
 use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow::{Break, Continue};
 
 use serde_json::Value;
 
@@ -21,6 +22,7 @@ use crate::cluster::error::Error;
 use crate::cluster::objects::takeover as requests;
 use crate::reconcile::claim::Claimer;
 use crate::reconcile::claim::member_scopes::MemberScopes;
+use crate::reconcile::flow::{Flow, OrStop};
 use crate::reconcile::outcome::ReconcileOutcome;
 use crate::reconcile::release::Release;
 use crate::reconcile::release::former_release::FormerRelease;
@@ -71,23 +73,23 @@ impl<'s, 'a> TakeoverStage<'s, 'a> {
 
 impl TakeoverStage<'_, '_> {
     /// Step 1. Nothing, for a release that was always ours.
-    pub(super) async fn find_former_release(&mut self, release: &mut Release) -> Result<(), Phase> {
+    pub(super) async fn find_former_release(&mut self, release: &mut Release) -> Flow {
         let Some(mut former) = self.former(release) else {
-            return Ok(());
+            return Continue(());
         };
         // What Helm still has of a release that goes stays with Helm.
         if former == Former::Helm && self.scope.written.deleting {
-            return Ok(());
+            return Continue(());
         }
         let namespace = match former {
             Former::OperatorSdk => self.scope.written.key.namespace.clone(),
             Former::Helm => match release_namespace(self.scope.unit, &self.scope.written) {
                 Ok(namespace) => namespace,
-                Err(_) => return Ok(()),
+                Err(_) => return Continue(()),
             },
         };
         let Some(stored) = self.list_stored(former, &namespace).await? else {
-            return Ok(());
+            return Continue(());
         };
         // One at a time is unpacked, with no more memory than a render has.
         let _share = self.scope.context.budget.share(PoolLane::Long).await;
@@ -98,7 +100,7 @@ impl TakeoverStage<'_, '_> {
             if adopts {
                 former = Former::Helm;
             } else if !(self.is_marked() && self.scope.written.has_finalizer()) {
-                return Err(self.is_helms(&namespace));
+                return Break(self.is_helms(&namespace));
             }
         }
         if former == Former::Helm && adopts {
@@ -130,36 +132,28 @@ impl TakeoverStage<'_, '_> {
             left: Vec::new(),
             settled: false,
         });
-        Ok(())
+        Continue(())
     }
 
     /// The release Secrets; `None` if there is nothing to be taken over.
-    async fn list_stored(
-        &mut self,
-        former: Former,
-        namespace: &str,
-    ) -> Result<Option<Vec<requests::ReleaseSecret>>, Phase> {
+    async fn list_stored(&mut self, former: Former, namespace: &str) -> Flow<Option<Vec<requests::ReleaseSecret>>> {
         let name = &self.scope.written.key.name;
         match requests::list_releases(&self.scope.context.client, namespace, name).await {
-            Ok(stored) if stored.is_empty() && former == Former::Helm && !self.is_marked() => Ok(None),
-            Ok(stored) => Ok(Some(stored)),
+            Ok(stored) if stored.is_empty() && former == Former::Helm && !self.is_marked() => Continue(None),
+            Ok(stored) => Continue(Some(stored)),
             // A deletion goes on with what the status tells; the garbage collector takes the Secrets.
-            Err(Error::Forbidden(_)) if self.scope.written.deleting => Ok(Some(Vec::new())),
+            Err(Error::Forbidden(_)) if self.scope.written.deleting => Continue(Some(Vec::new())),
             // Whether Helm has a release of this name is only of interest if objects of it are in the way.
             Err(error @ Error::Forbidden(_)) if former == Former::Helm && !self.is_marked() => {
                 self.scope.unlisted = Some(error);
-                Ok(None)
+                Continue(None)
             }
-            Err(error) => Err(failed(&format!("the release Secrets of {namespace}/{name}"), &error)),
+            Err(error) => Break(failed(&format!("the release Secrets of {namespace}/{name}"), &error)),
         }
     }
 
     /// Reads release Secrets, the last revision first. What there is no room for is as unread as what is broken.
-    async fn read_stored(
-        &self,
-        mut listed: Vec<requests::ReleaseSecret>,
-        namespace: &str,
-    ) -> Result<ReleaseSecrets, Phase> {
+    async fn read_stored(&self, mut listed: Vec<requests::ReleaseSecret>, namespace: &str) -> Flow<ReleaseSecrets> {
         let key = &self.scope.written.key;
         let mut stored = ReleaseSecrets::default();
         let mut left = self.scope.context.budget.limits(PoolLane::Long).memory / UNPACKED;
@@ -167,7 +161,7 @@ impl TakeoverStage<'_, '_> {
         for secret in listed {
             let data = requests::read_release(&self.scope.context.client, namespace, &secret).await;
             let data =
-                data.map_err(|error| failed(&format!("the release Secret {namespace}/{}", secret.name), &error))?;
+                data.or_stop(|error| failed(&format!("the release Secret {namespace}/{}", secret.name), &error))?;
             let Some(data) = data else { continue };
             let unpacked = tokio::task::spawn_blocking(move || StoredRelease::decode(&data, left)).await;
             let unpacked = unpacked.unwrap_or_else(|error| Err(ReleaseError::Gzip(error.to_string())));
@@ -182,7 +176,7 @@ impl TakeoverStage<'_, '_> {
                 }
             };
             let is_ours = secret.owners.contains(&self.scope.written.uid)
-                || self.controls(found.as_ref(), namespace).await.map_err(|error| {
+                || self.controls(found.as_ref(), namespace).await.or_stop(|error| {
                     let what = format!("the members of the Helm release {namespace}/{}", key.name);
                     failed(&what, &error)
                 })?;
@@ -194,7 +188,7 @@ impl TakeoverStage<'_, '_> {
                 false => stored.others.push((found, (secret.name, secret.uid))),
             }
         }
-        Ok(stored)
+        Continue(stored)
     }
 
     /// True if a release was this custom resource's: it is the controller of an object in the manifest.
@@ -292,13 +286,9 @@ impl TakeoverStage<'_, '_> {
 impl TakeoverStage<'_, '_> {
     /// Step 3. Former members that the chart doesn't render (none, if the release goes): those of helm-operator get our
     /// marks, so that prune and deletion find and confirm them; those of a Helm release stay as they are.
-    pub(super) async fn mark_orphans(
-        &mut self,
-        release: &mut Release,
-        rendered: &HashSet<&ObjectId>,
-    ) -> Result<(), Phase> {
+    pub(super) async fn mark_orphans(&mut self, release: &mut Release, rendered: &HashSet<&ObjectId>) -> Flow {
         let Some(former_release) = &mut self.scope.former_release else {
-            return Ok(());
+            return Continue(());
         };
         let is_ours = |entry: &Entry| rendered.contains(&entry.id) || !entry.uid.is_empty();
         let (stay, orphans): (Vec<Entry>, Vec<Entry>) = std::mem::take(&mut release.record.entries)
@@ -309,11 +299,11 @@ impl TakeoverStage<'_, '_> {
             former_release
                 .left
                 .extend(orphans.iter().map(|entry| entry.id.to_string()));
-            return Ok(());
+            return Continue(());
         }
-        let mut outcome = Ok(());
+        let mut outcome = Continue(());
         for entry in orphans {
-            if outcome.is_err() {
+            if outcome.is_break() {
                 release.record.entries.push(entry);
                 continue;
             }
@@ -321,7 +311,7 @@ impl TakeoverStage<'_, '_> {
                 Ok(Some(uid)) => release.record.entries.push(Entry { uid, ..entry }),
                 Ok(None) => {}
                 Err(error) => {
-                    outcome = Err(failed(&entry.id.to_string(), &error));
+                    outcome = Break(failed(&entry.id.to_string(), &error));
                     release.record.entries.push(entry);
                 }
             }
