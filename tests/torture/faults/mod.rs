@@ -1,5 +1,5 @@
 //! Faults of requests and of watches.
 
-pub mod call;
+pub use fake_apiserver::call;
 pub mod fault;
 pub mod watches;

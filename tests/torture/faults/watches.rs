@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use fake_apiserver::expired;
 use futures::StreamExt;
 use http_body::Frame;
 use http_body_util::{BodyExt, BodyStream, StreamBody};
-use serde_json::json;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
@@ -33,15 +33,6 @@ pub struct WatchFlow {
     pub how: WatchEnd,
     /// The delay of all events.
     pub late: Duration,
-}
-
-/// The last line of a watch that has to list anew.
-pub fn expired() -> Bytes {
-    let status = json!({
-        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410,
-        "message": "too old resource version",
-    });
-    format!("{{\"type\":\"ERROR\",\"object\":{status}}}\n").into()
 }
 
 /// A watch whose lines pass as `flow` says.

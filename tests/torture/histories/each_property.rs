@@ -10,9 +10,9 @@ use data_encoding::BASE64;
 use serde_json::{Map, Value, json};
 
 use crate::histories::history::{ModelHistory, NAMESPACE, SECOND, in_virtual_time};
-use crate::model::Model;
 use crate::model::fields::leaves;
-use crate::model::store::KINDS;
+use crate::model::kinds::KINDS;
+use crate::model::new_model;
 use crate::report::{TortureReport, everything};
 use crate::world::fields::{is_marked, text, uid};
 
@@ -132,7 +132,7 @@ async fn edited(history: &mut ModelHistory, spec: Value) -> Result<(Value, Uids)
 
 /// The operator's key is the same each time: digests and what is drawn at random depend on it.
 async fn begin(chart: &Path) -> Result<ModelHistory> {
-    let model = Model::default();
+    let model = new_model();
     let key = ("secrets", NAMESPACE.to_owned(), "torture-hmac-key".to_owned());
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "data": {"key": BASE64.encode(&[7; 32])}});
     let kind = KINDS.iter().find(|kind| kind.plural == key.0).context("no Secrets")?;

@@ -21,8 +21,8 @@ use crate::faults::call::{self, ApiCall};
 use crate::faults::fault::{Fault, FaultPlan, Faults};
 pub use crate::histories::place::NAMESPACE;
 use crate::histories::place::ReleasePlace;
-use crate::model::Model;
 use crate::model::store::ObjectKey;
+use crate::model::{Model, kinds, new_model};
 use crate::world::fields::{OPERATOR, PART_OF, TRACKING, annotation, condition, text, uid};
 
 /// A foreign finalizer.
@@ -124,7 +124,7 @@ pub struct ModelHistory {
 
 impl ModelHistory {
     pub async fn begin() -> Result<Self> {
-        Self::begin_on(Model::default()).await
+        Self::begin_on(new_model()).await
     }
 
     pub async fn begin_on(model: Model) -> Result<Self> {
@@ -138,7 +138,7 @@ impl ModelHistory {
 
     /// With further keys of the watch of Widgets, as YAML lines.
     pub async fn begin_with_keys(watch_keys: &'static str) -> Result<Self> {
-        Self::set_up(Model::default(), charts().clone(), watch_keys).await
+        Self::set_up(new_model(), charts().clone(), watch_keys).await
     }
 
     async fn set_up(model: Model, charts: [PathBuf; 2], watch_keys: &'static str) -> Result<Self> {
@@ -149,7 +149,7 @@ impl ModelHistory {
             ..ModelHistory::default()
         };
         tokio::spawn(history.model.clone().collect_garbage());
-        tokio::spawn(history.model.clone().end_jobs());
+        tokio::spawn(kinds::end_jobs(history.model.clone()));
         history.start(0)?;
         Ok(history)
     }

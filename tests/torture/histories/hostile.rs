@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 
 use crate::histories::history::{self, ModelHistory, SECOND, in_virtual_time};
 use crate::histories::place::ReleasePlace;
-use crate::model::store::{KINDS, LEASE, ObjectKey};
+use crate::model::kinds::{KINDS, LEASE};
+use crate::model::store::ObjectKey;
 use crate::real_server::release::{claims_ready, spec};
 use crate::report::{TortureReport, drawn, everything};
 use crate::world::fields::{annotation, condition, uid};

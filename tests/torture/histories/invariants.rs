@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use crate::faults::fault::Faults;
 use crate::histories::history::{MEMBERS, ModelHistory, SECOND, SOURCE, WantedRelease};
 use crate::histories::place::ReleasePlace;
-use crate::model::store::{JOB, ObjectKey};
+use crate::model::kinds::JOB;
+use crate::model::store::ObjectKey;
 use crate::real_server::release::{claims_ready, content, members};
 use crate::world::fields::{HOOK_RUN, TRACKING, annotation, is_marked, uid};
 

@@ -8,7 +8,8 @@ use crate::faults::call::ApiCall;
 use crate::faults::fault::{Fault, FaultPlan};
 use crate::faults::watches::WatchEnd;
 use crate::histories::history::{ModelHistory, NAMESPACE, SECOND, in_virtual_time};
-use crate::model::Model;
+use crate::model::kinds::{begin_early, end_early};
+use crate::model::new_model;
 use crate::real_server::release::spec;
 
 fn watches_maps(call: &ApiCall) -> bool {
@@ -80,13 +81,13 @@ fn a_kind_that_can_no_longer_be_watched_counts_as_unknown() -> Result<()> {
 async fn version_ends(restarts: bool) -> Result<()> {
     let mut spec = spec("blue", &["one"], false);
     spec["part"] = true.into();
-    let model = Model::default();
-    model.store().has_early = true;
+    let model = new_model();
+    begin_early(&model);
     let mut history = ModelHistory::begin_on(model).await?;
     history.edit("a", spec).await?;
     tokio::time::sleep(30 * SECOND).await;
     history.is_as_wanted()?;
-    history.model.store().end_early();
+    end_early(&history.model);
     if restarts {
         history.restart(true).await?;
     }
@@ -106,8 +107,8 @@ fn members_are_watched_in_a_version_that_is_served() -> Result<()> {
 
 /// What is looked up is to be watched in a version that ended before anybody could see that.
 async fn lookup_in_a_version_that_ends() -> Result<()> {
-    let model = Model::default();
-    model.store().has_early = true;
+    let model = new_model();
+    begin_early(&model);
     let mut history = ModelHistory::begin_on(model).await?;
     let lists_definitions = |call: &ApiCall| call.is_of("customresourcedefinitions");
     history.set_plan(FaultPlan::new(Fault::Tardy, 1, 1, lists_definitions));
@@ -117,7 +118,7 @@ async fn lookup_in_a_version_that_ends() -> Result<()> {
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a-copy"}, "data": {"color": found},
     }]);
     tokio::time::sleep(SECOND).await;
-    history.model.store().end_early();
+    end_early(&history.model);
     history.edit("a", spec).await?;
     tokio::time::sleep(60 * SECOND).await;
     let told = history.condition("a", "Ready");

@@ -4,7 +4,10 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use crate::model::store::{GADGET, KINDS, ObjectKey, ServedKind, WIDGET};
+use fake_apiserver::ServedKind;
+
+use crate::model::kinds::{GADGET, KINDS, WIDGET};
+use crate::model::store::ObjectKey;
 
 /// Where things are that name no namespace.
 pub const NAMESPACE: &str = "shop";
@@ -13,7 +16,7 @@ pub const NAMESPACE: &str = "shop";
 /// of that name and namespace.
 #[derive(Clone, Debug)]
 pub struct ReleasePlace {
-    kind: &'static ServedKind,
+    kind: ServedKind,
     pub namespace: String,
     pub name: String,
 }
@@ -25,16 +28,16 @@ impl ReleasePlace {
         let mut parts = text.rsplit('/');
         let name = parts.next().unwrap_or_default().to_owned();
         let namespace = parts.next().unwrap_or(NAMESPACE).to_owned();
-        let kind: &'static ServedKind = match parts.next() {
-            Some("gadgets") => &GADGET,
-            _ => &WIDGET,
+        let kind = match parts.next() {
+            Some("gadgets") => GADGET,
+            _ => WIDGET,
         };
         ReleasePlace { kind, namespace, name }
     }
 
     pub fn by_key(key: &ObjectKey) -> Self {
         ReleasePlace {
-            kind: if key.0 == GADGET.plural { &GADGET } else { &WIDGET },
+            kind: if key.0 == GADGET.plural { GADGET } else { WIDGET },
             namespace: key.1.clone(),
             name: key.2.clone(),
         }

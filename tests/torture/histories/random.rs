@@ -12,7 +12,8 @@ use crate::faults::call::ApiCall;
 use crate::faults::fault::{Fault, FaultPlan};
 use crate::faults::watches::WatchEnd;
 use crate::histories::history::{ModelHistory, SOURCE, in_virtual_time, writes_a_member};
-use crate::model::Model;
+use crate::model::kinds::{begin_early, end_early};
+use crate::model::new_model;
 use crate::real_server::release;
 use crate::report::{drawn, everything};
 
@@ -109,8 +110,10 @@ fn step() -> impl Strategy<Value = HistoryStep> {
 }
 
 async fn run(steps: &[HistoryStep]) -> Result<()> {
-    let model = Model::default();
-    model.store().has_early = steps.iter().any(|step| matches!(step, HistoryStep::EarlyEnds));
+    let model = new_model();
+    if steps.iter().any(|step| matches!(step, HistoryStep::EarlyEnds)) {
+        begin_early(&model);
+    }
     model.store().deletions_take = Duration::from_millis(50);
     let mut history = ModelHistory::begin_on(model).await?;
     for step in steps {
@@ -139,7 +142,7 @@ async fn run(steps: &[HistoryStep]) -> Result<()> {
             }
             HistoryStep::Source(namespace, word) => history.source(NAMESPACES[*namespace], *word).await?,
             HistoryStep::Twin(runs) => history.twin(*runs).await?,
-            HistoryStep::EarlyEnds => history.model.store().end_early(),
+            HistoryStep::EarlyEnds => end_early(&history.model),
             HistoryStep::Restart(killed) => history.restart(*killed).await?,
             HistoryStep::OtherChart(killed) => history.other_chart(*killed).await?,
             HistoryStep::Fault(fault, position, times, members) => {

@@ -9,8 +9,8 @@ use http::header::ACCEPT;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
-use super::Model;
 use super::fields::managers;
+use super::new_model;
 use crate::faults::call::{ApiCall, CallServer, ask};
 use crate::real_server::process::in_real_time;
 use crate::real_server::proxy;
@@ -228,7 +228,7 @@ fn the_model_answers_as_the_real_api_server() -> Result<()> {
     world.install_crd("Gadget")?;
     in_real_time(async {
         let real = proxy::client(world.control_plane.kubeconfig()).await?;
-        let model = Model::default();
+        let model = new_model();
         let mut differences = Vec::new();
         let mut compared = 0;
         for (kind, field) in [("ConfigMap", "data"), ("Secret", "data"), ("Widget", "spec")] {

@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow, ensure};
 use futures::future::try_join_all;
 use serde_json::{Value, json};
 
-use super::Model;
+use super::new_model;
 use crate::faults::call::{ApiCall, CallServer, ask};
 use crate::real_server::process::in_real_time;
 use crate::real_server::proxy;
@@ -120,7 +120,7 @@ async fn both() -> Result<()> {
     let mut last = Ok(());
     // On a busy machine what is to come in between may come before.
     for prefix in ["x1", "x2", "x3"] {
-        let model = Model::default();
+        let model = new_model();
         model.store().deletions_take = WINDOW;
         let (on_real, on_model) = tokio::try_join!(
             event_history(&real, &collection, &api_version, prefix),

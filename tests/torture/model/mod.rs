@@ -1,10 +1,13 @@
-//! A model of the API server in memory: as much of it as the operator's promises rest on.
+//! The fake API server with the kinds of these tests, and its conformity to the real one.
 
 mod conformity;
 mod deletion;
-pub mod fields;
-pub mod server;
-pub mod stale;
-pub mod store;
+pub mod kinds;
 
-pub use server::Model;
+pub use fake_apiserver::FakeServer as Model;
+pub use fake_apiserver::{fields, stale, store};
+
+/// A new server with the kinds of these tests.
+pub fn new_model() -> Model {
+    Model::with_kinds(&kinds::KINDS)
+}

@@ -7,15 +7,12 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use futures::FutureExt;
-use futures::future::BoxFuture;
-use http::{Request, Response};
-use http_body_util::BodyExt;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
-use crate::faults::call::{ApiCall, BoxError, CallAnswer, CallServer};
+use crate::faults::call::ApiCall;
 use crate::faults::fault::Faults;
 
 /// A client for a kubeconfig.
@@ -23,23 +20,6 @@ pub async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
     let file = Kubeconfig::read_from(kubeconfig)?;
     let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
     Ok(Client::try_from(config)?)
-}
-
-/// A real API server, asked as the user of a client.
-impl CallServer for Client {
-    fn answer(&self, call: ApiCall) -> BoxFuture<'static, CallAnswer> {
-        let client = self.clone();
-        async move {
-            let mut request = Request::new(call.body.into());
-            *request.method_mut() = call.method;
-            *request.uri_mut() = call.uri.parse()?;
-            *request.headers_mut() = call.headers;
-            request.headers_mut().remove(http::header::HOST);
-            let (parts, body) = client.send(request).await?.into_parts();
-            Ok(Response::from_parts(parts, body.map_err(BoxError::from).boxed_unsync()))
-        }
-        .boxed()
-    }
 }
 
 /// The port of a server on 127.0.0.1 that answers through `faults` until the runtime ends.

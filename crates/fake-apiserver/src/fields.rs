@@ -1,14 +1,11 @@
 //! Who owns which field: the sets of `managedFields` and what server-side apply makes of them, for objects without a
 //! schema (maps by key, lists whole, finalizers as a set, owners by UID), as structured-merge-diff does it.
-//! `conformity.rs` compares it with a real API server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
 use super::server::is_system;
-use super::store::KINDS;
-use crate::world::fields::text;
 
 /// From the root; the last element may be `v:<finalizer>` or `k:{"uid":"<owner>"}`.
 pub type FieldPath = Vec<String>;
@@ -16,6 +13,11 @@ pub type FieldSet = BTreeSet<FieldPath>;
 
 /// Manager, operation (`Apply` or `Update`) and subresource.
 pub type Manager = (String, String, String);
+
+/// A string value; empty if it is no string.
+pub(crate) fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
 
 /// Fields without owners (structured-merge-diff's strip set of the API server).
 fn is_unowned(path: &FieldPath) -> bool {
@@ -283,8 +285,8 @@ fn with_named<'s>(set: impl IntoIterator<Item = &'s FieldPath>) -> FieldSet {
     all
 }
 
-/// What an applier had in his last configuration and nobody has now goes.
-fn prune(merged: &mut Value, last: &FieldSet, managers: &BTreeMap<Manager, (FieldSet, String)>) {
+/// Removes the fields of an applier's last configuration that no manager has now. `free`: the kind has no schema.
+fn prune(merged: &mut Value, last: &FieldSet, managers: &BTreeMap<Manager, (FieldSet, String)>, free: bool) {
     let there: FieldSet = fields(merged).into_keys().collect();
     let last = with_named(last);
     let managed = with_named(managers.values().flat_map(|(set, _)| set));
@@ -297,7 +299,6 @@ fn prune(merged: &mut Value, last: &FieldSet, managers: &BTreeMap<Manager, (Fiel
         .iter()
         .filter(|path| !left.contains(*path) && !managed.contains(*path));
     let left = without(&unmanaged.cloned().collect());
-    let free = KINDS.iter().any(|kind| kind.custom && merged["kind"] == kind.kind);
     let gone = there
         .iter()
         .filter(|path| !left.contains(*path) && last.contains(*path));
@@ -309,8 +310,15 @@ fn prune(merged: &mut Value, last: &FieldSet, managers: &BTreeMap<Manager, (Fiel
     }
 }
 
-/// Server-side apply. `Err`: the managers that own other values of the same fields.
-pub fn apply(live: &Value, applied: &Value, manager: &Manager, force: bool, now: &str) -> Result<Value, Vec<String>> {
+/// Server-side apply. `free`: the kind has no schema. `Err`: the managers that own other values of the same fields.
+pub fn apply(
+    live: &Value,
+    applied: &Value,
+    manager: &Manager,
+    force: bool,
+    free: bool,
+    now: &str,
+) -> Result<Value, Vec<String>> {
     let (before, applied) = (with_maps(live), with_maps(applied));
     let (wanted, present) = (fields(&applied), fields(&before));
     let mut owners = managers(live);
@@ -325,7 +333,7 @@ pub fn apply(live: &Value, applied: &Value, manager: &Manager, force: bool, now:
         }
     }
     if !last.is_empty() {
-        prune(&mut merged, &last, &owners);
+        prune(&mut merged, &last, &owners, free);
     }
     without_empty(&mut merged);
     let comparison = FieldComparison::of(&before, &merged);

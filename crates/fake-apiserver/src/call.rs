@@ -1,8 +1,9 @@
-//! Requests and answers as proxy and model see them.
+//! Requests, read whole, and answers.
 
 use std::fmt;
 
 use bytes::Bytes;
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -14,12 +15,29 @@ pub type CallBody = UnsyncBoxBody<Bytes, BoxError>;
 /// An error is a connection that ends without an answer.
 pub type CallAnswer = Result<Response<CallBody>, BoxError>;
 
-/// Answers requests: a real API server, or the model.
+/// Answers requests: a real API server, a proxy, or [`crate::FakeServer`].
 pub trait CallServer: Send + Sync + 'static {
     fn answer(&self, call: ApiCall) -> BoxFuture<'static, CallAnswer>;
 }
 
-/// The status and body of an answer that is read whole.
+/// Sends the call to a real API server as the client's user.
+impl CallServer for kube::Client {
+    fn answer(&self, call: ApiCall) -> BoxFuture<'static, CallAnswer> {
+        let client = self.clone();
+        async move {
+            let mut request = Request::new(call.body.into());
+            *request.method_mut() = call.method;
+            *request.uri_mut() = call.uri.parse()?;
+            *request.headers_mut() = call.headers;
+            request.headers_mut().remove(http::header::HOST);
+            let (parts, body) = client.send(request).await?.into_parts();
+            Ok(Response::from_parts(parts, body.map_err(BoxError::from).boxed_unsync()))
+        }
+        .boxed()
+    }
+}
+
+/// Sends a call and returns the status and the complete body.
 pub async fn ask(server: &dyn CallServer, call: ApiCall) -> anyhow::Result<(u16, Value)> {
     let response = server.answer(call).await.map_err(anyhow::Error::from_boxed)?;
     let status = response.status().as_u16();
@@ -39,11 +57,11 @@ pub struct ApiCall {
     pub query: Vec<(String, String)>,
     pub headers: HeaderMap,
     pub body: Bytes,
-    /// Path and query as they came.
+    /// Path and query as received.
     pub uri: String,
 }
 
-/// What a request is about, by its path.
+/// The object or collection that a request names, by its path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CallTarget {
     pub group: String,
@@ -62,7 +80,7 @@ impl ApiCall {
         value.unwrap_or_default()
     }
 
-    /// A request of somebody's. APPLY, MERGE and PATCH are server-side apply, a merge patch and a JSON patch.
+    /// A request from a verb, a path with query, and a body. APPLY, MERGE and PATCH are server-side apply, a merge patch and a JSON patch.
     pub fn new(verb: &str, uri: &str, body: &Value) -> Self {
         let (method, content) = match verb {
             "APPLY" => (Method::PATCH, "application/apply-patch+yaml"),
@@ -115,12 +133,12 @@ impl ApiCall {
         self.method != Method::GET && self.method != Method::HEAD
     }
 
-    /// Whether it is about an object of this name.
+    /// Whether its target has this name.
     pub fn names(&self, name: &str) -> bool {
         self.target().is_some_and(|target| target.name == name)
     }
 
-    /// Whether it is about objects of a resource.
+    /// Whether its target is of this resource.
     pub fn is_of(&self, resource: &str) -> bool {
         self.target().is_some_and(|target| target.resource == resource)
     }
@@ -221,7 +239,7 @@ pub fn failure(code: u16, reason: &str, message: &str) -> Response<CallBody> {
     if let Some(map) = status.as_object_mut().filter(|_| reason.is_empty()) {
         map.remove("reason");
     }
-    // An object that isn't there is named; a path that isn't served names none.
+    // A missing object has its name in the details; an unknown path has none.
     let named = message
         .strip_suffix("\" not found")
         .and_then(|text| text.split_once('"'));

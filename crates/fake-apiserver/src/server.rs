@@ -1,4 +1,4 @@
-//! The model API server: answers requests from a [`Store`] as kube-apiserver would.
+//! The server: answers requests from a [`Store`] as kube-apiserver does.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,17 +13,14 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::fields::{self, Manager};
-use super::store::{ObjectKey, ServedKind, Store, StoreChange, discovery};
-use crate::faults::call::{
-    ApiCall, BoxError, CallAnswer, CallBody, CallServer, CallTarget, answer, failure, full_body,
-};
-use crate::faults::watches::expired;
-use crate::world::fields::{annotation, text};
+use super::call::{ApiCall, BoxError, CallAnswer, CallBody, CallServer, CallTarget, answer, failure, full_body};
+use super::fields::{self, Manager, text};
+use super::kinds::ServedKind;
+use super::store::{ObjectKey, Store, StoreChange, discovery};
 
-/// Cheap to clone: all clones are the same server.
+/// A Kubernetes API server in memory. A clone is the same server.
 #[derive(Clone, Default)]
-pub struct Model(Arc<Mutex<Store>>);
+pub struct FakeServer(Arc<Mutex<Store>>);
 
 /// Code, reason and message of a failure.
 type ApiRefusal = (u16, &'static str, String);
@@ -31,25 +28,23 @@ type ApiRefusal = (u16, &'static str, String);
 /// What was written, and whether it was created.
 type WrittenObject = Result<(StatusCode, Arc<Value>), ApiRefusal>;
 
-/// Annotation of a pod: what its container has printed.
-const LOG: &str = "torture.test/log";
+/// The annotation of a Pod with its log. No container runs.
+pub const LOG: &str = "fake-apiserver.test/log";
 
-/// How often a watch says where it is.
+/// The time between two bookmarks of a watch.
 const BOOKMARKS: Duration = Duration::from_secs(60);
 
-/// How long a watch goes on after it lost an event, until it has to list anew.
+/// The time from a lost event until the watch ends with 410 Gone.
 const LOST_UNTIL: Duration = Duration::from_secs(60);
 
-/// How long the garbage collector takes.
+/// The time from a change until the garbage collector has run.
 const COLLECTED_WITHIN: Duration = Duration::from_secs(1);
-/// How long a Job runs, at most.
-const JOBS_TAKE: Duration = Duration::from_secs(3);
 
-impl CallServer for Model {
+impl CallServer for FakeServer {
     fn answer(&self, call: ApiCall) -> BoxFuture<'static, CallAnswer> {
-        let model = self.clone();
+        let server = self.clone();
         async move {
-            Ok(match model.respond(&call).await {
+            Ok(match server.respond(&call).await {
                 Ok(response) => response,
                 Err((422, reason, message)) => invalid(reason, &message),
                 Err((code, reason, message)) => failure(code, reason, &message),
@@ -59,7 +54,23 @@ impl CallServer for Model {
     }
 }
 
-impl Model {
+impl FakeServer {
+    /// A server of these kinds only.
+    pub fn with_kinds(kinds: &[ServedKind]) -> Self {
+        FakeServer(Arc::new(Mutex::new(Store::with_kinds(kinds))))
+    }
+
+    /// A client of this server. Must be called within a tokio runtime.
+    pub fn client(&self, default_namespace: &str) -> kube::Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let server = server.clone();
+            async move { server.answer(ApiCall::read(request).await?).await }
+        });
+        kube::Client::new(service, default_namespace)
+    }
+
+    /// The objects, locked.
     pub fn store(&self) -> MutexGuard<'_, Store> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -78,7 +89,7 @@ impl Model {
         }
         let target = call.target().ok_or_else(not_found)?;
         let kind = &self.store().kind_of(&target).ok_or_else(not_found)?;
-        let key: ObjectKey = (kind.plural, target.namespace.clone(), target.name.clone());
+        let key: ObjectKey = (kind.key, target.namespace.clone(), target.name.clone());
         let view = View::of(call, kind, &target);
         let (status, object) = match call.verb() {
             "watch" => return Ok(self.watch(call, view)),
@@ -87,7 +98,7 @@ impl Model {
                 let store = self.store();
                 let object = store.read().get(&key).cloned().ok_or_else(|| gone(kind, &key))?;
                 if target.subresource == "log" {
-                    let text = annotation(&object, LOG).unwrap_or_default();
+                    let text = text(&object["metadata"]["annotations"][LOG]);
                     return Ok(Response::new(full_body(text.to_owned())));
                 }
                 (StatusCode::OK, object)
@@ -99,7 +110,7 @@ impl Model {
             }
             "patch" => self.patch(call, kind, key, &target.subresource)?,
             "delete" => return self.delete(call, kind, key).await,
-            verb => return Err((405, "MethodNotAllowed", format!("the model has no {verb}"))),
+            verb => return Err((405, "MethodNotAllowed", format!("{verb} is not supported"))),
         };
         Ok(answer(status, &view.show(&object)))
     }
@@ -134,19 +145,19 @@ impl Model {
         let mut from: u64 = number("resourceVersion").unwrap_or(0);
         let end = Instant::now() + Duration::from_secs(number("timeoutSeconds").unwrap_or(300));
         let bookmarks = call.parameter("allowWatchBookmarks") == Some("true");
-        let model = self.clone();
+        let server = self.clone();
         let (sender, receiver) = mpsc::unbounded_channel::<Bytes>();
         tokio::spawn(async move {
-            let mut latest = model.store().latest.subscribe();
+            let mut latest = server.store().latest.subscribe();
             // When it has lost an event.
             let mut expires = None;
             loop {
                 latest.borrow_and_update();
-                let delay = model.store().stale.delay(view.kind.plural);
-                if !delay.is_zero() && model.store().news(from).iter().any(|change| view.covers(&change.key)) {
+                let delay = server.store().delay(view.kind.key);
+                if !delay.is_zero() && server.store().news(from).iter().any(|change| view.covers(&change.key)) {
                     tokio::time::sleep(delay).await;
                 }
-                let (news, lost) = model.told(&view, &mut from);
+                let (news, lost) = server.pending_events(&view, &mut from);
                 if lost {
                     expires = Some(Instant::now() + LOST_UNTIL);
                 }
@@ -179,15 +190,14 @@ impl Model {
         Response::new(StreamBody::new(lines).boxed_unsync())
     }
 
-    /// What a watch that is at a version has to tell, which brings it to the next; and whether it lost an event.
-    fn told(&self, view: &View, from: &mut u64) -> (String, bool) {
+    /// The lines that a watch sends next, and whether it lost an event. Moves `from` to the version that the watch has then.
+    fn pending_events(&self, view: &View, from: &mut u64) -> (String, bool) {
         let mut store = self.store();
         let events = store.news(*from);
         let events = events.iter().filter_map(|change| view.event(change));
         let mut lines: Vec<String> = events.map(|event| line(&event)).collect();
-        let loses = !lines.is_empty() && store.stale.loses == Some(view.kind.plural);
+        let loses = !lines.is_empty() && store.loses_event(view.kind.key);
         if loses {
-            store.stale.loses = None;
             lines.remove(0);
         }
         // What is not known yet is told when it is.
@@ -273,7 +283,7 @@ impl Model {
         let base = live.unwrap_or_else(|| Arc::new(bare(&applied)));
         let force = call.parameter("force") == Some("true");
         let manager = manager(call, "Apply", subresource);
-        let merged = fields::apply(&base, &applied, &manager, force, &store.now());
+        let merged = fields::apply(&base, &applied, &manager, force, kind.custom, &store.now());
         let object = merged.map_err(|managers| {
             let text = format!("Apply failed with conflicts: conflicts with {}", managers.join(", "));
             (409, "Conflict", text)
@@ -358,15 +368,8 @@ impl Model {
         })
     }
 
-    /// Deletes what has lost its owners, a second after each change, for as long as somebody asks.
-    /// Is the controller of Jobs.
-    pub async fn end_jobs(self) {
-        loop {
-            tokio::time::sleep(JOBS_TAKE).await;
-            self.store().end_jobs();
-        }
-    }
-
+    /// Runs the garbage collector: one second after a change it deletes objects whose owners are all gone. Never returns
+    /// while the server exists.
     pub async fn collect_garbage(self) {
         let mut latest = self.store().latest.subscribe();
         while latest.changed().await.is_ok() {
@@ -478,7 +481,7 @@ impl View {
     }
 
     fn covers(&self, key: &ObjectKey) -> bool {
-        key.0 == self.kind.plural && (self.namespace.is_empty() || key.1 == self.namespace)
+        key.0 == self.kind.key && (self.namespace.is_empty() || key.1 == self.namespace)
     }
 
     fn selects(&self, object: &Value) -> bool {
@@ -517,6 +520,15 @@ impl View {
         object["metadata"]["resourceVersion"] = change.version.to_string().into();
         Some(json!({"type": kind, "object": object}))
     }
+}
+
+/// The last line of a watch that cannot go on: the client has to list again.
+pub fn expired() -> Bytes {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410,
+        "message": "too old resource version",
+    });
+    format!("{{\"type\":\"ERROR\",\"object\":{status}}}\n").into()
 }
 
 /// A line of a watch. The type comes first, as the API server writes it.
