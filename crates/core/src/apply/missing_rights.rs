@@ -73,9 +73,10 @@ fn remedy(message: &str, is_read: bool, namespaces: Option<&BTreeSet<String>>) -
     }
     for found in GRANTS.captures_iter(message) {
         let resource = found.get(1).map_or("", |part| part.as_str());
-        let (verb, resource) = match resource.ends_with("bindings") {
-            true => ("bind", "roles and clusterroles"),
-            false => ("escalate", resource),
+        let (verb, resource) = if resource.ends_with("bindings") {
+            ("bind", "roles and clusterroles")
+        } else {
+            ("escalate", resource)
         };
         let verbs = needed
             .entry(format!("{resource} (rbac.authorization.k8s.io)"))

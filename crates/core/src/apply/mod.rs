@@ -99,10 +99,13 @@ pub fn step(member: &Member, entry: Option<&Entry>, seen: Seen<'_>, owner: &Owne
         {
             apply(Why::Drifted)
         }
-        Ownership::Foreign | Ownership::Copy if member.policy.update == Update::IfNotPresent => match live.deleting {
-            true => Step::AwaitDeletion,
-            false => Step::Yield,
-        },
+        Ownership::Foreign | Ownership::Copy if member.policy.update == Update::IfNotPresent => {
+            if live.deleting {
+                Step::AwaitDeletion
+            } else {
+                Step::Yield
+            }
+        }
         other => Step::Refuse(other),
     }
 }

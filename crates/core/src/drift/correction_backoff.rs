@@ -54,9 +54,10 @@ impl Contest {
 
     /// How much longer it must be quiet.
     pub fn rest(&self, now: Timestamp) -> Duration {
-        let quiet = match self.is_contested() {
-            true => PEACE.max(self.interval() * 2).max(self.gap * 2),
-            false => MEMORY,
+        let quiet = if self.is_contested() {
+            PEACE.max(self.interval() * 2).max(self.gap * 2)
+        } else {
+            MEMORY
         };
         quiet.saturating_sub(elapsed(self.last, now))
     }

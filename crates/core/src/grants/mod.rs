@@ -187,9 +187,10 @@ impl Baseline {
             .iter()
             .map(|default| beyond::beyond(&id.group_kind, reach, default, object));
         let first = parts.next()??;
-        match parts.any(|part| part.is_none()) {
-            true => None,
-            false => Some(Why::Beyond(first)),
+        if parts.any(|part| part.is_none()) {
+            None
+        } else {
+            Some(Why::Beyond(first))
         }
     }
 }
@@ -200,9 +201,10 @@ fn is_nothing(own: &Own) -> bool {
 
 /// Checks the name of an object of any release, whatever is allowed. `own`: objects of the operator itself.
 pub fn may_be_named(id: &ObjectId, own: &[ObjectId]) -> Result<(), Refused> {
-    match is_reserved(id, own) {
-        true => Err(Refused::Reserved(Box::new(id.clone()))),
-        false => Ok(()),
+    if is_reserved(id, own) {
+        Err(Refused::Reserved(Box::new(id.clone())))
+    } else {
+        Ok(())
     }
 }
 
@@ -316,21 +318,23 @@ const SHOWN: usize = 10;
 /// write anywhere). A fixed `targetNamespace` is the watch's word, one that a template makes is the author's.
 pub fn may_settle(template: &str, namespace: &str, own: &str, allow: &AllowList) -> Result<(), Refused> {
     let chosen = !own.is_empty() && namespace != own && template.contains("{{");
-    match chosen && !allows_namespace(allow, namespace) {
-        true => Err(Refused::Target {
+    if chosen && !allows_namespace(allow, namespace) {
+        Err(Refused::Target {
             template: template.to_owned(),
             namespace: namespace.to_owned(),
-        }),
-        false => Ok(()),
+        })
+    } else {
+        Ok(())
     }
 }
 
 /// Checks a custom resource that a release made (`maker`), with so many of its own kind above it.
 pub fn may_nest(depth: usize, maker: String, allow: &AllowList) -> Result<(), Refused> {
     let limit = allow.depth.unwrap_or(DEPTH);
-    match depth > limit {
-        true => Err(Refused::Depth { maker, depth, limit }),
-        false => Ok(()),
+    if depth > limit {
+        Err(Refused::Depth { maker, depth, limit })
+    } else {
+        Ok(())
     }
 }
 
@@ -346,9 +350,10 @@ pub fn may_look_up(
     match namespace {
         None => {
             let usual = LOOKUP_KINDS.contains(&(group_kind.group.as_str(), group_kind.kind.as_str()));
-            match usual || allows_kind(lookups, group_kind) {
-                true => Ok(()),
-                false => Err(Refused::LookupKind(what.to_owned(), group_kind.to_string())),
+            if usual || allows_kind(lookups, group_kind) {
+                Ok(())
+            } else {
+                Err(Refused::LookupKind(what.to_owned(), group_kind.to_string()))
             }
         }
         Some(namespace) if namespace == release_namespace || allows_namespace(lookups, namespace) => Ok(()),

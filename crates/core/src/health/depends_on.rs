@@ -109,9 +109,12 @@ pub fn tell(cycle: &[Dependency]) -> String {
         .filter(|namespace| !namespace.is_empty());
     let first = namespaces.next();
     let are_several = namespaces.any(|other| Some(other) != first);
-    let name = |at: &Dependency| match are_several && !at.namespace.is_empty() {
-        true => format!("{}/{}/{}", at.group_kind.kind, at.namespace, at.name),
-        false => format!("{}/{}", at.group_kind.kind, at.name),
+    let name = |at: &Dependency| {
+        if are_several && !at.namespace.is_empty() {
+            format!("{}/{}/{}", at.group_kind.kind, at.namespace, at.name)
+        } else {
+            format!("{}/{}", at.group_kind.kind, at.name)
+        }
     };
     cycle.iter().map(name).collect::<Vec<_>>().join(" -> ")
 }

@@ -205,9 +205,10 @@ fn running_pod(object: &Value) -> Health {
         .filter(|container| text(container, "/state/waiting/reason") == Some("CrashLoopBackOff"))
         .filter_map(|container| text(container, "/name"))
         .collect();
-    match crashing.is_empty() {
-        true => Health::in_progress("runs but is not ready"),
-        false => Health::new(Status::Failed, format!("keeps crashing: {}", crashing.join(", "))),
+    if crashing.is_empty() {
+        Health::in_progress("runs but is not ready")
+    } else {
+        Health::new(Status::Failed, format!("keeps crashing: {}", crashing.join(", ")))
     }
 }
 
@@ -218,9 +219,10 @@ fn pending_pod(object: &Value, now: Timestamp) -> Health {
         return Health::in_progress("is pending");
     };
     let created = text(object, "/metadata/creationTimestamp").and_then(|time| time.parse::<Timestamp>().ok());
-    match created.is_some_and(|created| now.duration_since(created) < SCHEDULE_WINDOW) {
-        true => Health::in_progress("is not scheduled yet"),
-        false => Health::new(Status::Failed, condition.says("cannot be scheduled")),
+    if created.is_some_and(|created| now.duration_since(created) < SCHEDULE_WINDOW) {
+        Health::in_progress("is not scheduled yet")
+    } else {
+        Health::new(Status::Failed, condition.says("cannot be scheduled"))
     }
 }
 
@@ -236,9 +238,10 @@ fn claim(object: &Value, _: Timestamp) -> Health {
 /// A load balancer's own address is nothing that everybody gets: a cluster IP is enough, as in kstatus.
 fn service(object: &Value, _: Timestamp) -> Health {
     let balanced = text(object, "/spec/type") == Some("LoadBalancer");
-    match balanced && text(object, "/spec/clusterIP").is_none() {
-        true => Health::in_progress("has no cluster IP yet"),
-        false => Health::current("exists"),
+    if balanced && text(object, "/spec/clusterIP").is_none() {
+        Health::in_progress("has no cluster IP yet")
+    } else {
+        Health::current("exists")
     }
 }
 

@@ -394,9 +394,10 @@ pub fn removal(id: &ObjectId, object: &Value) -> Removal {
     let what = format!("waiting until {id}, which an earlier run left, is gone");
     Removal {
         is_owed: others.is_empty(),
-        message: match others.is_empty() {
-            true => format!("{what}: Kubernetes' garbage collector deletes what it owns first"),
-            false => format!("{what}: it is kept by the finalizers {}", others.join(", ")),
+        message: if others.is_empty() {
+            format!("{what}: Kubernetes' garbage collector deletes what it owns first")
+        } else {
+            format!("{what}: it is kept by the finalizers {}", others.join(", "))
         },
     }
 }

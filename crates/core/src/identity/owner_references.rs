@@ -87,10 +87,7 @@ pub fn without(metadata: &ObjectMeta, uid: &str) -> Option<Value> {
     let uid = decorator::object_uid(uid);
     let all = metadata.owner_references.as_deref().unwrap_or_default();
     let rest: Vec<&OwnerReference> = all.iter().filter(|owner| owner.uid != uid).collect();
-    (rest.len() < all.len()).then(|| match rest.is_empty() {
-        true => Value::Null,
-        false => json!(rest),
-    })
+    (rest.len() < all.len()).then(|| if rest.is_empty() { Value::Null } else { json!(rest) })
 }
 
 #[cfg(test)]

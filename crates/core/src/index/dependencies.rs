@@ -226,16 +226,15 @@ impl Dependencies {
         // A shared watch shows other namespaces, too.
         let is_here = |namespace: &str| dependency.namespace.is_empty() || dependency.namespace == namespace;
         let objects = state.objects.iter().filter(|((namespace, _), _)| is_here(namespace));
-        Some(match dependency.is_list() {
-            true => of_list(objects.map(|((namespace, name), version)| (namespace.as_str(), name.as_str(), *version))),
-            false => {
-                let key = (dependency.namespace.clone(), dependency.name.clone());
-                state
-                    .objects
-                    .get(&key)
-                    .map(|version| of_object(*version))
-                    .unwrap_or_default()
-            }
+        Some(if dependency.is_list() {
+            of_list(objects.map(|((namespace, name), version)| (namespace.as_str(), name.as_str(), *version)))
+        } else {
+            let key = (dependency.namespace.clone(), dependency.name.clone());
+            state
+                .objects
+                .get(&key)
+                .map(|version| of_object(*version))
+                .unwrap_or_default()
         })
     }
 
@@ -281,10 +280,7 @@ impl Dependencies {
             // Watches of single namespaces may have had their time.
             self.settle(&scope.group_kind);
         }
-        match told {
-            true => self.dependents_in(scope),
-            false => Vec::new(),
-        }
+        if told { self.dependents_in(scope) } else { Vec::new() }
     }
 
     /// As [`Dependencies::listed`], for a list that proves nothing of what comes after it.
@@ -468,9 +464,10 @@ mod tests {
     fn the_index_tells_those_who_look() {
         type Story = (String, bool, Vec<(String, String, Value, Value)>);
         for (story, all_namespaces, steps) in table::<Story>("dependencies", "stories") {
-            let mut index = match all_namespaces {
-                true => Dependencies::of_all_namespaces(),
-                false => Dependencies::default(),
+            let mut index = if all_namespaces {
+                Dependencies::of_all_namespaces()
+            } else {
+                Dependencies::default()
             };
             for (step, about, told, expected) in steps {
                 let found = tell(&mut index, &step, &about, &told);

@@ -123,10 +123,7 @@ impl PodIndex {
             return Vec::new();
         };
         seen.pods.retain(|key, _| listed.contains(key));
-        match proven {
-            true => self.trust(scope),
-            false => Vec::new(),
-        }
+        if proven { self.trust(scope) } else { Vec::new() }
     }
 
     /// From now on what a scope does not show is gone. Returns the releases that must hear of it.

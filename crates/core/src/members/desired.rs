@@ -311,9 +311,10 @@ fn identify(
 /// Keyed digest of members; empty for none.
 pub fn digest<'m>(key: &Key, members: impl Iterator<Item = &'m Member>) -> String {
     let digests: Vec<&[u8]> = members.map(|member| member.digest.as_bytes()).collect();
-    match digests.is_empty() {
-        true => String::new(),
-        false => key.digest(KeyUse::Members, &digests),
+    if digests.is_empty() {
+        String::new()
+    } else {
+        key.digest(KeyUse::Members, &digests)
     }
 }
 

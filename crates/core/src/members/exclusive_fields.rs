@@ -102,9 +102,12 @@ fn unowned(
         [] => None,
         [Step::Field(last)] => {
             let (live, rendered) = (live.as_object()?, rendered.as_object()?);
-            let is_named = |key: &str, value: &Value| match rendered.contains_key(*last) {
-                true => either && value.is_object(),
-                false => key == *last,
+            let is_named = |key: &str, value: &Value| {
+                if rendered.contains_key(*last) {
+                    either && value.is_object()
+                } else {
+                    key == *last
+                }
             };
             let found = live.iter().filter(|(key, value)| {
                 let field = format!("f:{key}");

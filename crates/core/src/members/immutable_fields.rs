@@ -146,9 +146,10 @@ pub fn changed(group_kind: &GroupKind, live: &Value, wanted: &Value) -> Vec<Stri
 /// What an object says of a field, or what stands for it.
 fn said(object: &Value, path: &str, usual: &str) -> Value {
     let value = path.split('.').fold(object, |value, name| &value[name]);
-    match value.is_null() && !usual.is_empty() {
-        true => usual.into(),
-        false => value.clone(),
+    if value.is_null() && !usual.is_empty() {
+        usual.into()
+    } else {
+        value.clone()
     }
 }
 

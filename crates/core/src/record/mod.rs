@@ -162,24 +162,27 @@ impl Record {
 
     /// How far the hooks of an event have come, or the steps of the plan that runs.
     pub fn progress(&self, event: &str) -> &Progress {
-        match self.is_of_plan(event) {
-            true => &self.plans.work.steps,
-            false => &self.hooks,
+        if self.is_of_plan(event) {
+            &self.plans.work.steps
+        } else {
+            &self.hooks
         }
     }
 
     pub fn progress_mut(&mut self, event: &str) -> &mut Progress {
-        match self.is_of_plan(event) {
-            true => &mut self.plans.work.steps,
-            false => &mut self.hooks,
+        if self.is_of_plan(event) {
+            &mut self.plans.work.steps
+        } else {
+            &mut self.hooks
         }
     }
 
     /// Takes note of a run of a hook, or of a step.
     pub fn note(&mut self, run: HookRun) {
-        match self.is_of_plan(&run.event) {
-            true => self.plans.work.steps.note(run),
-            false => self.hooks.note(run),
+        if self.is_of_plan(&run.event) {
+            self.plans.work.steps.note(run)
+        } else {
+            self.hooks.note(run)
         }
     }
 
@@ -250,9 +253,10 @@ impl Record {
     /// The record as it can be trusted for a custom resource of this generation, if it was stored for that one.
     #[must_use]
     pub fn proven_by(self, stored_for: Option<i64>, generation: i64) -> Self {
-        match stored_for == Some(generation) {
-            true => self,
-            false => self.unproven(),
+        if stored_for == Some(generation) {
+            self
+        } else {
+            self.unproven()
         }
     }
 

@@ -32,9 +32,10 @@ impl Edge {
             .split(|c: char| !c.is_alphanumeric())
             .filter(|part| !part.is_empty());
         let has_letters = value.contains(|c: char| c.is_ascii_alphabetic());
-        match has_letters && parts.all(|part| is_number(part) || is_word(part)) {
-            true => Edge::Word,
-            false => Edge::Any,
+        if has_letters && parts.all(|part| is_number(part) || is_word(part)) {
+            Edge::Word
+        } else {
+            Edge::Any
         }
     }
 
@@ -50,9 +51,10 @@ impl Edge {
             Edge::Number => c.is_ascii_digit(),
             _ => c.is_alphanumeric() || c == '_',
         };
-        let ends = match is_whole {
-            true => !after.starts_with(goes_on),
-            false => after.is_empty() || after.starts_with("...") || after.starts_with('…'),
+        let ends = if is_whole {
+            !after.starts_with(goes_on)
+        } else {
+            after.is_empty() || after.starts_with("...") || after.starts_with('…')
         };
         ends && (!before.ends_with(goes_on) || ends_in_escape(before))
     }

@@ -383,9 +383,10 @@ impl Changes {
                 parts.push(format!("{what}: {}", shown(items).join(", ")));
             }
         }
-        match parts.is_empty() {
-            true => "no object had to be changed".to_owned(),
-            false => parts.join("; "),
+        if parts.is_empty() {
+            "no object had to be changed".to_owned()
+        } else {
+            parts.join("; ")
         }
     }
 }

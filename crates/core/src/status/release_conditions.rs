@@ -30,9 +30,10 @@ pub(super) fn all(report: &Report<'_>, previous: &Value) -> Vec<Condition> {
         };
         // Before it is cut: half a secret is none that could be found.
         let message = report.secrets.redact(&message);
-        let message = match report.brief {
-            true => Cow::from(conditions::cut(&message, BRIEF_BYTES)),
-            false => message,
+        let message = if report.brief {
+            Cow::from(conditions::cut(&message, BRIEF_BYTES))
+        } else {
+            message
         };
         conditions::set(&mut list, kind, holds, &reason, &message, report.generation, report.now);
     }

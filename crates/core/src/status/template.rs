@@ -130,9 +130,10 @@ impl Computed {
         let is_kept = |kind: &str| self.conditions.iter().any(|condition| condition.kind == kind);
         list.retain(|condition| !earlier.conditions.contains(&condition.kind) || is_kept(&condition.kind));
         for condition in &self.conditions {
-            let reason = match condition.reason.is_empty() {
-                true => "Computed",
-                false => &condition.reason,
+            let reason = if condition.reason.is_empty() {
+                "Computed"
+            } else {
+                &condition.reason
             };
             conditions::set_to(
                 list,

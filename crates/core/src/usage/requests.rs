@@ -136,9 +136,10 @@ pub fn quantity(text: &str) -> Option<u128> {
     let tens = tens.checked_add(3)?.checked_sub(i32::try_from(fraction.len()).ok()?)?;
     let scaled = digits.checked_mul(1 << twos)?;
     let power = 10u128.checked_pow(tens.unsigned_abs())?;
-    match tens < 0 {
-        true => Some(scaled.div_ceil(power)),
-        false => scaled.checked_mul(power),
+    if tens < 0 {
+        Some(scaled.div_ceil(power))
+    } else {
+        scaled.checked_mul(power)
     }
 }
 

@@ -97,9 +97,10 @@ impl Reads {
     }
 
     fn add(&mut self, path: Vec<String>) {
-        match path.is_empty() {
-            true => self.everything = true,
-            false => drop(self.paths.insert(path)),
+        if path.is_empty() {
+            self.everything = true
+        } else {
+            self.paths.insert(path);
         }
     }
 

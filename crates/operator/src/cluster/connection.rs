@@ -54,14 +54,11 @@ pub async fn config_without_retries(kubeconfig: Option<&Path>) -> anyhow::Result
 /// version 1, which Go, and so kubectl, accepts.
 pub fn client(config: Config) -> anyhow::Result<Client> {
     let file = config.auth_info.client_certificate.clone().unwrap_or_default();
-    Client::try_from(config).map_err(|error| match chain(&error).contains("UnsupportedCertVersion") {
-        true => anyhow::anyhow!(
-            "the client certificate {file} of the kubeconfig's user is of X.509 version 1, and version 3 is needed: sign it again \
-             with any extension, for example `openssl x509 -req -in client.csr -CA ca.crt -CAkey ca.key -CAcreateserial \
-             -days 365 -extfile client.ext -out client.crt` with the line `extendedKeyUsage = clientAuth` in client.ext"
-        ),
-        false => error.into(),
-    })
+    Client::try_from(config).map_err(|error| if chain(&error).contains("UnsupportedCertVersion") { anyhow::anyhow!(
+        "the client certificate {file} of the kubeconfig's user is of X.509 version 1, and version 3 is needed: sign it again \
+         with any extension, for example `openssl x509 -req -in client.csr -CA ca.crt -CAkey ca.key -CAcreateserial \
+         -days 365 -extfile client.ext -out client.crt` with the line `extendedKeyUsage = clientAuth` in client.ext"
+    ) } else { error.into() })
 }
 
 /// A client that makes no requests.
@@ -135,10 +132,10 @@ fn limited_client(client: Client, gate: Option<Arc<Gate>>) -> Client {
         let gate = gate.clone();
         async move {
             let limit = silent_watch::is_watch(&request).then_some(silence);
-            let permit = match limit.is_some() || is_lease(&request) {
-                true => None,
-                // The semaphore is never closed.
-                false => requests.acquire_owned().await.ok(),
+            let permit = if limit.is_some() || is_lease(&request) {
+                None
+            } else {
+                requests.acquire_owned().await.ok()
             };
             let request = match gate {
                 Some(gate) => gate.admit(request).await?,

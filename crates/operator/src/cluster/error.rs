@@ -104,9 +104,10 @@ impl From<kube::Error> for Error {
             }
             other => return Error::Unavailable(chain(&other)),
         };
-        let text = match status.message.is_empty() {
-            true => format!("status {} {}", status.code, status.reason),
-            false => status.message.clone(),
+        let text = if status.message.is_empty() {
+            format!("status {} {}", status.code, status.reason)
+        } else {
+            status.message.clone()
         };
         let details = status
             .details

@@ -239,16 +239,18 @@ impl EventWriter {
         let through_core = || bounded(self.core.publish(message.key(), event, about));
         let through_events = || bounded(recorder.publish(event, about));
         let core_first = self.prefers_core.load(Ordering::Relaxed);
-        let first = match core_first {
-            true => through_core().await,
-            false => through_events().await,
+        let first = if core_first {
+            through_core().await
+        } else {
+            through_events().await
         };
         let Err(error @ Error::Forbidden(_)) = first else {
             return first;
         };
-        let second = match core_first {
-            true => through_events().await,
-            false => through_core().await,
+        let second = if core_first {
+            through_events().await
+        } else {
+            through_core().await
         };
         match second {
             Err(Error::Forbidden(_)) => Err(error),
@@ -399,9 +401,10 @@ mod tests {
                     .push(format!("{method} {api} {}{}", text("note"), text("message")));
                 let refused = serde_json::json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403,
                     "reason": "Forbidden", "message": "no"});
-                let (code, answer) = match forbidden {
-                    true => (403, refused.to_string().into_bytes()),
-                    false => (201, body.to_vec()),
+                let (code, answer) = if forbidden {
+                    (403, refused.to_string().into_bytes())
+                } else {
+                    (201, body.to_vec())
                 };
                 let answer = http::Response::builder().status(code).body(Body::from(answer));
                 Ok::<_, Infallible>(answer.unwrap())

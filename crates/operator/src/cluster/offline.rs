@@ -73,12 +73,13 @@ impl OfflineServer {
             .filter(|(own, _)| is_listed(own, path))
             .map(|(_, object)| object)
             .collect();
-        match items.is_empty() && !is_list(path) {
-            true => status(http::StatusCode::NOT_FOUND, "NotFound"),
-            false => (
+        if items.is_empty() && !is_list(path) {
+            status(http::StatusCode::NOT_FOUND, "NotFound")
+        } else {
+            (
                 http::StatusCode::OK,
                 json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items}),
-            ),
+            )
         }
     }
 }

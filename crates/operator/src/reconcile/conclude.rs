@@ -46,12 +46,11 @@ impl Concluder<'_, '_> {
         let mut changes = applied.changes;
         // While a member is awaited, this revision is not there yet, and random results of the last may still be wanted.
         let complete = applied.knowledge.not_applied.is_empty();
-        let keeps = match complete {
-            true => {
-                self.note_revision(release, prepared, &mut changes).await?;
-                prepared.generated_values.has_generated_values()
-            }
-            false => prepared.generated_values.has_generated_values() || self.scope.has_generated_values(),
+        let keeps = if complete {
+            self.note_revision(release, prepared, &mut changes).await?;
+            prepared.generated_values.has_generated_values()
+        } else {
+            prepared.generated_values.has_generated_values() || self.scope.has_generated_values()
         };
         changes.pruned = pruned.gone.iter().map(ToString::to_string).collect();
         if !pruned.failures.is_empty() {

@@ -120,10 +120,7 @@ impl ReleaseScope<'_> {
     }
 
     fn action(&self) -> &'static str {
-        match self.written.deleting {
-            true => "Delete",
-            false => "Reconcile",
-        }
+        if self.written.deleting { "Delete" } else { "Reconcile" }
     }
 }
 

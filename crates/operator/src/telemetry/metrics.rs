@@ -374,9 +374,10 @@ impl ReconcileTimer<'_> {
 
 impl Drop for ReconcileTimer<'_> {
     fn drop(&mut self) {
-        let unfinished = match std::thread::panicking() {
-            true => ReconcileResult::Panic,
-            false => ReconcileResult::Cancelled,
+        let unfinished = if std::thread::panicking() {
+            ReconcileResult::Panic
+        } else {
+            ReconcileResult::Cancelled
         };
         let [group, kind] = self.labels.clone();
         let labels = [group, kind, ("result", lower_case(self.result.unwrap_or(unfinished)))];

@@ -90,9 +90,10 @@ fn level(level: Level) -> &'static str {
 fn add(fields: &mut Map<String, Value>, formatted: &str) {
     let formatted: Map<String, Value> = serde_json::from_str(formatted).unwrap_or_default();
     for (name, value) in formatted {
-        let name = match OWN.contains(&name.as_str()) {
-            true => format!("{name}_"),
-            false => name,
+        let name = if OWN.contains(&name.as_str()) {
+            format!("{name}_")
+        } else {
+            name
         };
         fields.insert(name, value);
     }

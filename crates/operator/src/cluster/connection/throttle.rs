@@ -68,9 +68,10 @@ pub(in crate::cluster) async fn reject_throttled(answer: Response<Body>) -> kube
             .take(LONGEST_TEXT)
             .collect(),
     };
-    let message = match message.is_empty() {
-        true => format!("status {code}"),
-        false => message,
+    let message = if message.is_empty() {
+        format!("status {code}")
+    } else {
+        message
     };
     Err(kube::Error::Service(Box::new(Error::Throttled { message, after })))
 }

@@ -16,9 +16,10 @@ pub fn segment(name: &str) -> Cow<'_, str> {
     }
     let mut escaped = String::with_capacity(name.len() + 8);
     for byte in name.bytes() {
-        match is_plain(&byte) {
-            true => escaped.push(char::from(byte)),
-            false => drop(write!(escaped, "%{byte:02X}")),
+        if is_plain(&byte) {
+            escaped.push(char::from(byte))
+        } else {
+            let _ = write!(escaped, "%{byte:02X}");
         }
     }
     Cow::Owned(escaped)

@@ -84,9 +84,10 @@ pub async fn remove_release(client: &Client, namespace: &str, name: &str, uid: &
         Err(error @ Error::Conflict(_)) => {
             // A new Secret of this name means that Helm is still in use; it is not part of the takeover.
             let found = bounded(api.get_metadata_opt(name)).await?;
-            match found.is_some_and(|found| found.metadata.uid.as_deref() == Some(uid)) {
-                true => Err(error),
-                false => Ok(()),
+            if found.is_some_and(|found| found.metadata.uid.as_deref() == Some(uid)) {
+                Err(error)
+            } else {
+                Ok(())
             }
         }
         Err(error) if error.is_not_found() => Ok(()),

@@ -142,12 +142,13 @@ mod tests {
             } else {
                 ("Succeeded", "1")
             };
-            let item = match request.path.ends_with("pods") {
-                true => json!({
+            let item = if request.path.ends_with("pods") {
+                json!({
                     "metadata": {"name": "p", "namespace": "a", "uid": "u"}, "status": {"phase": phase},
                     "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
-                }),
-                false => json!({"metadata": {"name": "c"}, "spec": {"resources": {"requests": {"storage": "5"}}}}),
+                })
+            } else {
+                json!({"metadata": {"name": "c"}, "spec": {"resources": {"requests": {"storage": "5"}}}})
             };
             let token = if is_second { "" } else { "more" };
             let list = json!({"kind": "List", "apiVersion": "v1", "metadata": {"continue": token}, "items": [item]});

@@ -73,9 +73,10 @@ async fn follow<K: kube::Resource>(
                 sets
             }
             News::ListEnds { proven } => {
-                let mut sets = match proven {
-                    true => context.dependencies().listed(scope, &seen),
-                    false => context.dependencies().retain(scope, &seen),
+                let mut sets = if proven {
+                    context.dependencies().listed(scope, &seen)
+                } else {
+                    context.dependencies().retain(scope, &seen)
                 };
                 sets.extend(context.pod_index().listed(scope, &seen, proven));
                 // It may replace other watches.

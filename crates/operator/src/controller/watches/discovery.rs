@@ -49,9 +49,10 @@ struct ServedChanges {
 impl ServedChanges {
     fn set_failing(&self, kind: &'static str, fails: bool) {
         let mut blind = lock(&self.blind);
-        match fails {
-            true => blind.insert(kind),
-            false => blind.remove(kind),
+        if fails {
+            blind.insert(kind)
+        } else {
+            blind.remove(kind)
         };
     }
 }

@@ -131,9 +131,10 @@ where
     async fn next(&mut self) -> Option<News<K>> {
         loop {
             tokio::time::sleep(std::mem::take(&mut self.pause)).await;
-            let deadline = match self.listing {
-                true => Some(Instant::now() + PAGE_TIMEOUT),
-                false => self.steady,
+            let deadline = if self.listing {
+                Some(Instant::now() + PAGE_TIMEOUT)
+            } else {
+                self.steady
             };
             let next = match deadline {
                 Some(deadline) => tokio::time::timeout_at(deadline, self.events.next()).await,
@@ -435,15 +436,16 @@ mod tests {
     async fn an_object_that_cannot_be_read_stops_no_watch() {
         let service = tower::service_fn(|request: http::Request<kube::client::Body>| async move {
             let deep = format!("{}1{}", "{\"a\":".repeat(5000), "}".repeat(5000));
-            let body = match request.uri().query().unwrap_or_default().contains("watch=true") {
-                true => r#"{"type":"MODIFIED","object":{"metadata":{"name":"odd","labels":6,"resourceVersion":"8"}}}
-{"type":"MODIFIED","object":{"metadata":{"name":"plain","resourceVersion":"9"}}}
-"#
-                .to_owned(),
-                false => r#"{"kind": "WidgetList", "apiVersion": "a.test/v1", "metadata": {"resourceVersion": "7"},
-                    "items": [{"metadata": {"name": "odd", "labels": 5}}, {"metadata": {"name": "deep"}, "spec": DEEP},
-                    {"metadata": {"name": "plain"}}]}"#
-                    .replace("DEEP", &deep),
+            let body = if request.uri().query().unwrap_or_default().contains("watch=true") {
+                r#"{"type":"MODIFIED","object":{"metadata":{"name":"odd","labels":6,"resourceVersion":"8"}}}
+            {"type":"MODIFIED","object":{"metadata":{"name":"plain","resourceVersion":"9"}}}
+            "#
+                .to_owned()
+            } else {
+                r#"{"kind": "WidgetList", "apiVersion": "a.test/v1", "metadata": {"resourceVersion": "7"},
+            "items": [{"metadata": {"name": "odd", "labels": 5}}, {"metadata": {"name": "deep"}, "spec": DEEP},
+            {"metadata": {"name": "plain"}}]}"#
+                    .replace("DEEP", &deep)
             };
             Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::from(body.into_bytes())))
         });

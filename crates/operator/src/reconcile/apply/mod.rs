@@ -170,13 +170,14 @@ fn phase(
             .iter()
             .all(|(reason, _)| matches!(reason, Reason::ObjectInvalid | Reason::Immutable | Reason::Collision));
         let message = short_list(failures.into_iter().map(|(_, message)| message));
-        return Some(match permanent {
-            true => Phase::Stalled {
+        return Some(if permanent {
+            Phase::Stalled {
                 reason,
                 message,
                 recheck,
-            },
-            false => Phase::failed(reason, message),
+            }
+        } else {
+            Phase::failed(reason, message)
         });
     }
     if let Some(message) = closed {

@@ -65,9 +65,10 @@ impl Claimer<'_, '_> {
         let keeps = self.scope.has_generated_values();
         let written = self.write_member_scopes(&superset, keeps).await;
         written.or_stop(|error| self.claim_error(&error))?;
-        match self.scope.written.author_digest() == author_digest {
-            true => Continue(()),
-            false => Break(interrupted()),
+        if self.scope.written.author_digest() == author_digest {
+            Continue(())
+        } else {
+            Break(interrupted())
         }
     }
 

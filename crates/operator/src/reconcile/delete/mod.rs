@@ -104,17 +104,17 @@ impl Deleter<'_, '_> {
                 .run_delete_hooks(release, hooks::Operation::Delete.before())
                 .await?;
         }
-        match suspended {
-            true => FormerMembers::new(self.scope).detach_former_members(release).await?,
-            false => {
-                TakeoverStage::new(self.scope)
-                    .mark_orphans(release, &HashSet::new())
-                    .await?
-            }
+        if suspended {
+            FormerMembers::new(self.scope).detach_former_members(release).await?
+        } else {
+            TakeoverStage::new(self.scope)
+                .mark_orphans(release, &HashSet::new())
+                .await?
         }
-        let removed = match suspended {
-            true => self.disown_members(release, listed).await,
-            false => self.delete_members(release, policy, listed, has_hooks).await,
+        let removed = if suspended {
+            self.disown_members(release, listed).await
+        } else {
+            self.delete_members(release, policy, listed, has_hooks).await
         };
         if let Some(going) = settled(removed)? {
             return Continue(UninstallProgress::Going(going));
@@ -145,17 +145,16 @@ impl Deleter<'_, '_> {
     async fn remove_release_finalizer(&mut self, release: &mut Release, note: &str) -> ReconcileOutcome {
         let target = self.scope.written.target(&self.scope.unit.resource);
         let finalizer = self.scope.written.finalizer();
-        let removed = match self.scope.written.deleting {
-            true => {
-                remove_finalizer(
-                    &self.scope.context.client,
-                    &target,
-                    &self.scope.written.finalizers,
-                    &finalizer,
-                )
-                .await
-            }
-            false => Claimer::new(self.scope).undecorate().await,
+        let removed = if self.scope.written.deleting {
+            remove_finalizer(
+                &self.scope.context.client,
+                &target,
+                &self.scope.written.finalizers,
+                &finalizer,
+            )
+            .await
+        } else {
+            Claimer::new(self.scope).undecorate().await
         };
         if let Err(error) = removed {
             if let Some(remedy) = refusal(&error) {
@@ -222,9 +221,10 @@ fn settled(removed: Result<RemovalResult, Error>) -> Flow<Option<Vec<ObjectId>>>
         failures: vec![error.to_string()],
         ..RemovalResult::default()
     });
-    match removed.failures.is_empty() {
-        true => Continue(removed.awaited.map(|_| removed.open)),
-        false => Break(Phase::failed(Reason::DeleteFailed, short_list(removed.failures))),
+    if removed.failures.is_empty() {
+        Continue(removed.awaited.map(|_| removed.open))
+    } else {
+        Break(Phase::failed(Reason::DeleteFailed, short_list(removed.failures)))
     }
 }
 

@@ -321,16 +321,16 @@ impl HookRunner<'_, '_> {
         let left = run.time_left(self.timeout(hook), now);
         match state {
             State::Succeeded => {
-                let lines = match hook.tells_log {
-                    true => HookLogs::new(self.scope).last_lines(release, hook, &run).await,
-                    false => String::new(),
+                let lines = if hook.tells_log {
+                    HookLogs::new(self.scope).last_lines(release, hook, &run).await
+                } else {
+                    String::new()
                 };
                 let note = format!("{what} succeeded{lines}");
-                match lines.is_empty() {
-                    true => {
-                        tracing::info!(kind = %self.scope.unit.group_kind, resource = %self.scope.written.key, "{note}")
-                    }
-                    false => self.scope.inform("HookSucceeded", &note).await,
+                if lines.is_empty() {
+                    tracing::info!(kind = %self.scope.unit.group_kind, resource = %self.scope.written.key, "{note}")
+                } else {
+                    self.scope.inform("HookSucceeded", &note).await
                 }
                 // The members have their own time.
                 release.restart_clock();
@@ -398,9 +398,10 @@ impl HookRunner<'_, '_> {
                 uid(&object).clone_into(&mut run.uid);
                 let gate = off_worker(|| Gate::of_object(&object));
                 let gated = gate.map(|gate| (gate, object.clone()));
-                let state = match hook.is_awaited() {
-                    true => hooks::state(object),
-                    false => State::Succeeded,
+                let state = if hook.is_awaited() {
+                    hooks::state(object)
+                } else {
+                    State::Succeeded
                 };
                 match (gated, state) {
                     (Some((gate, object)), State::Succeeded) => {

@@ -64,9 +64,10 @@ impl HookObjects<'_> {
                     .metrics
                     .wrote(&id.group_kind.kind, metrics::Operation::Apply);
                 run.uid = live.uid;
-                Continue(match hook.is_awaited() || is_stated(&hook.member.object) {
-                    true => State::Running("has not started yet".into()),
-                    false => State::Succeeded,
+                Continue(if hook.is_awaited() || is_stated(&hook.member.object) {
+                    State::Running("has not started yet".into())
+                } else {
+                    State::Succeeded
                 })
             }
             Err(error) => self.state_of(id, error),
@@ -94,9 +95,10 @@ impl HookObjects<'_> {
         };
         let is_ours = ownership(id, &live, &self.scope.owner) == Ownership::Ours;
         let is_run = object["metadata"]["annotations"][HOOK_RUN] == run;
-        Ok(match is_ours && is_run {
-            true => HookObject::Run(object),
-            false => HookObject::Other(Box::new(live), object),
+        Ok(if is_ours && is_run {
+            HookObject::Run(object)
+        } else {
+            HookObject::Other(Box::new(live), object)
         })
     }
 

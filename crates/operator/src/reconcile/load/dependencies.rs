@@ -48,9 +48,10 @@ impl<'a> DependencyGate<'a> {
 impl DependencyGate<'_> {
     /// Why a release that was never installed can't be yet.
     pub(crate) async fn await_to_install(&self, release: &mut Release) -> Flow {
-        match release.record.revision > 0 || is_under_way(release) {
-            true => Continue(()),
-            false => self.await_dependencies(release).await,
+        if release.record.revision > 0 || is_under_way(release) {
+            Continue(())
+        } else {
+            self.await_dependencies(release).await
         }
     }
 
@@ -58,9 +59,10 @@ impl DependencyGate<'_> {
     pub(crate) async fn await_to_upgrade(&self, release: &mut Release, prepared: &PreparedRelease) -> Flow {
         let recorded = release.record.revision;
         let is_upgrade = recorded > 0 && prepared.revision > recorded && prepared.rollback.is_none();
-        match is_upgrade && !is_under_way(release) {
-            true => self.await_dependencies(release).await,
-            false => Continue(()),
+        if is_upgrade && !is_under_way(release) {
+            self.await_dependencies(release).await
+        } else {
+            Continue(())
         }
     }
 
@@ -124,9 +126,10 @@ impl DependencyGate<'_> {
             }
             if let Some(text) = &need.ready_when {
                 let compile = || Expression::compile(text);
-                let compiled = match Expression::is_compiled(text) {
-                    true => compile(),
-                    false => off_worker(compile),
+                let compiled = if Expression::is_compiled(text) {
+                    compile()
+                } else {
+                    off_worker(compile)
                 };
                 compiled.or_stop(|error| ValuesError::Source(format!("{}: readyWhen: {error}", need.place)).into())?;
             }
@@ -164,12 +167,13 @@ impl DependencyGate<'_> {
             verdicts.insert((key, need.ready_when.clone()), (version, why));
         }
         release.observed.dependencies = verdicts;
-        match unready.is_empty() {
-            true => Continue(()),
-            false => Break(Phase::waiting(
+        if unready.is_empty() {
+            Continue(())
+        } else {
+            Break(Phase::waiting(
                 Reason::DependencyNotReady,
                 format!("waiting for what it depends on: {}", short_list(unready)),
-            )),
+            ))
         }
     }
 
@@ -194,9 +198,10 @@ impl DependencyGate<'_> {
         let found = lookup::fetch_all(&context.client, snapshot, keys, &context.lookups).await;
         let found = found.or_stop(|(_, error)| {
             let message = format!("{}: {}: {error}", need.place, lookup::describe(key));
-            match error.is_permanent() {
-                true => Phase::stalled(Reason::LookupFailed, message),
-                false => Phase::failed(Reason::LookupFailed, message),
+            if error.is_permanent() {
+                Phase::stalled(Reason::LookupFailed, message)
+            } else {
+                Phase::failed(Reason::LookupFailed, message)
             }
         })?;
         let object = found.into_iter().next().unwrap_or_default();

@@ -36,9 +36,10 @@ pub fn digest(key: &Key, unit: &Unit, resource: &CustomResource, snapshot: &Snap
     });
     let capabilities = key.digest(KeyUse::Capabilities, &answers.collect::<Vec<_>>());
     // The names of its namespace and of what holds its values may depend on anything in the custom resource.
-    let data = match unit.watch.needs_resource() {
-        true => resource.as_data(&unit.resource).to_string(),
-        false => String::new(),
+    let data = if unit.watch.needs_resource() {
+        resource.as_data(&unit.resource).to_string()
+    } else {
+        String::new()
     };
     let (name, watch) = (resource.key.to_string(), unit.watch.digest());
     let given: [&[u8]; 5] = [

@@ -84,9 +84,12 @@ pub(crate) fn needs(unit: &Unit, resource: &CustomResource) -> Result<Vec<Releas
     let own = yaml::to_json(own.map(String::as_str).unwrap_or_default().as_bytes())
         .map_err(|error| error.to_string())
         .and_then(|list| DependsOn::list(DEPENDS_ON, &list))
-        .map_err(|error| match error.starts_with(DEPENDS_ON) {
-            true => ValuesError::Source(error),
-            false => ValuesError::Source(format!("{DEPENDS_ON}: {error}")),
+        .map_err(|error| {
+            if error.starts_with(DEPENDS_ON) {
+                ValuesError::Source(error)
+            } else {
+                ValuesError::Source(format!("{DEPENDS_ON}: {error}"))
+            }
         })?;
     let home = match resource.key.namespace.as_str() {
         // Whose release has no namespace either needs it for cluster-scoped kinds alone.
@@ -103,9 +106,10 @@ pub(crate) fn needs(unit: &Unit, resource: &CustomResource) -> Result<Vec<Releas
             let place = format!("{list}[{index}]");
             let made = |field: &str, template: &str| {
                 // The author's entries are no templates.
-                let made = match is_own {
-                    true => Ok(template.to_owned()),
-                    false => texts.text("dependsOn", template),
+                let made = if is_own {
+                    Ok(template.to_owned())
+                } else {
+                    texts.text("dependsOn", template)
                 };
                 let made = made.map_err(|error| ValuesError::Source(format!("{place}: {field}: {error}")))?;
                 match made.trim() {

@@ -361,10 +361,10 @@ impl LeaderElector<'_> {
         let Some(seat) = seat else {
             let kind = GroupKind::new("apps", &*former.kind);
             let is_seen = self.scope.context.members().is_synced(&kind, &former.namespace);
-            return match is_seen || !is_recorded(release, former) {
-                // Its pods and its Lease go with the workload.
-                true => Ok(()),
-                false => Err(ElectionError::Busy),
+            return if is_seen || !is_recorded(release, former) {
+                Ok(())
+            } else {
+                Err(ElectionError::Busy)
             };
         };
         let client = &self.scope.context.client;
@@ -423,16 +423,19 @@ impl LeaderElector<'_> {
     fn believed(&self, seat: &ElectionTarget, lease: Option<&Lease>) -> Result<Held, ElectionError> {
         let held = elect::held(lease);
         match lease {
-            Some(lease) if !self.is_own_lease(&seat.place, lease) => match elect::is_labelled_own(lease, &seat.uid) {
-                true => Ok(Held {
-                    epoch: held.epoch,
-                    ..Held::default()
-                }),
-                false => Err(ElectionError::Taken(format!(
-                    "Lease {}/{} is there and is not the operator's, which reserves such names: delete it",
-                    seat.place.namespace, seat.place.name
-                ))),
-            },
+            Some(lease) if !self.is_own_lease(&seat.place, lease) => {
+                if elect::is_labelled_own(lease, &seat.uid) {
+                    Ok(Held {
+                        epoch: held.epoch,
+                        ..Held::default()
+                    })
+                } else {
+                    Err(ElectionError::Taken(format!(
+                        "Lease {}/{} is there and is not the operator's, which reserves such names: delete it",
+                        seat.place.namespace, seat.place.name
+                    )))
+                }
+            }
             _ => Ok(held),
         }
     }

@@ -143,9 +143,12 @@ impl MemberObserver<'_> {
             return Ok(conditions.into_iter().map(compile).collect());
         }
         let work = move |deadline: Deadline| {
-            let compile = |one: (ObjectId, Condition)| match deadline.is_over() && !one.1.is_compiled() {
-                true => (one.0, Err(PoolError::OverBudget.to_string())),
-                false => compile(one),
+            let compile = |one: (ObjectId, Condition)| {
+                if deadline.is_over() && !one.1.is_compiled() {
+                    (one.0, Err(PoolError::OverBudget.to_string()))
+                } else {
+                    compile(one)
+                }
             };
             on_large_stack(|| conditions.into_iter().map(compile).collect())
         };
@@ -228,9 +231,10 @@ impl MemberObserver<'_> {
             return Ok(LiveFacts::default());
         }
         let mut found = self.read_all(release, &self.own_members()).await?;
-        let pods = match pods {
-            true => Value::clone(&*self.pods_of(release, &found).await?),
-            false => Value::Null,
+        let pods = if pods {
+            Value::clone(&*self.pods_of(release, &found).await?)
+        } else {
+            Value::Null
         };
         // Of two with one name, that in the CR's namespace counts, and that of Kubernetes' own kind.
         let home = &self.scope.written.key.namespace;

@@ -52,9 +52,10 @@ impl StatusEvaluator<'_> {
         };
         let reads = |word: &str| mentions(renderer.chart(), word);
         let (members, pods) = (reads("Members"), reads("Pods"));
-        let ids = match members || pods {
-            true => MemberObserver::new(self.scope).own_members(),
-            false => Vec::new(),
+        let ids = if members || pods {
+            MemberObserver::new(self.scope).own_members()
+        } else {
+            Vec::new()
         };
         let seen = self.status_inputs(release, &ids, phase.is_ready());
         let template = release.observed.template.get_or_insert_default();
@@ -62,10 +63,10 @@ impl StatusEvaluator<'_> {
             .refused
             .as_ref()
             .is_some_and(|(_, _, since)| since.elapsed() >= REFUSED_FOR);
-        let is_known = match template.seen.is_empty() {
-            // An earlier process evaluated it.
-            true => Templated::of(self.scope.written_status()).seen == seen,
-            false => template.seen == seen && !retries,
+        let is_known = if template.seen.is_empty() {
+            Templated::of(self.scope.written_status()).seen == seen
+        } else {
+            template.seen == seen && !retries
         };
         if is_known {
             template.seen = seen;

@@ -189,9 +189,10 @@ impl Remediator<'_, '_> {
             });
         }
         remedied(release, &rule.name).acts(Timestamp::now());
-        Done::Yes(match rule.dry_run {
-            true => format!("plan {name} would be run"),
-            false => format!("plan {name} is run"),
+        Done::Yes(if rule.dry_run {
+            format!("plan {name} would be run")
+        } else {
+            format!("plan {name} is run")
         })
     }
 

@@ -65,12 +65,11 @@ impl Release {
     /// nothing before.
     pub(super) fn note_intent(&mut self, prepared: &PreparedRelease, first: bool) {
         let record = &mut self.record;
-        record.settled = match first && record.revision == 0 && record.settled.is_empty() {
-            true => {
-                record.capabilities = prepared.capabilities.clone();
-                prepared.inputs.clone()
-            }
-            false => intent::noted(&record.settled, &prepared.inputs),
+        record.settled = if first && record.revision == 0 && record.settled.is_empty() {
+            record.capabilities = prepared.capabilities.clone();
+            prepared.inputs.clone()
+        } else {
+            intent::noted(&record.settled, &prepared.inputs)
         };
         self.render.last.answers_changed |= self.render.last.has_other_answers(&prepared.lookups);
         // What is rendered again begins anew.

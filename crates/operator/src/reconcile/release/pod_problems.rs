@@ -68,9 +68,10 @@ impl PodProblems {
     /// Takes in which members are in trouble; gives those whose pods are to be looked at now.
     pub(crate) fn due(&mut self, troubled: &[ObjectId], now: Instant) -> Vec<ObjectId> {
         self.known.retain(|id, _| troubled.contains(id));
-        let patience = match std::mem::take(&mut self.told) {
-            true => Duration::ZERO,
-            false => PATIENCE,
+        let patience = if std::mem::take(&mut self.told) {
+            Duration::ZERO
+        } else {
+            PATIENCE
         };
         for id in troubled.iter().take(LOOKED_AT) {
             self.known.entry(id.clone()).or_insert_with(|| PodProblem {
@@ -107,9 +108,10 @@ impl PodProblems {
         let mut found = Vec::new();
         for (id, why) in &mut self.known {
             let Some(text) = &why.text else { continue };
-            let start = match why.reported.is_empty() {
-                true => why.first,
-                false => Some(why.since),
+            let start = if why.reported.is_empty() {
+                why.first
+            } else {
+                Some(why.since)
             };
             let lasts = start.is_some_and(|start| now.saturating_duration_since(start) >= LASTING);
             if lasts && why.reported.len() < REPORTED && !why.reported.contains(text) {

@@ -56,9 +56,10 @@ fn failed(place: &SecretName, error: &Error) -> Phase {
         "a chart with random results needs the rights to get, create, patch and delete Secrets there",
     );
     let message = format!("{place}, which holds the release's random results: {error}{hint}");
-    match error.is_permanent() {
-        true => Phase::stalled(Reason::KeptResults, message),
-        false => Phase::failed(Reason::KeptResults, message),
+    if error.is_permanent() {
+        Phase::stalled(Reason::KeptResults, message)
+    } else {
+        Phase::failed(Reason::KeptResults, message)
     }
 }
 
@@ -153,9 +154,10 @@ impl GeneratedValues {
     /// What is stored after its render was applied, or while members of it are missing: then the former results, too.
     pub(crate) fn written(&self, complete: bool) -> StoredValues {
         StoredValues {
-            kept: match complete {
-                true => self.kept.clone(),
-                false => self.kept.and(&self.stored.kept),
+            kept: if complete {
+                self.kept.clone()
+            } else {
+                self.kept.and(&self.stored.kept)
             },
             pins: self.pins.clone(),
             version: None,

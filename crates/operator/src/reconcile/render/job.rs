@@ -138,9 +138,10 @@ pub(crate) async fn prepare_plan(
     lock(&share).keep(prepared.size);
     // Not for one that failed, which may tell of what it did not come to render.
     work.secrets.turn();
-    let values_digest = match is_watched(unit.watch.on_failure) {
-        true => work.key.digest(KeyUse::Values, &[work.values.to_string().as_bytes()]),
-        false => String::new(),
+    let values_digest = if is_watched(unit.watch.on_failure) {
+        work.key.digest(KeyUse::Values, &[work.values.to_string().as_bytes()])
+    } else {
+        String::new()
     };
     Continue(PreparedRelease {
         generated_values: memory,
@@ -224,10 +225,10 @@ impl<'a> RenderJob<'a> {
         let found = work.read_sources(&release.retry.cache.answers, answers).await?;
         let size = size_of_data(&spec) + found.iter().map(|(_, object)| size_of_data(object)).sum::<u64>();
         let values = || values::values(unit, &found, spec);
-        work.values = match unit.watch.override_values.is_empty() {
-            true => off_worker_if_large(size, values),
-            // They may have templates.
-            false => off_worker(values),
+        work.values = if unit.watch.override_values.is_empty() {
+            off_worker_if_large(size, values)
+        } else {
+            off_worker(values)
         }
         .or_stop(Phase::from)?;
         Continue(work)
@@ -376,9 +377,10 @@ impl<'a> RenderJob<'a> {
                     (_, true) => Reason::ChartInvalid,
                     _ => Reason::RenderFailed,
                 };
-                let why = match error.is_of_memory() {
-                    true => context.budget.why(),
-                    false => String::new(),
+                let why = if error.is_of_memory() {
+                    context.budget.why()
+                } else {
+                    String::new()
                 };
                 Break(Phase::stalled(reason, format!("{error}{why}")))
             }

@@ -128,9 +128,10 @@ impl RenderJob<'_> {
         let fetched = lookup::fetch_all(&context.client, &self.snapshot, &unknown, &context.lookups).await;
         let fetched = fetched.or_stop(|(key, error)| {
             let message = format!("lookup of {}: {error}", lookup::describe(&key));
-            match error.is_permanent() {
-                true => Phase::stalled(Reason::LookupFailed, message),
-                false => Phase::failed(Reason::LookupFailed, message),
+            if error.is_permanent() {
+                Phase::stalled(Reason::LookupFailed, message)
+            } else {
+                Phase::failed(Reason::LookupFailed, message)
             }
         })?;
         found.extend(unknown.into_iter().zip(fetched).map(|(key, mut answer)| {

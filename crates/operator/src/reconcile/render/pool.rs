@@ -89,9 +89,10 @@ impl WorkerPool {
 
     /// The lane for the next work of a release.
     pub fn lane(&self, release: &str) -> PoolLane {
-        match self.used.level(release) > BURST.as_secs_f64() {
-            true => PoolLane::Long,
-            false => PoolLane::Short,
+        if self.used.level(release) > BURST.as_secs_f64() {
+            PoolLane::Long
+        } else {
+            PoolLane::Short
         }
     }
 
@@ -240,19 +241,17 @@ const LARGE: u64 = 64 << 10;
 /// Does work on data of this size: away from the async workers if they are large. For small data that costs more than it
 /// saves: each time another thread takes over, with memory of its own.
 pub fn off_worker_if_large<T>(size: u64, work: impl FnOnce() -> T) -> T {
-    match size > LARGE {
-        true => off_worker(work),
-        false => work(),
-    }
+    if size > LARGE { off_worker(work) } else { work() }
 }
 
 /// Does work that is short, but too long for an async worker if an author's data are as large as the API server takes them.
 /// The other tasks of this worker go on elsewhere meanwhile.
 pub fn off_worker<T>(work: impl FnOnce() -> T) -> T {
     let has_workers = Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
-    match has_workers {
-        true => tokio::task::block_in_place(work),
-        false => work(),
+    if has_workers {
+        tokio::task::block_in_place(work)
+    } else {
+        work()
     }
 }
 

@@ -83,9 +83,10 @@ impl Announcer<'_> {
     }
 
     async fn tell(&self, event: &Event) {
-        match event.warning {
-            true => self.scope.warn(&event.reason, &event.note).await,
-            false => self.scope.inform(&event.reason, &event.note).await,
+        if event.warning {
+            self.scope.warn(&event.reason, &event.note).await
+        } else {
+            self.scope.inform(&event.reason, &event.note).await
         }
     }
 }

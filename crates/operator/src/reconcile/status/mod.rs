@@ -267,12 +267,13 @@ impl StatusWriter<'_, '_> {
         RecordStore::new(self.scope).save_record(release).await?;
         let conclusion = phase.into();
         let next = StatusBuilder::new(self.scope).status(release, &conclusion);
-        match self.write_status(release, &conclusion, &next).await && !self.scope.missing {
-            true => Continue(()),
-            false => Break(Phase::failed(
+        if self.write_status(release, &conclusion, &next).await && !self.scope.missing {
+            Continue(())
+        } else {
+            Break(Phase::failed(
                 Reason::Record,
                 "how far the release has come can't be written into the status now",
-            )),
+            ))
         }
     }
 

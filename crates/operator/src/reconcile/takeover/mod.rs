@@ -180,12 +180,11 @@ impl TakeoverStage<'_, '_> {
                     let what = format!("the members of the Helm release {namespace}/{}", key.name);
                     failed(&what, &error)
                 })?;
-            match is_ours {
-                true => {
-                    stored.releases.extend(found);
-                    stored.secrets.push((secret.name, secret.uid));
-                }
-                false => stored.others.push((found, (secret.name, secret.uid))),
+            if is_ours {
+                stored.releases.extend(found);
+                stored.secrets.push((secret.name, secret.uid));
+            } else {
+                stored.others.push((found, (secret.name, secret.uid)))
             }
         }
         Continue(stored)

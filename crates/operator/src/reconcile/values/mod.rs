@@ -54,9 +54,10 @@ fn set(key: &str, value: &str, values: &mut Map<String, Value>) -> Result<(), St
     let is_whole = value.contains(',')
         && strvals::parse_into(&text, &Mode::Strings, &mut Map::new())
             .is_err_and(|message| message.contains("has no value"));
-    match is_whole {
-        true => strvals::parse_into(&format!("{key}={}", plain(value)), &Mode::Strings, values),
-        false => strvals::parse_into(&text, &Mode::Strings, values),
+    if is_whole {
+        strvals::parse_into(&format!("{key}={}", plain(value)), &Mode::Strings, values)
+    } else {
+        strvals::parse_into(&text, &Mode::Strings, values)
     }
 }
 

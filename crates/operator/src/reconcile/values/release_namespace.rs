@@ -18,9 +18,10 @@ pub fn release_namespace(unit: &Unit, resource: &CustomResource) -> Result<Strin
         if is_namespace && resource.decorator.is_some() {
             return Ok(resource.key.name.clone());
         }
-        return match resource.key.namespace.is_empty() {
-            true => Err(ValuesError::NoNamespace),
-            false => Ok(resource.key.namespace.clone()),
+        return if resource.key.namespace.is_empty() {
+            Err(ValuesError::NoNamespace)
+        } else {
+            Ok(resource.key.namespace.clone())
         };
     };
     let error = |message: String| ValuesError::TargetNamespace {

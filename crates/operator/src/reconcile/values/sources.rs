@@ -130,9 +130,12 @@ impl ValuesSource {
     pub fn add(&self, object: &Value, values: &mut Map<String, Value>, room: &mut usize) -> Result<(), ValuesError> {
         let ValuesSource { place, from, key } = self;
         let what = format!("{place}: {} {}/{}", key.kind, key.namespace, key.name);
-        let missing = |message: String| match from.optional {
-            true => Ok(()),
-            false => Err(ValuesError::Source(message)),
+        let missing = |message: String| {
+            if from.optional {
+                Ok(())
+            } else {
+                Err(ValuesError::Source(message))
+            }
         };
         if object.get("metadata").is_none() {
             return missing(format!("{what} is not there"));
