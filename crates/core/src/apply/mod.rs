@@ -64,7 +64,7 @@ pub enum Why {
 }
 
 /// Decides the next step for one member.
-pub fn step(member: &Member, entry: Option<&Entry>, seen: Seen<'_>, owner: &Owner) -> Step {
+pub fn step(member: &Member, entry: Option<&Entry>, seen: &Seen<'_>, owner: &Owner) -> Step {
     let has_finished = entry.is_some_and(|entry| entry.finished && entry.digest == member.digest);
     let live = match seen {
         Seen::NotInIndex | Seen::Absent if has_finished => return Step::Satisfied,
@@ -187,7 +187,7 @@ mod tests {
             let entry = (!case.entry.is_null()).then(|| with(&entry(&config()), &case.entry));
             let live = (!case.live.is_null()).then(|| with(&live(&config()), &case.live));
             let seen = live.as_ref().map_or(Seen::Absent, Seen::Present);
-            let step = step(&member, entry.as_ref(), seen, &owner());
+            let step = step(&member, entry.as_ref(), &seen, &owner());
             assert_eq!(format!("{step:?}"), case.step, "{situation}");
             let as_recorded = entry.is_some_and(|entry| is_as_recorded(&entry, live.as_ref(), &owner()));
             assert_eq!(as_recorded, case.as_recorded, "{situation}");
@@ -199,7 +199,7 @@ mod tests {
         let next = |digest: &str, finished| {
             let member = but(&member(&config()), |member| member.digest = digest.into());
             let entry = but(&entry(&config()), |entry| entry.finished = finished);
-            step(&member, Some(&entry), Seen::NotInIndex, &owner())
+            step(&member, Some(&entry), &Seen::NotInIndex, &owner())
         };
         assert_eq!((next("d", false), next("d", true)), (Step::Look, Step::Satisfied));
         assert_eq!(next("new", true), Step::Look);
@@ -227,7 +227,7 @@ mod tests {
                 member.owner = refers.then(|| reference.into());
             });
             let live = with(&live(&config()), &changes);
-            let next = step(&member, Some(&entry), Seen::Present(&live), &owner());
+            let next = step(&member, Some(&entry), &Seen::Present(&live), &owner());
             assert_eq!(format!("{next:?}"), expected, "{refers} {changes}");
             let sent = content(&member, Some(&live));
             assert_eq!(

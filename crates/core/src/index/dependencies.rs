@@ -314,10 +314,10 @@ impl Dependencies {
     }
 
     /// The same for one that the API server refuses; `error`: its words.
-    pub fn set_refused(&mut self, scope: &Scope, error: String, now: Timestamp) -> bool {
+    pub fn set_refused(&mut self, scope: &Scope, error: &str, now: Timestamp) -> bool {
         if let Some(state) = self.scopes.get_mut(scope) {
             let since = state.refused.take().map_or(now, |(since, _)| since);
-            state.refused = Some((since, error.clone()));
+            state.refused = Some((since, error.to_owned()));
         }
         self.set_failing(scope, error.contains("forbidden"))
     }
@@ -442,7 +442,7 @@ mod tests {
             "failing" => json!(index.set_failing(&scope, told.as_bool().unwrap())),
             "refuse" => {
                 let now = Timestamp::from_second(told[1].as_i64().unwrap()).unwrap();
-                json!(index.set_refused(&scope, text(0).to_owned(), now))
+                json!(index.set_refused(&scope, text(0), now))
             }
             "tell" => json!(index.tell_failing(&scope)),
             "wanted" => {

@@ -78,7 +78,7 @@ impl PodIndex {
     }
 
     /// Takes in what a watch shows. Returns the releases that must hear of it.
-    pub fn observe(&mut self, scope: &Scope, namespace: &str, pod: Pod) -> Vec<String> {
+    pub fn observe(&mut self, scope: &Scope, namespace: &str, pod: &Pod) -> Vec<String> {
         let Some(seen) = self.scopes.get_mut(scope) else {
             return Vec::new();
         };
@@ -90,11 +90,11 @@ impl PodIndex {
                 resource_version: version.clone(),
                 ..old.clone()
             };
-            old == pod
+            old == *pod
         };
         match &old {
             Some(old) if is_alike(old) => Vec::new(),
-            old => self.told(namespace, old.iter().chain([&pod])),
+            old => self.told(namespace, old.iter().chain([pod])),
         }
     }
 
@@ -206,16 +206,20 @@ mod tests {
         index.follow("b", [workload("StatefulSet", "db")].into());
         let one = pod("my-web-1-x", "ReplicaSet", "my-web-1", 5);
         assert!(
-            index.observe(&scope, "shop", one.clone()).is_empty(),
+            index.observe(&scope, "shop", &one.clone()).is_empty(),
             "it is not watched"
         );
         index.begin(&scope);
-        assert_eq!(index.observe(&scope, "shop", one.clone()), ["a"]);
+        assert_eq!(index.observe(&scope, "shop", &one.clone()), ["a"]);
         assert_eq!(
-            index.observe(&scope, "shop", pod("db-0", "StatefulSet", "db", 6)),
+            index.observe(&scope, "shop", &pod("db-0", "StatefulSet", "db", 6)),
             ["b"]
         );
-        assert!(index.observe(&scope, "shop", pod("y", "DaemonSet", "db", 7)).is_empty());
+        assert!(
+            index
+                .observe(&scope, "shop", &pod("y", "DaemonSet", "db", 7))
+                .is_empty()
+        );
         assert_eq!(index.pods(&web), None, "the list goes on");
         let listed = ["my-web-1-x", "db-0"].map(|name| ("shop".to_owned(), name.to_owned()));
         assert_eq!(index.listed(&scope, &listed.into(), true).len(), 2);
@@ -226,13 +230,13 @@ mod tests {
             resource_version: "8".into(),
             ..one.clone()
         };
-        assert!(index.observe(&scope, "shop", newer).is_empty(), "nothing that matters");
+        assert!(index.observe(&scope, "shop", &newer).is_empty(), "nothing that matters");
         let ready = Pod {
             ready: true,
             resource_version: "9".into(),
             ..one.clone()
         };
-        assert_eq!(index.observe(&scope, "shop", ready.clone()), ["a"]);
+        assert_eq!(index.observe(&scope, "shop", &ready.clone()), ["a"]);
         index.learn("shop", &one);
         assert_eq!(index.pods(&web), Some(vec![ready.clone()]), "that is older");
         index.doubt(&scope);

@@ -308,7 +308,7 @@ impl Rehearsal {
             let text = format!("{} ({}) is left untouched: {why}", member.id, member.source);
             (Reason::Collision, text)
         };
-        match step(member, entry, seen, owner) {
+        match step(member, entry, &seen, owner) {
             Step::Unchanged | Step::Leave | Step::Satisfied | Step::Look | Step::AwaitDeletion => {
                 return Ok(RehearsedOutcome::Unchanged);
             }

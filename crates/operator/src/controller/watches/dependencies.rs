@@ -49,7 +49,7 @@ async fn follow<K: kube::Resource>(
         let mut sets = context.dependencies().observe(scope, namespace, name, version);
         sets.extend(
             pod.into_iter()
-                .flat_map(|pod| context.pod_index().observe(scope, namespace, pod)),
+                .flat_map(|pod| context.pod_index().observe(scope, namespace, &pod)),
         );
         sets
     };

@@ -220,7 +220,7 @@ pub(super) fn fail(
         }
         Purpose::Dependencies => {
             let mut dependencies = context.dependencies();
-            if dependencies.set_refused(scope, error, Timestamp::now()) {
+            if dependencies.set_refused(scope, &error, Timestamp::now()) {
                 context.wanted.notify_one();
             }
             context.synced.notify_waiters();

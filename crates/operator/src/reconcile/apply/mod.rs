@@ -67,7 +67,7 @@ struct MemberTask<'a> {
 }
 
 impl MemberTask<'_> {
-    fn step(&self, seen: Seen<'_>) -> Step {
+    fn step(&self, seen: &Seen<'_>) -> Step {
         step(self.member, self.entry, seen, &self.prepared.identity.owner)
     }
 }
@@ -347,13 +347,13 @@ impl Applier<'_> {
         let indexed = self.scope.context.members().get(&member.id).cloned();
         let mut next = match &indexed {
             _ if again => Step::Look,
-            Some(live) => task.step(Seen::Present(live)),
-            None => task.step(Seen::NotInIndex),
+            Some(live) => task.step(&Seen::Present(live)),
+            None => task.step(&Seen::NotInIndex),
         };
         // What was never made isn't there as a rule. An apply that only creates finds out what is, at no other cost.
         let was_made = !self.scope.is_first && entry.is_none_or(|entry| !entry.uid.is_empty());
         if next == Step::Look && !again && !was_made && self.scope.former_release.is_none() {
-            next = task.step(Seen::Absent);
+            next = task.step(&Seen::Absent);
         }
         if next == DRIFTED && release.must_wait(&member.id) {
             return Ok(MemberOutcome::Contested);
@@ -398,14 +398,14 @@ impl Applier<'_> {
             Ok(Some(found)) => found,
             Ok(None) => {
                 end(None);
-                return Ok(MemberDecision::new(task.step(Seen::Absent), None));
+                return Ok(MemberDecision::new(task.step(&Seen::Absent), None));
             }
             Err(error) => {
                 end(None);
                 return Err(error);
             }
         };
-        let mut decision = MemberDecision::new(task.step(Seen::Present(&seen)), None);
+        let mut decision = MemberDecision::new(task.step(&Seen::Present(&seen)), None);
         if decision.next == DRIFTED {
             // What is given up to an autoscaler is told apart below.
             let unscaled = Live {

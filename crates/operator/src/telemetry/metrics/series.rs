@@ -202,8 +202,8 @@ impl PlanOwners {
         let plans = self.of_release.remove(release).unwrap_or_default();
         let (group, kind) = (&release.group, &release.kind);
         let is_last = |plan: &Arc<str>| match &**plan {
-            OTHER => is_last_one(&mut self.others, (group.clone(), kind.clone())),
-            _ => is_last_one(&mut self.plans, (group.clone(), kind.clone(), plan.clone())),
+            OTHER => is_last_one(&mut self.others, &(group.clone(), kind.clone())),
+            _ => is_last_one(&mut self.plans, &(group.clone(), kind.clone(), plan.clone())),
         };
         let gone: Vec<_> = plans.into_iter().filter(is_last).collect();
         gone.into_iter()
@@ -213,14 +213,14 @@ impl PlanOwners {
 }
 
 /// Takes one away. True if none is left.
-fn is_last_one<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) -> bool {
-    let Some(count) = counts.get_mut(&key) else {
+fn is_last_one<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) -> bool {
+    let Some(count) = counts.get_mut(key) else {
         return true;
     };
     *count -= 1;
     let is_last = *count == 0;
     if is_last {
-        counts.remove(&key);
+        counts.remove(key);
     }
     is_last
 }
