@@ -187,7 +187,7 @@ impl Serving {
         let ended = stop.child_token();
         let (listed, mut lists) = tokio::sync::mpsc::unbounded_channel();
         let mut watches = JoinSet::new();
-        let namespaces: Vec<Option<String>> = match &self.context.namespaces {
+        let namespaces: Vec<Option<String>> = match &self.context.settings.namespaces {
             Some(namespaces) if self.unit.resource.namespaced => namespaces.iter().cloned().map(Some).collect(),
             _ => vec![None],
         };

@@ -62,7 +62,7 @@ pub async fn run(context: Arc<Context>, period: Duration, stop: CancellationToke
 impl Meter {
     async fn meter(&mut self) -> anyhow::Result<()> {
         let context = &self.context;
-        let (namespace, operator) = (&context.own_namespace, &context.operator);
+        let (namespace, operator) = (&context.settings.own_namespace, &context.settings.operator);
         let what = || format!("ConfigMap {namespace}/{}", usage::config_map_name(operator));
         let counters = match &mut self.counters {
             Some(counters) => counters,
@@ -77,7 +77,7 @@ impl Meter {
         };
         let begun = Instant::now();
         let snapshot = context.discovery.snapshot();
-        let sample = usage::sample(&context.client, &snapshot, context.namespaces.as_ref()).await?;
+        let sample = usage::sample(&context.client, &snapshot, context.settings.namespaces.as_ref()).await?;
         let requested: BTreeMap<Release, Requests> = sample.by_release(&|id, uid| release_of(context, id, uid));
         let gap = self.period * GAP;
         let last = self.last.filter(|(_, ended)| begun.duration_since(*ended) <= gap);

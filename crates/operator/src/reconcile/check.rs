@@ -47,7 +47,7 @@ impl Checker<'_> {
         let hooks = || prepared.desired.hooks.iter().map(|hook| &hook.member);
         let all = prepared.desired.members.iter().chain(hooks());
         let reserved = all.filter_map(|member| {
-            let refused = grants::may_be_named(&member.id, &self.scope.context.own_objects).err()?;
+            let refused = grants::may_be_named(&member.id, &self.scope.context.settings.own_objects).err()?;
             Some(format!("{}: {refused}", member.source))
         });
         let reserved: Vec<String> = reserved.collect();
@@ -129,8 +129,8 @@ impl Checker<'_> {
         let (Ok(renderer), Ok(values)) = (&self.scope.unit.renderer, nobodys) else {
             return Continue(None);
         };
-        let lane = self.scope.context.pool.lane(&self.scope.owner.set);
-        let share = self.scope.context.budget.another(lane).await;
+        let lane = self.scope.context.render.pool.lane(&self.scope.owner.set);
+        let share = self.scope.context.render.budget.another(lane).await;
         let work = RenderJob {
             context: self.scope.context,
             unit: self.scope.unit,

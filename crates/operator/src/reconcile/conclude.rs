@@ -100,7 +100,7 @@ impl Concluder<'_, '_> {
         KeptRenders::new(self.scope).list_revision(release, prepared).await?;
         let hooks = &prepared.desired.hooks;
         // What is gone back to is no change that somebody asked for.
-        let values = Some(&prepared.values).filter(|_| prepared.rollback.is_none());
+        let values = Some(&prepared.inputs.values).filter(|_| prepared.rollback.is_none());
         release.record.plans.learn(hooks, key, values, jiff::Timestamp::now());
         PlanRunner::new(self.scope)
             .clear_dropped_steps(release, prepared)
@@ -117,7 +117,7 @@ impl Concluder<'_, '_> {
             release.note_decided(prepared);
         }
         if pruned.held.is_empty() {
-            release.record.done_for = Some(prepared.inputs.clone());
+            release.record.done_for = Some(prepared.inputs.digest.clone());
         }
     }
 }

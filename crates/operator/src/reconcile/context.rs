@@ -31,7 +31,7 @@ use helm_template::render::{LookupKey, Random};
 /// Requests for what templates look up that are under way in the process.
 const LOOKUPS_AT_ONCE: usize = 16;
 
-/// The process.
+/// What the reconciles of a process share.
 pub struct Context {
     pub client: kube::Client,
     pub discovery: Discovery,
@@ -39,40 +39,54 @@ pub struct Context {
     pub metrics: Arc<Metrics>,
     /// The HMAC keys of digests and signatures.
     pub keys: Keyring,
+    pub settings: OperatorSettings,
+    pub(super) render: RenderResources,
+    /// Notified when the schemas of a group have changed: the API server may judge its objects differently.
+    pub schemas: Schemas,
+    /// Shared by the reconciles that read the pods of workloads.
+    pub pods: PodTroubles,
+    indexes: Indexes,
+    /// Notified when a scope is needed, or no longer, so that its watch starts or ends.
+    pub wanted: Notify,
+    /// Notified when a watch of members or looked-up objects has its first complete list.
+    pub synced: Notify,
+    /// The names of the installed CustomResourceDefinitions. `None` before the first list.
+    pub crds: watch::Sender<Option<HashSet<String>>>,
+}
+
+/// Who the operator is, and what it watches.
+pub struct OperatorSettings {
     /// The operator's id: the value of the label `chartwright.dev/operator`.
     pub operator: String,
-    /// What the operator itself has there: its keys and its Lease. No release may have them.
+    /// The operator's own objects: its keys and its Lease. No release may have them.
     pub own_objects: Vec<ObjectId>,
-    /// The operator's own namespace: what it keeps for cluster-scoped custom resources lies there.
+    /// The operator's own namespace. Secrets of cluster-scoped custom resources are stored there.
     pub own_namespace: String,
-    /// The namespaces that this operator looks at; `None`: all.
+    /// The watched namespaces. `None`: all.
     pub namespaces: Option<BTreeSet<String>>,
-    /// Where renders and conditions are evaluated.
-    pub(super) pool: Arc<WorkerPool>,
-    /// Where new random results come from. `None`: the operating system.
+    /// The source of new random results. `None`: the operating system.
     pub random: Option<Arc<dyn Random>>,
-    /// What templates take for the time. `None`: what it is.
+    /// The time for templates. `None`: the system's time.
     pub clock: Option<jiff::Timestamp>,
-    /// Told when the schemas of a group have changed: the API server may judge its objects otherwise.
-    pub schemas: Schemas,
-    /// Bounds how many requests for what templates look up are under way: one release may ask for many.
+}
+
+/// Threads, memory and requests that the renders of all releases share.
+pub(super) struct RenderResources {
+    /// Evaluates renders and conditions.
+    pub pool: Arc<WorkerPool>,
+    /// Bounds the lookup requests in flight: one release may need many.
     pub lookups: Semaphore,
-    /// The memory for them, and for what they made.
+    /// The memory of renders and their results.
     pub budget: Arc<MemoryBudget>,
+}
+
+/// What the watches have shown. No lock is held across an await.
+struct Indexes {
     members: Mutex<Members>,
     dependencies: Mutex<Dependencies>,
     pod_index: Mutex<PodIndex>,
-    /// Shared by the reconciles that look at the pods of workloads.
-    pub pods: PodTroubles,
     /// The custom resources of this process by their ApplySet id, as their watches saw them last.
     owners: Mutex<HashMap<String, RegisteredOwner>>,
-    /// Told when a scope was wanted, or is no longer, so that its watch starts or ends.
-    pub wanted: Notify,
-    /// Told whenever a watch of members, or of what is looked up, has its first complete list.
-    pub synced: Notify,
-    /// The names of the CustomResourceDefinitions that are there, as far as that is known; `None` before anybody has
-    /// tried to list them.
-    pub crds: watch::Sender<Option<HashSet<String>>>,
 }
 
 /// In the index of dependencies, behind the id of a set: what its release waits for, besides what it looks up.
@@ -153,21 +167,27 @@ impl Context {
             events,
             metrics,
             keys,
-            own_objects: own_objects(&operator, &own_namespace),
-            operator,
-            own_namespace,
-            namespaces: None,
-            pool: Arc::new(WorkerPool::new(cores)),
-            random: None,
-            clock: None,
+            settings: OperatorSettings {
+                own_objects: own_objects(&operator, &own_namespace),
+                operator,
+                own_namespace,
+                namespaces: None,
+                random: None,
+                clock: None,
+            },
+            render: RenderResources {
+                pool: Arc::new(WorkerPool::new(cores)),
+                lookups: Semaphore::new(LOOKUPS_AT_ONCE),
+                budget: MemoryBudget::new(None),
+            },
             schemas: Schemas::default(),
-            lookups: Semaphore::new(LOOKUPS_AT_ONCE),
-            budget: MemoryBudget::new(None),
-            members: Mutex::default(),
-            dependencies: Mutex::new(Dependencies::of_all_namespaces()),
-            pod_index: Mutex::default(),
             pods: PodTroubles::default(),
-            owners: Mutex::default(),
+            indexes: Indexes {
+                members: Mutex::default(),
+                dependencies: Mutex::new(Dependencies::of_all_namespaces()),
+                pod_index: Mutex::default(),
+                owners: Mutex::default(),
+            },
             wanted: Notify::new(),
             synced: Notify::new(),
             crds: watch::Sender::default(),
@@ -177,10 +197,10 @@ impl Context {
     /// The same, for these namespaces alone (`None`: all), with so many bytes of memory for the process.
     pub fn within(mut self, namespaces: Option<BTreeSet<String>>, memory: Option<u64>) -> Self {
         if namespaces.is_some() {
-            self.dependencies = Mutex::default();
+            self.indexes.dependencies = Mutex::default();
         }
-        self.namespaces = namespaces;
-        self.budget = MemoryBudget::new(memory);
+        self.settings.namespaces = namespaces;
+        self.render.budget = MemoryBudget::new(memory);
         self
     }
 
@@ -188,33 +208,33 @@ impl Context {
     #[must_use]
     pub fn led_by(mut self, lease: Option<(String, String)>) -> Self {
         let lease = lease.map(|(name, namespace)| ObjectId::new(lease_kind(), namespace, name));
-        self.own_objects.extend(lease);
+        self.settings.own_objects.extend(lease);
         self
     }
 
     /// What templates take for the time.
     pub(super) fn now(&self) -> jiff::Timestamp {
-        self.clock.unwrap_or_else(jiff::Timestamp::now)
+        self.settings.clock.unwrap_or_else(jiff::Timestamp::now)
     }
 
     /// The index of live members. Never held across an await.
     pub fn members(&self) -> MutexGuard<'_, Members> {
-        lock(&self.members)
+        lock(&self.indexes.members)
     }
 
     /// The index of what releases depend on. Never held across an await.
     pub fn dependencies(&self) -> MutexGuard<'_, Dependencies> {
-        lock(&self.dependencies)
+        lock(&self.indexes.dependencies)
     }
 
     /// The index of pods among which leaders are elected. Never held across an await.
     pub fn pod_index(&self) -> MutexGuard<'_, PodIndex> {
-        lock(&self.pod_index)
+        lock(&self.indexes.pod_index)
     }
 
     /// From now on, a release hears of the pods of these workloads, and of no others. Nothing if it is gone meanwhile.
     pub fn follow_pods(&self, set: &str, workloads: BTreeSet<Workload>) {
-        let owners = lock(&self.owners);
+        let owners = lock(&self.indexes.owners);
         if owners.contains_key(set) {
             self.need_pods(set, workloads);
         }
@@ -234,7 +254,7 @@ impl Context {
     pub fn follow_lookups<'k>(&self, set: &str, keys: impl Iterator<Item = &'k LookupKey>) {
         let snapshot = self.discovery.snapshot();
         let targets = keys.map(|key| lookup::dependency(&snapshot, key)).collect();
-        let owners = lock(&self.owners);
+        let owners = lock(&self.indexes.owners);
         if owners.contains_key(set) && self.dependencies().depend_on(set, targets) {
             self.wanted.notify_one();
         }
@@ -244,7 +264,7 @@ impl Context {
     /// when its members, or what it looks up, have changed.
     pub fn register_owner(&self, unit: &Arc<Unit>, resource: &CustomResource, wake: impl Fn() + Send + Sync + 'static) {
         let (set, trigger) = (resource.applyset_id(&unit.group_kind), resource.trigger());
-        let before = lock(&self.owners)
+        let before = lock(&self.indexes.owners)
             .get(&set)
             .map(|known| (known.trigger, known.needs.clone()));
         let (needs, changed) = match before {
@@ -265,7 +285,7 @@ impl Context {
             needs,
             wake: Box::new(wake),
         };
-        lock(&self.owners).insert(set, known);
+        lock(&self.indexes.owners).insert(set, known);
         if changed {
             self.notify_dependents(unit, &resource.key);
         }
@@ -274,7 +294,7 @@ impl Context {
     /// Wakes the releases of these sets, if they are to hear of their members. A set that no release claims (a custom
     /// resource that is not listed yet, or one of another operator with our id) is nobody's news.
     pub fn notify(&self, sets: &[String]) {
-        let owners = lock(&self.owners);
+        let owners = lock(&self.indexes.owners);
         for set in sets {
             let (set, awaits) = match set.strip_suffix(AWAITED) {
                 Some(set) => (set, true),
@@ -289,7 +309,7 @@ impl Context {
 
     /// From now on, a release that waits hears of changes of these objects, and of no others that it waited for.
     pub(super) fn follow_awaited(&self, set: &str, targets: BTreeSet<Dependency>) {
-        let owners = lock(&self.owners);
+        let owners = lock(&self.indexes.owners);
         if owners.contains_key(set) && self.dependencies().depend_on(&format!("{set}{AWAITED}"), targets) {
             self.wanted.notify_one();
         }
@@ -305,19 +325,19 @@ impl Context {
     pub(super) fn needs_of(&self, at: &Dependency, snapshot: &Snapshot) -> Vec<Dependency> {
         let GroupKind { group, kind } = &at.group_kind;
         let set = applyset::id(&at.name, &at.namespace, kind, group);
-        let needs = lock(&self.owners).get(&set).map(|known| known.needs.clone());
+        let needs = lock(&self.indexes.owners).get(&set).map(|known| known.needs.clone());
         let needs = needs.unwrap_or_default();
         needs.iter().map(|need| need.target(snapshot)).collect()
     }
 
     pub fn knows(&self, set: &str) -> bool {
-        lock(&self.owners).contains_key(set)
+        lock(&self.indexes.owners).contains_key(set)
     }
 
     /// How many custom resources of its own kind stand above this one, each made by the release of the one before, and what
     /// made it. A mark of a release that this process doesn't know proves nothing and ends the count.
     pub fn depth(&self, group_kind: &GroupKind, resource: &CustomResource) -> (usize, String) {
-        let owners = lock(&self.owners);
+        let owners = lock(&self.indexes.owners);
         let above = |parent: Option<&Owner>| {
             let parent = parent?;
             owners
@@ -339,7 +359,7 @@ impl Context {
     /// True if the custom resource has changed since this state of it, in a way that starts a reconcile, or is gone: what
     /// is under way for this state is in vain. `trigger` is that of the state.
     pub fn is_outdated(&self, set: &str, resource: &CustomResource, trigger: u64) -> bool {
-        lock(&self.owners).get(set).is_none_or(|known| {
+        lock(&self.indexes.owners).get(set).is_none_or(|known| {
             known.uid != resource.uid || known.version > resource.version && known.trigger != trigger
         })
     }
@@ -347,7 +367,7 @@ impl Context {
     /// A custom resource is gone: from now on nothing is watched for it, whatever is still under way. False if another
     /// watch has taken it over: the one that it left may hear of that later.
     pub fn forget_owner(&self, unit: &Arc<Unit>, set: &str) -> bool {
-        let mut owners = lock(&self.owners);
+        let mut owners = lock(&self.indexes.owners);
         if owners.get(set).is_some_and(|known| !Arc::ptr_eq(&known.unit, unit)) {
             return false;
         }
@@ -369,7 +389,7 @@ impl Context {
 
     /// The members, among those that are watched, of custom resources that no watch has shown.
     pub fn leftovers(&self) -> Vec<ObjectId> {
-        let known: HashSet<String> = lock(&self.owners).keys().cloned().collect();
+        let known: HashSet<String> = lock(&self.indexes.owners).keys().cloned().collect();
         self.members().leftovers(|set| known.contains(set))
     }
 
@@ -378,7 +398,7 @@ impl Context {
         let Ownership::OtherRelease(other) = ownership else {
             return None;
         };
-        let owners = lock(&self.owners);
+        let owners = lock(&self.indexes.owners);
         let by_set = owners.get(other);
         let owner = by_set.or_else(|| owners.values().find(|known| known.uid == *other))?;
         Some(format!("it belongs to another release, that of {}", owner.name()))
@@ -386,14 +406,14 @@ impl Context {
 
     /// Kind and name of the custom resource that an owner is, if it is one of this process.
     pub fn release(&self, owner: &Owner) -> Option<(GroupKind, ResourceKey)> {
-        let owners = lock(&self.owners);
+        let owners = lock(&self.indexes.owners);
         let known = owners.get(&owner.set).filter(|known| known.uid == owner.uid)?;
         Some((known.unit.group_kind.clone(), known.key.clone()))
     }
 
     /// The watch scope that shows objects of a kind in a namespace.
     pub fn scope(&self, group_kind: &GroupKind, namespace: &str) -> Scope {
-        let narrow = self.namespaces.is_some() && !namespace.is_empty();
+        let narrow = self.settings.namespaces.is_some() && !namespace.is_empty();
         Scope {
             group_kind: group_kind.clone(),
             namespace: narrow.then(|| namespace.to_owned()),
@@ -403,14 +423,14 @@ impl Context {
     /// Asks for watches that a release (by its ApplySet id) needs besides those that it needs already, and wakes who
     /// starts them. Nothing if it is gone meanwhile.
     pub fn want(&self, set: &str, scopes: impl IntoIterator<Item = Scope>) {
-        let owners = lock(&self.owners);
+        let owners = lock(&self.indexes.owners);
         if owners.contains_key(set) && self.members().need(set, scopes) {
             self.wanted.notify_one();
         }
     }
 
     pub fn want_only(&self, set: &str, scopes: BTreeSet<Scope>) {
-        let owners = lock(&self.owners);
+        let owners = lock(&self.indexes.owners);
         if owners.contains_key(set) {
             self.members().need_only(set, scopes);
         }
@@ -425,7 +445,7 @@ impl Context {
         set: &str,
         work: impl FnOnce(Deadline) -> T + Send + 'static,
     ) -> Result<T, PoolError> {
-        self.count_panics(self.pool.evaluate(set, work).await)
+        self.count_panics(self.render.pool.evaluate(set, work).await)
     }
 
     pub(super) fn count_panics<T>(&self, done: Result<T, PoolError>) -> Result<T, PoolError> {

@@ -231,7 +231,7 @@ impl Rehearsal {
         let any_applied = members.iter().any(|(_, outcome)| is_applied(outcome));
         let is_rendered_otherwise = any_applied && prepared.stay.is_empty();
         self.release
-            .learn_lookups(&prepared.lookups, &prepared.seen, is_rendered_otherwise);
+            .learn_lookups(&prepared.inputs.lookups, &prepared.inputs.seen, is_rendered_otherwise);
         self.release.retry.cache.kept = Some(prepared.generated_values.written(failures.is_empty()));
         let stopped = failures.first().map(|(reason, _)| *reason);
         let stopped = stopped.map(|reason| (reason, short_list(failures.into_iter().map(|(_, message)| message))));
@@ -281,8 +281,8 @@ impl Rehearsal {
         for (id, made) in &self.live {
             context.members().observe(id, live(&made.object));
         }
-        context.random = Some(Arc::new(SEED));
-        context.clock = Timestamp::from_second(CLOCK).ok();
+        context.settings.random = Some(Arc::new(SEED));
+        context.settings.clock = Timestamp::from_second(CLOCK).ok();
         context
     }
 

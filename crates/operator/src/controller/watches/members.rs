@@ -27,7 +27,7 @@ pub async fn scope_watch(context: Arc<Context>, scope: Scope, resource: Option<R
         context.members().set_failing(&scope, error, Timestamp::now());
         return;
     }
-    let labels = format!("{}={}", applyset::OPERATOR_LABEL, context.operator);
+    let labels = format!("{}={}", applyset::OPERATOR_LABEL, context.settings.operator);
     let namespace = scope.namespace.as_deref();
     if has_health(&scope.group_kind.group, &scope.group_kind.kind) {
         let api = resource.api_in::<Whole>(&context.client, namespace);

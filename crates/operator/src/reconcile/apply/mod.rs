@@ -236,7 +236,7 @@ impl Applier<'_> {
         self.apply_waves(release, prepared, forced.is_some(), &mut pass).await;
         release.record.entries = pass.entries(&prepared.desired.members);
         let is_rendered_otherwise = pass.applied.changes.applied > 0 && prepared.stay.is_empty();
-        release.learn_lookups(&prepared.lookups, &prepared.seen, is_rendered_otherwise);
+        release.learn_lookups(&prepared.inputs.lookups, &prepared.inputs.seen, is_rendered_otherwise);
         let snapshot = self.scope.context.discovery.snapshot();
         let knowledge = &mut pass.applied.knowledge;
         for unknown in &prepared.desired.unknown {

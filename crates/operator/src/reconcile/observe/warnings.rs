@@ -41,7 +41,7 @@ impl Warnings<'_> {
 
     /// A member has a content of our field manager that is not the one recorded. Who wrote it, in words.
     pub(crate) async fn report_other_operator(&self, release: &mut Release) -> String {
-        let name = &self.scope.context.operator;
+        let name = &self.scope.context.settings.operator;
         // A content from before this process may be of one that died before it could note it.
         if release.observed.was_healthy {
             let note = format!(

@@ -66,12 +66,12 @@ impl Release {
     pub(super) fn note_intent(&mut self, prepared: &PreparedRelease, first: bool) {
         let record = &mut self.record;
         record.settled = if first && record.revision == 0 && record.settled.is_empty() {
-            record.capabilities = prepared.capabilities.clone();
-            prepared.inputs.clone()
+            record.capabilities = prepared.inputs.capabilities.clone();
+            prepared.inputs.digest.clone()
         } else {
-            intent::noted(&record.settled, &prepared.inputs)
+            intent::noted(&record.settled, &prepared.inputs.digest)
         };
-        self.render.last.answers_changed |= self.render.last.has_other_answers(&prepared.lookups);
+        self.render.last.answers_changed |= self.render.last.has_other_answers(&prepared.inputs.lookups);
         // What is rendered again begins anew.
         let members = &prepared.desired.members;
         self.render
@@ -93,14 +93,14 @@ impl Release {
         self.record.revision = prepared.revision;
         self.record.upgrading = false;
         self.record.hooks.hooks.clone_from(&prepared.hooks_digest);
-        self.render.last.inputs.clone_from(&prepared.inputs);
-        self.render.last.capabilities.clone_from(&prepared.capabilities);
+        self.render.last.inputs.clone_from(&prepared.inputs.digest);
+        self.render.last.capabilities.clone_from(&prepared.inputs.capabilities);
     }
 
     /// Nothing that went missing is waited for any more.
     pub(super) fn note_decided(&mut self, prepared: &PreparedRelease) {
-        self.record.settled = prepared.inputs.clone();
-        self.record.capabilities = prepared.capabilities.clone();
+        self.record.settled = prepared.inputs.digest.clone();
+        self.record.capabilities = prepared.inputs.capabilities.clone();
         self.render.last.answers_changed = false;
         self.render.last.dropped.clear();
     }
@@ -184,12 +184,12 @@ impl Pruner<'_> {
     /// out. What is none of its business holds nothing back.
     fn note_failed_groups(&self, prepared: &PreparedRelease, before: &MemberScopes, knowledge: &mut Knowledge) {
         let snapshot = self.scope.context.discovery.snapshot();
-        let asked = &prepared.capabilities;
+        let asked = &prepared.inputs.capabilities;
         let asked_for_all = asked.iter().any(|question| is_about_all(question));
         let desired_kinds = prepared.desired.members.iter().map(|member| &member.id.group_kind);
         let groups = before.kinds.iter().chain(desired_kinds).map(|kind| kind.group.as_str());
         let groups: HashSet<&str> = groups.chain(asked.iter().map(|question| group_of(question))).collect();
-        for failed in snapshot.failed.iter().chain(&prepared.failed_groups) {
+        for failed in snapshot.failed.iter().chain(&prepared.inputs.failed_groups) {
             let group = group_of(failed);
             if (asked_for_all || groups.contains(group)) && !knowledge.failed_groups.contains(failed) {
                 // Somebody waits for it.
@@ -241,8 +241,8 @@ impl Pruner<'_> {
         if annotations::is_prune_allowed(&self.scope.written.annotations) || !orphans.iter().any(is_member) {
             return Intent::Wanted;
         }
-        let changed = intent::changed(&release.record.settled, &prepared.since_settled);
-        let (empties, looks_up) = (prepared.desired.members.is_empty(), !prepared.lookups.is_empty());
+        let changed = intent::changed(&release.record.settled, &prepared.inputs.since_settled);
+        let (empties, looks_up) = (prepared.desired.members.is_empty(), !prepared.inputs.lookups.is_empty());
         intent::intent(changed, empties, looks_up, release.render.last.answers_changed)
     }
 

@@ -89,7 +89,7 @@ impl Context {
     /// which of several.
     pub(crate) fn sealed_place(&self, resource: &CustomResource, purpose: &SecretPurpose, suffix: &str) -> SecretName {
         let namespace = match resource.key.namespace.as_str() {
-            "" => &self.own_namespace,
+            "" => &self.settings.own_namespace,
             own => own,
         };
         SecretName {

@@ -14,7 +14,7 @@ use crate::reconcile::load::input_digest;
 use crate::reconcile::release::Release;
 use crate::reconcile::render::memory_budget::MemoryShare;
 use crate::reconcile::render::pool::{PoolError, PoolLane, off_worker, off_worker_if_large};
-use crate::reconcile::render::prepared::{PreparedRelease, hooks_digest};
+use crate::reconcile::render::prepared::{PreparedRelease, RenderInputs, hooks_digest};
 use crate::reconcile::render::previous_lookups::PreviousLookups;
 use crate::reconcile::render::secret_values::{self, ChartText};
 use crate::reconcile::render::stored_values::GeneratedValues;
@@ -145,9 +145,12 @@ pub(crate) async fn prepare_plan(
     };
     Continue(PreparedRelease {
         generated_values: memory,
-        values_digest,
-        values: std::mem::take(&mut work.values),
-        since_settled,
+        inputs: RenderInputs {
+            values_digest,
+            values: std::mem::take(&mut work.values),
+            since_settled,
+            ..prepared.inputs
+        },
         _share: Some(share),
         ..prepared
     })
@@ -196,7 +199,7 @@ impl<'a> RenderJob<'a> {
         let renderer = renderer.or_stop(|message| Phase::stalled(Reason::ChartInvalid, message))?;
         // Before the values are read, which take memory as well.
         let set = resource.applyset_id(&unit.group_kind);
-        let share = context.budget.share(context.pool.lane(&set)).await;
+        let share = context.render.budget.share(context.render.pool.lane(&set)).await;
         let share = Arc::new(Mutex::new(share));
         let spec = resource.spec().or_stop(|error| ValuesError::from(error).into())?;
         let mut work = RenderJob {
@@ -207,7 +210,7 @@ impl<'a> RenderJob<'a> {
             key: release.key(&context.keys),
             identity: Identity {
                 owner: resource.owner(&unit.group_kind),
-                operator: context.operator.clone(),
+                operator: context.settings.operator.clone(),
                 namespace: release_namespace(unit, resource).or_stop(Phase::from)?,
             },
             values: Value::Null,
@@ -274,7 +277,7 @@ impl<'a> RenderJob<'a> {
 
     /// What a render may take now.
     pub(crate) fn limits(&self) -> Limits {
-        self.context.budget.limits(lock(&self.share).lane())
+        self.context.render.budget.limits(lock(&self.share).lane())
     }
 
     /// Whether a render failed for what it has only in the short lane.
@@ -285,10 +288,10 @@ impl<'a> RenderJob<'a> {
     /// Goes on in the long lane, with a whole share of the memory.
     pub(crate) async fn widen(&self) {
         let context = self.context;
-        context.pool.expect_long(&self.identity.owner.set);
+        context.render.pool.expect_long(&self.identity.owner.set);
         // Who waits holds nothing that others could use, but for the values.
         lock(&self.share).keep(size_of_data(&self.values));
-        let share = context.budget.another(PoolLane::Long).await;
+        let share = context.render.budget.another(PoolLane::Long).await;
         *lock(&self.share) = share;
     }
 
@@ -298,7 +301,7 @@ impl<'a> RenderJob<'a> {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, PoolError> {
         let lane = lock(&self.share).lane();
-        let done = self.context.pool.run(&self.identity.owner.set, lane, work).await;
+        let done = self.context.render.pool.run(&self.identity.owner.set, lane, work).await;
         self.context.count_panics(done)
     }
 
@@ -378,7 +381,7 @@ impl<'a> RenderJob<'a> {
                     _ => Reason::RenderFailed,
                 };
                 let why = if error.is_of_memory() {
-                    context.budget.why()
+                    context.render.budget.why()
                 } else {
                     String::new()
                 };
@@ -401,7 +404,7 @@ impl<'a> RenderJob<'a> {
         let more: Vec<_> = [("Plan", self.plan.clone())].into_iter().chain(object).collect();
         let (secrets, learning) = (self.secrets.clone(), self.secrets.clone());
         let share = self.share.clone();
-        let (limits, random) = (self.limits(), self.context.random.clone());
+        let (limits, random) = (self.limits(), self.context.settings.random.clone());
         let (identity, key) = (self.identity.clone(), self.key.clone());
         let facts = self.facts(request.revision);
         let job = move || {
@@ -484,18 +487,18 @@ impl<'a> RenderJob<'a> {
                 })
                 .map(ToString::to_string)
                 .collect(),
-            inputs,
-            since_settled: String::new(),
-            lookups,
-            seen,
+            inputs: RenderInputs {
+                digest: inputs,
+                lookups,
+                seen,
+                capabilities: rendered.capability_queries,
+                failed_groups: self.snapshot.failed.clone(),
+                ..RenderInputs::default()
+            },
             stay: Vec::new(),
             held: Vec::new(),
-            capabilities: rendered.capability_queries,
-            failed_groups: self.snapshot.failed.clone(),
             revision,
             rollback: None,
-            values: Value::Null,
-            values_digest: String::new(),
             generated_values: GeneratedValues::default(),
             size: rendered.size,
             _share: None,

@@ -118,14 +118,17 @@ impl RenderJob<'_> {
             }
         }
         let context = self.context;
-        if let Some(key) = keys.iter().find(|key| is_operators_own(key, &context.own_objects)) {
+        if let Some(key) = keys
+            .iter()
+            .find(|key| is_operators_own(key, &context.settings.own_objects))
+        {
             let message = format!(
                 "lookup of {}: the operator keeps objects of this name for itself, and no release may read one",
                 lookup::describe(key)
             );
             return Break(Phase::stalled(Reason::Refused, message));
         }
-        let fetched = lookup::fetch_all(&context.client, &self.snapshot, &unknown, &context.lookups).await;
+        let fetched = lookup::fetch_all(&context.client, &self.snapshot, &unknown, &context.render.lookups).await;
         let fetched = fetched.or_stop(|(key, error)| {
             let message = format!("lookup of {}: {error}", lookup::describe(&key));
             if error.is_permanent() {
@@ -135,7 +138,7 @@ impl RenderJob<'_> {
             }
         })?;
         found.extend(unknown.into_iter().zip(fetched).map(|(key, mut answer)| {
-            remove_operators_own(&key, &mut answer, &context.own_objects);
+            remove_operators_own(&key, &mut answer, &context.settings.own_objects);
             (key, answer)
         }));
         Continue(found)

@@ -13,44 +13,51 @@ use chartwright_core::identity::ObjectId;
 use chartwright_core::members::desired::{self, Desired, Identity};
 use chartwright_core::plans;
 
-/// A release, rendered and checked, ready to be applied.
+/// A release that is rendered and checked, ready to be applied.
 pub struct PreparedRelease {
     pub identity: Identity,
     pub desired: Desired,
-    /// Keyed digest of the hooks that operations run; empty without.
+    /// Keyed digest of the hooks that operations run. Empty without hooks.
     pub(crate) hooks_digest: String,
     pub notes: Option<String>,
     pub warnings: Vec<String>,
-    /// Digest of what this render depended on.
-    pub inputs: String,
-    /// The same by the answers to what the settled render asked of `.Capabilities`, to be compared with its digest: that
-    /// other questions are asked is nobody's doing but his who edited the custom resource or the chart.
-    pub(crate) since_settled: String,
-    /// What was looked up, with the versions that it was rendered from.
-    pub lookups: Vec<String>,
-    /// The same with the versions that there are by now.
-    pub(crate) seen: Vec<String>,
-    /// Recorded members that stay as they were applied, though this render would have them otherwise or not at all; and
-    /// what it would have otherwise or anew.
+    pub inputs: RenderInputs,
+    /// Recorded members that stay as they were applied, although this render differs or lacks them.
     pub(crate) stay: Vec<ObjectId>,
+    /// What this render would change or add, and is held.
     pub(crate) held: Vec<String>,
-    /// What it asked of `.Capabilities`.
+    /// The revision of this render.
+    pub revision: i64,
+    /// The revision that it returns to, if it is a rollback.
+    pub(crate) rollback: Option<i64>,
+    /// Random results: the stored ones and those to store.
+    pub(crate) generated_values: GeneratedValues,
+    /// The memory of the members, while they exist.
+    pub(crate) _share: Option<Arc<Mutex<MemoryShare>>>,
+    /// Approximate bytes of the members.
+    pub(crate) size: u64,
+}
+
+/// What a render read.
+#[derive(Default)]
+pub struct RenderInputs {
+    /// Digest of everything that the render depended on.
+    pub digest: String,
+    /// The same digest with the answers to the `.Capabilities` queries of the settled render, to compare with its digest:
+    /// other queries after an edit of the custom resource or the chart are expected.
+    pub(crate) since_settled: String,
+    /// Lookups with the versions that were rendered.
+    pub lookups: Vec<String>,
+    /// Lookups with their present versions.
+    pub(crate) seen: Vec<String>,
+    /// Queries of `.Capabilities`.
     pub capabilities: Vec<String>,
     /// API groups that discovery could not read before this render.
     pub(crate) failed_groups: Vec<String>,
-    /// The revision that this render is.
-    pub revision: i64,
-    /// The one that it is made of, if it goes back to one.
-    pub(crate) rollback: Option<i64>,
-    /// Its values, without the chart's own; and their digest, where a failure has consequences.
+    /// The values without the chart's own.
     pub(crate) values: Value,
+    /// Digest of the values, where a failure has consequences.
     pub(crate) values_digest: String,
-    /// Random results: what is stored, and what is to be.
-    pub(crate) generated_values: GeneratedValues,
-    /// The memory for the members, while there are any.
-    pub(crate) _share: Option<Arc<Mutex<MemoryShare>>>,
-    /// About the bytes that they take.
-    pub(crate) size: u64,
 }
 
 impl PreparedRelease {

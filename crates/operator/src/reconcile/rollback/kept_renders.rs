@@ -44,7 +44,11 @@ impl KeptRenders<'_> {
         let Some(fallback) = release.record.fallback.clone() else {
             return Continue(());
         };
-        if !fallback.is_for(self.scope.generation, &prepared.inputs, &prepared.values_digest) {
+        if !fallback.is_for(
+            self.scope.generation,
+            &prepared.inputs.digest,
+            &prepared.inputs.values_digest,
+        ) {
             release.end_fallback();
             return Continue(());
         }
@@ -120,12 +124,13 @@ impl KeptRenders<'_> {
             record.attempt = None;
             return;
         }
-        let is_same =
-            |attempt: &&Attempt| attempt.inputs == prepared.inputs && attempt.values == prepared.values_digest;
+        let is_same = |attempt: &&Attempt| {
+            attempt.inputs == prepared.inputs.digest && attempt.values == prepared.inputs.values_digest
+        };
         record.attempt = Some(Attempt {
             revision: prepared.revision,
-            inputs: prepared.inputs.clone(),
-            values: prepared.values_digest.clone(),
+            inputs: prepared.inputs.digest.clone(),
+            values: prepared.inputs.values_digest.clone(),
             began: known
                 .filter(is_same)
                 .map_or_else(|| whole(jiff::Timestamp::now()), |known| known.began),

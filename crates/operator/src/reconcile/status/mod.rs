@@ -70,7 +70,7 @@ impl StatusWriter<'_, '_> {
         {
             conclusion.phase = unsaved;
         }
-        missing_rights::add_remedy(&mut conclusion.phase, self.scope.context.namespaces.as_ref());
+        missing_rights::add_remedy(&mut conclusion.phase, self.scope.context.settings.namespaces.as_ref());
         let phase = &conclusion.phase;
         release.retry.cache.after(phase);
         release.observed.was_healthy |= phase.is_ready();

@@ -38,7 +38,10 @@ impl<'a> FormerMembers<'a> {
 impl FormerMembers<'_> {
     pub(crate) fn members_of(&self, key: &Key, manifest: &str, namespace: &str) -> Desired {
         let objects = off_worker(|| {
-            takeover::objects(manifest, self.scope.context.budget.limits(PoolLane::Long).memory / READ)
+            takeover::objects(
+                manifest,
+                self.scope.context.render.budget.limits(PoolLane::Long).memory / READ,
+            )
         })
         .unwrap_or_else(|error| {
             tracing::warn!(resource = %self.scope.written.key, %error, "the former release's manifest can't be read");
@@ -50,7 +53,7 @@ impl FormerMembers<'_> {
         });
         let identity = Identity {
             owner: self.scope.owner.clone(),
-            operator: self.scope.context.operator.clone(),
+            operator: self.scope.context.settings.operator.clone(),
             namespace: namespace.to_owned(),
         };
         let snapshot = self.scope.context.discovery.snapshot();
@@ -80,7 +83,7 @@ impl FormerMembers<'_> {
                     if takeover::claim(&metadata, &claimant) == Claim::Inherited => {}
                 _ => return Ok(None),
             }
-            let patch = takeover::marks(&metadata, id, &self.scope.owner, &self.scope.context.operator);
+            let patch = takeover::marks(&metadata, id, &self.scope.owner, &self.scope.context.settings.operator);
             match self.rewrite(resource, id, &patch).await {
                 Ok(is_there) => return Ok(is_there.then_some(uid)),
                 Err(error @ Error::Conflict(_)) => result = Err(error),

@@ -92,7 +92,7 @@ impl TakeoverStage<'_, '_> {
             return Continue(());
         };
         // One at a time is unpacked, with no more memory than a render has.
-        let _share = self.scope.context.budget.share(PoolLane::Long).await;
+        let _share = self.scope.context.render.budget.share(PoolLane::Long).await;
         let mut stored = self.read_stored(stored, &namespace).await?;
         let adopts = self.scope.unit.watch.collisions != Collisions::Prevent;
         if former == Former::OperatorSdk && stored.is_anothers() && !self.scope.written.deleting {
@@ -156,7 +156,7 @@ impl TakeoverStage<'_, '_> {
     async fn read_stored(&self, mut listed: Vec<requests::ReleaseSecret>, namespace: &str) -> Flow<ReleaseSecrets> {
         let key = &self.scope.written.key;
         let mut stored = ReleaseSecrets::default();
-        let mut left = self.scope.context.budget.limits(PoolLane::Long).memory / UNPACKED;
+        let mut left = self.scope.context.render.budget.limits(PoolLane::Long).memory / UNPACKED;
         listed.sort_by_key(|secret| std::cmp::Reverse((secret.deployed, secret.version)));
         for secret in listed {
             let data = requests::read_release(&self.scope.context.client, namespace, &secret).await;
