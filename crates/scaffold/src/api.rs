@@ -47,8 +47,6 @@ pub struct Kind {
     pub chart: String,
 }
 
-// === impl Kind ===
-
 impl Kind {
     /// The kind that is wanted of a chart.
     ///

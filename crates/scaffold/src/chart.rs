@@ -39,8 +39,6 @@ pub struct Placed {
     pub digest: Option<String>,
 }
 
-// === impl ChartFiles ===
-
 impl ChartFiles {
     /// A chart of a kind that has none yet.
     ///

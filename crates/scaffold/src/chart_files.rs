@@ -104,8 +104,6 @@ struct Folder {
     left: u64,
 }
 
-// === impl Folder ===
-
 impl Folder {
     fn visit(&mut self, path: &Path, prefix: &str, depth: usize) -> anyhow::Result<()> {
         let shown = path.display();

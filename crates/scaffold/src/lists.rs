@@ -186,8 +186,6 @@ fn remove_watch(text: &str, at: usize) -> anyhow::Result<String> {
     checked(text, &lines, meant)
 }
 
-// === impl Block ===
-
 impl Block {
     /// `None`: the list is written otherwise. What stands deeper than a dash belongs to its entry; comments that don't are
     /// about what follows.

@@ -128,8 +128,6 @@ struct Escapes {
     texts: Vec<String>,
 }
 
-// === impl Escapes ===
-
 impl Escapes {
     fn place(&self, number: usize) -> String {
         format!("{}-{number}-", self.mark)

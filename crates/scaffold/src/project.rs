@@ -54,8 +54,6 @@ struct Plugin {
     files: Written,
 }
 
-// === impl Project ===
-
 impl Project {
     /// A new one.
     pub fn new(root: &Path, name: &str, domain: &str) -> Self {
@@ -204,8 +202,6 @@ impl Project {
         }
     }
 }
-
-// === impl Resource ===
 
 impl Resource {
     /// The group as the API server has it.

@@ -31,8 +31,6 @@ pub(super) const MEMBER: [&str; 6] = ["get", "list", "watch", "create", "patch",
 /// Verbs on Secrets that the operator keeps something of a release in.
 const KEEPING: [&str; 4] = ["get", "create", "patch", "delete"];
 
-// === impl Survey ===
-
 impl Survey {
     /// The same with what a watch needs beside its chart.
     #[must_use]
@@ -96,8 +94,6 @@ fn lacking_kinds(kind: &Kind, survey: &Survey) -> Vec<String> {
     };
     survey.unmade.iter().map(warn).collect()
 }
-
-// === impl Role ===
 
 impl Role {
     /// The role as a file, with a comment at each rule that lets the operator extend its own rights.

@@ -70,8 +70,6 @@ pub(super) fn is_fixed(name: &str) -> bool {
     !name.contains(RELEASE) && !name.contains(NAMESPACE)
 }
 
-// === impl Survey ===
-
 impl Survey {
     /// Of a chart in a project with these definitions, before anything is rendered.
     pub(super) fn new(chart: &Chart, crds: &[Crd]) -> Self {

@@ -62,8 +62,6 @@ pub fn chart_key(folder: &Path) -> String {
     format!("{}/", folder.display())
 }
 
-// === impl Tree ===
-
 impl Tree {
     pub fn add(&mut self, path: impl Into<PathBuf>, content: impl Into<Vec<u8>>) {
         let content = content.into();
@@ -128,8 +126,6 @@ impl Tree {
     }
 }
 
-// === impl Change ===
-
 impl Change {
     /// What is to be in the file.
     #[cfg(test)]
@@ -137,8 +133,6 @@ impl Change {
         String::from_utf8_lossy(&self.after).into_owned()
     }
 }
-
-// === impl Changes ===
 
 impl Changes {
     /// Writes what is to be written: first all files into a folder beside, then each to its place. What can't be brought to an
@@ -213,8 +207,6 @@ impl Changes {
 /// A folder beside the files that are written, from which each is moved to its place. It goes with this.
 struct Staging(PathBuf);
 
-// === impl Staging ===
-
 impl Staging {
     fn new(root: &Path) -> io::Result<Self> {
         let folder = root.join(format!(".chartwright-{}.new", std::process::id()));
@@ -244,8 +236,6 @@ struct Undo<'c> {
     /// Folders that were made, outer ones first.
     folders: Vec<PathBuf>,
 }
-
-// === impl Undo ===
 
 impl<'c> Undo<'c> {
     /// Moves a file to its place, for which folders may be missing.

@@ -134,16 +134,12 @@ pub struct Effects {
     memory: u64,
 }
 
-// === impl Effects ===
-
 impl Effects {
     /// Whether this is all that the file did. `is_impure`: it depends on chance or on the clock.
     pub fn is_complete(&self, is_impure: bool) -> bool {
         self.keeps || !is_impure
     }
 }
-
-// === impl Context ===
 
 impl Context {
     /// A context for one render of the templates in `set`.

@@ -80,8 +80,6 @@ pub struct Finding {
     pub message: String,
 }
 
-// === impl Finding ===
-
 impl Finding {
     pub(super) fn error(file: &str, message: impl Into<String>) -> Self {
         Finding {

@@ -28,8 +28,6 @@ const TEMPLATE: &str = include_str!("files/bundle.Dockerfile.hbs");
 /// Names and values, in their order.
 pub(super) struct Labels(Vec<(String, String)>);
 
-// === impl Labels ===
-
 impl Labels {
     /// Those of a package. What isn't asked for stays as it is.
     pub fn of(package: &str, asked: &Asked, present: &Present) -> anyhow::Result<Self> {

@@ -148,8 +148,6 @@ pub fn generate(root: &Path, asked: &Asked) -> anyhow::Result<Made> {
     })
 }
 
-// === impl Source ===
-
 impl Source {
     fn read(root: &Path, project: Option<&Project>, asked: &Asked) -> anyhow::Result<Self> {
         let is_project = project.is_some() || root.join(MANIFESTS).is_dir();
@@ -304,8 +302,6 @@ fn kinds(root: &Path, project: Option<&Project>) -> anyhow::Result<Vec<Kind>> {
     Ok(kinds)
 }
 
-// === impl Manifests ===
-
 impl Manifests {
     fn read(&self) -> anyhow::Result<Vec<Value>> {
         let objects = match self {
@@ -378,8 +374,6 @@ struct Present {
     annotations: Option<String>,
     labels: Map<String, Value>,
 }
-
-// === impl Present ===
 
 impl Present {
     fn read(output: &Path) -> anyhow::Result<Self> {
@@ -456,8 +450,6 @@ fn wanted_version(asked: &Asked, present: &Present, base: &Value) -> anyhow::Res
     let known = present.version.clone().or_else(|| own.map(str::to_owned));
     known.context("--version is missing, such as 0.1.0")
 }
-
-// === impl Made ===
 
 impl Made {
     /// Whether it may be published.

@@ -23,8 +23,6 @@ const ASIDES: [&str; 9] = [
     "ref:", "e.g", "example", "ref.", "refs:", "see:", "@schema", "@ignored", "@section",
 ];
 
-// === impl Comments ===
-
 impl<'t> Comments<'t> {
     pub fn read(text: &'t str) -> Self {
         let lines: Vec<&str> = text.lines().collect();

@@ -57,8 +57,6 @@ pub const BASES: &str = "config/crd/bases";
 /// The label by which ApplySet tools find kinds whose objects are parents.
 const PARENT: &str = "applyset.kubernetes.io/is-parent-type";
 
-// === impl Names ===
-
 impl Names {
     pub fn plural(&self) -> String {
         self.plural.clone().unwrap_or_else(|| names::plural(&self.kind))

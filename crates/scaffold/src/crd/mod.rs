@@ -47,8 +47,6 @@ pub struct Surroundings<'a> {
     pub sources_field: Option<&'a [String]>,
 }
 
-// === impl Surroundings ===
-
 impl<'a> Surroundings<'a> {
     pub fn of(watch: &'a Watch) -> Self {
         Surroundings {
@@ -118,8 +116,6 @@ fn add_sources_field(spec: &mut Schema, path: &[String]) {
         ..Schema::of(schema::Kind::Array)
     };
 }
-
-// === impl Generated ===
 
 impl Generated {
     /// The CustomResourceDefinition, with this version alone.

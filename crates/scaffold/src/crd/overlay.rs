@@ -77,8 +77,6 @@ struct Origin {
     lines: BTreeMap<String, usize>,
 }
 
-// === impl Type ===
-
 impl Type {
     fn kind(self) -> Kind {
         match self {
@@ -93,8 +91,6 @@ impl Type {
         }
     }
 }
-
-// === impl Overlay ===
 
 impl Overlay {
     /// Reads the file of that name.
@@ -160,8 +156,6 @@ impl Overlay {
         Ok(rules)
     }
 }
-
-// === impl Field ===
 
 impl Field {
     fn describe(&self, spec: &mut Schema, path: &[String]) -> Result<(), String> {
@@ -229,8 +223,6 @@ impl Field {
         }
     }
 }
-
-// === impl Origin ===
 
 impl Origin {
     fn place(&self, field: &str, problem: &str) -> String {

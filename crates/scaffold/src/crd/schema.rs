@@ -51,8 +51,6 @@ const LONGEST_DESCRIPTION: usize = 500;
 const LONGEST_DEFAULT: usize = 120;
 pub const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 
-// === impl Kind ===
-
 impl Kind {
     /// The narrowest that has all values of both.
     fn union(self, other: Kind) -> Kind {
@@ -105,8 +103,6 @@ impl Kind {
         !matches!(self, Kind::Any | Kind::Array | Kind::Object)
     }
 }
-
-// === impl Schema ===
 
 impl Schema {
     pub fn of(kind: Kind) -> Self {

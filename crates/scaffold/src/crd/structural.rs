@@ -34,8 +34,6 @@ pub struct Converter<'s> {
     pub warnings: Vec<String>,
 }
 
-// === impl At ===
-
 impl<'a> At<'a> {
     pub fn root(default: &'a Value, alone: bool) -> Self {
         At {
@@ -76,8 +74,6 @@ impl<'a> At<'a> {
         self.default.is_none_or(|default| default.is_null() || is(default))
     }
 }
-
-// === impl Converter ===
 
 impl<'s> Converter<'s> {
     pub fn new(root: &'s Value) -> Self {

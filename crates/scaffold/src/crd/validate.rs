@@ -42,8 +42,6 @@ pub fn problems(schema: &Value, value: &Value) -> Vec<Problem> {
     checker.found
 }
 
-// === impl Problem ===
-
 impl Problem {
     /// For people; `root` is what the value is called that was checked.
     pub fn told(&self, root: &str) -> String {
@@ -65,8 +63,6 @@ struct Checker {
     path: Vec<Step>,
     found: Vec<Problem>,
 }
-
-// === impl Checker ===
 
 impl Checker {
     fn tell(&mut self, of: Of, what: impl Into<String>) {

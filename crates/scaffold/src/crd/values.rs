@@ -28,8 +28,6 @@ pub struct Values {
     pub warnings: Vec<String>,
 }
 
-// === impl Source ===
-
 impl Source {
     /// Reads a folder or a `.tgz`.
     ///

@@ -58,8 +58,6 @@ pub fn find(host: &str) -> anyhow::Result<Option<Credentials>> {
     Ok(None)
 }
 
-// === impl Config ===
-
 impl Config {
     fn find(&self, host: &str) -> anyhow::Result<Option<Credentials>> {
         let key = match host {

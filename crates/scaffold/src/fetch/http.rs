@@ -99,8 +99,6 @@ pub fn get(url: &str) -> Result<Vec<u8>, String> {
     file.map_err(|error| format!("{error:#}"))
 }
 
-// === impl Http ===
-
 impl Default for Http {
     fn default() -> Self {
         Http {

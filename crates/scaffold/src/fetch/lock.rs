@@ -48,8 +48,6 @@ struct Fields<'a> {
     alias: &'a str,
 }
 
-// === impl Lock ===
-
 impl Lock {
     /// The name of the file that a chart keeps its lock in.
     pub fn file_name(chart: &Metadata) -> &'static str {

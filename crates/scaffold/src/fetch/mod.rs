@@ -135,8 +135,6 @@ fn local(asked: &Asked, path: &Path) -> anyhow::Result<(ChartFiles, Option<PathB
     Ok((ChartFiles::read(path)?, path.is_dir().then(|| path.to_owned())))
 }
 
-// === impl Net ===
-
 impl Net {
     fn new(asked: &Asked) -> anyhow::Result<Self> {
         let known = repository::known()?;

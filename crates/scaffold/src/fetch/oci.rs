@@ -52,8 +52,6 @@ struct Descriptor {
     digest: String,
 }
 
-// === impl Reference ===
-
 impl Reference {
     /// # Errors
     /// It is none.
@@ -141,8 +139,6 @@ struct Registry<'h> {
     /// The header that the registry asked for.
     authorization: Option<String>,
 }
-
-// === impl Registry ===
 
 impl<'h> Registry<'h> {
     fn new(http: &'h Http, plain: bool, at: &Reference) -> Self {

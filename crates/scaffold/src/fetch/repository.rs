@@ -214,8 +214,6 @@ pub fn helm_file(variable: &str, name: &str) -> Option<PathBuf> {
     })
 }
 
-// === impl Known ===
-
 impl Known {
     /// Whether a dependency's repository or what stands before a chart's name means this one.
     pub fn is_meant(&self, repository: &str) -> bool {

@@ -140,8 +140,6 @@ fn lacking(schema: &Value, values: &Node, path: &mut Vec<String>, found: &mut La
     }
 }
 
-// === impl Crd ===
-
 impl Crd {
     pub fn value(&self) -> &Value {
         &self.document.value
@@ -175,8 +173,6 @@ impl Crd {
         versions.find(|version| version["name"] == name)
     }
 }
-
-// === impl Watched ===
 
 impl Watched<'_> {
     /// The schema of the version that is watched.

@@ -45,8 +45,6 @@ pub(super) struct Seen {
 
 type Found = BTreeMap<(String, GroupKind, String, String), Seen>;
 
-// === impl Examined ===
-
 impl Examined {
     /// Loads and renders a chart; `None`, and a finding, if it can't be loaded.
     pub(super) fn of(folder: &str, given: Vec<Value>, report: &mut Report) -> Option<Self> {
@@ -202,8 +200,6 @@ fn gather_from(manifest: &Manifest, events: &Option<Vec<HookEvent>>, by_default:
         });
     }
 }
-
-// === impl Seen ===
 
 impl Seen {
     pub(super) fn name(&self) -> &str {

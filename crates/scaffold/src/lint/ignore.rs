@@ -33,8 +33,6 @@ pub(super) fn is_ignored(root: &Path, rule: Rule, file: &str, line: usize) -> bo
     Ignored::read(root, file).covers(rule, line)
 }
 
-// === impl Ignored ===
-
 impl Ignored {
     fn read(root: &Path, file: &str) -> Self {
         Ignored::of(&std::fs::read_to_string(root.join(file)).unwrap_or_default())

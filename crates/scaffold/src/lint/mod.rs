@@ -117,8 +117,6 @@ fn check_chart(folder: &str, given: Vec<serde_json::Value>, report: &mut Report)
     Some(Examined { reads, ..examined })
 }
 
-// === impl Target ===
-
 impl Target {
     fn of(path: &Path) -> anyhow::Result<Self> {
         let metadata = std::fs::metadata(path).with_context(|| path.display().to_string())?;
@@ -147,8 +145,6 @@ impl Target {
         }
     }
 }
-
-// === impl Report ===
 
 impl Report {
     /// `at`: line and column, each from 1; 0 where it isn't known.

@@ -37,8 +37,6 @@ pub(super) struct Optional {
     pub(super) loss: &'static str,
 }
 
-// === impl Needs ===
-
 impl Needs {
     pub(super) fn of(charts: &[(&Kind, Survey)], examined: &[Examined]) -> Self {
         let kinds: Vec<(&Kind, &Survey)> = charts.iter().map(|(kind, survey)| (*kind, survey)).collect();

@@ -48,8 +48,6 @@ pub(super) struct RandomResults {
     replaced: BTreeSet<(String, String)>,
 }
 
-// === impl RandomResults ===
-
 impl Default for RandomResults {
     fn default() -> Self {
         RandomResults {
@@ -174,8 +172,6 @@ struct Upgrade<'a> {
     capabilities: Capabilities,
     found: Arc<BTreeMap<LookupKey, Value>>,
 }
-
-// === impl Upgrade ===
 
 impl<'a> Upgrade<'a> {
     fn of(engine: &'a Engine, values: &'a Value, installed: &Rendered) -> Self {

@@ -119,8 +119,6 @@ pub fn named(name: &str) -> Option<Rule> {
     ALL.iter().find(|rule| rule.name == name).copied()
 }
 
-// === impl Severity ===
-
 impl Severity {
     pub fn name(self) -> &'static str {
         match self {

@@ -117,8 +117,6 @@ fn renders(examined: &Examined, name: &str, values: Value) -> Result<(), String>
     render(&capabilities).map_err(|error| one_line(&error))
 }
 
-// === impl Sample ===
-
 impl Sample {
     pub(super) fn is_of(&self, watch: &Watch) -> bool {
         self.group_kind.group == watch.group && self.group_kind.kind == watch.kind

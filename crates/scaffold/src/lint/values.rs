@@ -26,8 +26,6 @@ pub(super) struct Own {
     others: Vec<String>,
 }
 
-// === impl Own ===
-
 impl Own {
     pub(super) fn of(examined: &Examined) -> Self {
         let chart = &examined.chart;

@@ -115,8 +115,6 @@ pub(super) fn values(watch: &Watch, spec: &Value) -> Value {
     Value::Object(values)
 }
 
-// === impl Watched ===
-
 impl<'w> Watched<'w> {
     fn of(watch: &'w Watch, root: &Path, crds: &'w [Crd]) -> Self {
         Watched {
