@@ -1,5 +1,8 @@
 //! The kinds that a server has.
 
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
 /// A kind in one of its versions.
 #[derive(Clone, Copy, Debug)]
 pub struct ServedKind {
@@ -12,6 +15,41 @@ pub struct ServedKind {
     pub namespaced: bool,
     /// Defined by a CustomResourceDefinition: with a status subresource and a generation, and without a schema.
     pub custom: bool,
+}
+
+impl ServedKind {
+    /// A kind that a CustomResourceDefinition defines. Its names are kept until the process ends.
+    pub fn defined(group: &str, version: &str, kind: &str, plural: &str, namespaced: bool) -> Self {
+        ServedKind {
+            group: intern(group),
+            version: intern(version),
+            kind: intern(kind),
+            plural: intern(plural),
+            key: intern(&format!("{plural}.{group}")),
+            namespaced,
+            custom: true,
+        }
+    }
+
+    /// The API version of its objects.
+    pub fn api_version(&self) -> String {
+        match self.group {
+            "" => self.version.to_owned(),
+            group => format!("{group}/{}", self.version),
+        }
+    }
+}
+
+/// A copy of a name that lives as long as the process. Each name is copied once.
+fn intern(name: &str) -> &'static str {
+    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = names.get(name) {
+        return known;
+    }
+    let name: &'static str = Box::leak(name.to_owned().into_boxed_str());
+    names.insert(name);
+    name
 }
 
 /// A kind of version v1.

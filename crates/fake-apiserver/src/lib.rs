@@ -1,7 +1,7 @@
 //! A Kubernetes API server in memory, for tests of what talks to one: server-side apply with field managers, merge and JSON
 //! patches, deletion with finalizers and preconditions, lists in pages, watches, discovery, and garbage collection.
 //!
-//! It validates nothing, has no admission and runs no controllers. `tests/torture/model/conformity.rs` sends the same requests
+//! It validates nothing but [`Store::immutable_fields`] and runs no controllers. `tests/torture/model/conformity.rs` sends the same requests
 //! to a real API server and compares every answer.
 //!
 //! ```
@@ -37,3 +37,73 @@ pub mod store;
 pub use kinds::{BUILT_IN, ServedKind};
 pub use server::{FakeServer, LOG, expired};
 pub use store::{ObjectKey, Store, StoreChange};
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::call::{ApiCall, ask};
+    use super::*;
+
+    #[tokio::test]
+    async fn immutable_fields_are_refused_by_name() {
+        let server = FakeServer::with_kinds(BUILT_IN);
+        server.store().immutable_fields = Some(|_, live, written| match live["data"] == written["data"] {
+            true => Vec::new(),
+            false => vec!["data".to_owned(), "more".to_owned()],
+        });
+        let path = "/api/v1/namespaces/shop/configmaps/a?fieldManager=me";
+        let map = |data: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": data}});
+        for (verb, data, status) in [
+            ("APPLY", "1", 201),
+            ("APPLY", "1", 200),
+            ("APPLY", "2", 422),
+            ("MERGE", "2", 422),
+        ] {
+            let (found, answer) = ask(&server, ApiCall::new(verb, path, &map(data))).await.unwrap();
+            assert_eq!(found, status, "{answer}");
+            if status == 422 {
+                let causes = answer["details"]["causes"].as_array().unwrap();
+                let fields: Vec<&Value> = causes.iter().map(|cause| &cause["field"]).collect();
+                assert_eq!(fields, ["data", "more"]);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn kinds_of_one_plural_are_kept_apart() {
+        let server = FakeServer::with_kinds(BUILT_IN);
+        for version in ["v1", "v1beta1"] {
+            let kind = ServedKind::defined("serving.example.com", version, "Service", "services", true);
+            server.store().serve(kind);
+        }
+        let object = json!({"metadata": {"name": "a"}});
+        for (path, status) in [
+            ("/api/v1/namespaces/shop/services", 201),
+            ("/apis/serving.example.com/v1/namespaces/shop/services", 201),
+            ("/apis/serving.example.com/v1beta1/namespaces/shop/services", 409),
+            ("/apis/serving.example.com/v2/namespaces/shop/services", 404),
+        ] {
+            let (found, answer) = ask(&server, ApiCall::new("POST", path, &object)).await.unwrap();
+            assert_eq!(found, status, "{path}: {answer}");
+        }
+    }
+
+    #[tokio::test]
+    async fn bodies_without_metadata_are_refused() {
+        let server = FakeServer::with_kinds(BUILT_IN);
+        let path = "/api/v1/namespaces/shop/configmaps";
+        for body in [json!(3), json!([]), json!({"metadata": 3})] {
+            let (status, _) = ask(&server, ApiCall::new("POST", path, &body)).await.unwrap();
+            assert_eq!(status, 400, "{body}");
+        }
+        ask(&server, ApiCall::new("POST", path, &json!({"metadata": {"name": "a"}})))
+            .await
+            .unwrap();
+        let patch = json!([{"op": "replace", "path": "/metadata", "value": 3}]);
+        let (status, _) = ask(&server, ApiCall::new("PATCH", &format!("{path}/a"), &patch))
+            .await
+            .unwrap();
+        assert_eq!(status, 422);
+    }
+}

@@ -31,6 +31,9 @@ type WrittenObject = Result<(StatusCode, Arc<Value>), ApiRefusal>;
 /// The annotation of a Pod with its log. No container runs.
 pub const LOG: &str = "fake-apiserver.test/log";
 
+/// The API server's words about an immutable field.
+const IMMUTABLE: &str = "Invalid value: field is immutable";
+
 /// The time between two bookmarks of a watch.
 const BOOKMARKS: Duration = Duration::from_secs(60);
 
@@ -208,7 +211,7 @@ impl FakeServer {
     }
 
     fn create(&self, call: &ApiCall, kind: &ServedKind, mut key: ObjectKey) -> WrittenObject {
-        let mut object = body(call)?;
+        let mut object = object_of(call)?;
         if let Some(what) = mistyped(&object) {
             return Err((400, "BadRequest", what));
         }
@@ -230,7 +233,7 @@ impl FakeServer {
 
     /// An object in the place of the version that it names.
     fn replace(&self, call: &ApiCall, kind: &ServedKind, key: ObjectKey) -> WrittenObject {
-        let mut object = body(call)?;
+        let mut object = object_of(call)?;
         let mut store = self.store();
         let live = store.objects.get(&key).cloned().ok_or_else(|| gone(kind, &key))?;
         let version = &object["metadata"]["resourceVersion"];
@@ -243,13 +246,14 @@ impl FakeServer {
         if kind.custom {
             keep(&mut object, &live, "status");
         }
+        check_immutable(&store, kind, &live, &object)?;
         let object = fields::update(&live, &object, &manager(call, "Update", ""), &store.now());
         Ok((StatusCode::OK, store.put(kind, key, object)))
     }
 
     /// Server-side apply.
     fn apply(&self, call: &ApiCall, kind: &ServedKind, key: ObjectKey, subresource: &str) -> WrittenObject {
-        let mut applied = body(call)?;
+        let mut applied = object_of(call)?;
         let mut store = self.store();
         let live = store.objects.get(&key).cloned();
         let there = live.as_ref().map(|live| &live["metadata"]);
@@ -288,6 +292,9 @@ impl FakeServer {
             let text = format!("Apply failed with conflicts: conflicts with {}", managers.join(", "));
             (409, "Conflict", text)
         })?;
+        if status == StatusCode::OK {
+            check_immutable(&store, kind, &base, &object)?;
+        }
         Ok((status, store.put(kind, key, object)))
     }
 
@@ -303,6 +310,9 @@ impl FakeServer {
             json_patch::patch(&mut changed, &patch).map_err(|error| (422, "Invalid", error.to_string()))?;
         } else {
             json_patch::merge(&mut changed, &patch);
+        }
+        if !changed["metadata"].is_object() {
+            return Err((422, "Invalid", "the patch takes the metadata away".to_owned()));
         }
         if let Some(what) = mistyped(&changed) {
             return Err((422, "Invalid", what));
@@ -320,6 +330,7 @@ impl FakeServer {
             let kept = if subresource == "status" { "spec" } else { "status" };
             keep(&mut changed, &live, kept);
         }
+        check_immutable(&store, kind, &live, &changed)?;
         let object = fields::update(&live, &changed, &manager(call, "Update", subresource), &store.now());
         Ok((StatusCode::OK, store.put(kind, key, object)))
     }
@@ -384,6 +395,35 @@ fn body(call: &ApiCall) -> Result<Value, ApiRefusal> {
     serde_json::from_slice(&call.body).map_err(|error| (400, "BadRequest", error.to_string()))
 }
 
+/// The body as an object with metadata.
+fn object_of(call: &ApiCall) -> Result<Value, ApiRefusal> {
+    let mut object = body(call)?;
+    let is_object = object.as_object().is_some_and(|map| {
+        let metadata = map.get("metadata");
+        metadata.is_none_or(|metadata| metadata.is_object() || metadata.is_null())
+    });
+    if !is_object {
+        return Err((400, "BadRequest", "the body is no object with metadata".to_owned()));
+    }
+    if object["metadata"].is_null() {
+        object["metadata"] = json!({});
+    }
+    Ok(object)
+}
+
+/// Refuses a write that changes immutable fields.
+fn check_immutable(store: &Store, kind: &ServedKind, live: &Value, written: &Value) -> Result<(), ApiRefusal> {
+    let changed = store
+        .immutable_fields
+        .map(|changed| changed(kind, live, written))
+        .unwrap_or_default();
+    let causes = changed.iter().map(|field| format!("{field}: {IMMUTABLE}"));
+    match changed.is_empty() {
+        true => Ok(()),
+        false => Err((422, "Invalid", causes.collect::<Vec<_>>().join("; "))),
+    }
+}
+
 fn gone(kind: &ServedKind, key: &ObjectKey) -> ApiRefusal {
     (404, "NotFound", format!("{} \"{}\" not found", kind.plural, key.2))
 }
@@ -393,14 +433,14 @@ fn conflict(kind: &ServedKind, key: &ObjectKey, why: &str) -> ApiRefusal {
     (409, "Conflict", why)
 }
 
-/// As [`failure`], with the field that the message begins with.
+/// As [`failure`], with the fields that the parts of the message begin with.
 fn invalid(reason: &str, message: &str) -> Response<CallBody> {
-    let field = message.split_once(": ").map(|(field, _)| field);
-    let field = field.filter(|field| field.starts_with("metadata."));
-    let cause = |field| json!({"reason": "FieldValueInvalid", "message": message, "field": field});
+    let fields = message.split("; ").filter_map(|part| part.split_once(": "));
+    let fields = fields.filter(|(field, why)| field.starts_with("metadata.") || *why == IMMUTABLE);
+    let cause = |(field, _)| json!({"reason": "FieldValueInvalid", "message": message, "field": field});
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
-        "reason": reason, "code": 422, "details": {"causes": field.into_iter().map(cause).collect::<Vec<_>>()},
+        "reason": reason, "code": 422, "details": {"causes": fields.map(cause).collect::<Vec<_>>()},
     });
     answer(StatusCode::UNPROCESSABLE_ENTITY, &status)
 }
@@ -474,10 +514,7 @@ impl View {
     }
 
     fn api_version(&self) -> String {
-        match self.kind.group {
-            "" => self.kind.version.to_owned(),
-            group => format!("{group}/{}", self.kind.version),
-        }
+        self.kind.api_version()
     }
 
     fn covers(&self, key: &ObjectKey) -> bool {

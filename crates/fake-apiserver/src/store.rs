@@ -28,6 +28,9 @@ pub struct StoreChange {
     pub after: Option<Arc<Value>>,
 }
 
+/// Compares a live object with what a write makes of it.
+pub type ImmutableFields = fn(kind: &ServedKind, live: &Value, written: &Value) -> Vec<String>;
+
 /// The content of a server.
 pub struct Store {
     /// What is served. Of several versions of a kind the first is preferred.
@@ -38,6 +41,8 @@ pub struct Store {
     pub latest: watch::Sender<u64>,
     /// The time between the two steps of a DELETE, the read and the removal.
     pub deletions_take: Duration,
+    /// The fields of an existing object that a write changes and must not, by their paths.
+    pub immutable_fields: Option<ImmutableFields>,
     /// What is wrong with the answers to reads.
     #[cfg(feature = "stale-reads")]
     pub stale: Stale,
@@ -54,6 +59,7 @@ impl Default for Store {
             changes: Vec::new(),
             latest: watch::Sender::new(1),
             deletions_take: Duration::ZERO,
+            immutable_fields: None,
             #[cfg(feature = "stale-reads")]
             stale: Stale::default(),
             version: 1,
@@ -89,6 +95,36 @@ impl Store {
     /// The kind with this [`ServedKind::key`], in its preferred version.
     pub fn kind_by_key(&self, key: &str) -> Option<ServedKind> {
         self.kinds.iter().find(|kind| kind.key == key).copied()
+    }
+
+    /// Serves a kind, after the other versions of it. Does nothing if the kind is served in this version.
+    pub fn serve(&mut self, kind: ServedKind) {
+        let is_same = |known: &ServedKind| known.group == kind.group && known.kind == kind.kind;
+        let other = self.kinds.iter().find(|known| is_same(known)).copied();
+        if self
+            .kinds
+            .iter()
+            .any(|known| is_same(known) && known.version == kind.version)
+        {
+            return;
+        }
+        // The versions of a kind have the same objects.
+        let kind = other.map_or(kind, |other| ServedKind {
+            version: kind.version,
+            ..other
+        });
+        self.kinds.push(kind);
+    }
+
+    /// Creates an object with this UID.
+    pub fn create_with_uid(&mut self, kind: &ServedKind, key: ObjectKey, object: Value, uid: &str) {
+        let mut created = Value::clone(&*self.put(kind, key.clone(), object));
+        created["metadata"]["uid"] = uid.into();
+        let created = Arc::new(created);
+        if let Some(change) = self.changes.last_mut() {
+            change.after = Some(created.clone());
+        }
+        self.objects.insert(key, created);
     }
 
     /// Creates or replaces an object. Sets the resource version and the other metadata that the server owns.
