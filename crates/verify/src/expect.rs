@@ -5,11 +5,10 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::case::{Changed, Check, Expectation, Step, What};
+use super::outcome::{Done, MemberChange, Performed, Stopped};
 use super::refer::{FieldPath, Reference, differences};
-use super::run::{Done, Stopped};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::identity::applyset;
-use chartwright_operator::reconcile::rehearsal::{Performed, RehearsedOutcome};
 use chartwright_watches::suggestion;
 
 /// What is not as expected.
@@ -29,10 +28,7 @@ pub fn failures(step: &Step, done: &Done) -> Vec<Failure> {
         .find(|expectation| matches!(expectation.check, Check::Stops(..)));
     let stopped = match done {
         Err(stopped) => Some(stopped.clone()),
-        Ok(performed) => performed.stopped.as_ref().map(|(reason, message)| Stopped {
-            reason: reason.as_str().to_owned(),
-            message: message.clone(),
-        }),
+        Ok(performed) => performed.stopped.clone(),
     };
     let mut failures = Vec::new();
     let mut tell = |line: usize, message: String| failures.push(Failure { line, message });
@@ -139,14 +135,14 @@ fn rendered(performed: &Performed) -> Vec<ObjectId> {
 }
 
 fn members(what: What, performed: &Performed) -> Vec<ObjectId> {
-    let of = |is_it: fn(&RehearsedOutcome) -> bool| {
+    let of = |is_it: fn(&MemberChange) -> bool| {
         let members = performed.members.iter().filter(|(_, outcome)| is_it(outcome));
         members.map(|(id, _)| id.clone()).collect()
     };
     match what {
-        What::Created => of(|outcome| matches!(outcome, RehearsedOutcome::Created)),
-        What::Recreated => of(|outcome| matches!(outcome, RehearsedOutcome::Recreated(_))),
-        What::Unchanged => of(|outcome| matches!(outcome, RehearsedOutcome::Unchanged | RehearsedOutcome::Yielded)),
+        What::Created => of(|outcome| matches!(outcome, MemberChange::Created)),
+        What::Recreated => of(|outcome| matches!(outcome, MemberChange::Recreated)),
+        What::Unchanged => of(|outcome| matches!(outcome, MemberChange::Unchanged)),
         What::Pruned => performed.pruned.clone(),
         What::Kept => performed.kept.clone(),
         What::Restarts => performed.restarts.clone(),
@@ -242,7 +238,7 @@ fn changed(wanted: &[Changed], performed: &Performed) -> Option<String> {
     let mut text = String::new();
     let mut known: Vec<&ObjectId> = Vec::new();
     for (id, outcome) in &performed.members {
-        let RehearsedOutcome::Changed(before, after) = outcome else {
+        let MemberChange::Changed(before, after) = outcome else {
             continue;
         };
         known.push(id);

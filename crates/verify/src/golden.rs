@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::run::Done;
+use super::outcome::{Done, Performed};
 use chartwright_core::identity::applyset;
 use chartwright_core::members::desired::Member;
 use chartwright_core::values::recovery::random_leaves;
-use chartwright_operator::reconcile::rehearsal::Performed;
 
 /// Beside the case files.
 const FOLDER: &str = "golden";

@@ -7,9 +7,11 @@
 
 mod bounds;
 mod case;
+mod cluster;
 mod expect;
 mod golden;
 mod matching;
+mod outcome;
 pub mod output;
 mod reader;
 mod refer;
@@ -29,7 +31,8 @@ use futures::StreamExt as _;
 use bounds::Bounds;
 use case::{Case, CaseFile, Check};
 pub use expect::Failure;
-use run::{Chart, Done};
+use outcome::Done;
+use run::Chart;
 use subject::{Charts, Found, Surroundings, shown};
 
 use chartwright_scaffold::progress::Progress;

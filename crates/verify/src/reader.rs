@@ -14,19 +14,23 @@ use chartwright_core::identity::GroupKind;
 use chartwright_watches::{FileErrors, Findings, MapFields, describe_node, node_to_json, suggestion};
 use helm_template::render::{Capabilities, KubeVersion};
 
-/// Reasons for which a release stops before anything is done, as `Ready` says them; and one of our own, of the API server, which
-/// refuses the custom resource.
-pub const REASONS: [&str; 11] = [
+/// Reasons for which a release stops, as the condition `Ready` has them; and one for a custom resource that the API server
+/// refuses.
+pub const REASONS: [&str; 15] = [
     "ChartInvalid",
     "Collision",
     "CustomResourceInvalid",
+    "HookFailed",
     "Immutable",
     "KindUnknown",
     "LookupFailed",
     "ManifestInvalid",
+    "ObjectInvalid",
     "Refused",
     "RenderFailed",
+    "RolledBack",
     "Suspended",
+    "UpgradeFailed",
     "ValuesInvalid",
 ];
 

@@ -5,27 +5,22 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, ensure};
-use kube::api::DynamicObject;
 use serde_json::{Map, Value, json};
 
 use super::case::{Case, CaseFile, Given, Step, World};
+use super::cluster::{FakeCluster, Scene};
+use super::outcome::{Done, Stopped};
 use super::subject::{Loaded, Surroundings};
 use chartwright_core::identity::GroupKind;
-use chartwright_core::status::Phase;
 use chartwright_operator::cluster::discovery::{Resource, is_cluster_scoped};
-use chartwright_operator::reconcile::rehearsal::{Performed, Rehearsal, Scene};
-use chartwright_operator::reconcile::{CustomResource, Unit};
+use chartwright_operator::reconcile::Unit;
 use chartwright_scaffold::crd::{rules, validate};
 use chartwright_watches::Watch;
 use helm_template::render::Capabilities;
 
-/// The UID of each custom resource.
-const UID: &str = "00000000-0000-4000-8000-000000000000";
 /// What a custom resource is called, and where it lies, if the case doesn't say it.
 const NAME: &str = "example";
 const NAMESPACE: &str = "default";
-/// Why nothing is done where the API server doesn't take the custom resource.
-const REFUSED: &str = "CustomResourceInvalid";
 
 /// A chart of a case, with what surrounds it.
 #[derive(Clone)]
@@ -34,16 +29,6 @@ pub struct Chart {
     pub loaded: Arc<Loaded>,
     pub surroundings: Arc<Surroundings>,
 }
-
-/// Why a release stops, before anything is done or in the middle of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stopped {
-    pub reason: String,
-    pub message: String,
-}
-
-/// What a step came to.
-pub type Done = Result<Performed, Stopped>;
 
 /// A custom resource as it moves on from step to step, and what there is beside it.
 struct State {
@@ -63,11 +48,11 @@ struct State {
 /// What is wrong with the case itself, and the line: nothing of it can be carried out.
 pub async fn run(file: &CaseFile, case: &Case, charts: &[Chart]) -> Result<Vec<Done>, (usize, anyhow::Error)> {
     let mut state = State::begin(file, case).map_err(|error| (case.line, error))?;
-    let mut rehearsal = Rehearsal::default();
+    let mut cluster = FakeCluster::new();
     let mut done = Vec::with_capacity(case.steps.len());
-    for (number, (step, chart)) in case.steps.iter().zip(charts).enumerate() {
-        let performed = match state.advance(step, number, chart) {
-            Ok(prepared) => perform(&mut rehearsal, &state, prepared, chart).await,
+    for (step, chart) in case.steps.iter().zip(charts) {
+        let performed = match state.advance(step, chart) {
+            Ok(prepared) => perform(&mut cluster, &state, prepared, chart).await,
             Err(error) => return Err((step.line, error)),
         };
         let is_refused = performed.as_ref().is_err_and(Stopped::is_of_api_server);
@@ -88,9 +73,9 @@ struct Prepared {
     namespaced: bool,
 }
 
-async fn perform(rehearsal: &mut Rehearsal, state: &State, prepared: Prepared, chart: &Chart) -> Done {
+async fn perform(cluster: &mut FakeCluster, state: &State, prepared: Prepared, chart: &Chart) -> Done {
     let Prepared {
-        watch,
+        mut watch,
         group_kind,
         namespaced,
     } = prepared;
@@ -101,60 +86,30 @@ async fn perform(rehearsal: &mut Rehearsal, state: &State, prepared: Prepared, c
         let mut problems: Vec<String> = problems.iter().map(|problem| problem.told(".spec")).collect();
         problems.extend(rules::broken(schema, state.stored.as_ref(), &state.object));
         if !problems.is_empty() {
-            return Err(Stopped {
-                reason: REFUSED.to_owned(),
-                message: format!(
-                    "the API server refuses the {}: {}",
-                    group_kind.kind,
-                    problems.join("; ")
-                ),
-            });
+            let problems = problems.join("; ");
+            let message = format!("the API server refuses the {}: {problems}", group_kind.kind);
+            return Err(Stopped::by_api_server(message));
         }
     }
-    let object: DynamicObject = serde_json::from_value(state.object.clone()).map_err(|error| Stopped {
-        reason: REFUSED.to_owned(),
-        message: format!("the custom resource can't be read: {error}"),
-    })?;
-    let resource = CustomResource::from(object).decorated_by(watch.decorator.clone());
-    let kind = Resource::offline(&group_kind, &watch.version, namespaced);
     let loaded = &chart.loaded;
+    for served in chart.surroundings.served(loaded.engine.chart()) {
+        cluster.serve(&served);
+    }
+    let kind = cluster.serve(&Resource::offline(&group_kind, &watch.version, namespaced));
+    // The chart on disk is compared with the stamp of this path.
+    watch.chart.clone_from(&loaded.path);
+    // Members are healthy and dependencies ready: nobody writes their status.
+    watch.health.clear();
+    watch.depends_on.clear();
     let unit = Unit::alone(watch, group_kind, kind, loaded.engine.clone(), loaded.stamp.clone());
-    let served = chart.surroundings.served(loaded.engine.chart());
     let others: Vec<Value> = state.companions.iter().chain(&state.lookups).cloned().collect();
     let scene = Scene {
-        unit: &unit,
-        resource: &resource,
+        unit: &Arc::new(unit),
+        object: &state.object,
         capabilities: &state.capabilities,
-        served: &served,
         others: &others,
     };
-    rehearsal.perform(&scene).await.map_err(Stopped::from)
-}
-
-// === impl Stopped ===
-
-impl Stopped {
-    /// True if the API server doesn't take the custom resource: it stays as it was.
-    fn is_of_api_server(&self) -> bool {
-        self.reason == REFUSED
-    }
-}
-
-impl From<Phase> for Stopped {
-    fn from(phase: Phase) -> Self {
-        match phase {
-            Phase::Stalled { reason, message, .. }
-            | Phase::Failed { reason, message }
-            | Phase::Waiting { reason, message } => Stopped {
-                reason: reason.as_str().to_owned(),
-                message,
-            },
-            Phase::Suspended | Phase::Ready => Stopped {
-                reason: "Suspended".to_owned(),
-                message: "the custom resource is suspended: nothing of the release is changed".to_owned(),
-            },
-        }
-    }
+    cluster.perform(&scene).await
 }
 
 // === impl State ===
@@ -203,7 +158,7 @@ impl State {
     }
 
     /// Takes in what a step changes, and finds the watch that the custom resource is for.
-    fn advance(&mut self, step: &Step, number: usize, chart: &Chart) -> anyhow::Result<Prepared> {
+    fn advance(&mut self, step: &Step, chart: &Chart) -> anyhow::Result<Prepared> {
         self.take_in(&step.world)?;
         for (field, patch) in [("metadata", &step.metadata), ("spec", &step.spec)] {
             match patch {
@@ -232,7 +187,7 @@ impl State {
             Some(crd) => crd.is_namespaced(),
             None => (watch.target_namespace.is_none() || has_namespace) && !is_cluster_scoped(&group_kind),
         };
-        self.complete(&group_kind, &version, namespaced, number);
+        self.complete(&group_kind, &version, namespaced);
         Ok(Prepared {
             watch: watch.clone(),
             group_kind,
@@ -241,7 +196,7 @@ impl State {
     }
 
     /// Gives the custom resource what the API server would, and what the case doesn't say.
-    fn complete(&mut self, group_kind: &GroupKind, version: &str, namespaced: bool, number: usize) {
+    fn complete(&mut self, group_kind: &GroupKind, version: &str, namespaced: bool) {
         let api_version = match group_kind.group.as_str() {
             "" => version.to_owned(),
             group => format!("{group}/{version}"),
@@ -261,8 +216,6 @@ impl State {
             true => {}
             false => drop(metadata.as_object_mut().map(|metadata| metadata.remove("namespace"))),
         }
-        metadata["uid"] = UID.into();
-        metadata["generation"] = (number + 1).into();
     }
 }
 

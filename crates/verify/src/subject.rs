@@ -35,6 +35,8 @@ pub struct Found {
 pub struct Loaded {
     pub engine: Arc<Engine>,
     pub stamp: Stamp,
+    /// Where it was loaded from.
+    pub path: PathBuf,
     /// Its case files count as files of the chart.
     pub packs_cases: bool,
 }
@@ -223,6 +225,7 @@ impl Charts {
             Ok(Arc::new(Loaded {
                 engine: Arc::new(engine),
                 stamp,
+                path: path.to_owned(),
                 packs_cases,
             }))
         });

@@ -162,6 +162,68 @@ fn golden_files_are_written_when_asked() {
     assert!(folder.path().join("verify/golden/a/all-of-it-2.yaml").is_file());
 }
 
+/// Hooks, waves, conditions of readiness, rollback and drift are those of the operator.
+#[test]
+fn cases_run_the_pipeline_of_the_operator() {
+    const CHART: [(&str, &str); 7] = [
+        ("charts/a/Chart.yaml", "apiVersion: v2\nname: a\nversion: 1.0.0\n"),
+        ("charts/a/.helmignore", "verify/\n"),
+        (
+            "charts/a/templates/job.yaml",
+            "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: migrate\n  annotations:\n    helm.sh/hook: pre-install,pre-upgrade\n    \
+             helm.sh/hook-delete-policy: hook-succeeded\n    chartwright.dev/ready-when: self.status.done\n\
+             spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: a}]}}}\n",
+        ),
+        (
+            "charts/a/templates/db.yaml",
+            "apiVersion: db.example.com/v1\nkind: Database\nmetadata: {name: db, annotations: {chartwright.dev/ready-when: self.status.up}}\n\
+             spec: {size: {{ .Values.size | default 1 }}}\n",
+        ),
+        (
+            "charts/a/templates/web.yaml",
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, annotations: {chartwright.dev/wave: \"1\"}}\n\
+             spec: {selector: {matchLabels: {app: {{ .Values.app | default \"web\" }} } } }\n",
+        ),
+        (
+            "watches.yaml",
+            "- {group: a.example.com, version: v1, kind: A, chart: charts/a, onFailure: rollback}\n",
+        ),
+        (
+            "charts/a/verify/a.yaml",
+            r#"
+cases:
+- name: hooks and waves
+  expect:
+    created: [Database db, Deployment web]
+    hooks: {pre-install: [Job migrate]}
+  then:
+  - spec: {size: 2}
+    expect:
+      changed: {Database db: [spec.size]}
+      unchanged: [Deployment web]
+      hooks: {pre-upgrade: [Job migrate]}
+- name: a failure is rolled back
+  then:
+  - spec: {app: other, size: 2}
+    expect: {refused: {reason: RolledBack, text: "Immutable: Deployment.apps default/web"}}
+  - spec: {app: null}
+    expect: {changed: {Database db: [spec.size]}}
+- name: a dependency is not waited for
+  metadata: {annotations: {chartwright.dev/depends-on: '[{group: b.example.com, kind: B, name: main}]'}}
+  expect: {contains: [Deployment web], created: [Database db, Deployment web]}
+"#,
+        ),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in CHART {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let verified = verified(folder.path()).unwrap();
+    assert_eq!(verified.counts(), (3, 0), "{}", output::text(&verified));
+}
+
 #[test]
 fn names_are_chosen_by_parts() {
     for (pattern, is) in [

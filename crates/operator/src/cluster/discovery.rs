@@ -187,6 +187,14 @@ impl Snapshot {
         }
     }
 
+    fn add_kind(&mut self, resource: Resource) {
+        let group_kind = GroupKind::new(resource.api.group.as_str(), resource.api.kind.as_str());
+        let versions = self.kinds.entry(group_kind).or_default();
+        if versions.iter().all(|known| known.api.version != resource.api.version) {
+            versions.push(resource);
+        }
+    }
+
     /// The resource of a kind and version.
     pub fn resource(&self, group_kind: &GroupKind, version: &str) -> Option<&Resource> {
         self.kinds
@@ -294,11 +302,7 @@ impl Discovery {
             ..Snapshot::default()
         };
         for resource in served {
-            let group_kind = GroupKind::new(resource.api.group.as_str(), resource.api.kind.as_str());
-            let versions = snapshot.kinds.entry(group_kind).or_default();
-            if versions.iter().all(|known| known.api.version != resource.api.version) {
-                versions.push(resource);
-            }
+            snapshot.add_kind(resource);
         }
         Discovery {
             client,
@@ -306,6 +310,12 @@ impl Discovery {
             reads: Arc::default(),
             reread: Arc::default(),
         }
+    }
+
+    /// Adds a kind to the snapshot, as a new CustomResourceDefinition does. Does nothing if the kind is known in this version.
+    pub fn add_kind(&self, resource: Resource) {
+        self.snapshot
+            .send_modify(|snapshot| Arc::make_mut(snapshot).add_kind(resource));
     }
 
     pub fn snapshot(&self) -> Arc<Snapshot> {

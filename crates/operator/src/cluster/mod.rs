@@ -7,7 +7,6 @@
 //! - [`workloads`]: pods, their logs and leaders, HorizontalPodAutoscalers
 //! - [`storage`]: the Secrets and the ConfigMap in which the operator stores data
 //! - [`events`]: Events about custom resources
-//! - [`offline`]: a client without an API server
 
 pub mod connection;
 pub mod custom_resource;
@@ -15,7 +14,6 @@ pub mod discovery;
 pub mod error;
 pub mod events;
 pub mod objects;
-pub mod offline;
 pub mod storage;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -26,6 +26,7 @@ use chartwright_core::identity::{GroupKind, ObjectId, applyset, decorator};
 use chartwright_core::index::dependencies::{Dependencies, Dependency};
 use chartwright_core::index::members::{Members, Scope};
 use chartwright_core::leader::pod_index::{PodIndex, Workload};
+use chartwright_core::prune::intent::HOLD;
 use helm_template::render::{LookupKey, Random};
 
 /// Requests for what templates look up that are under way in the process.
@@ -68,6 +69,8 @@ pub struct OperatorSettings {
     pub random: Option<Arc<dyn Random>>,
     /// The time for templates. `None`: the system's time.
     pub clock: Option<jiff::Timestamp>,
+    /// How long members stay that only another answer of a lookup removes from the render.
+    pub lookup_hold: Duration,
 }
 
 /// Threads, memory and requests that the renders of all releases share.
@@ -174,6 +177,7 @@ impl Context {
                 namespaces: None,
                 random: None,
                 clock: None,
+                lookup_hold: HOLD,
             },
             render: RenderResources {
                 pool: Arc::new(WorkerPool::new(cores)),

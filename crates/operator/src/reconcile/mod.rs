@@ -27,7 +27,6 @@ mod outcome;
 mod plans;
 mod prune;
 mod record;
-pub mod rehearsal;
 mod release;
 mod render;
 mod rollback;

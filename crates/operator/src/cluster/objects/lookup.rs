@@ -321,4 +321,45 @@ mod tests {
         }
         assert_eq!(parse("v1/Secret"), None);
     }
+
+    #[tokio::test]
+    async fn lookups_find_objects_by_name_and_namespace() {
+        let server = fake_apiserver::FakeServer::with_kinds(fake_apiserver::BUILT_IN);
+        for (plural, namespace, name) in [
+            ("secrets", "shop", "a"),
+            ("secrets", "other", "a"),
+            ("storageclasses", "", "fast"),
+        ] {
+            let mut store = server.store();
+            let kind = store.kind_by_key(plural).unwrap();
+            let object = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": name}});
+            store.put(&kind, (kind.key, namespace.to_owned(), name.to_owned()), object);
+        }
+        let client = server.client("shop");
+        let snapshot = snapshot(&client).await;
+        for (api_version, kind, namespace, name, count) in [
+            ("v1", "Secret", "shop", "a", 1),
+            ("v1", "Secret", "shop", "b", 0),
+            ("v1", "Secret", "shop", "", 1),
+            ("v1", "Secret", "nowhere", "", 0),
+            ("v1", "Secret", "", "", 2),
+            ("storage.k8s.io/v1", "StorageClass", "", "fast", 1),
+            ("storage.k8s.io/v1", "StorageClass", "", "", 1),
+            // A kind without objects.
+            ("v1", "ConfigMap", "shop", "a", 0),
+        ] {
+            let key = LookupKey {
+                api_version: api_version.into(),
+                kind: kind.into(),
+                namespace: namespace.into(),
+                name: name.into(),
+            };
+            let found = fetch(&client, &snapshot, &key).await.unwrap();
+            let items = match found.get("items").and_then(Value::as_array) {
+                Some(items) => items.len(),
+                None => usize::from(found != json!({})),
+            };
+            assert_eq!(items, count, "{key:?}");
+        }
+    }
 }

@@ -19,7 +19,7 @@ use chartwright_core::annotations;
 use chartwright_core::apply::sequence;
 use chartwright_core::identity::ObjectId;
 use chartwright_core::index::members::{Live, Scope};
-use chartwright_core::prune::intent::{self, HOLD, Intent};
+use chartwright_core::prune::intent::{self, Intent};
 use chartwright_core::prune::{Knowledge, Purpose, Verdict, orphans, verdict};
 use chartwright_core::status::conditions::short_list;
 use chartwright_watches::DeletionPolicy;
@@ -254,7 +254,7 @@ impl Pruner<'_> {
         intent: Intent,
         pruned: &mut PruneResult,
     ) -> Vec<ObjectId> {
-        let now = Instant::now();
+        let (now, hold) = (Instant::now(), self.scope.context.settings.lookup_hold);
         let allowed = annotations::is_prune_allowed(&self.scope.written.annotations);
         let mut dropped = std::mem::take(&mut release.render.last.dropped);
         if allowed || intent == Intent::Wanted && dropped.is_empty() {
@@ -277,14 +277,14 @@ impl Pruner<'_> {
             };
             // Also of what goes now: it may take several rounds.
             release.render.last.dropped.insert(id.clone(), since);
-            let left = HOLD.saturating_sub(now - since);
+            let left = hold.saturating_sub(now - since);
             if left.is_zero() || !may_wait(&id) {
                 going.push(id);
                 continue;
             }
             waits.push(left);
             pruned.held.push(format!(
-                "{id} is no longer rendered since an answer of `lookup` changed: it goes if that lasts for {HOLD:?}. \
+                "{id} is no longer rendered since an answer of `lookup` changed: it goes if that lasts for {hold:?}. \
                  To let it go at once, annotate it with {}=true",
                 annotations::PRUNE
             ));

@@ -145,26 +145,6 @@ impl GeneratedValues {
     pub(crate) fn has_generated_values(&self) -> bool {
         !self.kept.is_empty() || !self.pins.is_empty()
     }
-
-    /// When the first certificate is to be renewed.
-    pub(crate) fn renewal(&self) -> Option<jiff::Timestamp> {
-        self.renewal
-    }
-
-    /// What is stored after its render was applied, or while members of it are missing: then the former results, too.
-    pub(crate) fn written(&self, complete: bool) -> StoredValues {
-        StoredValues {
-            kept: if complete {
-                self.kept.clone()
-            } else {
-                self.kept.and(&self.stored.kept)
-            },
-            pins: self.pins.clone(),
-            version: None,
-            key: self.stored.key,
-            made_for: self.regenerated.as_ref().or(self.stored.made_for.as_ref()).cloned(),
-        }
-    }
 }
 
 impl StoredValues {
