@@ -125,7 +125,7 @@ bench-operator: check-tools ## Measure what the operator costs beside a bare cli
 # One folder or file: make goldens FIXTURES=tests/fixtures/sprig
 FIXTURES ?= tests/fixtures
 .PHONY: goldens
-goldens: ## Write the results of the fixtures anew, with the real Helm (builds the oracle the first time: 2 minutes).
+goldens: ## Regenerate the results of the fixtures with the real Helm (the first run builds the oracle: 2 minutes).
 	@oracle=$$(tests/oracle/build) && "$$oracle" goldens -version tests/fixtures/HELM_VERSION $(FIXTURES)
 
 .PHONY: check-goldens

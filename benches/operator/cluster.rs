@@ -15,11 +15,11 @@ use serde_json::{Value, json};
 
 use crate::support::Kubectl;
 
-/// Requests at a time, of the bare client and of whoever makes and edits custom resources.
+/// Parallel requests of the bare client and of the client that creates and edits custom resources.
 const AT_ONCE: usize = 8;
 const GROUP: &str = "bench.chartwright.test";
 /// Far beyond what any operator should take.
-const PATIENCE: Duration = Duration::from_secs(1200);
+const PHASE_TIMEOUT: Duration = Duration::from_secs(1200);
 
 /// A namespace with `count` custom resources of kind `Three`.
 #[derive(Clone)]
@@ -135,8 +135,8 @@ impl Load {
         .await
     }
 
-    /// What the bare writes take with what a cluster sees besides: a watch on either kind, and one by whoever waits for
-    /// the custom resources.
+    /// How long the bare writes take with the same watches open: one on each kind, and one that waits for the custom
+    /// resources.
     pub async fn watched_writes(&self, status: &Value) -> Result<Duration> {
         let watches = [threes(), configmaps(), threes()].map(|resource| {
             let load = self.clone();
@@ -176,10 +176,10 @@ impl Load {
                 });
                 members.patch(&member_name, &parameters, &Patch::Apply(member)).await?;
             }
-            let mut told = owner;
-            told["metadata"] = json!({"name": name});
-            told["status"] = status.clone();
-            owners.patch_status(&name, &parameters, &Patch::Apply(told)).await?;
+            let mut object = owner;
+            object["metadata"] = json!({"name": name});
+            object["status"] = status.clone();
+            owners.patch_status(&name, &parameters, &Patch::Apply(object)).await?;
             Ok(())
         })
         .await?;
@@ -196,7 +196,7 @@ impl Load {
         Ok(())
     }
 
-    /// Waits until all custom resources are Ready at their generation, told by one watch.
+    /// Waits with one watch until all custom resources are Ready at their generation.
     pub async fn all_ready(&self) -> Result<()> {
         let all = |objects: &KnownObjects| objects.len() == self.count && objects.values().all(|ready| *ready);
         self.watch_until("all custom resources are Ready", &threes(), all).await
@@ -221,7 +221,7 @@ impl Load {
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         };
-        let outcome = tokio::time::timeout(PATIENCE, colored).await;
+        let outcome = tokio::time::timeout(PHASE_TIMEOUT, colored).await;
         outcome.with_context(|| format!("not all members are {color}"))?
     }
 
@@ -258,7 +258,7 @@ impl Load {
             }
             anyhow::Ok(())
         };
-        let outcome = tokio::time::timeout(PATIENCE, waiting).await;
-        outcome.with_context(|| format!("{what}: not within {PATIENCE:?}"))?
+        let outcome = tokio::time::timeout(PHASE_TIMEOUT, waiting).await;
+        outcome.with_context(|| format!("{what}: not within {PHASE_TIMEOUT:?}"))?
     }
 }

@@ -24,7 +24,7 @@ use cluster::Load;
 use process::{MeasuredProcess, ProcessUsage};
 use support::{AuditMark, AuditedRequests, ControlPlane};
 
-/// An operator that was just started or told something may pause in between; what takes longer than this is over.
+/// The operator may pause after a start or an edit. After this time without requests, the phase is over.
 const QUIET: Duration = Duration::from_secs(3);
 
 fn main() -> ExitCode {

@@ -32,7 +32,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
     }
 }
 
-/// Bytes that `work` allocated and that are still held after it, with its result. Nothing else may run meanwhile.
+/// Bytes that `work` allocated and that are still held after it, with its result. No other thread may allocate.
 pub fn held<T>(work: impl FnOnce() -> T) -> (T, usize) {
     HELD.store(0, Relaxed);
     ON.store(true, Relaxed);

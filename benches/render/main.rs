@@ -2,8 +2,8 @@
 //!
 //! Environment: `CHART` (folder or .tgz; without it charts of ours of three sizes), `VALUES` (a file), `RUNS` (default 21),
 //! `JSON=1` (a line a chart instead of a table), `ORACLE` (the oracle's binary, for Helm's engine), `HELM` (Helm's binary, for the
-//! comparison of processes). Times are medians in milliseconds; both engines take turns, so that a machine that does other
-//! things meanwhile slows down both.
+//! comparison of processes). Times are medians in milliseconds; both engines take turns, so that other
+//! load on the machine slows down both.
 //!
 //! A render of ours ends with sorted manifests whose YAML was read; Helm does that in a step after its engine, which is
 //! `helm_sort_ms`. Ratios are those of the engine alone against all of ours, unless their name says `sort`.

@@ -360,7 +360,7 @@ pub fn create(project: &mut Project, kind: &Kind, placed: &Placed, crd: &Value) 
         tree.seal(&placed.folder, digest.clone());
     }
     let chart = &placed.chart;
-    // Beside it: the chart may be somebody else's, and be fetched again. Other kinds of the chart may have it already.
+    // Beside the chart: a fetch may replace the chart's folder. Another kind of the chart may have the case already.
     let case = format!("{}.verify/{}.yaml", kind.chart, chart.name);
     let has_case = chart.files.iter().any(|file| file.name.starts_with("verify/"));
     if !has_case && !project.root.join(&case).exists() {

@@ -17,10 +17,10 @@ const MAX_BYTES: u64 = 100 << 20;
 /// How deep folders may nest.
 const MAX_DEPTH: usize = 64;
 
-/// What becomes of symbolic links in a folder.
+/// How symbolic links in a folder are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Links {
-    /// As Helm does, wherever they lead.
+    /// Followed to any target, as Helm does.
     Followed,
     /// Only those that stay below the folder.
     Within,

@@ -121,7 +121,7 @@ pub const CHART: [(&str, &str); 11] = [
     ),
 ];
 
-/// What the operator's rights are made of, whatever its kinds are.
+/// The RBAC files of an operator, the same for all kinds.
 const RBAC: [&str; 7] = [
     "service_account.yaml",
     "role.yaml",
@@ -167,7 +167,7 @@ pub fn base_image(project: &Project) -> io::Result<Option<String>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(io::Error::new(error.kind(), format!("{DOCKERFILE}: {error}"))),
     };
-    // The last one makes the image, where somebody has put stages before it.
+    // The last stage makes the image; users may add stages before it.
     let last = text.lines().rev().find_map(|line| {
         let mut words = line.split_whitespace();
         let is_from = words.next().is_some_and(|word| word.eq_ignore_ascii_case("from"));
@@ -214,9 +214,9 @@ mod tests {
         let changes = changes
             .compare(Path::new("/nowhere"), &Default::default(), false)
             .unwrap();
-        let told = changes.told();
+        let text = changes.describe();
         for (path, _) in TEMPLATES.iter().chain(&FIXED) {
-            assert!(told.contains(path), "{path}");
+            assert!(text.contains(path), "{path}");
         }
         assert_eq!(changes.files.len(), TEMPLATES.len() + FIXED.len());
         assert_eq!(rbac(&["memcached".into()]).len(), 11);

@@ -38,7 +38,7 @@ impl Progress {
     }
 
     /// Shows how far the work is, if a line is due.
-    pub fn tell(&mut self, line: impl FnOnce() -> String) {
+    pub fn show(&mut self, line: impl FnOnce() -> String) {
         let now = Instant::now();
         if now < self.due {
             return;

@@ -152,7 +152,7 @@ impl Project {
         Ok(())
     }
 
-    /// Forgets a kind, or, if another version of it is left, this version.
+    /// Removes a kind, or, if another version of it is left, only this version.
     ///
     /// # Errors
     /// As with [`Project::add`].

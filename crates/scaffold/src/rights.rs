@@ -36,9 +36,9 @@ impl Survey {
     #[must_use]
     pub fn with(mut self, watch: &Watch) -> Self {
         let follow = || vec!["get", "list", "watch"];
-        let mut asked = Vec::new();
+        let mut requested = Vec::new();
         let mut ask = |group: &str, resource: &str, verbs: Vec<&'static str>| {
-            asked.push((group.to_owned(), resource.to_owned(), verbs));
+            requested.push((group.to_owned(), resource.to_owned(), verbs));
         };
         let own = watch.values_from_field.is_some();
         for (kind, resource) in [(SourceKind::Secret, "secrets"), (SourceKind::ConfigMap, "configmaps")] {
@@ -62,7 +62,7 @@ impl Survey {
         if is_watched(watch.on_failure) {
             ask("", "secrets", KEEPING.to_vec());
         }
-        self.asked.extend(asked);
+        self.requested.extend(requested);
         self
     }
 }
@@ -216,7 +216,7 @@ fn lists(rule: &Value, field: &str, item: &str) -> bool {
 /// Verbs by group and resource.
 pub(super) type Rights = BTreeMap<(String, String), BTreeSet<String>>;
 
-/// What rules allow. Those for single names aren't told of, whatever they allow.
+/// The rights that rules grant. Rules with resourceNames are ignored.
 pub(super) fn rights(rules: &[Value]) -> Rights {
     let texts = |rule: &Value, field: &str| -> Vec<String> {
         let items = rule[field].as_array().into_iter().flatten();
@@ -280,8 +280,8 @@ pub fn may_have_key(rules: &[Value]) -> bool {
         && rules.iter().any(|rule| grants(rule, "", "secrets", "get"))
 }
 
-/// The Role that an operator needs in its own namespace whatever its charts are, for its key and its Lease, and the binding
-/// to the ServiceAccount of a scaffolded project.
+/// The Role that every operator needs in its own namespace, for its key and its Lease, and the binding to the ServiceAccount of
+/// a scaffolded project.
 pub fn own_role(operator: &str, lease: &str) -> [Value; 2] {
     let rule = |group: &str, resource: &str, verbs: &[&str], name: Option<&str>| {
         let mut rule = json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
@@ -317,8 +317,8 @@ pub(super) fn shown(group: &str, resource: &str) -> String {
     }
 }
 
-/// What a role lacks of one that was made, a sentence for each resource. `escalate` and `bind` don't count: somebody may have
-/// given it what the charts' roles grant instead.
+/// The rights of a generated role that a present role lacks, one sentence for each resource. `escalate` and `bind` don't count: a
+/// user may have granted the rights of the charts' roles instead.
 pub fn lacking(made: &Value, present: &Value) -> Vec<String> {
     let rules = |role: &Value| role["rules"].as_array().cloned().unwrap_or_default();
     let mut wanted = rights(&rules(made));
@@ -342,7 +342,7 @@ pub(super) fn rules_of(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
         for (group, resource) in &survey.made {
             want(group, resource, &MEMBER);
         }
-        for (group, resource, verbs) in &survey.asked {
+        for (group, resource, verbs) in &survey.requested {
             want(group, resource, verbs);
         }
         for (group, resource) in &survey.looked_up {

@@ -1,4 +1,4 @@
-//! What a chart may make, whatever values switch on: seen by rendering it with many of them.
+//! Finds the objects that a chart can create, by rendering it with many sets of values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::resume_unwind;
@@ -17,12 +17,12 @@ use helm_template::chart::Chart;
 use helm_template::chart::values::merge_maps;
 use helm_template::render::{Capabilities, Engine, Error, Input, Kept, Manifest, Random, Release, Rendered, StandIns};
 
-/// So many values are switched, one at a time.
+/// At most this number of values is switched, one at a time.
 const SWITCHES: usize = 300;
-/// A chart is rendered without any API of others, then as if all were there that it asks for, and again while it asks for more.
+/// The first round renders without custom APIs. Each further round adds the APIs that the templates queried in the last one.
 const ROUNDS: usize = 4;
 
-/// So many renders at a time, on machines with more processors: each of a large chart takes tens of megabytes.
+/// At most this number of renders runs in parallel: each of a large chart takes tens of megabytes.
 const AT_ONCE: usize = 8;
 
 /// The release that charts are rendered for. What its name or namespace is part of depends on the custom resource.
@@ -32,7 +32,7 @@ const NAMESPACE: &str = "default";
 /// The group of roles and bindings.
 pub(super) const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// What renders of a chart show.
+/// The facts about a chart that its renders show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
     /// Group and resource of what is made, hooks and steps of plans included.
@@ -55,13 +55,13 @@ pub struct Survey {
     pub(super) keeps: bool,
     /// There are CustomResourceDefinitions in `crds/`, which the operator creates.
     pub(super) defines: bool,
-    /// Jobs or Pods whose end is awaited: their logs are told.
+    /// The operator waits for Jobs or Pods to finish and reads their logs.
     pub(super) runs: bool,
-    /// What the watch asks for: group, resource, verbs.
-    pub(super) asked: Vec<(String, String, Vec<&'static str>)>,
+    /// Rights that settings of the watch require: group, resource, verbs.
+    pub(super) requested: Vec<(String, String, Vec<&'static str>)>,
     /// Kinds in the text of templates that no render made.
     pub(super) unmade: Vec<Unmade>,
-    /// Why the chart can't be rendered with any values that somebody wrote. What it makes isn't known then.
+    /// Why the chart can't be rendered with its own or any given values. Its objects are unknown then.
     pub(super) problem: Option<String>,
 }
 
@@ -89,8 +89,7 @@ impl Survey {
         known.unwrap_or_else(|| plural_of(kind))
     }
 
-    /// Renders a chart with its own values, with each file in its `ci/`, and with each switch turned. What can't be rendered
-    /// so tells nothing.
+    /// Renders a chart with its own values, with each file in its `ci/`, and with each switch turned. Failed renders are ignored.
     pub fn of(chart: &Chart) -> Self {
         Survey::with_values(chart, Vec::new(), &[])
     }
@@ -193,16 +192,16 @@ fn find_images(value: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Takes in the number of a set of values, the values, and what came of them.
+/// Called with the number of a set of values, the values, and the result of the render.
 pub(super) type Observe<'a> = dyn FnMut(usize, &Value, Result<&Rendered, &Error>) + 'a;
 
-/// Renders a chart with its own values, with `more`, with each file in its `ci/`, and with each switch turned, and tells of each
-/// what came of it, with the number of the values (0 for its own) and the values. Switches are turned in the first values that it can be rendered
-/// with. Values that may make the kinds that none of these renders made come last.
+/// Renders a chart with its own values, with `more`, with each file in its `ci/`, and with each switch turned. Calls `observe` for
+/// each render with the number of the values (0 for its own), the values and the result. Switches are turned in the first values that
+/// can be rendered. Values that may create the kinds that none of these renders created come last.
 ///
-/// If there are none, and so it is only known by luck what it makes, returns the error with the last of `more`, or with its own;
-/// and the kinds that none of the renders before the last ones made.
-pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut Observe<'_>) -> (Option<String>, Vec<Unmade>) {
+/// If no written values can be rendered, returns the error with the last of `more`, or with the chart's own values. Also returns
+/// the kinds that no render before the last ones created.
+pub(super) fn each_render(chart: &Chart, more: Vec<Value>, observe: &mut Observe<'_>) -> (Option<String>, Vec<Unmade>) {
     let files = chart
         .files
         .iter()
@@ -212,7 +211,7 @@ pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut Observe<'_
     let engine = match Engine::for_releases(chart.clone()) {
         Ok(engine) => engine.with_memo(),
         Err(error) => {
-            tell(0, &json!({}), Err(&error));
+            observe(0, &json!({}), Err(&error));
             return (Some(one_line(&error)), unmade::unmade(chart, &BTreeSet::new()));
         }
     };
@@ -230,7 +229,7 @@ pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut Observe<'_
     let at_once = std::thread::available_parallelism().map_or(2, usize::from).min(AT_ONCE);
     let mut progress = Progress::new();
     let mut failed = false;
-    let mut questions = Questions::default();
+    let mut queries_by_values = CapabilityQueries::default();
     for round in 0..ROUNDS {
         let known = capabilities.clone();
         let mut at = 0;
@@ -238,14 +237,14 @@ pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut Observe<'_
             // The first one alone: it draws what most of the others need, too.
             let most = if at == 0 { 1 } else { at_once };
             let due: Vec<usize> = (at..given.len())
-                .filter(|at| questions.may_differ(*at, &known))
+                .filter(|at| queries_by_values.may_differ(*at, &known))
                 .take(most)
                 .collect();
             let next = due.last().map_or(given.len(), |last| last + 1);
             let values: Vec<&Value> = due.iter().map(|at| &given[*at]).collect();
             let results = render_all(&engine, &values, &known, &kept, &random);
             for (at, rendered) in due.into_iter().zip(&results) {
-                questions.note(at, rendered);
+                queries_by_values.note(at, rendered);
                 match rendered {
                     Ok(rendered) => {
                         kept = rendered.randomness.kept.and(&kept);
@@ -258,17 +257,17 @@ pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut Observe<'_
                 }
                 failed |= rendered.is_err();
                 made.extend(rendered.iter().flat_map(kinds_of));
-                let asked = rendered.iter().flat_map(|rendered| &rendered.capability_queries);
-                let apis = asked.filter(|asked| asked.contains('/'));
+                let queries = rendered.iter().flat_map(|rendered| &rendered.capability_queries);
+                let apis = queries.filter(|query| query.contains('/'));
                 Arc::make_mut(&mut capabilities.api_versions).extend(apis.cloned());
-                tell(at, &given[at], rendered.as_ref());
+                observe(at, &given[at], rendered.as_ref());
             }
             at = next;
             if given.len() == written && at == written {
                 let base = well.map(|at| given[at].clone());
                 given.extend(switched.iter().map(|values| laid_over(base.as_ref(), values)));
             }
-            progress.tell(|| {
+            progress.show(|| {
                 format!(
                     "{}: rendered with {} of {} sets of values",
                     chart.name(),
@@ -277,9 +276,9 @@ pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut Observe<'_
                 )
             });
         }
-        questions.known = known.clone();
+        queries_by_values.known = known.clone();
         let served = Arc::make_mut(&mut capabilities.api_versions);
-        // A render that fails does not report what it asked for.
+        // A failed render does not report its queries.
         if round == 0 && failed {
             served.extend(apis_named(chart));
         }
@@ -303,33 +302,33 @@ pub(super) fn each_render(chart: &Chart, more: Vec<Value>, tell: &mut Observe<'_
             &random,
         );
         for (at, (values, rendered)) in values.iter().zip(&results).enumerate() {
-            tell(given.len() + chunk * at_once + at, values, rendered.as_ref());
+            observe(given.len() + chunk * at_once + at, values, rendered.as_ref());
         }
     }
     (problem.filter(|_| well.is_none()), unmade)
 }
 
-/// What renders asked of `.Capabilities`, by the number of their values. With the same answers a render gives the same.
+/// The queries of renders to `.Capabilities`, by the number of their values. The same answers give the same render.
 #[derive(Default)]
-struct Questions {
-    /// Of renders that did not fail.
-    asked: BTreeMap<usize, Vec<String>>,
-    /// What the last round had.
+struct CapabilityQueries {
+    /// Only of successful renders.
+    queries: BTreeMap<usize, Vec<String>>,
+    /// The capabilities of the last round.
     known: Capabilities,
 }
 
-impl Questions {
+impl CapabilityQueries {
     fn note(&mut self, at: usize, rendered: &Result<Rendered, Error>) {
         match rendered {
-            Ok(rendered) => self.asked.insert(at, rendered.capability_queries.clone()),
-            Err(_) => self.asked.remove(&at),
+            Ok(rendered) => self.queries.insert(at, rendered.capability_queries.clone()),
+            Err(_) => self.queries.remove(&at),
         };
     }
 
     /// True if a render with these capabilities may give another result than the last one.
     fn may_differ(&self, at: usize, now: &Capabilities) -> bool {
         let differs = |question: &String| self.known.answer(question, "before") != now.answer(question, "now");
-        self.asked.get(&at).is_none_or(|asked| asked.iter().any(differs))
+        self.queries.get(&at).is_none_or(|queries| queries.iter().any(differs))
     }
 }
 

@@ -90,7 +90,7 @@ fn words() -> impl Strategy<Value = Words> {
     })
 }
 
-/// A chart that has these words wherever it may have any.
+/// A chart with these words in every field that accepts a text.
 fn chart(words: &Words) -> ChartFiles {
     let text = quoted(&words.description);
     let about = format!(
@@ -267,7 +267,7 @@ proptest! {
         }
     }
 
-    /// A name is refused before anything is made of it, or it is the same text wherever it stands.
+    /// A name is refused before any file is made, or every file has it as the same text.
     #[test]
     fn names_are_refused_or_stay_names(name in prop_oneof![hostile(), "[a-z0-9]{1,3}", "[0-9]e[0-9]", "0x[0-9a-f]{1,2}"]) {
         let make = |name: &str| {

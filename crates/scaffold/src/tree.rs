@@ -1,4 +1,4 @@
-//! Writes generated files: all of them or none, and over nobody's edits. What was written last is known by its digest.
+//! Writes generated files: all or none, and never over a user's edits. A digest of the last written content detects edits.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,13 +9,13 @@ use std::path::{Component, Path, PathBuf};
 use sha2::{Digest, Sha256};
 use similar::TextDiff;
 
-/// What becomes of a file.
+/// What happens to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Created,
     Updated,
     Unchanged,
-    /// Somebody edited it since it was written: it stays.
+    /// A user edited the file since it was written. It is not overwritten.
     Kept,
 }
 
@@ -25,14 +25,14 @@ pub struct Tree {
     files: BTreeMap<PathBuf, File>,
     /// Digests of charts by their folders: their files have none of their own.
     charts: BTreeMap<PathBuf, String>,
-    /// What is to be known of them.
+    /// Warnings for the user.
     warnings: Vec<String>,
 }
 
 #[derive(Debug)]
 struct File {
     content: Vec<u8>,
-    /// It was made of what there is: edits of others are in it.
+    /// The content was merged with the present file, so it contains the user's edits.
     is_merged: bool,
 }
 
@@ -184,8 +184,8 @@ impl Changes {
         }
     }
 
-    /// What is done, a line a file, with the difference of those that change or are kept.
-    pub fn told(&self) -> String {
+    /// Describes the changes: one line a file, with a diff of files that change or are kept.
+    pub fn describe(&self) -> String {
         let mut text = String::new();
         for file in &self.files {
             let path = file.path.display();
@@ -204,7 +204,7 @@ impl Changes {
     }
 }
 
-/// A folder beside the files that are written, from which each is moved to its place. It goes with this.
+/// A temporary folder from which each file is moved to its place. Removed on drop.
 struct Staging(PathBuf);
 
 impl Staging {
@@ -229,7 +229,7 @@ impl Drop for Staging {
     }
 }
 
-/// What was done, to be undone if the rest can't be.
+/// The changes so far, to revert them if a later one fails.
 #[derive(Default)]
 struct Undo<'c> {
     files: Vec<&'c Change>,
@@ -238,7 +238,7 @@ struct Undo<'c> {
 }
 
 impl<'c> Undo<'c> {
-    /// Moves a file to its place, for which folders may be missing.
+    /// Moves a file to its place and creates missing folders.
     fn place(&mut self, staged: &Path, root: &Path, file: &'c Change) -> io::Result<()> {
         let target = root.join(&file.path);
         let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
@@ -256,7 +256,7 @@ impl<'c> Undo<'c> {
         Ok(())
     }
 
-    /// Puts everything back. What can't be put back is the smaller part of what went wrong.
+    /// Reverts all changes. Errors are ignored: the caller reports the first error.
     fn carry_out(self, root: &Path) {
         for file in self.files.iter().rev() {
             let target = root.join(&file.path);
@@ -280,7 +280,7 @@ pub fn difference(before: &[u8], after: &[u8]) -> String {
     text.lines().fold(String::new(), |all, line| all + "    " + line + "\n")
 }
 
-/// Whether a file is as it was written last: nobody has edited it.
+/// Whether a file has the content that was written last, without edits.
 pub fn is_as_written(written: &Written, path: &Path, content: &[u8]) -> bool {
     let last = written.get(path.to_string_lossy().as_ref());
     last.is_some_and(|last| *last == digest(content))
@@ -320,25 +320,25 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_edited_stays() {
+    fn edited_files_are_kept() {
         let folder = tempfile::tempdir().unwrap();
         let (root, mut written) = (folder.path(), Written::new());
         let write = |content: &str, force: bool, written: &mut Written| {
             let changes = tree(content).compare(root, written, force).unwrap();
             changes.write(root).unwrap();
             changes.remember(written);
-            (changes.files[1].fate, changes.told())
+            (changes.files[1].fate, changes.describe())
         };
         let content = || fs::read_to_string(root.join("config/a.yaml")).unwrap();
         assert_eq!(write("a: 1\n", false, &mut written).0, Fate::Created);
         assert_eq!(write("a: 1\n", false, &mut written), (Fate::Unchanged, String::new()));
-        let (fate, told) = write("a: 2\n", false, &mut written);
+        let (fate, text) = write("a: 2\n", false, &mut written);
         assert_eq!((fate, content().as_str()), (Fate::Updated, "a: 2\n"));
-        assert!(told.contains("-a: 1") && told.contains("+a: 2"), "{told}");
+        assert!(text.contains("-a: 1") && text.contains("+a: 2"), "{text}");
         fs::write(root.join("config/a.yaml"), "a: mine\n").unwrap();
-        let (fate, told) = write("a: 3\n", false, &mut written);
+        let (fate, text) = write("a: 3\n", false, &mut written);
         assert_eq!((fate, content().as_str()), (Fate::Kept, "a: mine\n"));
-        assert!(told.contains("--force"), "{told}");
+        assert!(text.contains("--force"), "{text}");
         assert_eq!(write("a: 3\n", true, &mut written).0, Fate::Updated);
         assert_eq!(content(), "a: 3\n");
         let names: Vec<_> = fs::read_dir(root.join("config"))

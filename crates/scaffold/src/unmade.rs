@@ -212,7 +212,7 @@ fn wanted_by(command: &Command, dot: Option<&[String]>, prefix: &[String]) -> Ve
     let what = match (function, texts) {
         ("eq", Some(text)) => What::Text(text),
         ("not" | "empty", _) => What::Nothing,
-        // Whatever else it may be.
+        // It may be any other text.
         ("ne", _) => return Vec::new(),
         _ => What::Something,
     };

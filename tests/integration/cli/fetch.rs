@@ -279,7 +279,7 @@ fn charts_come_from_a_repository() -> Result<()> {
     let unsigned = "--helm-chart-version 1.1.1+build.5";
     project.refuses(
         &format!("web --helm-chart-repo {open} {keys} {unsigned}"),
-        &["what is signed of the chart isn't there"],
+        &["the chart has no provenance file"],
     )?;
 
     let archive = fs::read(format!("{FIXTURES}/repository/web-1.0.0.tgz"))?;

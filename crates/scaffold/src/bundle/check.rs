@@ -62,19 +62,19 @@ pub(super) const CATEGORIES: [&str; 16] = [
     "Streaming & Messaging",
 ];
 
-/// All that OLM unpacks goes into a ConfigMap.
+/// OLM stores an unpacked bundle in one ConfigMap.
 const LARGEST: usize = 1 << 20;
-/// From here on it is told.
+/// Larger bundles get a warning.
 const LARGE: usize = LARGEST / 100 * 85;
 
 const LABELS: &str = "operators.operatorframework.io.bundle";
 
-/// A rule that a bundle doesn't keep.
+/// A bundle breaks a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Otherwise it is only advice.
+    /// False for a warning.
     pub is_error: bool,
-    /// Within the bundle.
+    /// The path within the bundle.
     pub file: String,
     /// One sentence.
     pub message: String,
@@ -106,7 +106,7 @@ impl fmt::Display for Finding {
 /// The objects of a bundle, with the names of their files.
 type Objects<'f> = Vec<(&'f str, Value)>;
 
-/// Looks at a bundle.
+/// Checks a bundle.
 pub fn check(files: &Files) -> Vec<Finding> {
     let mut found = Vec::new();
     let objects = objects(files, &mut found);
@@ -127,38 +127,41 @@ pub fn check(files: &Files) -> Vec<Finding> {
     found
 }
 
-/// What lies in `manifests`: one object a file, of kinds that OLM takes.
+/// Reads the objects in `manifests` and reports files with several objects and kinds that OLM refuses.
 fn objects<'f>(files: &'f Files, found: &mut Vec<Finding>) -> Objects<'f> {
     let mut objects = Vec::new();
     for (file, text) in files {
         let Some(name) = file.strip_prefix("manifests/") else {
             continue;
         };
-        let mut tell = |message: String| found.push(Finding::error(file, message));
+        let mut report_error = |message: String| found.push(Finding::error(file, message));
         if name.contains('/') || name.starts_with('.') {
-            tell("folders and hidden files aren't allowed in manifests".to_owned());
+            report_error("folders and hidden files aren't allowed in manifests".to_owned());
             continue;
         }
         let mut read = match kustomize::parse(text) {
             Ok(read) => read,
             Err(error) => {
-                tell(format!("{error:#}"));
+                report_error(format!("{error:#}"));
                 continue;
             }
         };
         let object = match (read.pop(), read.len()) {
             (Some(object), 0) => object,
             _ => {
-                tell("one object a file: OLM's tools read no more than the first".to_owned());
+                report_error("one object a file: OLM's tools read no more than the first".to_owned());
                 continue;
             }
         };
         let kind = object["kind"].as_str().unwrap_or_default();
         if !KINDS.contains(&kind) {
-            tell(format!("OLM takes no {kind} in a bundle"));
+            report_error(format!("OLM takes no {kind} in a bundle"));
         }
         if !object["metadata"]["namespace"].is_null() {
-            tell("`metadata.namespace` has no place in a bundle: OLM installs where it is told to".to_owned());
+            report_error(
+                "`metadata.namespace` has no place in a bundle: the namespace is chosen when the operator is installed"
+                    .to_owned(),
+            );
         }
         limits(file, &object, found);
         objects.push((file.as_str(), object));
@@ -254,7 +257,7 @@ fn accounts(csv: &Value, objects: &Objects<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// Of annotations.yaml; gives the package.
+/// Checks annotations.yaml and returns the package name.
 fn annotations(files: &Files, found: &mut Vec<Finding>) -> Option<String> {
     let file = metadata::ANNOTATIONS;
     let read = files.get(file).and_then(|text| go_yaml::to_json(text.as_bytes()).ok());
@@ -263,7 +266,7 @@ fn annotations(files: &Files, found: &mut Vec<Finding>) -> Option<String> {
         found.push(Finding::error(file, "it is missing, or has no `annotations`"));
         return None;
     };
-    let mut tell = |message: String| found.push(Finding::error(file, message));
+    let mut report_error = |message: String| found.push(Finding::error(file, message));
     let text = |name: &str| {
         labels
             .get(&format!("{LABELS}.{name}.v1"))
@@ -276,24 +279,24 @@ fn annotations(files: &Files, found: &mut Vec<Finding>) -> Option<String> {
         ("metadata", "metadata/"),
     ] {
         if text(name) != expected {
-            tell(format!("`{LABELS}.{name}.v1` has to be {expected}"));
+            report_error(format!("`{LABELS}.{name}.v1` has to be {expected}"));
         }
     }
     let package = text("package");
     if !chartwright_watches::names::is_dns_subdomain(package) {
-        tell(format!(
+        report_error(format!(
             "{package:?} can't be the name of a package: small letters, digits and -, as in shop-operator"
         ));
     }
     let channels: Vec<&str> = text("channels").split(',').collect();
     if channels.contains(&"") {
-        tell(format!(
+        report_error(format!(
             "`{LABELS}.channels.v1` has to name channels, such as candidate,stable"
         ));
     }
     let default = text("channel.default");
     if !default.is_empty() && !channels.contains(&default) {
-        tell(format!("the default channel {default} is none of the channels"));
+        report_error(format!("the default channel {default} is none of the channels"));
     }
     for channel in channels {
         let is_usual = ["candidate", "fast", "stable"]

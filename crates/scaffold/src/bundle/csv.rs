@@ -18,7 +18,7 @@ pub(super) const SKIP_RANGE: &str = "olm.skipRange";
 /// Makes the ClusterServiceVersion, and the other manifests by the names of their files.
 ///
 /// # Errors
-/// What is wrong with the manifests or with what is asked for.
+/// The manifests or the options are wrong.
 pub(super) fn make(
     source: &Source,
     base: &Value,
@@ -180,10 +180,10 @@ fn related_images(source: &Source, install: &Value, by_hand: &Value) -> Vec<Valu
         if image.is_empty() || images.iter().any(|known| known["image"] == image) {
             return;
         }
-        let is_taken = |name: &str| images.iter().any(|known| known["name"] == name);
+        let is_used = |name: &str| images.iter().any(|known| known["name"] == name);
         let mut names = (2..).map(|number| format!("{name}-{number}"));
-        let name = match is_taken(name) {
-            true => names.find(|name| !is_taken(name)).unwrap_or_default(),
+        let name = match is_used(name) {
+            true => names.find(|name| !is_used(name)).unwrap_or_default(),
             false => name.to_owned(),
         };
         images.push(json!({"name": name, "image": image}));
@@ -213,7 +213,7 @@ fn files_of(rest: Vec<Value>, findings: &mut Vec<Finding>) -> BTreeMap<String, V
         let text = |pointer: &str| text_at(&object, pointer).to_owned();
         let (kind, name) = (text("/kind"), text("/metadata/name"));
         if !check::KINDS.contains(&kind.as_str()) {
-            // OLM is told the namespace by whoever installs.
+            // The namespace is chosen when the operator is installed.
             if kind != "Namespace" {
                 let message = format!("OLM takes no {kind} in a bundle: {name} is left out");
                 findings.push(Finding::warning("manifests", message));

@@ -1,4 +1,4 @@
-//! What consoles are told of a kind's fields, from its schema: names, texts and what they are shown and set with.
+//! Descriptors of a kind's fields for consoles, made from its schema: names, texts and input widgets.
 
 use serde_json::{Map, Value, json};
 
@@ -34,7 +34,7 @@ pub(super) fn of_status(version: &Value) -> Vec<Value> {
     let mut found = Vec::new();
     for (name, field) in fields(version, "status") {
         let is_shown = field["type"] == "string" || field["type"] == "integer" || name == "conditions";
-        // What was asked for by annotations is the operator's own book-keeping.
+        // The operator uses these fields to remember the annotations that it handled.
         if !is_shown || name.starts_with("lastHandled") {
             continue;
         }
@@ -162,8 +162,8 @@ mod tests {
                 }},
             }}},
         });
-        let told = |descriptors: Vec<Value>| -> Vec<String> {
-            let mut told: Vec<String> = descriptors
+        let described = |descriptors: Vec<Value>| -> Vec<String> {
+            let mut described: Vec<String> = descriptors
                 .iter()
                 .map(|one| {
                     let known = one["x-descriptors"].as_array().into_iter().flatten();
@@ -176,11 +176,11 @@ mod tests {
                         .to_owned()
                 })
                 .collect();
-            told.sort();
-            told
+            described.sort();
+            described
         };
         assert_eq!(
-            told(of_spec(&version)),
+            described(of_spec(&version)),
             [
                 "image",
                 "image.debug booleanSwitch",
@@ -193,12 +193,12 @@ mod tests {
             ]
         );
         assert_eq!(
-            told(of_status(&version)),
+            described(of_status(&version)),
             ["conditions conditions", "notes", "servers podCount"]
         );
         let by_name = json!({"schema": {"openAPIV3Schema": {"properties": {"spec": {"properties": {
             "replicaCount": {"x-kubernetes-int-or-string": true},
         }}}}}});
-        assert_eq!(told(of_spec(&by_name)), ["replicaCount podCount"]);
+        assert_eq!(described(of_spec(&by_name)), ["replicaCount podCount"]);
     }
 }

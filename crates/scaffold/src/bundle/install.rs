@@ -1,9 +1,10 @@
-//! What OLM is told to install: the Deployments, and the rights of their accounts. OLM makes accounts, roles and bindings itself.
+//! The install section of a ClusterServiceVersion: Deployments and the rights of their accounts. OLM creates accounts, roles and
+//! bindings itself.
 
 use anyhow::{bail, ensure};
 use serde_json::{Value, json};
 
-/// Where OLM tells the namespaces that an operator is for; empty for all.
+/// The field in which OLM passes the namespaces that the operator watches. Empty means all namespaces.
 const TARGET_NAMESPACES: &str = "metadata.annotations['olm.targetNamespaces']";
 /// An account that every namespace has.
 const DEFAULT_ACCOUNT: &str = "default";
@@ -88,7 +89,7 @@ pub(super) fn split(manifests: &[Value]) -> anyhow::Result<Split> {
     }
     let is_empty = |object: &Value| object["subjects"].as_array().is_some_and(Vec::is_empty);
     rest.retain(|object| !is_empty(object));
-    // A role that somebody else is bound to as well stays.
+    // A role with other subjects stays.
     let still = |role: &Value| rest.iter().any(|object| object["roleRef"] == *role);
     let gone: Vec<&Value> = granted.iter().filter(|role| !still(role)).collect();
     let gone: Vec<bool> = rest
@@ -103,7 +104,7 @@ pub(super) fn split(manifests: &[Value]) -> anyhow::Result<Split> {
     })
 }
 
-/// OLM says which namespaces the operator is for, whatever the manifests say of them.
+/// Replaces the namespaces that the manifests name with the ones that OLM passes.
 fn follow_namespaces(spec: &mut Value) {
     let containers = spec
         .pointer_mut("/template/spec/containers")

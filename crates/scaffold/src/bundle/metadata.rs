@@ -29,7 +29,7 @@ const TEMPLATE: &str = include_str!("files/bundle.Dockerfile.hbs");
 pub(super) struct Labels(Vec<(String, String)>);
 
 impl Labels {
-    /// Those of a package. What isn't asked for stays as it is.
+    /// The labels of a package. Options that are not given keep their present value.
     pub fn of(package: &str, asked: &Asked, present: &Present) -> anyhow::Result<Self> {
         let known = |name: &str| present.label(&format!("{BUNDLE}.{name}.v1")).map(str::to_owned);
         let channels = match asked.channels.is_empty() {

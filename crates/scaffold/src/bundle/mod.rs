@@ -76,7 +76,7 @@ pub struct Made {
     pub name: String,
     pub files: Files,
     pub dockerfile: String,
-    /// What people write by hand, as it is to stand in the project, if it isn't somebody's already.
+    /// The manifest that users edit by hand. None if the project already has one.
     pub base: Option<(PathBuf, String)>,
     /// The project, if it is one.
     pub project: Option<Project>,
@@ -106,7 +106,7 @@ struct Source {
 /// Makes the bundle of the project in a folder. Nothing is written.
 ///
 /// # Errors
-/// The project, or what is asked for, is wrong in a way that leaves no bundle to look at. All else is among the findings.
+/// The project or the options are so wrong that there is no bundle to check. Other problems are findings.
 pub fn generate(root: &Path, asked: &Asked) -> anyhow::Result<Made> {
     let project = Project::find(root)?;
     let source = Source::read(root, project.as_ref(), asked)?;
@@ -330,7 +330,7 @@ impl Manifests {
     }
 }
 
-/// What is written by hand, and the default of it where nobody has written anything yet.
+/// Reads the manifest that users edit by hand. If there is none, returns its default as well.
 fn read_base(
     root: &Path,
     project: Option<&Project>,
@@ -399,8 +399,8 @@ impl Present {
         Ok(present)
     }
 
-    /// With what was asked for when this bundle was made, if it is of the same version: another one has another image and other
-    /// predecessors. What is written by hand goes before, and so does an image in manifests that are given.
+    /// Completes the options with those of this bundle if the version is the same. Another version has another image and other
+    /// predecessors. The hand-written manifest and an image in given manifests take precedence.
     fn completed(&self, asked: &Asked, base: &Value, version: &str) -> Asked {
         let mut all = asked.clone();
         if self.version.as_deref() == Some(version) {

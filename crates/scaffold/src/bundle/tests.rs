@@ -72,7 +72,7 @@ fn csv_of(made: &Made) -> Value {
     go_yaml::to_json(csv.unwrap().1.as_bytes()).unwrap()
 }
 
-fn told(findings: &[Finding]) -> Vec<String> {
+fn messages(findings: &[Finding]) -> Vec<String> {
     findings.iter().map(ToString::to_string).collect()
 }
 
@@ -82,7 +82,7 @@ fn a_bundle_is_as_it_was() {
     let root = folder.path();
     let made = made(root);
     assert_eq!(
-        told(&made.findings),
+        messages(&made.findings),
         [format!(
             "{CSV}: spec.icon is missing: one picture, as base64data and mediatype"
         )]
@@ -176,7 +176,7 @@ fn what_is_asked_for_is_in_the_bundle() {
     assert!(
         made.dockerfile.contains("channels.v1=stable,fast\n") && made.dockerfile.contains("channel.default.v1=fast\n")
     );
-    // What isn't asked for the next time stays as it is; what isn't made any more goes.
+    // The second time, options that are not given keep their value, and files that are no longer generated are deleted.
     made.tree(&asked)
         .compare(root, &Written::new(), true)
         .unwrap()
@@ -231,7 +231,7 @@ fn this_repository_has_a_bundle() {
         &asked(folder.path()),
     )
     .unwrap();
-    assert_eq!(told(&made.findings), [""; 0]);
+    assert_eq!(messages(&made.findings), [""; 0]);
     assert_eq!((made.name.as_str(), made.base.is_none()), ("chartwright.v0.1.0", true));
     let csv = csv_of(&made);
     let examples: Value =
@@ -541,8 +541,8 @@ fn each_rule_that_is_broken_is_one_sentence() {
     let good = made(folder.path()).files;
     let mut wrong = String::new();
     let mut expect = |expected: &str, files: &Files| {
-        let known = told(&check::check(&good));
-        let found: Vec<String> = told(&check::check(files))
+        let known = messages(&check::check(&good));
+        let found: Vec<String> = messages(&check::check(files))
             .into_iter()
             .filter(|one| !known.contains(one))
             .collect();

@@ -1,4 +1,4 @@
-//! Whether a definition may take the place of another: what it refuses or drops that the other took.
+//! Compares two definitions: which objects that the old one accepts would the new one refuse or change?
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,25 +7,25 @@ use serde_json::Value;
 
 use super::schema::PRESERVE;
 
-/// One difference that somebody may care for.
+/// One difference between two definitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// Objects or clients that were fine may no longer be.
+pub struct CrdChange {
+    /// Existing objects or clients may stop working.
     pub breaks: bool,
     pub path: String,
     pub what: String,
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for CrdChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if self.breaks { "unsafe" } else { "safe" };
         write!(f, "{kind}: {}: {}", self.path, self.what)
     }
 }
 
-/// What is different in `new`.
-pub fn compare(old: &Value, new: &Value) -> Vec<Change> {
-    let mut report = Report::default();
+/// Lists the differences of `new` from `old`.
+pub fn compare(old: &Value, new: &Value) -> Vec<CrdChange> {
+    let mut differences = CrdDifferences::default();
     for (path, what) in [
         ("/spec/group", "group"),
         ("/spec/scope", "scope"),
@@ -35,7 +35,7 @@ pub fn compare(old: &Value, new: &Value) -> Vec<Change> {
         let (before, after) = (old.pointer(path), new.pointer(path));
         if before != after {
             let shown = |value: Option<&Value>| value.cloned().unwrap_or_default();
-            report.tell(
+            differences.add(
                 true,
                 "spec",
                 format!("the {what} {} becomes {}", shown(before), shown(after)),
@@ -48,8 +48,8 @@ pub fn compare(old: &Value, new: &Value) -> Vec<Change> {
             .iter()
             .find(|after| after["name"] == before["name"])
         {
-            None => report.tell(true, name, "this version is gone"),
-            Some(after) => report.version(name, before, after),
+            None => differences.add(true, name, "this version is gone"),
+            Some(after) => differences.version(name, before, after),
         }
     }
     for after in list(&new["spec"]["versions"]) {
@@ -57,15 +57,15 @@ pub fn compare(old: &Value, new: &Value) -> Vec<Change> {
             .iter()
             .any(|before| before["name"] == after["name"])
         {
-            report.tell(false, after["name"].as_str().unwrap_or_default(), "this version is new");
+            differences.add(false, after["name"].as_str().unwrap_or_default(), "this version is new");
         }
     }
-    report.changes
+    differences.changes
 }
 
 #[derive(Default)]
-struct Report {
-    changes: Vec<Change>,
+struct CrdDifferences {
+    changes: Vec<CrdChange>,
 }
 
 /// Limits, and whether more of them is tighter.
@@ -80,9 +80,9 @@ const LIMITS: [(&str, bool); 8] = [
     ("maxProperties", false),
 ];
 
-impl Report {
-    fn tell(&mut self, breaks: bool, path: &str, what: impl Into<String>) {
-        self.changes.push(Change {
+impl CrdDifferences {
+    fn add(&mut self, breaks: bool, path: &str, what: impl Into<String>) {
+        self.changes.push(CrdChange {
             breaks,
             path: path.to_owned(),
             what: what.into(),
@@ -91,16 +91,16 @@ impl Report {
 
     fn version(&mut self, name: &str, before: &Value, after: &Value) {
         if before["served"] == true && after["served"] != true {
-            self.tell(true, name, "this version is no longer served");
+            self.add(true, name, "this version is no longer served");
         }
         if before["storage"] != after["storage"] {
-            self.tell(false, name, "it is another version now that is stored");
+            self.add(false, name, "it is another version now that is stored");
         }
         for subresource in ["status", "scale"] {
             let has = |version: &Value| version["subresources"].get(subresource).is_some();
             match (has(before), has(after)) {
-                (true, false) => self.tell(true, name, format!("the subresource {subresource} is gone")),
-                (false, true) => self.tell(false, name, format!("the subresource {subresource} is new")),
+                (true, false) => self.add(true, name, format!("the subresource {subresource} is gone")),
+                (false, true) => self.add(false, name, format!("the subresource {subresource} is new")),
                 _ => {}
             }
         }
@@ -137,25 +137,25 @@ impl Report {
             _ => Some(false),
         };
         if let Some(widens) = widens {
-            self.tell(!widens, path, format!("was {was}, is {is}"));
+            self.add(!widens, path, format!("was {was}, is {is}"));
         }
         let nullable = |node: &Value| node["nullable"] == true;
         match (nullable(before), nullable(after)) {
-            (true, false) => self.tell(true, path, "null is no longer accepted"),
-            (false, true) => self.tell(false, path, "null is accepted"),
+            (true, false) => self.add(true, path, "null is no longer accepted"),
+            (false, true) => self.add(false, path, "null is accepted"),
             _ => {}
         }
         if is_open(before) && !is_open(after) && kind(after) == "object" && kind(before) == "object" {
-            self.tell(true, path, "keys that aren't listed are no longer kept");
+            self.add(true, path, "keys that aren't listed are no longer kept");
         }
     }
 
     fn defaults(&mut self, path: &str, before: &Value, after: &Value) {
         match (before.get("default"), after.get("default")) {
             (was, is) if was == is => {}
-            (Some(was), Some(is)) => self.tell(true, path, format!("the default {was} becomes {is}")),
-            (Some(was), None) => self.tell(true, path, format!("the default {was} is gone")),
-            (None, is) => self.tell(
+            (Some(was), Some(is)) => self.add(true, path, format!("the default {was} becomes {is}")),
+            (Some(was), None) => self.add(true, path, format!("the default {was} is gone")),
+            (None, is) => self.add(
                 true,
                 path,
                 format!("the default {} is new", is.cloned().unwrap_or_default()),
@@ -168,16 +168,16 @@ impl Report {
             |node: &Value| enumeration(node).map(|values| values.iter().map(Value::to_string).collect::<BTreeSet<_>>());
         let shown = |values: Vec<&String>| values.into_iter().cloned().collect::<Vec<_>>().join(", ");
         match (values(before), values(after)) {
-            (None, Some(only)) => self.tell(true, path, format!("accepts only {}", shown(only.iter().collect()))),
-            (Some(_), None) => self.tell(false, path, "accepts more than an enumeration"),
+            (None, Some(only)) => self.add(true, path, format!("accepts only {}", shown(only.iter().collect()))),
+            (Some(_), None) => self.add(false, path, "accepts more than an enumeration"),
             (Some(was), Some(is)) => {
                 let gone: Vec<&String> = was.difference(&is).collect();
                 let new: Vec<&String> = is.difference(&was).collect();
                 if !gone.is_empty() {
-                    self.tell(true, path, format!("no longer accepts {}", shown(gone)));
+                    self.add(true, path, format!("no longer accepts {}", shown(gone)));
                 }
                 if !new.is_empty() {
-                    self.tell(false, path, format!("accepts {}", shown(new)));
+                    self.add(false, path, format!("accepts {}", shown(new)));
                 }
             }
             (None, None) => {}
@@ -200,7 +200,7 @@ impl Report {
                 value.to_string()
             }
         };
-        self.tell(
+        self.add(
             tighter,
             path,
             format!("{name} was {}, is {}", shown(&before[name]), shown(&after[name])),
@@ -210,8 +210,8 @@ impl Report {
     fn exact(&mut self, path: &str, name: &str, before: &Value, after: &Value) {
         match (before.get(name), after.get(name)) {
             (was, is) if was == is => {}
-            (_, None) => self.tell(false, path, format!("{name} is gone")),
-            (_, Some(is)) => self.tell(true, path, format!("{name} is {is}")),
+            (_, None) => self.add(false, path, format!("{name} is gone")),
+            (_, Some(is)) => self.add(true, path, format!("{name} is {is}")),
         }
     }
 
@@ -230,10 +230,10 @@ impl Report {
             };
             let (was, is) = (parts(before), parts(after));
             for part in is.iter().filter(|part| !was.contains(part)) {
-                self.tell(true, path, format!("{name} is new: {part}"));
+                self.add(true, path, format!("{name} is new: {part}"));
             }
             for part in was.iter().filter(|part| !is.contains(part)) {
-                self.tell(false, path, format!("{name} is gone: {part}"));
+                self.add(false, path, format!("{name} is gone: {part}"));
             }
         }
     }
@@ -241,10 +241,10 @@ impl Report {
     fn required(&mut self, path: &str, before: &Value, after: &Value) {
         let has = |node: &Value, key: &Value| list(&node["required"]).contains(key);
         for key in list(&after["required"]).iter().filter(|key| !has(before, key)) {
-            self.tell(true, &below(path, key), "is required");
+            self.add(true, &below(path, key), "is required");
         }
         for key in list(&before["required"]).iter().filter(|key| !has(after, key)) {
-            self.tell(false, &below(path, key), "is no longer required");
+            self.add(false, &below(path, key), "is no longer required");
         }
     }
 
@@ -257,9 +257,9 @@ impl Report {
             match is.get(key) {
                 Some(new) => self.node(&path, node, new),
                 None if is_open(after) || after.get("additionalProperties").is_some() => {
-                    self.tell(false, &path, "is no longer described");
+                    self.add(false, &path, "is no longer described");
                 }
-                None => self.tell(true, &path, "is gone: its values would be dropped"),
+                None => self.add(true, &path, "is gone: its values would be dropped"),
             }
         }
         for (key, node) in is.iter().filter(|(key, _)| !was.contains_key(*key)) {
@@ -269,7 +269,7 @@ impl Report {
                 true => format!("is described as {}, any value was accepted", kind(node)),
                 false => "is new".to_owned(),
             };
-            self.tell(narrows, &below(path, &key.as_str().into()), what);
+            self.add(narrows, &below(path, &key.as_str().into()), what);
         }
     }
 }

@@ -182,7 +182,7 @@ fn status() -> Value {
         "description": "Written by the operator.",
         "type": "object",
         PRESERVE: true,
-        // Below the first generation, so that an object that nobody has looked at doesn't pass for up to date.
+        // Below the first generation, so that an object that was never reconciled does not count as up to date.
         "default": {"observedGeneration": -1},
         "properties": {
             "observedGeneration": number("The generation for which Ready or Stalled was decided last."),
@@ -345,7 +345,7 @@ pub fn laid_over(mut new: Value, old: &Value) -> Value {
                 *known = version;
             }
             None => {
-                // What is stored stays what it is until somebody decides otherwise.
+                // The storage version changes only by a user's edit.
                 let has_storage = versions.iter().any(|known| known["storage"] == true);
                 version["storage"] = (!has_storage).into();
                 versions.push(version);
@@ -357,7 +357,7 @@ pub fn laid_over(mut new: Value, old: &Value) -> Value {
     new
 }
 
-/// What a definition says of a kind that nobody else does.
+/// Keeps the names that stand only in the old definition, such as short names.
 pub fn keep_names(names: &mut Names, old: &Value) {
     let words = |field: &str| -> Vec<String> {
         let words = old["spec"]["names"][field].as_array().into_iter().flatten();
@@ -426,11 +426,11 @@ mod tests {
         old["spec"]["versions"][0]["deprecated"] = true.into();
         let joined = laid_over(make("v1"), &old);
         let versions = joined["spec"]["versions"].as_array().unwrap();
-        let told: Vec<_> = versions
+        let stored: Vec<_> = versions
             .iter()
             .map(|version| (version["name"].clone(), version["storage"].clone()))
             .collect();
-        assert_eq!(told, [("v1".into(), false.into()), ("v1alpha1".into(), true.into())]);
+        assert_eq!(stored, [("v1".into(), false.into()), ("v1alpha1".into(), true.into())]);
         assert_eq!(joined["metadata"]["annotations"]["a"], "b");
         assert_eq!(laid_over(make("v1alpha1"), &joined), joined);
     }

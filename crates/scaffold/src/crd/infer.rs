@@ -1,5 +1,5 @@
-//! `values.yaml` -> [`Schema`]. A default is one example of a value, so a type is told only where its name or its comment
-//! leave no doubt that no other value is meant; all else is open.
+//! `values.yaml` -> [`Schema`]. A default is only one example of a value. A field gets a type only if its name or its comment
+//! excludes other types; all other fields accept any value.
 
 use go_yaml::{Data, Node};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use super::comments::Comments;
 use super::schema::{Kind, Schema, like_both};
 use super::usage::Usage;
 
-/// Words in a key whose values are fractions or quantities now and then.
+/// Words in a key whose values may be fractions or quantities.
 const FRACTIONS: [&str; 15] = [
     "cpu",
     "memory",
@@ -89,7 +89,7 @@ const NO_SWITCHES: [&str; 26] = [
     "cert",
     "network",
 ];
-/// Keys of maps, whatever the chart.
+/// Keys that have a map as value in every chart.
 const MAPS: [&str; 8] = [
     "annotations",
     "labels",
@@ -100,7 +100,7 @@ const MAPS: [&str; 8] = [
     "matchlabels",
     "requests",
 ];
-/// Keys of lists, whatever the chart.
+/// Keys that have a list as value in every chart.
 const LISTS: [&str; 3] = ["tolerations", "imagepullsecrets", "topologyspreadconstraints"];
 /// Words at the end of a key whose value is a text or a number.
 const SCALARS: [&str; 26] = [
@@ -233,7 +233,7 @@ impl Infer<'_> {
         schema
     }
 
-    /// Maps in a list suggest what all have in common; what else may stand in a list can't be told from its items.
+    /// If all items are maps, the schema has the fields that all have in common. Other items do not determine a type.
     fn list(&self, path: &str, items: &[Node]) -> Schema {
         let mut schema = Schema::of(Kind::Array);
         if items.iter().all(|item| matches!(item.data, Data::Map(_))) {
@@ -282,7 +282,7 @@ fn text_kind(key: &str, text: &str) -> Kind {
             false => Kind::Any,
         };
     }
-    // `0.5`, `-1`, `500m`: another one may be a fraction that nobody quotes.
+    // `0.5`, `-1`, `500m`: another value may be a fraction without quotes.
     if text.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c)) {
         return Kind::Any;
     }

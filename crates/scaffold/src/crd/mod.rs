@@ -30,7 +30,7 @@ pub use values::{Source, as_spec, own_as_spec};
 /// What a definition is made of.
 pub struct Generated {
     pub names: Names,
-    /// What could not be told of the chart.
+    /// Facts about the chart that could not be determined.
     pub warnings: Vec<String>,
     spec: Schema,
     rules: Vec<Value>,

@@ -202,7 +202,7 @@ impl Field {
         Ok(())
     }
 
-    /// What it makes of a kind: whoever names bounds means numbers.
+    /// The kind that the overlay gives a field. Bounds imply a number.
     fn kind(&self, known: Kind) -> Option<Kind> {
         if let Some(kind) = self.r#type {
             return Some(kind.kind());

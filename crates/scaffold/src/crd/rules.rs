@@ -47,7 +47,7 @@ fn check(schema: &Value, before: Option<&Value>, after: &Value, path: &str, foun
     }
 }
 
-/// True also of what can't be told.
+/// Evaluates a rule. Returns true as well if the rule cannot be evaluated.
 fn holds(rule: &str, before: Option<&Value>, after: &Value) -> bool {
     let Ok(expression) = Expression::compile_with(rule, &["self", "oldSelf"]) else {
         return true;

@@ -25,7 +25,7 @@ pub struct Schema {
     pub all_of: Vec<Value>,
     /// `x-kubernetes-validations`.
     pub rules: Vec<Value>,
-    /// The chart's default, which the description tells.
+    /// The chart's default, for the description.
     pub default: Option<Value>,
 }
 
@@ -47,7 +47,7 @@ pub enum Kind {
 
 /// A description that is longer is cut: all of them have to fit into one object of 1.5 MB.
 const LONGEST_DESCRIPTION: usize = 500;
-/// Defaults that take more are not told.
+/// Longer defaults are left out of the description.
 const LONGEST_DEFAULT: usize = 120;
 pub const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 
@@ -136,7 +136,7 @@ impl Schema {
         Value::Object(validation)
     }
 
-    /// The same without what can't be told of the other any more.
+    /// The schema without its constraints, which may not hold for the other schema.
     fn unconstrained(mut self) -> Self {
         self.enumeration = None;
         self.limits.clear();
@@ -166,7 +166,7 @@ impl Schema {
         joined
     }
 
-    /// Accepts what both accept, and more where that can't be told.
+    /// Accepts the values that both accept, and more where the intersection cannot be expressed.
     pub fn meet(self, other: Schema) -> Schema {
         let description = either(&self.description, &other.description);
         let default = self.default.clone().or_else(|| other.default.clone());
@@ -202,8 +202,7 @@ impl Schema {
         both
     }
 
-    /// Adds what the values of a chart tell to what its schema says: descriptions, defaults, and keys of objects that may
-    /// have any.
+    /// Adds to a chart's schema what its values show: descriptions, defaults, and keys of objects that accept any key.
     pub fn refine(&mut self, inferred: Schema) {
         if self.description.is_empty() {
             self.description = inferred.description;
@@ -267,7 +266,7 @@ impl Schema {
             _ => self.all_of.clone(),
         };
         if let Some(values) = &self.enumeration {
-            // The API server compares null with the values whatever they are, but looks for it in no conjunct.
+            // The API server compares null with the enumeration of the node, but not with those in `allOf`.
             match nullable {
                 true => all_of.push(json!({"enum": values})),
                 false => drop(node.insert("enum".into(), json!(values))),
@@ -315,7 +314,7 @@ impl Schema {
         }
     }
 
-    /// What `kubectl explain` shows, which can't tell by itself what is no plain type.
+    /// The description that `kubectl explain` shows. It names types that `kubectl explain` cannot show by itself.
     fn describe(&self) -> String {
         let mut parts = Vec::new();
         let text = self.description.trim();

@@ -16,7 +16,7 @@ pub struct At<'a> {
     pub default: Option<&'a Value>,
     /// It is laid over the default; otherwise, as an item of a list, it is all there is.
     pub partial: bool,
-    /// A key that has no default has to be in the custom resource, for nobody else brings values.
+    /// A required key without a default has to be in the custom resource: it is the only source of values.
     pub alone: bool,
     /// How many lists are around it.
     pub lists: usize,
@@ -358,7 +358,7 @@ fn kinds(keywords: &Map<String, Value>, at: At<'_>) -> Vec<Kind> {
         }
         return kinds;
     }
-    // Without a type they hold for objects and lists only, but whoever writes them means no other values.
+    // Without a type, these keywords hold for objects and lists only, but their authors mean no other values.
     let of_objects = [
         "properties",
         "patternProperties",
@@ -446,13 +446,13 @@ fn text_limits(node: &mut Schema, keywords: &Map<String, Value>) {
     }
 }
 
-/// Whether Go's regular expressions and those of the schema's author mean the same, as far as one can tell.
+/// Whether a pattern has the same meaning in Go's and in JavaScript's regular expressions. May be false although it has.
 fn is_plain(pattern: &str) -> bool {
     let foreign = ["(?=", "(?!", "(?<", "\\u", "\\c", "[[", "&&", "--", "~~", "\\p", "\\k"];
     !foreign.iter().any(|part| pattern.contains(part)) && helm_template::gostd::regexp::translated(pattern).is_ok()
 }
 
-/// `not`, of values that Kubernetes can tell apart.
+/// `not`, for values that Kubernetes can distinguish.
 fn refused(not: &Map<String, Value>, kind: Kind) -> Option<Value> {
     let mut schema = Schema::of(kind);
     let known = [

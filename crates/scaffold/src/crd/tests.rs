@@ -35,22 +35,22 @@ fn made(case: &Path) -> Generated {
 }
 
 /// The part that is another for each chart.
-fn told(generated: &Generated) -> Value {
-    let mut told = generated.definition()["spec"].clone();
-    let version = told["versions"][0].take();
+fn spec_and_warnings(generated: &Generated) -> Value {
+    let mut spec = generated.definition()["spec"].clone();
+    let version = spec["versions"][0].take();
     let mut schema = version["schema"]["openAPIV3Schema"].clone();
     let properties = schema["properties"].as_object_mut().unwrap();
     properties.retain(|key, _| key == "spec");
     properties["spec"].as_object_mut().unwrap().remove("description");
-    told["versions"] = json!([{"schema": schema, "subresources": version["subresources"]}]);
-    json!({"spec": told, "warnings": generated.warnings})
+    spec["versions"] = json!([{"schema": schema, "subresources": version["subresources"]}]);
+    json!({"spec": spec, "warnings": generated.warnings})
 }
 
 /// With `BLESS=1` what is made becomes what is expected; read the difference before you commit it.
 #[test]
 fn charts_become_the_expected_definitions() {
     for case in fixtures() {
-        let found = serde_yaml::to_string(&told(&made(&case))).unwrap();
+        let found = serde_yaml::to_string(&spec_and_warnings(&made(&case))).unwrap();
         if std::env::var_os("BLESS").is_some() {
             fs::write(case.join("expected.yaml"), &found).unwrap();
         }
@@ -71,7 +71,7 @@ fn default_values_fit_their_own_definition() {
         let schema =
             generated.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"].clone();
         let problems = validate::problems(&schema, &spec);
-        let problems: Vec<String> = problems.iter().map(|problem| problem.told("spec")).collect();
+        let problems: Vec<String> = problems.iter().map(|problem| problem.describe("spec")).collect();
         let others: Vec<&String> = problems
             .iter()
             .filter(|problem| !problem.contains("would be dropped"))
@@ -81,7 +81,7 @@ fn default_values_fit_their_own_definition() {
 }
 
 #[test]
-fn what_is_wrong_with_an_overlay_is_told_with_its_place() {
+fn an_overlay_error_names_its_place() {
     let source = Source::load(&fixtures()[0].parent().unwrap().join("overlay/chart")).unwrap();
     for (text, expected) in [
         ("shortName: x", "o.yaml:1:1: "),
@@ -130,7 +130,7 @@ fn what_is_wrong_with_an_overlay_is_told_with_its_place() {
     }
 }
 
-/// Two schemas, and what is told of the second.
+/// Two schemas, and the differences that are reported.
 #[derive(serde::Deserialize)]
 struct Difference {
     before: Value,
@@ -159,7 +159,7 @@ fn differences_are_sorted_into_safe_and_unsafe() {
             case.before,
             case.after
         );
-        let says = |change: &compare::Change| change.to_string().contains(&case.says);
+        let says = |change: &compare::CrdChange| change.to_string().contains(&case.says);
         assert!(changes.first().is_none_or(says), "{}: {changes:?}", case.says);
     }
 }
@@ -248,7 +248,7 @@ fn objects_are_checked_as_the_api_server_does() {
         ),
     ] {
         let found = validate::problems(&schema, &spec);
-        let found: Vec<String> = found.iter().map(|problem| problem.told("s")).collect();
+        let found: Vec<String> = found.iter().map(|problem| problem.describe("s")).collect();
         assert_eq!(found.len(), usize::from(!expected.is_empty()), "{spec}: {found:?}");
         assert!(
             found.iter().all(|problem| problem.starts_with(expected)),

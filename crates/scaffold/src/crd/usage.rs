@@ -1,11 +1,11 @@
-//! How templates use values, as far as their text tells: which ones are tested and printed as a whole, so that an empty text or
-//! false in the place of a map turns it off, and which ones may be of several types.
+//! How templates use values, from the text of the templates: which values are tested and printed as one, so that an empty text
+//! or false instead of a map turns them off, and which values may have several types.
 
 use std::collections::BTreeSet;
 
 use helm_template::chart::File;
 
-/// What tells that a chart takes texts for lists and maps.
+/// Marks in templates of charts that accept texts instead of lists and maps.
 const TEXT_FOR_ALL: [&str; 5] = [
     "tplvalues.render",
     "kindIs \"string\"",
@@ -14,7 +14,7 @@ const TEXT_FOR_ALL: [&str; 5] = [
     "typeOf",
 ];
 
-/// What the templates of one chart tell.
+/// The use of values in the templates of one chart.
 #[derive(Debug, Default)]
 pub struct Usage {
     /// A text may stand where a list or a map is the default, as a template of one.
@@ -29,7 +29,7 @@ impl Usage {
         let (mut tested, mut printed) = (BTreeSet::new(), BTreeSet::new());
         for file in templates {
             let text = file.data.to_text();
-            usage.text_for_all |= TEXT_FOR_ALL.iter().any(|tell| text.contains(tell));
+            usage.text_for_all |= TEXT_FOR_ALL.iter().any(|marker| text.contains(marker));
             for (at, name) in text.match_indices(".Values.") {
                 let rest = &text[at + name.len()..];
                 let end = rest

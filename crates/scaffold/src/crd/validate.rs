@@ -35,7 +35,7 @@ pub enum Of {
     Absent,
 }
 
-/// What a schema has against a value.
+/// Lists the problems that a schema finds in a value.
 pub fn problems(schema: &Value, value: &Value) -> Vec<Problem> {
     let mut checker = Checker::default();
     checker.check(schema, value);
@@ -43,8 +43,8 @@ pub fn problems(schema: &Value, value: &Value) -> Vec<Problem> {
 }
 
 impl Problem {
-    /// For people; `root` is what the value is called that was checked.
-    pub fn told(&self, root: &str) -> String {
+    /// A sentence for users. `root` is the name of the checked value.
+    pub fn describe(&self, root: &str) -> String {
         let mut text = root.to_owned();
         for step in &self.path {
             // Writing to a string does not fail.
@@ -65,7 +65,7 @@ struct Checker {
 }
 
 impl Checker {
-    fn tell(&mut self, of: Of, what: impl Into<String>) {
+    fn report(&mut self, of: Of, what: impl Into<String>) {
         self.found.push(Problem {
             path: self.path.clone(),
             what: what.into(),
@@ -84,7 +84,7 @@ impl Checker {
         if value.is_null() {
             // A default takes its place.
             if schema["nullable"] != true && kind != "any" && schema.get("default").is_none() {
-                self.tell(Of::Value, "must not be null");
+                self.report(Of::Value, "must not be null");
             }
             return;
         }
@@ -99,7 +99,7 @@ impl Checker {
             _ => (true, ""),
         };
         if !fits {
-            return self.tell(Of::Value, format!("must be {wanted}"));
+            return self.report(Of::Value, format!("must be {wanted}"));
         }
         self.validations(schema, value);
         match value {
@@ -111,7 +111,7 @@ impl Checker {
                     self.within(Step::Key(key.clone()), |checker| match inner {
                         Some(schema) => checker.check(schema, member),
                         None if is_open => {}
-                        None => checker.tell(Of::Key, "is unknown to the CRD, and would be dropped"),
+                        None => checker.report(Of::Key, "is unknown to the CRD, and would be dropped"),
                     });
                 }
             }
@@ -124,13 +124,13 @@ impl Checker {
         }
     }
 
-    /// All but the structure: what may stand in combinators as well.
+    /// Checks the keywords that combinators may contain as well: all but the structure.
     fn validations(&mut self, schema: &Value, value: &Value) {
         if let Some(values) = schema["enum"].as_array()
             && !values.iter().any(|choice| is_equal(choice, value))
         {
             let values: Vec<String> = values.iter().map(Value::to_string).collect();
-            self.tell(Of::Value, format!("must be one of {}", values.join(", ")));
+            self.report(Of::Value, format!("must be one of {}", values.join(", ")));
         }
         self.limits(schema, value);
         if value.is_object() {
@@ -138,7 +138,7 @@ impl Checker {
                 let has_default = schema["properties"][key].get("default").is_some();
                 if value.get(key).is_none() && !has_default {
                     self.within(Step::Key(key.to_owned()), |checker| {
-                        checker.tell(Of::Absent, "is missing")
+                        checker.report(Of::Absent, "is missing")
                     });
                 }
             }
@@ -153,14 +153,14 @@ impl Checker {
         };
         let any_of = &schema["anyOf"];
         if any_of.is_array() && !list(any_of).iter().any(|branch| holds(&branch)) {
-            self.tell(Of::Value, format!("fits none of {any_of}"));
+            self.report(Of::Value, format!("fits none of {any_of}"));
         }
         let one_of = &schema["oneOf"];
         if one_of.is_array() && list(one_of).iter().filter(holds).count() != 1 {
-            self.tell(Of::Value, format!("doesn't fit exactly one of {one_of}"));
+            self.report(Of::Value, format!("doesn't fit exactly one of {one_of}"));
         }
         if let Some(not) = schema.get("not").filter(holds) {
-            self.tell(Of::Value, format!("must not be {not}"));
+            self.report(Of::Value, format!("must not be {not}"));
         }
     }
 
@@ -190,14 +190,14 @@ impl Checker {
                     (true, false) => "less than",
                     (false, _) => words,
                 };
-                self.tell(Of::Value, format!("must {verb} {words} {}{unit}", schema[&name]));
+                self.report(Of::Value, format!("must {verb} {words} {}{unit}", schema[&name]));
             }
         }
         if let (Some(pattern), Some(text)) = (schema["pattern"].as_str(), value.as_str())
             && regexp::compile(&Meter::default(), pattern.as_bytes())
                 .is_ok_and(|pattern| !pattern.is_match(text.as_bytes()))
         {
-            self.tell(Of::Value, format!("must match {pattern}"));
+            self.report(Of::Value, format!("must match {pattern}"));
         }
     }
 }

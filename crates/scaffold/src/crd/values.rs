@@ -101,7 +101,7 @@ impl Source {
         usage
     }
 
-    /// What a custom resource of this chart may say. `alone`: nobody else brings values.
+    /// The values that a custom resource of this chart may have. `alone`: it is the only source of values.
     pub fn values(&self, alone: bool) -> Result<Values> {
         let mut warnings = Vec::new();
         let defaults = self.defaults();
@@ -151,7 +151,7 @@ impl Source {
                     description: own.description,
                     ..child
                 },
-                // A schema that knows no such key lets nobody set it.
+                // The schema refuses this key, so no user can set it.
                 None if !schema.open => continue,
                 None => child,
             };

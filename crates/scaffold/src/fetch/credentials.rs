@@ -120,12 +120,12 @@ fn ask(helper: &str, server: &str) -> anyhow::Result<Option<Credentials>> {
         child.wait_with_output()
     };
     let output = run().with_context(|| program.clone())?;
-    let told = String::from_utf8_lossy(&output.stdout);
+    let output_text = String::from_utf8_lossy(&output.stdout);
     // The helpers' own words for it.
-    if !output.status.success() && told.contains("credentials not found") {
+    if !output.status.success() && output_text.contains("credentials not found") {
         return Ok(None);
     }
-    ensure!(output.status.success(), "{program} fails: {}", told.trim());
+    ensure!(output.status.success(), "{program} fails: {}", output_text.trim());
     let answer: Answer =
         serde_json::from_slice(&output.stdout).with_context(|| format!("{program} answers nonsense"))?;
     Ok(Some(match answer.username.as_str() {

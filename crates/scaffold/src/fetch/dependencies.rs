@@ -78,7 +78,7 @@ pub fn complete(
     for (at, wanted) in wanted.iter().enumerate() {
         let is_off = off.iter().any(|name| name == wanted.effective_name());
         if is_off && !notes.left_out.is_empty() && present(wanted).is_none() {
-            // Whoever is offline waits for one time-out, not for many.
+            // A user without a network waits for one timeout, not for many.
             notes.left_out.push(left_out(wanted, "no further server is asked"));
             continue;
         }

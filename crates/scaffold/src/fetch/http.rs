@@ -19,17 +19,17 @@ use crate::progress::Progress;
 /// As many requests as one may lead to.
 const MOST_REQUESTS: usize = 10;
 
-/// What is asked of servers, and how long and how much they may answer.
+/// A client for HTTP servers with limits of time and size.
 #[derive(Clone, Debug)]
 pub struct Http {
     pub login: Option<Login>,
     /// Certificates of authorities, in PEM, which are trusted instead of the system's.
     pub authorities: Option<String>,
     /// How long a server may be silent.
-    pub patience: Duration,
-    /// How long a file may take, redirections included.
+    pub idle_timeout: Duration,
+    /// How long a download may take, redirections included.
     pub timeout: Duration,
-    /// The largest file that is taken, in bytes.
+    /// The largest file that is accepted, in bytes.
     pub largest: usize,
 }
 
@@ -104,7 +104,7 @@ impl Default for Http {
         Http {
             login: None,
             authorities: None,
-            patience: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(60),
             timeout: Duration::from_secs(600),
             largest: 64 << 20,
         }
@@ -241,8 +241,8 @@ impl Http {
     }
 
     async fn in_time<T, E: Into<anyhow::Error>>(&self, work: impl Future<Output = Result<T, E>>) -> anyhow::Result<T> {
-        let silent = |_| anyhow!("the server is silent for {} seconds", self.patience.as_secs());
-        let done = tokio::time::timeout(self.patience, work).await.map_err(silent)?;
+        let silent = |_| anyhow!("the server is silent for {} seconds", self.idle_timeout.as_secs());
+        let done = tokio::time::timeout(self.idle_timeout, work).await.map_err(silent)?;
         done.map_err(Into::into)
     }
 
@@ -267,7 +267,7 @@ impl Http {
             ensure!(whole.len() + part.len() <= self.largest, too_large());
             whole.extend_from_slice(&part);
             if let Some((name, progress)) = &mut progress {
-                progress.tell(|| line(name, whole.len()));
+                progress.show(|| line(name, whole.len()));
             }
         }
         if let Some((name, progress)) = progress {
@@ -296,12 +296,12 @@ mod tests {
     fn a_password_is_told_to_its_server_alone() {
         let page = ("/echo", "200 OK", "");
         let (own, away) = (serve(Box::leak(Box::new([page]))), serve(Box::leak(Box::new([page]))));
-        let told = |url: &str| String::from_utf8(get(url).unwrap()).unwrap();
-        let own = told(&format!("http://u:p@{own}/echo"));
+        let body = |url: &str| String::from_utf8(get(url).unwrap()).unwrap();
+        let own = body(&format!("http://u:p@{own}/echo"));
         assert!(own.to_lowercase().contains("authorization: basic dtpw"), "{own}");
         let location = format!("302 Found\r\nLocation: http://{away}/echo").leak();
         let moved = serve(Box::leak(Box::new([("/moved", &*location, "")])));
-        let away = told(&format!("http://u:p@{moved}/moved"));
+        let away = body(&format!("http://u:p@{moved}/moved"));
         assert!(!away.to_lowercase().contains("authorization"), "{away}");
         let problem = get(&format!("http://u:p@{moved}/none")).unwrap_err();
         assert!(
@@ -373,14 +373,14 @@ mod tests {
     #[test]
     fn what_is_slow_or_large_is_given_up() {
         let http = Http {
-            patience: Duration::from_secs(1),
+            idle_timeout: Duration::from_secs(1),
             timeout: Duration::from_secs(2),
             largest: 1000,
             ..Http::default()
         };
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let large = serve(Box::leak(Box::new([("/", "200 OK", &*"0".repeat(1001).leak())])));
-        // A byte now and then, for ever.
+        // Sends one byte at a time, without end.
         let slow = TcpListener::bind("127.0.0.1:0").unwrap();
         let endless = slow.local_addr().unwrap();
         std::thread::spawn(move || {

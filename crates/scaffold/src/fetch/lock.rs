@@ -70,11 +70,11 @@ impl Lock {
         let lock = lock
             .and_then(|lock| Ok(serde_json::from_value::<Lock>(lock)?))
             .with_context(|| name)?;
-        // Helm 2 made digests of what stood in requirements.yaml.
+        // Helm 2 made the digest from requirements.yaml.
         let is_of_helm_2 = chart.api_version == "v1" && lock.digest == former_sum(&chart.dependencies)?;
         ensure!(
             is_of_helm_2 || lock.digest == sum(dependencies, &lock.dependencies)?,
-            "the lock file ({name}) is out of sync with the dependencies file (Chart.yaml): `helm dependency update` makes it anew"
+            "the lock file ({name}) is out of sync with the dependencies file (Chart.yaml): run `helm dependency update`"
         );
         Ok(Some(lock))
     }

@@ -1,5 +1,5 @@
-//! Charts from where they are: a folder, an archive, a URL, a repository, an OCI registry, with all that they depend on.
-//! Nothing is written: what is asked for is there as a whole, or not at all.
+//! Fetches a chart from a folder, an archive, a URL, a repository or an OCI registry, with all its dependencies.
+//! Nothing is written to disk. The result is the complete chart or an error.
 
 pub mod credentials;
 pub mod dependencies;
@@ -20,7 +20,7 @@ use self::repository::Known;
 use super::chart::ChartFiles;
 use helm_template::chart::version;
 
-/// What chart is asked for.
+/// Which chart to fetch.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
     /// A folder, an archive, a URL, a reference, or a name.
@@ -53,7 +53,7 @@ pub struct Archive {
     /// Where it comes from.
     pub from: String,
     pub data: Vec<u8>,
-    /// What is signed of it, if that was asked for.
+    /// The provenance file, if it was requested.
     pub provenance: Option<Vec<u8>>,
 }
 
@@ -113,7 +113,7 @@ pub fn fetch(asked: &Asked) -> anyhow::Result<Fetched> {
     let found = chart.load()?.metadata.version;
     ensure!(
         asked.version.is_empty() || found == asked.version || version::compatible(&asked.version, &found),
-        "the chart is {} {found}, and --helm-chart-version {:?} was asked for",
+        "the chart is {} {found}, but --helm-chart-version is {:?}",
         chart.name,
         asked.version
     );
@@ -238,5 +238,5 @@ fn named<'k>(known: &'k [Known], name: &str) -> Option<&'k Known> {
 }
 
 fn unknown(name: &str) -> String {
-    format!("{name:?} is no address, and Helm knows no repository of that name: `helm repo add` tells it")
+    format!("{name:?} is no address, and no repository that Helm knows: add the repository with `helm repo add`")
 }

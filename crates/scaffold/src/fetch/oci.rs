@@ -136,7 +136,7 @@ struct Registry<'h> {
     origin: String,
     host: String,
     repository: String,
-    /// The header that the registry asked for.
+    /// The Authorization header that the registry requires.
     authorization: Option<String>,
 }
 
@@ -168,7 +168,7 @@ impl<'h> Registry<'h> {
         if !at.tag.is_empty() {
             ensure!(
                 wanted.is_empty() || tag == at.tag,
-                "the chart is asked for in the version {wanted:?}, too"
+                "the tag of the reference differs from the version {wanted:?}"
             );
             return Ok(at.clone());
         }
@@ -232,9 +232,9 @@ impl<'h> Registry<'h> {
         }
         let manifest: Manifest =
             serde_json::from_slice(&answer.body).context("the registry's answer is no manifest")?;
-        let told = answer.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let content_type = answer.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let kind = match manifest.media_type.as_str() {
-            "" => told.unwrap_or_default(),
+            "" => content_type.unwrap_or_default(),
             kind => kind,
         };
         let config = manifest.config.as_ref().map_or("", |config| config.media_type.as_str());

@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use super::digest;
 
-/// Checks that somebody of the keyring has signed this archive.
+/// Checks that a key of the keyring signed this archive.
 ///
 /// # Errors
-/// Nobody has, another archive is signed, or there is no gpgv.
+/// No key of the keyring signed it, the signature is for another archive, or gpgv is not installed.
 pub fn verify(provenance: &[u8], archive: &[u8], keyring: &Path) -> anyhow::Result<()> {
     let ring = std::fs::read(keyring).with_context(|| format!("--keyring {}", keyring.display()))?;
     ensure!(
@@ -58,15 +58,15 @@ fn signed(provenance: &[u8], keyring: &Path) -> anyhow::Result<Vec<u8>> {
         let _ = stdin.write_all(provenance);
     }
     let output = child.wait_with_output().context("gpgv")?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    let told: Vec<&str> = told
+    let report = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<&str> = report
         .lines()
         .map(|line| line.trim_start_matches("gpgv: ").trim())
         .collect();
     ensure!(
         output.status.success(),
         "the signature doesn't hold: {}",
-        told.join("; ")
+        lines.join("; ")
     );
     Ok(output.stdout)
 }

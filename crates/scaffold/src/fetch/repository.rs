@@ -159,8 +159,8 @@ pub fn download(http: &Http, url: &str, provenance: bool) -> anyhow::Result<Arch
         true => {
             let mut place = place.clone();
             place.set_path(&format!("{}.prov", place.path()));
-            let told = http.file(place.as_str(), Ask::default());
-            Some(told.context("--verify: what is signed of the chart isn't there")?)
+            let signature = http.file(place.as_str(), Ask::default());
+            Some(signature.context("--verify: the chart has no provenance file")?)
         }
     };
     Ok(Archive {

@@ -119,7 +119,7 @@ impl Examined {
         join(&self.folder, source.strip_prefix(&prefix).unwrap_or(source))
     }
 
-    /// Whether the template is the chart's own: what subcharts make is for their authors to mend.
+    /// Whether the template is the chart's own. Problems in subcharts are for their authors to fix.
     pub(super) fn is_own(&self, source: &str) -> bool {
         let prefix = format!("{}/templates/", self.chart.name());
         source.starts_with(&prefix)

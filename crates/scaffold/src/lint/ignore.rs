@@ -19,13 +19,13 @@ struct Ignored {
 /// The findings that no comment ignores.
 pub(super) fn without_ignored(root: &Path, findings: Vec<Finding>) -> Vec<Finding> {
     let mut files: BTreeMap<String, Ignored> = BTreeMap::new();
-    let mut is_told = |finding: &Finding| {
+    let mut is_reported = |finding: &Finding| {
         let ignored = files
             .entry(finding.file.clone())
             .or_insert_with(|| Ignored::read(root, &finding.file));
         !ignored.covers(finding.rule, finding.line)
     };
-    findings.into_iter().filter(|finding| is_told(finding)).collect()
+    findings.into_iter().filter(|finding| is_reported(finding)).collect()
 }
 
 /// Whether a comment ignores a rule on a line of a file.

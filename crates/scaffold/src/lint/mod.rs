@@ -1,5 +1,4 @@
-//! What is wrong or doubtful in a project or a chart, without a cluster: each finding with its place, why it matters and how
-//! to mend it.
+//! Finds problems in a project or a chart, without a cluster. Each finding has its place, why it matters and how to fix it.
 
 pub mod crd;
 mod examine;
@@ -102,8 +101,8 @@ pub fn lint(path: &Path) -> anyhow::Result<Linted> {
     })
 }
 
-/// All that concerns a chart alone; `folder` is relative to what is looked at. `None` if it can't be read. `given`: values of
-/// which it is known that somebody uses them.
+/// Runs the rules for a chart alone. `folder` is relative to the linted folder. `given`: values from samples and watches.
+/// Returns None if the chart can't be read.
 fn check_chart(folder: &str, given: Vec<serde_json::Value>, report: &mut Report) -> Option<Examined> {
     let examined = Examined::of(folder, given, report)?;
     let reads = Reads::of(&examined.chart);

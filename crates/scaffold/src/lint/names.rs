@@ -70,11 +70,11 @@ fn render(engine: &Engine, name: &str, namespace: &str) -> Option<Rendered> {
     engine.render_with(&input).ok()
 }
 
-fn each(rendered: &Rendered, tell: &mut dyn FnMut(&str, &Value)) {
+fn each(rendered: &Rendered, observe: &mut dyn FnMut(&str, &Value)) {
     let hooks = rendered.hooks.iter().map(|hook| &hook.manifest);
     for manifest in rendered.objects.iter().chain(hooks) {
         for object in manifest.objects() {
-            tell(&manifest.source, object);
+            observe(&manifest.source, object);
         }
     }
 }
@@ -96,11 +96,11 @@ fn too_long(source: &str, object: &Value, found: &mut BTreeSet<(String, String, 
         return;
     };
     let kind = group_kind.kind;
-    let mut tell = |message: String| found.insert((source.to_owned(), kind.clone(), message));
+    let mut report = |message: String| found.insert((source.to_owned(), kind.clone(), message));
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let (length, limit) = (name.len(), limit(&kind));
     if length > limit {
-        tell(format!(
+        report(format!(
             "the {kind}'s name has {length} characters in a release whose name has {LONGEST}; {limit} are the most"
         ));
     }
@@ -113,7 +113,7 @@ fn too_long(source: &str, object: &Value, found: &mut BTreeSet<(String, String, 
         for (key, value) in labels.into_iter().flatten() {
             let length = value.as_str().map_or(0, str::len);
             if length > 63 {
-                tell(format!(
+                report(format!(
                     "the label {key} of the {kind} has {length} characters in a release whose name has {LONGEST}; 63 are the most"
                 ));
             }

@@ -9,8 +9,7 @@ use crate::api::Kind;
 use crate::rights::{ESCALATING, MEMBER, Rights, grants, rights, rules_of, shown};
 use crate::survey::{RBAC, Survey};
 
-/// Rights that are of use whatever the charts are: for leader election, and for kube-rbac-proxy, which runs under the same
-/// account.
+/// Rights that every operator needs: for leader election, and for kube-rbac-proxy, which runs under the same account.
 const OWN: [(&str, &str, &[&str]); 3] = [
     ("coordination.k8s.io", "leases", &["get", "create", "update"]),
     ("authentication.k8s.io", "tokenreviews", &["create"]),
@@ -47,25 +46,25 @@ impl Needs {
         };
         let usual: BTreeSet<(String, String)> = examined.iter().flat_map(usual).collect();
         let surveys = || charts.iter().map(|(_, survey)| survey);
-        let asked = |resource: &(String, String)| {
-            let mut asked = surveys().flat_map(|survey| &survey.asked);
-            asked.any(|(group, name, _)| (group, name) == (&resource.0, &resource.1))
+        let is_requested = |resource: &(String, String)| {
+            let mut requested = surveys().flat_map(|survey| &survey.requested);
+            requested.any(|(group, name, _)| (group, name) == (&resource.0, &resource.1))
         };
-        let not_asked = |resource: &&(String, String)| !asked(resource);
+        let is_not_requested = |resource: &&(String, String)| !is_requested(resource);
         let unusual = surveys().flat_map(|survey| survey.made.difference(&usual));
         let looked_up = surveys().flat_map(|survey| &survey.looked_up);
         let needed = rights(&rules_of(&kinds));
         Needs {
             usable: needed.clone(),
             needed,
-            unusual: unusual.filter(not_asked).cloned().collect(),
-            looked_up: looked_up.filter(not_asked).cloned().collect(),
+            unusual: unusual.filter(is_not_requested).cloned().collect(),
+            looked_up: looked_up.filter(is_not_requested).cloned().collect(),
             listed: surveys().flat_map(|survey| survey.listed.clone()).collect(),
         }
     }
 
-    /// The same with what the operator needs itself, whatever its charts are. Old roles are not made for it: Events of the core
-    /// group are as good as those of `events.k8s.io`, and the key may lie where all Secrets are open.
+    /// Adds the rights that the operator needs itself. Older roles are accepted: Events of the core group instead of
+    /// `events.k8s.io`, and a right on all Secrets instead of one on the key.
     pub(super) fn with_own(mut self, given: &[Value], has_key_role: bool, takes_over: bool) -> Self {
         let may =
             |group: &str, resource: &str, verb: &str| given.iter().any(|rule| grants(rule, group, resource, verb));

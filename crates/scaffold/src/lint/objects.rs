@@ -102,7 +102,7 @@ fn shown(seen: &Seen) -> String {
     seen.name().replace("release-name", "RELEASE")
 }
 
-/// A workload of several replicas that no PodDisruptionBudget selects, whatever is switched on.
+/// Reports a workload with several replicas that no PodDisruptionBudget selects, with any values.
 fn check_budget(examined: &Examined, seen: &Seen, report: &mut Report) {
     let is_replicated = matches!(seen.kind(), "Deployment" | "StatefulSet") && seen.group_kind.group == "apps";
     let replicas = seen.object["spec"]["replicas"].as_u64().unwrap_or(1);

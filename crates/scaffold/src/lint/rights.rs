@@ -28,7 +28,7 @@ pub(super) fn check(watched: &[Watched<'_>], examined: &[Examined], report: &mut
     let Some(first) = roles.iter().find(is_whole) else {
         return;
     };
-    // Without every chart, nobody knows what is needed.
+    // The needed rights are known only if every chart can be read.
     let charts: Option<Vec<(&Kind, Survey)>> = watched
         .iter()
         .map(|one| {

@@ -1,4 +1,4 @@
-//! What is looked for, why, and how it is mended. docs/reference/lint.md has the same as a table.
+//! The rules of `lint`: what each finds, why it matters and how to fix it. docs/reference/lint.md has the same as a table.
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,7 +15,7 @@ pub struct Rule {
     pub severity: Severity,
     /// Why it matters.
     pub why: &'static str,
-    /// How to mend it.
+    /// How to fix it.
     pub fix: &'static str,
 }
 

@@ -21,7 +21,7 @@ pub(super) fn check(schema: &Value, object: &Node, value: &Value) -> Found {
     let problems = validate::problems(schema, &own);
     problems
         .into_iter()
-        .map(|problem| (place(object, &problem.path, problem.of), problem.told("")))
+        .map(|problem| (place(object, &problem.path, problem.of), problem.describe("")))
         .collect()
 }
 
@@ -81,12 +81,12 @@ mod tests {
                 "none": {"type": "string", "nullable": true},
             },
         }}});
-        let told = |spec: &str| {
+        let messages = |spec: &str| {
             let found = found(&schema, &format!("kind: A\nspec: {spec}\n"));
             found.into_iter().map(|(_, message)| message).collect::<Vec<_>>()
         };
         let good = "{size: 2, mode: a, name: ab, port: x, list: [a], labels: {a: b}, open: {x: 1}, none: null}";
-        assert_eq!(told(good), Vec::<String>::new());
+        assert_eq!(messages(good), Vec::<String>::new());
         for (spec, expected) in [
             ("{}", "spec.size is missing"),
             ("{size: 0}", "spec.size must be at least 1"),
@@ -106,7 +106,7 @@ mod tests {
             ("{size: null}", "spec.size must not be null"),
             ("[]", "spec must be a map"),
         ] {
-            assert_eq!(told(spec), [expected], "{spec}");
+            assert_eq!(messages(spec), [expected], "{spec}");
         }
         assert_eq!(found(&schema, "kind: A"), [((1, 1), "spec is missing".to_owned())]);
         let places = found(&schema, "kind: A\nspec:\n  size: 9\n  list: [a, 1]\n  more: 1\n");

@@ -9,7 +9,7 @@ fn fixtures() -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures/lint")
 }
 
-/// Compares with a file; with the variable set, writes it, for somebody to look at the difference.
+/// Compares with a file. If the variable is set, writes the file instead, so that `git diff` shows the difference.
 fn compare(path: &Path, found: &str, wrong: &mut String) {
     if std::env::var_os(SET_TO_WRITE).is_some() {
         std::fs::write(path, found).unwrap();
@@ -20,7 +20,7 @@ fn compare(path: &Path, found: &str, wrong: &mut String) {
     }
 }
 
-fn told(linted: &Linted) -> String {
+fn shown(linted: &Linted) -> String {
     let lines = linted.findings.iter().map(|finding| {
         let Finding {
             file,
@@ -47,7 +47,7 @@ fn each_fixture_has_the_findings_that_are_written_beside_it() {
         if !folder.join("in").is_dir() {
             continue;
         }
-        let found = told(&lint(&folder.join("in")).unwrap());
+        let found = shown(&lint(&folder.join("in")).unwrap());
         compare(&folder.join("expected.txt"), &found, &mut wrong);
         all.push_str(&found);
     }
@@ -80,7 +80,7 @@ fn each_format_is_as_it_was() {
 #[test]
 fn this_repository_is_clean() {
     let linted = lint(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))).unwrap();
-    assert_eq!(told(&linted), "");
+    assert_eq!(shown(&linted), "");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_fresh_chart_is_clean() {
     let folder = tempfile::tempdir().unwrap();
     let chart = crate::chart::ChartFiles::fresh("web").unwrap();
     chart.write_into(folder.path()).unwrap();
-    assert_eq!(told(&lint(folder.path()).unwrap()), "");
+    assert_eq!(shown(&lint(folder.path()).unwrap()), "");
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn read(file: &str, root: &Path, report: &mut Report) -> Option<Vec<Watch>> {
 pub(super) fn values(watch: &Watch, spec: &Value) -> Value {
     let mut values = watch.values.clone();
     let set = |values: &mut Map<String, Value>, path: &str, text: &str| {
-        // A path that is wrong was told by who reads watches.yaml.
+        // The parser of watches.yaml has already reported wrong paths.
         let _ = strvals::parse_into(&format!("{path}={text}"), &Mode::Strings, values);
     };
     for path in watch

@@ -52,7 +52,7 @@ fn visit(node: &Node, lines: &[&str], found: &mut Vec<(String, bool, (usize, usi
                     let rest = line.and_then(|line| line.get(key.column.saturating_sub(1)..));
                     let is_word = |c: char| c.is_ascii_alphabetic();
                     let word: String = rest.unwrap_or_default().chars().take_while(|c| is_word(*c)).collect();
-                    // These are called so, whatever reads them.
+                    // Every version of YAML reads these as booleans.
                     if !word.eq_ignore_ascii_case("true") && !word.eq_ignore_ascii_case("false") {
                         found.push((word, is, yaml::place(key)));
                     }

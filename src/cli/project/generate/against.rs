@@ -117,7 +117,7 @@ async fn validate_live_resources(client: &kube::Client, old: &Value, new: &Value
                 problems.extend(
                     found
                         .into_iter()
-                        .map(|problem| format!("{} {place} in {version}: {}", kind.kind, problem.told(".spec"))),
+                        .map(|problem| format!("{} {place} in {version}: {}", kind.kind, problem.describe(".spec"))),
                 );
             }
         }
