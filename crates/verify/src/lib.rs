@@ -123,7 +123,7 @@ pub fn verify(paths: &[PathBuf], options: &Options) -> anyhow::Result<Verified> 
         let mut progress = Progress::new();
         while let Some(report) = running.next().await {
             reports.push(report);
-            progress.tell(|| format!("{} of {all} cases", reports.len()));
+            progress.show(|| format!("{} of {all} cases", reports.len()));
         }
         reports
     });

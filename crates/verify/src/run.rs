@@ -83,7 +83,7 @@ async fn perform(cluster: &mut FakeCluster, state: &State, prepared: Prepared, c
     if let Some(schema) = crd.and_then(|crd| crd.schema(&watch.version)) {
         let spec = state.object.get("spec").cloned().unwrap_or_else(|| json!({}));
         let problems = validate::problems(&schema["properties"]["spec"], &spec);
-        let mut problems: Vec<String> = problems.iter().map(|problem| problem.told(".spec")).collect();
+        let mut problems: Vec<String> = problems.iter().map(|problem| problem.describe(".spec")).collect();
         problems.extend(rules::broken(schema, state.stored.as_ref(), &state.object));
         if !problems.is_empty() {
             let problems = problems.join("; ");
