@@ -6,6 +6,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
+use jiff::Timestamp;
 use serde_json::Value;
 
 /// The audit log of an API server.
@@ -69,6 +70,11 @@ impl Audit {
 
     /// The requests answered since a mark, and the watches that began.
     pub fn since(&self, mark: AuditMark) -> anyhow::Result<AuditedRequests> {
+        parse(&self.text_since(mark)?).with_context(|| format!("{} is no audit log", self.path.display()))
+    }
+
+    /// The lines of the log after a mark.
+    fn text_since(&self, mark: AuditMark) -> anyhow::Result<String> {
         let context = || format!("cannot read {}", self.path.display());
         let mut bytes = Vec::new();
         let mut file = File::open(&self.path).with_context(context)?;
@@ -81,8 +87,28 @@ impl Audit {
             0 => 0,
             _ => line_end.map_or(bytes.len(), |end| end + 1),
         };
-        let text = String::from_utf8_lossy(bytes.get(start..).unwrap_or_default());
-        parse(&text).with_context(|| format!("{} is no audit log", self.path.display()))
+        Ok(String::from_utf8_lossy(bytes.get(start..).unwrap_or_default()).into_owned())
+    }
+}
+
+/// Bytes at the end of a log that are searched for recent requests: more than the API server writes in a minute.
+const RECENT: u64 = 16 << 20;
+
+impl Audit {
+    /// Whether a CustomResourceDefinition or APIService was written since a time, by any client. Operators then read
+    /// discovery again.
+    pub fn served_kinds_changed_since(&self, time: Timestamp) -> anyhow::Result<bool> {
+        let end = self.mark()?;
+        let recent = self.text_since(AuditMark(end.0.saturating_sub(RECENT)))?;
+        Ok(recent.lines().any(|line| {
+            let is_about_kinds = line.contains("customresourcedefinitions") || line.contains("apiservices");
+            let event: Value = match is_about_kinds {
+                true => serde_json::from_str(line).unwrap_or_default(),
+                false => return false,
+            };
+            let at = event["stageTimestamp"].as_str().and_then(|text| text.parse().ok());
+            AuditedRequest::from_event(&event).is_write() && at.is_some_and(|at: Timestamp| at >= time)
+        }))
     }
 }
 

@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 
 use crate::world::operator::{IMPATIENT, METERED};
-use crate::world::{World, crd, member_rule, served_changed};
+use crate::world::{World, crd, member_rule};
 
 /// The rights to make CRDs, and objects of the kind `Part`.
 fn grant(world: &World) -> Result<()> {
@@ -29,7 +29,6 @@ fn crds_of_the_crds_folder_belong_to_the_watch() -> Result<()> {
     operator.await_log("crds/: crds/part.yaml: CustomResourceDefinition")?;
     operator.await_log("ConfigMap is no CustomResourceDefinition")?;
     let widget = world.install("a", json!({}))?;
-    served_changed();
     ensure!(!widget.to_string().contains("CustomResourceDefinition"), "{widget}");
     let name = world.resource("Part");
     world.absent("crd", [&name])?;
@@ -51,12 +50,10 @@ fn crds_of_the_crds_folder_belong_to_the_watch() -> Result<()> {
     // One that somebody deletes is made by the next start, not before.
     ensure!(operator.terminate()?.success());
     world.kubectl.delete("crd", &name)?;
-    served_changed();
     let _operator = world.start()?;
     world.await_there("crd", &name)?;
     world.delete("a")?;
     world.expect("crd", &name)?;
-    served_changed();
     Ok(())
 }
 
@@ -71,12 +68,10 @@ fn a_crd_among_the_templates_comes_before_its_objects() -> Result<()> {
     ]});
     let _operator = world.start()?;
     world.install("a", spec)?;
-    served_changed();
     world.expect(&world.resource("Part"), "one")?;
     // The kind goes with the release; that it is gone must not keep the release from going.
     world.delete("a")?;
     world.await_gone("crd", &world.resource("Part"))?;
-    served_changed();
     Ok(())
 }
 
@@ -102,6 +97,5 @@ fn many_new_crds_cause_few_renders() -> Result<()> {
     for kind in &kinds {
         world.kubectl.delete("crd", &world.resource(kind))?;
     }
-    served_changed();
     Ok(())
 }

@@ -12,7 +12,6 @@ use chartwright_scaffold::crd::{self, Names, Overlay, Source, Surroundings};
 use serde_json::{Value, json};
 
 use crate::support::{Client, ControlPlane, Kubectl, eventually};
-use crate::world::served_changed;
 
 /// How long the API server may take to serve a kind.
 const SERVED: Duration = Duration::from_secs(90);
@@ -86,14 +85,12 @@ impl GeneratedKind {
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 fn define(client: &Client, kind: &GeneratedKind) -> Result<()> {
-    served_changed();
     client
         .request("POST", DEFINITIONS, Some(("application/json", &kind.definition)))
         .map(drop)
 }
 
 fn undefine(client: &Client, kind: &GeneratedKind) -> Result<()> {
-    served_changed();
     client
         .request("DELETE", &format!("{DEFINITIONS}/{}", kind.name()), None)
         .map(drop)

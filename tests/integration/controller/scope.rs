@@ -72,7 +72,6 @@ fn the_operator_waits_for_a_missing_crd() -> Result<()> {
 
     // And when the CRD goes and comes again, there is nothing left over, and all is well.
     world.delete("a")?;
-    crate::world::served_changed();
     world.control_plane.kubectl().delete("crd", &world.widgets())?;
     operator.await_log("no longer serves")?;
     world.install_crd("Widget")?;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::until;
 use crate::world::fields::{PART_OF, condition, inventory, is_marked, label, text, uid};
-use crate::world::{COLLECTED, SOON, World, objects, served_changed};
+use crate::world::{COLLECTED, SOON, World, objects};
 
 #[test]
 fn a_member_with_a_foreign_finalizer_does_not_block_the_deletion() -> Result<()> {
@@ -169,7 +169,6 @@ fn members_without_their_crd_do_not_block_the_deletion() -> Result<()> {
     for name in ["a", "b"] {
         world.install(name, json!({"extraDeploy": [world.custom("Gadget", name, json!({}))]}))?;
     }
-    served_changed();
     world.kubectl.delete("crd", &world.resource("Gadget"))?;
     world.delete("a")?;
     world.absent("configmap", ["a-main"])?;

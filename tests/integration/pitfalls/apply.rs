@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use crate::world::fields::{ensure_contains, inventory, text, versions};
 use crate::world::operator::Operator;
-use crate::world::{World, objects, served_changed};
+use crate::world::{World, objects};
 
 /// No requests for some seconds: live objects equal the render.
 fn rests(world: &World, operator: &Operator) -> Result<()> {
@@ -115,7 +115,6 @@ fn a_status_in_a_manifest_does_not_count_as_health() -> Result<()> {
     let ready = world.await_condition("a", "Ready", "False")?;
     ensure_contains(text(&ready["message"]), &["made"])?;
     rests(&world, &operator)?;
-    served_changed();
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::until;
 use crate::world::fields::{annotation, ensure_contains, inventory, is_marked, is_ready, text};
-use crate::world::{PROMPT, SOON, World, served_changed};
+use crate::world::{PROMPT, SOON, World};
 
 /// kubectl's `--prune` gives up when a kind of the set is gone, helm-operator's rollback loops.
 #[test]
@@ -17,7 +17,6 @@ fn a_removed_crd_blocks_neither_prune_nor_later_steps() -> Result<()> {
     let gadget = world.custom("Gadget", "made", json!({}));
     let widget = world.install("a", json!({"extra": ["one"], "extraDeploy": [gadget]}))?;
     ensure!(inventory(&widget).contains(&"Gadget made".to_owned()), "{widget}");
-    served_changed();
     world.kubectl.delete("crd", &world.resource("Gadget"))?;
     world.update("a", json!({"extra": [], "extraDeploy": []}))?;
     // A watch that ends with its kind holds a prune up until that is known.

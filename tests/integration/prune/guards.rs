@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{eventually, until};
 use crate::world::fields::{PART_OF, TRACKING, annotation, ensure_contains, inventory, label, text, uid};
-use crate::world::{COLLECTED, SOON, World, crd, objects, served_changed};
+use crate::world::{COLLECTED, SOON, World, crd, objects};
 
 const ALLOW: &str = "chartwright.dev/prune";
 
@@ -32,7 +32,6 @@ fn namespaces_crds_and_claims_are_pruned_only_if_allowed() -> Result<()> {
     let operator = world.start()?;
     let space = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "guard-kinds-2"}});
     let gauge = crd(&world.group(), "Gauge");
-    served_changed();
     // A claim that no pod uses stays Pending for ever: the release is not Ready, and that is another matter.
     let spec = json!({"extraDeploy": [space, gauge, claim("data")], "extra": ["one"]});
     world.apply_widget("a", spec)?;
@@ -63,7 +62,6 @@ fn namespaces_crds_and_claims_are_pruned_only_if_allowed() -> Result<()> {
         Ok(!held()?.contains("PersistentVolumeClaim"))
     })?;
     world.expect("namespace", "guard-kinds-2")?;
-    served_changed();
     allow(&world, "crd", "gauges.guard-kinds.test")?;
     world.await_gone("crd", "gauges.guard-kinds.test")?;
     allow(&world, "namespace", "guard-kinds-2")?;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::{AuditedRequest, eventually, until};
 use crate::world::fields::{condition, inventory};
 use crate::world::operator::{Launch, PANIC};
-use crate::world::{SOON, World, any_fields, config_map, crd, member_rule, served_changed};
+use crate::world::{SOON, World, any_fields, config_map, crd, member_rule};
 
 fn limit_range() -> Value {
     json!({
@@ -159,7 +159,6 @@ fn a_retry_sends_nothing_that_was_refused_and_deletes_nothing_that_is_gone() -> 
     kept.are("patch secrets")?;
 
     // What it is judged by changes.
-    served_changed();
     let start = world.mark()?;
     let any = json!([{"op": "replace", "path": SPEC, "value": any_fields()}]);
     world.patch_by("json", "crd", &gadgets, &any)?;

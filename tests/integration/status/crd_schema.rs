@@ -6,20 +6,18 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use crate::world::fields::uid;
-use crate::world::{SOON, World, any_fields, served_changed};
+use crate::world::{SOON, World, any_fields};
 
 /// Gives the kind other schemas. The API server takes a moment to mind them.
 fn change_schema(world: &World, spec: &Value, status: &Value) -> Result<()> {
     let schema = json!({"type": "object", "properties": {"spec": spec, "status": status}});
     let patch = json!([{"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema", "value": schema}]);
-    served_changed();
     world.patch_by("json", "crd", &world.widgets(), &patch)?;
     std::thread::sleep(Duration::from_secs(3));
     Ok(())
 }
 
 fn delete_crd(world: &World) -> Result<()> {
-    served_changed();
     world.kubectl.begin_delete("crd", &world.widgets())
 }
 
@@ -121,7 +119,6 @@ fn nulls_that_the_schema_of_a_member_refuses_are_left_out() -> Result<()> {
     spec["properties"] = json!({"parts": any_fields()});
     let schema = json!({"type": "object", "properties": {"spec": spec, "status": any_fields()}});
     let patch = json!([{"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema", "value": schema}]);
-    served_changed();
     let gadgets = format!("gadgets.{}", world.group());
     world.patch_by("json", "crd", &gadgets, &patch)?;
     std::thread::sleep(Duration::from_secs(3));

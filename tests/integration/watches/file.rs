@@ -11,7 +11,7 @@ use crate::security::operator_rights::unused;
 use crate::support::{ControlPlane, eventually, until};
 use crate::world::fields::{condition, ensure_contains, inventory, is_ready, text};
 use crate::world::operator::{Launch, Operator};
-use crate::world::{SOON, World, served_changed, widget_chart};
+use crate::world::{SOON, World, widget_chart};
 
 /// Runs the operator on a watches file that it can't accept; gives what it said.
 fn refusal(text: &str) -> Result<String> {
@@ -52,11 +52,9 @@ fn the_projects_own_manifests_are_accepted_and_are_enough() -> Result<()> {
     let project = Path::new(env!("CARGO_MANIFEST_DIR"));
     let control_plane = ControlPlane::shared();
     let kubectl = control_plane.kubectl();
-    served_changed();
     let default = project.join("config/default");
     kubectl.run(["apply", "--server-side", "-k", &default.display().to_string()])?;
     kubectl.wait("Established", "crd", "memcacheds.cache.example.com", SOON)?;
-    served_changed();
     let deployments = kubectl.in_namespace("chartwright-system").list("deployments", "")?;
     ensure!(deployments.len() == 1, "{deployments:?}");
     let pod = &deployments[0]["spec"]["template"]["spec"];

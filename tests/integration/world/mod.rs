@@ -1,6 +1,5 @@
 //! A world is what an integration test needs: a namespace, a kind of its own, rights, a chart, and operator processes.
 
-use std::sync::Once;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -21,11 +20,8 @@ mod wait;
 use charts::copy_folder;
 pub use charts::{staged_chart, widget_chart};
 pub use objects::{annotated_map, any_fields, config_map, crd, objects};
-pub use requests::{RequestsStart, served_changed};
+pub use requests::RequestsStart;
 pub use rights::member_rule;
-
-/// Runs once, after the first start of a control plane.
-static STARTED: Once = Once::new();
 
 /// The time limit for most waits. It is long because the machine can be busy with other tests.
 pub const SOON: Duration = Duration::from_secs(30);
@@ -148,8 +144,6 @@ impl World {
             true => Box::leak(Box::new(ControlPlane::builder().start()?)),
             false => ControlPlane::shared(),
         };
-        // A control plane that has just started still makes its own APIServices available.
-        STARTED.call_once(served_changed);
         let world = World {
             control_plane,
             kubectl: control_plane.kubectl().create_namespace(name)?,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::charts::fixture;
 use super::fields::{describe, text};
-use super::{SOON, World, served_changed};
+use super::{SOON, World};
 
 impl World {
     /// Installs a CRD of this world's group with a status subresource and any fields in spec and status.
@@ -32,11 +32,9 @@ impl World {
 
     /// Applies a CustomResourceDefinition and waits until its kind is served.
     pub fn serve(&self, crd: &Value) -> Result<()> {
-        served_changed();
         self.apply(crd)?;
         self.kubectl
             .wait("Established", "crd", text(&crd["metadata"]["name"]), SOON)?;
-        served_changed();
         Ok(())
     }
 
