@@ -102,7 +102,7 @@ pub fn cycle(start: &Dependency, of: impl Fn(&Dependency) -> Vec<Dependency>) ->
 }
 
 /// A circle as messages tell it: `Shop/a -> Database/b -> Shop/a`, with namespaces if there are several.
-pub fn tell(cycle: &[Dependency]) -> String {
+pub fn describe_cycle(cycle: &[Dependency]) -> String {
     let mut namespaces = cycle
         .iter()
         .map(|at| &at.namespace)
@@ -156,7 +156,7 @@ mod tests {
                 let own = edges.iter().filter(|(edge, _)| edge == from);
                 own.map(|(_, to)| to.clone()).collect()
             };
-            let found = cycle(&edges[0].0, of).map(|cycle| tell(&cycle));
+            let found = cycle(&edges[0].0, of).map(|cycle| describe_cycle(&cycle));
             assert_eq!(found, expected, "{edges:?}");
         }
     }

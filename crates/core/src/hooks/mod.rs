@@ -523,7 +523,7 @@ impl Progress {
     }
 
     /// `status.hooks`; `None` if there is nothing to say.
-    pub fn told(&self) -> Option<Value> {
+    pub fn to_status(&self) -> Option<Value> {
         (!self.is_empty()).then(|| json!(self))
     }
 }

@@ -97,7 +97,7 @@ pub struct Unknown {
 
 impl Unknown {
     /// What it waits for. `served`: the version in which the API server has the kind, if it has it at all.
-    pub fn told(&self, served: Option<&str>) -> String {
+    pub fn message(&self, served: Option<&str>) -> String {
         let GroupKind { group, kind } = &self.group_kind;
         let within = |version: &str| match group.as_str() {
             "" => version.to_owned(),
@@ -523,7 +523,7 @@ mod tests {
                 source: "a.yaml".to_owned(),
             };
             let expected = format!("a.yaml: the API server does not serve {expected}");
-            assert_eq!(unknown.told(served), expected);
+            assert_eq!(unknown.message(served), expected);
         }
     }
 }

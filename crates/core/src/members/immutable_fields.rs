@@ -88,7 +88,7 @@ const FIELDS: [(&str, Fields); 14] = [
 const OF_PODS: [&str; 3] = ["activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations"];
 impl Kept {
     /// What a release is told.
-    pub fn told(self, member: &Member, fields: &str) -> String {
+    pub fn message(self, member: &Member, fields: &str) -> String {
         let advice = match self {
             Kept::NotAsked => format!(
                 "to have it deleted and made anew, annotate it with {UPDATE}=Recreate, or the custom resource with {FORCE_AT}"

@@ -239,7 +239,7 @@ impl Fallback {
     }
 
     /// What the status says while it lasts. `running`: the generation that runs.
-    pub fn told(&self, running: Option<i64>) -> String {
+    pub fn message(&self, running: Option<i64>) -> String {
         let runs = match (self.to, running) {
             (Some(to), Some(generation)) => {
                 format!(

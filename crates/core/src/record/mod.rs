@@ -356,9 +356,9 @@ mod tests {
             record.renewal.map(|time| time.to_string()).as_deref(),
             Some("2026-02-03T04:05:06Z")
         );
-        assert_eq!(record.hooks.told().as_ref(), Some(&status["hooks"]));
+        assert_eq!(record.hooks.to_status().as_ref(), Some(&status["hooks"]));
         let mut told = serde_json::Map::new();
-        record.handled.tell(&mut told);
+        record.handled.write_to(&mut told);
         assert!(
             told.len() == 4 && told.iter().all(|(field, text)| status[field] == *text),
             "{told:?}"

@@ -102,7 +102,7 @@ impl Remedied {
     }
 
     /// Nothing can be done, or nothing can be told.
-    pub fn tell(&mut self, message: &str) {
+    pub fn set_message(&mut self, message: &str) {
         self.message = cut(message, MESSAGE_BYTES);
     }
 }

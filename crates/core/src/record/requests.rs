@@ -79,7 +79,7 @@ impl Handled {
         Handled(Request::ALL.into_iter().filter_map(text).collect())
     }
 
-    pub(crate) fn tell(&self, status: &mut Map<String, Value>) {
+    pub(crate) fn write_to(&self, status: &mut Map<String, Value>) {
         for (request, text) in self.0.iter().filter(|(_, text)| !text.is_empty()) {
             status.insert(request.status_field().into(), text.as_str().into());
         }

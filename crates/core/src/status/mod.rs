@@ -469,7 +469,7 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
         // With its signature, which is of all of these.
         keep(&mut status, &recorded().collect::<Vec<_>>());
     } else {
-        report.record.handled.tell(&mut status);
+        report.record.handled.write_to(&mut status);
         status.insert("release".into(), release(report, previous));
         if !report.record.entries.is_empty() && !report.brief {
             status.insert("inventory".into(), report.record.inventory());
@@ -579,7 +579,7 @@ fn hooks(report: &Report<'_>, previous: &Value) -> Option<Value> {
     if report.record_unread {
         return previous.get("hooks").cloned();
     }
-    report.record.hooks.told()
+    report.record.hooks.to_status()
 }
 
 /// Takes secret values out of every text. What only programs read is spared: the inventory must name objects as they

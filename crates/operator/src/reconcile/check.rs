@@ -54,7 +54,7 @@ impl Checker<'_> {
         if !reserved.is_empty() {
             return Break(Phase::stalled(Reason::Refused, short_list(reserved)));
         }
-        // A cluster-scoped custom resource is made by whoever may do so in the whole cluster.
+        // Only authors with rights in the whole cluster can create a cluster-scoped custom resource.
         if self.scope.written.key.namespace.is_empty() {
             return Continue(());
         }
@@ -117,8 +117,8 @@ impl Checker<'_> {
         self.scope.context.keys.current().digest(KeyUse::Permit, &parts)
     }
 
-    /// What the chart renders for this release with nobody's values but the operator's: with its name, its namespace and
-    /// its random results. `None` for a chart that needs values to render.
+    /// Renders the chart for this release with the operator's values only, with the release's name, namespace and
+    /// random results. Returns `None` for a chart that needs values to render.
     async fn baseline(
         &self,
         key: &Key,

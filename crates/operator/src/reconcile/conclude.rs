@@ -99,7 +99,7 @@ impl Concluder<'_, '_> {
         }
         KeptRenders::new(self.scope).list_revision(release, prepared).await?;
         let hooks = &prepared.desired.hooks;
-        // What is gone back to is no change that somebody asked for.
+        // A rollback is no change of the values by the author.
         let values = Some(&prepared.inputs.values).filter(|_| prepared.rollback.is_none());
         release.record.plans.learn(hooks, key, values, jiff::Timestamp::now());
         PlanRunner::new(self.scope)

@@ -95,14 +95,14 @@ struct Indexes {
 /// In the index of dependencies, behind the id of a set: what its release waits for, besides what it looks up.
 const AWAITED: &str = "/awaited";
 
-/// Custom resources that are looked at to find out what made one: marks that somebody wrote may lead round in a circle.
+/// Ancestors of a custom resource that are followed. Marks that another client wrote may form a cycle.
 const LONGEST_LINE: usize = 1000;
 
 /// The API groups whose schemas have changed, and when that was heard last.
 #[derive(Default)]
 pub struct Schemas(Mutex<HashMap<String, Instant>>);
 
-/// The API server takes a while to judge by a new schema.
+/// How long the API server may use an old schema after a change.
 const TAKES_EFFECT: Duration = Duration::from_secs(5);
 
 impl Schemas {
@@ -126,7 +126,7 @@ struct RegisteredOwner {
     trigger: u64,
     /// The release that made it, if one did.
     parent: Option<Box<Owner>>,
-    /// What it depends on, as far as that can be told.
+    /// What it depends on, as far as that is known.
     needs: Arc<[ReleaseDependency]>,
     wake: WakeFn,
 }
@@ -236,7 +236,7 @@ impl Context {
         lock(&self.indexes.pod_index)
     }
 
-    /// From now on, a release hears of the pods of these workloads, and of no others. Nothing if it is gone meanwhile.
+    /// Wakes a release for changes of the pods of these workloads only. Does nothing if the release is gone.
     pub fn follow_pods(&self, set: &str, workloads: BTreeSet<Workload>) {
         let owners = lock(&self.indexes.owners);
         if owners.contains_key(set) {
@@ -253,8 +253,7 @@ impl Context {
         }
     }
 
-    /// From now on, a release hears of changes of what it looks up, and of nothing that it looked up before. Nothing if it
-    /// is gone meanwhile.
+    /// Wakes a release for changes of these looked-up objects only. Does nothing if the release is gone.
     pub fn follow_lookups<'k>(&self, set: &str, keys: impl Iterator<Item = &'k LookupKey>) {
         let snapshot = self.discovery.snapshot();
         let targets = keys.map(|key| lookup::dependency(&snapshot, key)).collect();
@@ -264,8 +263,8 @@ impl Context {
         }
     }
 
-    /// Remembers whose set this is, so that others can be told, and how the custom resource is by now. `wake`: what to do
-    /// when its members, or what it looks up, have changed.
+    /// Registers a custom resource by its ApplySet id, in its present state, so that events can wake its release.
+    /// `wake` is called when its members or looked-up objects have changed.
     pub fn register_owner(&self, unit: &Arc<Unit>, resource: &CustomResource, wake: impl Fn() + Send + Sync + 'static) {
         let (set, trigger) = (resource.applyset_id(&unit.group_kind), resource.trigger());
         let before = lock(&self.indexes.owners)
@@ -295,8 +294,8 @@ impl Context {
         }
     }
 
-    /// Wakes the releases of these sets, if they are to hear of their members. A set that no release claims (a custom
-    /// resource that is not listed yet, or one of another operator with our id) is nobody's news.
+    /// Wakes the releases with these ids, if they watch their members. Ignores ids that no release claims: custom
+    /// resources that are not listed yet, or those of another operator with our id.
     pub fn notify(&self, sets: &[String]) {
         let owners = lock(&self.indexes.owners);
         for set in sets {
@@ -319,7 +318,7 @@ impl Context {
         }
     }
 
-    /// What a custom resource depends on has changed: who was told of it by another watch before may have looked too soon.
+    /// Wakes the dependents of a custom resource. A watch event may have woken them before this state was registered.
     fn notify_dependents(&self, unit: &Unit, key: &ResourceKey) {
         let followers = self.dependencies().followers(&as_dependency(unit, key));
         self.notify(&followers);
@@ -360,16 +359,16 @@ impl Context {
         (depth, maker)
     }
 
-    /// True if the custom resource has changed since this state of it, in a way that starts a reconcile, or is gone: what
-    /// is under way for this state is in vain. `trigger` is that of the state.
+    /// True if the custom resource is gone, or has changed since this state in a way that starts another reconcile.
+    /// Work for this state is then useless. `trigger` is the trigger of the state.
     pub fn is_outdated(&self, set: &str, resource: &CustomResource, trigger: u64) -> bool {
         lock(&self.indexes.owners).get(set).is_none_or(|known| {
             known.uid != resource.uid || known.version > resource.version && known.trigger != trigger
         })
     }
 
-    /// A custom resource is gone: from now on nothing is watched for it, whatever is still under way. False if another
-    /// watch has taken it over: the one that it left may hear of that later.
+    /// Ends all watches for a custom resource that is gone, also while a reconcile runs. Returns false if another watch
+    /// of `watches.yaml` has taken the custom resource over.
     pub fn forget_owner(&self, unit: &Arc<Unit>, set: &str) -> bool {
         let mut owners = lock(&self.indexes.owners);
         if owners.get(set).is_some_and(|known| !Arc::ptr_eq(&known.unit, unit)) {
@@ -424,8 +423,7 @@ impl Context {
         }
     }
 
-    /// Asks for watches that a release (by its ApplySet id) needs besides those that it needs already, and wakes who
-    /// starts them. Nothing if it is gone meanwhile.
+    /// Requests watches in addition to those that a release has. Does nothing if the release is gone.
     pub fn want(&self, set: &str, scopes: impl IntoIterator<Item = Scope>) {
         let owners = lock(&self.indexes.owners);
         if owners.contains_key(set) && self.members().need(set, scopes) {
@@ -467,7 +465,7 @@ impl Context {
         self.metrics.set_watches_failing(kind, members + dependencies);
     }
 
-    /// Reads discovery anew, or says why it can't.
+    /// Reads discovery again. Returns false if the API server does not answer.
     pub async fn refresh_discovery(&self) -> bool {
         let read = self.discovery.refresh().await;
         if let Err(error) = &read {

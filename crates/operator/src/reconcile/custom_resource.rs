@@ -37,20 +37,20 @@ pub struct ResourceKey {
 pub struct CustomResource {
     pub key: ResourceKey,
     pub uid: String,
-    /// As a number, to tell which of two states is newer; 0 if the server's is none.
+    /// The resource version as a number, to find the newer of two states. 0 if it is no number.
     pub version: u64,
     pub generation: i64,
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
     pub finalizers: Vec<String>,
     pub deleting: bool,
-    /// How its deletion was asked for, as far as it was seen.
+    /// How the deletion was requested, if that was seen.
     pub cascade: Cascade,
     /// Creation time: the clock of templates, so that `now` does not differ between two renders.
     pub created: jiff::Timestamp,
     spec: Option<Arc<[u8]>>,
     status: Option<Arc<[u8]>>,
-    /// It is somebody else's object, and this is the decorator whose release is attached to it.
+    /// The decorator whose release is attached to this object. `None` for a custom resource of our own.
     pub decorator: Option<Arc<str>>,
 }
 
@@ -120,7 +120,8 @@ impl CustomResource {
         }
     }
 
-    /// The same as a decorator sees it, if there is one. The status is somebody else's and tells nothing of the release.
+    /// The same object as a decorator sees it. Its status belongs to another owner and contains nothing about the
+    /// release.
     pub fn decorated_by(self, decorator: Option<Arc<str>>) -> Self {
         match decorator {
             None => self,
@@ -158,7 +159,7 @@ impl CustomResource {
             + texts(&self.annotations)
     }
 
-    /// The status, read anew each time.
+    /// Parses the status, at each call.
     pub fn status(&self) -> Value {
         let bytes = self.status.as_deref();
         bytes
@@ -166,7 +167,7 @@ impl CustomResource {
             .unwrap_or_default()
     }
 
-    /// How often it was tried in vain to bring about what it asks for now, as its status counts it.
+    /// The failed attempts for the present generation, as the status counts them.
     pub fn failures(&self, status: &Value) -> u32 {
         let failures = status.get("failures").and_then(Value::as_u64).unwrap_or_default();
         match self.ready(status) {
@@ -175,7 +176,7 @@ impl CustomResource {
         }
     }
 
-    /// True if its status tells that it isn't ready, as it is asked for now.
+    /// True if the status reports the present generation as not ready.
     pub fn is_unready(&self, status: &Value) -> bool {
         self.ready(status).is_some_and(|ready| ready.status == "False")
     }
@@ -250,7 +251,7 @@ impl CustomResource {
         }
     }
 
-    /// What the Secrets with its record and its random results carry, where nobody may be there to remove them.
+    /// The owner of the Secrets with record and random results, where no operator may be there to delete them.
     pub fn secrets_owner(&self, resource: &Resource) -> Option<OwnerReference> {
         self.decorator.as_ref().map(|_| self.owner_reference(resource))
     }
@@ -339,7 +340,7 @@ impl CustomResource {
         }
     }
 
-    /// What its members carry, so that they go with it whatever happens.
+    /// The owner reference of its members, so that the garbage collector deletes them with it.
     pub fn owner_reference(&self, resource: &Resource) -> OwnerReference {
         let api = &resource.api;
         owner_references::reference(&api.api_version, &api.kind, &self.key.name, &self.uid)
@@ -356,8 +357,8 @@ impl CustomResource {
         }
     }
 
-    /// The custom resource as a template over it sees it (`targetNamespace`): metadata and spec. What decorators write there
-    /// is nobody's input.
+    /// The custom resource for templates (`targetNamespace`): metadata and spec, without the metadata that decorators
+    /// write.
     pub fn as_data(&self, resource: &Resource) -> Value {
         let others = |map: &BTreeMap<String, String>| -> BTreeMap<String, String> {
             let others = map.iter().filter(|(key, _)| !decorator::is_mark(key));
@@ -428,7 +429,7 @@ mod tests {
         });
         let of = |name: Option<&str>| resource(object.clone()).decorated_by(name.map(Arc::from));
         let (plain, x, y) = (of(None), of(Some("x")), of(Some("y")));
-        let told = |resource: &CustomResource| {
+        let flags = |resource: &CustomResource| {
             (
                 resource.has_finalizer(),
                 resource.is_claimed(),
@@ -436,9 +437,9 @@ mod tests {
                 resource.status().is_null(),
             )
         };
-        assert_eq!(told(&plain), (false, false, false, false));
-        assert_eq!(told(&x), (true, false, true, true));
-        assert_eq!(told(&y), (false, true, true, true));
+        assert_eq!(flags(&plain), (false, false, false, false));
+        assert_eq!(flags(&x), (true, false, true, true));
+        assert_eq!(flags(&y), (false, true, true, true));
         let owners: HashSet<String> = [&plain, &x, &y].iter().map(|of| of.owner(&kind).uid).collect();
         let sets: HashSet<String> = [&plain, &x, &y].iter().map(|of| of.applyset_id(&kind)).collect();
         assert_eq!((owners.len(), sets.len()), (3, 3));

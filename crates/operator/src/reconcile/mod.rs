@@ -68,7 +68,7 @@ use crate::reconcile::scope::{ReleaseScope, interrupted};
 use crate::reconcile::status::StatusWriter;
 use crate::reconcile::status::conclusion::Conclusion;
 use crate::reconcile::takeover::TakeoverStage;
-use crate::reconcile::test_panic::panic_if_asked;
+use crate::reconcile::test_panic::panic_if_requested;
 use crate::telemetry::metrics::ReconcileResult;
 use crate::telemetry::redact;
 use chartwright_core::annotations;
@@ -277,7 +277,7 @@ async fn apply_and_prune(
     TakeoverStage::new(scope)
         .mark_orphans(release, &rendered.collect())
         .await?;
-    panic_if_asked(&scope.written.key.name, || {
+    panic_if_requested(&scope.written.key.name, || {
         let objects = prepared.desired.members.iter().map(|member| member.object.to_string());
         format!("{:?} {}", prepared.notes, objects.collect::<String>())
     });

@@ -10,7 +10,7 @@ use crate::telemetry::metrics::ReconcileResult;
 pub struct ReconcileOutcome {
     /// When to look again without being asked; `None`: only at the resync.
     pub again: Option<Duration>,
-    /// The API server asked for that time: what only looks whether something can go on waits for it.
+    /// The API server requested this wait. A wake-up that only checks progress waits as long.
     pub put_off: bool,
     /// The custom resource as our last write left it.
     pub written: Option<CustomResource>,

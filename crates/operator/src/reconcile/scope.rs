@@ -124,9 +124,9 @@ impl ReleaseScope<'_> {
     }
 }
 
-pub(crate) const MEANWHILE: &str = "the custom resource changed meanwhile: beginning anew";
+pub(crate) const CHANGED: &str = "the custom resource has changed: a new reconcile begins";
 
 /// The phase of a release whose custom resource changed since it was rendered.
 pub(crate) fn interrupted() -> Phase {
-    Phase::waiting(Reason::Progressing, MEANWHILE)
+    Phase::waiting(Reason::Progressing, CHANGED)
 }

@@ -26,7 +26,7 @@ pub struct Unit {
     pub renderer: Result<Arc<Engine>, String>,
     /// Of the chart's files, as they were when they were read.
     pub stamp: Stamp,
-    /// As far as [`reads_release_facts`] tells of the chart.
+    /// Whether the chart's text mentions release facts, see [`reads_release_facts`].
     pub reads_release_facts: bool,
     /// Selectors of other watches of the same kind.
     pub siblings: Vec<Selector>,

@@ -16,7 +16,7 @@ use crate::reconcile::observe::live_members::{MemberObserver, condition_health};
 use crate::reconcile::observe::warnings::Warnings;
 use crate::reconcile::release::Release;
 use crate::reconcile::render::prepared::PreparedRelease;
-use crate::reconcile::scope::{MEANWHILE, ReleaseScope};
+use crate::reconcile::scope::{CHANGED, ReleaseScope};
 use crate::reconcile::takeover::former_members::FormerMembers;
 use chartwright_core::apply::member_outcome::{MemberOutcome, recorded_entry};
 use chartwright_core::apply::sequence::{self, Turn};
@@ -50,7 +50,7 @@ struct ApplyPass {
     /// What is to be recorded of those that it has, in their order.
     reached: Vec<Entry>,
     failures: Vec<(Reason, String)>,
-    /// No watch of ours may tell when a failure is over.
+    /// A watch may not show when a failure is over.
     recheck: bool,
     /// Why no further member is touched; empty if the failures say it.
     closed: Option<String>,
@@ -62,7 +62,7 @@ struct MemberTask<'a> {
     member: &'a Member,
     /// What is recorded of it.
     entry: Option<&'a Entry>,
-    /// Somebody asked for it, though nothing may be wrong with it.
+    /// A request forces the apply, although nothing may be wrong with the member.
     forced: bool,
 }
 
@@ -75,7 +75,7 @@ impl MemberTask<'_> {
 struct MemberDecision {
     next: Step,
     live: Option<Live>,
-    /// Our fields that somebody took.
+    /// Our fields that another field manager changed.
     drifted: Vec<DriftedField>,
     /// All that is ours is there, and it isn't what we wrote.
     is_twin: bool,
@@ -92,7 +92,7 @@ impl MemberDecision {
     }
 }
 
-/// The step for a member that somebody changed.
+/// The step for a member with drift.
 const DRIFTED: Step = Step::Apply {
     force: true,
     why: Why::Drifted,
@@ -126,7 +126,7 @@ impl ApplyPass {
             MemberOutcome::Awaited => knowledge.not_applied.push(member.id.to_string()),
             MemberOutcome::Failed(reason, message) => {
                 knowledge.not_applied.push(member.id.to_string());
-                // Its owner may take a foreign object away, and a CRD may get another schema: no watch of ours tells.
+                // No watch shows when the owner deletes a foreign object, or when a CRD gets another schema.
                 self.recheck |= reason == Reason::Collision;
                 self.recheck |= reason == Reason::ObjectInvalid && member.id.group_kind.group.contains('.');
                 self.failures.push((reason, message));
@@ -186,15 +186,15 @@ fn phase(
     if prepared.desired.unknown.is_empty() {
         return None;
     }
-    let mut told: Vec<String> = Vec::new();
+    let mut lines: Vec<String> = Vec::new();
     for unknown in &prepared.desired.unknown {
         let served = snapshot.preferred(&unknown.group_kind);
-        let line = unknown.told(served.map(|resource| resource.api.version.as_str()));
-        if !told.contains(&line) {
-            told.push(line);
+        let line = unknown.message(served.map(|resource| resource.api.version.as_str()));
+        if !lines.contains(&line) {
+            lines.push(line);
         }
     }
-    Some(Phase::waiting(Reason::KindUnknown, short_list(told)))
+    Some(Phase::waiting(Reason::KindUnknown, short_list(lines)))
 }
 
 /// Applies the members of a release, wave by wave.
@@ -209,8 +209,8 @@ impl<'a> Applier<'a> {
 }
 
 impl Applier<'_> {
-    /// Step 7. Keeps the record up to date whatever happens.
-    /// `forced`: the text of the `force-at` that it carries out, if there is one.
+    /// Applies the members in their waves and updates the record, also where a wave stops. `forced`: the text of the
+    /// `force-at` request that this apply carries out.
     pub(super) async fn apply(
         &self,
         release: &mut Release,
@@ -220,7 +220,7 @@ impl Applier<'_> {
         self.report_render(release, prepared).await;
         let members = &prepared.desired.members;
         if !self.scope.unit.watch.health.is_empty() || members.iter().any(|member| gates::is_stated(&member.object)) {
-            // The record has none of them meanwhile.
+            // The pass owns the entries until it ends.
             release
                 .observed
                 .full_members
@@ -240,7 +240,7 @@ impl Applier<'_> {
         let snapshot = self.scope.context.discovery.snapshot();
         let knowledge = &mut pass.applied.knowledge;
         for unknown in &prepared.desired.unknown {
-            // If it is its group that does not answer, somebody waits for it.
+            // If the group of the kind does not respond, discovery retries it sooner.
             let _ = snapshot.has_answered(&unknown.group_kind.group);
             let kind = format!("{}/{}", unknown.group_kind, unknown.version);
             knowledge.unknown_kinds.push(kind);
@@ -263,7 +263,7 @@ impl Applier<'_> {
             };
             for member in members {
                 if self.scope.context.is_outdated(set, &self.scope.written, trigger) {
-                    pass.closed = Some(MEANWHILE.to_owned());
+                    pass.closed = Some(CHANGED.to_owned());
                     return;
                 }
                 let previous = pass.recorded.remove(&member.id);
@@ -297,7 +297,7 @@ impl Applier<'_> {
         }
         if !prepared.stay.is_empty() || !prepared.held.is_empty() {
             let note = format!(
-                "nobody edited the release, and the chart renders it otherwise since it looks up what the release itself \
+                "the release was not edited, and the chart renders it differently since it looks up what the release itself \
                  made: it stays as it was applied until the custom resource or the chart changes: {}",
                 short_list(&prepared.held)
             );
@@ -310,7 +310,7 @@ impl Applier<'_> {
         if !pass.failures.is_empty() {
             return Some(String::new());
         }
-        // What is done, and what is somebody else's, is not waited for.
+        // Finished Jobs and objects of other owners are not waited for.
         let awaited = pass.reached.iter().filter(|entry| !entry.finished);
         let awaited: Vec<ObjectId> = awaited.map(|entry| entry.id.clone()).collect();
         MemberObserver::new(self.scope).judge(release, &awaited).await;
@@ -323,7 +323,7 @@ impl Applier<'_> {
         (!troubles.is_empty()).then(|| short_list(troubles))
     }
 
-    /// Does what is to be done about one member. If somebody else was faster, it is seen what they made of it.
+    /// Brings one member to its render. Looks again if another client was faster.
     async fn apply_member(&self, release: &mut Release, task: MemberTask<'_>) -> MemberOutcome {
         match self.attempt(release, task, false).await {
             Ok(done) => done,
@@ -388,7 +388,7 @@ impl Applier<'_> {
         self.perform(release, resource, task, decision).await
     }
 
-    /// Asks for what is there under the name of a member, and decides by that.
+    /// Reads the live object with the name of a member, and decides the step.
     async fn inspect(&self, resource: &Resource, task: MemberTask<'_>) -> Result<MemberDecision, Error> {
         let MemberTask { member, .. } = task;
         self.scope.context.members().begin_request(&member.id);
@@ -407,7 +407,7 @@ impl Applier<'_> {
         };
         let mut decision = MemberDecision::new(task.step(&Seen::Present(&seen)), None);
         if decision.next == DRIFTED {
-            // What is given up to an autoscaler is told apart below.
+            // Replicas that an autoscaler owns are handled below.
             let unscaled = Live {
                 scaled_by: None,
                 ..seen.clone()
@@ -458,7 +458,7 @@ impl Applier<'_> {
             }
             Step::Apply { force, why } => (force, why),
         };
-        // A member that was there, with this very content, and is not: somebody deleted it.
+        // The member was applied with this content and is gone: another client deleted it.
         let was_deleted =
             why == Why::Missing && entry.is_some_and(|entry| !entry.uid.is_empty() && entry.digest == member.digest);
         if was_deleted && release.must_wait(&member.id) {

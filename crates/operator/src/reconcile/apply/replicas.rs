@@ -90,7 +90,7 @@ impl Applier<'_> {
                     if let Some(entry) = release.record.entry_mut(&member.id) {
                         entry.fingerprint = live.fingerprint;
                     }
-                    // An autoscaler that nobody can see would take them again.
+                    // An autoscaler in an unreadable namespace would change them again.
                     let how = format!("spec.replicas was set by {by}");
                     Warnings::new(self.scope).corrected(release, member, &how).await;
                     changes.reclaimed.push(member.id.to_string());
@@ -102,7 +102,8 @@ impl Applier<'_> {
         Continue(())
     }
 
-    /// What is live of a member whose replicas the chart sets and somebody else owns, and who: as if nobody did.
+    /// The live member if another field manager owns replicas that the chart sets, and that manager. The returned
+    /// object has no such manager.
     fn given_up(&self, member: &Member) -> Option<(Live, String)> {
         member.object.pointer("/spec/replicas")?;
         let mut live = self.scope.context.members().get(&member.id).cloned()?;

@@ -1,5 +1,5 @@
-//! One member is sent: with what is given up to others, without what the API server can't take, and, where a field
-//! can't be changed and its policy allows it, deleted and made anew.
+//! Sends one member: without the fields that other managers may keep and without what the API server refuses. If a
+//! field is immutable and the policy allows it, the member is deleted and created again.
 
 use serde_json::Value;
 
@@ -19,7 +19,8 @@ use chartwright_core::members::immutable_fields::{self, Kept, asks_for_renewal};
 use chartwright_core::status::Reason;
 use chartwright_core::status::conditions::short_list;
 
-/// The server names all duplicates at once; those of an item that goes hide others.
+/// The API server names all duplicates in one response, but duplicates inside of a removed item show up only
+/// afterwards.
 const ROUNDS: usize = 4;
 
 /// How a member is to be sent.
@@ -28,7 +29,7 @@ pub(crate) struct SendOptions {
     /// What was seen is applied to. If not, nothing was there.
     pub force: bool,
     pub why: Why,
-    /// The custom resource asks that what can't be changed be made anew, this once.
+    /// The custom resource requests that members with immutable changes are recreated, this once.
     pub recreate: bool,
 }
 
@@ -81,7 +82,7 @@ impl MemberSender<'_> {
         }
     }
 
-    /// What a failed apply comes to, unless somebody was faster.
+    /// The outcome of a failed apply, or an error if another client was faster.
     fn unless_overtaken(&self, member: &Member, error: Error) -> Result<MemberOutcome, Error> {
         match error {
             Error::Conflict(_) => Err(error),
@@ -127,8 +128,8 @@ impl MemberSender<'_> {
         self.write(resource, member, &mut object, onto).await
     }
 
-    /// Takes over what excludes a rendered field and belongs to nobody, so that the next apply of the render removes it.
-    /// False if there is nothing to be taken, or it can't be.
+    /// Takes over fields without owner that exclude a rendered field, so that the next apply removes them. Returns
+    /// false if there are none, or if they cannot be taken over.
     async fn claim_excluded(
         &self,
         resource: &Resource,
@@ -167,7 +168,7 @@ impl MemberSender<'_> {
         }
     }
 
-    /// One apply. What it wrote is known at once; the watch that tells it again changes nothing.
+    /// Sends one apply. The index learns the response immediately. The watch event for it changes nothing.
     async fn write(
         &self,
         resource: &Resource,
@@ -242,7 +243,7 @@ impl MemberSender<'_> {
         let immutable = |kept: Kept| {
             Ok(Some(MemberOutcome::Failed(
                 Reason::Immutable,
-                kept.told(member, fields),
+                kept.message(member, fields),
             )))
         };
         if !asks_for_renewal(member, live, order.recreate) {
@@ -260,10 +261,10 @@ impl MemberSender<'_> {
         match deleted {
             DeleteOutcome::Accepted => self.scope.context.metrics.wrote(&id.group_kind.kind, Operation::Delete),
             DeleteOutcome::Absent => {}
-            DeleteOutcome::Changed => return Err(Error::Conflict(format!("{id} was changed meanwhile"))),
+            DeleteOutcome::Changed => return Err(Error::Conflict(format!("{id} changed at the same time"))),
         }
-        tracing::info!(object = %id, fields, "deleted, to be made anew");
-        // A finalizer may hold it; the watch tells when it is gone.
+        tracing::info!(object = %id, fields, "deleted, to be created again");
+        // A finalizer may hold it. Its watch shows when it is gone.
         let held = objects::read_live(client, resource, id).await?;
         Ok(held.map(|_| MemberOutcome::Awaited))
     }

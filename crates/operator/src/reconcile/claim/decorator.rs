@@ -1,6 +1,6 @@
-//! `decorate: true`: a release that is attached to somebody else's object. Where owner references reach all that it made, it
-//! goes with the object by the garbage collector, and nothing waits; the finalizer is there where a deletion has more to
-//! do. When the object leaves the selector, the release goes and the object stays.
+//! `decorate: true`: a release that is attached to an object of another owner. Where owner references reach all
+//! members, the garbage collector deletes them with the object. The finalizer is added only where a deletion has more
+//! to do. When the object leaves the selector, the release is deleted and the object stays.
 
 use std::collections::HashSet;
 

@@ -1,7 +1,7 @@
-//! The kinds and namespaces in which a release may have members, as the custom resource's annotations tell it.
+//! The kinds and namespaces in which a release may have members, as annotations of its custom resource list them.
 //!
-//! Written before the first member of a new kind, and shrunk after the last one is gone, so that whoever reads the
-//! custom resource (we after a crash, kubectl, an admin) always knows where to look.
+//! They are written before the first member of a new kind, and reduced after the last one is gone. So the operator
+//! after a crash, kubectl and admins always know where to look.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -68,7 +68,7 @@ impl MemberScopes {
         let namespaces: Vec<_> = self.namespaces.iter().filter(|name| *name != own).cloned().collect();
         let (of_kinds, of_namespaces) = resource.member_scope_annotations();
         let mut annotations = BTreeMap::from([(of_kinds, applyset::format_list(&kinds))]);
-        // On somebody else's object stands no more than what is needed.
+        // An object of another owner gets only the necessary annotations.
         let is_decorated = resource.decorator.is_some();
         if !is_decorated {
             annotations.insert(applyset::TOOLING_ANNOTATION.to_owned(), applyset::tooling());
@@ -97,7 +97,7 @@ impl MemberScopes {
     }
 }
 
-/// Asks for the watches that show the members of a superset of a release.
+/// Requests the watches that show the members in some scopes of a release.
 pub fn want(context: &Context, set: &str, superset: &MemberScopes) {
     context.want(set, scopes(context, superset));
 }

@@ -49,8 +49,8 @@ impl Claimer<'_, '_> {
         Ok(())
     }
 
-    /// Puts the finalizer on again that somebody took off, whatever else keeps the release from being applied: what was
-    /// made is to go with the custom resource.
+    /// Restores the finalizer if another client removed it, also when the release cannot be applied: its members are to
+    /// be deleted with the custom resource.
     pub(super) async fn restore_finalizer(&mut self, release: &Release) -> Flow {
         // What a decorator needs is known from its render.
         if self.scope.written.is_claimed()

@@ -38,12 +38,12 @@ pub async fn uninstall(
     .await
 }
 
-/// Tells that somebody took our finalizer off a custom resource: its release is let go.
+/// Warns that another client removed our finalizer from a custom resource, so that its release is left behind.
 pub async fn warn_finalizer_removed(context: &Context, unit: &Unit, resource: &CustomResource) {
     let finalizer = resource.finalizer();
     let note = format!(
-        "somebody took the finalizer {finalizer} off, and it went: what was made for it is left as it is, but for what the \
-         garbage collector takes by its owner reference; `chartwright leftovers` lists it"
+        "another client removed the finalizer {finalizer}, and the resource was deleted: its members stay as they are, except \
+         those that the garbage collector deletes by owner reference; `chartwright leftovers` lists them"
     );
     ReleaseScope::new(context, unit, resource)
         .warn("FinalizerRemoved", &note)
@@ -91,7 +91,7 @@ impl Deleter<'_, '_> {
         }
     }
 
-    /// There is no status any more that could tell it.
+    /// Logs the failure and retries. There is no status that could report it.
     fn uninstall_later(&self, release: &mut Release, why: &str) -> ReconcileOutcome {
         let (kind, resource) = (&self.scope.unit.group_kind, &self.scope.written.key);
         tracing::warn!(%kind, %resource, "it is gone, and what was made for it can't be deleted yet: {why}");

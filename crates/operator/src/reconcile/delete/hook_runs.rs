@@ -66,11 +66,8 @@ impl DeleteHookRunner<'_, '_> {
         Continue(())
     }
 
-    /// That they are over is written down before what they made goes: whoever comes after a crash would run them again, on
-    /// what is deleted by then.
-    ///
-    /// # Errors
-    /// The phase of a release of which it can't be written.
+    /// Records that the delete hooks are over before the members are deleted. After a crash they would run again
+    /// without members.
     pub(crate) async fn end_delete_hooks(&mut self, release: &mut Release) -> Flow {
         if release.record.hooks.done {
             return Continue(());

@@ -88,8 +88,8 @@ impl Deleter<'_, '_> {
         }
     }
 
-    /// Everything that a release has besides its custom resource goes, or stays without it. With `listed`, what there is
-    /// of it is asked for, and not taken from the watches.
+    /// Deletes or detaches all members of a release. With `listed`, the members are listed from the API server and not
+    /// taken from the watches.
     pub(super) async fn uninstall(&mut self, release: &mut Release, listed: bool) -> Flow<UninstallProgress> {
         let suspended = annotations::is_suspended(&self.scope.written.annotations);
         let policy = policy(
@@ -173,7 +173,7 @@ impl Deleter<'_, '_> {
         }
         self.scope.context.metrics.wrote("CustomResource", Operation::Metadata);
         self.scope.inform("UninstallSuccessful", note).await;
-        // Its members' watches may tell of their end before its own watch tells that it is gone.
+        // The watches of the members may report their end before the watch of the custom resource reports its own.
         self.scope.written.finalizers.retain(|other| *other != finalizer);
         ReconcileOutcome {
             written: Some(self.scope.written.clone()),

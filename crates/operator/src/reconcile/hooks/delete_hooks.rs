@@ -42,10 +42,7 @@ impl StoredDeleteHooks<'_> {
         Phase::failed(Reason::Record, message)
     }
 
-    /// Keeps the hooks that run when the release goes, or forgets those that the chart has no more.
-    ///
-    /// # Errors
-    /// The phase of a release for which that can't be written.
+    /// Stores the hooks that run at deletion, or removes the stored ones if the chart has none any more.
     pub(crate) async fn store_delete_hooks(&mut self, release: &mut Release, hooks: &[Hook]) -> Flow {
         let plans = plans::marked(hooks, ON_DELETE);
         let of_deletion = |hook: &&Hook| hook.is_of_deletion() || hook.is_step_of(&plans);

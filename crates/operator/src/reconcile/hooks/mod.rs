@@ -78,7 +78,7 @@ impl HookRunner<'_, '_> {
             return Continue(());
         }
         if self.scope.former_release.is_some() {
-            // Whoever had it before has run them.
+            // The former owner has run them.
             StoredDeleteHooks::new(self.scope)
                 .store_delete_hooks(release, &prepared.desired.hooks)
                 .await?;
@@ -131,8 +131,8 @@ impl HookRunner<'_, '_> {
         self.run_hooks(release, &in_order(hooks, event), event, None).await
     }
 
-    /// What was begun is not asked for any more: an upgrade that was taken back, the deletion of what is decorated again.
-    /// The hooks for the deletion are those of the revision that stays.
+    /// Ends an operation that is no longer requested: a reverted upgrade, or the deletion of an object that is
+    /// decorated again. The delete hooks are those of the revision that stays.
     async fn end_abandoned_operation(&mut self, release: &mut Release, prepared: &PreparedRelease) -> Flow {
         let progress = &release.record.hooks;
         let is_deletion = progress.operation == Some(Operation::Delete);
@@ -189,7 +189,7 @@ impl HookRunner<'_, '_> {
         let ended = self.run_hooks(release, &hooks, event, unready).await;
         let is_over = ended.is_continue();
         release.record.hooks.done = is_over;
-        // Told once, and not before the hooks are over.
+        // Reported once, after the hooks are over.
         changes.installed = is_over && operation == Operation::Install;
         changes.upgraded = is_over && matches!(operation, Operation::Upgrade | Operation::Rollback);
         match ended {
@@ -254,7 +254,7 @@ impl HookRunner<'_, '_> {
     fn retry(&self, release: &mut Release, hook: &Hook, event: &str, run: HookRun) -> Flow<Option<HookRun>> {
         let what = describe(&run.event, &hook.member.id);
         let progress = release.record.progress_mut(event);
-        // What a plan was to save would be lost: it is tried until it succeeds, each time anew.
+        // A plan on delete saves data: it is retried until it succeeds, each time from its first step.
         let is_bounded = progress.operation == Some(Operation::Delete) && plans::plan_of(event).is_none();
         let left = run.time_left(self.timeout(hook), jiff::Timestamp::now());
         if is_bounded && left.is_zero() {
@@ -410,7 +410,7 @@ impl HookRunner<'_, '_> {
                     (_, state) => Continue(state),
                 }
             }
-            // It was there, and nobody saw it succeed. No TTL of ours took it away.
+            // The object existed, and no watch saw it succeed. It is not one that a TTL of ours removed.
             HookObject::Nothing | HookObject::Other(..) if !run.uid.is_empty() => {
                 Continue(State::Failed(hooks::DELETED.into()))
             }
@@ -469,14 +469,14 @@ impl HookRunner<'_, '_> {
                     format!("{what} is not wanted any more: waiting until it is gone"),
                 ));
             }
-            let ended = run.ends(RunPhase::Failed, "stopped: something else is asked for since");
+            let ended = run.ends(RunPhase::Failed, "stopped: another operation was requested since");
             release.record.hooks.note(HookRun { deleted: true, ..ended });
         }
         Continue(())
     }
 
-    /// Carries out `hook-succeeded`, once all hooks of an event are over: until then one may need what another made. That
-    /// they succeeded is written down first: what is gone tells nothing any more.
+    /// Carries out `hook-succeeded` once all hooks of an event are over: a later hook may need the object of an earlier
+    /// one. The success is recorded first, because a deleted object cannot show it any more.
     async fn remove_succeeded(&mut self, release: &mut Release, hooks: &[&Hook], event: &str) -> Flow {
         let progress = release.record.progress(event);
         let due = |hook: &&&Hook| {

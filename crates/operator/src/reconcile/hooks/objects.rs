@@ -41,7 +41,7 @@ impl<'a> HookObjects<'a> {
 }
 
 impl HookObjects<'_> {
-    /// Applies the object of a hook: without its TTL, for until it is written down how it ended, it alone tells that.
+    /// Applies the object of a hook without its TTL: until the record has its result, only the object shows it.
     pub(crate) async fn make(
         &self,
         resource: &Resource,

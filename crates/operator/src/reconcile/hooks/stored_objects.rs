@@ -63,7 +63,7 @@ impl StoredObjects<'_> {
     /// The hooks that were stored, each with what the present rules have against it.
     pub(crate) fn check_stored(&self, release: &Release, stored: Vec<StoredObject>) -> Vec<Hook> {
         let own_namespace = &self.scope.written.key.namespace;
-        // A cluster-scoped custom resource is made by whoever may do so in the whole cluster.
+        // Only authors with rights in the whole cluster can create a cluster-scoped custom resource.
         let is_checked = !own_namespace.is_empty();
         let namespace = release_namespace(self.scope.unit, &self.scope.written);
         let namespace = namespace.unwrap_or_else(|_| own_namespace.clone());

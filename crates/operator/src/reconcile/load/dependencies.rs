@@ -1,6 +1,6 @@
-//! `dependsOn`: a release isn't begun, and an upgrade isn't, until other objects are ready. What runs goes on: it is put
-//! right, and needs nobody's leave. While it waits, the others are watched as what templates look up is: nothing is asked
-//! again before one of them has changed.
+//! `dependsOn`: an installation or upgrade does not begin until other objects are ready. A running release goes on, and
+//! its drift is corrected. While a release waits, its dependencies are watched like looked-up objects, so that no
+//! request is made before one of them changes.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow::{Break, Continue};
@@ -28,7 +28,7 @@ use chartwright_core::status::{Phase, Reason};
 use chartwright_watches::cel::Expression;
 use helm_template::render::LookupKey;
 
-/// True if something of the release, or of its next revision, was applied: it goes on whatever becomes of others.
+/// True if a part of the release, or of its next revision, was applied. It then goes on regardless of its dependencies.
 fn is_under_way(release: &Release) -> bool {
     let record = &release.record;
     record.upgrading || record.hooks.is_open() || record.revision == 0 && !record.entries.is_empty()
@@ -76,7 +76,7 @@ impl DependencyGate<'_> {
         }
     }
 
-    /// What is wrong with the dependencies of a release, told though it runs. From now on, nothing else is followed.
+    /// Adds problems of the dependencies to the phase of a running release. Stops following all other objects.
     pub(crate) fn with_dependency_warning(&self, phase: Phase) -> Phase {
         if !phase.is_well() {
             return phase;
@@ -106,17 +106,17 @@ impl DependencyGate<'_> {
             .cycle(self.scope.unit, &self.scope.written)
             .filter(|_| is_waited_for)
         {
-            let told = depends_on::tell(&cycle);
+            let members = depends_on::describe_cycle(&cycle);
             // Whichever of them changes may end it.
             self.follow(cycle.into_iter().skip(1).collect());
-            let message = format!("releases depend on each other in a circle: {told}");
+            let message = format!("releases depend on each other in a cycle: {members}");
             return Break(Phase::stalled(Reason::DependencyCycle, message));
         }
         Continue(needs)
     }
 
-    /// Whether what its author wrote can be judged, and whether he may know of it: a condition tells of what it is about, a
-    /// bit at a time.
+    /// Stops if a dependency of the author has an invalid condition, or one that the author may not read: the
+    /// condition's result would reveal the object bit by bit.
     fn may_know(&self, needs: &[ReleaseDependency], snapshot: &Snapshot) -> Flow {
         for need in needs.iter().filter(|need| need.is_own) {
             if need.group_kind == GroupKind::new("", "Secret") {
@@ -159,11 +159,11 @@ impl DependencyGate<'_> {
                 let why = served
                     .err()
                     .map(|error| format!("is of a kind that is not known: {error}"));
-                unready.push(need.told(why.as_deref().unwrap_or("is of a kind that is not served (yet)")));
+                unready.push(need.message(why.as_deref().unwrap_or("is of a kind that is not served (yet)")));
                 continue;
             };
             let (version, why) = self.look_at(release, need, &key, &snapshot).await?;
-            unready.extend(why.as_deref().map(|why| need.told(why)));
+            unready.extend(why.as_deref().map(|why| need.message(why)));
             verdicts.insert((key, need.ready_when.clone()), (version, why));
         }
         release.observed.dependencies = verdicts;
@@ -213,7 +213,7 @@ impl DependencyGate<'_> {
         match context.evaluate(&self.scope.owner.set, judge).await {
             Ok(why) => Continue((version, why)),
             Err(lost) => {
-                let why = need.told(&format!("can't be judged: {lost}"));
+                let why = need.message(&format!("can't be judged: {lost}"));
                 Break(Phase::failed(Reason::DependencyNotReady, why))
             }
         }

@@ -22,8 +22,8 @@ use helm_template::render::{LookupKey, is_about_all};
 /// Changes when this program renders differently from its last version.
 const ENGINE: &str = env!("CARGO_PKG_VERSION");
 
-/// The digest for a custom resource, of all but what the render looked up: the watches tell whether that has changed.
-/// `asked`: what it asked of `.Capabilities`.
+/// The digest of all inputs of a custom resource except looked-up objects, whose changes the watches show. `asked`: the
+/// queries of `.Capabilities`.
 pub fn digest(key: &Key, unit: &Unit, resource: &CustomResource, snapshot: &Snapshot, asked: &[String]) -> String {
     let chart = unit
         .renderer
@@ -153,7 +153,7 @@ impl ConvergenceCheck<'_> {
         let index = self.scope.context.dependencies();
         release.render.last.lookups.iter().all(|lookup| {
             let (text, version) = split(lookup);
-            // A status does not tell the name of what holds a secret in it.
+            // The status must not name an object whose name contains a secret.
             if text.contains(MARK) {
                 return false;
             }

@@ -34,9 +34,9 @@ impl JobTtls<'_> {
         }
     }
 
-    /// Lets the TTL controller remove the Jobs of runs that have ended, as their hooks ask for. To be called when that is
-    /// written down: what is gone tells nothing any more. A crash before the next status does it once more, to no effect.
-    /// False if one is to be tried again.
+    /// Sets the TTLs that hooks request on Jobs whose runs have ended. Call it after the status has recorded these
+    /// runs, because a deleted Job cannot show its result. After a crash it is set once more, without effect. Returns
+    /// false if it must be retried.
     pub(crate) async fn set_ttls(&self, release: &mut Release) -> bool {
         if annotations::is_suspended(&self.scope.written.annotations) {
             return true;

@@ -18,9 +18,9 @@ use chartwright_core::record::Record;
 /// reported by the releases that need it.
 pub(crate) const SYNC_WAIT: Duration = Duration::from_secs(15);
 
-/// Before the first reconcile: the watches that show the members of a custom resource, and what it looked up, as far as
-/// its status names them. What annotations name besides, whoever may edit the custom resource may have written: it is
-/// listed when it matters.
+/// Requests the watches of the members and looked-up objects that the status of a custom resource names, before its
+/// first reconcile. Annotations may name other scopes, but their author may be another client: these are listed when
+/// needed.
 pub fn watch_recorded(context: &Context, unit: &Unit, resource: &CustomResource) {
     let seal = resource.seal(&context.keys, &unit.group_kind);
     let record = Record::from_status(&resource.status(), Some(&seal)).into_record();

@@ -31,7 +31,7 @@ pub(crate) struct ReleaseDependency {
 }
 
 impl ReleaseDependency {
-    /// How it is asked for; `None` while its kind isn't served.
+    /// The lookup that reads the object. `None` while its kind is not served.
     pub(crate) fn key(&self, snapshot: &Snapshot) -> Option<LookupKey> {
         let resource = match &self.version {
             Some(version) => snapshot.resource(&self.group_kind, version),
@@ -62,7 +62,7 @@ impl ReleaseDependency {
         }
     }
 
-    pub(crate) fn told(&self, why: &str) -> String {
+    pub(crate) fn message(&self, why: &str) -> String {
         let namespace = match self.namespace.as_str() {
             "" => String::new(),
             namespace => format!("{namespace}/"),

@@ -16,8 +16,8 @@ use chartwright_core::index::members::Members;
 use chartwright_core::status::conditions::short_list;
 use chartwright_core::status::{Phase, Reason};
 
-/// The health of one member: `None` if it is well.
-/// `gate`: how it is by a condition of its own, which counts instead of what its kind tells.
+/// The problem of one member. `None` if it is healthy. `gate`: the result of a condition of its own, which replaces the
+/// rule of its kind.
 pub(crate) fn health_problem(id: &ObjectId, members: &Members, gate: Option<&Health>) -> Option<(Reason, String)> {
     let kind = &id.group_kind;
     let (reason, text) = match members.get(id) {
@@ -86,7 +86,7 @@ impl HealthReporter<'_> {
         Phase::waiting(reason, short_list(troubles.into_iter().map(|(_, text)| text)))
     }
 
-    /// The kinds whose watch has not worked for a while, so that it can't be told how their members are.
+    /// The kinds whose watch has failed for so long that the health of their members is unknown.
     fn unseen(&self, release: &Release, ids: &[ObjectId], members: &Members) -> Vec<(Reason, String)> {
         let mut texts = BTreeSet::new();
         for (id, failing) in ids.iter().filter_map(|id| Some((id, members.unseen(id)?))) {

@@ -23,7 +23,7 @@ use chartwright_core::index::dependencies::Dependency;
 use chartwright_core::leader::pod_index::Workload;
 use chartwright_core::leader::{Elected, Held, Holder, Label, Pod, Round, Step};
 
-/// More steps than a leader takes to go and another to come, somebody else's writes included.
+/// More steps than two changes of leaders take, with conflicting writes of other clients.
 const STEPS: usize = 24;
 
 /// What may pass is tried again after this.
@@ -46,7 +46,7 @@ enum ElectionError {
     Wrong(String),
     /// Another client has the Lease, whose end no watch shows.
     Taken(String),
-    /// Somebody else is at it.
+    /// Another operator writes the same Lease.
     Busy,
 }
 
@@ -82,7 +82,7 @@ impl LeaderElector<'_> {
         release.record.elected = all;
     }
 
-    /// `former`: what was told so far, `all`: what is to be told.
+    /// `former`: the leaders in the record, `all`: the leaders to record.
     async fn elect_all(&self, release: &mut Release, former: &[Elected], all: &mut Vec<Elected>) {
         let wanted = self.wanted(former);
         let seats: Vec<Option<ElectionTarget>> = wanted.iter().map(|elected| self.seat(elected)).collect();
@@ -102,7 +102,7 @@ impl LeaderElector<'_> {
         }
     }
 
-    /// The elections that the watch asks for, each with what was told of it so far.
+    /// The elections of the watch, each with its leader in the record.
     fn wanted(&self, former: &[Elected]) -> Vec<Elected> {
         let texts = NameTemplates::new(self.scope.unit, &self.scope.written);
         let wanted = self.scope.unit.watch.elect.iter().map(|elect| {
@@ -138,7 +138,7 @@ impl LeaderElector<'_> {
         })
     }
 
-    /// Elects a leader among the pods that a watch shows, and tells of it.
+    /// Elects a leader among the pods that a watch shows, and reports it.
     async fn lead(&self, release: &mut Release, elected: &mut Elected, seat: &ElectionTarget) {
         elected.namespace.clone_from(&seat.id.namespace);
         let Some(mut pods) = self.scope.context.pod_index().pods(&seat.workload()) else {
@@ -155,7 +155,7 @@ impl LeaderElector<'_> {
         let (key, value) = (key.as_str(), value.as_str());
         let label = Label { key, value };
         let mut round = Round::new(label, pods);
-        // As long as all is as it was told, nothing is asked.
+        // Nothing is requested while everything is as recorded.
         round.read(elected.held());
         let before = elected.clone();
         if round.next() != Step::Nothing {
@@ -298,7 +298,7 @@ impl LeaderElector<'_> {
         }
     }
 
-    /// Leaves those pods out whose ReplicaSet is not the Deployment's, whatever its name.
+    /// Leaves out pods whose ReplicaSet does not belong to the Deployment, whatever its name says.
     async fn keep_own(
         &self,
         release: &mut Release,
@@ -355,7 +355,8 @@ impl LeaderElector<'_> {
         }
     }
 
-    /// Only what is the release's own is written: what is told of a former election is no proof of that.
+    /// Removes the label and Lease of a former election. The record alone is no proof: only objects of this release are
+    /// changed.
     async fn take_back(&self, release: &mut Release, former: &Elected, keep_lease: bool) -> Result<(), ElectionError> {
         let seat = self.seat(former).filter(|seat| seat.id.namespace == former.namespace);
         let Some(seat) = seat else {
@@ -440,7 +441,7 @@ impl LeaderElector<'_> {
         }
     }
 
-    /// Tells why there is no telling who leads, and comes back.
+    /// Reports why the leader is unknown, and schedules a retry.
     async fn hindered(&self, release: &mut Release, elected: &mut Elected, hindrance: ElectionError) {
         let note = match hindrance {
             // What is wrong is a member's, whose change is heard of.
@@ -491,10 +492,10 @@ impl ElectionTarget {
     }
 }
 
-/// Why nobody leads.
+/// Why there is no leader.
 fn vacancy(pods: &[Pod], label: Label<'_>) -> String {
     match pods.iter().find(|pod| pod.ready && pod.labels.contains_key(label.key)) {
-        Some(pod) => format!("{} has a label {} of somebody else's", pod.name, label.key),
+        Some(pod) => format!("{} has a label {} of another client", pod.name, label.key),
         None => "none of its pods is ready".to_owned(),
     }
 }

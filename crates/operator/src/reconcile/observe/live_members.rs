@@ -216,10 +216,8 @@ impl MemberObserver<'_> {
         health
     }
 
-    /// The members and pods, as far as they are asked for. From now on the release hears of every change.
-    ///
-    /// # Errors
-    /// What can't be read: a part of them would be taken for all.
+    /// The requested members and pods. The release hears of every change from now on. Fails if one of them cannot be
+    /// read: a part must not be taken for all.
     pub(crate) async fn live_facts(
         &self,
         release: &mut Release,
@@ -253,15 +251,15 @@ impl MemberObserver<'_> {
         })
     }
 
-    /// From now on the release, which is asked for something, hears of every change of its members.
+    /// Makes the release hear of every change of its members, because a condition or template needs them.
     pub(crate) fn attend(&self, release: &mut Release) {
         let whole = release.observed.full_members.get_or_insert_default();
-        whole.is_asked = true;
+        whole.is_used = true;
         whole.is_attentive = true;
         self.scope.context.members().attend(&self.scope.owner.set);
     }
 
-    /// The reconcile is over: what is remembered of the members is bounded, and nothing where nobody asks.
+    /// Ends the use of the members in this reconcile. What is kept is bounded, and nothing is kept without users.
     pub(crate) fn end_look(&self, release: &mut Release) {
         if release
             .observed
@@ -298,7 +296,7 @@ impl MemberObserver<'_> {
     /// # Errors
     /// One that can't be read.
     async fn read_all(&self, release: &mut Release, ids: &[ObjectId]) -> Result<Vec<(ObjectId, Arc<Value>)>, String> {
-        release.observed.full_members.get_or_insert_default().is_asked = true;
+        release.observed.full_members.get_or_insert_default().is_used = true;
         let unknown = ids.iter().filter(|id| self.known(release, id).is_none());
         let unknown: Vec<(ObjectId, Option<String>)> =
             unknown.map(|id| (id.clone(), version_of(release, id))).collect();
@@ -351,7 +349,7 @@ impl MemberObserver<'_> {
         (members.get(id)?.resource_version == known.version).then(|| known.object.clone())
     }
 
-    /// Reads an object, without what nobody should see.
+    /// Reads an object without the data of Secrets.
     async fn read_live(&self, id: &ObjectId, version: Option<&str>) -> Result<Option<KnownObject>, Error> {
         let snapshot = self.scope.context.discovery.snapshot();
         let resource = version.and_then(|version| snapshot.resource(&id.group_kind, version));

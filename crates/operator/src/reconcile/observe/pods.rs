@@ -1,5 +1,5 @@
-//! Why a workload isn't well: its pods are looked at while it isn't, and seldom. Pods are not watched: there are many
-//! of them, and whoever runs the operator need not let it read them.
+//! Reads the pods of workloads that are not ready, at growing intervals. Pods are not watched: there are many of them,
+//! and the operator may lack the right.
 
 use std::collections::HashMap;
 use std::time::Instant;

@@ -1,5 +1,5 @@
-//! The status template of a chart: rendered over the live members when one of them has changed, and told in the status.
-//! What is wrong with it is a condition, and keeps nothing else from being done.
+//! The status template of a chart: rendered over the live members when one of them has changed, and written into the
+//! status. An error is a condition and stops nothing else.
 
 use std::ops::ControlFlow::{Break, Continue};
 
@@ -22,11 +22,11 @@ use chartwright_core::status::{Phase, Reason};
 use chartwright_watches::STATUS_TEMPLATE;
 use helm_template::chart::Chart;
 
-/// Why there is nothing new to tell.
+/// Why there is no new result.
 enum TemplateFailure {
     /// The template is wrong, or what it prints.
     Invalid(String),
-    /// Something could not be read; it may be in a while.
+    /// Something could not be read; a later attempt may succeed.
     Unread(String),
 }
 
@@ -80,7 +80,7 @@ impl StatusEvaluator<'_> {
             MemberObserver::new(self.scope).attend(release);
             return;
         }
-        // What it prints is told, so that it must be known what is secret.
+        // The result is public, so the secret values must be known.
         if !Renderer::new(self.scope).knows_secrets(release).await {
             return;
         }

@@ -21,18 +21,18 @@ impl<'a> Warnings<'a> {
 }
 
 impl Warnings<'_> {
-    /// Tells what in the annotations of the custom resource has no effect.
+    /// Warns about annotations of the custom resource that have no effect.
     pub(crate) async fn check_annotations(&self, release: &mut Release) {
         for problem in annotations::problems(&self.scope.written.annotations) {
             self.scope.warn_once(release, "AnnotationInvalid", problem).await;
         }
     }
 
-    /// Takes note of a correction, and tells when it has become a contest.
+    /// Counts a correction, and warns when it has become a contest.
     pub(crate) async fn corrected(&self, release: &mut Release, member: &Member, how: &str) {
         if release.contests.corrected(&member.id, how) {
             let note = format!(
-                "{}: {how}, again and again; from now on it is put right at growing intervals",
+                "{}: {how}, again and again; from now on it is corrected at growing intervals",
                 member.id
             );
             self.scope.warn("DriftContested", &note).await;
@@ -49,14 +49,14 @@ impl Warnings<'_> {
                  and the same --leader-election-id, or give them different names (--operator-name)"
             );
             self.scope.warn_once(release, "AnotherOperator", note).await;
-            // It may be the last to write the status, too, and no watch tells of that.
+            // The other operator may also be the last to write the status, which no watch of ours shows.
             release.schedule.at(RECHECK, RequeueReason::Leftovers);
         }
         format!("written by another operator of the name {name}, or by an earlier run of this one")
     }
 
-    /// Tells of what an earlier custom resource of this name left behind and the chart doesn't render: it is never
-    /// pruned, and nobody else looks after it.
+    /// Warns about objects of an earlier custom resource of this name that the chart does not render: they are never
+    /// pruned, and have no other owner.
     pub(crate) async fn warn_leftovers(&self, release: &mut Release) {
         let leftovers: Vec<ObjectId> = {
             let members = self.scope.context.members();
@@ -75,7 +75,7 @@ impl Warnings<'_> {
             return;
         }
         let note = format!(
-            "left of an earlier custom resource of this name, and never pruned: {}; delete what nobody needs any more",
+            "left of an earlier custom resource of this name, and never pruned: {}; delete what is not needed any more",
             short_list(leftovers)
         );
         self.scope.warn_once(release, "Leftover", note).await;

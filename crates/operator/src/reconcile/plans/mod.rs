@@ -1,6 +1,6 @@
-//! Runs plans: what is asked for by annotations, schedules and changed values, one run at a time. A run is rendered with its
-//! parameters, its steps are stored, and both are written down before the first object is made; from then on nothing but
-//! these steps counts, whatever becomes of chart and spec.
+//! Runs plans, one run at a time: those requested by annotations, schedules and changed values. A run is rendered with
+//! its parameters. Its steps are stored and recorded before the first object is created. From then on only these steps
+//! count, also if the chart or the spec changes.
 
 pub(crate) mod remediation;
 
@@ -55,7 +55,7 @@ impl<'s, 'a> PlanRunner<'s, 'a> {
 }
 
 impl PlanRunner<'_, '_> {
-    /// Takes in what is asked for, and brings plans as far as nothing has to be waited for. `phase`: how the release is.
+    /// Queues requested plans, and runs plans until one has to wait. `phase`: the phase of the release.
     pub(super) async fn run_plans(&mut self, release: &mut Release, phase: &Phase) {
         if self.has_precedence(release, phase) {
             return;
@@ -102,7 +102,7 @@ impl PlanRunner<'_, '_> {
         true
     }
 
-    /// An upgrade waits for the plan that runs: the phase meanwhile; `None` if there is nothing to wait for.
+    /// Makes an upgrade wait for the plan that runs. Returns the phase for that time, or `None` if no plan runs.
     pub(super) async fn await_plan(&mut self, release: &mut Release, prepared: &PreparedRelease) -> Option<Phase> {
         let recorded = release.record.revision;
         let run = release.record.plans.work.running.as_ref()?;
@@ -272,7 +272,7 @@ impl PlanRunner<'_, '_> {
         }
         let steps = release.render.plan_steps.clone().unwrap_or_default();
         let event = plans::event(&run.plan);
-        // A step that failed ends the plan: its Job has had the retries that it asks for.
+        // A failed step ends the plan: its Job has used up the retries that it requests.
         let failed = release.record.plans.work.steps.failed(&event).cloned();
         if let Some(failed) = failed {
             let why = format!(
@@ -345,16 +345,13 @@ impl PlanRunner<'_, '_> {
             }
         }
         if release.record.plans.work.running.is_some() {
-            let why = "stopped: something else is asked for since".to_owned();
+            let why = "stopped: another operation was requested since".to_owned();
             self.finish_plan(release, Some(why)).await;
         }
         Continue(())
     }
 
-    /// Jobs and Pods of steps that the chart has no more go: nobody needs what has ended.
-    ///
-    /// # Errors
-    /// The phase of a release of which they can't be deleted.
+    /// Deletes the finished Jobs and Pods of steps that the chart has no more.
     pub(super) async fn clear_dropped_steps(&self, release: &mut Release, prepared: &PreparedRelease) -> Flow {
         let work = &release.record.plans.work;
         if work.running.is_some() {

@@ -1,5 +1,5 @@
-//! Does something about a release that isn't well, by the rules of its watch: runs a plan, or makes a member anew. What is
-//! done is written down before, so that a crash repeats nothing.
+//! Repairs unhealthy releases by the rules of their watch: runs a plan, or recreates a member. Each action is recorded
+//! before it is carried out, so that a crash does not repeat it.
 
 use std::ops::ControlFlow::Break;
 
@@ -31,7 +31,7 @@ use chartwright_watches::{RemediationAction, RemediationRule};
 
 /// A rule that is due, and what becomes of it.
 enum Done {
-    /// With what to tell.
+    /// With the message for the Event.
     Yes(String),
     /// Nothing can be done, for this reason.
     Held(String),
@@ -49,8 +49,8 @@ impl<'s, 'a> Remediator<'s, 'a> {
 }
 
 impl Remediator<'_, '_> {
-    /// Judges the rules of the watch, and does what is due: one thing at a time. `conclusion`: what is to be told of the
-    /// release.
+    /// Judges the rules of the watch and carries out one action that is due. `conclusion`: what the status is about to
+    /// report.
     pub(crate) async fn remediate(&mut self, release: &mut Release, conclusion: &Conclusion) {
         let unit = self.scope.unit;
         let rules = &unit.watch.remediation;
@@ -63,7 +63,9 @@ impl Remediator<'_, '_> {
             Ok(judged) => judged,
             // A part of what is there could be taken for all of it.
             Err(why) => {
-                rules.iter().for_each(|rule| remedied(release, &rule.name).tell(&why));
+                rules
+                    .iter()
+                    .for_each(|rule| remedied(release, &rule.name).set_message(&why));
                 return;
             }
         };
@@ -123,11 +125,11 @@ impl Remediator<'_, '_> {
         match verdict {
             Verdict::Fine => {
                 if let Err(error) = holds {
-                    known.tell(&error.to_string());
+                    known.set_message(&error.to_string());
                 }
             }
             Verdict::Wait(left, why) => {
-                known.tell(&why);
+                known.set_message(&why);
                 release.schedule.at(left, RequeueReason::Remediation);
                 if !why.is_empty() {
                     let note = format!("rule {}: nothing is done yet: {why}", rule.name);
@@ -144,7 +146,7 @@ impl Remediator<'_, '_> {
                     return true;
                 }
                 Done::Held(why) => {
-                    remedied(release, &rule.name).tell(&why);
+                    remedied(release, &rule.name).set_message(&why);
                     release.schedule.at(RECHECK, RequeueReason::Remediation);
                     let note = format!("rule {}: nothing is done: {why}", rule.name);
                     self.scope.warn_once(release, "RemediationHeld", note).await;
@@ -220,7 +222,7 @@ impl Remediator<'_, '_> {
         }
         remedied(release, &rule.name).acts(Timestamp::now());
         if rule.dry_run {
-            return Done::Yes(format!("{kind} {name} would be made anew"));
+            return Done::Yes(format!("{kind} {name} would be recreated"));
         }
         if let Break(Phase::Failed { message, .. }) = StatusWriter::new(self.scope)
             .store_decision(release, phase.clone())
@@ -228,7 +230,7 @@ impl Remediator<'_, '_> {
         {
             return Done::Held(message);
         }
-        // It may have taken a while to come here.
+        // The custom resource may have changed while the rules were judged.
         let trigger = self.scope.written.trigger();
         let is_over = self.scope.written.deleting || annotations::is_suspended(&self.scope.written.annotations);
         if is_over
@@ -237,18 +239,15 @@ impl Remediator<'_, '_> {
                 .context
                 .is_outdated(&self.scope.owner.set, &self.scope.written, trigger)
         {
-            return Done::Held("the custom resource has changed meanwhile".to_owned());
+            return Done::Held("the custom resource has changed since".to_owned());
         }
         match self.delete_to_recreate(&id).await {
-            Ok(()) => Done::Yes(format!("{kind} {name} is made anew")),
+            Ok(()) => Done::Yes(format!("{kind} {name} is recreated")),
             Err(why) => Done::Held(why),
         }
     }
 
-    /// Whether nobody is in the way of making a member anew.
-    ///
-    /// # Errors
-    /// Who is.
+    /// Checks that a member may be recreated. The error names the obstacle.
     async fn can_be_recreated(&self, release: &mut Release, id: &ObjectId) -> Result<(), String> {
         let live = self.scope.context.members().get(id).cloned();
         let Some(live) = live.filter(|live| !live.deleting) else {
@@ -283,7 +282,7 @@ impl Remediator<'_, '_> {
         match MemberSender::new(self.scope).takes_data(resource, id).await {
             Ok(false) => Ok(()),
             Ok(true) if live.prune_allowed => Ok(()),
-            Ok(true) => Err(format!("making {id} anew would take data or other objects with it")),
+            Ok(true) => Err(format!("recreating {id} would delete data or other objects with it")),
             Err(error) => Err(format!("{id}: {error}")),
         }
     }
@@ -310,7 +309,7 @@ impl Remediator<'_, '_> {
                 match verdict(id, &seen, &self.scope.owner, Purpose::Prune) {
                     prune::Verdict::Delete => objects::delete(&self.scope.context.client, resource, id, &seen).await,
                     prune::Verdict::Leave(whose) => return Err(format!("{id}: {whose}")),
-                    _ => return Err(format!("{id} is to stay, or somebody else decides about it")),
+                    _ => return Err(format!("{id} is to stay, or another owner decides about it")),
                 }
             }
             _ => return Err(format!("{id} is another one by now")),
@@ -321,7 +320,7 @@ impl Remediator<'_, '_> {
                 Ok(())
             }
             DeleteOutcome::Absent => Ok(()),
-            DeleteOutcome::Changed => Err(format!("{id} has changed meanwhile")),
+            DeleteOutcome::Changed => Err(format!("{id} has changed since")),
         }
     }
 }

@@ -53,7 +53,7 @@ impl PruneResult {
         }));
         self.failures = removed.failures;
         if let Some(awaited) = removed.awaited {
-            // Their watches tell when they are gone.
+            // Their watches show when they are gone.
             let awaited = short_list(awaited);
             self.gap = Some(format!("lower waves are pruned when these are gone: {awaited}"));
         }
@@ -72,7 +72,7 @@ impl Release {
             intent::noted(&record.settled, &prepared.inputs.digest)
         };
         self.render.last.answers_changed |= self.render.last.has_other_answers(&prepared.inputs.lookups);
-        // What is rendered again begins anew.
+        // A member that is rendered again is no longer held.
         let members = &prepared.desired.members;
         self.render
             .last
@@ -185,14 +185,14 @@ impl Pruner<'_> {
     fn note_failed_groups(&self, prepared: &PreparedRelease, before: &MemberScopes, knowledge: &mut Knowledge) {
         let snapshot = self.scope.context.discovery.snapshot();
         let asked = &prepared.inputs.capabilities;
-        let asked_for_all = asked.iter().any(|question| is_about_all(question));
+        let queries_all = asked.iter().any(|question| is_about_all(question));
         let desired_kinds = prepared.desired.members.iter().map(|member| &member.id.group_kind);
         let groups = before.kinds.iter().chain(desired_kinds).map(|kind| kind.group.as_str());
         let groups: HashSet<&str> = groups.chain(asked.iter().map(|question| group_of(question))).collect();
         for failed in snapshot.failed.iter().chain(&prepared.inputs.failed_groups) {
             let group = group_of(failed);
-            if (asked_for_all || groups.contains(group)) && !knowledge.failed_groups.contains(failed) {
-                // Somebody waits for it.
+            if (queries_all || groups.contains(group)) && !knowledge.failed_groups.contains(failed) {
+                // Discovery retries the group sooner.
                 let _ = snapshot.has_answered(group);
                 knowledge.failed_groups.push(failed.clone());
             }
@@ -246,7 +246,7 @@ impl Pruner<'_> {
         intent::intent(changed, empties, looks_up, release.render.last.answers_changed)
     }
 
-    /// Keeps back for a while what only the answer of a lookup took out of the render; returns what goes.
+    /// Holds orphans that only another answer of a lookup removed from the render. Returns the others.
     fn hold(
         &self,
         release: &mut Release,
@@ -285,7 +285,7 @@ impl Pruner<'_> {
             waits.push(left);
             pruned.held.push(format!(
                 "{id} is no longer rendered since an answer of `lookup` changed: it goes if that lasts for {hold:?}. \
-                 To let it go at once, annotate it with {}=true",
+                 To delete it immediately, annotate it with {}=true",
                 annotations::PRUNE
             ));
         }
@@ -296,8 +296,8 @@ impl Pruner<'_> {
         going
     }
 
-    /// What carries our label where only the annotations say that members may be: somebody else may have written those, so
-    /// they begin no watch. What is found there is watched from now on.
+    /// Lists objects with our label in scopes that only annotations name. Another client may have written these
+    /// annotations, so that they start no watch. Kinds with such objects are watched from now on.
     async fn find_unwatched(
         &self,
         named: &MemberScopes,

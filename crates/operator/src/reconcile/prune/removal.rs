@@ -30,8 +30,8 @@ pub(crate) enum RemovalOutcome {
 pub(crate) enum RemovalCandidate {
     /// Read for this very purpose.
     Read(Live),
-    /// As its watch told it last. Enough to delete it, for the API server compares; that it stays is never decided on
-    /// this alone.
+    /// As its watch showed it last. This is enough to delete it, because the API server compares the version. It is not
+    /// enough to decide that it stays.
     Watched(Live),
     Unknown,
 }
@@ -159,7 +159,7 @@ impl MemberRemover<'_> {
         let client = &self.scope.context.client;
         let kind = &id.group_kind.kind;
         let failed = |error: &dyn std::fmt::Display| RemovalOutcome::Failed(format!("{id}: {error}"));
-        // Whether claims go with it, neither its metadata nor its watch tells.
+        // Only the complete object shows whether claims are deleted with it.
         let is_read_whole = matches!(purpose, Purpose::Prune | Purpose::Rollback) && kind == "StatefulSet";
         let mut candidate = candidate;
         for _ in 0..TRIES {

@@ -23,12 +23,10 @@ impl<'a> MemberSearch<'a> {
 }
 
 impl MemberSearch<'_> {
-    /// Everything that may be a member: what carries the label of the set, and what the record lists, though somebody
-    /// took the label off. The watches have told where they are synced (our own writes reach their index at once);
-    /// what they don't cover is listed, and all of it with `listed`.
-    ///
-    /// # Errors
-    /// If something that may hold members does not answer: then nothing is known to be gone.
+    /// Finds everything that may be a member: objects with the label of the ApplySet, and objects in the record, also
+    /// if another client removed their label. Complete watches answer from the index, which has our own writes
+    /// immediately. Other scopes are listed, and all scopes with `listed`. Stops if a scope cannot be listed: then
+    /// nothing is known to be gone.
     pub(crate) async fn find_members(
         &self,
         release: &Release,

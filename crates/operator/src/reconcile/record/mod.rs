@@ -47,7 +47,7 @@ struct LoadedRecord {
     /// Some of it is lost.
     is_partial: bool,
     /// All of it is, though the status claims one.
-    is_lost: bool,
+    was_lost: bool,
     /// The key that signed it.
     signer: Option<String>,
 }
@@ -74,7 +74,7 @@ impl RecordStore<'_> {
             release.begin(&self.scope.written, status, recalled.record, recalled.saved);
             release.stored.partial = recalled.is_partial;
             release.stored.signer = recalled.signer.filter(|id| id != current);
-            if recalled.is_lost {
+            if recalled.was_lost {
                 let note = "the record of this release is lost: its status was not written by this operator for this custom \
                             resource, or was signed with a key that it doesn't have. What is there is found by labels and \
                             tracking annotations";
@@ -117,7 +117,7 @@ impl RecordStore<'_> {
         }
         for (purpose, suffix) in all {
             match SealedSecrets::new(self.scope).reseal(purpose, &suffix).await {
-                // Whoever may not read Secrets wrote none.
+                // An operator without rights on Secrets wrote none.
                 Ok(()) | Err(Error::Forbidden(_)) => {}
                 Err(error) => return Break(self.failed(&error)),
             }
@@ -139,7 +139,7 @@ impl RecordStore<'_> {
             record,
             saved,
             is_partial,
-            is_lost: false,
+            was_lost: false,
             signer: signature::of_status(status).and_then(digest::signer).map(str::to_owned),
         };
         // A custom resource that never had a member has no record anywhere.
@@ -165,17 +165,17 @@ impl RecordStore<'_> {
             Stored::Lost { claimed } => (claimed.left_of_claim(), false, false, Some(claimed)),
             Stored::Later(version) => return Break(later(version)),
         };
-        let is_lost = claimed.is_some();
-        if is_lost && had_none() {
+        let was_lost = claimed.is_some();
+        if was_lost && had_none() {
             return Continue(LoadedRecord {
-                is_lost,
+                was_lost,
                 ..recalled(in_status, SavedRecord::default(), false)
             });
         }
         let resource = &self.scope.written.key;
         let loaded = SealedSecrets::new(self.scope).load_sealed(&RECORD, "").await;
         let loaded = match loaded {
-            // Whoever may not read Secrets wrote none.
+            // An operator without rights on Secrets wrote none.
             Err(Error::Forbidden(_)) if !expected => signed_secrets::SealedContent::default(),
             loaded => loaded.or_stop(|error| self.failed(&error))?,
         };
@@ -195,14 +195,14 @@ impl RecordStore<'_> {
             Found::Record { .. } => Continue(recalled(in_status.unproven(), saved(true), expected)),
             Found::Nothing => {
                 if expected {
-                    tracing::warn!(%resource, "the Secret with the record is lost: labels tell of the members");
+                    tracing::warn!(%resource, "the Secret with the record is lost: members are found by labels");
                 }
                 let mut record = in_status.proven_by(observed, generation);
                 if self.scope.written.deleting && record.revision == 0 {
                     self.find_delete_hooks(&mut record, claimed.as_deref()).await?;
                 }
                 Continue(LoadedRecord {
-                    is_lost,
+                    was_lost,
                     ..recalled(record, saved(known), expected)
                 })
             }
@@ -289,7 +289,7 @@ impl RecordStore<'_> {
         if packed.stamp == release.stored.saved.stamp {
             return Continue(());
         }
-        // Unless all goes well, nobody knows what is there.
+        // Until the write succeeds, the stored content is unknown.
         release.stored.saved.stamp.clear();
         let files = Files::from([(FILE.to_owned(), packed.bytes())]);
         let written = SealedSecrets::new(self.scope)
@@ -321,7 +321,7 @@ impl RecordStore<'_> {
         saved
     }
 
-    /// Removes the Secret of a record that the status has as a whole again. True if there was one.
+    /// Removes the Secret of a record that the status holds completely again. Returns true if there was one.
     pub(super) async fn drop_secrets(&self, release: &mut Release) -> bool {
         if !release.stored.saved.exists
             || release.stored.unread
@@ -388,7 +388,7 @@ impl RecordStore<'_> {
         };
         tracing::warn!(
             %kind,
-            "{what}. What must be known of a release is kept in Secrets beside it, Events tell what conditions would{remedy}"
+            "{what}. Secrets beside it hold the record of a release, and Events replace its conditions{remedy}"
         );
     }
 }

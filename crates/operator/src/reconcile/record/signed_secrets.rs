@@ -1,10 +1,10 @@
-//! What the operator keeps of a release in Secrets beside its custom resource: the record where the status can't hold it,
-//! random results, hooks, steps of plans, renders. Whoever may write Secrets there must not have the operator apply or
-//! delete what he may not himself. So each carries a mark that says whose it is and a signature of what it holds, both made
-//! with the operator's key: what has others is not believed, and not deleted.
+//! Secrets of a release beside its custom resource: the record where the status cannot hold it, random results, hooks,
+//! steps of plans, renders. A user with write access to these Secrets must not make the operator apply or delete other
+//! objects. So each Secret carries a mark with its owner and a signature of its content, both made with the operator's
+//! key. Secrets without them are neither believed nor deleted.
 //!
-//! One of the operator's own type with another mark is overwritten all the same: its name has the UID of the custom
-//! resource, so it is a forgery, or made with a key that is lost, and the release could not go on before it was deleted.
+//! A Secret of the operator's own type with another mark is overwritten: its name has the UID of the custom resource,
+//! so it is forged, or made with a lost key, and would block the release.
 
 use std::collections::BTreeMap;
 
@@ -78,7 +78,7 @@ pub(crate) const RECORD: SecretPurpose = SecretPurpose {
 pub(crate) struct SealedContent {
     /// As the operator wrote it; `None`: there is nothing that it wrote.
     pub files: Option<Files>,
-    /// The version of the Secret that is there, whoever wrote it.
+    /// The version of the Secret, also of one that another client wrote.
     pub version: Option<String>,
     /// The key that signed the files.
     pub signer: Option<String>,
@@ -160,7 +160,7 @@ impl SealedSecrets<'_> {
         self.scope.context.sealed_place(&self.scope.written, purpose, suffix)
     }
 
-    /// Writes files in the place of this version, or (`None`) whatever is there. Gives the new version.
+    /// Replaces the files in this version of the Secret, or with `None` in any version. Returns the new version.
     ///
     /// # Errors
     /// As [`secrets::write`].

@@ -4,17 +4,17 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-/// So many warnings are told of one state of a custom resource, and remembered: neither a release whose warnings keep
-/// changing nor one that has more of them may write Events for ever.
+/// Warnings that are reported and remembered for one state of a custom resource. This bounds the Events of releases
+/// with many or changing warnings.
 pub(crate) const MAX_WARNINGS: usize = 100;
 
-/// What was told of a release, so that it is told once.
+/// What was reported of a release, so that it is reported once.
 #[derive(Debug, Default)]
 pub struct AnnouncedEvents {
     pub(crate) warnings: HashSet<String>,
-    /// The last Event: the same failure isn't told at every retry.
+    /// The last Event. A retry with the same failure writes none.
     pub event: String,
-    /// What the conditions said last, where Events tell it.
+    /// The last conditions, where Events replace them.
     pub conditions: Option<Vec<String>>,
     /// What the status was to say, where it doesn't keep all of it.
     pub status: Option<Value>,
@@ -25,12 +25,12 @@ pub struct AnnouncedEvents {
 }
 
 impl AnnouncedEvents {
-    /// True if this warning is to be told: it wasn't yet.
+    /// Remembers a warning. Returns true if it is to be reported.
     pub fn is_news(&mut self, warning: &str) -> bool {
         self.warnings.len() < MAX_WARNINGS && self.warnings.insert(warning.to_owned())
     }
 
-    /// The custom resource is another one now: where the bound is reached, there is something to tell again.
+    /// Allows further warnings after a change of the custom resource.
     pub(crate) fn changed(&mut self) {
         if self.warnings.len() >= MAX_WARNINGS {
             self.warnings.clear();

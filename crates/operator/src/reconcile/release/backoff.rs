@@ -18,9 +18,9 @@ pub struct Backoff {
     pub failures: u32,
     /// Attempts in a row to write the status that failed.
     pub unwritten: u32,
-    /// Reconciles in a row that ended because the API server asked to be left alone, and of which nothing was told.
+    /// Reconciles in a row that ended because the API server throttled requests, and that the status did not report.
     pub throttled: u32,
-    /// For how long the API server asked to be left alone.
+    /// The wait that the API server requested.
     pub retry_after: Option<Duration>,
 }
 
@@ -31,13 +31,13 @@ impl Backoff {
         wait.max(self.spread(self.retry_after))
     }
 
-    /// The same after one more failure to write the status, whatever the release itself is like. `retry_after`: for how
-    /// long the API server wants to be left alone.
+    /// How long to wait after one more failure to write the status. `retry_after`: the wait that the API server
+    /// requested.
     pub fn failed_to_write(&mut self, retry_after: Option<Duration>) -> Duration {
         wait(&self.uid, &mut self.unwritten).max(self.spread(retry_after))
     }
 
-    /// When this release comes back that was asked to stay away for so long.
+    /// A requested wait, spread so that releases do not retry together.
     pub(crate) fn spread(&self, after: Option<Duration>) -> Duration {
         spread(after.unwrap_or_default(), (&self.uid, self.failures))
     }

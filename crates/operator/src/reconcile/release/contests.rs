@@ -16,7 +16,7 @@ pub struct DriftContests {
 }
 
 impl DriftContests {
-    /// Forgets contests that are over.
+    /// Removes contests that are over.
     pub(super) fn begin(&mut self) {
         let now = Timestamp::now();
         self.corrections.retain(|_, contest| !contest.is_over(now));
@@ -56,7 +56,7 @@ impl DriftContests {
             .map(|(id, contest)| format!("{id}: {}", contest.about))
             .collect();
         texts.sort();
-        let end = "; it is put right at growing intervals, at most every 5m";
+        let end = "; it is corrected at growing intervals, at most every 5m";
         (!texts.is_empty()).then(|| short_list(texts) + end)
     }
 

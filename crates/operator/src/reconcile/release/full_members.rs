@@ -21,8 +21,8 @@ pub struct FullMembers {
     pub(crate) gates: HashMap<ObjectId, Health>,
     /// The API versions in which the chart has its objects.
     pub(crate) versions: HashMap<ObjectId, String>,
-    /// Somebody asked for something in this reconcile.
-    pub(crate) is_asked: bool,
+    /// A condition or template used the members in this reconcile.
+    pub(crate) is_used: bool,
     /// The release hears of every change of its members.
     pub(crate) is_attentive: bool,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Pods {
 }
 
 impl FullMembers {
-    /// Pods are to be read anew: what is waited for doesn't show in their workloads.
+    /// Marks the pods as outdated: the workloads do not show what their release waits for.
     pub(crate) fn forget_pods(&mut self) {
         if let Some(pods) = &mut self.pods {
             pods.is_stale = true;
@@ -61,18 +61,18 @@ impl FullMembers {
         self.versions = versions.map(|(id, version)| (id.clone(), version.clone())).collect();
     }
 
-    /// The reconcile is over. True if nobody asks any more: nothing is kept, and nothing needs to be heard of.
+    /// Ends the reconcile. Returns true if nothing uses the members any more: then nothing is kept or watched.
     pub(crate) fn end_look(&mut self) -> bool {
-        let is_asked = std::mem::take(&mut self.is_asked);
+        let is_used = std::mem::take(&mut self.is_used);
         let size =
             self.known.values().map(|known| known.size).sum::<usize>() + self.pods.as_ref().map_or(0, |pods| pods.size);
-        if !is_asked || size > KEPT {
+        if !is_used || size > KEPT {
             *self = FullMembers {
                 gates: std::mem::take(&mut self.gates),
                 is_attentive: self.is_attentive,
                 ..FullMembers::default()
             };
         }
-        !is_asked && std::mem::take(&mut self.is_attentive)
+        !is_used && std::mem::take(&mut self.is_attentive)
     }
 }

@@ -10,7 +10,7 @@ use chartwright_core::record::Record;
 /// What the last render of a release read, for the next one.
 #[derive(Debug, Default)]
 pub struct LastRender {
-    /// The inputs of the recorded revision, whatever is left to be done; empty if they aren't known.
+    /// The inputs of the recorded revision, also while something is left to do. Empty if unknown.
     pub inputs: String,
     /// What the render of these inputs asked of `.Capabilities`.
     pub capabilities: Vec<String>,

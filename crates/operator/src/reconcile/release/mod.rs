@@ -131,7 +131,7 @@ impl Release {
         self.uid != resource.uid
     }
 
-    /// Begins anew, from what is stored of a custom resource and what its status tells.
+    /// Starts from the stored record and status of a custom resource.
     pub(super) fn begin(&mut self, resource: &CustomResource, status: &Value, record: Record, saved: SavedRecord) {
         *self = Release {
             uid: resource.uid.clone(),
@@ -171,8 +171,8 @@ impl Release {
         keys.get(&self.record.key).unwrap_or_else(|| keys.current())
     }
 
-    /// Takes in a custom resource as far as its status tells of the release: no request is made. `seal`: checks the status;
-    /// `None` where nothing is written.
+    /// Adopts a custom resource as far as its status describes the release, without a request. `seal`: checks the
+    /// signature of the status; `None` where nothing is written.
     pub fn adopt(&mut self, resource: &CustomResource, seal: Option<&RecordSeal<'_>>) {
         if self.is_new(resource) {
             let status = resource.status();
@@ -187,7 +187,7 @@ impl Release {
         self.observe(resource);
     }
 
-    /// Takes in the custom resource: a changed one starts counting anew.
+    /// Observes the custom resource. A change by its author resets failures and caches.
     pub(super) fn observe(&mut self, resource: &CustomResource) {
         let author_digest = resource.author_digest();
         if self.author_digest != author_digest {
@@ -258,9 +258,9 @@ impl Release {
         matches!(self.schedule.initial_wait, InitialWait::Watches(_))
     }
 
-    /// Takes in what the last render looked up. While that render changed nothing, the recorded versions may be old: a
-    /// status that is written whenever somebody touches a looked-up object would cost more than it tells.
-    /// `seen`: with the versions that there are by now.
+    /// Records the lookups of the last render. If that render changed nothing, the recorded versions may be old:
+    /// writing the status at each change of a looked-up object would cost too much. `seen`: the lookups with their
+    /// present versions.
     pub(super) fn learn_lookups(&mut self, lookups: &[String], seen: &[String], changed: bool) {
         let names =
             |lookups: &[String]| -> Vec<String> { lookups.iter().map(|text| split(text).0.to_owned()).collect() };

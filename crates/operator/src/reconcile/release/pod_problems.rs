@@ -1,4 +1,4 @@
-//! Why workloads of a release are not ready, as far as their pods tell.
+//! Why workloads of a release are not ready, as far as their pods show it.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use chartwright_core::identity::ObjectId;
 
 /// A workload that has been started gets this long before anybody asks why it isn't well.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const FIRST_LOOK: Duration = Duration::from_secs(5);
 
 /// The second look comes after this, each further one after twice the time, up to the longest.
 pub(crate) const AGAIN: Duration = Duration::from_secs(30);
@@ -26,8 +26,8 @@ pub(crate) const LOOKED_AT: usize = 3;
 #[derive(Debug, Default)]
 pub struct PodProblems {
     pub(crate) known: HashMap<ObjectId, PodProblem>,
-    /// Its status tells of it already, and why may be part of that.
-    pub(crate) told: bool,
+    /// The status reports the problems already, and the reason may be part of that.
+    pub(crate) is_reported: bool,
 }
 
 #[derive(Debug)]
@@ -43,10 +43,10 @@ pub(crate) struct PodProblem {
 }
 
 impl PodProblems {
-    /// Nothing is known. `told`: that the workloads aren't well is no news.
-    pub(crate) fn new(told: bool) -> Self {
+    /// Knows nothing yet. `is_reported`: the status already says that the workloads are not ready.
+    pub(crate) fn new(is_reported: bool) -> Self {
         PodProblems {
-            told,
+            is_reported,
             ..PodProblems::default()
         }
     }
@@ -68,14 +68,14 @@ impl PodProblems {
     /// Takes in which members are in trouble; gives those whose pods are to be looked at now.
     pub(crate) fn due(&mut self, troubled: &[ObjectId], now: Instant) -> Vec<ObjectId> {
         self.known.retain(|id, _| troubled.contains(id));
-        let patience = if std::mem::take(&mut self.told) {
+        let wait = if std::mem::take(&mut self.is_reported) {
             Duration::ZERO
         } else {
-            PATIENCE
+            FIRST_LOOK
         };
         for id in troubled.iter().take(LOOKED_AT) {
             self.known.entry(id.clone()).or_insert_with(|| PodProblem {
-                next: now + patience,
+                next: now + wait,
                 looks: 0,
                 text: None,
                 first: None,
@@ -102,8 +102,8 @@ impl PodProblems {
         }
     }
 
-    /// Problems that have lasted for a while and that no Event has reported yet. The first one counts from the first problem on:
-    /// a pod that can't pull its image says so in two ways by turns.
+    /// Problems that have lasted for [`LASTING`] and that no Event has reported yet. The first one counts from the
+    /// first problem on: a pod that cannot pull its image alternates between two messages.
     pub(crate) fn lasting(&mut self, now: Instant) -> Vec<String> {
         let mut found = Vec::new();
         for (id, why) in &mut self.known {
@@ -140,16 +140,16 @@ mod tests {
         let all: Vec<ObjectId> = (0..9).map(|n| id(&n.to_string())).collect();
         assert!(troubles.due(&all, start).is_empty(), "they have just begun");
         assert_eq!(
-            troubles.due(&all, start + PATIENCE).len(),
+            troubles.due(&all, start + FIRST_LOOK).len(),
             LOOKED_AT,
             "of many, a few speak"
         );
-        let mut now = start + PATIENCE;
+        let mut now = start + FIRST_LOOK;
         let mut waits = Vec::new();
         for _ in 0..6 {
             assert_eq!(troubles.due(&[id("0")], now), [id("0")]);
             troubles.learn(&id("0"), Some("because".into()), now);
-            assert!(troubles.due(&[id("0")], now).is_empty(), "not twice at once");
+            assert!(troubles.due(&[id("0")], now).is_empty(), "not twice in a row");
             let wait = troubles.known[&id("0")].next - now;
             waits.push(wait.as_secs());
             now += wait;
@@ -187,9 +187,16 @@ mod tests {
             );
         }
 
-        let mut told = PodProblems::new(true);
-        assert_eq!(told.due(&[id("a")], start), [id("a")], "its status tells it already");
-        told.learn(&id("a"), Some("because".into()), start);
-        assert!(told.due(&[id("a"), id("b")], start).is_empty(), "the other was well");
+        let mut reported = PodProblems::new(true);
+        assert_eq!(
+            reported.due(&[id("a")], start),
+            [id("a")],
+            "its status reports it already"
+        );
+        reported.learn(&id("a"), Some("because".into()), start);
+        assert!(
+            reported.due(&[id("a"), id("b")], start).is_empty(),
+            "the other was healthy"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! What a retry need not do again: a release that failed is tried again as a whole, and most of what was found out or
-//! refused the last time is as it was.
+//! Results of a failed attempt that the next attempt need not compute again. A failed release is retried completely,
+//! and most results and refusals are the same.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use chartwright_core::status::{Phase, Reason};
 /// After this it is sent all the same: not all that the API server judges by can be seen.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// What is remembered from one attempt to the next, until one succeeds or somebody asks for something else.
+/// What is kept from one attempt to the next, until one succeeds or the author changes the custom resource.
 #[derive(Default)]
 pub(crate) struct RetryCache {
     /// The Secret with the random results, as it was read or written.

@@ -7,7 +7,7 @@ pub enum StatusRefusal {
     Nothing,
     /// All that there is to say. What must be known of the release is in a Secret, and the least is written.
     Details,
-    /// That, too: Events tell what conditions would.
+    /// The shortest status as well. Events replace the conditions.
     Everything,
 }
 

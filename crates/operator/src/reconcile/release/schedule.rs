@@ -7,10 +7,10 @@ use tokio::time::Instant;
 /// A health that only time changes is looked at again after this; it costs no request.
 pub(crate) const RECHECK: Duration = Duration::from_secs(30);
 
-/// The same for a release of which a watch tells nothing.
+/// The same for a release whose watch has failed.
 pub(crate) const RECHECK_UNSEEN: Duration = Duration::from_secs(300);
 
-/// While members go that must be gone first; their watches usually tell sooner.
+/// A retry while other members are being deleted first. Their watches usually report the end sooner.
 pub(crate) const POLL: Duration = Duration::from_secs(5);
 
 /// How long a hook may take if neither it nor the watch says so: as with Helm.
@@ -59,7 +59,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Forgets what was due: a reconcile begins, and finds out itself what has to wait.
+    /// Clears what was due. The reconcile that begins schedules its own waits.
     pub(crate) fn begin(&mut self) {
         self.due = None;
     }

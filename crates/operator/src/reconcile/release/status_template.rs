@@ -29,7 +29,7 @@ pub struct StatusTemplate {
 }
 
 impl StatusTemplate {
-    pub(crate) fn told(&self) -> Option<(&Computed, &str)> {
+    pub(crate) fn computed_status(&self) -> Option<(&Computed, &str)> {
         Some((self.computed.as_ref()?, self.seen.as_str()))
     }
 

@@ -42,7 +42,7 @@ const REGENERATED: &str = "regenerated";
 /// The key of the digests of what the results are made from. It lies with them: another key of the operator changes none.
 const KEY: &str = "arguments.key";
 
-/// Rounds in which lost results are put back: what a lost authority signed is only told once the authority is back.
+/// Rounds in which lost results are recovered: a certificate can be recovered only after its authority.
 const RECOVERIES: usize = 4;
 
 /// Where the random results of a custom resource lie.
@@ -132,7 +132,7 @@ impl GeneratedValues {
         self.pins = self.stored.pins.clone();
     }
 
-    /// True if random results are to be drawn anew, or renewed: then the render differs, whatever it looks up.
+    /// True if random results are to be created again, or renewed. The render then differs whatever it looks up.
     pub(crate) fn must_draw(&self, release: &Release, now: jiff::Timestamp) -> bool {
         let renewal = release.record.renewal;
         self.regenerated.is_some() || renewal.is_some_and(|due| due <= now)
@@ -187,7 +187,7 @@ impl RenderJob<'_> {
         answers: &mut LookupAnswers,
     ) -> Flow<(Rendered, Desired)> {
         if !memory.was_read && !made.0.randomness.missed.is_empty() {
-            // Nothing says that there are kept results; but somebody may have taken the annotation off.
+            // No annotation names stored results, but another client may have removed it.
             memory.fetch(self.context, self.resource, &self.secrets).await?;
             if !memory.stored.kept.is_empty() {
                 memory.use_stored();
@@ -236,7 +236,7 @@ impl RenderJob<'_> {
             kept: rendered.randomness.kept.clone(),
             probe: Some(Box::new(rendered.clone())),
         };
-        // A probe that would look up something else tells nothing.
+        // A probe with other lookups proves nothing.
         let RenderResult::Rendered(_, other) = self.once(request).await? else {
             return Continue(Vec::new());
         };
@@ -252,7 +252,7 @@ impl RenderJob<'_> {
             let object = live.get(&leaf.id).and_then(Option::as_ref);
             let value = object.and_then(|object| recovery::live_leaf(&member.object, object, &leaf.pointer));
             if let (Some(rendered), Some(value)) = (member.object.pointer(&leaf.pointer), value) {
-                // It was a random result, whatever kind of object has it.
+                // A random result is secret in every kind of object.
                 self.secrets.learn(value.as_str().unwrap_or_default());
                 found.push(Found {
                     rendered: rendered.clone(),
@@ -302,8 +302,9 @@ impl<'a> GeneratedStore<'a> {
 }
 
 impl GeneratedStore<'_> {
-    /// Stores the results of this render, before the first member. The former ones stay until all members are applied:
-    /// somebody may go back to them. False if another operator stored others since they were read: those count.
+    /// Stores the results of this render before the first member. The former results stay until all members are
+    /// applied: a rollback may need them. Returns false if another operator stored other results since the read: those
+    /// count.
     pub(crate) async fn keep(&self, release: &mut Release, prepared: &PreparedRelease) -> Flow<bool> {
         let memory = &prepared.generated_values;
         release.retry.cache.kept = memory.known();
@@ -361,7 +362,7 @@ impl GeneratedStore<'_> {
         if let Some(made_for) = made_for {
             files.insert(REGENERATED.to_owned(), made_for.clone().into_bytes());
         }
-        // Unless all goes well, nobody knows what is there.
+        // Until the write succeeds, the stored content is unknown.
         let version = release.retry.cache.kept.take().and_then(|known| known.version);
         let version = version.as_deref().unwrap_or(NO_VERSION);
         match SealedSecrets::new(self.scope)

@@ -67,7 +67,7 @@ pub(crate) struct RenderJob<'a> {
     pub earlier: Option<&'a PreviousLookups>,
     /// Learns what the renders show to be secret.
     pub secrets: Arc<Secrets>,
-    /// The memory for the renders. A render that nobody waits for any more has it all the same.
+    /// The memory for the renders. A cancelled render keeps it until its thread ends.
     pub share: Arc<Mutex<MemoryShare>>,
 }
 
@@ -136,7 +136,7 @@ pub(crate) async fn prepare_plan(
     work.earlier = earlier.as_ref();
     let prepared = work.release(release, &mut memory, answers).await?;
     lock(&share).keep(prepared.size);
-    // Not for one that failed, which may tell of what it did not come to render.
+    // A failed render may not have come to all secrets, so that it must not replace the known ones.
     work.secrets.turn();
     let values_digest = if is_watched(unit.watch.on_failure) {
         work.key.digest(KeyUse::Values, &[work.values.to_string().as_bytes()])
@@ -172,7 +172,7 @@ pub(crate) fn differs(prepared: &PreparedRelease, release: &Release) -> bool {
     }
     // Without those that only wait to be deleted.
     let rendered = record.entries.iter().filter(|entry| !entry.digest.is_empty());
-    // Where somebody else's object will do, there is no entry, and never will be.
+    // With `if-not-present`, an object of another owner satisfies the chart. It has no entry.
     let yields = |member: &Member| member.policy.update == Update::IfNotPresent && record.entry(&member.id).is_none();
     let members = || members.iter().filter(|member| !yields(member));
     (prepared.hooks_digest != record.hooks.hooks && !release.stored.under_takeover)
@@ -327,7 +327,7 @@ impl<'a> RenderJob<'a> {
         let earlier = self.earlier;
         let remembered = memory.clone();
         let mut settled = self.settled(recorded.max(1), memory, answers).await;
-        if earlier.is_some_and(PreviousLookups::was_asked) {
+        if earlier.is_some_and(PreviousLookups::has_answered) {
             match settled.map_continue(|settled| self.assemble(recorded, settled, answers)) {
                 Continue(prepared) if !differs(&prepared, release) => return Continue(prepared),
                 Break(phase @ Phase::Failed { .. }) => return Break(phase),
@@ -410,7 +410,7 @@ impl<'a> RenderJob<'a> {
         let job = move || {
             let _share = share;
             let render = |request: &mut RenderRequest| {
-                crate::reconcile::test_panic::panic_if_asked(&format!("{}/render", facts.name), || {
+                crate::reconcile::test_panic::panic_if_requested(&format!("{}/render", facts.name), || {
                     serde_json::to_string(&request.kept).unwrap_or_default()
                 });
                 let input = Input {
@@ -508,7 +508,7 @@ impl<'a> RenderJob<'a> {
 
 /// Gives members and hooks the reference to their custom resource, where they may have one.
 pub(crate) fn give_owners(unit: &Unit, resource: &CustomResource, desired: &mut Desired) {
-    // Without a UID, it is rendered for nobody.
+    // Without a UID, no custom resource exists: `render` without a cluster.
     if !unit.watch.has_owner_references() || resource.uid.is_empty() {
         return;
     }

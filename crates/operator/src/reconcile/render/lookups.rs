@@ -86,8 +86,8 @@ impl RenderJob<'_> {
         Continue(())
     }
 
-    /// What Secrets and ConfigMaps the values come from, the weakest first. Also if the values are wrong, the answers tell
-    /// what may cure them.
+    /// Reads the Secrets and ConfigMaps of the values, the weakest first. The answers are recorded also if the values
+    /// are wrong, so that a change of them triggers a retry.
     pub(crate) async fn read_sources(
         &mut self,
         known: &LookupAnswers,

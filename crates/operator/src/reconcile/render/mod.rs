@@ -50,7 +50,7 @@ impl Renderer<'_> {
             &mut answers,
         )
         .await;
-        // Also of what could not be rendered: what it asked for may come.
+        // Also after a failure: a looked-up object may be created later.
         self.scope.context.follow_lookups(&self.scope.owner.set, answers.keys());
         if prepared.is_break() {
             self.learn_recorded(release).await?;
@@ -97,7 +97,7 @@ impl Renderer<'_> {
 
 fn unread(id: &ObjectId, error: &Error) -> Phase {
     let message = format!(
-        "the chart can't be rendered; why is not told before it is known what is secret in that: {id}: {error}"
+        "the chart can't be rendered; the error is shown once it is known which values are secret: {id}: {error}"
     );
     Phase::failed(Reason::RenderFailed, message)
 }

@@ -1,10 +1,10 @@
-//! Threads for work that takes a processor for a while: renders and conditions. The async workers have other things to do:
-//! requests, watches and the Lease.
+//! Threads for work that needs a processor for long: renders and conditions. The async workers serve requests, watches
+//! and the Lease.
 //!
-//! Fairness: there are two lanes. Work of a release begins in the short lane, where it gets little time and memory. What
-//! does not fit is done again in the long lane, which never has the last thread of the pool. The pool remembers for a
-//! while which releases needed it. So a release whose work is quick waits for no more than short work, however many
-//! releases have long work; those wait in turn.
+//! Fairness: there are two lanes. Work of a release begins in the short lane, with little time and memory. Work that
+//! exceeds them is repeated in the long lane, which never takes the last thread of the pool. The pool remembers for
+//! some minutes which releases needed it. So a release with short work waits for other short work only. Releases with
+//! long work wait in turn.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,7 @@ const BURST: Duration = Duration::from_secs(2);
 const FORGOTTEN: f64 = 0.1;
 /// What is remembered of a release at most: five minutes in the long lane.
 const MOST: Duration = Duration::from_secs(32);
-/// Processor time that the conditions of a release may use at once; and how much more it gets in a second.
+/// Processor time that the conditions of a release may use in one go, and the share of it that is added each second.
 const CONDITIONS: Duration = Duration::from_secs(1);
 const REFILLED: f64 = 0.1;
 /// Conditions are not begun with less than this.
@@ -244,8 +244,8 @@ pub fn off_worker_if_large<T>(size: u64, work: impl FnOnce() -> T) -> T {
     if size > LARGE { off_worker(work) } else { work() }
 }
 
-/// Does work that is short, but too long for an async worker if an author's data are as large as the API server takes them.
-/// The other tasks of this worker go on elsewhere meanwhile.
+/// Runs short work that is too long for an async worker with the largest data that the API server accepts. The other
+/// tasks of this worker move to another worker.
 pub fn off_worker<T>(work: impl FnOnce() -> T) -> T {
     let has_workers = Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
     if has_workers {
@@ -321,10 +321,10 @@ mod tests {
         assert_eq!(pool.evaluate("a", endless).await, Ok(()));
         assert_eq!(pool.evaluate("a", |_| ()).await, Err(PoolError::OverBudget));
         assert_eq!(pool.evaluate("b", |_| 1).await, Ok(1));
-        let told = PoolError::OverBudget.to_string();
+        let message = PoolError::OverBudget.to_string();
         assert!(
-            told.contains("1 s of processor time, and 0.1 s more in each second"),
-            "{told}"
+            message.contains("1 s of processor time, and 0.1 s more in each second"),
+            "{message}"
         );
     }
 }

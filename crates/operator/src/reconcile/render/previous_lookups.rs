@@ -1,6 +1,6 @@
-//! A release for which nobody asked for anything else since it was rendered last is rendered as it was then: what its
-//! templates look up and the release itself has made, or changed, in between is no change. (With Helm, too, it would be
-//! seen at the next upgrade, which somebody asks for.)
+//! Answers of lookups at the last render. Without an edit of the custom resource, chart or watch, lookups of the
+//! release's own members answer as before: what the release itself created or changed since is no change. (With Helm,
+//! such changes take effect at the next upgrade.)
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Mutex;
@@ -81,7 +81,7 @@ impl PreviousLookups {
     }
 
     /// True if something was answered as then.
-    pub(crate) fn was_asked(&self) -> bool {
+    pub(crate) fn has_answered(&self) -> bool {
         !lock(&self.changed).is_empty()
     }
 
@@ -90,8 +90,8 @@ impl PreviousLookups {
         lock(&self.changed).get(key).cloned()
     }
 
-    /// True if members were changed since, and nothing else that was looked up: whatever is rendered otherwise is so for
-    /// their sake.
+    /// True if only looked-up members of the release changed since the last render. They alone then explain another
+    /// render.
     pub(crate) fn is_own_doing(&self, answers: &LookupAnswers) -> bool {
         let mut own = false;
         for (key, answer) in answers {
@@ -100,7 +100,7 @@ impl PreviousLookups {
                 continue;
             }
             let is_own = match answer.get("items").and_then(Value::as_array) {
-                // Of an empty list nobody knows whose the last one was.
+                // The former owner of the last item of an empty list is unknown.
                 Some(items) => !items.is_empty() && items.iter().all(|item| self.is_own(item)),
                 None => self.is_own(answer),
             };
@@ -168,7 +168,7 @@ mod tests {
         };
         release.record.lookups = found.iter().map(text).collect();
         release.render.last.lookups = release.record.lookups.clone();
-        assert!(PreviousLookups::of(&release, "other").is_none(), "somebody edited it");
+        assert!(PreviousLookups::of(&release, "other").is_none(), "an edit");
         PreviousLookups::of(&release, "i").unwrap()
     }
 
@@ -180,16 +180,20 @@ mod tests {
         let then = earlier(&[("own", &none), ("other", &none), ("", &before)]);
         assert_eq!(then.answer(&key("own"), own.clone()), none);
         assert_eq!(then.answer(&key("other"), theirs.clone()), theirs, "not its own");
-        assert_eq!(then.answer(&key("new"), own.clone()), own, "nobody looked there");
+        assert_eq!(
+            then.answer(&key("new"), own.clone()),
+            own,
+            "the last render did not look it up"
+        );
         assert_eq!(then.answer(&key(""), list(&[own.clone(), theirs.clone()])), before);
         let more = list(&[own.clone(), theirs, object("third", "third", "7")]);
         assert_eq!(then.answer(&key(""), more.clone()), more);
         assert_eq!(then.version_now(&key("own")), Some(dependencies::version(&own)));
-        assert!(then.was_asked() && then.version_now(&key("other")).is_none());
+        assert!(then.has_answered() && then.version_now(&key("other")).is_none());
         let then = earlier(&[("own", &own)]);
         let changed = object("own", "own", "8");
         assert_eq!(then.answer(&key("own"), changed.clone()), changed, "it was there then");
-        assert!(!then.was_asked());
+        assert!(!then.has_answered());
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Which values of a release are secret: the data of Secrets that it renders or looks up, and its kept random results.
-//! Learned before anything that could quote them is told to anybody. What stands in the chart's own files is none.
+//! The secret values of a release: data of Secrets that it renders or looks up, and its stored random results. They are
+//! learned before a message could quote them. Texts in the chart's own files are not secret.
 
 use std::cell::{Cell, OnceCell};
 
@@ -24,7 +24,7 @@ const LONGEST_KNOWN: usize = 256;
 /// The fields of a Secret that name it, and hold nothing.
 const HEAD: [&str; 5] = ["apiVersion", "kind", "metadata", "type", "immutable"];
 
-/// The text of a chart, as far as it tells that a value is no secret.
+/// The text of a chart. A value in it is no secret.
 pub(crate) struct ChartText<'c> {
     chart: Option<&'c Chart>,
     values: OnceCell<Vec<u8>>,
@@ -77,8 +77,8 @@ impl<'c> ChartText<'c> {
     }
 }
 
-/// Learns what a Secret holds, or each Secret of a list: every scalar, whatever its key, its type and its place, for the
-/// API server quotes what it refuses. Other kinds hold none.
+/// Learns the data of a Secret, or of each Secret in a list: every scalar at any place, because the API server quotes
+/// what it refuses. Ignores other kinds.
 pub(crate) fn learn_object(secrets: &Secrets, chart: &ChartText<'_>, object: &Value) {
     for item in object.get("items").and_then(Value::as_array).into_iter().flatten() {
         learn_object(secrets, chart, item);
@@ -154,7 +154,7 @@ pub(crate) fn learn_kept(secrets: &Secrets, kept: &Kept, pins: &[Pin]) {
         .for_each(|text| secrets.learn(text));
 }
 
-/// Learns from a render whatever is secret in it.
+/// Learns the secret values of a render.
 pub(crate) fn learn_render(secrets: &Secrets, chart: &ChartText<'_>, rendered: &Rendered) {
     let learn = |manifest: &Manifest| {
         for object in manifest.objects() {

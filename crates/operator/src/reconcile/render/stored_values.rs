@@ -9,7 +9,7 @@ pub(crate) struct StoredValues {
     pub(crate) kept: Kept,
     pub(crate) pins: Vec<Pin>,
     pub(crate) version: Option<String>,
-    /// What asked for these results.
+    /// The request for these results.
     pub(crate) made_for: Option<String>,
     /// As [`KEY`].
     pub(crate) key: [u8; 32],

@@ -53,7 +53,7 @@ impl KeptRenders<'_> {
             return Continue(());
         }
         let Some(to) = fallback.to else {
-            return Break(Phase::stalled(Reason::UpgradeFailed, fallback.told(None)));
+            return Break(Phase::stalled(Reason::UpgradeFailed, fallback.message(None)));
         };
         let kept = SealedSecrets::new(self.scope)
             .unseal::<KeptRender>(&RENDERS, &suffix(to))
@@ -73,9 +73,9 @@ impl KeptRenders<'_> {
                 why: fallback.why + &lost,
                 ..fallback
             };
-            let told = fallback.told(None);
+            let fallback_message = fallback.message(None);
             release.record.fallback = Some(fallback);
-            return Break(Phase::stalled(Reason::UpgradeFailed, told));
+            return Break(Phase::stalled(Reason::UpgradeFailed, fallback_message));
         };
         let notes = kept.notes.clone();
         let desired = self.read(release, prepared, kept);
@@ -230,11 +230,12 @@ impl KeptRenders<'_> {
         let goal = release.record.fallback.as_ref().and_then(|fallback| fallback.to);
         let surplus = release.record.history.surplus(running, goal);
         if let Break(phase) = self.forget(release, &surplus).await {
-            tracing::debug!(resource = %self.scope.written.key, ?phase, "renders that nobody needs stay for now");
+            tracing::debug!(resource = %self.scope.written.key, ?phase, "renders without use are not deleted yet");
         }
     }
 
-    /// What is told of a release that runs something else than what is asked for, or failed without a way back.
+    /// The phase with the reason why the release runs another revision than the requested one, or failed without a way
+    /// back.
     pub(crate) fn with_fallback_message(&self, release: &Release, phase: Phase, changes: &mut Changes) -> Phase {
         let Some(fallback) = &release.record.fallback else {
             return self.overdue(release, phase);
@@ -242,17 +243,17 @@ impl KeptRenders<'_> {
         // The phase says what it is.
         changes.upgraded = false;
         let running = fallback.to.and_then(|to| release.record.history.get(to));
-        let told = fallback.told(running.map(|listed| listed.generation));
+        let fallback_message = fallback.message(running.map(|listed| listed.generation));
         match phase {
-            Phase::Ready => Phase::stalled(Reason::RolledBack, told),
+            Phase::Ready => Phase::stalled(Reason::RolledBack, fallback_message),
             Phase::Waiting { reason, message } => {
                 let reason = match reason {
                     Reason::Progressing => Reason::RollingBack,
                     other => other,
                 };
-                Phase::waiting(reason, format!("{message}; {told}"))
+                Phase::waiting(reason, format!("{message}; {fallback_message}"))
             }
-            Phase::Failed { reason, message } => Phase::failed(reason, format!("{message}; {told}")),
+            Phase::Failed { reason, message } => Phase::failed(reason, format!("{message}; {fallback_message}")),
             other => other,
         }
     }

@@ -1,6 +1,5 @@
-//! What becomes of an upgrade that fails for good, and of a request for an earlier revision: another render takes the
-//! place of what the custom resource asks for, until that changes. The decision is written down before anything is done
-//! about it, so that whoever continues does the same.
+//! Rollback: after an upgrade that failed finally, or on request, an earlier render replaces the requested one until
+//! the custom resource changes. The decision is recorded before it is carried out, so that it survives a crash.
 
 pub(crate) mod kept_renders;
 
@@ -33,7 +32,7 @@ impl<'s, 'a> RollbackStage<'s, 'a> {
 }
 
 impl RollbackStage<'_, '_> {
-    /// Takes note of an annotation that asks for an earlier revision, and of an edit that ends such a request.
+    /// Records a request for an earlier revision, and ends the former one after an edit.
     pub(super) async fn note_rollback_request(&mut self, release: &mut Release) {
         let asks = [Request::Force, Request::Reconcile];
         if asks
@@ -42,9 +41,9 @@ impl RollbackStage<'_, '_> {
         {
             release.retry_upgrade();
         }
-        let is_asked = self.scope.written.annotations.contains_key(annotations::ROLLBACK_TO);
+        let is_requested = self.scope.written.annotations.contains_key(annotations::ROLLBACK_TO);
         let is_over = |fallback: &Fallback| {
-            fallback.failed.is_none() && (fallback.generation != self.scope.generation || !is_asked)
+            fallback.failed.is_none() && (fallback.generation != self.scope.generation || !is_requested)
         };
         if release.record.fallback.as_ref().is_some_and(is_over) {
             release.end_fallback();
@@ -79,10 +78,8 @@ impl RollbackStage<'_, '_> {
         });
     }
 
-    /// Decides about the phase that a release is in: true if it is to go on with something else, at once.
-    ///
-    /// # Errors
-    /// The phase of a release of which that can't be written down.
+    /// Decides from the phase whether the upgrade has failed. Returns true if the reconcile goes on with another
+    /// revision.
     pub(super) async fn begin_fallback(&mut self, release: &mut Release, phase: &Phase) -> Flow<bool> {
         if phase.is_ready() {
             KeptRenders::new(self.scope).note_healthy(release).await;
@@ -144,7 +141,7 @@ impl RollbackStage<'_, '_> {
         release.end_fallback();
         release.record.attempt = None;
         release.record.fallback = Some(fallback);
-        // It was tried with force: asked for once, done once.
+        // The attempt was forced. A request is carried out once.
         if let Some(text) = self.scope.requested(release, Request::Force) {
             release.record.handled.set(Request::Force, &text);
         }
@@ -163,7 +160,7 @@ fn history_next(release: &Release) -> i64 {
 }
 
 impl Release {
-    /// What the custom resource asks for is carried out again, whatever it is.
+    /// Returns to the requested revision.
     pub(super) fn end_fallback(&mut self) {
         self.record.fallback = None;
         self.record.done_for = None;

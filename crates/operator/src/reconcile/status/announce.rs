@@ -23,7 +23,7 @@ impl<'a> Announcer<'a> {
 }
 
 impl Announcer<'_> {
-    /// One event for each thing that happened; the same failure is told once, not at every retry.
+    /// Writes an Event for each thing that happened. A retry with the same failure writes none.
     pub(crate) async fn announce(&self, release: &mut Release, conclusion: &Conclusion, status: &Value) {
         let event = conclusion.phase.event(&conclusion.changes);
         let failed = event.as_ref().is_some_and(|event| event.warning);
@@ -31,7 +31,7 @@ impl Announcer<'_> {
             let text = event.text();
             if !event.once || release.announced.event != text {
                 release.announced.event = text;
-                self.tell(&event).await;
+                self.write_event(&event).await;
             }
         }
         let unseen =
@@ -51,7 +51,7 @@ impl Announcer<'_> {
         }
         release.announced.awaited = text;
         if let Some(event) = event.filter(|_| is_news) {
-            self.tell(&event).await;
+            self.write_event(&event).await;
         }
     }
 
@@ -69,20 +69,20 @@ impl Announcer<'_> {
     async fn announce_conditions(&self, release: &mut Release, status: &Value) {
         let events = status::condition_events(status);
         let texts = events.iter().map(Event::text).collect();
-        let told = release.announced.conditions.replace(texts);
+        let reported = release.announced.conditions.replace(texts);
         // A release that was well when the operator last ran, and is, is no news.
-        if told.is_none() && release.stored.was_complete && !events.iter().any(|event| event.warning) {
+        if reported.is_none() && release.stored.was_complete && !events.iter().any(|event| event.warning) {
             return;
         }
-        let told = told.unwrap_or_default();
+        let reported = reported.unwrap_or_default();
         for event in &events {
-            if !told.contains(&event.text()) {
-                self.tell(event).await;
+            if !reported.contains(&event.text()) {
+                self.write_event(event).await;
             }
         }
     }
 
-    async fn tell(&self, event: &Event) {
+    async fn write_event(&self, event: &Event) {
         if event.warning {
             self.scope.warn(&event.reason, &event.note).await
         } else {

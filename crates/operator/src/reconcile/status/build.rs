@@ -55,7 +55,7 @@ impl StatusBuilder<'_> {
                 namespace: &prepared.identity.namespace,
                 notes: prepared.notes.as_deref(),
             }),
-            computed: template.and_then(|template| template.told()),
+            computed: template.and_then(|template| template.computed_status()),
             status_invalid: template.and_then(|template| template.invalid.as_deref()),
             contested: release.contests.message(),
             // Who is only waited for is no failure: counting would write a status at each look.

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::reconcile::render::prepared::PreparedRelease;
 use chartwright_core::status::{Changes, Phase};
 
-/// What a status tells.
+/// What the status is to report.
 pub(crate) struct Conclusion {
     pub phase: Phase,
     pub changes: Changes,

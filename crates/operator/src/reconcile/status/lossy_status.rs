@@ -12,7 +12,7 @@ pub struct LossyStatus {
     pub(crate) conditions: AtomicBool,
     /// The schema refuses what it doesn't know.
     pub(crate) refuses: AtomicBool,
-    pub(crate) told: AtomicBool,
+    pub(crate) is_reported: AtomicBool,
 }
 
 impl LossyStatus {
@@ -20,6 +20,6 @@ impl LossyStatus {
     pub(crate) fn notice(&self, record: bool, conditions: bool) -> bool {
         self.record.fetch_or(record, Relaxed);
         self.conditions.fetch_or(conditions, Relaxed);
-        !self.told.swap(true, Relaxed)
+        !self.is_reported.swap(true, Relaxed)
     }
 }

@@ -1,4 +1,4 @@
-//! The last step, always taken: the status says what happened, and one event tells it to whoever listens.
+//! The last stage of every reconcile: the status reports what happened, and Events announce it.
 
 pub(crate) mod announce;
 pub(crate) mod build;
@@ -134,8 +134,8 @@ impl StatusWriter<'_, '_> {
         }
     }
 
-    /// True if all that is wrong is that the API server has too much to do: telling that would give it more. Where it
-    /// goes on, it is told.
+    /// True if the only problem is that the API server throttles requests. A status write would add to its load. A
+    /// problem that lasts is reported.
     fn is_only_put_off(&self, release: &mut Release, phase: &Phase) -> bool {
         let Some(wait) = requested_wait().filter(|_| matches!(phase, Phase::Failed { .. })) else {
             release.retry.backoff.throttled = 0;
@@ -149,7 +149,7 @@ impl StatusWriter<'_, '_> {
         release.retry.backoff.failures = release.retry.backoff.failures.saturating_sub(1);
         tracing::info!(
             kind = %self.scope.unit.group_kind, resource = %self.scope.written.key, ?wait,
-            "the API server asks for patience: it is tried again later"
+            "the API server throttles requests: retried later"
         );
         true
     }
@@ -226,7 +226,7 @@ impl StatusWriter<'_, '_> {
         written
     }
 
-    /// A shorter status is tried; where that is refused as well, an Event tells it.
+    /// Requests a shorter status. If that is refused as well, an Event reports it.
     async fn note_refused_status(&self, release: &mut Release, next: &Value, error: &Error) {
         self.scope.context.metrics.refused(&self.scope.unit.group_kind.kind);
         if release.retry.refused_status == StatusRefusal::Nothing {
@@ -239,17 +239,14 @@ impl StatusWriter<'_, '_> {
         release.announced.status = Some(next.clone());
         let note = format!(
             "the API server refuses the status, of {} bytes beside a custom resource of about {}: {error}. What must be \
-             known of the release is kept in Secrets beside it, Events tell what conditions would",
+             known of the release is kept in Secrets beside it, and Events replace its conditions",
             next.to_string().len(),
             self.scope.written.size(),
         );
         self.scope.warn_once(release, "StatusUnwritten", note).await;
     }
 
-    /// Writes down how far hooks have come before what follows can't be told from what went before.
-    ///
-    /// # Errors
-    /// The phase of a release of which it can't be written.
+    /// Records the progress of hooks before the next step, from which it could not be reconstructed after a crash.
     pub(super) async fn store_progress(&mut self, release: &mut Release, message: String) -> Flow {
         let phase = self.scope.shown.clone();
         self.store_decision(
@@ -291,13 +288,13 @@ impl StatusWriter<'_, '_> {
 
     fn next_look_of(&self, release: &mut Release, conclusion: &Conclusion) -> Option<Duration> {
         let phase = &conclusion.phase;
-        // A refused object may be removed by its owner, which no watch of ours would tell.
+        // The owner may delete a refused object, which no watch of ours shows.
         if matches!(phase, Phase::Failed { .. } | Phase::Stalled { recheck: true, .. }) {
             return Some(release.back_off());
         }
         release.retry.backoff.failures = 0;
         match phase {
-            // The watch tells when it works again; until then, each look renders what looks something up.
+            // A watch event reports its recovery. Until then, each reconcile renders if the chart looks something up.
             Phase::Waiting {
                 reason: Reason::WatchFailed,
                 ..

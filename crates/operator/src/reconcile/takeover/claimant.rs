@@ -18,7 +18,7 @@ pub(crate) fn claimant(unit: &Unit, resource: &CustomResource, namespace: &str) 
     }
 }
 
-/// True if the release may have an object that is live, as a whole.
+/// True if the release may take over a live object.
 pub(crate) fn may_adopt(object: &Value, claimant: &Claimant) -> bool {
     let metadata = serde_json::from_value(object["metadata"].clone());
     metadata.is_ok_and(|metadata| !matches!(takeover::claim(&metadata, claimant), Claim::Refused(_)))

@@ -1,12 +1,12 @@
-//! Taking a release over, between the steps of an ordinary reconcile. Each write leaves a state from which the next
-//! reconcile goes on, whatever happens in between:
+//! Takes a release over from Helm or helm-operator, between the stages of an ordinary reconcile. Each write leaves a
+//! state from which the next reconcile can go on:
 //!
-//! 1. what was there is read (release Secrets, else the status) into the record: nothing is written;
-//! 2. the claim puts our finalizer on, and an annotation that says what goes on;
-//! 3. objects that the chart doesn't render get our marks, so that prune and deletion know them as ours;
-//! 4. each member's managedFields become ours, then it is applied: what only the former owner wanted goes with that,
-//!    the owner reference too;
-//! 5. once all is applied and pruned, the former operator's fields of the status go, its finalizers, then the release
+//! 1. The former release is read into the record (release Secrets, else the status). Nothing is written.
+//! 2. The claim adds our finalizer, and an annotation that names the takeover.
+//! 3. Objects that the chart does not render get our marks, so that prune and deletion know them as ours.
+//! 4. The managedFields of each member become ours, then it is applied: fields and owner references of the
+//!    former owner go.
+//! 5. After apply and prune, the former operator's status fields and finalizers are removed, then the release
 //!    Secrets, and last our annotation.
 
 pub(crate) mod claimant;
@@ -96,7 +96,7 @@ impl TakeoverStage<'_, '_> {
         let mut stored = self.read_stored(stored, &namespace).await?;
         let adopts = self.scope.unit.watch.collisions != Collisions::Prevent;
         if former == Former::OperatorSdk && stored.is_anothers() && !self.scope.written.deleting {
-            // Whoever may write a custom resource can say that it was helm-operator's; `helm install` made this release.
+            // Any author can claim that a custom resource was helm-operator's, but `helm install` made this release.
             if adopts {
                 former = Former::Helm;
             } else if !(self.is_marked() && self.scope.written.has_finalizer()) {
@@ -141,7 +141,7 @@ impl TakeoverStage<'_, '_> {
         match requests::list_releases(&self.scope.context.client, namespace, name).await {
             Ok(stored) if stored.is_empty() && former == Former::Helm && !self.is_marked() => Continue(None),
             Ok(stored) => Continue(Some(stored)),
-            // A deletion goes on with what the status tells; the garbage collector takes the Secrets.
+            // A deletion uses the status instead. The garbage collector deletes the Secrets.
             Err(Error::Forbidden(_)) if self.scope.written.deleting => Continue(Some(Vec::new())),
             // Whether Helm has a release of this name is only of interest if objects of it are in the way.
             Err(error @ Error::Forbidden(_)) if former == Former::Helm && !self.is_marked() => {
@@ -247,8 +247,8 @@ impl TakeoverStage<'_, '_> {
         (new && self.scope.unit.watch.collisions != Collisions::Prevent).then_some(Former::Helm)
     }
 
-    /// Puts what the former owner made into the record: the last revision with the digests that tell whether the chart
-    /// renders the same now, those before it by name only.
+    /// Records the objects of the former owner: the last revision with digests, to see whether the chart renders the
+    /// same now, and earlier revisions by name only.
     fn remember(&self, release: &mut Release, releases: &[StoredRelease], namespace: &str) -> HashMap<ObjectId, Value> {
         let key = release.key(&self.scope.context.keys);
         let mut version = 1;

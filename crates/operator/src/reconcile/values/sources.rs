@@ -1,6 +1,6 @@
-//! `valuesFrom`: values of Secrets and ConfigMaps. They are read like what a template looks up: from memory where a watch
-//! shows that nothing has changed, and followed from then on, so that a release hears of a change at once, and of one
-//! that is missing when it comes.
+//! `valuesFrom`: values from Secrets and ConfigMaps. They are read like looked-up objects: from memory where a watch
+//! shows no change, and followed from then on, so that a release hears immediately of changes and of missing objects
+//! that appear.
 
 use go_yaml as yaml;
 use serde_json::{Map, Value};
@@ -56,7 +56,7 @@ pub(crate) fn sources(unit: &Unit, resource: &CustomResource) -> Result<Vec<Valu
         let place = field.to_string();
         let list = ValuesFrom::list(&place, &own_list(field, resource)?).map_err(ValuesError::Source)?;
         for (index, from) in list.into_iter().enumerate() {
-            // The author's entries are no templates: whoever writes them knows the names.
+            // The author's entries are no templates: authors know the names.
             let name = from.name.clone();
             all.push(ValuesSource::of(format!("{place}[{index}]"), from, &name, &namespace)?);
         }
@@ -117,7 +117,7 @@ impl ValuesSource {
         Ok(ValuesSource { place, from, key })
     }
 
-    /// Whether what it says is somebody's secret.
+    /// Whether its text is secret.
     pub fn is_secret(&self) -> bool {
         self.from.kind == SourceKind::Secret
     }
@@ -167,8 +167,8 @@ impl ValuesSource {
         }
     }
 
-    /// A Secret's text is a string, whatever it looks like: a password of digits is no number. That of a ConfigMap is what
-    /// `--set` makes of it, unless it stands in quotes, but it is taken whole: no comma ends it.
+    /// Sets a value. The text of a Secret is always a string: a password of digits is no number. The text of a
+    /// ConfigMap is interpreted as by `--set` unless it is quoted, but a comma does not end it.
     fn set(&self, path: &str, text: &str, values: &mut Map<String, Value>) -> Result<(), String> {
         let inside = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
         let (text, mode) = match inside('"').or_else(|| inside('\'')) {
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_or_wrong_is_told_without_its_text() {
-        let told = |source: &ValuesSource, object: Value| {
+        let error = |source: &ValuesSource, object: Value| {
             let error = source
                 .add(&object, &mut Map::new(), &mut 100)
                 .map_err(|error| error.to_string());
@@ -273,19 +273,19 @@ mod tests {
         };
         let mut from = source(SourceKind::Secret, None);
         let other = json!({"metadata": {}, "data": {"other": ""}});
-        assert_eq!(told(&from, json!({})), "valuesFrom[0]: Secret shop/creds is not there");
-        assert!(told(&from, other.clone()).contains("no text under the key \"values.yaml\""));
+        assert_eq!(error(&from, json!({})), "valuesFrom[0]: Secret shop/creds is not there");
+        assert!(error(&from, other.clone()).contains("no text under the key \"values.yaml\""));
         for text in ["hidden", "- hidden", "a: b: hidden"] {
-            let message = told(&from, object(SourceKind::Secret, text));
+            let message = error(&from, object(SourceKind::Secret, text));
             assert!(
                 message.contains("values.yaml can't be read") && !message.contains("hidden"),
                 "{message}"
             );
         }
         let long = object(SourceKind::Secret, &"x".repeat(101));
-        assert!(told(&from, long).contains("more than 4 MiB of text together"));
+        assert!(error(&from, long).contains("more than 4 MiB of text together"));
         from.from.optional = true;
-        assert_eq!((told(&from, json!({})), told(&from, other)), Default::default());
+        assert_eq!((error(&from, json!({})), error(&from, other)), Default::default());
     }
 
     fn source(kind: SourceKind, path: Option<&str>) -> ValuesSource {

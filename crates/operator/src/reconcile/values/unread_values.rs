@@ -36,7 +36,7 @@ pub(crate) async fn report_unread(scope: &ReleaseScope<'_>, release: &mut Releas
     }
     if read_values.reads.get().is_none() {
         let renderer = Arc::clone(renderer);
-        // Once for a chart, whatever its releases are.
+        // Once for a chart, not for each release.
         let reads = tokio::task::spawn_blocking(move || Reads::of(renderer.chart())).await;
         // Another release may have been faster.
         let _ = read_values.reads.set(reads.ok().flatten());
