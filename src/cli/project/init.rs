@@ -87,7 +87,7 @@ impl WriteArgs {
         for warning in &changes.warnings {
             note!("warning: {warning}");
         }
-        stdout::show(format_args!("{}", changes.text()));
+        stdout::show(format_args!("{}", changes.describe()));
         for path in &due {
             print_line!("{}: removed", path.display());
         }

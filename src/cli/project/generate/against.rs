@@ -12,7 +12,7 @@ use super::crd::{GeneratedCrd, read_definition_file};
 use crate::cli::block_on;
 use crate::cli::stdout::stdout;
 use chartwright_operator::cluster::{self, connection::bounded};
-use chartwright_scaffold::crd::compare::{Change, compare};
+use chartwright_scaffold::crd::compare::{CrdChange, compare};
 use chartwright_scaffold::crd::{definition, validate};
 
 /// Prints the differences. Returns false if the change is unsafe.
@@ -46,7 +46,7 @@ pub(super) fn compare_definition(kubeconfig: Option<&Path>, against: &Path, made
     for problem in &problems {
         writeln!(out, "{problem}")?;
     }
-    let unsafe_changes = changes.iter().filter(|change: &&Change| change.breaks).count();
+    let unsafe_changes = changes.iter().filter(|change: &&CrdChange| change.breaks).count();
     let verdict = match (unsafe_changes, problems.len()) {
         (0, 0) => "safe".to_owned(),
         (0, count) => format!("not safe: {count} problems with custom resources that exist"),

@@ -94,7 +94,7 @@ pub fn run(args: &BundleArgs) -> Result<ExitCode> {
         .flatten();
     if !args.quiet || args.check {
         all.clone()
-            .for_each(|changes| stdout::show(format_args!("{}", changes.text())));
+            .for_each(|changes| stdout::show(format_args!("{}", changes.describe())));
         stale.iter().for_each(|file| print_line!("{}: removed", file.display()));
     }
     if args.check {

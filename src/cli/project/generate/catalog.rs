@@ -57,7 +57,7 @@ pub fn run(args: &CatalogArgs) -> Result<ExitCode> {
     tree.merge(&args.output, template);
     let root = PathBuf::from(".");
     let changes = tree.compare(&root, &Written::new(), true)?;
-    stdout::show(format_args!("{}", changes.text()));
+    stdout::show(format_args!("{}", changes.describe()));
     changes.write(&root)?;
     Ok(ExitCode::SUCCESS)
 }
