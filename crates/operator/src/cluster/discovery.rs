@@ -102,8 +102,6 @@ struct SharedReads {
     last: Mutex<(u64, Result<()>)>,
 }
 
-// === impl Resource ===
-
 impl Resource {
     /// The API for its objects in one namespace, or (`None`) in all.
     pub fn api_in<K>(&self, client: &Client, namespace: Option<&str>) -> Api<K>
@@ -128,8 +126,6 @@ impl Resource {
     }
 }
 
-// === impl SharedReads ===
-
 impl Default for SharedReads {
     fn default() -> Self {
         SharedReads {
@@ -138,8 +134,6 @@ impl Default for SharedReads {
         }
     }
 }
-
-// === impl Snapshot ===
 
 impl Snapshot {
     /// Adds the kinds of a group version, and its entries of `.Capabilities`.
@@ -269,15 +263,11 @@ pub fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-// === impl MissedGroups ===
-
 impl MissedGroups {
     fn groups(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-// === impl Discovery ===
 
 impl Discovery {
     /// Reads the first snapshot.

@@ -54,8 +54,6 @@ pub use kube::core::response::StatusCause as Cause;
 
 pub type Result<T> = std::result::Result<T, Error>;
 
-// === impl Error ===
-
 impl Error {
     /// True if only another request can succeed.
     pub fn is_permanent(&self) -> bool {

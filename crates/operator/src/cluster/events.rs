@@ -84,8 +84,6 @@ struct RecentEvent {
     recorder: Option<Recorder>,
 }
 
-// === impl Events ===
-
 impl Events {
     /// `instance` identifies the replica: the pod's name.
     pub fn new(client: Client, operator: &str, instance: Option<String>) -> Self {
@@ -154,8 +152,6 @@ impl Events {
     }
 }
 
-// === impl EventMessage ===
-
 impl EventMessage {
     fn new(kind: EventType, about: &ObjectReference, reason: &str, action: &str, note: &str) -> Arc<Self> {
         Arc::new(EventMessage {
@@ -177,8 +173,6 @@ impl EventMessage {
         hash.finish()
     }
 }
-
-// === impl EventWriter ===
 
 impl EventWriter {
     fn recorder(&self, message: &EventMessage) -> Recorder {
@@ -267,8 +261,6 @@ impl EventWriter {
         }
     }
 }
-
-// === impl RecentEvents ===
 
 impl RecentEvents {
     /// The recorder of a recent Event with this key. `Some(None)`: written once, without a recorder.

@@ -36,8 +36,6 @@ pub struct Deleted {
     pub release: Release,
 }
 
-// === impl Cache ===
-
 impl Cache {
     pub fn get(&self, key: &ResourceKey) -> Option<Arc<CustomResource>> {
         lock(&self.resources).get(key).cloned()
@@ -219,8 +217,6 @@ impl Cache {
         }
     }
 }
-
-// === impl Deleted ===
 
 impl Deleted {
     /// The last known state of the custom resource.

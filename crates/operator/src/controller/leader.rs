@@ -86,8 +86,6 @@ pub fn identity() -> io::Result<String> {
     ))
 }
 
-// === impl LeaderElection ===
-
 impl LeaderElection {
     /// A candidate with a fresh identity and the usual timing.
     ///
@@ -216,8 +214,6 @@ struct Lock {
     /// What was last said about why we don't lead, so that it is said once.
     said: String,
 }
-
-// === impl Lock ===
 
 impl Lock {
     fn new(candidate: LeaderElection) -> Self {

@@ -54,8 +54,6 @@ impl<K> Default for Queue<K> {
     }
 }
 
-// === impl Queue ===
-
 impl<K: Clone + Eq + Hash> Queue<K> {
     /// Adds a key, due now. A running key runs again afterwards.
     pub fn add(&self, key: K) {

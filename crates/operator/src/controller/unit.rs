@@ -59,8 +59,6 @@ struct Serving {
     queue: Arc<Queue<ResourceKey>>,
 }
 
-// === impl Blueprint ===
-
 impl Blueprint {
     fn group_kind(&self) -> GroupKind {
         GroupKind::new(&self.watch.group, &self.watch.kind)
@@ -145,8 +143,6 @@ impl Blueprint {
         }
     }
 }
-
-// === impl Serving ===
 
 impl Serving {
     fn new(blueprint: &Blueprint, context: Arc<Context>, mut resource: Resource) -> Arc<Self> {

@@ -149,8 +149,6 @@ where
     }
 }
 
-// === impl Redacted ===
-
 impl<S, N, F> FormatEvent<S, N> for Redacted<F>
 where
     S: tracing::Subscriber + for<'a> LookupSpan<'a>,
@@ -175,8 +173,6 @@ where
         }
     }
 }
-
-// === impl LogOptions ===
 
 impl LogOptions {
     fn encoder(&self, terminal: bool) -> Encoder {
@@ -213,8 +209,6 @@ impl LogOptions {
     }
 }
 
-// === impl Level ===
-
 impl FromStr for Level {
     type Err = &'static str;
 
@@ -231,8 +225,6 @@ impl FromStr for Level {
         }
     }
 }
-
-// === impl TimeEncoding ===
 
 impl TimeEncoding {
     /// Whether a time is written as a number.

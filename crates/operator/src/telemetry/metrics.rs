@@ -123,8 +123,6 @@ pub struct ReconcileTimer<'a> {
     result: Option<ReconcileResult>,
 }
 
-// === impl Metrics ===
-
 impl Default for Metrics {
     fn default() -> Self {
         Self::new()
@@ -361,8 +359,6 @@ fn timing<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, me
     registry.register_with_unit(name, help, Unit::Seconds, metric.clone());
     metric
 }
-
-// === impl ReconcileTimer ===
 
 impl ReconcileTimer<'_> {
     /// Counts the reconcile under its result. Returns how long it took.

@@ -125,8 +125,6 @@ async fn serve_ready(State(health): State<Health>) -> Response {
     }
 }
 
-// === impl Servers ===
-
 impl Servers {
     /// Binds `address`, which `flag` (with its dashes) asked for, and answers there from now on. Where that is, with the
     /// port that the system chose for port 0; `None` when it is off.
@@ -181,8 +179,6 @@ async fn bind(host: &str, port: u16) -> io::Result<TcpListener> {
         bound => bound,
     }
 }
-
-// === impl BindAddress ===
 
 impl BindAddress {
     /// True for an address that only this machine or pod reaches. A name may mean anything.

@@ -22,8 +22,6 @@ pub(super) struct ZapJson {
 /// The keys of zap's own; a field of this name gets an underscore behind it rather than a second key in the object.
 const OWN: [&str; 4] = ["level", "ts", "logger", "msg"];
 
-// === impl ZapJson ===
-
 impl<S> FormatEvent<S, JsonFields> for ZapJson
 where
     S: Subscriber + for<'a> LookupSpan<'a>,

@@ -40,8 +40,6 @@ struct FencedBody {
     fence: Arc<Fence>,
 }
 
-// === impl Fence ===
-
 impl Default for Fence {
     fn default() -> Self {
         Fence {
@@ -72,8 +70,6 @@ impl Fence {
         u64::try_from(at.saturating_duration_since(self.base).as_micros()).unwrap_or(u64::MAX)
     }
 }
-
-// === impl Gate ===
 
 impl Gate {
     pub(in crate::cluster) fn new(fence: Arc<Fence>) -> Self {
@@ -122,8 +118,6 @@ fn is_write<B>(request: &Request<B>) -> bool {
     };
     !is_read && !is_review()
 }
-
-// === impl FencedBody ===
 
 impl http_body::Body for FencedBody {
     type Data = <Body as http_body::Body>::Data;

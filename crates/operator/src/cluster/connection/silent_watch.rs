@@ -38,8 +38,6 @@ pub(in crate::cluster) struct MonitoredBody {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-// === impl MonitoredBody ===
-
 impl MonitoredBody {
     pub(in crate::cluster) fn new(body: Body, limit: Option<Duration>, permit: Option<OwnedSemaphorePermit>) -> Self {
         let limit = limit.map(|silence| (silence, Box::pin(tokio::time::sleep(silence))));

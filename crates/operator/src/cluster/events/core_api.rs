@@ -30,8 +30,6 @@ struct WrittenEvent {
     at: Instant,
 }
 
-// === impl CoreRecorder ===
-
 impl CoreRecorder {
     /// `window`: how long an Event is remembered.
     pub(in crate::cluster) fn new(client: Client, reporter: Reporter, window: Duration) -> Self {

@@ -48,8 +48,6 @@ pub struct PodLabeler<'a> {
     pub labels: &'a BTreeSet<String>,
 }
 
-// === impl LeaseName ===
-
 impl LeaseName {
     pub fn of(namespace: &str, kind: &str, name: &str) -> Self {
         LeaseName {
@@ -165,8 +163,6 @@ pub async fn remove(client: &Client, place: &LeaseName, lease: Lease) -> Result<
         _ => Ok(()),
     }
 }
-
-// === impl PodLabeler ===
 
 impl PodLabeler<'_> {
     /// Reads a pod; `None` if it does not exist.

@@ -47,8 +47,6 @@ struct TroubleList {
     is_partial: bool,
 }
 
-// === impl PodTroubles ===
-
 impl PodTroubles {
     /// The most common trouble of a workload's unhealthy pods. `uid`: of the workload; `selector`: of its pods.
     ///
@@ -84,8 +82,6 @@ impl PodTroubles {
     }
 }
 
-// === impl NamespacePods ===
-
 impl NamespacePods {
     fn now() -> Self {
         NamespacePods {
@@ -109,8 +105,6 @@ impl NamespacePods {
         Ok(self.list.clone())
     }
 }
-
-// === impl TroubleList ===
 
 impl TroubleList {
     async fn read(client: &Client, namespace: &str) -> Result<Self> {

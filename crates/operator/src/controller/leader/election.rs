@@ -39,8 +39,6 @@ pub struct Election {
     term: Option<i32>,
 }
 
-// === impl Timing ===
-
 impl Default for Timing {
     fn default() -> Self {
         Self {
@@ -63,8 +61,6 @@ impl Timing {
         self.retry.mul_f64(1.0 + 1.2 * f64::from(random) / 256.0)
     }
 }
-
-// === impl Election ===
 
 impl Election {
     /// A candidate that has seen nothing yet. `lease` is assumed of a holder that doesn't say its own.

@@ -83,8 +83,6 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
     watches.tasks.shutdown().await;
 }
 
-// === impl Watches ===
-
 impl Watches {
     fn start_wanted(&mut self) {
         let snapshot = self.context.discovery.snapshot();
@@ -186,8 +184,6 @@ impl Watches {
         true
     }
 }
-
-// === impl Watch ===
 
 impl Watch {
     /// The watched version, if it is no longer served, and the version that replaces it.

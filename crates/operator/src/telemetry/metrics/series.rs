@@ -77,8 +77,6 @@ pub(super) fn value(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{}-{digest}", &text[..kept]))
 }
 
-// === impl Bounded ===
-
 impl<const N: usize> Bounded for Labels<N> {
     const MAX: usize = MAX_SERIES;
 
@@ -100,8 +98,6 @@ impl Bounded for ReleaseLabels {
         None
     }
 }
-
-// === impl BoundedFamily ===
 
 impl<S: Bounded, M: Default> BoundedFamily<S, M> {
     /// Bounds a family without series.
@@ -138,8 +134,6 @@ impl<S: Bounded, M: Default> BoundedFamily<S, M> {
     }
 }
 
-// === impl PlanRuns ===
-
 impl PlanRuns {
     /// Bounds a family without series.
     pub(super) fn new(runs: Family<Labels<4>, Counter>) -> Self {
@@ -170,8 +164,6 @@ impl PlanRuns {
         }
     }
 }
-
-// === impl PlanOwners ===
 
 impl PlanOwners {
     /// The name under which a run of this plan is counted.

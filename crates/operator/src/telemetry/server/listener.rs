@@ -74,8 +74,6 @@ async fn answer(http: http1::Builder, stream: TcpStream, router: Router) {
     let _ = timeout(CONNECTION_TIMEOUT, connection).await;
 }
 
-// === impl Open ===
-
 impl Open {
     /// Ends connections until there are fewer than `most`.
     fn make_room(&mut self, most: usize) {
