@@ -111,7 +111,7 @@ fn fields(object: &Value) -> BTreeMap<FieldPath, Value> {
     found
 }
 
-/// Those of the fields that somebody can own.
+/// The fields that can have an owner.
 fn ownable<'f>(fields: impl IntoIterator<Item = (&'f FieldPath, &'f Value)>) -> FieldSet {
     let fields = fields.into_iter();
     let ownable = fields.filter(|(path, value)| is_item(path) || !is_filled(value));
@@ -326,7 +326,7 @@ pub fn apply(
     owners.insert(manager.clone(), (ownable(&wanted), since));
     let mut merged = before.clone();
     for (path, value) in wanted.iter().filter(|(_, value)| !is_filled(value)) {
-        // An empty map asks for nothing to be in it.
+        // An empty map requests no content.
         let keeps = value.is_object() && present.get(path).is_some_and(is_filled);
         if !keeps {
             set_at(&mut merged, path, value.clone());
@@ -359,7 +359,7 @@ pub fn apply(
     Ok(merged)
 }
 
-/// Any other write: what it changes becomes the writer's, what it removes becomes nobody's.
+/// Any other write: changed fields belong to the writer, removed fields to no manager.
 pub fn update(live: &Value, changed: &Value, manager: &Manager, now: &str) -> Value {
     let mut changed = changed.clone();
     without_empty(&mut changed);

@@ -38,7 +38,7 @@ const IMMUTABLE: &str = "Invalid value: field is immutable";
 const BOOKMARKS: Duration = Duration::from_secs(60);
 
 /// The time from a lost event until the watch ends with 410 Gone.
-const LOST_UNTIL: Duration = Duration::from_secs(60);
+const MAX_SILENCE: Duration = Duration::from_secs(60);
 
 /// The time from a change until the garbage collector has run.
 const COLLECTED_WITHIN: Duration = Duration::from_secs(1);
@@ -162,7 +162,7 @@ impl FakeServer {
                 }
                 let (news, lost) = server.pending_events(&view, &mut from);
                 if lost {
-                    expires = Some(Instant::now() + LOST_UNTIL);
+                    expires = Some(Instant::now() + MAX_SILENCE);
                 }
                 if !news.is_empty() && sender.send(news.into()).is_err() {
                     return;
@@ -203,7 +203,7 @@ impl FakeServer {
         if loses {
             lines.remove(0);
         }
-        // What is not known yet is told when it is.
+        // Changes after the read version are sent when it advances.
         let until = store.read_version();
         let is_late = until < store.version;
         *from = if is_late { until.max(*from) } else { until };
@@ -261,9 +261,9 @@ impl FakeServer {
         if there.is_some_and(|there| !version.is_null() && *version != there["resourceVersion"]) {
             return Err(conflict(kind, &key, "the object has been modified"));
         }
-        // A status is written whatever UID comes with it.
+        // A status is written with any UID.
         if !uid.is_null() && (subresource.is_empty() || there.is_none()) {
-            // Who asks for an object that is gone hears of a conflict, who asks for its successor of a bad request.
+            // A request for a deleted object is a conflict, one for its successor a bad request.
             let there = there.ok_or_else(|| conflict(kind, &key, "uid mismatch"))?;
             if *uid != there["uid"] {
                 return Err(immutable_uid());
@@ -335,9 +335,9 @@ impl FakeServer {
         Ok((StatusCode::OK, store.put(kind, key, object)))
     }
 
-    /// In two steps, as kube-apiserver does it (`Store.Delete` of its registry): whether there are finalizers is looked up
-    /// first, and what has none is then removed from etcd, whatever it has become meanwhile. Only preconditions are
-    /// checked again. What has finalizers is changed in one step.
+    /// Deletes in two steps, as kube-apiserver does (`Store.Delete` of its registry): it reads whether there are
+    /// finalizers. An object without any is then removed from etcd, also if it has changed in between. Only
+    /// preconditions are checked again. An object with finalizers is changed in one step.
     async fn delete(
         &self,
         call: &ApiCall,

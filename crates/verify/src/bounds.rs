@@ -25,9 +25,9 @@ struct Root {
 // === impl Bounds ===
 
 impl Bounds {
-    /// Those of a case file and the chart that its place tells: the nearest folder above the file that is a project. Without one,
-    /// the working directory if the file is in it, or else the folder around the chart. A chart that a watch names elsewhere may
-    /// be read, too.
+    /// The bounds of a case file and its chart: the nearest folder above the file that is a project. Without one, the
+    /// working directory if the file is in it, or else the folder around the chart. A chart that a watch names
+    /// elsewhere may be read, too.
     pub fn of(file: &Path, chart: Option<&Path>) -> Self {
         let file = absolute(file);
         let folder = file.parent().unwrap_or(&file);

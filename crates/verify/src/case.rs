@@ -11,7 +11,7 @@ use helm_template::render::Capabilities;
 /// A file, and what holds for all its cases.
 #[derive(Debug, Default)]
 pub struct CaseFile {
-    /// Where the chart is, if the file's place doesn't tell it.
+    /// Where the chart is, if the folder of the file does not show it.
     pub chart: Option<PathBuf>,
     pub world: World,
     pub cases: Vec<Case>,

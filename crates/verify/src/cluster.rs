@@ -172,7 +172,7 @@ impl FakeCluster {
         if let Some(object) = applied.as_object_mut() {
             object.remove("status");
         }
-        // Nobody brings dependencies into the cluster.
+        // No controller creates dependencies here.
         if let Some(annotations) = applied["metadata"]["annotations"].as_object_mut() {
             annotations.remove(DEPENDS_ON);
         }

@@ -31,20 +31,20 @@ pub fn failures(step: &Step, done: &Done) -> Vec<Failure> {
         Ok(performed) => performed.stopped.clone(),
     };
     let mut failures = Vec::new();
-    let mut tell = |line: usize, message: String| failures.push(Failure { line, message });
+    let mut report = |line: usize, message: String| failures.push(Failure { line, message });
     if let (Some(Stopped { reason, message }), None) = (&stopped, stops) {
-        tell(step.line, format!("the release stops with {reason}:\n{message}"));
+        report(step.line, format!("the release stops with {reason}:\n{message}"));
     }
     for Expectation { line, check } in &step.expect {
         let complaint = match (check, done) {
             (Check::Stops(reason, text), _) => not_stopped(reason.as_deref(), text.as_deref(), stopped.as_ref()),
-            // That it stops was told.
+            // The stop was reported above.
             (_, Err(_)) if stops.is_none() => None,
-            (_, Err(_)) => Some("nothing can be told of a release that stops before anything is done".to_owned()),
+            (_, Err(_)) => Some("nothing is known of a release that stops before anything is done".to_owned()),
             (check, Ok(performed)) => complaint(check, performed),
         };
         if let Some(message) = complaint {
-            tell(*line, message);
+            report(*line, message);
         }
     }
     failures
@@ -100,13 +100,13 @@ fn complaint(check: &Check, performed: &Performed) -> Option<String> {
         Check::Members(What::Unchanged, wanted) => {
             missing("doesn't stay as it is", wanted, &members(What::Unchanged, performed))
         }
-        Check::Members(what, wanted) => exactly(what.told(), wanted, &members(*what, performed)),
+        Check::Members(what, wanted) => exactly(what.describe(), wanted, &members(*what, performed)),
         Check::Changed(wanted) => changed(wanted, performed),
         Check::Stops(..) | Check::Snapshot => None,
     }
 }
 
-/// What the chart's authors and Helm would be told.
+/// The warnings for the chart's authors and for users of Helm.
 pub fn warnings(performed: &Performed) -> impl Iterator<Item = &str> {
     let prepared = &performed.prepared;
     let all = prepared.warnings.iter().chain(&prepared.desired.warnings);
@@ -116,7 +116,7 @@ pub fn warnings(performed: &Performed) -> impl Iterator<Item = &str> {
 // === impl What ===
 
 impl What {
-    fn told(self) -> &'static str {
+    fn describe(self) -> &'static str {
         match self {
             What::Created => "created",
             What::Recreated => "recreated",

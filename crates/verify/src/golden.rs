@@ -1,4 +1,4 @@
-//! What a step makes as a whole, for the golden file beside its case.
+//! All objects of a step, for the golden file beside its case.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

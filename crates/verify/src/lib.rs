@@ -336,9 +336,9 @@ fn compare(
         return Ok(None);
     }
     let message = match before {
-        None => format!("there is no {shown}: `chartwright verify --update` writes it, for somebody to look at"),
+        None => format!("there is no {shown}: `chartwright verify --update` writes it; check its content"),
         Some(before) => format!(
-            "it isn't as in {shown}; if that is meant, `chartwright verify --update` writes it anew:\n{}",
+            "it isn't as in {shown}; if that is meant, `chartwright verify --update` rewrites it:\n{}",
             tree::difference(&before, text.as_bytes())
         ),
     };

@@ -70,7 +70,7 @@ impl Expected {
         let Some(found) = found else {
             return match self {
                 Expected::Absent => None,
-                expected => Some(format!("isn't there, expected {}", expected.told())),
+                expected => Some(format!("isn't there, expected {}", expected.describe())),
             };
         };
         let holds = match self {
@@ -102,17 +102,17 @@ impl Expected {
                 return expected.complaint(Some(&Value::String(text)));
             }
         };
-        (!holds).then(|| format!("is {found}, expected {}", self.told()))
+        (!holds).then(|| format!("is {found}, expected {}", self.describe()))
     }
 
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         match self {
             Expected::Absent => "nothing there".to_owned(),
             Expected::Value(value) => value.to_string(),
             Expected::Matches(pattern) => format!("a match of {}", pattern.as_str()),
             Expected::Contains(part) => format!("{part} in it"),
             Expected::Length(length) => format!("a length of {length}"),
-            Expected::Decoded(expected) => format!("base64 of {}", expected.told()),
+            Expected::Decoded(expected) => format!("base64 of {}", expected.describe()),
         }
     }
 }
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_operators_are_told() {
+    fn wrong_operators_are_errors() {
         for (value, expected) in [
             (
                 json!({"$match": "a"}),

@@ -1,4 +1,4 @@
-//! Reads a case file: strictly, with lines, and all that is wrong at once.
+//! Reads a case file strictly. Reports all errors, with lines.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -98,7 +98,7 @@ async fn perform(cluster: &mut FakeCluster, state: &State, prepared: Prepared, c
     let kind = cluster.serve(&Resource::offline(&group_kind, &watch.version, namespaced));
     // The chart on disk is compared with the stamp of this path.
     watch.chart.clone_from(&loaded.path);
-    // Members are healthy and dependencies ready: nobody writes their status.
+    // Members are healthy and dependencies ready: no controller writes their status.
     watch.health.clear();
     watch.depends_on.clear();
     let unit = Unit::alone(watch, group_kind, kind, loaded.engine.clone(), loaded.stamp.clone());
@@ -163,7 +163,7 @@ impl State {
         for (field, patch) in [("metadata", &step.metadata), ("spec", &step.spec)] {
             match patch {
                 None => {}
-                // What is written as a whole keeps its nulls, which take defaults of the chart away.
+                // A field that is written complete keeps its nulls, which remove defaults of the chart.
                 Some(whole) if self.object[field].is_null() => self.object[field] = whole.clone(),
                 Some(patch) => json_patch::merge(&mut self.object[field], patch),
             }

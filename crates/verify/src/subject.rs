@@ -217,11 +217,11 @@ impl Charts {
         let key = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let loaded = self.0.entry(key).or_insert_with(|| {
             let (chart, stamp) = stamp::load_stable(path);
-            let tell = |error: String| format!("chart {}: {error}", shown(path));
-            let chart = chart.map_err(|error| tell(error.to_string()))?;
+            let name_chart = |error: String| format!("chart {}: {error}", shown(path));
+            let chart = chart.map_err(|error| name_chart(error.to_string()))?;
             let is_case = |file: &helm_template::chart::File| file.name.starts_with(&format!("{FOLDER}/"));
             let packs_cases = chart.files.iter().any(is_case);
-            let engine = Engine::for_releases(chart).map_err(|error| tell(error.to_string()))?;
+            let engine = Engine::for_releases(chart).map_err(|error| name_chart(error.to_string()))?;
             Ok(Arc::new(Loaded {
                 engine: Arc::new(engine),
                 stamp,
@@ -285,8 +285,8 @@ impl Surroundings {
         }
         let text = serde_json::to_vec(&entries)?;
         parse("watch", &text, &self.root).map_err(|errors| {
-            let told = errors.0.into_iter().map(|error| error.message);
-            anyhow!("the watch: {}", told.collect::<Vec<_>>().join("; "))
+            let messages = errors.0.into_iter().map(|error| error.message);
+            anyhow!("the watch: {}", messages.collect::<Vec<_>>().join("; "))
         })
     }
 

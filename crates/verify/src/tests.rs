@@ -18,7 +18,7 @@ fn verified(path: &Path) -> anyhow::Result<Verified> {
 }
 
 /// The report as people see it, and the warnings.
-fn told(path: &Path) -> String {
+fn report_of(path: &Path) -> String {
     let text = match verified(path) {
         Ok(verified) => {
             let warnings = verified.warnings.iter().map(|warning| format!("warning: {warning}\n"));
@@ -56,7 +56,7 @@ fn each_fixture_has_the_report_that_is_written_beside_it() {
             continue;
         }
         count += 1;
-        let (path, found) = (folder.join("expected.txt"), told(&folder.join("in")));
+        let (path, found) = (folder.join("expected.txt"), report_of(&folder.join("in")));
         if std::env::var_os(SET_TO_WRITE).is_some() {
             std::fs::write(&path, &found).unwrap();
         }
@@ -94,7 +94,7 @@ fn a_fresh_chart_passes() {
 }
 
 #[test]
-fn wrong_use_is_told() {
+fn wrong_use_is_an_error() {
     let web = fixtures().join("web/in");
     let one = |path: PathBuf| verified(&path).unwrap_err().to_string();
     for (path, expected) in [
@@ -124,7 +124,7 @@ fn wrong_use_is_told() {
 }
 
 #[test]
-fn golden_files_are_written_when_asked() {
+fn golden_files_are_written_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let copy = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -238,7 +238,8 @@ fn names_are_chosen_by_parts() {
     }
 }
 
-/// Whatever a case file, a chart or a link names outside of the project: an error, and nothing of it in the report.
+/// A file outside of the project that a case file, a chart or a link names is an error, and its content is not
+/// reported.
 #[test]
 fn nothing_outside_of_the_project_is_read() {
     use std::fs;

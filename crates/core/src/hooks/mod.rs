@@ -87,9 +87,9 @@ pub struct Progress {
     /// The same of the hooks that are stored for the deletion.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub stored: String,
-    /// Somebody else's release was taken over: its hooks may have left objects without our marks.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub taken_over: bool,
+    /// The release was taken over: hooks of its former owner may have left objects without our marks.
+    #[serde(rename = "takenOver", skip_serializing_if = "std::ops::Not::not")]
+    pub after_takeover: bool,
     /// The last run of each hook.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<HookRun>,
@@ -286,7 +286,7 @@ impl Hook {
 
     /// True if what an earlier run left of it goes before it is made. What ran can't run again; what takes data with it
     /// stays.
-    pub fn is_made_anew(&self) -> bool {
+    pub fn is_recreated(&self) -> bool {
         (self.deleted_before || self.is_awaited()) && !is_protected(&self.member.id.group_kind)
     }
 

@@ -399,7 +399,7 @@ impl Discovery {
         let request = request.map_err(|error| Error::Invalid(error.to_string()))?;
         match bounded(self.client.request_text(request)).await {
             Err(error) if error.is_transient() => {
-                let message = format!("the API server is not ready, and may not tell of all kinds: {error}");
+                let message = format!("the API server is not ready, and may not list all kinds: {error}");
                 Err(match error {
                     Error::Throttled { after, .. } => Error::Throttled { message, after },
                     _ => Error::Unavailable(message),

@@ -66,7 +66,7 @@ impl Cache {
         if !learned && resources.get(&resource.key).is_some_and(is_older) {
             tracing::warn!(
                 resource = %resource.key,
-                "the API server lists an older version than it told before: it was restored from a backup"
+                "the API server lists an older version than before: it was restored from a backup"
             );
             resources.insert(resource.key.clone(), Arc::new(resource));
             return true;
@@ -336,7 +336,7 @@ mod tests {
     #[test]
     fn what_a_running_reconcile_learns_of_a_lost_custom_resource_is_kept() {
         let key = resource(1, 1).key;
-        // Deleted in the middle of its first reconcile, whose claim only the write's answer tells.
+        // Deleted in the middle of its first reconcile. Only the response to the write shows its claim.
         let cache = Cache::default();
         cache.observe(resource(1, 1));
         let mut release = cache.take_release(&key);
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(cache.get(&key).unwrap().uid, "successor");
         assert_eq!(cache.take_release(&key).record.revision, 0, "not its predecessor's");
 
-        // Its watch tells that it went before the reconcile that let it go ends.
+        // Its watch reports the deletion before the reconcile that removed the finalizer ends.
         let cache = Cache::default();
         cache.observe(held("u", 1));
         drop(cache.take_release(&key));
@@ -358,7 +358,7 @@ mod tests {
         cache.put_release(&key, "u", None, None);
         assert!(cache.take_deleted(&key).is_empty());
 
-        // Somebody wrote to it just before, and its watch is slow to tell.
+        // Another client wrote to it just before, and its watch is late.
         let cache = Cache::default();
         cache.observe(held("u", 1));
         drop(cache.take_release(&key));

@@ -60,11 +60,11 @@ pub struct LeaderElection {
 /// How a candidacy ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Ended<T> {
-    /// It was told to stop before it led. The Lease isn't ours.
+    /// It was stopped before it led. The Lease isn't ours.
     NeverLed,
     /// The work ended, by itself or because of the stop, while we led; its result. The Lease was given back.
     Finished(T),
-    /// Leadership was lost, and why. The work was told to stop and, if it didn't in time, dropped. The process should
+    /// Leadership was lost, and why. The work was stopped and, if it did not end in time, dropped. The process should
     /// exit: tasks that the work spawned may still believe that they lead.
     Lost(String),
 }
@@ -135,15 +135,15 @@ impl LeaderElection {
 
         // A task of its own, so that work which keeps this one busy doesn't cost the Lease; in a set, which aborts it
         // should `lead` panic.
-        let told = CancellationToken::new();
+        let end = CancellationToken::new();
         let mut renewal = JoinSet::new();
-        renewal.spawn(lock.renew(told.clone()));
+        renewal.spawn(lock.renew(end.clone()));
 
         let token = stop.child_token();
         let mut work = std::pin::pin!(lead(token.clone()));
         let renewed = tokio::select! {
             result = &mut work => {
-                told.cancel();
+                end.cancel();
                 let renewed = joined(renewal.join_next().await);
                 drop(leading);
                 return match renewed {
@@ -158,14 +158,14 @@ impl LeaderElection {
         };
         drop(leading);
         token.cancel();
-        let (reason, is_taken) = match renewed {
+        let (reason, has_other_holder) = match renewed {
             Err(lost) => lost,
-            // Only we tell it to end, and we didn't.
+            // Nothing but this function ends it.
             Ok(_) => ("the renewal ended".to_owned(), true),
         };
         // Another leader works already.
         let rest = timing.lease.saturating_sub(timing.renew_deadline);
-        let grace = if is_taken { Duration::ZERO } else { rest };
+        let grace = if has_other_holder { Duration::ZERO } else { rest };
         tracing::error!("leadership lost: {reason}");
         let _ = timeout(grace, work).await;
         Ended::Lost(reason)
@@ -185,8 +185,8 @@ impl Drop for Leading {
     }
 }
 
-/// How renewing ended: we were told to end, and hold the Lease still; or why we don't hold it any more, and whether
-/// somebody else does.
+/// The end of renewing: the lock if it was stopped and still holds the Lease, else the reason and whether another
+/// candidate has it.
 type Renewal = Result<Box<Lock>, (String, bool)>;
 
 /// The renewal as its task returned it. A task that is gone without a word took the knowledge of the Lease along.
@@ -235,7 +235,7 @@ impl Lock {
         format!("{}/{}", self.candidate.namespace, self.candidate.name)
     }
 
-    /// Tries until it has the Lease (true) or is told to stop (false).
+    /// Tries until it has the Lease (true) or is stopped (false).
     async fn acquire(&mut self, stop: &CancellationToken) -> bool {
         loop {
             tokio::select! {
@@ -255,7 +255,7 @@ impl Lock {
                 },
             }
             let mut random = [0; 1];
-            // Without randomness there is no jitter, which costs a conflict now and then.
+            // Without randomness there is no jitter. That costs a few conflicts.
             let _ = getrandom::fill(&mut random);
             let [random] = random;
             tokio::select! {
@@ -269,20 +269,20 @@ impl Lock {
         false
     }
 
-    /// Renews until it is told to end, or the Lease is lost.
-    async fn renew(mut self, told: CancellationToken) -> Renewal {
+    /// Renews until it is stopped, or the Lease is lost.
+    async fn renew(mut self, end: CancellationToken) -> Renewal {
         let timing = self.candidate.timing;
         if self.unwritable.is_some() {
-            self.do_without(&told).await?;
+            self.do_without(&end).await?;
         }
-        if told.is_cancelled() {
+        if end.is_cancelled() {
             return Ok(Box::new(self));
         }
         loop {
             let deadline = self.sent + timing.renew_deadline;
             tokio::select! {
                 () = sleep_until(deadline.min(Instant::now() + timing.retry)) => {}
-                () = told.cancelled() => return Ok(Box::new(self)),
+                () = end.cancelled() => return Ok(Box::new(self)),
             }
             if Instant::now() >= deadline {
                 let (lease, within) = (self.describe(), timing.renew_deadline);
@@ -294,12 +294,12 @@ impl Lock {
             }
             let renewed = tokio::select! {
                 renewed = timeout_at(deadline, self.try_renew()) => renewed,
-                () = told.cancelled() => return Ok(Box::new(self)),
+                () = end.cancelled() => return Ok(Box::new(self)),
             };
             match renewed {
                 Ok(Ok(())) => self.said.clear(),
                 Ok(Err(Failure::Lost)) => {
-                    let holder = self.election.holder().unwrap_or("nobody");
+                    let holder = self.election.holder().unwrap_or("no candidate");
                     return Err((format!("lease {} is held by {holder} now", self.describe()), true));
                 }
                 Ok(Err(failure)) => self.say(&failure),
@@ -328,17 +328,17 @@ impl Lock {
         true
     }
 
-    /// Works without the Lease until it can be had (`Ok`), it is told to end, or another candidate has it.
-    async fn do_without(&mut self, told: &CancellationToken) -> Result<(), (String, bool)> {
+    /// Works without the Lease until it is available (`Ok`), it is stopped, or another candidate has it.
+    async fn do_without(&mut self, end: &CancellationToken) -> Result<(), (String, bool)> {
         loop {
             tokio::select! {
                 () = sleep(self.candidate.timing.retry) => {}
-                () = told.cancelled() => return Ok(()),
+                () = end.cancelled() => return Ok(()),
             }
             let read = Instant::now();
             let acquired = tokio::select! {
                 acquired = self.try_acquire() => acquired,
-                () = told.cancelled() => return Ok(()),
+                () = end.cancelled() => return Ok(()),
             };
             let another = self
                 .election
@@ -412,7 +412,7 @@ impl Lock {
             Err(failure) => {
                 let why = match failure {
                     Failure::Call(why) | Failure::Unwritable(why) => why,
-                    Failure::Held | Failure::Lost => "it changed meanwhile".to_owned(),
+                    Failure::Held | Failure::Lost => "it changed at the same time".to_owned(),
                 };
                 tracing::warn!(lease = %self.describe(), "can't give leadership back, it will expire: {why}");
             }
@@ -486,7 +486,7 @@ impl Lock {
             Failure::Call(why) | Failure::Unwritable(why) => why.clone(),
             Failure::Held | Failure::Lost => match self.election.holder() {
                 Some(holder) if holder != self.candidate.identity => format!("held by {holder}"),
-                // Somebody was faster; the next read tells who.
+                // Another candidate was faster. The next read shows which one.
                 _ => return,
             },
         };

@@ -309,7 +309,7 @@ fn report_leftovers(context: &Context) {
     }
     tracing::warn!(
         count = left.len(),
-        "objects of custom resources that are not there: {}; `chartwright leftovers` lists them and, if asked to, \
+        "objects of custom resources that are not there: {}; `chartwright leftovers` lists them and, on request, \
          deletes them",
         short_list(&left)
     );

@@ -24,14 +24,14 @@ struct State<K> {
     due: BTreeMap<(Instant, u64), K>,
     scheduled: HashMap<K, (Instant, u64)>,
     /// Running keys, with the requests that arrived since.
-    running: HashMap<K, Meanwhile>,
+    running: HashMap<K, RunRequests>,
     /// Keys that ignore wake-ups until this time.
     put_off: HashMap<K, Instant>,
     counter: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Meanwhile {
+enum RunRequests {
     Nothing,
     Woken,
     Added,
@@ -57,23 +57,23 @@ impl<K> Default for Queue<K> {
 impl<K: Clone + Eq + Hash> Queue<K> {
     /// Adds a key, due now. A running key runs again afterwards.
     pub fn add(&self, key: K) {
-        self.ask(key, Meanwhile::Added);
+        self.request(key, RunRequests::Added);
     }
 
     /// Adds a key that may be able to continue: due now, or when its put-off time ends. A running key runs again afterwards,
     /// unless it is then put off.
     pub fn wake(&self, key: K) {
-        self.ask(key, Meanwhile::Woken);
+        self.request(key, RunRequests::Woken);
     }
 
-    fn ask(&self, key: K, asked: Meanwhile) {
+    fn request(&self, key: K, request: RunRequests) {
         let mut state = self.lock();
-        if let Some(meanwhile) = state.running.get_mut(&key) {
-            *meanwhile = asked.max(*meanwhile);
+        if let Some(requests) = state.running.get_mut(&key) {
+            *requests = request.max(*requests);
             return;
         }
         let now = Instant::now();
-        let until = state.put_off.get(&key).filter(|_| asked == Meanwhile::Woken);
+        let until = state.put_off.get(&key).filter(|_| request == RunRequests::Woken);
         let when = until.map_or(now, |until| now.max(*until));
         state.schedule(key, when);
         drop(state);
@@ -88,7 +88,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
                 state.look(Instant::now());
                 if let Some((_, key)) = state.ready.pop_first() {
                     state.scheduled.remove(&key);
-                    state.running.insert(key.clone(), Meanwhile::Nothing);
+                    state.running.insert(key.clone(), RunRequests::Nothing);
                     if !state.scheduled.is_empty() {
                         // One wake-up may stand for several keys.
                         self.changed.notify_one();
@@ -117,7 +117,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     pub async fn done(&self, key: K, delay: Option<Duration>, put_off: bool) {
         {
             let mut state = self.lock();
-            let meanwhile = state.running.remove(&key).unwrap_or(Meanwhile::Nothing);
+            let requests = state.running.remove(&key).unwrap_or(RunRequests::Nothing);
             let now = Instant::now();
             let delayed = delay.map(|delay| now + delay);
             let until = delayed.filter(|_| put_off);
@@ -125,10 +125,10 @@ impl<K: Clone + Eq + Hash> Queue<K> {
                 Some(until) => state.put_off.insert(key.clone(), until),
                 None => state.put_off.remove(&key),
             };
-            let next = match meanwhile {
-                Meanwhile::Nothing => delayed,
-                Meanwhile::Woken => until.or(Some(now)),
-                Meanwhile::Added => Some(now),
+            let next = match requests {
+                RunRequests::Nothing => delayed,
+                RunRequests::Woken => until.or(Some(now)),
+                RunRequests::Added => Some(now),
             };
             if let Some(when) = next {
                 state.schedule(key, when);
@@ -151,8 +151,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         if let Some(at) = state.scheduled.remove(key) {
             state.take(&at);
         }
-        if let Some(meanwhile) = state.running.get_mut(key) {
-            *meanwhile = Meanwhile::Nothing;
+        if let Some(requests) = state.running.get_mut(key) {
+            *requests = RunRequests::Nothing;
         }
         state.put_off.remove(key);
     }
@@ -214,7 +214,11 @@ mod tests {
         assert_eq!(next_within(&queue, SOON).await, Some("b"));
         assert_eq!(next_within(&queue, SOON).await, None, "a is still running");
         queue.done("a", None, false).await;
-        assert_eq!(next_within(&queue, SOON).await, Some("a"), "it was added meanwhile");
+        assert_eq!(
+            next_within(&queue, SOON).await,
+            Some("a"),
+            "it was added during the run"
+        );
         queue.done("a", None, false).await;
         queue.done("b", None, false).await;
         assert_eq!(next_within(&queue, SOON).await, None);
@@ -253,7 +257,7 @@ mod tests {
         assert_eq!(next_within(&queue, SOON).await, Some("a"), "it changed");
         queue.wake("a");
         queue.done("a", Some(8 * second), false).await;
-        assert_eq!(next_within(&queue, SOON).await, Some("a"), "woken meanwhile");
+        assert_eq!(next_within(&queue, SOON).await, Some("a"), "woken during the run");
         queue.done("a", None, false).await;
         queue.wake("a");
         assert_eq!(next_within(&queue, SOON).await, Some("a"), "not put off any more");
@@ -279,7 +283,7 @@ mod tests {
         for key in ["a", "b", "c", "d", "e"] {
             queue.add(key);
         }
-        // As a signal that comes in: it is told by the driver of the runtime.
+        // Like an incoming signal, which the driver of the runtime reports.
         tokio::time::sleep(Duration::from_millis(20)).await;
         workers.abort_all();
         let rounds = lock(&rounds).clone();

@@ -70,7 +70,7 @@ impl Blueprint {
         while let Err(panic) = AssertUnwindSafe(self.run(&context, &stop, &ready)).catch_unwind().await {
             context.metrics.panics.inc();
             let message = panic_text(panic.as_ref());
-            tracing::error!(kind = %self.group_kind(), panic = message, "a watch panicked; it starts anew");
+            tracing::error!(kind = %self.group_kind(), panic = message, "a watch panicked; it is restarted");
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(AFTER_PANIC) => {}
@@ -262,9 +262,9 @@ impl Serving {
                 }
             };
             for resource in self.cache.all() {
-                let rendered_anew = kinds_changed && self.cache.reads_cluster(&resource.key);
+                let needs_render = kinds_changed && self.cache.reads_cluster(&resource.key);
                 // A deletion may wait for a kind that was not served.
-                if rendered_anew || resource.deleting || !self.cache.is_complete(&resource.key) {
+                if needs_render || resource.deleting || !self.cache.is_complete(&resource.key) {
                     self.queue.wake(resource.key.clone());
                 }
             }

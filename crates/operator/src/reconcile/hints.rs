@@ -18,7 +18,7 @@ pub(crate) fn refusal(error: &Error) -> Option<&'static str> {
         }
         Error::TooLarge(_) => Some("; the custom resource is too large to have anything added: make it smaller"),
         Error::Unprocessable { .. } => Some(
-            "; the custom resource doesn't fit the schema of its CustomResourceDefinition: one of them is to be mended",
+            "; the custom resource doesn't fit the schema of its CustomResourceDefinition: one of them has to be corrected",
         ),
         _ => None,
     }

@@ -55,7 +55,7 @@ pub enum TimeEncoding {
     Nano,
     /// `2026-01-02T15:04:05.000Z`
     Iso8601,
-    /// `2026-01-02T15:04:05Z`: what zap writes unless it is told otherwise.
+    /// `2026-01-02T15:04:05Z`: the default of zap.
     #[default]
     Rfc3339,
     /// `2026-01-02T15:04:05.123456789Z`
@@ -65,12 +65,12 @@ pub enum TimeEncoding {
 /// A text of a line, in bytes; a chart or a server may quote megabytes.
 pub(super) const LONGEST_TEXT: usize = 8 << 10;
 
-/// Where kube's client tells of answers that it can't read: with all that they say, which may be Secrets.
-const TELLS_BODIES: &str = "kube_client::client";
+/// The target of kube's log lines about unreadable responses. They quote the complete body, which may be a Secret.
+const LOGS_BODIES: &str = "kube_client::client";
 
 /// True for events that may quote whole answers of the API server. Who made the request says what is wrong with it.
 pub(super) fn quotes_bodies(event: &tracing::Metadata<'_>) -> bool {
-    event.target() == TELLS_BODIES
+    event.target() == LOGS_BODIES
 }
 
 /// Readable lines without the secrets of the release that they are about.
@@ -183,8 +183,8 @@ impl LogOptions {
         }
     }
 
-    /// The filter's directives. The libraries below us stay at `info` for `debug`: their debug events drown ours. What fails
-    /// is told by who asked for it, with kind and namespace; kube's own lines, of watches and of requests, say less.
+    /// The filter's directives. Libraries stay at `info` for `debug`: their debug events drown ours. The caller of a
+    /// failed request logs it with kind and namespace; kube's own lines about watches and requests say less.
     fn directives(&self) -> &'static str {
         let default = if self.devel { Level::Verbose(1) } else { Level::Info };
         match self.level.unwrap_or(default) {

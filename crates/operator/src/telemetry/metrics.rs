@@ -114,7 +114,7 @@ pub struct ReleaseLabels {
 
 /// Measures one reconcile: hand it the result with [`ReconcileTimer::finish`]. Dropped without one it counts a panic
 /// when the thread is panicking, else a cancellation (the future was dropped).
-#[must_use = "dropping the timer at once counts a cancelled reconcile"]
+#[must_use = "dropping the timer immediately counts a cancelled reconcile"]
 #[derive(Debug)]
 pub struct ReconcileTimer<'a> {
     metrics: &'a Metrics,
@@ -235,7 +235,7 @@ impl Metrics {
         self.writes.with(&labels, |count| _ = count.inc());
     }
 
-    /// Counts a member of this kind that was put right.
+    /// Counts a corrected member of this kind.
     pub fn corrected_drift(&self, kind: &str) {
         self.drift_corrected.with(&kind_alone(kind), |count| _ = count.inc());
     }

@@ -2,9 +2,9 @@
 
 use tokio::sync::watch;
 
-/// Shared health of the process: liveness is answered by whoever can answer at all, readiness is set by the operator.
+/// Shared health of the process. Liveness means that the process responds at all. The operator sets readiness.
 ///
-/// Not ready at first. Ready means: the caches are synced, or another replica leads and this one waits its turn (an
+/// Not ready at first. Ready means that the caches are synced, or that another replica leads and this one waits (an
 /// idle replica that never became ready would block a rolling update for ever).
 #[derive(Clone, Debug)]
 pub struct Health(watch::Sender<Option<&'static str>>);

@@ -1,7 +1,7 @@
 //! Redacts the secret values of a release from everything that is emitted during its reconcile.
 //!
-//! While a reconcile runs, the [`Secrets`] of its release are *entered*: each log line and Event in that time is cleaned by
-//! them, wherever in the code it is emitted.
+//! While a reconcile runs, the [`Secrets`] of its release are *entered*: each log line and Event in that time is
+//! redacted.
 
 use std::borrow::Cow;
 use std::sync::Arc;

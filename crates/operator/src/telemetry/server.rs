@@ -59,8 +59,8 @@ pub struct Site {
     connections: usize,
 }
 
-/// Servers that run on a thread each: whatever the rest of the process is busy with, they answer. A probe that
-/// waits for a render would have the kubelet kill what works.
+/// HTTP servers on a thread each, so that they respond while the rest of the process is busy. The kubelet would kill a
+/// container whose probe waits for a render.
 #[derive(Debug, Default)]
 pub struct Servers {
     stop: CancellationToken,
@@ -126,11 +126,11 @@ async fn serve_ready(State(health): State<Health>) -> Response {
 }
 
 impl Servers {
-    /// Binds `address`, which `flag` (with its dashes) asked for, and answers there from now on. Where that is, with the
-    /// port that the system chose for port 0; `None` when it is off.
+    /// Binds `address`, the value of `flag` (with its dashes), and serves there from now on. Returns the address with
+    /// the port that the system chose for port 0. `None` if it is off.
     ///
     /// # Errors
-    /// When there is no thread, the port is in use, reserved, or the host isn't ours. Names the flag that asked for it.
+    /// There is no thread, the port is in use or reserved, or the host is not local. The error names the flag.
     pub fn serve(&mut self, flag: &'static str, address: &BindAddress, site: Site) -> io::Result<Option<SocketAddr>> {
         let BindAddress::At { host, port } = address else {
             return Ok(None);

@@ -143,7 +143,7 @@ mod tests {
                 None,
                 "not now",
             ),
-            (404, Some("9"), status(404, "nobody"), None, "not served: nobody"),
+            (404, Some("9"), status(404, "missing"), None, "not served: missing"),
         ] {
             let (error, asked) = answered(code, after, &body).await;
             assert_eq!(

@@ -1,5 +1,5 @@
-//! Events of the core API (`v1`), for operators whose role names `events` of the core group only, as roles of operator-sdk do.
-//! Both APIs show the same objects; RBAC tells them apart.
+//! Events of the core API (`v1`), for operators whose role names `events` of the core group only, as roles of
+//! operator-sdk do. Both APIs show the same objects; RBAC distinguishes them.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

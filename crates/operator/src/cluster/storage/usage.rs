@@ -99,7 +99,7 @@ pub async fn read(client: &Client, namespace: &str, operator: &str) -> Result<Op
     Ok(found.map(|map| map.data.and_then(|mut data| data.remove(FIELD)).unwrap_or_default()))
 }
 
-/// Writes them, whatever is there.
+/// Writes them, also over other content.
 pub async fn write(client: &Client, namespace: &str, operator: &str, text: String) -> Result<()> {
     let name = config_map_name(operator);
     let label = ("app.kubernetes.io/managed-by".to_owned(), FIELD_MANAGER.to_owned());

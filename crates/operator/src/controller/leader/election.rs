@@ -20,9 +20,9 @@ pub struct Timing {
 /// A try that didn't give us the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Somebody else has it, or was faster.
+    /// Another candidate has it, or was faster.
     Held,
-    /// We led, and somebody else had it since.
+    /// We led, and another candidate has led since.
     Lost,
     /// The Lease is free for us, and the API server forbids to write it.
     Unwritable(String),
@@ -73,7 +73,7 @@ impl Election {
         }
     }
 
-    /// Takes in what was read at `now` (`None`: there is no Lease). Only a change starts the holder's time anew.
+    /// Observes a Lease that was read at `now` (`None`: there is none). Only a change restarts the holder's time.
     pub fn observe(&mut self, spec: Option<LeaseSpec>, now: Instant) {
         let unchanged = matches!((&self.seen, &spec), (Some((seen, _)), Some(spec)) if seen == spec);
         if !unchanged {

@@ -1,4 +1,4 @@
-//! The election against a Lease store that can be told to fail, on a clock that jumps.
+//! The election against a Lease store with faults on request, on a clock that jumps.
 
 use std::convert::Infallible;
 use std::sync::Mutex;
@@ -453,14 +453,14 @@ impl Starved {
                 token.cancelled().await;
             }
         };
-        let told = unresponsive.clone();
+        let has_given_up = unresponsive.clone();
         let ended = std::thread::spawn(move || {
             let mut builder = match threads {
                 0 => tokio::runtime::Builder::new_current_thread(),
                 _ => tokio::runtime::Builder::new_multi_thread(),
             };
             let runtime = builder.worker_threads(threads.max(1)).enable_all().build().unwrap();
-            let gave_up = move |_: &str| told.store(true, Ordering::SeqCst);
+            let gave_up = move |_: &str| has_given_up.store(true, Ordering::SeqCst);
             let ended = thread::run(candidate, CancellationToken::new(), lead, gave_up);
             let ended = runtime.block_on(ended).unwrap();
             let text = || written.lock().unwrap().clone();

@@ -223,7 +223,7 @@ async fn follow<K>(
                 context.metrics.watch_failed(kind);
                 // Without permission to watch, this repeats: log each error once.
                 if *error != last_error {
-                    tracing::warn!(kind, %error, "watch failed: discovery is read every {POLL:?} meanwhile");
+                    tracing::warn!(kind, %error, "watch failed: discovery is read every {POLL:?} until it works");
                     last_error.clone_from(error);
                 }
                 false

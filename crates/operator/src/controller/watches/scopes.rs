@@ -179,7 +179,7 @@ impl Watches {
             self.context.members().lose(&scope);
             return false;
         }
-        tracing::error!(kind = %scope.group_kind, panic = %error, "a watch panicked; it starts anew");
+        tracing::error!(kind = %scope.group_kind, panic = %error, "a watch panicked; it is restarted");
         fail(&self.context, purpose, &scope, "it panicked".to_owned(), None);
         true
     }

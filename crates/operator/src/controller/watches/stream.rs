@@ -184,7 +184,7 @@ where
     fn broken(&mut self, error: &watcher::Error) -> Option<News<K>> {
         if is_expired(error) && !self.expired {
             // No failure: usually a restarted server, which requires a new list.
-            tracing::debug!(%error, "the watch begins anew with a list");
+            tracing::debug!(%error, "the watch relists");
             // kube's watcher relists only after the watch has begun, and otherwise retries with the same version.
             self.events = (self.begin)();
             self.expired = true;
@@ -330,8 +330,8 @@ mod tests {
 
     type ObservedNews = (Vec<&'static str>, Vec<u64>);
 
-    /// The news from a server whose n-th list or watch (from 0) gets these codes, and at which seconds
-    /// lists end and fail.
+    /// The news from a server whose n-th list or watch (from 0) gets these codes, and at which seconds lists end and
+    /// fail.
     async fn observe_news(answers: impl Fn(bool, usize) -> u16 + Clone + Send + 'static, news: usize) -> ObservedNews {
         let counts = std::sync::Arc::new(std::sync::Mutex::new([0, 0]));
         let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
@@ -396,7 +396,7 @@ mod tests {
         all.into_iter().unzip()
     }
 
-    /// As of a server that was started anew: it lists, and doesn't know the versions of before.
+    /// Behaves as a restarted server: it lists, and does not know earlier versions.
     #[tokio::test(start_paused = true)]
     async fn a_version_that_is_too_old_is_no_failure_unless_it_always_is() {
         let once = |watches, count| if watches && count == 0 { 410 } else { 200 };
@@ -431,7 +431,7 @@ mod tests {
         assert_eq!(news[first + 1], "only listed");
     }
 
-    /// As a kind of which somebody made an object that nobody can read, and one that nests deep.
+    /// Behaves as a kind with one unreadable object, and one that nests deep.
     #[tokio::test(start_paused = true)]
     async fn an_object_that_cannot_be_read_stops_no_watch() {
         let service = tower::service_fn(|request: http::Request<kube::client::Body>| async move {

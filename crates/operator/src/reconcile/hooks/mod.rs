@@ -82,7 +82,7 @@ impl HookRunner<'_, '_> {
             StoredDeleteHooks::new(self.scope)
                 .store_delete_hooks(release, &prepared.desired.hooks)
                 .await?;
-            release.record.hooks.taken_over = true;
+            release.record.hooks.after_takeover = true;
             return Continue(());
         }
         let revision = release.record.revision;
@@ -423,7 +423,7 @@ impl HookRunner<'_, '_> {
                     .await
             }
             HookObject::Other(live, object) => {
-                let is_left_behind = release.record.hooks.taken_over
+                let is_left_behind = release.record.hooks.after_takeover
                     && live.tracking.is_none()
                     && live.controller.is_none()
                     && object["metadata"]["annotations"].get(HOOK_ANNOTATION).is_some();
@@ -432,7 +432,7 @@ impl HookRunner<'_, '_> {
                     _ if is_left_behind => {}
                     other => return Continue(State::Failed(format!("{} is left untouched: {other}", member.id))),
                 }
-                if !live.deleting && !hook.is_made_anew() {
+                if !live.deleting && !hook.is_recreated() {
                     return HookObjects::new(self.scope)
                         .make(resource, hook, run, ApplyTarget::Object(&live.uid))
                         .await;

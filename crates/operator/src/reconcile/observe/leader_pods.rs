@@ -298,7 +298,7 @@ impl LeaderElector<'_> {
         }
     }
 
-    /// Leaves out pods whose ReplicaSet does not belong to the Deployment, whatever its name says.
+    /// Leaves out pods whose ReplicaSet does not belong to the Deployment. Its name is no proof.
     async fn keep_own(
         &self,
         release: &mut Release,

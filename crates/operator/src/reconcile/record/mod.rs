@@ -47,7 +47,7 @@ struct LoadedRecord {
     /// Some of it is lost.
     is_partial: bool,
     /// All of it is, though the status claims one.
-    was_lost: bool,
+    is_missing: bool,
     /// The key that signed it.
     signer: Option<String>,
 }
@@ -74,7 +74,7 @@ impl RecordStore<'_> {
             release.begin(&self.scope.written, status, recalled.record, recalled.saved);
             release.stored.partial = recalled.is_partial;
             release.stored.signer = recalled.signer.filter(|id| id != current);
-            if recalled.was_lost {
+            if recalled.is_missing {
                 let note = "the record of this release is lost: its status was not written by this operator for this custom \
                             resource, or was signed with a key that it doesn't have. What is there is found by labels and \
                             tracking annotations";
@@ -139,7 +139,7 @@ impl RecordStore<'_> {
             record,
             saved,
             is_partial,
-            was_lost: false,
+            is_missing: false,
             signer: signature::of_status(status).and_then(digest::signer).map(str::to_owned),
         };
         // A custom resource that never had a member has no record anywhere.
@@ -165,10 +165,10 @@ impl RecordStore<'_> {
             Stored::Lost { claimed } => (claimed.left_of_claim(), false, false, Some(claimed)),
             Stored::Later(version) => return Break(later(version)),
         };
-        let was_lost = claimed.is_some();
-        if was_lost && had_none() {
+        let is_missing = claimed.is_some();
+        if is_missing && had_none() {
             return Continue(LoadedRecord {
-                was_lost,
+                is_missing,
                 ..recalled(in_status, SavedRecord::default(), false)
             });
         }
@@ -202,7 +202,7 @@ impl RecordStore<'_> {
                     self.find_delete_hooks(&mut record, claimed.as_deref()).await?;
                 }
                 Continue(LoadedRecord {
-                    was_lost,
+                    is_missing,
                     ..recalled(record, saved(known), expected)
                 })
             }

@@ -132,7 +132,7 @@ impl GeneratedValues {
         self.pins = self.stored.pins.clone();
     }
 
-    /// True if random results are to be created again, or renewed. The render then differs whatever it looks up.
+    /// True if random results are to be created again, or renewed. The render then differs for any lookups.
     pub(crate) fn must_draw(&self, release: &Release, now: jiff::Timestamp) -> bool {
         let renewal = release.record.renewal;
         self.regenerated.is_some() || renewal.is_some_and(|due| due <= now)

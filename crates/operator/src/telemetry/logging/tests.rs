@@ -161,8 +161,8 @@ fn kube_logs_of_requests_are_quiet_and_of_bodies_absent() {
         };
         for options in either(options) {
             let text = logged(&options, rust_log, events);
-            let told = text.contains("failed with status");
-            assert_eq!(told, builder, "{level:?} {rust_log:?}: {text}");
+            let is_logged = text.contains("failed with status");
+            assert_eq!(is_logged, builder, "{level:?} {rust_log:?}: {text}");
             assert_eq!(text.contains("CA bundle"), level != Level::Error, "{text}");
             assert!(!text.contains("password"), "{text}");
         }

@@ -27,7 +27,7 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(20);
 /// Bytes that a connection may buffer: the head of a request has to fit.
 pub(super) const HEAD_BYTES: usize = 16 << 10;
 
-/// How long open connections may take to end once the server is told to stop.
+/// How long open connections may take to end once the server stops.
 pub(super) const DRAIN: Duration = Duration::from_secs(2);
 
 /// Before the next connection is accepted after one could not be, such as for want of file descriptors.
@@ -60,7 +60,7 @@ pub(super) async fn serve(listener: TcpListener, router: Router, most: usize, st
         open.make_room(most);
         let task = tasks.spawn(answer(http.clone(), stream, router.clone()));
         open.0.push_back((peer.ip().to_canonical(), task));
-        // Whoever has sent its request already is answered before the next one can take its place.
+        // A client that has sent its request gets its response before the next one takes its place.
         tokio::task::yield_now().await;
     }
     drop(listener);
