@@ -156,7 +156,7 @@ conformance-operator: check-tools ## Run the operator with all charts below CHAR
 SECONDS ?= 60
 
 # One target: make fuzz TARGET=yaml_read. fuzz/README.md says what to do about a finding.
-FUZZ_TARGETS := $(patsubst fuzz/fuzz_targets/%.rs,%,$(wildcard fuzz/fuzz_targets/*.rs))
+FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*/*.rs)))
 NIGHTLY ?= nightly
 FUZZ_LOGS := $(CURDIR)/target/fuzz
 # Seconds on a clock for one input, so longer than a render may take of the processor.

@@ -24,7 +24,7 @@ use serde_json::{Map, Value, json};
 /// A target's name and body.
 pub type FuzzTarget = (&'static str, fn(&[u8]));
 
-/// Every target. `fuzz/fuzz_targets` has a file for each, of the same name.
+/// Every target. Each has a file of the same name in one of the folders of `fuzz/fuzz_targets`.
 pub const ALL: &[FuzzTarget] = &[
     ("template", template),
     ("render", render),
