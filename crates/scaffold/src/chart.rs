@@ -1,5 +1,7 @@
 //! The chart of a kind: its files, and what becomes of the folder in the project that they belong into.
 
+mod files;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,12 +11,12 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::api::project_watches;
-use super::chart_files::{self, Links};
 use super::layout::CHART;
 use super::names::check_chart_name;
 use super::printable::to_yaml;
 use super::project::Project;
 use super::tree::{chart_key, is_as_written};
+use files::Links;
 use helm_template::chart::{self, Chart, File};
 
 /// The files of a chart, as they lie in its folder.
@@ -91,7 +93,7 @@ impl ChartFiles {
             // Helm's words for it.
             Chart::load(path)?;
         }
-        let files = chart_files::read_folder(path, Links::Within)?;
+        let files = files::read_folder(path, Links::Within)?;
         // What a .helmignore names may be no part of a chart that can be loaded.
         let about = files.iter().filter(|file| file.name == "Chart.yaml").cloned();
         let chart = Chart::of_files(about.collect()).with_context(|| shown.clone())?;
@@ -104,7 +106,7 @@ impl ChartFiles {
     /// There is no chart in it, or it can't be written into a project as it is.
     pub fn of_archive(shown: &str, data: &[u8]) -> anyhow::Result<Self> {
         let files = chart::unpack_plain_files(Path::new(shown), data)?;
-        let files = chart_files::checked(files).with_context(|| shown.to_owned())?;
+        let files = files::checked(files).with_context(|| shown.to_owned())?;
         let chart = Chart::of_files(files.clone()).with_context(|| shown.to_owned())?;
         ChartFiles::named(shown, chart, files)
     }
@@ -143,7 +145,7 @@ impl ChartFiles {
             let written = self.files.clone();
             return Ok(placed(self, written, Vec::new()));
         }
-        let present = chart_files::read_folder(&place, Links::Followed)?;
+        let present = files::read_folder(&place, Links::Followed)?;
         let mut chart = ChartFiles {
             name: self.name.clone(),
             files: present,

@@ -6,7 +6,6 @@
 pub mod api;
 pub mod bundle;
 pub mod chart;
-mod chart_files;
 pub mod crd;
 pub mod fetch;
 pub mod layout;
@@ -21,7 +20,6 @@ pub mod survey;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod tree;
-mod unmade;
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,7 @@
 //! Finds the objects that a chart can create, by rendering it with many sets of values.
 
+pub(crate) mod unmade;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -12,10 +14,10 @@ use super::lint::crd::Crd;
 use super::names::plural;
 use super::progress::Progress;
 use super::text_at;
-use super::unmade::{self, Unmade};
 use helm_template::chart::Chart;
 use helm_template::chart::values::merge_maps;
 use helm_template::render::{Capabilities, Engine, Error, Input, Kept, Manifest, Random, Release, Rendered, StandIns};
+use unmade::Unmade;
 
 /// At most this number of values is switched, one at a time.
 const SWITCHES: usize = 300;
@@ -573,7 +575,7 @@ pub mod tests {
         std::fs::write(bases.join("a.yaml"), definition).unwrap();
         let made = "{apiVersion: a.com/v1, kind: Redis}\n---\n{apiVersion: b.com/v1, kind: Redis}\n---\n\
                     {apiVersion: security.openshift.io/v1, kind: SecurityContextConstraints}";
-        let crds = super::super::lint::crd::read(folder.path());
+        let crds = crate::lint::crd::read(folder.path());
         let survey = Survey::with_values(&chart("templates/a.yaml", made), Vec::new(), &crds);
         let made: Vec<&str> = survey.made.iter().map(|(_, resource)| resource.as_str()).collect();
         assert_eq!(made, ["redis", "redises", "securitycontextconstraints"]);

@@ -1,33 +1,24 @@
 //! Finds problems in a project or a chart, without a cluster. Each finding has its place, why it matters and how to fix it.
 
-pub mod crd;
-mod examine;
+mod chart;
 mod ignore;
-mod names;
-mod needs;
-mod objects;
 pub mod output;
-mod privileges;
-mod random;
-mod rights;
+mod project;
 pub mod rules;
-pub(super) mod samples;
 mod schema;
 #[cfg(test)]
 mod tests;
-mod values;
-mod watches;
-mod words;
 mod yaml;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
+pub use project::crd;
+pub(crate) use project::samples;
 pub use rules::{Rule, Severity};
 
-use chartwright_core::values::value_reads::Reads;
-use examine::Examined;
+use project::{privileges, watches};
 
 /// So many of the objects that one finding is about are named.
 const NAMED: usize = 3;
@@ -87,7 +78,7 @@ pub fn lint(path: &Path) -> anyhow::Result<Linted> {
     match &target {
         Target::Project(_, file) => watches::check(file, &mut report),
         Target::Chart(_) => {
-            if let Some(examined) = check_chart("", Vec::new(), &mut report) {
+            if let Some(examined) = chart::check("", Vec::new(), &mut report) {
                 privileges::check(&examined, None, &mut report);
             }
         }
@@ -99,21 +90,6 @@ pub fn lint(path: &Path) -> anyhow::Result<Linted> {
         root: report.root,
         findings,
     })
-}
-
-/// Runs the rules for a chart alone. `folder` is relative to the linted folder. `given`: values from samples and watches.
-/// Returns None if the chart can't be read.
-fn check_chart(folder: &str, given: Vec<serde_json::Value>, report: &mut Report) -> Option<Examined> {
-    let examined = Examined::of(folder, given, report)?;
-    let reads = Reads::of(&examined.chart);
-    if let Some(reads) = &reads {
-        values::check(&examined, reads, report);
-    }
-    random::check(&examined, report);
-    words::check(&examined, report);
-    objects::check(&examined, report);
-    names::check(&examined, report);
-    Some(Examined { reads, ..examined })
 }
 
 impl Target {

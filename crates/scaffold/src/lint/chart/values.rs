@@ -3,11 +3,11 @@
 use go_yaml::{Data, Node};
 
 use super::examine::Examined;
-use super::{Report, join, rules, yaml};
+use crate::lint::{Report, join, rules, yaml};
 use chartwright_core::values::value_reads::Reads;
 
 /// Keys of values.yaml that no template reads.
-pub(super) fn check(examined: &Examined, reads: &Reads, report: &mut Report) {
+pub(in crate::lint) fn check(examined: &Examined, reads: &Reads, report: &mut Report) {
     if examined.chart.is_library() {
         return;
     }
@@ -22,12 +22,12 @@ pub(super) fn check(examined: &Examined, reads: &Reads, report: &mut Report) {
 }
 
 /// Keys at the top that mean something to Helm or to subcharts.
-pub(super) struct Own {
+pub(in crate::lint) struct Own {
     others: Vec<String>,
 }
 
 impl Own {
-    pub(super) fn of(examined: &Examined) -> Self {
+    pub(in crate::lint) fn of(examined: &Examined) -> Self {
         let chart = &examined.chart;
         // `enabled` at the top is a condition for charts that depend on this one.
         let mut others = ["global", "exports", "tags", "enabled"].map(str::to_owned).to_vec();
@@ -40,7 +40,7 @@ impl Own {
 }
 
 /// The outermost keys that are not read, with their places.
-pub(super) fn unread(values: &Node, reads: &Reads, own: &Own) -> Vec<(String, (usize, usize))> {
+pub(in crate::lint) fn unread(values: &Node, reads: &Reads, own: &Own) -> Vec<(String, (usize, usize))> {
     let mut found = Vec::new();
     for (name, key, value) in yaml::entries(values) {
         if !own.others.iter().any(|other| other == name) {

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use go_template::commands::{self, Word};
 
-use super::examine::{Examined, NAMESPACE, Seen};
-use super::{Report, join, rules};
+use crate::lint::chart::examine::{Examined, NAMESPACE, Seen};
+use crate::lint::{Report, join, rules};
 use chartwright_core::grants::{carries_rights, may_look_up};
 use chartwright_core::identity::GroupKind;
 use chartwright_operator::cluster::discovery::is_cluster_scoped;
 use chartwright_watches::{AllowList, Watch};
 
 /// `watch`: whose chart it is; `None` for a chart alone.
-pub(super) fn check(examined: &Examined, watch: Option<&Watch>, report: &mut Report) {
+pub(in crate::lint) fn check(examined: &Examined, watch: Option<&Watch>, report: &mut Report) {
     check_objects(examined, watch, report);
     check_lookups(examined, watch, report);
 }

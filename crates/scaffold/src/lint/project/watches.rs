@@ -5,10 +5,11 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::crd::{self, Crd};
-use super::examine::Examined;
 use super::samples::{self, Sample};
-use super::{Report, check_chart, privileges, rights, rules};
+use super::{privileges, rights};
 use crate::api::Kind;
+use crate::lint::chart::examine::Examined;
+use crate::lint::{Report, chart, rules};
 use chartwright_watches::{ReadContext, Watch};
 use helm_template::chart::strvals::{self, Mode};
 use helm_template::chart::values::merge_maps;
@@ -17,13 +18,13 @@ use helm_template::chart::values::merge_maps;
 const UNKNOWN: &str = "value";
 
 /// A watch, and what was found for it.
-pub(super) struct Watched<'w> {
-    pub(super) watch: &'w Watch,
-    pub(super) kind: Kind,
-    pub(super) crd: Option<&'w Crd>,
+pub(in crate::lint) struct Watched<'w> {
+    pub(in crate::lint) watch: &'w Watch,
+    pub(in crate::lint) kind: Kind,
+    pub(in crate::lint) crd: Option<&'w Crd>,
 }
 
-pub(super) fn check(file: &str, report: &mut Report) {
+pub(in crate::lint) fn check(file: &str, report: &mut Report) {
     let root = report.root.clone();
     let Some(watches) = read(file, &root, report) else {
         return;
@@ -42,7 +43,7 @@ pub(super) fn check(file: &str, report: &mut Report) {
         let is_known = charts.iter().any(|chart| chart.folder == one.kind.chart);
         if !is_known && root.join(&one.kind.chart).is_dir() {
             let given = samples::given(&one.watch.chart, &watches, &samples);
-            charts.extend(check_chart(&one.kind.chart, given, report));
+            charts.extend(chart::check(&one.kind.chart, given, report));
         }
         let chart = charts.iter().find(|chart| chart.folder == one.kind.chart);
         if let Some(examined) = chart {
@@ -89,7 +90,7 @@ fn read(file: &str, root: &Path, report: &mut Report) -> Option<Vec<Watch>> {
 }
 
 /// The values of a release with this spec; a text stands for what is in Secrets and ConfigMaps.
-pub(super) fn values(watch: &Watch, spec: &Value) -> Value {
+pub(in crate::lint) fn values(watch: &Watch, spec: &Value) -> Value {
     let mut values = watch.values.clone();
     let set = |values: &mut Map<String, Value>, path: &str, text: &str| {
         // The parser of watches.yaml has already reported wrong paths.

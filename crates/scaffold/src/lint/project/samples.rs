@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::examine::Examined;
-use super::values::{Own, unread};
 use super::watches::{Watched, values};
-use super::yaml::{self, Document};
-use super::{Report, rules, schema};
+use crate::lint::chart::examine::Examined;
+use crate::lint::chart::values::{Own, unread};
+use crate::lint::yaml::{self, Document};
+use crate::lint::{Report, rules, schema};
 use crate::survey::{apis_named, one_line};
 use chartwright_core::identity::GroupKind;
 use chartwright_watches::Watch;
@@ -19,7 +19,7 @@ const FOLDER: &str = "config/samples";
 
 /// A custom resource in a file.
 pub(crate) struct Sample {
-    pub(super) document: Document,
+    pub(in crate::lint) document: Document,
     group_kind: GroupKind,
     version: String,
 }
@@ -52,7 +52,7 @@ pub(crate) fn given(chart: &Path, watches: &[Watch], samples: &[Sample]) -> Vec<
     given.filter(|values| *values != json!({})).collect()
 }
 
-pub(super) fn check(sample: &Sample, watched: &Watched<'_>, chart: Option<&Examined>, report: &mut Report) {
+pub(in crate::lint) fn check(sample: &Sample, watched: &Watched<'_>, chart: Option<&Examined>, report: &mut Report) {
     let Document { file, root, value } = &sample.document;
     if sample.version != watched.watch.version {
         let at = yaml::at(root, &["apiVersion"]).map_or((1, 0), yaml::place);
@@ -106,7 +106,10 @@ fn renders(examined: &Examined, name: &str, values: Value) -> Result<(), String>
         let input = Input {
             kept: Some(&kept),
             capabilities,
-            ..Input::new(Release::install(name, super::examine::NAMESPACE), values.clone())
+            ..Input::new(
+                Release::install(name, crate::lint::chart::examine::NAMESPACE),
+                values.clone(),
+            )
         };
         engine.render_with(&input).map(drop)
     };
@@ -118,7 +121,7 @@ fn renders(examined: &Examined, name: &str, values: Value) -> Result<(), String>
 }
 
 impl Sample {
-    pub(super) fn is_of(&self, watch: &Watch) -> bool {
+    pub(in crate::lint) fn is_of(&self, watch: &Watch) -> bool {
         self.group_kind.group == watch.group && self.group_kind.kind == watch.kind
     }
 }

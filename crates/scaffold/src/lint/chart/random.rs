@@ -7,7 +7,7 @@ use go_template::commands::{self, Word};
 use serde_json::{Value, json};
 
 use super::examine::{Examined, NAMESPACE};
-use super::{Report, join, rules};
+use crate::lint::{Report, join, rules};
 use crate::survey::manifests;
 use chartwright_core::members::desired::fold_string_data;
 use helm_template::handlebars::is_handlebars;
@@ -39,7 +39,7 @@ const RANDOM: [&str; 18] = [
 const MOST: usize = 100;
 
 /// The random results of a chart's renders, and which of them an upgrade would replace.
-pub(super) struct RandomResults {
+pub(in crate::lint) struct RandomResults {
     stand_ins: Arc<StandIns>,
     /// Others than `stand_ins`.
     others: Arc<StandIns>,
@@ -61,7 +61,7 @@ impl Default for RandomResults {
 
 impl RandomResults {
     /// Learns which random results of one render change objects when the release is upgraded.
-    pub(super) fn add(&mut self, engine: &Engine, values: &Value, rendered: &Rendered) {
+    pub(in crate::lint) fn add(&mut self, engine: &Engine, values: &Value, rendered: &Rendered) {
         let random = |key: &&KeptKey| RANDOM.contains(&key.function.as_str());
         let keys = rendered.randomness.kept.keys().filter(random);
         let new: Vec<KeptKey> = keys.filter(|key| !self.examined.contains(key)).cloned().collect();
@@ -128,7 +128,7 @@ struct RandomCall {
 }
 
 /// Calls of random functions whose results an upgrade replaces.
-pub(super) fn check(examined: &Examined, report: &mut Report) {
+pub(in crate::lint) fn check(examined: &Examined, report: &mut Report) {
     let calls = calls(examined);
     for call in calls.iter().filter(|call| examined.random.replaces(call, &calls)) {
         let message = format!(

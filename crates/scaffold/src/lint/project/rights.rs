@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use go_yaml::Node;
 use serde_json::Value;
 
-use super::examine::Examined;
 use super::needs::Needs;
 use super::watches::Watched;
-use super::yaml::{self, Document};
-use super::{Report, join, rules};
 use crate::api::Kind;
+use crate::lint::chart::examine::Examined;
+use crate::lint::yaml::{self, Document};
+use crate::lint::{Report, join, rules};
 use crate::rights::{ESCALATING, ROLES, denied, may_have_key, no_rule};
 use crate::survey::{RBAC, Survey};
 
@@ -18,7 +18,7 @@ const FOLDER: &str = "config/rbac";
 /// Where projects of old versions of operator-sdk have the roles.
 const OLD_FOLDER: &str = "deploy";
 
-pub(super) fn check(watched: &[Watched<'_>], examined: &[Examined], report: &mut Report) {
+pub(in crate::lint) fn check(watched: &[Watched<'_>], examined: &[Examined], report: &mut Report) {
     let documents = listed(report);
     let bound = bound(&documents);
     let roles: Vec<&Document> = documents.iter().filter(|document| is_bound(document, &bound)).collect();

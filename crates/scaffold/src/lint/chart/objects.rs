@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use super::examine::{Examined, Seen};
-use super::{Report, rules};
+use crate::lint::{Report, rules};
 use helm_template::render::HookEvent;
 
-pub(super) fn check(examined: &Examined, report: &mut Report) {
+pub(in crate::lint) fn check(examined: &Examined, report: &mut Report) {
     for seen in examined.objects.iter().filter(|seen| examined.is_own(&seen.source)) {
         if let Some(pod) = pod_of(seen) {
             check_pod(examined, seen, pod, report);

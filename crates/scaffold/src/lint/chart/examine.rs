@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::random::RandomResults;
-use super::{Report, crd, join, rules};
+use crate::lint::project::crd;
+use crate::lint::{Report, join, rules};
 use crate::survey::{self, Survey};
 use chartwright_core::identity::GroupKind;
 use chartwright_core::values::value_reads::Reads;
@@ -13,41 +14,41 @@ use helm_template::chart::Chart;
 use helm_template::render::{Engine, Error, HookEvent, LookupKey, Manifest, Rendered};
 
 /// The namespace of the releases that are rendered.
-pub(super) const NAMESPACE: &str = "default";
+pub(in crate::lint) const NAMESPACE: &str = "default";
 
 /// A chart, and what is known of it.
-pub(super) struct Examined {
-    pub(super) chart: Chart,
+pub(in crate::lint) struct Examined {
+    pub(in crate::lint) chart: Chart,
     /// Relative to what is looked at; empty if that is the chart.
-    pub(super) folder: String,
-    pub(super) survey: Survey,
+    pub(in crate::lint) folder: String,
+    pub(in crate::lint) survey: Survey,
     /// Group and resource of what the chart makes with its own values or with those of the project's watches and samples.
-    pub(super) usual: BTreeSet<(String, String)>,
+    pub(in crate::lint) usual: BTreeSet<(String, String)>,
     /// Each once, as it was in the first render that had it.
-    pub(super) objects: Vec<Seen>,
-    pub(super) lookups: Vec<LookupKey>,
-    pub(super) random: RandomResults,
+    pub(in crate::lint) objects: Vec<Seen>,
+    pub(in crate::lint) lookups: Vec<LookupKey>,
+    pub(in crate::lint) random: RandomResults,
     /// `None` if that isn't known for certain.
-    pub(super) reads: Option<Reads>,
+    pub(in crate::lint) reads: Option<Reads>,
 }
 
 /// An object that a render had.
-pub(super) struct Seen {
+pub(in crate::lint) struct Seen {
     /// The template, as renders name it.
-    pub(super) source: String,
-    pub(super) group_kind: GroupKind,
-    pub(super) object: Value,
+    pub(in crate::lint) source: String,
+    pub(in crate::lint) group_kind: GroupKind,
+    pub(in crate::lint) object: Value,
     /// Of a hook, when it runs.
-    pub(super) events: Option<Vec<HookEvent>>,
+    pub(in crate::lint) events: Option<Vec<HookEvent>>,
     /// Whether the chart makes it with its own values.
-    pub(super) by_default: bool,
+    pub(in crate::lint) by_default: bool,
 }
 
 type Found = BTreeMap<(String, GroupKind, String, String), Seen>;
 
 impl Examined {
     /// Loads and renders a chart; `None`, and a finding, if it can't be loaded.
-    pub(super) fn of(folder: &str, given: Vec<Value>, report: &mut Report) -> Option<Self> {
+    pub(in crate::lint) fn of(folder: &str, given: Vec<Value>, report: &mut Report) -> Option<Self> {
         let chart = match Chart::load(report.root.join(folder)) {
             Ok(chart) => chart,
             Err(error) => {
@@ -114,20 +115,20 @@ impl Examined {
     }
 
     /// The file of a template, as findings name it.
-    pub(super) fn file_of(&self, source: &str) -> String {
+    pub(in crate::lint) fn file_of(&self, source: &str) -> String {
         let prefix = format!("{}/", self.chart.name());
         join(&self.folder, source.strip_prefix(&prefix).unwrap_or(source))
     }
 
     /// Whether the template is the chart's own. Problems in subcharts are for their authors to fix.
-    pub(super) fn is_own(&self, source: &str) -> bool {
+    pub(in crate::lint) fn is_own(&self, source: &str) -> bool {
         let prefix = format!("{}/templates/", self.chart.name());
         source.starts_with(&prefix)
     }
 
     /// The file and the line of a template where an object of that kind begins, and from there on the first line with each of
     /// these texts, one after the other, as far as there are such lines; line 1 if there is none.
-    pub(super) fn place(&self, source: &str, kind: &str, texts: &[&str]) -> (String, (usize, usize)) {
+    pub(in crate::lint) fn place(&self, source: &str, kind: &str, texts: &[&str]) -> (String, (usize, usize)) {
         let file = self.file_of(source);
         let text = self.chart.template(source).map(|file| file.data.as_bytes());
         let text = String::from_utf8_lossy(text.unwrap_or_default());
@@ -202,15 +203,15 @@ fn gather_from(manifest: &Manifest, events: &Option<Vec<HookEvent>>, by_default:
 }
 
 impl Seen {
-    pub(super) fn name(&self) -> &str {
+    pub(in crate::lint) fn name(&self) -> &str {
         self.object["metadata"]["name"].as_str().unwrap_or_default()
     }
 
-    pub(super) fn namespace(&self) -> &str {
+    pub(in crate::lint) fn namespace(&self) -> &str {
         self.object["metadata"]["namespace"].as_str().unwrap_or(NAMESPACE)
     }
 
-    pub(super) fn kind(&self) -> &str {
+    pub(in crate::lint) fn kind(&self) -> &str {
         &self.group_kind.kind
     }
 }

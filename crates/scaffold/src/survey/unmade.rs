@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use go_template::commands::{self, Command, GuardKind, Piece, Word};
 use serde_json::{Value, json};
 
-use super::survey::put;
+use super::put;
 use helm_template::chart::Chart;
 use helm_template::handlebars::is_handlebars;
 
@@ -17,12 +17,12 @@ const ENUM_VALUES: usize = 30;
 
 /// The `kind:` of an object in a template.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Unmade {
-    pub(super) kind: String,
+pub(crate) struct Unmade {
+    pub(crate) kind: String,
     /// The template within the chart's folder.
-    pub(super) file: String,
+    pub(crate) file: String,
     /// Counted from 1.
-    pub(super) line: usize,
+    pub(crate) line: usize,
     wanted: Vec<Wanted>,
     /// Something else than values decides about it, too.
     is_open: bool,
@@ -45,7 +45,7 @@ enum What {
 
 /// Each kind in the text of a chart's templates, the subcharts' included, that isn't among those that were made: once, at its
 /// first place.
-pub(super) fn unmade(chart: &Chart, made: &BTreeSet<&str>) -> Vec<Unmade> {
+pub(crate) fn unmade(chart: &Chart, made: &BTreeSet<&str>) -> Vec<Unmade> {
     let mut found = Vec::new();
     find(chart, &[], "", &mut found);
     let mut seen = BTreeSet::new();
@@ -56,14 +56,14 @@ pub(super) fn unmade(chart: &Chart, made: &BTreeSet<&str>) -> Vec<Unmade> {
 }
 
 /// Those that weren't made by later renders either, each kind once.
-pub(super) fn still_unmade(mut unmade: Vec<Unmade>, made: &BTreeSet<&str>) -> Vec<Unmade> {
+pub(crate) fn still_unmade(mut unmade: Vec<Unmade>, made: &BTreeSet<&str>) -> Vec<Unmade> {
     let mut seen = BTreeSet::new();
     unmade.retain(|one| !made.contains(one.kind.as_str()) && seen.insert(one.kind.clone()));
     unmade
 }
 
 /// Values that may make these kinds.
-pub(super) fn values(chart: &Chart, unmade: &[Unmade]) -> Vec<Value> {
+pub(crate) fn values(chart: &Chart, unmade: &[Unmade]) -> Vec<Value> {
     let defaults = Value::Object(chart.values.to_json());
     let schema = chart
         .schema

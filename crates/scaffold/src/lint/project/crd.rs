@@ -5,11 +5,11 @@ use std::path::Path;
 use go_yaml::Node;
 use serde_json::Value;
 
-use super::examine::Examined;
 use super::watches::Watched;
-use super::yaml::{self, Document};
-use super::{Report, join, rules};
 use crate::crd::definition::BASES;
+use crate::lint::chart::examine::Examined;
+use crate::lint::yaml::{self, Document};
+use crate::lint::{Report, join, rules};
 use crate::survey::plural_of;
 use chartwright_watches::names::is_built_in;
 
@@ -21,7 +21,7 @@ pub struct Crd {
 }
 
 /// Where old projects of operator-sdk have definitions and samples.
-pub(super) const OLD_FOLDER: &str = "deploy/crds";
+pub(in crate::lint) const OLD_FOLDER: &str = "deploy/crds";
 /// Where definitions may be.
 pub const FOLDERS: [&str; 2] = [BASES, OLD_FOLDER];
 /// Not served since Kubernetes 1.22.
@@ -41,7 +41,7 @@ pub fn plural(crds: &[Crd], group: &str, kind: &str) -> String {
 }
 
 /// Whether the kind of a watch is served, and has a status.
-pub(super) fn check_watched(file: &str, watched: &Watched<'_>, report: &mut Report) {
+pub(in crate::lint) fn check_watched(file: &str, watched: &Watched<'_>, report: &mut Report) {
     let watch = watched.watch;
     if watch.decorator.is_some() || is_built_in(&watch.group) {
         return;
@@ -91,7 +91,7 @@ pub(super) fn check_watched(file: &str, watched: &Watched<'_>, report: &mut Repo
 }
 
 /// Values of the chart that no custom resource can set.
-pub(super) fn check_values(examined: &Examined, watched: &Watched<'_>, report: &mut Report) {
+pub(in crate::lint) fn check_values(examined: &Examined, watched: &Watched<'_>, report: &mut Report) {
     let Some(schema) = watched.schema() else { return };
     let Some((spec, crd)) = schema["properties"].get("spec").zip(watched.crd) else {
         return;
@@ -176,7 +176,7 @@ impl Crd {
 
 impl Watched<'_> {
     /// The schema of the version that is watched.
-    pub(super) fn schema(&self) -> Option<&Value> {
+    pub(in crate::lint) fn schema(&self) -> Option<&Value> {
         self.crd?.schema(&self.watch.version)
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::examine::Examined;
 use crate::api::Kind;
+use crate::lint::chart::examine::Examined;
 use crate::rights::{ESCALATING, MEMBER, Rights, grants, rights, rules_of, shown};
 use crate::survey::{RBAC, Survey};
 
@@ -18,11 +18,11 @@ const OWN: [(&str, &str, &[&str]); 3] = [
 
 /// What is needed, and of what the operator only does less without it.
 #[derive(Default)]
-pub(super) struct Needs {
+pub(in crate::lint) struct Needs {
     /// What no role may lack.
-    pub(super) needed: Rights,
+    pub(in crate::lint) needed: Rights,
     /// What is no excess: what is needed, and what old roles have in its place.
-    pub(super) usable: Rights,
+    pub(in crate::lint) usable: Rights,
     /// Members that only values make which neither the chart, nor a watch, nor a sample has.
     unusual: BTreeSet<(String, String)>,
     looked_up: BTreeSet<(String, String)>,
@@ -30,14 +30,14 @@ pub(super) struct Needs {
 }
 
 /// Verbs without which the operator works.
-pub(super) struct Optional {
-    pub(super) verbs: Vec<&'static str>,
+pub(in crate::lint) struct Optional {
+    pub(in crate::lint) verbs: Vec<&'static str>,
     /// What it doesn't do without them.
-    pub(super) loss: &'static str,
+    pub(in crate::lint) loss: &'static str,
 }
 
 impl Needs {
-    pub(super) fn of(charts: &[(&Kind, Survey)], examined: &[Examined]) -> Self {
+    pub(in crate::lint) fn of(charts: &[(&Kind, Survey)], examined: &[Examined]) -> Self {
         let kinds: Vec<(&Kind, &Survey)> = charts.iter().map(|(kind, survey)| (*kind, survey)).collect();
         // What a chart makes that no values render is all that is known of it.
         let usual = |examined: &Examined| match examined.usual.is_empty() {
@@ -65,7 +65,7 @@ impl Needs {
 
     /// Adds the rights that the operator needs itself. Older roles are accepted: Events of the core group instead of
     /// `events.k8s.io`, and a right on all Secrets instead of one on the key.
-    pub(super) fn with_own(mut self, given: &[Value], has_key_role: bool, takes_over: bool) -> Self {
+    pub(in crate::lint) fn with_own(mut self, given: &[Value], has_key_role: bool, takes_over: bool) -> Self {
         let may =
             |group: &str, resource: &str, verb: &str| given.iter().any(|rule| grants(rule, group, resource, verb));
         for (group, resource, verbs) in OWN {
@@ -91,7 +91,7 @@ impl Needs {
     }
 
     /// What of a needed right the operator can do without, and what that costs.
-    pub(super) fn optional(&self, group: &str, resource: &str) -> Option<Optional> {
+    pub(in crate::lint) fn optional(&self, group: &str, resource: &str) -> Option<Optional> {
         let key = (group.to_owned(), resource.to_owned());
         let needed = self.needed.get(&key)?;
         let is_made = needed.contains("patch") && needed.contains("delete");
@@ -139,7 +139,7 @@ impl Needs {
     }
 
     /// What a rule gives beyond what is needed.
-    pub(super) fn excess(&self, group: &str, resource: &str, verbs: &[&str]) -> Option<String> {
+    pub(in crate::lint) fn excess(&self, group: &str, resource: &str, verbs: &[&str]) -> Option<String> {
         let usable = self.usable.get(&(group.to_owned(), resource.to_owned()));
         let usable: Vec<&str> = usable.into_iter().flatten().map(String::as_str).collect();
         let excess: Vec<&str> = verbs.iter().copied().filter(|verb| !usable.contains(verb)).collect();

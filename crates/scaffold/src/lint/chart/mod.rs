@@ -1,0 +1,28 @@
+//! The rules for one chart.
+
+pub(super) mod examine;
+mod names;
+mod objects;
+mod random;
+pub(super) mod values;
+mod words;
+
+use chartwright_core::values::value_reads::Reads;
+
+use super::Report;
+use examine::Examined;
+
+/// Runs the rules for a chart alone. `folder` is relative to the linted folder. `given`: values from samples and watches.
+/// Returns None if the chart can't be read.
+pub(super) fn check(folder: &str, given: Vec<serde_json::Value>, report: &mut Report) -> Option<Examined> {
+    let examined = Examined::of(folder, given, report)?;
+    let reads = Reads::of(&examined.chart);
+    if let Some(reads) = &reads {
+        values::check(&examined, reads, report);
+    }
+    random::check(&examined, report);
+    words::check(&examined, report);
+    objects::check(&examined, report);
+    names::check(&examined, report);
+    Some(Examined { reads, ..examined })
+}
