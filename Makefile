@@ -1,4 +1,4 @@
-# Everything that this project is built, tested and installed with. `make` alone lists the targets.
+# Builds, tests and installs this project. `make` without a target lists the targets.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -17,7 +17,7 @@ MAX_IMAGE := 20000000
 PREFIX ?= /usr/local
 KUBECTL ?= kubectl
 CARGO ?= cargo
-# What cargo run gets: make run ARGS="--leader-elect=false"
+# Arguments of the operator: make run ARGS="--leader-elect=false"
 ARGS ?=
 # off: make test leaves cargo-deny out.
 DENY ?= on
@@ -26,17 +26,17 @@ TEST_THREADS ?= $(shell echo $$(( 2 * $$(nproc) )))
 
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/chartwright
 CARGO_DENY_VERSION := 0.20.2
-# One that is installed already, else our own.
+# Use the installed tool if there is one, else the copy that we build.
 CARGO_DENY := $(or $(shell command -v cargo-deny),$(CACHE)/tools/bin/cargo-deny)
 MDBOOK_VERSION := 0.5.4
 MDBOOK := $(or $(shell command -v mdbook),$(CACHE)/tools/bin/mdbook)
 CARGO_FUZZ_VERSION := 0.13.2
 CARGO_FUZZ := $(or $(shell command -v cargo-fuzz),$(CACHE)/tools/bin/cargo-fuzz)
 CONTROL_PLANE := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok
-# The same for every cargo call, so that none of them builds the dependencies once more.
+# Every cargo call has the same flags, so that cargo builds the dependencies only once.
 LOCKED := --locked
 
-# A comma that isn't an argument's end.
+# A comma inside an argument of a make function.
 , := ,
 
 say = @printf '\033[1m==> %s\033[0m\n' "$(1)"
@@ -65,7 +65,7 @@ demo: check-tools control-plane ## Show it on a local control plane until Ctrl-C
 	DEMO="$(DEMO)" $(CARGO) run $(LOCKED) --quiet --example demo
 
 .PHONY: cluster
-cluster: check-tools control-plane ## Have a Kubernetes control plane on this machine until Ctrl-C, to try operators on.
+cluster: check-tools control-plane ## Run a local Kubernetes control plane until Ctrl-C, to try operators on.
 	$(call say,building what starts it (2 minutes the first time$(,) else seconds))
 	$(CARGO) build $(LOCKED) --example demo
 	DEMO=cluster $(CARGO) run $(LOCKED) --quiet --example demo
@@ -86,7 +86,7 @@ lint: check-tools ## Check formatting and clippy's advice; a warning is an error
 	$(CARGO) clippy $(LOCKED) --all-targets -- -D warnings
 
 .PHONY: test
-test: check-tools ## Run everything that CI runs: lint, control plane, all tests, cargo deny.
+test: check-tools ## Run all checks of CI: lint, control plane, all tests, cargo deny.
 	@$(MAKE) -j 3 control-plane registry tests-built $(if $(filter off,$(DENY)),,$(CARGO_DENY))
 	$(call say,tests: unit$(,) integration on a real API server$(,) torture (8 minutes on 2 cores))
 	KUBECTL=$$(command -v kubectl || echo "$$(tests/control-plane/build --print-dir kubectl)/kubectl") \
@@ -132,7 +132,7 @@ goldens: ## Regenerate the results of the fixtures with the real Helm (the first
 check-goldens: ## Fail if make goldens would change a file (half a minute; the oracle is built the first time).
 	@oracle=$$(tests/oracle/build) && "$$oracle" goldens -check -version tests/fixtures/HELM_VERSION $(FIXTURES)
 
-# The program checks these, and says what it wants.
+# The program checks these variables and reports a missing or wrong one.
 CONFORMANCE := CHARTS ONLY FLIP SAMPLE ARGS
 .PHONY: conformance
 conformance: check-tools ## Compare with the real Helm on all charts below CHARTS; without CHARTS: what can be asked.
@@ -142,7 +142,7 @@ conformance: check-tools ## Compare with the real Helm on all charts below CHART
 	  $(foreach name,$(CONFORMANCE),$(name)="$($(name))") ORACLE="$$oracle" \
 	  $(CARGO) run $(LOCKED) --quiet --profile conformance --example conformance
 
-# As above.
+# The program checks these variables, too.
 OPERATOR_CONFORMANCE := CHARTS ONLY SAMPLE JOBS TIMEOUT
 .PHONY: conformance-operator
 conformance-operator: check-tools ## Run the operator with all charts below CHARTS, on local control planes (10 s a chart).
@@ -248,7 +248,7 @@ registry: ## Build the OCI registry that tests fetch charts from (half a minute 
 	tests/control-plane/build registry
 
 .PHONY: clean
-clean: ## Remove what was built here; the control plane's cache stays.
+clean: ## Remove the build results; the cache of the control plane stays.
 	$(CARGO) clean
 
 ##@ The program and its images
@@ -259,7 +259,7 @@ install-cli: release ## Install the program, its manual pages and completions be
 	install target/release/chartwright $(DESTDIR)$(PREFIX)/bin/
 	@$(MAKE) share SHARE=$(DESTDIR)$(PREFIX)/share
 
-# What the program says of itself: make share CLI=target/debug/chartwright SHARE=folder
+# Writes the manual pages and shell completions: make share CLI=target/debug/chartwright SHARE=folder
 CLI ?= target/release/chartwright
 SHARE ?= target/share
 .PHONY: share
@@ -296,11 +296,11 @@ dist: ## Build archives of the program for PLATFORMS, with checksums, into dist/
 	done; rm -r bin share; sha256sum *.tar.gz > SHA256SUMS; cat SHA256SUMS
 
 .PHONY: release-notes
-release-notes: ## Print what CHANGELOG.md says of VERSION.
+release-notes: ## Print the notes of VERSION from CHANGELOG.md.
 	@awk -v version="$(VERSION)" '/^## / { on = index($$0, "[" version "]"); next } on { print; said = said $$0 } \
 	  END { if (said == "") { print "CHANGELOG.md says nothing of " version > "/dev/stderr"; exit 1 } }' CHANGELOG.md
 
-# What the release workflow asks first: make release-check TAG=v0.1.0
+# The first check of the release workflow: make release-check TAG=v0.1.0
 .PHONY: release-check
 release-check:
 	@if [ "$(TAG)" != "v$(VERSION)" ]; then echo "the tag is $(TAG), the version in Cargo.toml $(VERSION)" >&2; exit 1; fi
@@ -374,7 +374,7 @@ catalog-build: ## Build the catalogue's image CATALOG_IMG.
 ##@ Help with the tools
 
 .PHONY: check-tools
-check-tools: ## Say what is missing on this machine, and how to get it.
+check-tools: ## List the missing tools and how to install them.
 	@missing=0; \
 	need() { \
 	  if ! command -v "$$1" >/dev/null 2>&1; then echo "missing: $$1 ($$2)" >&2; missing=1; fi; \
