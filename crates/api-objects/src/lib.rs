@@ -318,17 +318,17 @@ pub fn deep(text: &[u8]) -> Result<Value, Unreadable> {
         return Err(Unreadable::TooDeep(levels));
     }
     if levels <= LEVELS {
-        return Err(malformed(error));
+        return Err(malformed(&error));
     }
     let read = || {
         let mut reader = serde_json::Deserializer::from_slice(text);
         reader.disable_recursion_limit();
         Value::deserialize(&mut reader)
     };
-    on_large_stack(read).map_err(malformed)
+    on_large_stack(read).map_err(|error| malformed(&error))
 }
 
-fn malformed(error: serde_json::Error) -> Unreadable {
+fn malformed(error: &serde_json::Error) -> Unreadable {
     Unreadable::Malformed(error.to_string())
 }
 

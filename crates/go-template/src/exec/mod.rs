@@ -68,7 +68,7 @@ pub fn exec<C: Host>(
         vars_base: 0,
         args: Vec::new(),
     };
-    let done = state.execute(Reflected::concrete(data.clone()));
+    let done = state.execute(&Reflected::concrete(data.clone()));
     // An error leaves levels open.
     ctx.meter().set_depth(depth);
     done
@@ -152,10 +152,10 @@ struct ExecState<'a, 'c, C> {
 }
 
 impl<'a, C: Host> ExecState<'a, '_, C> {
-    fn execute(&mut self, data: Reflected) -> Result<(), ExecFailure> {
+    fn execute(&mut self, data: &Reflected) -> Result<(), ExecFailure> {
         self.enter()?;
         self.vars.push((b"$", data.clone()));
-        self.walk(&data, self.tree.definition.root)?;
+        self.walk(data, self.tree.definition.root)?;
         self.leave();
         Ok(())
     }

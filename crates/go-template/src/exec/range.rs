@@ -26,7 +26,7 @@ impl<'a, C: Host> ExecState<'a, '_, C> {
                     };
                     any = true;
                     let index = Reflected::concrete(Value::Int(i as i64));
-                    if !self.iteration(branch, index, element_of(list, item))? {
+                    if !self.iteration(branch, index, &element_of(list, item))? {
                         break;
                     }
                 }
@@ -40,7 +40,7 @@ impl<'a, C: Host> ExecState<'a, '_, C> {
                 let any = !entries.is_empty();
                 for (key, item) in entries {
                     let key = Reflected::concrete(Value::String(key));
-                    if !self.iteration(branch, key, entry_of(map, Some(item)))? {
+                    if !self.iteration(branch, key, &entry_of(map, Some(item)))? {
                         break;
                     }
                 }
@@ -79,7 +79,7 @@ impl<'a, C: Host> ExecState<'a, '_, C> {
                 Value::Int(_) => Value::Int(i as i64),
                 _ => Value::Int64(i as i64),
             };
-            if !self.iteration(branch, Reflected::INVALID, Reflected::concrete(element))? {
+            if !self.iteration(branch, Reflected::INVALID, &Reflected::concrete(element))? {
                 break;
             }
         }
@@ -87,11 +87,11 @@ impl<'a, C: Host> ExecState<'a, '_, C> {
     }
 
     /// Runs one iteration. Returns whether to continue.
-    fn iteration(&mut self, branch: &'a Branch, index: Reflected, element: Reflected) -> Result<bool, ExecFailure> {
+    fn iteration(&mut self, branch: &'a Branch, index: Reflected, element: &Reflected) -> Result<bool, ExecFailure> {
         self.step()?;
-        self.bind(&branch.pipe, index, &element)?;
+        self.bind(&branch.pipe, index, element)?;
         let mark = self.vars.len();
-        let flow = self.walk_nested(&element, branch.list)?;
+        let flow = self.walk_nested(element, branch.list)?;
         self.vars.truncate(mark);
         Ok(flow != Flow::Break)
     }

@@ -72,7 +72,7 @@ fn funcs() -> FuncMap<Charts> {
     .collect()
 }
 
-fn run_with(text: &str, json: serde_json::Value, adjust: impl Fn(&mut Charts)) -> Result<String, Box<ExecError>> {
+fn run_with(text: &str, json: &serde_json::Value, adjust: impl Fn(&mut Charts)) -> Result<String, Box<ExecError>> {
     let mut set = Set::new("root");
     set.parse("t.yaml", text, &funcs()).unwrap();
     let set = Arc::new(set);
@@ -84,7 +84,7 @@ fn run_with(text: &str, json: serde_json::Value, adjust: impl Fn(&mut Charts)) -
         max_output: 10_000,
     };
     adjust(&mut host);
-    let mut root = data(&json);
+    let mut root = data(json);
     if let Value::Map(map) = &root {
         let values = map.get(b"Values").unwrap_or(Value::Nil);
         if let Value::Map(values) = values {
@@ -102,7 +102,7 @@ fn run_with(text: &str, json: serde_json::Value, adjust: impl Fn(&mut Charts)) -
 
 fn run(text: &str) -> String {
     let json = serde_json::json!({"s": "x", "Values": {"a": 1, "sub": {"b": "y"}, "Upper": "u", "AsMap": 5}});
-    run_with(text, json, |_| {}).unwrap_or_else(|error| error.to_string())
+    run_with(text, &json, |_| {}).unwrap_or_else(|error| error.to_string())
 }
 
 struct Version;
@@ -153,7 +153,7 @@ fn functions_execute_templates() {
     let text = "{{define \"d\"}}<{{.}}{{$}}>{{end}}{{$x := 1}}{{include \"d\" .s | printf \"%s!\"}}{{$x}}";
     assert_eq!(run(text), "<xx>!1");
     let json = || serde_json::json!({"s": "x"});
-    let error = run_with("{{define \"d\"}}\n{{.s.y}}{{end}}a{{include \"d\" .}}", json(), |_| {}).unwrap_err();
+    let error = run_with("{{define \"d\"}}\n{{.s.y}}{{end}}a{{include \"d\" .}}", &json(), |_| {}).unwrap_err();
     assert_eq!(
         error.to_string(),
         "template: t.yaml:2:18: executing \"t.yaml\" at <include \"d\" .>: error calling include: \
@@ -162,10 +162,10 @@ fn functions_execute_templates() {
     let inner = error.inner().unwrap();
     assert_eq!(inner.place.as_ref().unwrap().executing, "d");
     assert_eq!(inner.message, "can't evaluate field y in type interface {}");
-    let error = run_with("{{include \"e\" .}}", json(), |_| {}).unwrap_err();
+    let error = run_with("{{include \"e\" .}}", &json(), |_| {}).unwrap_err();
     let missing = "template: no template \"e\" associated with template \"root\"";
     assert_eq!(error.inner().unwrap().to_string(), missing);
-    let error = run_with("{{fail}}", json(), |_| {}).unwrap_err();
+    let error = run_with("{{fail}}", &json(), |_| {}).unwrap_err();
     assert_eq!(error.cause, Some(CallError::Text("boom".to_owned())));
 }
 
@@ -243,7 +243,7 @@ fn limits_end_an_execution() {
             "error calling printf: result exceeds 67108864 bytes",
         ),
     ] {
-        let error = run_with(text, serde_json::json!({}), |host| host.max_output = 50)
+        let error = run_with(text, &serde_json::json!({}), |host| host.max_output = 50)
             .unwrap_err()
             .to_string();
         assert!(error.ends_with(problem), "{error}");

@@ -67,6 +67,7 @@ pub trait Output {
 }
 
 /// The repeated last parameter, of type `T`.
+#[derive(Clone, Copy)]
 pub struct Rest<'a, T> {
     /// The arguments that are left; all of them are of that type.
     pub values: &'a [Value],

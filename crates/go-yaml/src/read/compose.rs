@@ -88,7 +88,7 @@ struct Composer<'a> {
 }
 
 /// The properties before a node.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Properties<'a> {
     anchor: Option<&'a str>,
     tag: Option<&'a str>,
