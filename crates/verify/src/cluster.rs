@@ -38,6 +38,8 @@ const CLOCK: i64 = 1_767_225_600;
 const SEED: [u8; 32] = [7; 32];
 /// The UID of each custom resource.
 const UID: &str = "00000000-0000-4000-8000-000000000000";
+/// The key of the kind of Events.
+const EVENTS: &str = "events.events.k8s.io";
 /// The most reconciles of a step. Each run of a hook and each wave needs one.
 const MAX_RECONCILES: usize = 500;
 
@@ -436,7 +438,7 @@ fn hook_runs(store: &Store, changes: &[StoreChange]) -> Vec<(String, Vec<ObjectI
 
 /// A change after which the operator may have more to do.
 fn matters(change: &StoreChange, custom_resource: &ObjectKey) -> bool {
-    change.key != *custom_resource && change.key.0 != "events.events.k8s.io"
+    change.key != *custom_resource && change.key.0 != EVENTS
 }
 
 fn is_marked(object: &Value) -> bool {
