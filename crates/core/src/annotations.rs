@@ -10,18 +10,18 @@ use chartwright_watches::{duration, suggestion};
 pub const SUSPEND: &str = "chartwright.dev/suspend";
 /// On a custom resource: its own resync period, as a Go duration.
 pub const RECONCILE_PERIOD: &str = "chartwright.dev/reconcile-period";
-/// No release is looked at again sooner, whatever somebody asks for.
+/// The shortest resync period: a shorter one in an annotation is raised to this.
 pub const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
 /// On a custom resource: a new value starts a complete reconcile, although nothing changed.
 pub const REQUESTED_AT: &str = "chartwright.dev/requested-at";
-/// On a custom resource: a new value applies every member once, and makes those anew that can't be changed.
+/// On a custom resource: a new value applies every member once. Members with immutable fields are recreated.
 pub const FORCE_AT: &str = "chartwright.dev/force-at";
-/// On a custom resource: a new value forgets failures and contests, so that nothing waits for a retry.
+/// On a custom resource: a new value clears failures and contests, so that no retry is delayed.
 pub const RESET_AT: &str = "chartwright.dev/reset-at";
-/// On a custom resource: a new value draws all its random results anew.
+/// On a custom resource: a new value regenerates all its random results.
 pub const REGENERATE: &str = "chartwright.dev/regenerate";
 /// On a custom resource: a new value, the number of a revision, runs that revision until the spec changes. What follows an
-/// `@` only tells two requests apart.
+/// `@` only distinguishes two requests.
 pub const ROLLBACK_TO: &str = "chartwright.dev/rollback-to";
 /// On a custom resource: a new value, `<plan>[@<token>]`, runs a plan.
 pub const RUN_PLAN: &str = "chartwright.dev/run-plan";
@@ -55,7 +55,7 @@ pub const TAKEOVER: &str = "chartwright.dev/takeover";
 pub const PRUNE: &str = "chartwright.dev/prune";
 /// On a member: `InPlace`, `Recreate` or `IfNotPresent`.
 pub const UPDATE: &str = "chartwright.dev/update";
-/// On a member: `true` lets it be deleted and made anew where a field can't be changed.
+/// On a member: `true` allows the operator to recreate it if an immutable field changes.
 pub const FORCE: &str = "chartwright.dev/force";
 /// On a live member: `disabled` leaves it as it is.
 pub const RECONCILE: &str = "chartwright.dev/reconcile";
@@ -79,7 +79,7 @@ const SDK_ROLLBACK_FORCE: &str = "helm.sdk.operatorframework.io/rollback-force";
 
 /// What all annotations of ours begin with.
 const PREFIX: &str = "chartwright.dev/";
-/// All of them, on whatever objects: a member may be a custom resource itself.
+/// All of them, on any object: a member may be a custom resource itself.
 const KNOWN: [&str; 32] = [
     SUSPEND,
     RECONCILE_PERIOD,
@@ -159,11 +159,11 @@ pub fn is_prune_allowed(annotations: &Annotations) -> bool {
 /// Says of each of these keys that looks like one of ours, and is none, that it has no effect.
 pub fn unknown<'k>(keys: impl Iterator<Item = &'k str>) -> Vec<String> {
     let unknown = keys.filter(|key| key.starts_with(PREFIX) && !KNOWN.contains(key));
-    let told = unknown.map(|key| match suggestion(key, KNOWN) {
+    let problems = unknown.map(|key| match suggestion(key, KNOWN) {
         Some(best) => format!("{key} is unknown and has no effect: did you mean {best}?"),
         None => format!("{key} is unknown and has no effect"),
     });
-    told.collect()
+    problems.collect()
 }
 
 /// Says of an annotation of an object that its value has no effect.
@@ -207,14 +207,14 @@ pub fn problems(annotations: &Annotations) -> Vec<String> {
     }
     if is_true(annotations, SDK_UPGRADE_FORCE) {
         problems.push(format!(
-            "{SDK_UPGRADE_FORCE} has no effect: conflicting fields are always taken back; to let objects be made anew \
+            "{SDK_UPGRADE_FORCE} has no effect: conflicting fields are always corrected; to let objects be recreated \
              where a field can't be changed, set {FORCE_AT}"
         ));
     }
     problems
 }
 
-/// The resync period that a custom resource asks for, as text; ours wins over operator-sdk's.
+/// The resync period that a custom resource requests, as text; ours wins over operator-sdk's.
 pub fn reconcile_period(annotations: &Annotations) -> Option<&str> {
     [RECONCILE_PERIOD, SDK_RECONCILE_PERIOD]
         .iter()
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn values_without_effect_are_told() {
+    fn values_without_effect_are_reported() {
         for (key, value, expected) in table::<(String, String, Option<String>)>("annotations", "problems") {
             let found = problems(&BTreeMap::from([(key.clone(), value.clone())]));
             assert_eq!(found.len(), usize::from(expected.is_some()), "{key}={value}: {found:?}");

@@ -21,7 +21,7 @@ pub enum KeyUse {
     /// What a render depends on: answers about capabilities, what the operator gives, what the custom resource gives.
     Capabilities,
     Given,
-    Asked,
+    Requested,
     /// The values of a release, the value that a plan runs for, and one run of a plan.
     Values,
     PlanValue,
@@ -66,7 +66,7 @@ impl KeyUse {
             KeyUse::Operation => "operation",
             KeyUse::Capabilities => "capabilities",
             KeyUse::Given => "given",
-            KeyUse::Asked => "asked",
+            KeyUse::Requested => "asked",
             KeyUse::Values => "values",
             KeyUse::PlanValue => "plan-value",
             KeyUse::PlanRun => "plan-run",

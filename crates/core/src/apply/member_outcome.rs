@@ -13,16 +13,16 @@ pub enum MemberOutcome {
     Unchanged,
     /// It is there, and is left as it is.
     Left,
-    /// Somebody else's is there, which is all that the chart asks for.
+    /// An object of another owner exists, and the chart requires no more.
     Yielded,
     /// A Job that is done, and gone.
     Finished,
     Applied(Box<Live>, Why),
-    /// Put right: which fields, and who had taken them.
+    /// Drift was corrected: the fields, and the field managers that had changed them.
     Corrected(Box<Live>, String),
-    /// Deleted and made anew for these fields.
+    /// Recreated because these fields are immutable.
     Recreated(Box<Live>, String),
-    /// Somebody takes its fields again and again: it is put right later.
+    /// Another field manager changes its fields repeatedly: it is corrected later.
     Contested,
     Awaited,
     Failed(Reason, String),
@@ -71,7 +71,7 @@ pub fn recorded_entry(
         }
         MemberOutcome::Yielded => None,
         MemberOutcome::Finished | MemberOutcome::Contested => previous,
-        // Somebody else's object is no member of ours, unless it was: then it is watched until that is settled.
+        // An object of another owner is no member, unless it was one: then it is watched until the conflict is resolved.
         MemberOutcome::Failed(Reason::Collision, _) => previous,
         // A request that timed out may have been carried out: it stays listed, and without a fingerprint it is
         // looked at again. A content that was recorded before is no upgrade when it arrives at last.

@@ -20,7 +20,7 @@ use crate::record::Entry;
 pub enum Seen<'a> {
     /// The watches don't show it. They show only objects with our labels, so a foreign one may be there.
     NotInIndex,
-    /// It was asked for and does not exist.
+    /// It was read and does not exist.
     Absent,
     /// It exists, from the index or from a metadata GET.
     Present(&'a Live),
@@ -36,15 +36,15 @@ pub enum Step {
     /// Server-side apply: with force to the very object that was seen, without to create one where nothing is. Who loses
     /// a race hears of a conflict, and looks again.
     Apply { force: bool, why: Why },
-    /// It is ours, and left as it is: its policy says so, or somebody who annotated it.
+    /// It is ours, but its policy or an annotation excludes it from reconciles.
     Leave,
-    /// It is somebody else's, and its policy asks only that it be there.
+    /// It belongs to another owner, and its policy only requires that it exists.
     Yield,
     /// It is a Job that has done its work, and its TTL removed it: no request, and nothing is missing.
     Satisfied,
-    /// It is being deleted and must be gone before it can be made anew.
+    /// It is being deleted and must be gone before it can be recreated.
     AwaitDeletion,
-    /// It is somebody else's: it stays untouched.
+    /// It belongs to another owner and is not changed.
     Refuse(Ownership),
 }
 
@@ -53,13 +53,13 @@ pub enum Step {
 pub enum Why {
     Missing,
     Changed,
-    /// Somebody changed or removed a field that is ours.
+    /// Another field manager changed or removed a field that is ours.
     Drifted,
     /// It is ours by its labels though the record doesn't list it: an earlier reconcile was cut off.
     Unrecorded,
     /// It was made for an earlier custom resource of the same name.
     Adopted,
-    /// Nothing is wrong with it; somebody asked for it.
+    /// It has no difference; a user requested the apply.
     Forced,
 }
 
@@ -86,13 +86,13 @@ pub fn step(member: &Member, entry: Option<&Entry>, seen: &Seen<'_>, owner: &Own
         Ownership::Ours => match entry {
             None => apply(Why::Unrecorded),
             Some(entry) if entry.uid != live.uid || entry.digest != member.digest => apply(Why::Changed),
-            // It is not certain what the last apply came to; nobody else is to blame.
+            // The result of the last apply is unknown, so the difference is not drift.
             Some(entry) if entry.fingerprint.is_none() => apply(Why::Changed),
             Some(entry) if entry.fingerprint != live.fingerprint => apply(Why::Drifted),
             Some(_) if owner_references::has_wanted(member, live) => Step::Unchanged,
             Some(_) => apply(Why::Changed),
         },
-        // Somebody took our label or our annotation off. The record alone proves nothing, but together with our
+        // Another client removed our label or our annotation. The record alone proves nothing, but together with our
         // entry in managedFields it shows that this very object was applied by us.
         Ownership::Foreign | Ownership::Copy
             if live.fingerprint.is_some() && entry.is_some_and(|entry| entry.uid == live.uid) && !live.deleting =>
@@ -123,7 +123,7 @@ pub fn content(member: &Member, live: Option<&Live>) -> Value {
     object
 }
 
-/// Puts the digest on an object that tells it from what another operator of our name writes.
+/// Annotates an object with the digest of its content, so that a write of another operator of our name is noticed.
 pub fn sign(object: &mut Value, digest: &str) {
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
     let annotations = metadata.map(|metadata| {
@@ -146,7 +146,7 @@ pub fn is_as_recorded(entry: &Entry, live: Option<&Live>, owner: &Owner) -> bool
             && !entry.digest.is_empty()
             && !live.deleting
             && (live.disabled || live.fingerprint.is_some() && live.fingerprint == entry.fingerprint)
-            // What somebody wants to be kept must not go with its owner.
+            // A kept object must not be deleted with its owner.
             && (live.disabled || !live.keep || live.owner.is_none())
             && ownership(&entry.id, live, owner) == Ownership::Ours
     })

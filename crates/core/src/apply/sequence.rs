@@ -33,8 +33,8 @@ pub fn installation(members: &[Member]) -> Vec<Turn<&Member>> {
 /// the higher waves before the lower ones. Within a turn, last made, first gone; what no record lists has no order, and
 /// goes before what others may depend on.
 ///
-/// `wave` tells what a live object says; of one that wasn't looked at, the record tells it. What the chart puts into waves
-/// needs one another and is waited for, unless it stays; between the stages, `policy` tells.
+/// `wave` returns the wave of an object: from the live object if it was read, else from the record. Objects in waves
+/// depend on one another, so each wave is awaited unless it is kept; between the stages, `policy` decides.
 pub fn removal<T>(
     found: Vec<T>,
     id: impl Fn(&T) -> &ObjectId,
@@ -86,7 +86,7 @@ mod tests {
     use crate::testing::{but, entry, id, member, table};
 
     /// The names in the turns, one turn after the other; `|` where the sequence waits.
-    fn told<T>(turns: Vec<Turn<T>>, name: impl Fn(&T) -> &str) -> String {
+    fn names<T>(turns: Vec<Turn<T>>, name: impl Fn(&T) -> &str) -> String {
         let texts = turns.iter().map(|turn| match turn {
             Turn::Members(items) => items.iter().map(&name).collect::<Vec<_>>().join("+"),
             Turn::Wait => "|".to_owned(),
@@ -101,7 +101,7 @@ mod tests {
                 but(&member(&id(&kind, &name)), |member| member.policy.wave = wave)
             };
             let members: Vec<Member> = members.into_iter().map(waved).collect();
-            assert_eq!(told(installation(&members), |member| &member.id.name), expected);
+            assert_eq!(names(installation(&members), |member| &member.id.name), expected);
         }
     }
 
@@ -127,7 +127,7 @@ mod tests {
         for (found, policy, expected) in table::<Row>("sequence", "removals") {
             let found: Vec<_> = found.iter().map(|(kind, name, wave)| (id(kind, name), *wave)).collect();
             let turns = removal(found, |(id, _)| id, |(_, wave)| *wave, &record, policy);
-            assert_eq!(told(turns, |(id, _)| &id.name), expected, "{policy:?}");
+            assert_eq!(names(turns, |(id, _)| &id.name), expected, "{policy:?}");
         }
     }
 }

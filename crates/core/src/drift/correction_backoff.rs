@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// So many corrections of a member come at once; a person who tries things out stays below.
-const PATIENCE: u32 = 5;
+/// This many corrections of a member happen without a delay. A person who tests manually stays below.
+const FREE_CORRECTIONS: u32 = 5;
 /// What comes later waits: this long, then twice as long each time.
 const SHORTEST: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(300);
 /// Corrections further apart than this are no contest, unless one is going on.
 const MEMORY: Duration = Duration::from_secs(600);
 /// A contest is over when nothing happened for this long at least.
-const PEACE: Duration = Duration::from_secs(10);
+const QUIET_PERIOD: Duration = Duration::from_secs(10);
 
 /// The corrections of one member.
 #[derive(Clone, Debug, Default)]
@@ -21,7 +21,7 @@ pub struct Contest {
     last: Timestamp,
     /// The longest time between two corrections: how slow the other side is.
     gap: Duration,
-    /// Which fields are contested, and by whom. Told once: the words stay while the contest lasts.
+    /// The contested fields and their managers. Reported once: the text stays the same while the contest lasts.
     pub about: String,
 }
 impl Contest {
@@ -44,7 +44,7 @@ impl Contest {
 
     /// True from the moment on when corrections have to wait.
     pub fn is_contested(&self) -> bool {
-        self.corrections >= PATIENCE
+        self.corrections >= FREE_CORRECTIONS
     }
 
     /// True if it lies so far back that it doesn't count any more.
@@ -55,7 +55,7 @@ impl Contest {
     /// How much longer it must be quiet.
     pub fn rest(&self, now: Timestamp) -> Duration {
         let quiet = if self.is_contested() {
-            PEACE.max(self.interval() * 2).max(self.gap * 2)
+            QUIET_PERIOD.max(self.interval() * 2).max(self.gap * 2)
         } else {
             MEMORY
         };
@@ -64,7 +64,7 @@ impl Contest {
 
     /// The least time between the last correction and the next.
     fn interval(&self) -> Duration {
-        match self.corrections.checked_sub(PATIENCE) {
+        match self.corrections.checked_sub(FREE_CORRECTIONS) {
             None => Duration::ZERO,
             Some(more) => SHORTEST.saturating_mul(1 << more.min(16)).min(LONGEST),
         }
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn corrections_slow_down_and_start_afresh_after_peace() {
         let mut contest = Contest::default();
-        for _ in 0..PATIENCE {
+        for _ in 0..FREE_CORRECTIONS {
             assert_eq!(contest.wait(at(0)), Duration::ZERO);
             assert!(!contest.is_contested());
             contest.corrected(at(0));
@@ -108,15 +108,15 @@ mod tests {
     #[test]
     fn a_slow_opponent_is_one_too() {
         let mut contest = Contest::default();
-        // Somebody who puts his own back once a minute.
-        for minute in 0..i64::from(PATIENCE) {
+        // Another field manager that reverts our correction once a minute.
+        for minute in 0..i64::from(FREE_CORRECTIONS) {
             contest.corrected(at(60 * minute));
         }
         assert!(contest.is_contested());
-        let last = 60 * (i64::from(PATIENCE) - 1);
+        let last = 60 * (i64::from(FREE_CORRECTIONS) - 1);
         assert!(!contest.is_over(at(last + 119)), "he may come back in a minute");
         assert!(contest.is_over(at(last + 120)));
-        // Now and then is no contest.
+        // Rare changes are no contest.
         let mut contest = Contest::default();
         for day in 0..20 {
             contest.corrected(at(86_400 * day));

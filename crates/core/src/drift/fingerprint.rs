@@ -12,11 +12,11 @@ use sha2::{Digest, Sha256};
 use crate::drift::managed_fields::{applied, fields, foreign};
 
 /// A hash of the fields that `manager` owns by server-side apply: the first 8 bytes, big-endian, of the SHA-256 of
-/// `fieldsV1` as JSON with sorted keys, of the entry's time, and of the digest that an annotation tells of what was
+/// `fieldsV1` as JSON with sorted keys, of the entry's time, and of the digest that an annotation holds of what was
 /// applied. `None` if it owns nothing (any more).
 ///
-/// The digest tells a content that we applied and did not live to record, or that another operator of our name applied,
-/// from the one that the record speaks of, although all own the same fields. The time, of the manager's own last apply
+/// The digest distinguishes recorded content from content that we applied before a crash, or that another operator
+/// of our name applied, although all own the same fields. The time, of the manager's own last apply
 /// that changed something, does as much for what has no such annotation yet, though not within one second.
 pub fn fingerprint(managed_fields: &[ManagedFieldsEntry], manager: &str, digest: Option<&str>) -> Option<u64> {
     let entry = applied(managed_fields, manager)?;

@@ -43,7 +43,7 @@ pub fn drifted_fields(object: &Value, managed_fields: &[ManagedFieldsEntry], man
     let mut found = Vec::new();
     let mut wanted = object.clone();
     if let Some(fields) = wanted.as_object_mut() {
-        // These are nobody's.
+        // These have no owner.
         fields.retain(|field, _| !["apiVersion", "kind"].contains(&field.as_str()));
         if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.retain(|field, _| OWNED_METADATA.contains(&field.as_str()));
@@ -75,7 +75,7 @@ fn walk(wanted: &Value, ours: Option<&Value>, others: &[(&str, &Value)], path: S
                 walk(child, ours.and_then(|fields| fields.get(&key)), &others, path, found);
             }
         }
-        // A list whose items nobody owns one by one is owned as a whole.
+        // A list without owners of single items has one owner for the complete list.
         Value::Array(items)
             if !items.is_empty() && (ours.is_some_and(has_items) || others.iter().any(|(_, set)| has_items(set))) =>
         {
@@ -137,8 +137,8 @@ mod tests {
     fn fields_and_their_takers_are_named() {
         for (object, entries, expected) in table::<(Value, Vec<Managed>, Vec<String>)>("fields", "drifted") {
             let drifted = drifted_fields(&object, &managed_fields(entries), "chartwright");
-            let told: Vec<String> = drifted.iter().map(DriftedField::to_string).collect();
-            assert_eq!(told, expected);
+            let texts: Vec<String> = drifted.iter().map(DriftedField::to_string).collect();
+            assert_eq!(texts, expected);
         }
     }
 }

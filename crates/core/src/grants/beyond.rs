@@ -11,7 +11,7 @@ use chartwright_watches::names::is_within;
 const TOKEN: &str = "kubernetes.io/service-account-token";
 /// Groups whose kinds, namespaced ones too, hand out rights: Kubernetes' own, and OpenShift's.
 const RIGHTS: [&str; 2] = ["rbac.authorization.k8s.io", "authorization.openshift.io"];
-/// Groups whose objects name a service that the API server calls. Charts often draw its certificate anew.
+/// Groups whose objects name a service that the API server calls. Charts often regenerate its certificate.
 const CALLED: [&str; 3] = [
     "admissionregistration.k8s.io",
     "apiregistration.k8s.io",
@@ -38,7 +38,7 @@ const ACTED_ON: [&str; 5] = [
     "operatorframework.io",
 ];
 
-/// True if an object hands out rights in whatever namespace it is: RBAC, and what asks for a ServiceAccount's token.
+/// True if an object grants rights in any namespace: RBAC, and requests for a ServiceAccount's token.
 pub fn carries_rights(group_kind: &GroupKind, object: &Value) -> bool {
     RIGHTS.contains(&group_kind.group.as_str()) || is_token(group_kind, object)
 }
@@ -136,7 +136,7 @@ fn is_selected_by(group_kind: &GroupKind, reach: &Reach, key: &str) -> bool {
     }
     let group = group_kind.group.as_str();
     let is_found_by_name = match reach {
-        // Whoever may create the custom resource has what he likes selected there.
+        // The author of the custom resource can choose what is selected there.
         Reach::Own => true,
         _ if is_cluster_role(group_kind) => false,
         Reach::Other(_) => RIGHTS.contains(&group),
@@ -178,7 +178,7 @@ fn extra(default: &Value, wanted: &Value, covers: fn(&Value, &Value) -> bool) ->
     items.iter().position(uncovered).map(|place| format!("[{place}]"))
 }
 
-/// True if one rule of a role grants whatever the other does.
+/// True if one rule of a role grants everything that the other does.
 fn covers_rule(default: &Value, wanted: &Value) -> bool {
     let (Some(default), Some(wanted)) = (default.as_object(), wanted.as_object()) else {
         return false;

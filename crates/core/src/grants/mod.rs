@@ -30,8 +30,8 @@ pub enum Reach {
     Cluster,
 }
 
-/// What the chart renders by itself for this very release, with nobody's values but the operator's: a name that is there
-/// is a function of the release's name, and a rule that is there is the chart's.
+/// The chart's default render for this release, with only the operator's values: a name in it
+/// is a function of the release's name, and a rule in it is the chart's.
 ///
 /// Hooks of different events may have one name: then there are several objects of it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -80,7 +80,7 @@ pub enum Refused {
     )]
     Reserved(Box<ObjectId>),
     #[error(
-        "targetNamespace {template:?} gives {namespace:?}, which is another namespace than the custom resource's: whoever \
+        "targetNamespace {template:?} gives {namespace:?}, which is another namespace than the custom resource's: a user who \
          may create one chooses it. To permit it, add {namespace:?} to `allow.namespaces` of the watch"
     )]
     Target { template: String, namespace: String },
@@ -199,7 +199,7 @@ fn is_nothing(own: &Own) -> bool {
     *own == Own::Nothing
 }
 
-/// Checks the name of an object of any release, whatever is allowed. `own`: objects of the operator itself.
+/// Checks the name of an object of any release, regardless of `allow`. `own`: objects of the operator itself.
 pub fn may_be_named(id: &ObjectId, own: &[ObjectId]) -> Result<(), Refused> {
     if is_reserved(id, own) {
         Err(Refused::Reserved(Box::new(id.clone())))
@@ -424,14 +424,14 @@ mod tests {
         type Row = (String, String, Value, AllowList, Option<String>);
         for (kind, place, object, allow, refusal) in table::<Row>("grants", "may_create") {
             let found = may_create(&id(&kind, &place), &object, "shop", Some(&baseline), &allow);
-            let told = found.err().map(|refused| refused.to_string());
-            let fits = told
+            let message = found.err().map(|refused| refused.to_string());
+            let fits = message
                 .as_deref()
                 .unwrap_or_default()
                 .contains(refusal.as_deref().unwrap_or_default());
             assert!(
-                told.is_some() == refusal.is_some() && fits,
-                "{kind} {place} {allow:?}: {told:?}"
+                message.is_some() == refusal.is_some() && fits,
+                "{kind} {place} {allow:?}: {message:?}"
             );
         }
         let unknown = may_create(
@@ -507,10 +507,10 @@ mod tests {
     fn a_template_takes_a_release_only_to_namespaces_that_are_allowed() {
         type Row = (String, String, String, AllowList, bool);
         for (template, namespace, own, allow, permitted) in table::<Row>("grants", "may_settle") {
-            let told = may_settle(&template, &namespace, &own, &allow).map_err(|refused| refused.to_string());
-            assert_eq!(told.is_ok(), permitted, "{template} {namespace} {own} {allow:?}");
+            let result = may_settle(&template, &namespace, &own, &allow).map_err(|refused| refused.to_string());
+            assert_eq!(result.is_ok(), permitted, "{template} {namespace} {own} {allow:?}");
             let key = format!("add {namespace:?} to `allow.namespaces`");
-            assert!(told.err().is_none_or(|refused| refused.contains(&key)), "{namespace}");
+            assert!(result.err().is_none_or(|refused| refused.contains(&key)), "{namespace}");
         }
     }
 

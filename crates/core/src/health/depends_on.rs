@@ -45,7 +45,7 @@ pub fn unready(object: &Value, ready_when: Option<&str>) -> Option<String> {
     }
 }
 
-/// The same by its condition `Ready`, of its current generation where somebody says of which it is.
+/// The same by its condition `Ready`, which must be of the current generation if it names one.
 fn without_condition(object: &Value) -> Option<String> {
     let status = object.get("status").unwrap_or(&Value::Null);
     let all = conditions::of(status);
@@ -53,8 +53,8 @@ fn without_condition(object: &Value) -> Option<String> {
         return Some("is not ready: it has no condition Ready".to_owned());
     };
     let generation = object.pointer("/metadata/generation").and_then(Value::as_i64);
-    let told = status.get("observedGeneration").and_then(Value::as_i64);
-    let observed = ready.observed_generation.or(told);
+    let observed = status.get("observedGeneration").and_then(Value::as_i64);
+    let observed = ready.observed_generation.or(observed);
     if let (Some(generation), Some(observed)) = (generation, observed)
         && observed < generation
     {
@@ -101,7 +101,7 @@ pub fn cycle(start: &Dependency, of: impl Fn(&Dependency) -> Vec<Dependency>) ->
     None
 }
 
-/// A circle as messages tell it: `Shop/a -> Database/b -> Shop/a`, with namespaces if there are several.
+/// A cycle as messages show it: `Shop/a -> Database/b -> Shop/a`, with namespaces if there are several.
 pub fn describe_cycle(cycle: &[Dependency]) -> String {
     let mut namespaces = cycle
         .iter()

@@ -96,7 +96,7 @@ impl Gate {
         self.ready.has_variable(variable) || self.failed.as_ref().is_some_and(|failed| failed.has_variable(variable))
     }
 
-    /// How an object is. It may take a while.
+    /// The health of an object. Evaluating it may be slow.
     pub fn health(&self, object: &Value, facts: &Facts) -> Health {
         if let Err(unobserved) = is_observed(object) {
             return unobserved;

@@ -48,7 +48,7 @@ pub fn selector(kind: &GroupKind, object: &Value) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(","))
 }
 
-/// True if labels are what such a selector asks for.
+/// True if labels match such a selector.
 pub fn selects(selector: &str, labels: &BTreeMap<String, String>) -> bool {
     let has_one_of = |key: &str, values: &str| {
         let values = values.strip_prefix('(').and_then(|values| values.strip_suffix(')'));
@@ -79,7 +79,7 @@ pub fn selects(selector: &str, labels: &BTreeMap<String, String>) -> bool {
     })
 }
 
-/// The label by which a Deployment tells the pods of its ReplicaSets apart.
+/// The label by which a Deployment distinguishes the pods of its ReplicaSets.
 const TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// The controller of a pod, and the label that names its ReplicaSet's template.
@@ -169,8 +169,8 @@ pub fn trouble(pod: &Value) -> Option<String> {
     };
     let unready = || {
         let condition = conditions(pod).find(|condition| condition.kind == "Ready")?;
-        let tells = !["", "ContainersNotReady"].contains(&condition.reason);
-        tells.then(|| said(condition.reason, condition.message))
+        let has_reason = !["", "ContainersNotReady"].contains(&condition.reason);
+        has_reason.then(|| said(condition.reason, condition.message))
     };
     containers
         .filter_map(container)
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pod_waits_for_is_told() {
+    fn what_a_pod_waits_for_is_reported() {
         for (mut status, expected) in table::<(Value, Option<String>)>("pods", "containers") {
             status["name"] = "app".into();
             let pod = json!({"status": {"phase": "Pending", "containerStatuses": [status]}});

@@ -87,7 +87,7 @@ fn deployment(object: &Value, _: Timestamp) -> Health {
     let rolled_out = progressing.is_some_and(|c| c.is_true() && c.reason == "NewReplicaSetAvailable");
     let available = find("Available").is_some_and(|condition| condition.is_true());
     let pods = replicas(object);
-    // A quota or an admission webhook refuses the pods: only this condition tells.
+    // A quota or an admission webhook refuses the pods: only this condition shows it.
     let refused = find("ReplicaFailure").filter(Condition::is_true);
     first(
         [
@@ -235,7 +235,7 @@ fn claim(object: &Value, _: Timestamp) -> Health {
     }
 }
 
-/// A load balancer's own address is nothing that everybody gets: a cluster IP is enough, as in kstatus.
+/// Not every cluster assigns a load balancer's address: a cluster IP is enough, as in kstatus.
 fn service(object: &Value, _: Timestamp) -> Health {
     let balanced = text(object, "/spec/type") == Some("LoadBalancer");
     if balanced && text(object, "/spec/clusterIP").is_none() {

@@ -25,7 +25,7 @@ use chartwright_watches::names::is_within;
 /// The longest message of a run in the status, in bytes.
 const MESSAGE_BYTES: usize = 512;
 
-/// Why a hook failed that somebody interfered with.
+/// Why a hook failed after another client changed its object.
 pub const DELETED: &str = "its object was deleted before it was seen to end";
 
 /// Of a Job: how many seconds it stays once it has ended.
@@ -48,12 +48,12 @@ pub struct Hook {
     pub member: Member,
     /// Helm's events, and `plan-<name>`.
     pub events: Vec<String>,
-    /// `helm.sh/hook-delete-policy`: the object goes before it is made anew, once all hooks of the event have succeeded, or
+    /// `helm.sh/hook-delete-policy`: the object is deleted before it is recreated, once all hooks of the event have succeeded, or
     /// when it failed.
     pub deleted_before: bool,
     pub deleted_on_success: bool,
     pub deleted_on_failure: bool,
-    /// `helm.sh/hook-output-log-policy`: its success tells the last lines of its log. A failure always does.
+    /// `helm.sh/hook-output-log-policy`: its success reports the last lines of its log. A failure always does.
     pub tells_log: bool,
     /// `chartwright.dev/timeout`; `None`: that of the watch.
     pub timeout: Option<Duration>,
@@ -67,7 +67,7 @@ pub struct Hook {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Progress {
-    /// The last operation, under way unless it is `done`; `None`: no hook ever ran, or a deletion was taken back.
+    /// The last operation, under way unless it is `done`; `None`: no hook ever ran, or a deletion was reverted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<Operation>,
     /// The revision that the operation makes or ends.
@@ -150,9 +150,9 @@ impl RunPhase {
 /// What is next about the hooks of an event.
 #[derive(Debug)]
 pub enum Next<'h> {
-    /// To be made, after whatever an earlier run left of it.
+    /// To be created, after the rest of an earlier run is gone.
     Start(&'h Hook),
-    /// It runs; its object tells how that goes.
+    /// It runs; its object shows the progress.
     Await(&'h Hook, HookRun),
     /// It failed.
     Retry(&'h Hook, HookRun),
@@ -210,7 +210,7 @@ impl Operation {
     }
 }
 impl Hook {
-    /// Reads one that was kept; `None` if it isn't one, which nobody but another than us can have written.
+    /// Parses a stored hook. Returns `None` if the data was not written by this operator.
     pub fn read(kept: Rendered) -> Option<Self> {
         let (group_kind, version) = GroupKind::of(&kept.object)?;
         let text = |field: &str| kept.object["metadata"][field].as_str().unwrap_or_default();
@@ -330,7 +330,7 @@ fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-/// An event as `helm.sh/hook` writes it; `None` for one that nobody knows.
+/// An event as `helm.sh/hook` writes it; `None` for an unknown one.
 fn known_event(text: &str) -> Option<String> {
     let plan = || plans::plan_of(text).map(|_| text.to_owned());
     HookEvent::parse(text)
@@ -458,7 +458,7 @@ impl Progress {
         self.operation == Some(operation) && self.revision == revision && self.digest == digest
     }
 
-    /// An operation begins, or begins anew with another render: these hooks run at its events, whatever they did before.
+    /// An operation begins, or restarts with another render: these hooks run at its events, even if they ran before.
     pub fn begin(&mut self, operation: Operation, revision: i64, digest: &str, hooks: &[Hook]) {
         // What runs for one that was begun before has a name of its own.
         let is_same = self.operation.is_none_or(|known| known == operation);
@@ -475,8 +475,8 @@ impl Progress {
         self.runs.retain(|run| !runs_again(run));
     }
 
-    /// Jobs and Pods of hooks that the chart has no more: nobody needs what has ended. What else hooks made stays, for the
-    /// members may need it, and goes with the release.
+    /// Jobs and Pods of hooks that the chart no longer has: they are not needed any more. Other hook objects stay, because
+    /// members may need them, and are deleted with the release.
     pub fn dropped(&self, hooks: &[Hook]) -> Vec<ObjectId> {
         let objects = self.runs.iter().map(|run| &run.object);
         objects.filter(|id| ends(id) && !is_hook(id, hooks)).cloned().collect()
@@ -486,8 +486,8 @@ impl Progress {
         self.runs.retain(|run| run.object != *id);
     }
 
-    /// What names the run of an event that begins now: the same for the same revision, attempt and render alone, whoever
-    /// counts them.
+    /// The name of the run of an event that begins now: equal only for the same revision, attempt and render, regardless of
+    /// which process counts them.
     pub fn name(&self, event: &str) -> String {
         let digest = self.digest.get(..8).unwrap_or(&self.digest);
         format!("{event}.{}.{}.{digest}", self.revision, self.attempt)

@@ -165,7 +165,7 @@ fn each_run_is_told_apart() {
     let all = [hook("Job.batch", "a", json!({})), hook("Job.batch", "b", json!({}))];
     let hooks: Vec<&Hook> = all.iter().collect();
     let mut progress = Progress::default();
-    let told = |progress: &Progress| match next(&hooks, event, progress) {
+    let step = |progress: &Progress| match next(&hooks, event, progress) {
         Next::Start(hook) => format!("start {}", hook.member.id.name),
         Next::Await(hook, run) => format!("await {} {}", hook.member.id.name, run.run),
         Next::Retry(hook, run) => format!("retry {} {}", hook.member.id.name, run.run),
@@ -179,27 +179,27 @@ fn each_run_is_told_apart() {
         });
     };
     progress.begin(Operation::Upgrade, 4, "d", &all);
-    assert_eq!(told(&progress), "start a");
+    assert_eq!(step(&progress), "start a");
     note(&mut progress, "a", RunPhase::Running);
-    assert_eq!(told(&progress), "await a pre-upgrade.4.1.d");
+    assert_eq!(step(&progress), "await a pre-upgrade.4.1.d");
     note(&mut progress, "a", RunPhase::Succeeded);
-    assert_eq!(told(&progress), "start b");
+    assert_eq!(step(&progress), "start b");
     note(&mut progress, "b", RunPhase::Failed);
-    assert_eq!(told(&progress), "retry b pre-upgrade.4.1.d");
+    assert_eq!(step(&progress), "retry b pre-upgrade.4.1.d");
     progress.attempt += 1;
     note(&mut progress, "b", RunPhase::Running);
-    assert_eq!(told(&progress), "await b pre-upgrade.4.2.d");
+    assert_eq!(step(&progress), "await b pre-upgrade.4.2.d");
     // It outlives the status.
     let read: Progress = serde_json::from_value(progress.to_status().unwrap()).unwrap();
     assert_eq!(read, progress);
     note(&mut progress, "b", RunPhase::GivenUp);
-    assert_eq!(told(&progress), "done");
+    assert_eq!(step(&progress), "done");
     // Another render of the same revision, and then another revision, run all of them again.
     for (revision, digest, run) in [(4, "e", "pre-upgrade.4.3.e"), (5, "e", "pre-upgrade.5.1.e")] {
         assert!(!progress.is_of(Operation::Upgrade, revision, digest));
         progress.begin(Operation::Upgrade, revision, digest, &all);
         assert_eq!(
-            (told(&progress).as_str(), progress.name(event).as_str()),
+            (step(&progress).as_str(), progress.name(event).as_str()),
             ("start a", run)
         );
     }

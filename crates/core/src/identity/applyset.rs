@@ -22,8 +22,8 @@ pub const NAMESPACES_ANNOTATION: &str = "applyset.kubernetes.io/additional-names
 pub const OPERATOR_LABEL: &str = "chartwright.dev/operator";
 /// On a member: whose it is and which object it is ([`tracking_id`]), so that copied labels prove nothing.
 pub const TRACKING_ANNOTATION: &str = "chartwright.dev/tracking-id";
-/// On a member: the digest of what was applied. Two operators of one name own the same fields; this tells whose content
-/// it is, even within the second that `managedFields` can tell.
+/// On a member: the digest of what was applied. Two operators of one name own the same fields; this shows whose content
+/// it is, even within the second that `managedFields` can distinguish.
 pub const DIGEST_ANNOTATION: &str = "chartwright.dev/applied-digest";
 /// On a custom resource: keeps it until its members are gone.
 pub const FINALIZER: &str = "chartwright.dev/release";

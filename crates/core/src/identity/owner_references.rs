@@ -29,7 +29,7 @@ pub fn reference(api_version: &str, kind: &str, name: &str, uid: &str) -> OwnerR
 /// one): where Kubernetes allows it, and but for those that are to stay when it goes.
 ///
 /// None gets it if their deletion has an order: by waves, or by hooks that run before or after it (`has_delete_hooks`).
-/// When a custom resource is deleted in the foreground, the collector deletes whatever has such a reference at once.
+/// When a custom resource is deleted in the foreground, the collector immediately deletes all objects with such a reference.
 pub fn refer(members: &mut [Member], namespace: &str, reference: &Arc<OwnerReference>, has_delete_hooks: bool) {
     if has_delete_hooks || members.iter().any(|member| member.policy.wave != 0) {
         return;

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::identity::GroupKind;
 use crate::index::members::Scope;
 
-/// An object, or all of a kind in a namespace or everywhere, whatever the version of its API.
+/// An object, or all of a kind in a namespace or everywhere, in any version of its API.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Dependency {
     pub group_kind: GroupKind,
@@ -42,9 +42,9 @@ struct State {
     failing: bool,
     /// Since when its watch is refused, and why.
     refused: Option<(Timestamp, String)>,
-    /// It has lasted so long that releases tell of it.
-    told: bool,
-    /// By namespace and name: a hash of the resource version. Most objects in a scope are nobody's business.
+    /// It has lasted so long that releases report it.
+    reported: bool,
+    /// By namespace and name: a hash of the resource version. No release depends on most objects in a scope.
     objects: HashMap<(String, String), u64>,
 }
 
@@ -113,7 +113,7 @@ impl Dependencies {
         if !dependencies.is_empty() {
             self.of_sets.insert(set.to_owned(), dependencies);
         }
-        // Only of these kinds can somebody be the first or the last who looks into a scope.
+        // Only for these kinds can a release be the first or the last that reads a scope.
         let changed: Vec<bool> = kinds.iter().map(|kind| self.settle(kind)).collect();
         changed.contains(&true)
     }
@@ -185,7 +185,7 @@ impl Dependencies {
         changed
     }
 
-    /// The state that tells of a dependency.
+    /// The state of the scope that contains a dependency.
     fn state(&self, dependency: &Dependency) -> Option<&State> {
         self.states(dependency).find(|state| state.synced)
     }
@@ -275,12 +275,12 @@ impl Dependencies {
         let first = !std::mem::replace(&mut state.synced, true);
         state.failing = false;
         state.refused = None;
-        let told = std::mem::take(&mut state.told);
+        let reported = std::mem::take(&mut state.reported);
         if first {
             // Watches of single namespaces may have had their time.
             self.settle(&scope.group_kind);
         }
-        if told { self.dependents_in(scope) } else { Vec::new() }
+        if reported { self.dependents_in(scope) } else { Vec::new() }
     }
 
     /// As [`Dependencies::listed`], for a list that proves nothing of what comes after it.
@@ -323,9 +323,9 @@ impl Dependencies {
     }
 
     /// It has been refused for long. Returns the releases that must hear of it: none if they did before.
-    pub fn tell_failing(&mut self, scope: &Scope) -> Vec<String> {
+    pub fn report_failing(&mut self, scope: &Scope) -> Vec<String> {
         match self.scopes.get_mut(scope) {
-            Some(state) if !state.told => state.told = true,
+            Some(state) if !state.reported => state.reported = true,
             _ => return Vec::new(),
         }
         self.dependents_in(scope)
@@ -338,12 +338,12 @@ impl Dependencies {
         sets.into_iter().cloned().collect()
     }
 
-    /// Since when it can't be told what is there, and why: for what a release should tell of it.
+    /// Since when the contents of the scope are unknown, and why, if releases should report it.
     pub fn unseen(&self, dependency: &Dependency) -> Option<&(Timestamp, String)> {
         if self.state(dependency).is_some() {
             return None;
         }
-        let mut states = self.states(dependency).filter(|state| state.told);
+        let mut states = self.states(dependency).filter(|state| state.reported);
         states.find_map(|state| state.refused.as_ref())
     }
 
@@ -426,25 +426,25 @@ mod tests {
     }
 
     /// What comes of one step of a story.
-    fn tell(index: &mut Dependencies, step: &str, about: &str, told: &Value) -> Value {
+    fn step_result(index: &mut Dependencies, step: &str, about: &str, event: &Value) -> Value {
         let scope = Scope::of(&GroupKind::new("", "Secret"), about);
-        let text = |place: usize| told[place].as_str().unwrap();
-        let seen = || serde_json::from_value(told.clone()).unwrap();
+        let text = |place: usize| event[place].as_str().unwrap();
+        let seen = || serde_json::from_value(event.clone()).unwrap();
         match step {
             "depend" => {
-                let places = told.as_array().unwrap().iter().filter_map(Value::as_str);
+                let places = event.as_array().unwrap().iter().filter_map(Value::as_str);
                 json!(index.depend_on(about, places.map(dependency).collect()))
             }
             "observe" => json!(index.observe(&scope, text(0), text(1), text(2))),
             "remove" => json!(index.remove(&scope, text(0), text(1))),
             "listed" => json!(index.listed(&scope, &seen())),
             "retain" => json!(index.retain(&scope, &seen())),
-            "failing" => json!(index.set_failing(&scope, told.as_bool().unwrap())),
+            "failing" => json!(index.set_failing(&scope, event.as_bool().unwrap())),
             "refuse" => {
-                let now = Timestamp::from_second(told[1].as_i64().unwrap()).unwrap();
+                let now = Timestamp::from_second(event[1].as_i64().unwrap()).unwrap();
                 json!(index.set_refused(&scope, text(0), now))
             }
-            "tell" => json!(index.tell_failing(&scope)),
+            "report" => json!(index.report_failing(&scope)),
             "wanted" => {
                 let wanted: BTreeSet<&Scope> = index.wanted().collect();
                 let namespaces = wanted
@@ -452,7 +452,7 @@ mod tests {
                     .map(|scope| scope.namespace.clone().unwrap_or_default());
                 namespaces.collect()
             }
-            "version" => json!(index.version(&dependency(about)).map(|found| found == version(told))),
+            "version" => json!(index.version(&dependency(about)).map(|found| found == version(event))),
             "unseen" => json!(index.unseen(&dependency(about))),
             "unsettled" => json!(index.is_unsettled(&dependency(about))),
             "count failing" => json!(index.count_failing(about)),
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn the_index_tells_those_who_look() {
+    fn the_index_reports_to_those_who_look() {
         type Story = (String, bool, Vec<(String, String, Value, Value)>);
         for (story, all_namespaces, steps) in table::<Story>("dependencies", "stories") {
             let mut index = if all_namespaces {
@@ -469,9 +469,9 @@ mod tests {
             } else {
                 Dependencies::default()
             };
-            for (step, about, told, expected) in steps {
-                let found = tell(&mut index, &step, &about, &told);
-                assert_eq!(found, expected, "{story}: {step} {about} {told}");
+            for (step, about, event, expected) in steps {
+                let found = step_result(&mut index, &step, &about, &event);
+                assert_eq!(found, expected, "{story}: {step} {about} {event}");
             }
         }
     }

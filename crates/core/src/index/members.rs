@@ -27,13 +27,13 @@ pub struct Live {
     pub keep: bool,
     /// Annotation `chartwright.dev/prune: "true"`: may be pruned although its kind is protected.
     pub prune_allowed: bool,
-    /// Annotation `chartwright.dev/reconcile: disabled`: somebody wants it left as it is.
+    /// Annotation `chartwright.dev/reconcile: disabled`: a user excludes it from reconciles.
     pub disabled: bool,
     /// Annotation `chartwright.dev/wave`, 0 where there is none.
     pub wave: i32,
     /// Annotation `chartwright.dev/hook-run`: a hook made it.
     pub is_of_hook: bool,
-    /// Annotation `chartwright.dev/force: "true"`: may be made anew where a field can't be changed.
+    /// Annotation `chartwright.dev/force: "true"`: may be recreated if an immutable field changes.
     pub force: bool,
     /// The autoscaler that owns `spec.replicas` through the subresource `scale`.
     pub scaled_by: Option<String>,
@@ -59,7 +59,7 @@ pub struct Live {
     pub ready_when: Option<Box<str>>,
 }
 
-/// What one watch covers: a kind, in one namespace or (`None`) wherever it is.
+/// What one watch covers: a kind, in one namespace or (`None`) in all namespaces.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct Scope {
     pub group_kind: GroupKind,
@@ -81,7 +81,7 @@ pub struct Members {
     /// What was learned of otherwise while a list of a scope is under way.
     lists: HashMap<Scope, HashSet<ObjectId>>,
     /// What requests that are under way ask about.
-    asked: HashMap<ObjectId, Asked>,
+    pending: HashMap<ObjectId, PendingRequest>,
     /// Sets that hear of every change of their members, not only of those that matter to drift and health.
     attentive: HashSet<String>,
 }
@@ -92,13 +92,13 @@ pub struct Failing {
     pub since: Timestamp,
     /// Why, in the API server's words.
     pub error: String,
-    /// It has lasted so long that releases tell of it.
-    told: bool,
+    /// It has lasted so long that releases report it.
+    reported: bool,
 }
 
 /// What must be known of an object when a request about it is answered.
 #[derive(Default)]
-struct Asked {
+struct PendingRequest {
     requests: usize,
     /// The UID and version in which it was last seen, if it went since.
     gone: Option<(String, String)>,
@@ -124,7 +124,7 @@ impl Scope {
     }
 }
 impl Live {
-    /// Metadata that was read, with what only the whole object tells, as far as that is known.
+    /// Metadata that was read, with the facts that only the complete object shows, as far as they are known.
     fn with_state_of(self, known: Option<&Live>) -> Live {
         match known.filter(|known| known.uid == self.uid) {
             Some(known) if self.health.is_none() => Live {
@@ -219,14 +219,14 @@ impl Members {
             .map(|(_, failing)| failing.error.as_str())
     }
 
-    /// Since when nothing is known of a member, and why: for what a release should tell of it.
+    /// Since when the state of a member is unknown, and why, if releases should report it.
     pub fn unseen(&self, id: &ObjectId) -> Option<&Failing> {
         if self.is_synced(&id.group_kind, &id.namespace) {
             return None;
         }
         let failing = self.failing.get(&Scope::everywhere(&id.group_kind));
         let failing = failing.or_else(|| self.failing.get(&Scope::of(&id.group_kind, &id.namespace)));
-        failing.filter(|failing| failing.told)
+        failing.filter(|failing| failing.reported)
     }
 
     /// How many watches of kinds of this name do not work.
@@ -239,7 +239,7 @@ impl Members {
     pub fn set_synced(&mut self, scope: &Scope) -> Vec<String> {
         self.synced.insert(scope.clone());
         match self.failing.remove(scope) {
-            Some(failing) if failing.told => self.sets_in(scope),
+            Some(failing) if failing.reported => self.sets_in(scope),
             _ => Vec::new(),
         }
     }
@@ -248,14 +248,14 @@ impl Members {
     pub fn set_failing(&mut self, scope: &Scope, error: String, now: Timestamp) {
         self.synced.remove(scope);
         let known = self.failing.remove(scope);
-        let (since, told) = known.map_or((now, false), |failing| (failing.since, failing.told));
-        self.failing.insert(scope.clone(), Failing { since, error, told });
+        let (since, reported) = known.map_or((now, false), |failing| (failing.since, failing.reported));
+        self.failing.insert(scope.clone(), Failing { since, error, reported });
     }
 
     /// It has been broken for long. Returns the sets that must hear of it: none if they did before.
-    pub fn tell_failing(&mut self, scope: &Scope) -> Vec<String> {
+    pub fn report_failing(&mut self, scope: &Scope) -> Vec<String> {
         match self.failing.get_mut(scope) {
-            Some(failing) if !failing.told => failing.told = true,
+            Some(failing) if !failing.reported => failing.reported = true,
             _ => return Vec::new(),
         }
         self.sets_in(scope)
@@ -298,7 +298,7 @@ impl Members {
             .unwrap_or_default()
     }
 
-    /// The live members of sets that nobody knows: what custom resources that are gone left behind. In order.
+    /// The live members of unknown sets, in order: objects that deleted custom resources left behind.
     pub fn leftovers(&self, is_known: impl Fn(&str) -> bool) -> Vec<ObjectId> {
         let unknown = self.sets.iter().filter(|(set, _)| !is_known(set));
         let ids = unknown.flat_map(|(_, ids)| ids);
@@ -316,8 +316,8 @@ impl Members {
         self.lists.insert(scope.clone(), HashSet::new());
     }
 
-    /// Takes in what a list shows, as [`Members::observe`]. A list is read when it is asked for: what was known before it
-    /// began can't be newer, whatever its version, unless etcd went back in time. Then the list is right.
+    /// Records what a list shows, as [`Members::observe`]. A list shows the state at its request: what was known before it
+    /// began can't be newer, even with a higher version, unless etcd went back in time. Then the list is right.
     pub fn listed(&mut self, scope: &Scope, id: &ObjectId, live: Live) -> Vec<String> {
         let learned = self.lists.get(scope).is_none_or(|learned| learned.contains(id));
         if let Some(old) = self.objects.get_mut(id).filter(|_| !learned) {
@@ -376,18 +376,18 @@ impl Members {
 
     /// A request about this object is under way: a write, or a look.
     pub fn begin_request(&mut self, id: &ObjectId) {
-        self.asked.entry(id.clone()).or_default().requests += 1;
+        self.pending.entry(id.clone()).or_default().requests += 1;
     }
 
-    /// It is over. What it answered is known at once, unless the watch was faster and told that this is gone already: no
-    /// other event would ever take it out again.
+    /// The request ended. Its answer is recorded, unless the watch was faster and reported a deletion: no
+    /// later event would remove the object again.
     pub fn end_request(&mut self, id: &ObjectId, answer: Option<&Live>) {
-        let gone = match self.asked.get_mut(id) {
-            Some(asked) if asked.requests > 1 => {
-                asked.requests -= 1;
-                asked.gone.clone()
+        let gone = match self.pending.get_mut(id) {
+            Some(pending) if pending.requests > 1 => {
+                pending.requests -= 1;
+                pending.gone.clone()
             }
-            _ => self.asked.remove(id).and_then(|asked| asked.gone),
+            _ => self.pending.remove(id).and_then(|pending| pending.gone),
         };
         let is_over = |live: &Live| {
             gone.as_ref()
@@ -408,7 +408,7 @@ impl Members {
         gone.iter().flat_map(|id| self.remove(id)).collect()
     }
 
-    /// Our request to delete an object was accepted: from now on it is going, whatever its watch has told so far.
+    /// Our request to delete an object was accepted: from now on it is terminating, even if its watch has not shown that yet.
     pub fn is_going(&mut self, id: &ObjectId, uid: &str) {
         if let Some(live) = self.objects.get_mut(id).filter(|live| live.uid == uid) {
             live.deleting = true;
@@ -421,7 +421,7 @@ impl Members {
         live.is_some_and(|live| live.uid == uid && live.finished)
     }
 
-    /// The Jobs of a set that were complete when they went, with their UIDs, since this was asked last.
+    /// The Jobs of a set that were complete when they went, with their UIDs, since this was pending last.
     pub fn take_finished(&mut self, set: &str) -> HashMap<ObjectId, String> {
         self.finished.remove(set).unwrap_or_default()
     }
@@ -435,8 +435,8 @@ impl Members {
             let gone = self.finished.entry(set.clone()).or_default();
             gone.insert(id.clone(), job.uid.clone());
         }
-        if let (Some(old), Some(asked)) = (&old, self.asked.get_mut(id)) {
-            asked.gone = Some((old.uid.clone(), old.resource_version.clone()));
+        if let (Some(old), Some(pending)) = (&old, self.pending.get_mut(id)) {
+            pending.gone = Some((old.uid.clone(), old.resource_version.clone()));
         }
         let Some(set) = old.and_then(|old| old.part_of) else {
             return Vec::new();

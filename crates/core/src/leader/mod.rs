@@ -33,7 +33,7 @@ pub struct Pod {
     pub mark: String,
 }
 
-/// Which pod, whatever has its name later.
+/// The UID of the pod: a later pod may have the same name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(test, derive(serde::Deserialize))]
 pub struct Holder {
@@ -45,7 +45,7 @@ pub struct Holder {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(test, derive(serde::Deserialize), serde(default))]
 pub struct Held {
-    /// Who is to carry the label; `None`: nobody was chosen yet.
+    /// Who is to carry the label; `None`: no pod was chosen yet.
     pub holder: Option<Holder>,
     /// Who was to carry it before.
     pub former: Option<Holder>,
@@ -59,7 +59,7 @@ pub enum Step {
     Nothing,
     /// The Lease is read.
     Read,
-    /// This former leader, which the watch doesn't show, is asked for.
+    /// This former leader, which the watch doesn't show, is read.
     Look(Holder),
     /// This pod loses the label, if it has it, and is marked.
     TakeOff(Pod),
@@ -86,7 +86,7 @@ pub struct Round<'a> {
     held: Option<Held>,
 }
 
-/// What the status tells of an election.
+/// What the status shows of an election.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Elected {
@@ -148,12 +148,12 @@ impl Holder {
     }
 }
 impl Elected {
-    /// What tells it from others, whatever comes of it.
+    /// What distinguishes it from others, regardless of its outcome.
     pub fn key(&self) -> [&str; 4] {
         [&self.kind, &self.name, &self.label, &self.value]
     }
 
-    /// This pod leads; or nobody does, and why.
+    /// This pod leads; or no pod does, and why.
     pub fn settle(&mut self, leader: Option<&Pod>, why: &str) {
         self.pod = leader.map(|pod| pod.name.clone());
         self.uid = leader.map(|pod| pod.uid.clone()).unwrap_or_default();
@@ -178,12 +178,12 @@ impl Label<'_> {
         pod.labels.get(self.key).is_some_and(|value| value == self.value)
     }
 
-    /// True if a pod leads, as far as can be told from it.
+    /// True if a pod leads, as far as its own labels show.
     pub fn leads(&self, pod: &Pod) -> bool {
         pod.ready && self.is_on(pod)
     }
 
-    /// One with another value has the label from somebody else.
+    /// With another value, the label was set by another client.
     fn may_be_on(&self, pod: &Pod) -> bool {
         pod.ready && (self.is_on(pod) || !pod.labels.contains_key(self.key))
     }
@@ -202,7 +202,7 @@ impl<'a> Round<'a> {
         self.held = Some(held);
     }
 
-    /// Somebody else wrote it, or a pod.
+    /// Another client wrote it, or a pod.
     pub fn doubt(&mut self) {
         self.held = None;
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use crate::index::members::{Scope, is_older};
 use crate::leader::Pod;
 
-/// A workload whose pods matter to somebody.
+/// A workload whose pods matter to a release.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Workload {
     pub namespace: String,
@@ -67,7 +67,7 @@ impl PodIndex {
         }
     }
 
-    /// The watch of a scope begins. It is told of by the others below, which mean nothing for other scopes.
+    /// The watch of a scope begins. The methods below report its events and ignore other scopes.
     pub fn begin(&mut self, scope: &Scope) {
         self.scopes.insert(scope.clone(), Seen::default());
     }
@@ -94,7 +94,7 @@ impl PodIndex {
         };
         match &old {
             Some(old) if is_alike(old) => Vec::new(),
-            old => self.told(namespace, old.iter().chain([pod])),
+            old => self.affected_releases(namespace, old.iter().chain([pod])),
         }
     }
 
@@ -113,7 +113,7 @@ impl PodIndex {
     pub fn remove(&mut self, scope: &Scope, namespace: &str, name: &str) -> Vec<String> {
         let seen = self.scopes.get_mut(scope);
         let old = seen.and_then(|seen| seen.pods.remove(&(namespace.to_owned(), name.to_owned())));
-        self.told(namespace, old.iter())
+        self.affected_releases(namespace, old.iter())
     }
 
     /// A list is complete: what it did not contain is gone. `proven`: what comes after it will be shown, too. Returns the
@@ -147,7 +147,7 @@ impl PodIndex {
         }
     }
 
-    fn told<'p>(&self, namespace: &str, pods: impl Iterator<Item = &'p Pod>) -> Vec<String> {
+    fn affected_releases<'p>(&self, namespace: &str, pods: impl Iterator<Item = &'p Pod>) -> Vec<String> {
         let workloads = pods.flat_map(|pod| Workload::above(namespace, pod));
         let sets: BTreeSet<&String> = workloads
             .filter_map(|workload| self.followers.get(&workload))

@@ -5,7 +5,7 @@ const LABEL: Label<'static> = Label {
     value: "true",
 };
 
-/// A pod from a word: its name, `r` if it is ready, `l` if it carries the label, `x` if somebody else gave it one, `m` if it is
+/// A pod from a word: its name, `r` if it is ready, `l` if it carries the label, `x` if another client set one, `m` if it is
 /// marked. The later in the alphabet, the younger.
 fn pod(word: &str) -> Pod {
     let (name, marks) = word.split_at(1);
@@ -30,7 +30,7 @@ fn holder(name: &str) -> Option<Holder> {
     })
 }
 
-fn told(step: Step) -> String {
+fn describe(step: Step) -> String {
     match step {
         Step::Nothing => "nothing".to_owned(),
         Step::Read => "read".to_owned(),
@@ -48,7 +48,7 @@ fn round(pods: &str) -> Round<'static> {
 #[test]
 fn one_step_after_the_other() {
     for (pods, held, former, expected) in [
-        // Nobody was chosen yet: the oldest that is ready, unless one has the label.
+        // No pod was chosen yet: the oldest that is ready, unless one has the label.
         ("b c", "-", "-", "nothing"),
         ("a br cr", "-", "-", "claim b"),
         ("ar brl crl", "-", "-", "claim b"),
@@ -78,18 +78,18 @@ fn one_step_after_the_other() {
         ("arm b", "b", "a", "claim a"),
     ] {
         let mut round = round(pods);
-        assert_eq!(told(round.next()), "read");
+        assert_eq!(describe(round.next()), "read");
         round.read(Held {
             holder: holder(held),
             former: holder(former),
             epoch: "e1".into(),
         });
-        assert_eq!(told(round.next()), expected, "{pods}, held by {held} after {former}");
+        assert_eq!(describe(round.next()), expected, "{pods}, held by {held} after {former}");
     }
 }
 
 #[test]
-fn a_round_takes_in_what_it_is_told() {
+fn a_round_follows_its_answers() {
     let mut round = round("ar br");
     let held = Held {
         holder: holder("b"),
@@ -97,16 +97,16 @@ fn a_round_takes_in_what_it_is_told() {
         epoch: "e1".into(),
     };
     round.read(held);
-    assert_eq!(told(round.next()), "look c");
+    assert_eq!(describe(round.next()), "look c");
     round.gone("uc");
-    assert_eq!(told(round.next()), "put b");
+    assert_eq!(describe(round.next()), "put b");
     round.learn(pod("brl"));
     assert_eq!(
-        (told(round.next()), round.leader().unwrap().name.as_str()),
+        (describe(round.next()), round.leader().unwrap().name.as_str()),
         ("nothing".into(), "b")
     );
     round.doubt();
-    assert_eq!((told(round.next()), round.leader()), ("read".into(), None));
+    assert_eq!((describe(round.next()), round.leader()), ("read".into(), None));
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn the_status_says_enough_to_ask_nothing() {
     ] {
         let mut round = round(pods);
         round.read(elected.held());
-        assert_eq!(told(round.next()), expected, "{pods}");
+        assert_eq!(describe(round.next()), expected, "{pods}");
     }
     assert_eq!(Holder::parse("web-0/u-1").unwrap().identity(), "web-0/u-1");
     assert_eq!(Elected::default().held(), Held::default());
@@ -168,7 +168,7 @@ impl Operator {
     fn act(&mut self, server: &mut Server, stale: &[Pod]) {
         let round = self.round.get_or_insert_with(|| Round::new(LABEL, stale.to_vec()));
         let step = round.next();
-        let asked = match &step {
+        let target = match &step {
             Step::Look(holder) => holder.clone(),
             Step::TakeOff(pod) | Step::Claim(pod) | Step::Put(pod) => Holder::of(pod),
             Step::Nothing | Step::Read => Holder::default(),
@@ -182,7 +182,7 @@ impl Operator {
             Step::Claim(_) if self.lease != server.lease => return round.doubt(),
             Step::Claim(_) => {
                 server.lease += 1;
-                let former = server.held.holder.replace(asked);
+                let former = server.held.holder.replace(target);
                 server.held = Held {
                     former,
                     epoch: format!("e{}", server.lease),
@@ -199,14 +199,14 @@ impl Operator {
             }),
             Step::Put(pod) => server.touch(&pod.name, |pod| drop(pod.labels.insert("lead".into(), "true".into()))),
         }
-        match server.pods.iter().find(|pod| pod.uid == asked.uid) {
+        match server.pods.iter().find(|pod| pod.uid == target.uid) {
             Some(pod) => round.learn(pod.clone()),
-            None => round.gone(&asked.uid),
+            None => round.gone(&target.uid),
         }
     }
 }
 
-/// Three operators that see pods as they were a while ago, are killed between any two requests, and a cluster whose pods come
+/// Three operators that see outdated pods, are killed between any two requests, and a cluster whose pods come
 /// and go: never two leaders, and one in the end.
 #[test]
 fn never_two_lead_whoever_is_late() {

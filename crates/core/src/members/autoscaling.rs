@@ -33,19 +33,19 @@ pub fn scales(autoscaler: &Value, target: &ObjectId) -> bool {
 }
 
 /// Whether replicas that were given up are the chart's again. `by`: the manager that owns them; `autoscalers`: those of
-/// the namespace, `None` if they can't be listed; `asked`: somebody wants every member applied.
+/// the namespace, `None` if they can't be listed; `forced`: a user requested to apply every member.
 ///
-/// Without being asked, only what Kubernetes' own autoscaler left is taken back: others may be there that nobody can
-/// list. And nothing makes sense while one is there, or may be: who asks can't see what the operator can't.
-pub fn is_free(by: &str, autoscalers: Option<&[Value]>, target: &ObjectId, asked: bool) -> bool {
+/// Unless forced, only replicas that Kubernetes' own autoscaler left are set again: other autoscalers may exist that
+/// can't be listed. While an autoscaler exists, or may exist, replicas are not set even if forced.
+pub fn is_free(by: &str, autoscalers: Option<&[Value]>, target: &ObjectId, forced: bool) -> bool {
     match autoscalers {
         Some(autoscalers) if autoscalers.iter().any(|autoscaler| scales(autoscaler, target)) => false,
-        Some(_) => asked || by == CONTROLLER,
+        Some(_) => forced || by == CONTROLLER,
         None => false,
     }
 }
 
-/// Why `force-at` leaves replicas as they are: that nobody scales them can't be told.
+/// Why `force-at` does not set replicas: it is unknown whether an autoscaler scales them.
 pub fn unseen(target: &ObjectId, by: &str, error: &dyn std::fmt::Display) -> String {
     format!(
         "{target}: spec.replicas stays as {by} set it, for it can't be seen whether an autoscaler is there: {error}. To \
@@ -63,11 +63,11 @@ mod tests {
     fn replicas_are_free_when_no_autoscaler_is_left() {
         let web = id("Deployment.apps", "web");
         type Row = (String, Option<Vec<Value>>, bool, bool);
-        for (by, targets, asked, expected) in table::<Row>("annotations", "replicas") {
+        for (by, targets, forced, expected) in table::<Row>("annotations", "replicas") {
             let autoscaler = |target: &Value| json!({"spec": {"scaleTargetRef": target}});
             let autoscalers = targets.map(|targets| targets.iter().map(autoscaler).collect::<Vec<_>>());
-            let found = is_free(&by, autoscalers.as_deref(), &web, asked);
-            assert_eq!(found, expected, "{by} {autoscalers:?} {asked}");
+            let found = is_free(&by, autoscalers.as_deref(), &web, forced);
+            assert_eq!(found, expected, "{by} {autoscalers:?} {forced}");
         }
     }
 }

@@ -236,14 +236,14 @@ pub fn add_hooks(
         let Some(member) = desired.read(Rendered { object, source }, identity, namespaced, key) else {
             continue;
         };
-        let told = format!("{}: {}", member.source, member.id);
+        let place = format!("{}: {}", member.source, member.id);
         if let Some(other) = desired.members.iter().find(|other| other.id == member.id) {
-            let problem = format!("{told} is a hook, and {} renders it as well", other.source);
+            let problem = format!("{place} is a hook, and {} renders it as well", other.source);
             desired.problems.push(problem);
             continue;
         }
         let (hook, problems) = Hook::of(member);
-        let problems = problems.into_iter().map(|text| format!("{told}: {text}"));
+        let problems = problems.into_iter().map(|text| format!("{place}: {text}"));
         desired.warnings.extend(problems);
         desired.hooks.push(hook);
     }
@@ -341,7 +341,7 @@ impl Member {
         }
     }
 
-    /// When it is applied: whatever has a lower turn is applied, and healthy, before.
+    /// When it is applied: members of lower turns are applied, and healthy, before.
     pub fn turn(&self) -> (Stage, i32) {
         (self.stage, self.policy.wave)
     }
@@ -474,8 +474,8 @@ mod tests {
                 }
                 assert_eq!(member.object, expected, "{}", render.name);
             }
-            let told = (result.problems, result.warnings);
-            assert_eq!(told, (render.problems, render.warnings), "{}", render.name);
+            let found = (result.problems, result.warnings);
+            assert_eq!(found, (render.problems, render.warnings), "{}", render.name);
             let unknown: Vec<_> = result.unknown.into_iter().map(|unknown| unknown.source).collect();
             assert_eq!(unknown, render.unknown, "{}", render.name);
         }
@@ -489,8 +489,8 @@ mod tests {
             let manifest = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}});
             let result = run(vec![manifest]);
             assert_eq!(result.members.len(), usize::from(valid), "{kind} {name}");
-            let is_told = |text: &String| text.contains("is no valid name") && text.len() < 300;
-            assert!(result.problems.iter().all(is_told), "{:?}", result.problems);
+            let is_reported = |text: &String| text.contains("is no valid name") && text.len() < 300;
+            assert!(result.problems.iter().all(is_reported), "{:?}", result.problems);
         }
     }
 

@@ -43,7 +43,7 @@ pub fn is_exclusion(message: &str) -> bool {
 
 /// What `manager` has to apply in order to own what keeps the API server from taking the rendered object, for the very
 /// version of the live object. `refused`: fields, as `spec.volumes[0].configMap`, each with what was said of it. `None`
-/// if that would be nothing, or somebody else's.
+/// if that would be empty, or owned by another field manager.
 pub fn claim(live: &Value, manager: &str, rendered: &Value, refused: &[(&str, &str)]) -> Option<Value> {
     let managed = live.pointer("/metadata/managedFields")?.clone();
     let managed: Vec<ManagedFieldsEntry> = serde_json::from_value(managed).ok()?;
@@ -84,7 +84,7 @@ pub fn claim(live: &Value, manager: &str, rendered: &Value, refused: &[(&str, &s
     Some(object)
 }
 
-/// The fields at the end of a path that nobody owns and that aren't rendered, as `fieldsV1` has them. `either`: the field
+/// The fields at the end of a path without an owner that aren't rendered, as `fieldsV1` has them. `either`: the field
 /// that is named may be the one that is to stay.
 fn unowned(
     live: &Value,
@@ -94,7 +94,7 @@ fn unowned(
     path: &[Step<'_>],
     either: bool,
 ) -> Option<Value> {
-    // What is owned as a whole is replaced, or kept, as a whole.
+    // An atomic field is replaced, or kept, completely.
     if others.iter().chain(&own).any(|fields| is_leaf(fields)) {
         return None;
     }
@@ -173,7 +173,7 @@ fn is_item(item: &Value, keys: &Map<String, Value>) -> bool {
     keys.iter().all(|(name, value)| item.get(name) == Some(value))
 }
 
-/// Adds fields to a set. What is added as a whole counts as a whole.
+/// Adds fields to a set. A field that is added atomically counts as atomic.
 fn add(fields: &mut Value, more: &Value) {
     let (Some(fields), Some(more)) = (fields.as_object_mut(), more.as_object()) else {
         return;
@@ -186,7 +186,7 @@ fn add(fields: &mut Value, more: &Value) {
     }
 }
 
-/// The part of a live object that a set of fields covers; lists in their live order. `None` if it can't be told.
+/// The part of a live object that a set of fields covers; lists in their live order. `None` if it is unknown.
 fn owned(live: &Value, fields: &Value) -> Option<Value> {
     if is_leaf(fields) {
         return Some(live.clone());
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_owns_is_taken_over_as_it_is() {
+    fn fields_without_owner_are_adopted_unchanged() {
         for (number, case) in table::<Case>("unions", "claims").into_iter().enumerate() {
             let mut managed = managed_fields(case.managed);
             if let Some(ours) = managed.first_mut() {

@@ -13,10 +13,10 @@ use crate::members::policy::Update;
 use crate::prune::is_protected;
 use crate::usage::requests::quantity;
 
-/// Why a member isn't deleted and made anew, though fields of it can't be changed.
+/// Why a member isn't recreated, although immutable fields differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// Nobody asks for it.
+    /// No annotation requests it.
     NotAsked,
     /// Data, or objects of others, would go with it.
     TakesData,
@@ -25,7 +25,7 @@ pub enum Kept {
 /// Fields of a kind, each with what an object has that doesn't say it; empty: nothing.
 type Fields = &'static [(&'static str, &'static str)];
 
-/// Kinds whose fields can't be changed whatever else they say.
+/// Kinds whose fields can't be changed, regardless of other fields.
 const FIELDS: [(&str, Fields); 14] = [
     ("Deployment.apps", &[("spec.selector", "")]),
     ("DaemonSet.apps", &[("spec.selector", "")]),
@@ -87,24 +87,24 @@ const FIELDS: [(&str, Fields); 14] = [
 /// What may be changed of a Pod's spec, besides the images of its containers.
 const OF_PODS: [&str; 3] = ["activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations"];
 impl Kept {
-    /// What a release is told.
+    /// The message that a release reports.
     pub fn message(self, member: &Member, fields: &str) -> String {
         let advice = match self {
             Kept::NotAsked => format!(
-                "to have it deleted and made anew, annotate it with {UPDATE}=Recreate, or the custom resource with {FORCE_AT}"
+                "to have it recreated, annotate it with {UPDATE}=Recreate, or the custom resource with {FORCE_AT}"
             ),
             Kept::TakesData => format!(
-                "making it anew would take data or other objects with it: to let that happen, annotate it with {PRUNE}=true"
+                "recreating it would delete data or other objects: to allow that, annotate it with {PRUNE}=true"
             ),
         };
         format!("{} ({}): {fields} can't be changed; {advice}", member.id, member.source)
     }
 }
 
-/// Whether a member of which a field can't be changed is to be deleted and made anew, as far as the data in it let that be.
-/// `asked`: its custom resource asks for it, this once.
-pub fn asks_for_renewal(member: &Member, live: &Live, asked: bool) -> bool {
-    asked || live.force || member.policy.update == Update::Recreate
+/// True if a member with a changed immutable field may be recreated, apart from the protection of its data.
+/// `forced`: its custom resource requests it for this reconcile.
+pub fn may_recreate(member: &Member, live: &Live, forced: bool) -> bool {
+    forced || live.force || member.policy.update == Update::Recreate
 }
 
 /// True if data, or objects of others, go with an object that is deleted: claims of a StatefulSet, for one. `object`: as it is
@@ -196,7 +196,7 @@ mod tests {
         }
         for Row { live, wanted, fields } in table::<Row>("immutable", "changes") {
             let (group_kind, _) = GroupKind::of(&live).unwrap();
-            // Whatever isn't said stays as it is.
+            // Fields that aren't set keep their values.
             let mut whole = live.clone();
             json_patch::merge(&mut whole, &wanted);
             assert_eq!(changed(&group_kind, &live, &whole), fields, "{live} {wanted}");

@@ -4,14 +4,14 @@ use serde_json::Value;
 
 use crate::annotations::{self, FORCE, RECONCILE, RESOURCE_POLICY, UPDATE, WAVE};
 
-/// What happens to a member that exists when the chart renders it anew.
+/// What happens to a member that exists when the chart renders it again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(test, derive(serde::Deserialize))]
 pub enum Update {
     /// Its fields are changed in place.
     #[default]
     InPlace,
-    /// The same, and it is deleted and made anew where a field can't be changed.
+    /// The same, and it is recreated if an immutable field changes.
     Recreate,
     /// It is made once and never changed.
     IfNotPresent,
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_is_told() {
+    fn what_means_nothing_is_reported() {
         let object = json!({"metadata": {"annotations": {
             UPDATE: "Rekreate", FORCE: "yes", RECONCILE: "off", WAVE: "1.5", "chartwright.dev/waves": "1",
         }}});

@@ -57,13 +57,13 @@ pub struct Work {
     pub refused: String,
 }
 
-/// One run that is asked for, or under way.
+/// One run that is requested or in progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
     pub plan: String,
     pub by: By,
-    /// What tells a request from another one.
+    /// What distinguishes a request from another one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub token: String,
     /// `.Plan.Params`
@@ -73,7 +73,7 @@ pub struct Run {
     pub started: Option<Timestamp>,
 }
 
-/// Who asked for it.
+/// Who requested it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum By {
@@ -92,7 +92,7 @@ pub enum By {
 #[serde(rename_all = "camelCase", default)]
 pub struct Plan {
     pub name: String,
-    /// Five fields of cron; empty: only when somebody asks.
+    /// Five fields of cron; empty: only on request.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub schedule: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -150,7 +150,7 @@ pub struct Past {
     pub ended: Timestamp,
 }
 
-/// What a schedule asks for now.
+/// What a schedule requests now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Due {
     /// One run, in the place of one that is under way.
@@ -337,7 +337,7 @@ impl Plans {
     }
 
     /// All of a render is applied: these are its plans from now on. Those whose value has changed since are to be run.
-    /// `values`: what it was rendered from; `None` if nobody asked for it.
+    /// `values`: what it was rendered from; `None` if it was not requested.
     pub fn learn(&mut self, hooks: &[Hook], key: &Key, values: Option<&Value>, now: Timestamp) {
         let digest = |path: &str| {
             let mut fields = path.split('.').filter(|field| !field.is_empty());
@@ -394,11 +394,11 @@ impl Plans {
             .retain(|run| plans.iter().any(|plan| plan.name == run.plan));
     }
 
-    /// Somebody asks for a run: at most one of each plan waits, the last one that was asked for.
+    /// Adds a requested run. At most one run of each plan waits: the one that was requested last.
     pub fn ask(&mut self, run: Run) {
         let queue = &mut self.work.queue;
         match queue.iter().position(|waiting| waiting.plan == run.plan) {
-            // What people asked for is what they wait for.
+            // A request of a user is not replaced by another trigger.
             Some(place) if queue[place].by == By::Request && run.by != By::Request => {}
             Some(place) => queue[place] = run,
             None if queue.len() < LONGEST_QUEUE => queue.push(run),
@@ -406,7 +406,7 @@ impl Plans {
         }
     }
 
-    /// Somebody asks by the text `<plan>[@<token>]`, with parameters as a JSON object.
+    /// Adds a run that is requested by the text `<plan>[@<token>]`, with parameters as a JSON object.
     pub fn request(&mut self, text: &str, params: Option<&str>) {
         let (plan, token) = text.split_once('@').unwrap_or((text, ""));
         let plan = plan.trim();
@@ -437,10 +437,10 @@ impl Plans {
         };
     }
 
-    /// What the schedules ask for by now, other than a run.
+    /// Adds the runs that are due by schedule. Returns the missed and the replaced ones.
     pub fn tick(&mut self, now: Timestamp) -> Vec<Due> {
         let running = self.work.running.as_ref().map(|run| run.plan.clone());
-        let (mut asked, mut told) = (Vec::new(), Vec::new());
+        let (mut runs, mut notices) = (Vec::new(), Vec::new());
         for plan in self.plans.iter_mut().filter(|plan| !plan.schedule.is_empty()) {
             if plan.next.is_some_and(|next| next > now) && plan.scheduled.is_some_and(|last| last <= now) {
                 continue;
@@ -449,22 +449,22 @@ impl Plans {
             let late = u64::try_from((now - slot).get_seconds()).unwrap_or_default();
             let name = &plan.name;
             if plan.starting_deadline.is_some_and(|deadline| late > deadline) {
-                told.push(Due::Missed(format!(
+                notices.push(Due::Missed(format!(
                     "plan {name} was to run at {slot}: it is too late for that"
                 )));
             } else if running.as_ref() != Some(name) {
-                asked.push(Run::of(name, By::Schedule));
+                runs.push(Run::of(name, By::Schedule));
             } else if plan.replaces {
-                told.push(Due::Replace(name.clone()));
-                asked.push(Run::of(name, By::Schedule));
+                notices.push(Due::Replace(name.clone()));
+                runs.push(Run::of(name, By::Schedule));
             } else {
-                told.push(Due::Missed(format!(
+                notices.push(Due::Missed(format!(
                     "plan {name} was to run at {slot}: it still runs since the last time"
                 )));
             }
         }
-        asked.into_iter().for_each(|run| self.ask(run));
-        told
+        runs.into_iter().for_each(|run| self.ask(run));
+        notices
     }
 
     /// When a schedule asks next.
@@ -519,7 +519,7 @@ impl Plans {
         }
     }
 
-    /// A run that is part of an installation or a deletion is told like others. `hooks`: those of the operation, with its
+    /// A run that is part of an installation or a deletion is reported like others. `hooks`: those of the operation, with its
     /// steps. Each attempt counts.
     pub fn follow(&mut self, name: &str, by: By, hooks: &Progress, is_over: bool) {
         let event = event(name);

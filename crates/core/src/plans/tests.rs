@@ -63,21 +63,21 @@ fn a_schedule_asks_once_for_each_time_whatever_the_clock_does() {
 }
 
 #[test]
-fn a_time_that_is_missed_is_told() {
+fn a_missed_time_is_reported() {
     let mut plans = scheduled(json!({STARTING_DEADLINE: "10m"}));
-    let told = plans.tick(at("2026-01-02T02:11:00Z"));
+    let notices = plans.tick(at("2026-01-02T02:11:00Z"));
     assert!(
-        matches!(&told[..], [Due::Missed(note)] if note.contains("too late")),
-        "{told:?}"
+        matches!(&notices[..], [Due::Missed(note)] if note.contains("too late")),
+        "{notices:?}"
     );
     assert!(waiting(&plans).is_empty());
     for (concurrency, expected) in [("Forbid", 0), ("Replace", 1)] {
         let mut plans = scheduled(json!({CONCURRENCY: concurrency}));
         plans.ask(Run::of("backup", By::Request));
         plans.start(at("2026-01-02T01:59:00Z")).unwrap();
-        let told = plans.tick(at("2026-01-02T02:00:00Z"));
-        let replaces = told == [Due::Replace("backup".into())];
-        assert_eq!((replaces, waiting(&plans).len()), (expected == 1, expected), "{told:?}");
+        let notices = plans.tick(at("2026-01-02T02:00:00Z"));
+        let replaces = notices == [Due::Replace("backup".into())];
+        assert_eq!((replaces, waiting(&plans).len()), (expected == 1, expected), "{notices:?}");
     }
 }
 
@@ -174,13 +174,13 @@ fn a_run_that_is_part_of_an_operation_counts_once_for_each_attempt() {
         RunPhase::Running,
         RunPhase::Succeeded,
     ];
-    for (phase, count, told) in [(0, 1, RUNNING), (1, 1, FAILED), (2, 2, RUNNING), (3, 2, SUCCEEDED)] {
-        run.phase = phases[phase];
+    for (index, count, phase) in [(0, 1, RUNNING), (1, 1, FAILED), (2, 2, RUNNING), (3, 2, SUCCEEDED)] {
+        run.phase = phases[index];
         hooks.note(run.clone());
         for _ in 0..2 {
-            plans.follow("restore", By::Create, &hooks, phases[phase] == RunPhase::Succeeded);
+            plans.follow("restore", By::Create, &hooks, phases[index] == RunPhase::Succeeded);
             let plan = plans.get("restore").unwrap();
-            assert_eq!((plan.count, plan.phase.as_str()), (count, told));
+            assert_eq!((plan.count, plan.phase.as_str()), (count, phase));
         }
     }
     // The chart's annotations are learnt when all is applied.

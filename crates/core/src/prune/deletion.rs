@@ -3,7 +3,7 @@
 use crate::annotations::{self, Annotations};
 use chartwright_watches::DeletionPolicy;
 
-/// How the deletion of a custom resource was asked for: kubectl's `--cascade`. The API server tells it by a finalizer
+/// How the deletion of a custom resource was requested: kubectl's `--cascade`. The API server shows it as a finalizer
 /// of its own, which the garbage collector takes off as soon as it has looked: a custom resource that is read later
 /// doesn't show it any more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +32,7 @@ impl Cascade {
     }
 }
 
-/// The policy for one deletion: whoever deletes may ask to keep more or to wait longer than the watch says, never to
+/// The policy for one deletion: the user who deletes may request to keep more or to wait longer than the watch says, never to
 /// delete what the watch keeps.
 pub fn policy(watch: DeletionPolicy, annotations: &Annotations, cascade: Cascade) -> DeletionPolicy {
     match (watch, cascade) {
@@ -51,9 +51,9 @@ pub fn policy(watch: DeletionPolicy, annotations: &Annotations, cascade: Cascade
 pub enum End {
     /// We let it go, or never held it.
     Released,
-    /// It went in spite of our finalizer: nobody has uninstalled its release.
+    /// It disappeared in spite of our finalizer: its release was not uninstalled.
     Vanished,
-    /// Somebody took our finalizer off.
+    /// Another client removed our finalizer.
     Freed,
 }
 
@@ -67,10 +67,10 @@ pub struct Held {
     pub deleting: bool,
 }
 
-/// Tells how a custom resource ended: from its state before (our own writes counted), from the one that its watch told
-/// with its end, unless it was only missing, and from whether it still had members of whom we know.
-pub fn end(before: Held, told: Option<Held>, has_members: bool) -> End {
-    let last = told.unwrap_or(before);
+/// Judges how a custom resource ended: from its state before (our own writes counted), from the last one that its watch
+/// showed, unless it was only missing from a list, and from whether it still had known members.
+pub fn end(before: Held, shown: Option<Held>, has_members: bool) -> End {
+    let last = shown.unwrap_or(before);
     match last.held && !last.deleting {
         true => End::Vanished,
         false if before.held || has_members => End::Freed,
@@ -106,9 +106,9 @@ mod tests {
 
     #[test]
     fn the_last_state_tells_how_a_custom_resource_ended() {
-        for (before, told, has_members, expected) in table::<(Held, Option<Held>, bool, String)>("deletion", "ends") {
-            let found = end(before, told, has_members);
-            assert_eq!(format!("{found:?}"), expected, "{before:?} {told:?} {has_members}");
+        for (before, shown, has_members, expected) in table::<(Held, Option<Held>, bool, String)>("deletion", "ends") {
+            let found = end(before, shown, has_members);
+            assert_eq!(format!("{found:?}"), expected, "{before:?} {shown:?} {has_members}");
         }
     }
 }

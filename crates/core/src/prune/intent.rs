@@ -1,4 +1,4 @@
-//! Decides whether a spec edit asked for the removal of members that are no longer rendered.
+//! Decides whether a spec edit requested the removal of members that are no longer rendered.
 //!
 //! The digest of a render's inputs has two parts: the chart, the watch and the engine; and the custom resource's spec. The
 //! record keeps the digest of the last reconcile that completed. Members that are live but no longer rendered
@@ -6,20 +6,20 @@
 
 use std::time::Duration;
 
-/// So long a member that only the answer of a lookup took out of the render stays: who deletes a ConfigMap to make it
-/// anew doesn't mean to lose what was made from it.
+/// How long a member stays that only a changed lookup removed from the render: a user who deletes a ConfigMap to
+/// recreate it does not want to lose the objects that depend on it.
 pub const HOLD: Duration = Duration::from_secs(30);
 
-/// Stands where the digest of what was asked for stood, once somebody asked for something else. Although it may be
-/// asked for again before all is settled, what that brought in between goes by intent.
+/// Replaces the digest of the user's inputs after the user changed them. Even if the user reverts the change
+/// before all is settled, members that the change added in between are removed by intent.
 const EDITED: &str = "edited";
 
 /// What changed since the members were settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(test, derive(serde::Deserialize))]
 pub struct Changed {
-    /// What the custom resource asks for.
-    pub asked: bool,
+    /// The inputs that the custom resource sets.
+    pub requested: bool,
     /// Chart, watch, engine or capabilities.
     pub given: bool,
 }
@@ -29,15 +29,15 @@ pub struct Changed {
 pub enum Intent {
     /// They go.
     Wanted,
-    /// Nobody asked for a release without members: they stay until that is allowed.
+    /// The user did not request a release without members: they stay until that is allowed.
     Guarded,
     /// The answer of a lookup changed: they go after [`HOLD`], unless they come back.
     Awaited,
 }
 
-/// The digest of all that a render depends on but for lookups: of what it is given, and of what is asked for.
-pub fn inputs(given: &str, asked: &str) -> String {
-    format!("{given}.{asked}")
+/// The digest of all that a render depends on but for lookups: of the operator's inputs (`given`) and of the user's (`requested`).
+pub fn inputs(given: &str, requested: &str) -> String {
+    format!("{given}.{requested}")
 }
 
 /// The digest to be kept as the settled one while another is carried out.
@@ -51,10 +51,10 @@ pub fn noted(settled: &str, inputs: &str) -> String {
 
 /// Compares the settled digest with that of a render; `None` if it isn't known.
 pub fn changed(settled: &str, inputs: &str) -> Option<Changed> {
-    let (given, asked) = settled.split_once('.')?;
-    let (given_now, asked_now) = inputs.split_once('.')?;
+    let (given, requested) = settled.split_once('.')?;
+    let (given_now, requested_now) = inputs.split_once('.')?;
     Some(Changed {
-        asked: asked != asked_now,
+        requested: requested != requested_now,
         given: given != given_now,
     })
 }
@@ -62,11 +62,11 @@ pub fn changed(settled: &str, inputs: &str) -> Option<Changed> {
 /// `empties`: nothing at all is rendered any more. `looks_up`: the render asks the cluster; `answers`: it is known that
 /// the answers changed.
 pub fn intent(changed: Option<Changed>, empties: bool, looks_up: bool, answers: bool) -> Intent {
-    // Whatever may have changed was not asked for.
-    let (asked, given) = changed.map_or((false, true), |changed| (changed.asked, changed.given));
-    if empties && (given || !asked) {
+    // An unknown change was not requested by the user.
+    let (requested, given) = changed.map_or((false, true), |changed| (changed.requested, changed.given));
+    if empties && (given || !requested) {
         Intent::Guarded
-    } else if answers || looks_up && !asked && !given {
+    } else if answers || looks_up && !requested && !given {
         Intent::Awaited
     } else {
         Intent::Wanted
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn an_edit_stays_one_until_all_is_settled() {
         let (first, second) = (inputs("g", "a"), inputs("g", "b"));
-        let is = |settled: &str, inputs: &str| changed(settled, inputs).map(|changed| (changed.asked, changed.given));
+        let is = |settled: &str, inputs: &str| changed(settled, inputs).map(|changed| (changed.requested, changed.given));
         assert_eq!(is(&first, &first), Some((false, false)));
         assert_eq!(is(&first, &second), Some((true, false)));
         assert_eq!(is(&first, &inputs("h", "a")), Some((false, true)));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asked_for_is_guarded() {
+    fn unrequested_removals_are_guarded() {
         for (changed, empties, looks_up, answers, expected) in
             table::<(Option<Changed>, bool, bool, bool, String)>("intent", "intents")
         {

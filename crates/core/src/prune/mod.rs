@@ -135,7 +135,7 @@ pub fn verdict(id: &ObjectId, live: &Live, owner: &Owner, purpose: Purpose) -> V
     }
     let is_held = match purpose {
         Purpose::Prune => !live.prune_allowed,
-        // Nobody asked for that: the upgrade may be repaired yet.
+        // The user did not request that: the upgrade may still be repaired.
         Purpose::Rollback => true,
         _ => false,
     };

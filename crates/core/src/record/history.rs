@@ -31,7 +31,7 @@ pub struct Revision {
     /// When all of it was applied; `None`: it never was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deployed: Option<Timestamp>,
-    /// All members were ready at once, and its hooks over.
+    /// All members were ready at the same time, and its hooks had ended.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub healthy: bool,
     /// Why it was given up.
@@ -62,7 +62,7 @@ pub struct Attempt {
     pub began: Timestamp,
 }
 
-/// What runs in the place of what the custom resource asks for: `status.release.fallback`.
+/// The revision that runs instead of the one that the custom resource specifies: `status.release.fallback`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Fallback {
@@ -74,7 +74,7 @@ pub struct Fallback {
     /// Which revision that makes.
     #[serde(default)]
     pub revision: i64,
-    /// The upgrade that failed; `None`: somebody asked for it.
+    /// The upgrade that failed; `None`: a user requested the rollback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<Attempt>,
     /// Why, for people.
@@ -171,8 +171,8 @@ impl History {
         self.0.iter().filter(|listed| listed.kept).map(|listed| listed.revision)
     }
 
-    /// Those that nobody goes back to any more: all that failed, and the oldest. `running`: what the release is of, which may
-    /// be made of another one, the `goal`.
+    /// Revisions that are no longer rollback targets: all failed ones, and the oldest. `running`: the release's revision,
+    /// which may be based on another one, the `goal`.
     pub fn surplus(&self, running: i64, goal: Option<i64>) -> Vec<i64> {
         let good = self.0.iter().rev().filter(|listed| listed.healthy && listed.kept);
         let good: Vec<i64> = good.take(KEPT).map(|listed| listed.revision).collect();
@@ -256,7 +256,7 @@ impl Fallback {
                 failed.revision, self.generation, self.why
             ),
             None => format!(
-                "{runs}, as {} asks for, until the spec changes: generation {} is not carried out",
+                "{runs}, as {} requests, until the spec changes: generation {} is not carried out",
                 self.why, self.generation
             ),
         }

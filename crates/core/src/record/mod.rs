@@ -96,7 +96,7 @@ pub struct Record {
     /// The upgrade that is under way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<Attempt>,
-    /// What runs in the place of what is asked for.
+    /// The revision that runs instead of the specified one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<Fallback>,
 }
@@ -260,8 +260,8 @@ impl Record {
         }
     }
 
-    /// The same for a custom resource that changed after this was stored: somebody may have begun to apply what
-    /// came in between, and died before the status told of it. Its fields may be those that were recorded, with other
+    /// The same for a custom resource that changed after this was stored: an operator may have begun to apply what
+    /// came in between, and stopped before it wrote the status. Its fields may be those that were recorded, with other
     /// values, and even the time of an apply has a resolution of a second. So every member is applied once more, which
     /// writes nothing where nothing is to be written.
     #[must_use]
@@ -274,7 +274,7 @@ impl Record {
     }
 
     /// What is left of a record that the operator did not write. The requests that it claims to have carried out are not
-    /// carried out once more: whoever forged that has kept one from being carried out, and nothing else.
+    /// carried out once more: a forged one can only prevent a request.
     #[must_use]
     pub fn left_of_claim(&self) -> Self {
         Record {
@@ -283,7 +283,7 @@ impl Record {
         }
     }
 
-    /// Forgets digests that were made with another key: they would tell that all has changed.
+    /// Removes digests that were made with another key: they would mark everything as changed.
     pub fn forget_digests(&mut self) {
         self.done_for = None;
         self.entries.iter_mut().for_each(|entry| entry.digest.clear());
@@ -357,11 +357,11 @@ mod tests {
             Some("2026-02-03T04:05:06Z")
         );
         assert_eq!(record.hooks.to_status().as_ref(), Some(&status["hooks"]));
-        let mut told = serde_json::Map::new();
-        record.handled.write_to(&mut told);
+        let mut written = serde_json::Map::new();
+        record.handled.write_to(&mut written);
         assert!(
-            told.len() == 4 && told.iter().all(|(field, text)| status[field] == *text),
-            "{told:?}"
+            written.len() == 4 && written.iter().all(|(field, text)| status[field] == *text),
+            "{written:?}"
         );
         let member = Entry {
             id: id("Deployment.apps", "web"),

@@ -101,7 +101,7 @@ impl Remedied {
         self.since = None;
     }
 
-    /// Nothing can be done, or nothing can be told.
+    /// Sets the message: why nothing can be done or judged.
     pub fn set_message(&mut self, message: &str) {
         self.message = cut(message, MESSAGE_BYTES);
     }

@@ -7,17 +7,17 @@ use serde_json::{Map, Value};
 
 use crate::annotations::{Annotations, FORCE_AT, REGENERATE, REQUESTED_AT, RESET_AT, ROLLBACK_TO, RUN_PLAN};
 
-/// Something that a new text in an annotation asks for.
+/// A request by a new text in an annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Request {
     /// A complete reconcile, although nothing changed.
     Reconcile,
-    /// Every member is applied once, and made anew where it can't be changed.
+    /// Every member is applied once, and recreated if immutable fields changed.
     Force,
     /// Failures and contests are forgotten.
     Reset,
-    /// All random results are drawn anew.
+    /// All random results are regenerated.
     Regenerate,
     /// An earlier revision runs until the spec changes.
     Rollback,
@@ -50,7 +50,7 @@ impl Request {
         }
     }
 
-    /// Where the status tells which one was carried out last.
+    /// The status field with the one that was carried out last.
     pub fn status_field(self) -> &'static str {
         match self {
             Request::Reconcile => "lastHandledReconcileAt",
@@ -63,7 +63,7 @@ impl Request {
     }
 }
 impl Handled {
-    /// The text of a request that is not carried out yet. An empty one asks for nothing.
+    /// The text of a request that is not carried out yet. An empty one requests nothing.
     pub fn pending<'a>(&self, request: Request, annotations: &'a Annotations) -> Option<&'a str> {
         let text = annotations.get(request.annotation()).filter(|text| !text.is_empty())?;
         (self.0.get(&request) != Some(text)).then_some(text)

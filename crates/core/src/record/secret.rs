@@ -18,7 +18,7 @@ const MAX_UNPACKED: u64 = 16 << 20;
 /// Packs what a Secret of a release keeps.
 pub fn pack(bytes: &[u8]) -> Vec<u8> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::default());
-    // Memory takes whatever is written.
+    // Writes to memory never fail.
     let _ = packed.write_all(bytes);
     packed.finish().unwrap_or_default()
 }

@@ -8,7 +8,7 @@ const LONGEST_NUMBER: usize = 5;
 /// What may stand beside a secret value in a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Edge {
-    /// Anything: nobody would write this but for being that value.
+    /// Any byte: this text occurs only as that value.
     Any,
     /// Nothing that makes it part of another word: `elastic` is no secret in `elasticsearch`.
     Word,

@@ -23,10 +23,10 @@ pub const MARK: &str = "[redacted]";
 const SHORTEST_HALF: usize = 8;
 /// go-yaml quotes so many characters of a value, and then dots (decode.go, `terror`).
 const GO_YAML_CHARS: usize = 7;
-/// A value that wasn't learned anew in this many renders is forgotten.
+/// A value that wasn't learned again in this many renders is forgotten.
 const TURNS: u32 = 8;
 
-/// Words that the operator's own messages are made of. A Secret that holds one of them can't be told from them.
+/// Words that the operator's own messages are made of. A Secret that holds one of them can't be distinguished from them.
 #[rustfmt::skip]
 const OWN_WORDS: [&str; 56] = [
     "archive", "backoff", "cluster", "config", "controller", "correct", "custom", "default", "delete", "disabled",
@@ -46,7 +46,7 @@ pub struct Secrets(Mutex<Index>);
 struct Index {
     /// By their first bytes.
     needles: HashMap<[u8; SHORTEST], Vec<Needle>>,
-    /// Texts that are no secrets, whoever keeps them in one.
+    /// Texts that are no secrets, even if a Secret contains them.
     public: HashSet<String>,
     turn: u32,
 }
@@ -63,7 +63,7 @@ impl Secrets {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Learns a secret value: as it is, escaped as messages quote it, in base64 (whatever stands around it), and each of
+    /// Learns a secret value: as it is, escaped as messages quote it, in base64 (at any offset), and each of
     /// its lines. Values shorter than [`SHORTEST`] are left out, and so are names that are [public](Secrets::publish) and
     /// words that the operator's own messages are made of.
     pub fn learn(&self, value: &str) {
@@ -91,7 +91,7 @@ impl Secrets {
     }
 
     /// Says that a text is no secret though a Secret may hold it: the names of the release and of its members, which
-    /// everybody sees who sees the release.
+    /// every reader of the release sees.
     pub fn publish(&self, name: &str) {
         let mut index = self.index();
         if name.len() >= SHORTEST && !index.public.contains(name) {
@@ -100,7 +100,7 @@ impl Secrets {
         }
     }
 
-    /// One more render is done: forgets what the last few did not learn anew.
+    /// Ends a render: removes values that the last few renders did not learn again.
     pub fn turn(&self) {
         let mut index = self.index();
         index.turn = index.turn.wrapping_add(1);
@@ -176,7 +176,7 @@ impl Index {
         is_public
     }
 
-    /// True if what stands there is part of a name that everybody sees.
+    /// True if the text at this place is part of a public name.
     fn is_in_name(&self, text: &str, from: usize, to: usize) -> bool {
         let (before, after) = (text.get(..from).unwrap_or_default(), text.get(to..).unwrap_or_default());
         let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':');
@@ -321,7 +321,7 @@ mod tests {
         ];
         for text in texts {
             let clean = set.redact(&text);
-            // At most a digit on each side tells of the bytes at the seam.
+            // At most one digit on each side depends on the bytes at the boundary.
             assert!(clean.contains(MARK) && clean.len() <= MARK.len() + 8, "{text}: {clean}");
         }
     }
@@ -394,7 +394,7 @@ mod tests {
         ] {
             assert_eq!(set.redact(text), clean, "{text}");
         }
-        // Encodings are found wherever they stand: nobody writes those but for what they encode.
+        // Encodings are found in any place: such a text occurs only as an encoding.
         let user = BASE64.encode(b"user:elastic!");
         assert!(set.redact(&user).contains(MARK), "{user}");
         set.publish("web-elastic-0.shop");
@@ -413,9 +413,9 @@ mod tests {
     #[test]
     fn known_words_and_those_of_our_own_are_no_secrets() {
         let set = Secrets::default();
-        let asked = std::cell::RefCell::new(Vec::new());
+        let lookups = std::cell::RefCell::new(Vec::new());
         let known = |text: &str| {
-            asked.borrow_mut().push(text.to_owned());
+            lookups.borrow_mut().push(text.to_owned());
             ["known-one", "known line of a config"].contains(&text)
         };
         for _ in 0..2 {
@@ -431,7 +431,7 @@ mod tests {
         let text = "template known-one secret-one known line of a config, secret line of a config";
         let clean = "template known-one [redacted] known line of a config, [redacted]";
         assert_eq!(set.redact(text), clean);
-        assert_eq!(asked.borrow().iter().filter(|text| *text == "secret-one").count(), 1);
+        assert_eq!(lookups.borrow().iter().filter(|text| *text == "secret-one").count(), 1);
     }
 
     #[test]

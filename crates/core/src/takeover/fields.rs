@@ -30,7 +30,7 @@ pub struct Heir<'a> {
     /// Of a new entry, where there is none to take it from.
     pub api_version: &'a str,
     /// What the former owner had sent. Its entry lists the API server's defaults as well, of which some can't be taken
-    /// back (`clusterIPs`): these become nobody's, and stay.
+    /// back (`clusterIPs`): these lose their owner, and stay.
     pub manifest: Option<&'a Value>,
     /// UID of the custom resource: an entry that has its owner reference is that of an operator.
     pub owner_uid: &'a str,
@@ -104,7 +104,7 @@ fn is_former(entry: &ManagedFieldsEntry, reference_key: &str) -> bool {
             || has(&["f:status", "f:deployedRelease"]))
 }
 
-/// What the API server fills in and then forbids to change, for objects whose manifest nobody knows.
+/// What the API server fills in and then forbids to change, for objects whose manifest is unknown.
 const FILLED_IN: [&str; 6] = [
     "f:clusterIP",
     "f:clusterIPs",
@@ -114,7 +114,7 @@ const FILLED_IN: [&str; 6] = [
     "f:volumeName",
 ];
 
-/// The part of a set that somebody sent, the metadata whole: Helm adds its own to that.
+/// The part of a set that a client sent, with complete metadata: Helm adds its own to that.
 fn sent(mut fields: Value, manifest: Option<&Value>) -> Value {
     let Some(set) = fields.as_object_mut() else {
         return fields;

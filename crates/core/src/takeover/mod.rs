@@ -44,7 +44,7 @@ pub const HELM_NAMESPACE: &str = "meta.helm.sh/release-namespace";
 pub enum Former {
     /// helm-operator, for the same custom resource.
     OperatorSdk,
-    /// Somebody with `helm install`.
+    /// A user with `helm install`.
     Helm,
 }
 

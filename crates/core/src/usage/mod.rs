@@ -176,8 +176,8 @@ impl Counters {
         }
     }
 
-    /// Takes in a sample. `elapsed` is the time since the one before; `None`: nothing counts until now, since nobody
-    /// knows what was requested meanwhile. `is_there`: the custom resource of a release exists.
+    /// Takes in a sample. `elapsed` is the time since the one before; `None`: nothing counts until now, since
+    /// the requests in between are unknown. `is_there`: the custom resource of a release exists.
     pub fn take(
         &mut self,
         now: Timestamp,

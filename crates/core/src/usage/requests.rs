@@ -41,7 +41,7 @@ pub struct ClaimSpec {
 type Pair = [u128; 2];
 
 /// As `PodRequests` of k8s.io/component-helpers/resource: containers run at the same time, with the sidecars; init
-/// containers one after the other, each with the sidecars that were started before it. What the pod as a whole requests
+/// containers one after the other, each with the sidecars that were started before it. What the pod itself requests
 /// (`spec.resources`) counts in their place. The runtime's overhead comes on top.
 pub fn of_pod(spec: &PodSpec) -> Requests {
     let (mut running, mut sidecars, mut starting) = ([0; 2], [0; 2], [0; 2]);

@@ -140,7 +140,7 @@ fn what_a_sample_shows_counts_until_the_next() {
         ([31.0, 605.0, 4.0], large),
         "rounded"
     );
-    // Nobody knows what was requested in a gap.
+    // What was requested in a gap is unknown.
     assert_eq!(take(9000, None, small), ([31.0, 605.0, 4.0], small));
     assert_eq!(
         take(9060, minute, requests(0, 0, 0)),

@@ -98,7 +98,7 @@ pub fn live_leaf<'a>(rendered: &Value, live: &'a Value, pointer: &str) -> Option
     (is_leaf(live) && !live.is_null()).then_some(live)
 }
 
-/// Puts back those of the `missed` results that live leaves show, and says which. `None` if none can be told.
+/// Restores those of the `missed` results that live leaves show, and returns them. `None` if none can be found.
 pub fn recover(kept: &Kept, missed: &BTreeSet<KeptKey>, found: &[Found]) -> Option<(Kept, BTreeSet<KeptKey>)> {
     let views: Vec<(String, String)> = found.iter().flat_map(views).collect();
     let mut table = kept.clone();
@@ -154,7 +154,7 @@ fn digest(value: &Value, key: &Key) -> String {
 }
 
 /// Puts pinned values in the place of what was rendered. Returns the pins that still hold: one whose leaf is gone, or
-/// renders differently since (somebody set the password in the values), is no longer wanted.
+/// renders differently since (a user set the password in the values), is no longer wanted.
 /// `of_pins`: the key that the pins are made with; `key`: that of the members' digests.
 pub fn apply_pins(members: &mut [Member], pins: &[Pin], of_pins: &Key, key: &Key) -> Vec<Pin> {
     let mut held = Vec::new();
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(stored, pin);
         for (object, value, held) in [
             (json!({"data": {"a": "new"}}), json!("old"), 1),
-            (json!({"data": {"a": "set by somebody"}}), json!("set by somebody"), 0),
+            (json!({"data": {"a": "set by a user"}}), json!("set by a user"), 0),
         ] {
             let mut members = [member("b", object.clone()), member("a", object)];
             let held_now = apply_pins(&mut members, std::slice::from_ref(&pin), &key, &key);

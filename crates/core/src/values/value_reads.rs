@@ -16,7 +16,7 @@ const GETTERS: [&str; 6] = ["index", "get", "hasKey", "set", "unset", "required"
 /// What is read.
 #[derive(Debug, Default)]
 pub struct Reads {
-    /// All of them: they are handed on as a whole.
+    /// All of them: they are passed on completely.
     everything: bool,
     /// What lies there, and all below.
     paths: BTreeSet<Vec<String>>,

@@ -338,14 +338,14 @@ impl Discovery {
         missed.added.notified().await;
     }
 
-    /// SharedReads discovery again, or waits for a read that began after this call.
+    /// Reads discovery again, or waits for a read that began after this call.
     ///
     /// # Errors
     /// As [`Discovery::read`].
     pub async fn refresh(&self) -> Result<()> {
-        let asked = self.reads.begun.load(Ordering::SeqCst);
+        let begun = self.reads.begun.load(Ordering::SeqCst);
         let mut last = self.reads.last.lock().await;
-        if last.0 > asked {
+        if last.0 > begun {
             return last.1.clone().inspect_err(throttle::note_retry_after);
         }
         let number = self.reads.begun.fetch_add(1, Ordering::SeqCst) + 1;
@@ -435,8 +435,8 @@ mod tests {
     async fn concurrent_refreshes_share_a_read() {
         let reads = Arc::new(AtomicUsize::new(0));
         let count = reads.clone();
-        let client = client(move |asked| {
-            count.fetch_add(usize::from(asked.path == "/apis"), Ordering::SeqCst);
+        let client = client(move |request| {
+            count.fetch_add(usize::from(request.path == "/apis"), Ordering::SeqCst);
             None
         });
         let discovery = Discovery::new(client).await.unwrap();
@@ -456,9 +456,9 @@ mod tests {
     async fn a_needed_group_that_does_not_answer_is_recorded_as_missed() {
         let down = Arc::new(AtomicBool::new(true));
         let is_down = down.clone();
-        let client = client(move |asked| {
+        let client = client(move |request| {
             let is_down = is_down.load(Ordering::SeqCst);
-            is_down.then(|| (200, served(&asked.path, &["a.test", "down.test!"])))
+            is_down.then(|| (200, served(&request.path, &["a.test", "down.test!"])))
         });
         let discovery = Discovery::new(client).await.unwrap();
         let snapshot = discovery.snapshot();
@@ -473,8 +473,8 @@ mod tests {
             .unwrap();
         discovery.refresh().await.unwrap();
         assert!(discovery.has_missed_groups(), "until it answers");
-        let asked: Set<_> = [snapshot.digest.clone(), discovery.snapshot().digest.clone()].into();
-        assert_eq!(asked.len(), 1);
+        let digests: Set<_> = [snapshot.digest.clone(), discovery.snapshot().digest.clone()].into();
+        assert_eq!(digests.len(), 1);
         down.store(false, Ordering::SeqCst);
         discovery.refresh().await.unwrap();
         assert!(!discovery.has_missed_groups());
@@ -486,9 +486,9 @@ mod tests {
     async fn discovery_of_a_server_that_is_not_ready_is_ignored() {
         let state = Arc::new(Mutex::new((200, vec!["a.test", "b.test"])));
         let now = state.clone();
-        let client = client(move |asked| {
+        let client = client(move |request| {
             let (status, groups) = now.lock().unwrap().clone();
-            Some(match asked.path.as_str() {
+            Some(match request.path.as_str() {
                 "/readyz" => (status, json!("[-]poststarthook/crd-informer-synced failed")),
                 path => (200, served(path, &groups)),
             })

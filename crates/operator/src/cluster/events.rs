@@ -284,10 +284,10 @@ mod tests {
     use super::*;
 
     /// A server that takes a second for each request, and logs the requests.
-    fn slow(asked: Arc<Mutex<Vec<String>>>, most: Arc<AtomicUsize>) -> Client {
+    fn slow(sent: Arc<Mutex<Vec<String>>>, most: Arc<AtomicUsize>) -> Client {
         let running = Arc::new(AtomicUsize::new(0));
         let service = tower::service_fn(move |request: http::Request<Body>| {
-            let (asked, most, running) = (asked.clone(), most.clone(), running.clone());
+            let (sent, most, running) = (sent.clone(), most.clone(), running.clone());
             async move {
                 most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 tokio::time::sleep(Duration::from_secs(1)).await;
@@ -295,7 +295,7 @@ mod tests {
                 let method = request.method().to_string();
                 let body = request.into_body().collect_bytes().await.unwrap_or_default();
                 let event: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
-                asked
+                sent
                     .lock()
                     .unwrap()
                     .push(format!("{method} {}", event["note"].as_str().unwrap_or("-")));
@@ -307,8 +307,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn normal_events_are_queued_and_warnings_are_not() {
-        let (asked, most) = (Arc::default(), Arc::default());
-        let events = Events::new(slow(Arc::clone(&asked), Arc::clone(&most)), "test", None);
+        let (sent, most) = (Arc::default(), Arc::default());
+        let events = Events::new(slow(Arc::clone(&sent), Arc::clone(&most)), "test", None);
         let about = ObjectReference {
             namespace: Some("shop".into()),
             uid: Some("u".into()),
@@ -324,7 +324,7 @@ mod tests {
         events.warning(&about, "Failed", "Reconcile", "broken").await;
         assert_eq!(begun.elapsed(), Duration::from_secs(1));
         tokio::time::sleep(Duration::from_millis(1500)).await;
-        assert_eq!(asked.lock().unwrap().len(), 2, "a pause after the first");
+        assert_eq!(sent.lock().unwrap().len(), 2, "a pause after the first");
         events.flush().await;
         assert_eq!(begun.elapsed(), Duration::from_secs(4), "no other pause");
         assert_eq!(most.load(Ordering::SeqCst), 2, "one that can wait at a time");
@@ -333,7 +333,7 @@ mod tests {
             requests.sort();
             requests
         };
-        assert_eq!(sorted(&asked), ["POST 0", "POST 1", "POST 2", "POST broken"]);
+        assert_eq!(sorted(&sent), ["POST 0", "POST 1", "POST 2", "POST broken"]);
 
         // A repetition is counted from the second time on; a Warning from the first.
         for _ in 0..2 {
@@ -341,7 +341,7 @@ mod tests {
         }
         events.warning(&about, "Failed", "Reconcile", "broken").await;
         events.flush().await;
-        let requests = sorted(&asked);
+        let requests = sorted(&sent);
         assert_eq!(
             requests.iter().filter(|text| *text == "POST 2").count(),
             1,
@@ -356,8 +356,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn events_beyond_the_queue_are_written_immediately() {
-        let (asked, most) = (Arc::default(), Arc::default());
-        let events = Events::new(slow(Arc::clone(&asked), Arc::clone(&most)), "test", None);
+        let (sent, most) = (Arc::default(), Arc::default());
+        let events = Events::new(slow(Arc::clone(&sent), Arc::clone(&most)), "test", None);
         let begun = tokio::time::Instant::now();
         for number in 0..MAX_WAITING + 2 {
             events
@@ -372,13 +372,13 @@ mod tests {
         // Two are one more than the one under way takes out of the channel.
         assert!(begun.elapsed() > Duration::ZERO && begun.elapsed() <= Duration::from_secs(2));
         events.flush().await;
-        assert_eq!(asked.lock().unwrap().len(), MAX_WAITING + 2, "none is lost");
+        assert_eq!(sent.lock().unwrap().len(), MAX_WAITING + 2, "none is lost");
     }
 
     #[tokio::test]
     async fn an_old_role_gets_events_of_the_core_api() {
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let log = asked.clone();
+        let sent = Arc::new(Mutex::new(Vec::new()));
+        let log = sent.clone();
         let service = tower::service_fn(move |request: http::Request<Body>| {
             let log = log.clone();
             async move {
@@ -410,8 +410,8 @@ mod tests {
         for note in ["one", "two", "two"] {
             events.warning(&about, "Failed", "Reconcile", note).await;
         }
-        let asked = asked.lock().unwrap();
+        let sent = sent.lock().unwrap();
         // The last one is a repetition, which this role may not count.
-        assert_eq!(*asked, ["POST apis one", "POST api one", "POST api two", "PATCH api "]);
+        assert_eq!(*sent, ["POST apis one", "POST api one", "POST api two", "PATCH api "]);
     }
 }

@@ -502,7 +502,7 @@ mod tests {
     /// Lists widgets that are not served the first `refused` times. Discovery lists `groups` from its second read on.
     async fn listed(refused: usize, groups: &'static [&'static str]) -> Result<usize> {
         let (lists, readings) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let client = client(move |asked| match asked.path.as_str() {
+        let client = client(move |request| match request.path.as_str() {
             "/apis" if readings.fetch_add(1, Ordering::SeqCst) > 0 => Some((200, served("/apis", groups))),
             "/apis/a.test/v1/widgets" if lists.fetch_add(1, Ordering::SeqCst) < refused => {
                 let message = "the server could not find the requested resource";

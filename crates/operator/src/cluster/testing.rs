@@ -24,11 +24,11 @@ pub fn client(answer: impl Fn(&TestRequest) -> Option<(u16, Value)> + Send + Syn
         let answer = answer.clone();
         async move {
             tokio::task::yield_now().await;
-            let asked = TestRequest {
+            let request = TestRequest {
                 path: request.uri().path().to_owned(),
                 query: request.uri().query().unwrap_or_default().to_owned(),
             };
-            let (code, body) = answer(&asked).unwrap_or_else(|| (200, served(&asked.path, &["a.test"])));
+            let (code, body) = answer(&request).unwrap_or_else(|| (200, served(&request.path, &["a.test"])));
             let response = http::Response::builder().status(code);
             Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
         }

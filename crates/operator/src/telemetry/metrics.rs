@@ -153,7 +153,7 @@ impl Metrics {
             drift_corrected: BoundedFamily::new(add(
                 r,
                 "drift_corrected",
-                "Members put right after somebody changed or deleted them",
+                "Members corrected after another client changed or deleted them",
             )),
             watch_failures: BoundedFamily::new(add(r, "watch_failures", "Watches that broke or were refused")),
             unreadable_objects: BoundedFamily::new(add(

@@ -18,14 +18,14 @@ fn live() -> Live {
 }
 
 /// What comes of one step of a story; null where nothing does.
-fn tell(members: &mut Members, step: &str, name: &str, told: &Value, expected: &Value) -> Value {
+fn step_result(members: &mut Members, step: &str, name: &str, event: &Value, expected: &Value) -> Value {
     let id = id(name);
     let everywhere = Scope::everywhere(&id.group_kind);
-    let uid = told.as_str().unwrap_or_default();
-    let live = || with(&live(), told);
+    let uid = event.as_str().unwrap_or_default();
+    let live = || with(&live(), event);
     match step {
         "ask" => members.begin_request(&id),
-        "answer" => members.end_request(&id, (!told.is_null()).then(live).as_ref()),
+        "answer" => members.end_request(&id, (!event.is_null()).then(live).as_ref()),
         "list starts" => members.list_starts(&everywhere),
         "is going" => members.is_going(&id, uid),
         "observe" => return json!(members.observe(&id, live())),
@@ -51,15 +51,15 @@ fn tell(members: &mut Members, step: &str, name: &str, told: &Value, expected: &
 }
 
 #[test]
-fn the_index_knows_what_it_is_told() {
+fn the_index_knows_its_events() {
     type Story = (String, Vec<(String, String, Value, Value)>);
     for (story, steps) in table::<Story>("members", "stories") {
         let mut members = Members::default();
-        for (step, name, told, expected) in steps {
-            let found = tell(&mut members, &step, &name, &told, &expected);
-            assert_eq!(found, expected, "{story}: {step} {name} {told}");
+        for (step, name, event, expected) in steps {
+            let found = step_result(&mut members, &step, &name, &event, &expected);
+            assert_eq!(found, expected, "{story}: {step} {name} {event}");
         }
-        assert!(members.asked.is_empty() && members.lists.is_empty(), "{story}");
+        assert!(members.pending.is_empty() && members.lists.is_empty(), "{story}");
     }
 }
 
@@ -75,7 +75,7 @@ fn jobs_that_never_have_the_same_name_leave_nothing() {
         members.remove(&id);
         assert_eq!(members.take_finished("s").len(), 1);
     }
-    assert!(members.objects.is_empty() && members.sets.is_empty() && members.asked.is_empty());
+    assert!(members.objects.is_empty() && members.sets.is_empty() && members.pending.is_empty());
     assert!(members.finished.is_empty());
 }
 
@@ -94,7 +94,7 @@ fn sync_is_per_scope_and_lost_with_the_watch() {
     assert_eq!(members.unsynced(), [(shop.clone(), Some("forbidden".to_owned()))]);
     assert_eq!(members.unseen(&id("a")), None, "it may pass");
     assert_eq!(
-        (members.tell_failing(&shop), members.tell_failing(&shop)),
+        (members.report_failing(&shop), members.report_failing(&shop)),
         (vec!["s".to_owned()], vec![])
     );
     members.set_failing(&shop, "gone".into(), at(9));

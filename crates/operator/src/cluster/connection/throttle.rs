@@ -145,51 +145,51 @@ mod tests {
             ),
             (404, Some("9"), status(404, "missing"), None, "not served: missing"),
         ] {
-            let (error, asked) = answered(code, after, &body).await;
+            let (error, retry_after) = answered(code, after, &body).await;
             assert_eq!(
-                (error.to_string().as_str(), asked),
+                (error.to_string().as_str(), retry_after),
                 (words, expected),
                 "{code} {after:?}"
             );
         }
         let no = status(429, "admission webhook \"a.b\" denied the request: no");
-        let (error, asked) = answered(429, Some("5"), &no).await;
+        let (error, retry_after) = answered(429, Some("5"), &no).await;
         assert!(
-            matches!(error, Error::Denied(_)) && asked.is_none(),
-            "{error:?} {asked:?}"
+            matches!(error, Error::Denied(_)) && retry_after.is_none(),
+            "{error:?} {retry_after:?}"
         );
         assert_eq!(begun.elapsed(), Duration::ZERO, "no sleep");
     }
 
     #[test]
     fn equal_waits_are_spread_by_key() {
-        let asked = Duration::from_secs(4);
-        let times: std::collections::BTreeSet<Duration> = (0..100).map(|asker| spread(asked, asker)).collect();
+        let retry_after = Duration::from_secs(4);
+        let times: std::collections::BTreeSet<Duration> = (0..100).map(|asker| spread(retry_after, asker)).collect();
         assert!(times.len() > 30, "{times:?}");
         assert!(
-            times.iter().all(|time| (asked..=asked * 3 / 2).contains(time)),
+            times.iter().all(|time| (retry_after..=retry_after * 3 / 2).contains(time)),
             "{times:?}"
         );
-        assert_eq!(spread(asked, "a"), spread(asked, "a"));
+        assert_eq!(spread(retry_after, "a"), spread(retry_after, "a"));
         assert_eq!(spread(Duration::ZERO, "a"), Duration::ZERO);
     }
 
     #[tokio::test]
     async fn the_longest_wait_counts_within_the_tracked_work_only() {
-        let asked = |seconds| Error::Throttled {
+        let retry_after = |seconds| Error::Throttled {
             message: String::new(),
             after: Duration::from_secs(seconds),
         };
         track_retry_after(async {
             for seconds in [2, 9, 3] {
-                note_retry_after(&asked(seconds));
+                note_retry_after(&retry_after(seconds));
             }
             note_retry_after(&Error::TimedOut(Duration::from_secs(30)));
             assert_eq!(requested_wait(), Some(Duration::from_secs(9)));
             assert_eq!(track_retry_after(async { requested_wait() }).await, None);
         })
         .await;
-        note_retry_after(&asked(1));
+        note_retry_after(&retry_after(1));
         assert_eq!(requested_wait(), None);
     }
 }

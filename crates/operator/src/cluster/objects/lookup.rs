@@ -229,14 +229,14 @@ mod tests {
     fn widgets(count: usize) -> (Client, Arc<std::sync::Mutex<Vec<String>>>) {
         let requests = Arc::new(std::sync::Mutex::new(Vec::new()));
         let log = requests.clone();
-        let client = client(move |asked| {
-            let path = asked.path.strip_prefix("/apis/a.test/v1/namespaces/shop/widgets")?;
+        let client = client(move |request| {
+            let path = request.path.strip_prefix("/apis/a.test/v1/namespaces/shop/widgets")?;
             log.lock().unwrap().push(path.to_owned());
             let widget = |number: usize| json!({"metadata": {"name": format!("w{number}"), "namespace": "shop"}, "spec": number});
             if !path.is_empty() {
                 return Some((200, widget(path.trim_start_matches("/w").parse().unwrap())));
             }
-            let from = asked
+            let from = request
                 .query
                 .split_once("continue=")
                 .map_or("", |(_, rest)| rest.split('&').next().unwrap_or_default());

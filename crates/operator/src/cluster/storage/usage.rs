@@ -132,8 +132,8 @@ mod tests {
 
     #[tokio::test]
     async fn each_namespace_is_listed_in_pages_and_pods_that_ended_take_nothing() {
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let log = asked.clone();
+        let sent = Arc::new(Mutex::new(Vec::new()));
+        let log = sent.clone();
         let client = client(move |request| {
             log.lock().unwrap().push(request.path.clone());
             let is_second = request.query.contains("continue=");
@@ -159,10 +159,10 @@ mod tests {
         let all = found.by_release(&|_: &ObjectId, _: Option<&str>| Some(()));
         let expected: Requests = [4000, 0, 20].into();
         assert_eq!(all[&()], expected);
-        let asked = std::mem::take(&mut *asked.lock().unwrap());
+        let sent = std::mem::take(&mut *sent.lock().unwrap());
         let paths = ["a", "b"]
             .map(|name| ["pods", "persistentvolumeclaims"].map(|kind| format!("/api/v1/namespaces/{name}/{kind}")));
         let twice = paths.iter().flatten().flat_map(|path| [path.clone(), path.clone()]);
-        assert_eq!(asked, twice.collect::<Vec<_>>());
+        assert_eq!(sent, twice.collect::<Vec<_>>());
     }
 }

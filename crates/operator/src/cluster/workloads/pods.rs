@@ -323,8 +323,8 @@ mod tests {
 
     /// A namespace of `count` pods, one per workload, and the log of requests.
     fn namespace(count: usize) -> (Client, Arc<Lock<Vec<String>>>) {
-        let asked = Arc::new(Lock::new(Vec::new()));
-        let log = asked.clone();
+        let sent = Arc::new(Lock::new(Vec::new()));
+        let log = sent.clone();
         let client = client(move |request| {
             let query = &request.query;
             let from: usize = match query.split_once("continue=") {
@@ -362,7 +362,7 @@ mod tests {
             let list = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {"continue": token}, "items": items});
             Some((200, list))
         });
-        (client, asked)
+        (client, sent)
     }
 
     #[tokio::test(start_paused = true)]
@@ -370,7 +370,7 @@ mod tests {
         let (client, requests) = namespace(1000);
         let pods = PodTroubles::default();
         let ask = async |numbers: std::ops::Range<usize>| {
-            let asked = numbers.map(|number| {
+            let sent = numbers.map(|number| {
                 let (pods, client) = (&pods, &client);
                 async move {
                     let (uid, selector) = (number.to_string(), format!("app={number}"));
@@ -378,7 +378,7 @@ mod tests {
                     assert_eq!(why.unwrap(), Some(format!("Why{number}")));
                 }
             });
-            futures::future::join_all(asked).await;
+            futures::future::join_all(sent).await;
             std::mem::take(&mut *requests.lock().unwrap()).len()
         };
         assert_eq!(ask(0..1000).await, ONE_BY_ONE + 4, "and four pages");

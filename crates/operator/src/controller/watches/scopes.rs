@@ -212,7 +212,7 @@ pub(super) fn fail(
         Purpose::Members => {
             let mut members = context.members();
             members.set_failing(scope, error, Timestamp::now());
-            is_reportable.then(|| members.tell_failing(scope))
+            is_reportable.then(|| members.report_failing(scope))
         }
         Purpose::Dependencies => {
             let mut dependencies = context.dependencies();
@@ -220,7 +220,7 @@ pub(super) fn fail(
                 context.wanted.notify_one();
             }
             context.synced.notify_waiters();
-            is_reportable.then(|| dependencies.tell_failing(scope))
+            is_reportable.then(|| dependencies.report_failing(scope))
         }
     };
     context.count_failing(&scope.group_kind);

@@ -193,9 +193,9 @@ where
             return None;
         }
         let listing = matches!(error, watcher::Error::InitialListFailed(_));
-        let asked = cause(error).and_then(cluster::Error::retry_after);
-        let asked = asked.map(|asked| spread(asked, (&self.url, self.failures)));
-        self.fail(listing, answer(error).map(|status| status.code), asked);
+        let retry_after = cause(error).and_then(cluster::Error::retry_after);
+        let retry_after = retry_after.map(|retry_after| spread(retry_after, (&self.url, self.failures)));
+        self.fail(listing, answer(error).map(|status| status.code), retry_after);
         let refused = self.refused.map(|since| since.elapsed());
         if refused.is_some() {
             self.shaky = !listing;
@@ -223,11 +223,11 @@ where
 }
 
 impl<S, B> Watching<S, B> {
-    /// Records a failure, with the status code of the API server. `asked`: the wait that it requested.
-    fn fail(&mut self, listing: bool, answered: Option<u16>, asked: Option<Duration>) {
+    /// Records a failure, with the status code of the API server. `retry_after`: the wait that it requested.
+    fn fail(&mut self, listing: bool, answered: Option<u16>, retry_after: Option<Duration>) {
         let now = Instant::now();
         let since = *self.failing.get_or_insert(now);
-        self.pause = pause(self.failures).max(asked.unwrap_or_default());
+        self.pause = pause(self.failures).max(retry_after.unwrap_or_default());
         self.failures = self.failures.saturating_add(1);
         self.listing = false;
         let is_refusal = match answered {

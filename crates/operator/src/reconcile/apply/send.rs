@@ -15,7 +15,7 @@ use chartwright_core::identity::ObjectId;
 use chartwright_core::index::members::Live;
 use chartwright_core::members::desired::Member;
 use chartwright_core::members::exclusive_fields;
-use chartwright_core::members::immutable_fields::{self, Kept, asks_for_renewal};
+use chartwright_core::members::immutable_fields::{self, Kept, may_recreate};
 use chartwright_core::status::Reason;
 use chartwright_core::status::conditions::short_list;
 
@@ -246,7 +246,7 @@ impl MemberSender<'_> {
                 kept.message(member, fields),
             )))
         };
-        if !asks_for_renewal(member, live, order.recreate) {
+        if !may_recreate(member, live, order.recreate) {
             return immutable(Kept::NotAsked);
         }
         if self.takes_data(resource, id).await? && !live.prune_allowed {
