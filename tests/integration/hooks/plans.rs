@@ -423,7 +423,7 @@ fn a_new_key_upgrades_nothing_and_keeps_the_snapshot_at_deletion() -> Result<()>
     world.await_unready(
         "b",
         "HookFailed",
-        &["is lost or not ours", "plan snapshot", "skip-plans"],
+        &["is absent or not ours", "plan snapshot", "skip-plans"],
     )?;
     world.await_quiet(&operator)?;
     world.expect("configmap", "b-main")?;

@@ -1,4 +1,4 @@
-//! Everything that forbids a release is found here, before its first write.
+//! Checks a rendered release before its first write: permissions, collisions and duplicate objects.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow::{Break, Continue};
@@ -97,7 +97,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What was permitted, so that it is not asked again for the same objects: the default render costs as much as the
+    /// Remembers the permits, so that the same objects need no second default render, which costs as much as the
     /// release's own.
     fn permit(&self, members: &[&Member]) -> String {
         let chart = self

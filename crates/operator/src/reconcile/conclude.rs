@@ -33,7 +33,7 @@ impl<'s, 'a> Concluder<'s, 'a> {
 }
 
 impl Concluder<'_, '_> {
-    /// Brings record and custom resource to what is really there, and says how the release is.
+    /// Updates record and custom resource after apply and prune, and returns the phase of the release.
     pub(super) async fn conclude(
         &mut self,
         release: &mut Release,
@@ -44,7 +44,8 @@ impl Concluder<'_, '_> {
         let settled = |entry: &Entry| pruned.settled.contains(&entry.id);
         release.record.entries.retain(|entry| !settled(entry));
         let mut changes = applied.changes;
-        // While a member is awaited, this revision is not there yet, and random results of the last may still be wanted.
+        // While a member is awaited, the revision is incomplete, and the random results of the last one may still be
+        // needed.
         let complete = applied.knowledge.not_applied.is_empty();
         let keeps = if complete {
             self.note_revision(release, prepared, &mut changes).await?;
@@ -63,7 +64,7 @@ impl Concluder<'_, '_> {
                 || ClaimRules::new(self.scope).holds_for_others(release, prepared);
             let written = Claimer::new(self.scope).write_member_scopes(&superset, keeps).await;
             written.or_stop(|error| Claimer::new(self.scope).claim_error(&error))?;
-            // What a guard holds is watched, though no record may name it.
+            // Held orphans stay watched even if the record does not name them.
             if pruned.held.is_empty() {
                 MemberWatches::new(self.scope).want_only(&superset);
             }
@@ -81,7 +82,7 @@ impl Concluder<'_, '_> {
         ))
     }
 
-    /// All members are applied: the release is of this revision.
+    /// Records the revision after all its members are applied.
     async fn note_revision(
         &mut self,
         release: &mut Release,
@@ -94,18 +95,20 @@ impl Concluder<'_, '_> {
         let key = release.key(&self.scope.context.keys);
         release.note_applied(prepared, key.id());
         if prepared.rollback.is_some() {
-            // What these inputs were rendered to isn't what runs.
+            // After a rollback, the running render is not the render of these inputs.
             release.render.last.inputs.clear();
         }
         KeptRenders::new(self.scope).list_revision(release, prepared).await?;
         let hooks = &prepared.desired.hooks;
-        // A rollback is no change of the values by the author.
+        // In a rollback the author has not changed the values.
         let values = Some(&prepared.inputs.values).filter(|_| prepared.rollback.is_none());
         release.record.plans.learn(hooks, key, values, jiff::Timestamp::now());
         PlanRunner::new(self.scope)
             .clear_dropped_steps(release, prepared)
             .await?;
-        GeneratedStore::new(self.scope).settle(release, prepared).await
+        GeneratedStore::new(self.scope)
+            .store_final_results(release, prepared)
+            .await
     }
 
     /// All members are applied, and all that may be known of others is.

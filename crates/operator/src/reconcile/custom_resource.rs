@@ -232,7 +232,7 @@ impl CustomResource {
     }
 
     /// Checks and signs the record in its status.
-    pub fn seal<'a>(&'a self, keys: &'a Keyring, group_kind: &'a GroupKind) -> RecordSeal<'a> {
+    pub fn record_seal<'a>(&'a self, keys: &'a Keyring, group_kind: &'a GroupKind) -> RecordSeal<'a> {
         RecordSeal {
             keys,
             key: keys.current(),

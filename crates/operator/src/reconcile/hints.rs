@@ -2,7 +2,7 @@
 
 use crate::cluster::error::Error;
 
-/// Which rights are needed, if a request failed for want of one.
+/// Returns the hint about missing rights if a request was forbidden.
 pub(crate) fn rights(error: &Error, rights: &str) -> String {
     match error {
         Error::Forbidden(_) => format!("; {rights}"),

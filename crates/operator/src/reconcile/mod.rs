@@ -8,8 +8,8 @@
 //! 6. observe: health, plans, remediation, leaders, status template
 //! 7. status: reports what happened, however the reconcile ended
 //!
-//! A stage owns its state in [`Release`]. It returns [`ControlFlow`](std::ops::ControlFlow): `Break` ends the pipeline with the
-//! phase that the status reports. Only this module branches between stages.
+//! A stage owns its state in [`Release`]. It returns [`ControlFlow`](std::ops::ControlFlow): `Break` ends the pipeline
+//! with the phase that the status reports. Only this module branches between stages.
 
 mod apply;
 mod check;
@@ -119,7 +119,7 @@ pub async fn report_panic(
     resource: &CustomResource,
     release: &mut Release,
 ) -> ReconcileOutcome {
-    release.recover(resource, &resource.seal(&context.keys, &unit.group_kind));
+    release.recover(resource, &resource.record_seal(&context.keys, &unit.group_kind));
     let mut scope = ReleaseScope::new(context, unit, resource);
     let message =
         "the operator stopped unexpectedly while it worked on this: this is a defect of chartwright; see its log";
@@ -269,10 +269,10 @@ async fn apply_and_prune(
     if scope.written.author_digest() != author_digest {
         return Break(interrupted());
     }
-    if !GeneratedStore::new(scope).keep(release, prepared).await? {
+    if !GeneratedStore::new(scope).store_results(release, prepared).await? {
         return Continue(None);
     }
-    RecordStore::new(scope).reserve(release, prepared).await?;
+    RecordStore::new(scope).reserve_secret(release, prepared).await?;
     let rendered = prepared.desired.members.iter().map(|member| &member.id);
     TakeoverStage::new(scope)
         .mark_orphans(release, &rendered.collect())

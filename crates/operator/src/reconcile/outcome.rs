@@ -8,13 +8,13 @@ use crate::telemetry::metrics::ReconcileResult;
 /// How a reconcile ended, for the queue.
 #[derive(Debug)]
 pub struct ReconcileOutcome {
-    /// When to look again without being asked; `None`: only at the resync.
+    /// When the next reconcile is due without an event. `None`: only at the resync.
     pub again: Option<Duration>,
     /// The API server requested this wait. A wake-up that only checks progress waits as long.
     pub put_off: bool,
     /// The custom resource as our last write left it.
     pub written: Option<CustomResource>,
-    /// Nothing of the release is left.
+    /// The release is completely deleted.
     pub finished: bool,
     /// A write did not find the custom resource.
     pub missing: bool,
@@ -23,7 +23,7 @@ pub struct ReconcileOutcome {
 }
 
 impl ReconcileOutcome {
-    /// Nothing was written, and nothing is looked at again without being asked.
+    /// Returns an outcome without a write and without a scheduled reconcile.
     pub(crate) fn of(result: ReconcileResult) -> Self {
         ReconcileOutcome {
             again: None,

@@ -33,7 +33,7 @@ use chartwright_core::record::requests::Request;
 use chartwright_core::status::conditions::short_list;
 use chartwright_core::status::{Changes, Phase, Reason};
 
-/// What the applies of a reconcile came to.
+/// The result of the applies of one reconcile.
 #[derive(Default)]
 pub(super) struct ApplyResult {
     /// Set if the reconcile ends here: a stage waits, or something failed.
@@ -45,14 +45,14 @@ pub(super) struct ApplyResult {
 #[derive(Default)]
 struct ApplyPass {
     applied: ApplyResult,
-    /// What is recorded of the members that it hasn't reached.
+    /// The record's entries of members that the pass has not reached.
     recorded: HashMap<ObjectId, Entry>,
-    /// What is to be recorded of those that it has, in their order.
+    /// The new entries of members that the pass has reached, in apply order.
     reached: Vec<Entry>,
     failures: Vec<(Reason, String)>,
-    /// A watch may not show when a failure is over.
+    /// True if no watch may show that a failure is over.
     recheck: bool,
-    /// Why no further member is touched; empty if the failures say it.
+    /// Why the pass stops here. Empty if the failures explain it.
     closed: Option<String>,
 }
 
@@ -60,9 +60,9 @@ struct ApplyPass {
 struct MemberTask<'a> {
     prepared: &'a PreparedRelease,
     member: &'a Member,
-    /// What is recorded of it.
+    /// The member's entry in the record.
     entry: Option<&'a Entry>,
-    /// A request forces the apply, although nothing may be wrong with the member.
+    /// True if a `force-at` request forces the apply, even of an unchanged member.
     forced: bool,
 }
 
@@ -77,8 +77,8 @@ struct MemberDecision {
     live: Option<Live>,
     /// Our fields that another field manager changed.
     drifted: Vec<DriftedField>,
-    /// All that is ours is there, and it isn't what we wrote.
-    is_twin: bool,
+    /// True if our field manager wrote another content: a second operator runs.
+    has_other_operator: bool,
 }
 
 impl MemberDecision {
@@ -87,7 +87,7 @@ impl MemberDecision {
             next,
             live,
             drifted: Vec::new(),
-            is_twin: false,
+            has_other_operator: false,
         }
     }
 }
@@ -99,7 +99,7 @@ const DRIFTED: Step = Step::Apply {
 };
 
 impl ApplyPass {
-    fn note(&mut self, release: &Release, member: &Member, done: MemberOutcome) {
+    fn note_outcome(&mut self, release: &Release, member: &Member, done: MemberOutcome) {
         let ApplyResult { knowledge, changes, .. } = &mut self.applied;
         match done {
             MemberOutcome::Unchanged
@@ -137,8 +137,8 @@ impl ApplyPass {
         }
     }
 
-    /// The new entries of the record, in the order of the members. What is recorded and not desired stays recorded until
-    /// it is pruned.
+    /// Returns the new entries of the record, in the order of the members. Orphans stay in the record until they are
+    /// pruned.
     fn entries(&mut self, members: &[Member]) -> Vec<Entry> {
         let mut entries = std::mem::take(&mut self.reached);
         entries.extend(members.iter().filter_map(|member| self.recorded.remove(&member.id)));
@@ -156,7 +156,7 @@ impl ApplyPass {
     }
 }
 
-/// The phase that a release is in after its applies; `None` if nothing failed, and nothing waits.
+/// Returns the phase after the applies. `None` if nothing failed and nothing waits.
 fn phase(
     failures: Vec<(Reason, String)>,
     recheck: bool,
@@ -252,17 +252,21 @@ impl Applier<'_> {
     }
 
     async fn apply_waves(&self, release: &mut Release, prepared: &PreparedRelease, forced: bool, pass: &mut ApplyPass) {
-        let (set, trigger) = (&prepared.identity.owner.set, self.scope.written.trigger());
+        let (applyset_id, trigger) = (&prepared.identity.owner.set, self.scope.written.trigger());
         for turn in sequence::installation(&prepared.desired.members) {
             let Turn::Members(members) = turn else {
-                pass.closed = self.gate(release, pass).await;
+                pass.closed = self.judge_wave_gate(release, pass).await;
                 if pass.closed.is_some() {
                     return;
                 }
                 continue;
             };
             for member in members {
-                if self.scope.context.is_outdated(set, &self.scope.written, trigger) {
+                if self
+                    .scope
+                    .context
+                    .is_outdated(applyset_id, &self.scope.written, trigger)
+                {
                     pass.closed = Some(CHANGED.to_owned());
                     return;
                 }
@@ -277,7 +281,7 @@ impl Applier<'_> {
                 let live = self.scope.context.members().get(&member.id).cloned();
                 pass.reached
                     .extend(recorded_entry(member, previous, &done, live.as_ref()));
-                pass.note(release, member, done);
+                pass.note_outcome(release, member, done);
                 if pass.closed.is_some() {
                     return;
                 }
@@ -285,7 +289,7 @@ impl Applier<'_> {
         }
     }
 
-    /// What the log and Events say of a render that is applied.
+    /// Writes the warnings of a render to the log and as Events.
     async fn report_render(&self, release: &mut Release, prepared: &PreparedRelease) {
         for warning in &prepared.warnings {
             tracing::debug!(resource = %self.scope.written.key, %warning, "render");
@@ -297,16 +301,16 @@ impl Applier<'_> {
         }
         if !prepared.stay.is_empty() || !prepared.held.is_empty() {
             let note = format!(
-                "the release was not edited, and the chart renders it differently since it looks up what the release itself \
-                 made: it stays as it was applied until the custom resource or the chart changes: {}",
+                "the chart looks up objects of its own release and therefore renders these objects differently although the \
+                 custom resource was not edited. They stay as applied until the custom resource or the chart changes: {}",
                 short_list(&prepared.held)
             );
             self.scope.warn_once(release, "KeptAsApplied", note).await;
         }
     }
 
-    /// Why the next turn can't begin, if it can't: a member of those before failed, or is not healthy yet.
-    async fn gate(&self, release: &mut Release, pass: &ApplyPass) -> Option<String> {
+    /// Returns why the next wave cannot start: an earlier member failed or is not healthy yet. `None` if it can start.
+    async fn judge_wave_gate(&self, release: &mut Release, pass: &ApplyPass) -> Option<String> {
         if !pass.failures.is_empty() {
             return Some(String::new());
         }
@@ -323,7 +327,7 @@ impl Applier<'_> {
         (!troubles.is_empty()).then(|| short_list(troubles))
     }
 
-    /// Brings one member to its render. Looks again if another client was faster.
+    /// Applies one member. Reads it and retries once after a conflict.
     async fn apply_member(&self, release: &mut Release, task: MemberTask<'_>) -> MemberOutcome {
         match self.attempt(release, task, false).await {
             Ok(done) => done,
@@ -334,7 +338,7 @@ impl Applier<'_> {
         }
     }
 
-    /// `again`: what is known of it is not what is there.
+    /// Decides the step of a member and performs it. `again`: the index is outdated, so the live object is read first.
     async fn attempt(&self, release: &mut Release, task: MemberTask<'_>, again: bool) -> Result<MemberOutcome, Error> {
         let MemberTask { member, entry, .. } = task;
         let snapshot = self.scope.context.discovery.snapshot();
@@ -350,9 +354,10 @@ impl Applier<'_> {
             Some(live) => task.step(&Seen::Present(live)),
             None => task.step(&Seen::NotInIndex),
         };
-        // What was never made isn't there as a rule. An apply that only creates finds out what is, at no other cost.
-        let was_made = !self.scope.is_first && entry.is_none_or(|entry| !entry.uid.is_empty());
-        if next == Step::Look && !again && !was_made && self.scope.former_release.is_none() {
+        // A member that was never created is usually absent. A create-only apply detects an existing object without an
+        // extra request.
+        let was_created = !self.scope.is_first && entry.is_none_or(|entry| !entry.uid.is_empty());
+        if next == Step::Look && !again && !was_created && self.scope.former_release.is_none() {
             next = task.step(&Seen::Absent);
         }
         if next == DRIFTED && release.must_wait(&member.id) {
@@ -371,7 +376,7 @@ impl Applier<'_> {
                 why: Why::Forced,
             };
         }
-        // What a former owner made by the same chart isn't there by chance.
+        // An object that the former owner created from the same chart belongs to the release.
         let may_yield = decision.next == Step::Yield;
         if may_yield && self.scope.former_release.is_some()
             || matches!(decision.next, Step::Refuse(Ownership::Foreign | Ownership::Inherited))
@@ -415,7 +420,7 @@ impl Applier<'_> {
             let mut object = content(member, Some(&unscaled));
             sign(&mut object, &member.digest);
             decision.drifted = drifted_fields(&object, &managed, objects::FIELD_MANAGER);
-            decision.is_twin = decision.drifted.is_empty() && seen.fingerprint.is_some();
+            decision.has_other_operator = decision.drifted.is_empty() && seen.fingerprint.is_some();
             let given_up = |field: &DriftedField| seen.scaled_by.is_some() && field.field == "spec.replicas";
             if !decision.drifted.is_empty() && decision.drifted.iter().all(given_up) {
                 decision.next = Step::Unchanged;
@@ -428,6 +433,7 @@ impl Applier<'_> {
         Ok(decision)
     }
 
+    /// Carries out the decision about a member.
     async fn perform(
         &self,
         release: &mut Release,
@@ -453,7 +459,7 @@ impl Applier<'_> {
                 return Ok(MemberOutcome::Failed(Reason::Collision, text));
             }
             Step::Look => {
-                let text = format!("{}: could not be looked at", member.id);
+                let text = format!("{}: the live object could not be read", member.id);
                 return Ok(MemberOutcome::Failed(Reason::ApplyFailed, text));
             }
             Step::Apply { force, why } => (force, why),
@@ -482,10 +488,12 @@ impl Applier<'_> {
         release.retry.cache.note_refusal(member, live, &done);
         match done {
             MemberOutcome::Applied(live, why) if was_deleted || why == Why::Drifted => {
-                let how = match was_deleted {
-                    true => "was deleted".to_owned(),
-                    false if decision.is_twin => Warnings::new(self.scope).report_other_operator(release).await,
-                    false => short_list(&decision.drifted),
+                let how = if was_deleted {
+                    "was deleted".to_owned()
+                } else if decision.has_other_operator {
+                    Warnings::new(self.scope).report_other_operator(release).await
+                } else {
+                    short_list(&decision.drifted)
                 };
                 Warnings::new(self.scope).corrected(release, member, &how).await;
                 Ok(MemberOutcome::Corrected(live, how))

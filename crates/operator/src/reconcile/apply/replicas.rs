@@ -1,4 +1,4 @@
-//! Replicas that were given up to an autoscaler are the chart's again when it is gone.
+//! Applies the chart's replicas again after the autoscaler that owned them is gone.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow::{Break, Continue};
@@ -22,8 +22,8 @@ use chartwright_core::members::policy::Update;
 use chartwright_core::status::{Changes, Phase, Reason};
 
 impl Applier<'_> {
-    /// Applies the members whose replicas are given up and no longer set by anybody. Where nothing is given up, or the
-    /// chart itself has the autoscaler, no request is made.
+    /// Applies members whose replicas no field manager owns any more. Sends no request if no autoscaler owned replicas,
+    /// or if the chart itself has the autoscaler.
     pub(crate) async fn reclaim_replicas(
         &self,
         release: &mut Release,
@@ -49,7 +49,7 @@ impl Applier<'_> {
             if !listed.contains_key(namespace) {
                 let found = autoscalers::list(&self.scope.context.client, &snapshot, namespace).await;
                 match &found {
-                    // Nothing would ask again.
+                    // No event would start another check.
                     Err(error) if error.is_transient() => {
                         let message = format!("the HorizontalPodAutoscalers in {namespace}: {error}");
                         return Break(Phase::failed(Reason::ApplyFailed, message));

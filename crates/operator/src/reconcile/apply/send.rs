@@ -23,13 +23,13 @@ use chartwright_core::status::conditions::short_list;
 /// afterwards.
 const ROUNDS: usize = 4;
 
-/// How a member is to be sent.
+/// Options of one apply.
 #[derive(Clone, Copy)]
 pub(crate) struct SendOptions {
-    /// What was seen is applied to. If not, nothing was there.
+    /// True to apply to the live object. False to create the object only.
     pub force: bool,
     pub why: Why,
-    /// The custom resource requests that members with immutable changes are recreated, this once.
+    /// True if a `force-at` request permits to recreate members with immutable changes, once.
     pub recreate: bool,
 }
 
@@ -45,10 +45,8 @@ impl<'a> MemberSender<'a> {
 }
 
 impl MemberSender<'_> {
-    /// Applies a member. `live` is what is known of the object that is there.
-    ///
-    /// # Errors
-    /// A conflict: what is there by now is not what was seen, and nothing was written.
+    /// Applies a member. `live`: the known live object. Returns an error only for a conflict: the live object has
+    /// changed since, and nothing was written.
     pub(crate) async fn send(
         &self,
         release: &mut Release,
@@ -74,24 +72,24 @@ impl MemberSender<'_> {
             Err(Error::Unprocessable { message, causes }) => {
                 let error = Error::Unprocessable { message, causes };
                 match live {
-                    Some(live) => self.unchangeable(release, resource, member, live, order, error).await,
+                    Some(live) => self.recreate(release, resource, member, live, order, error).await,
                     None => Ok(self.failure(member, &error)),
                 }
             }
-            Err(error) => self.unless_overtaken(member, error),
+            Err(error) => self.outcome_or_conflict(member, error),
         }
     }
 
-    /// The outcome of a failed apply, or an error if another client was faster.
-    fn unless_overtaken(&self, member: &Member, error: Error) -> Result<MemberOutcome, Error> {
+    /// Returns the outcome of a failed apply, or the error if it is a conflict.
+    fn outcome_or_conflict(&self, member: &Member, error: Error) -> Result<MemberOutcome, Error> {
         match error {
             Error::Conflict(_) => Err(error),
             error => Ok(self.failure(member, &error)),
         }
     }
 
-    /// Applies what is sent of a member to what is live of it, or as a new object: the last of equal list items if there
-    /// are several, and without nulls that its schema refuses.
+    /// Applies a member to its live object, or creates it. Of list items with equal keys only the last is sent, and
+    /// nulls that the schema refuses are left out.
     async fn send_content(
         &self,
         release: &mut Release,
@@ -147,7 +145,7 @@ impl MemberSender<'_> {
         let found = match objects::read(&self.scope.context.client, resource, &member.id).await {
             Ok(found) => found.filter(|(seen, _)| seen.uid == live.uid),
             Err(error) => {
-                tracing::debug!(object = %member.id, %error, "what keeps it from being applied can't be read");
+                tracing::debug!(object = %member.id, %error, "the live object with the excluding fields cannot be read");
                 return Ok(false);
             }
         };
@@ -162,7 +160,7 @@ impl MemberSender<'_> {
             Ok(_) => Ok(true),
             Err(error @ Error::Conflict(_)) => Err(error),
             Err(error) => {
-                tracing::debug!(object = %member.id, %error, "what keeps it from being applied can't be taken over");
+                tracing::debug!(object = %member.id, %error, "the excluding fields cannot be taken over");
                 Ok(false)
             }
         }
@@ -192,8 +190,9 @@ impl MemberSender<'_> {
         answer
     }
 
-    /// The API server refuses a change. If it would take the same object as a new one, a field can't be changed.
-    async fn unchangeable(
+    /// Recreates a member whose change the API server refuses, if an immutable field is the cause and the policy allows
+    /// it.
+    async fn recreate(
         &self,
         release: &mut Release,
         resource: &Resource,
@@ -206,18 +205,21 @@ impl MemberSender<'_> {
             Error::Unprocessable { causes, .. } => fields(causes),
             _ => String::new(),
         };
-        match self.make_room(resource, member, live, order, &error, &fields).await {
+        match self
+            .delete_for_recreation(resource, member, live, order, &error, &fields)
+            .await
+        {
             Ok(None) => {}
             Ok(Some(outcome)) => return Ok(outcome),
             Err(error) => return Ok(self.failure(member, &error)),
         }
         match self.send_content(release, resource, member, None).await {
             Ok(live) => Ok(MemberOutcome::Recreated(Box::new(live), fields)),
-            Err(error) => self.unless_overtaken(member, error),
+            Err(error) => self.outcome_or_conflict(member, error),
         }
     }
 
-    /// True if data, or objects of others, would go with an object.
+    /// True if deleting the object would also delete data or objects of other owners.
     pub(crate) async fn takes_data(&self, resource: &Resource, id: &ObjectId) -> Result<bool, Error> {
         if id.group_kind.kind != "StatefulSet" {
             return Ok(immutable_fields::takes_data(id, &Value::Null));
@@ -226,8 +228,9 @@ impl MemberSender<'_> {
         Ok(found.is_some_and(|(_, object)| immutable_fields::takes_data(id, &object)))
     }
 
-    /// Deletes what is there of a member, if that would help and may be. What becomes of the member if it isn't gone.
-    async fn make_room(
+    /// Deletes the live object of a member if the API server accepts the new object and the policy allows the deletion.
+    /// Returns the outcome of the member if it cannot be created yet.
+    async fn delete_for_recreation(
         &self,
         resource: &Resource,
         member: &Member,
@@ -252,7 +255,7 @@ impl MemberSender<'_> {
         if self.takes_data(resource, id).await? && !live.prune_allowed {
             return immutable(Kept::TakesData);
         }
-        // Its status may have moved on since, and a request to delete says what was looked at.
+        // The delete request names the version, which a status write may have changed: read it again.
         let deleted = match objects::read_live(client, resource, id).await? {
             Some(seen) if seen.uid == live.uid => objects::delete(client, resource, id, &seen).await?,
             Some(_) => DeleteOutcome::Changed,
@@ -263,13 +266,13 @@ impl MemberSender<'_> {
             DeleteOutcome::Absent => {}
             DeleteOutcome::Changed => return Err(Error::Conflict(format!("{id} changed at the same time"))),
         }
-        tracing::info!(object = %id, fields, "deleted, to be created again");
-        // A finalizer may hold it. Its watch shows when it is gone.
+        tracing::info!(object = %id, fields, "deleted to be recreated");
+        // A finalizer may delay the deletion. The watch shows when the object is gone.
         let held = objects::read_live(client, resource, id).await?;
         Ok(held.map(|_| MemberOutcome::Awaited))
     }
 
-    /// What a failed request says about a member.
+    /// Converts the error of a request into the outcome of a member.
     pub(crate) fn failure(&self, member: &Member, error: &Error) -> MemberOutcome {
         let reason = match error {
             error if error.is_permanent() => Reason::ObjectInvalid,
@@ -281,7 +284,7 @@ impl MemberSender<'_> {
         MemberOutcome::Failed(reason, format!("{} ({source}): {error}", member.id))
     }
 
-    /// The template of a member, with the line if the error names a field that stands on one line of it.
+    /// Returns the template of a member, with a line number if the error names a field that is on exactly one line.
     fn place(&self, member: &Member, error: &str) -> String {
         let template = self.scope.unit.renderer.as_ref().ok().and_then(|renderer| {
             let file = renderer.chart().template(&member.source)?;
@@ -300,7 +303,7 @@ impl MemberSender<'_> {
     }
 }
 
-/// The fields that are refused, each with what was said of it.
+/// Returns the refused fields and their messages.
 fn pairs(causes: &[Cause]) -> Vec<(&str, &str)> {
     let causes = causes.iter();
     causes
@@ -308,7 +311,7 @@ fn pairs(causes: &[Cause]) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// The fields that an error is about, each once.
+/// Lists the fields of an error, each once.
 fn fields(causes: &[Cause]) -> String {
     let mut fields: Vec<String> = Vec::new();
     for cause in causes {

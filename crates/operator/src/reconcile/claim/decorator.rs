@@ -15,7 +15,7 @@ use chartwright_core::hooks::Hook;
 use chartwright_core::members::desired::Member;
 use chartwright_watches::{DeletionPolicy, OnFailure};
 
-/// Answers whether a custom resource needs or has its claim.
+/// Decides whether a custom resource needs a finalizer, and whether it is claimed.
 pub(crate) struct ClaimRules<'a> {
     scope: &'a ReleaseScope<'a>,
 }
@@ -27,15 +27,15 @@ impl<'a> ClaimRules<'a> {
 }
 
 impl ClaimRules<'_> {
-    /// True if it was decorated, and is to be no more. Nothing is done to what is suspended.
+    /// True if the object was decorated and has left the selector. False while it is suspended.
     pub(crate) fn has_left_selector(&self) -> bool {
         self.scope.written.decorator.is_some()
             && !self.scope.unit.watch.selector.matches(&self.scope.written.labels)
             && !annotations::is_suspended(&self.scope.written.annotations)
     }
 
-    /// True if its deletion has work that the garbage collector doesn't do, or that it must not do by itself: members that
-    /// no owner reference reaches or that go in an order, hooks, plans, and what is kept for a rollback.
+    /// True if the deletion needs the operator and not only the garbage collector: for members without owner reference,
+    /// members with a deletion order, hooks, plans, and renders stored for a rollback.
     pub(crate) fn needs_finalizer(&self, prepared: &PreparedRelease) -> bool {
         let watch = &self.scope.unit.watch;
         let goes_alone = |member: &Member| member.owner.is_some();
@@ -48,8 +48,8 @@ impl ClaimRules<'_> {
             || !prepared.desired.hooks.iter().all(hook_goes_alone)
     }
 
-    /// True if the object has what it needs for its release: the finalizer, or for a decorator at least its claim where what is
-    /// recorded goes alone.
+    /// True if the object has its finalizer. A decorated object whose recorded members need none only has to be
+    /// claimed.
     pub(crate) fn is_held(&self, release: &Release) -> bool {
         if self.scope.written.decorator.is_none()
             || !self.scope.written.is_claimed()
@@ -67,13 +67,13 @@ impl ClaimRules<'_> {
             && live.all(|live| live.owner.is_some())
     }
 
-    /// True if it is held, and something of it is left that is no longer rendered and may have no owner reference.
+    /// True if the object has our finalizer and the record has orphans, which may have no owner reference.
     pub(crate) fn holds_for_others(&self, release: &Release, prepared: &PreparedRelease) -> bool {
         let rendered: HashSet<_> = prepared.ids().collect();
         self.scope.written.has_finalizer() && release.record.entries.iter().any(|entry| !rendered.contains(&entry.id))
     }
 
-    /// `.Object` as far as its author has no say in it, for what a chart makes by itself.
+    /// Returns the parts of `.Object` that its author cannot choose, for the chart's default render.
     pub(crate) fn undecorated(&self) -> Option<Value> {
         self.scope.written.decorator.as_ref()?;
         let mut object = self.scope.written.as_data(&self.scope.unit.resource);

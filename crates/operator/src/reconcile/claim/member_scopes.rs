@@ -12,16 +12,16 @@ use chartwright_core::identity::{GroupKind, ObjectId, applyset};
 use chartwright_core::index::members::Scope;
 use chartwright_core::record::Record;
 
-/// Where members may be.
+/// The kinds and namespaces in which a release may have members.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberScopes {
     pub kinds: BTreeSet<GroupKind>,
-    /// Every namespace, the custom resource's own among them if it is used.
+    /// All namespaces, including the custom resource's own if a member is in it.
     pub namespaces: BTreeSet<String>,
 }
 
 impl MemberScopes {
-    /// What the annotations say. The custom resource's own namespace always counts.
+    /// Reads the annotations. Always includes the custom resource's own namespace.
     pub fn from_resource(resource: &CustomResource) -> Self {
         let annotation = |key: &str| resource.annotations.get(key).map(String::as_str).unwrap_or_default();
         let (kinds, namespaces) = resource.member_scope_annotations();
@@ -36,7 +36,7 @@ impl MemberScopes {
         MemberScopes { kinds, namespaces }
     }
 
-    /// Where the recorded members are, and what hooks made.
+    /// Returns the scopes of the recorded members and of the objects of hooks.
     pub fn from_record(record: &Record) -> Self {
         let members = MemberScopes::from_objects(record.entries.iter().map(|entry| &entry.id));
         members.union(MemberScopes::from_objects(
@@ -61,7 +61,7 @@ impl MemberScopes {
         self
     }
 
-    /// The annotations of a custom resource that say it.
+    /// Returns the annotations that list these scopes.
     pub fn annotations(&self, resource: &CustomResource) -> BTreeMap<String, String> {
         let own = &resource.key.namespace;
         let kinds: Vec<_> = self.kinds.iter().map(GroupKind::to_string).collect();
@@ -79,7 +79,7 @@ impl MemberScopes {
         annotations
     }
 
-    /// Each kind that is served with each namespace; with an empty one if it is cluster-scoped.
+    /// Pairs each served kind with each namespace, and cluster-scoped kinds with an empty namespace.
     pub fn places<'a>(&'a self, snapshot: &'a Snapshot) -> impl Iterator<Item = (&'a GroupKind, &'a str)> {
         self.kinds.iter().flat_map(|kind| {
             let namespaced = snapshot.preferred(kind).map(|resource| resource.namespaced);

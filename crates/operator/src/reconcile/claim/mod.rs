@@ -1,4 +1,4 @@
-//! OwnedMetadata the custom resource with all kinds and namespaces of its members before the first write to one of them.
+//! Marks the custom resource with all kinds and namespaces of its members before the first write to one of them.
 
 pub(crate) mod decorator;
 pub(crate) mod member_scopes;
@@ -33,8 +33,8 @@ impl<'s, 'a> Claimer<'s, 'a> {
 }
 
 impl Claimer<'_, '_> {
-    /// Step 6: one write on the custom resource, before the first member: finalizer, ApplySet label, and where members
-    /// may be from now on.
+    /// Writes finalizer, ApplySet label and member scopes to the custom resource in one request, before the first
+    /// member is applied.
     pub(super) async fn claim(&mut self, release: &Release, prepared: &PreparedRelease) -> Result<(), Error> {
         let members = prepared.desired.members.iter().map(|member| &member.id);
         let desired = MemberScopes::from_objects(members.chain(prepared.hook_ids()));
@@ -52,7 +52,7 @@ impl Claimer<'_, '_> {
     /// Restores the finalizer if another client removed it, also when the release cannot be applied: its members are to
     /// be deleted with the custom resource.
     pub(super) async fn restore_finalizer(&mut self, release: &Release) -> Flow {
-        // What a decorator needs is known from its render.
+        // Only a render shows whether a decorator needs a finalizer.
         if self.scope.written.is_claimed()
             || release.record.entries.is_empty()
             || self.scope.written.decorator.is_some()
@@ -72,7 +72,7 @@ impl Claimer<'_, '_> {
         }
     }
 
-    /// Writes the superset, and whether there are kept results, unless the custom resource says it already.
+    /// Writes the member scopes, and whether generated values are stored, unless the custom resource already has them.
     pub(super) async fn write_member_scopes(&mut self, superset: &MemberScopes, keeps: bool) -> Result<(), Error> {
         let mut annotations = superset.annotations(&self.scope.written);
         if keeps {
@@ -114,7 +114,7 @@ impl Claimer<'_, '_> {
         Ok(())
     }
 
-    /// Writes what the operator has in the metadata of the custom resource: this, and nothing else any more.
+    /// Applies the operator's metadata of the custom resource. Our other fields there are removed.
     pub(super) async fn write_marks(&mut self, marks: &OwnedMetadata) -> Result<(), Error> {
         let target = self.scope.written.target(&self.scope.unit.resource);
         let decorator = self.scope.written.decorator.as_deref();
@@ -126,8 +126,8 @@ impl Claimer<'_, '_> {
 }
 
 impl Claimer<'_, '_> {
-    /// Takes all of our marks off an object that is decorated no more. Others may have written them, too, as with an edit of
-    /// the whole object.
+    /// Removes all our marks from an object that is no longer decorated. Other field managers may own them, too, for
+    /// example after an edit of the complete object.
     pub(crate) async fn undecorate(&mut self) -> Result<(), Error> {
         self.write_marks(&OwnedMetadata::default()).await?;
         let (kinds, namespaces) = self.scope.written.member_scope_annotations();
@@ -150,7 +150,7 @@ impl Claimer<'_, '_> {
 }
 
 impl Claimer<'_, '_> {
-    /// The finalizer or the ApplySet annotations could not be written.
+    /// Returns the phase after the finalizer or the ApplySet annotations could not be written.
     pub(super) fn claim_error(&self, error: &Error) -> Phase {
         let size = match error {
             Error::TooLarge(_) => format!(" (it has about {} bytes)", self.scope.written.size()),

@@ -1,6 +1,7 @@
-//! A custom resource that is gone although our finalizer was on it. The API server looks for finalizers on what it read
-//! when the request to delete came, and then deletes what is there: one that was put on in between holds nothing. What
-//! carries an owner reference goes by itself; all of the release goes here.
+//! Uninstalls the release of a custom resource that was deleted although it had our finalizer. The API server checks
+//! the finalizers of the object that it read at the start of the delete request, so a finalizer that is added in
+//! between has no effect. The garbage collector deletes members with an owner reference. This module deletes all
+//! members.
 
 use std::ops::ControlFlow::{Break, Continue};
 
@@ -20,8 +21,7 @@ use crate::telemetry::metrics::ReconcileResult;
 use crate::telemetry::redact;
 use chartwright_core::status::Phase;
 
-/// Uninstalls the release of a custom resource that is gone, as its deletion would have. `resource` is how it was seen
-/// last.
+/// Uninstalls the release of a deleted custom resource. `resource`: its last known state.
 pub async fn uninstall(
     context: &Context,
     unit: &Unit,
@@ -50,7 +50,7 @@ pub async fn warn_finalizer_removed(context: &Context, unit: &Unit, resource: &C
         .await;
 }
 
-/// Asks whether a custom resource that a write did not find is gone.
+/// Checks whether a custom resource that a write did not find is deleted.
 pub async fn is_gone(context: &Context, unit: &Unit, resource: &CustomResource) -> bool {
     let there = still_exists(&context.client, &resource.target(&unit.resource)).await;
     there.is_ok_and(|there| !there)
@@ -59,7 +59,7 @@ pub async fn is_gone(context: &Context, unit: &Unit, resource: &CustomResource) 
 impl Deleter<'_, '_> {
     async fn uninstall_deleted(&mut self, release: &mut Release) -> ReconcileOutcome {
         let target = self.scope.written.target(&self.scope.unit.resource);
-        // A list may have come from a server that lags behind.
+        // The list may come from an outdated server.
         match still_exists(&self.scope.context.client, &target).await {
             Ok(false) => {}
             Ok(true) => {
@@ -68,12 +68,12 @@ impl Deleter<'_, '_> {
             }
             Err(error) => return self.uninstall_later(release, &error.to_string()),
         }
-        // What can't be read names what no label finds.
+        // An unreadable record may name members that no label finds.
         if let Break(Phase::Failed { message, .. }) = RecordStore::new(self.scope).load_record(release).await {
             return self.uninstall_later(release, &message);
         }
         let done = match TakeoverStage::new(self.scope).find_former_release(release).await {
-            // What was just written may not have come to the watches yet.
+            // The watches may not show our latest writes yet.
             Continue(()) => self.uninstall(release, true).await,
             Break(phase) => Break(phase),
         };

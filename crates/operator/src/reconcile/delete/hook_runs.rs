@@ -26,10 +26,8 @@ impl<'s, 'a> DeleteHookRunner<'s, 'a> {
 }
 
 impl DeleteHookRunner<'_, '_> {
-    /// Runs the hooks of a deletion, at most as long as they may take.
-    ///
-    /// # Errors
-    /// The phase of a release whose hooks aren't over.
+    /// Runs the delete hooks until they end or their timeout passes. Stops with the phase of the release while they
+    /// run.
     pub(crate) async fn run_delete_hooks(&mut self, release: &mut Release, event: &str) -> Flow {
         let hooks = StoredDeleteHooks::new(self.scope).stored_hooks(release).await?;
         let ids: Vec<_> = hooks.iter().map(|hook| hook.member.id.clone()).collect();

@@ -1,5 +1,5 @@
-//! The deletion: record and label discovery, reverse order, finalizer off. No chart, no values, no template is touched,
-//! so nothing that is wrong with those can keep a custom resource from going.
+//! Deletes a release: finds its members by record and labels, deletes them in reverse order, and removes the finalizer.
+//! Reads no chart, values or template, so errors in them cannot block the deletion.
 
 pub(crate) mod deleted_resource;
 pub(crate) mod hook_runs;
@@ -40,9 +40,9 @@ use chartwright_core::{annotations, hooks, takeover};
 use chartwright_watches::DeletionPolicy;
 
 pub(super) enum UninstallProgress {
-    /// Nothing is left to do; what became of the members.
+    /// The deletion is complete. Holds what happened to the members.
     All(&'static str),
-    /// These have to be gone first.
+    /// The deletion waits until these objects are gone.
     Going(Vec<ObjectId>),
 }
 
@@ -61,7 +61,7 @@ impl Deleter<'_, '_> {
     pub(super) async fn delete(&mut self, release: &mut Release) -> ReconcileOutcome {
         let is_held = match self.scope.written.decorator {
             None => self.scope.written.has_finalizer() || takeover::is_held(&self.scope.written.finalizers),
-            // What needs no finalizer is for the garbage collector.
+            // Without a finalizer the garbage collector deletes the members.
             Some(_) => {
                 self.scope.written.has_finalizer() || !self.scope.written.deleting && self.scope.written.is_marked()
             }
@@ -116,7 +116,7 @@ impl Deleter<'_, '_> {
         } else {
             self.delete_members(release, policy, listed, has_hooks).await
         };
-        if let Some(going) = settled(removed)? {
+        if let Some(going) = awaited_objects(removed)? {
             return Continue(UninstallProgress::Going(going));
         }
         if has_hooks {
@@ -124,7 +124,7 @@ impl Deleter<'_, '_> {
                 .run_delete_hooks(release, hooks::Operation::Delete.after())
                 .await?;
             DeleteHookRunner::new(self.scope).end_delete_hooks(release).await?;
-            if let Some(going) = settled(self.delete_members(release, policy, listed, false).await)? {
+            if let Some(going) = awaited_objects(self.delete_members(release, policy, listed, false).await)? {
                 return Continue(UninstallProgress::Going(going));
             }
         }
@@ -141,7 +141,7 @@ impl Deleter<'_, '_> {
         }))
     }
 
-    /// Takes the finalizer off: the last write of a release.
+    /// Removes the finalizer: the last write of a release.
     async fn remove_release_finalizer(&mut self, release: &mut Release, note: &str) -> ReconcileOutcome {
         let target = self.scope.written.target(&self.scope.unit.resource);
         let finalizer = self.scope.written.finalizer();
@@ -181,7 +181,8 @@ impl Deleter<'_, '_> {
         }
     }
 
-    /// One round of deletes. What is settled leaves the record. With `spares_hooks`, what hooks made stays for now.
+    /// Deletes members once and removes deleted and released ones from the record. `spares_hooks`: objects of hooks
+    /// stay for now.
     async fn delete_members(
         &self,
         release: &mut Release,
@@ -203,7 +204,7 @@ impl Deleter<'_, '_> {
         Ok(removed)
     }
 
-    /// Cuts the members off the custom resource: they stay as they are, and the garbage collector must not take them.
+    /// Removes the owner references of the members, so that the garbage collector does not delete them.
     async fn disown_members(&self, release: &Release, listed: bool) -> Result<RemovalResult, Error> {
         let found = MemberSearch::new(self.scope).find_members(release, listed).await?;
         Ok(MemberRemover::new(self.scope)
@@ -212,11 +213,9 @@ impl Deleter<'_, '_> {
     }
 }
 
-/// What has to be gone before a removal goes on, if there is anything.
-///
-/// # Errors
-/// The phase of a release of which something could not be deleted.
-fn settled(removed: Result<RemovalResult, Error>) -> Flow<Option<Vec<ObjectId>>> {
+/// Returns the objects that must be gone before a removal continues, if any. Stops with the phase of the release if an
+/// object could not be deleted.
+fn awaited_objects(removed: Result<RemovalResult, Error>) -> Flow<Option<Vec<ObjectId>>> {
     let removed = removed.unwrap_or_else(|error| RemovalResult {
         failures: vec![error.to_string()],
         ..RemovalResult::default()

@@ -1,5 +1,5 @@
-//! The hooks of a deletion. They are kept in a Secret from the moment in which a release has them: when it goes, there may
-//! be no chart any more, or one that is broken.
+//! Stores the delete hooks of a release in a Secret when the release is applied: at its deletion the chart may be
+//! absent or broken.
 
 use std::ops::ControlFlow::{Break, Continue};
 
@@ -8,7 +8,7 @@ use crate::cluster::storage::secrets;
 use crate::reconcile::flow::{Flow, OrStop};
 use crate::reconcile::hints::rights;
 use crate::reconcile::hooks::stored_objects::StoredObjects;
-use crate::reconcile::record::signed_secrets::{DELETE_HOOKS, SealedSecrets};
+use crate::reconcile::record::signed_secrets::{DELETE_HOOKS, SignedSecrets};
 use crate::reconcile::release::Release;
 use crate::reconcile::render::Renderer;
 use crate::reconcile::scope::ReleaseScope;
@@ -37,7 +37,7 @@ impl StoredDeleteHooks<'_> {
             error,
             "a chart with hooks that run at deletion needs the rights to get, create, patch and delete Secrets there",
         );
-        let place = SealedSecrets::new(self.scope).sealed_place(&DELETE_HOOKS, "");
+        let place = SignedSecrets::new(self.scope).secret_name(&DELETE_HOOKS, "");
         let message = format!("{place}, which keeps the hooks for the deletion: {error}{hint}");
         Phase::failed(Reason::Record, message)
     }
@@ -51,7 +51,7 @@ impl StoredDeleteHooks<'_> {
         let mut digest = desired::digest(key, hooks.iter().map(|hook| &hook.member));
         let permits = StoredObjects::new(self.scope).permits(release, &hooks);
         for (_, defaults) in permits.iter().filter(|(own, _)| *own != Own::Nothing) {
-            // What permits it is stored with it: another chart has to be noted.
+            // The permits are stored with the hooks, so a changed chart must change the digest.
             digest = key.digest(KeyUse::StoredHooks, &[digest.as_bytes(), defaults.as_bytes()]);
         }
         if digest == release.record.hooks.stored {
@@ -60,8 +60,8 @@ impl StoredDeleteHooks<'_> {
         if hooks.is_empty() {
             self.forget_delete_hooks(release).await?;
         } else {
-            let written = SealedSecrets::new(self.scope)
-                .seal(&DELETE_HOOKS, "", &StoredObjects::to_store(&hooks, permits))
+            let written = SignedSecrets::new(self.scope)
+                .write_signed(&DELETE_HOOKS, "", &StoredObjects::to_store(&hooks, permits))
                 .await;
             written.or_stop(|error| self.delete_hooks_failed(&error))?;
         }
@@ -69,21 +69,19 @@ impl StoredDeleteHooks<'_> {
         Continue(())
     }
 
-    /// The hooks as they were stored, checked again; none if the Secret was deleted.
-    ///
-    /// # Errors
-    /// The phase of a release of which they can't be read, or that would lose what a plan was to save.
+    /// Reads the stored hooks and checks them again. Returns none if the Secret was deleted. Stops with the phase of
+    /// the release if the Secret cannot be read, or if it held a plan on delete.
     pub(crate) async fn stored_hooks(&self, release: &Release) -> Flow<Vec<Hook>> {
-        let found = SealedSecrets::new(self.scope)
-            .unseal::<Vec<StoredObject>>(&DELETE_HOOKS, "")
+        let found = SignedSecrets::new(self.scope)
+            .read_signed::<Vec<StoredObject>>(&DELETE_HOOKS, "")
             .await;
         let stored = found.or_stop(|error| self.delete_hooks_failed(&error))?;
         if let Some(stored) = stored {
             let hooks = StoredObjects::new(self.scope).check_stored(release, stored);
-            Renderer::new(self.scope).learn(release, hooks.iter().map(|hook| &hook.member));
+            Renderer::new(self.scope).learn_secrets(release, hooks.iter().map(|hook| &hook.member));
             return Continue(hooks);
         }
-        let place = SealedSecrets::new(self.scope).sealed_place(&DELETE_HOOKS, "");
+        let place = SignedSecrets::new(self.scope).secret_name(&DELETE_HOOKS, "");
         let record = &release.record;
         let plan = record.plans.plans.iter().find(|plan| plan.on_delete);
         let has_begun = record.hooks.operation == Some(Operation::Delete);
@@ -91,26 +89,23 @@ impl StoredDeleteHooks<'_> {
             let is_namespace_terminating = secrets::is_namespace_terminating(&self.scope.context.client, &place).await;
             if !is_namespace_terminating.or_stop(|error| self.delete_hooks_failed(&error))? {
                 let message = format!(
-                    "{place} is lost or not ours, and with it the steps of plan {}, without which nothing is deleted: the \
-                     annotation {SKIP_PLANS}: \"true\" lets it go without them",
+                    "{place} is absent or not ours. It held the steps of plan {}, and nothing is deleted without them. To delete \
+                     the release without the plan, set the annotation {SKIP_PLANS}: \"true\"",
                     plan.name
                 );
                 return Break(Phase::failed(Reason::HookFailed, message));
             }
         }
-        tracing::warn!(resource = %self.scope.written.key, "{place} is lost: the hooks for the deletion are not run");
+        tracing::warn!(resource = %self.scope.written.key, "{place} is absent or not ours: the delete hooks are not run");
         Continue(Vec::new())
     }
 
-    /// Removes what is stored for the deletion of a release that goes.
-    ///
-    /// # Errors
-    /// The phase of a release of which it can't be removed.
+    /// Removes the stored delete hooks. Stops with the phase of the release if the Secret cannot be removed.
     pub(crate) async fn forget_delete_hooks(&self, release: &Release) -> Flow {
         if release.record.hooks.stored.is_empty() {
             return Continue(());
         }
-        let removed = SealedSecrets::new(self.scope).remove_sealed(&DELETE_HOOKS, "").await;
+        let removed = SignedSecrets::new(self.scope).remove_signed(&DELETE_HOOKS, "").await;
         removed.or_stop(|error| self.delete_hooks_failed(&error))
     }
 }

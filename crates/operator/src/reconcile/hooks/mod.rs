@@ -1,5 +1,5 @@
-//! Runs Helm's hooks around an installation, an upgrade and a deletion. What is next, `plan::hooks` decides; here it is
-//! carried out, one hook after the other, as far as nothing has to be waited for.
+//! Runs Helm's hooks around an installation, an upgrade and a deletion. `chartwright_core::hooks` decides which hook is
+//! next. This module runs one hook after the other until one has to wait.
 
 pub(crate) mod delete_hooks;
 pub(crate) mod logs;
@@ -38,14 +38,14 @@ use chartwright_core::plans::{self, By};
 use chartwright_core::status::{Changes, Phase, Reason};
 use chartwright_watches::cel;
 
-/// Helm writes this on hooks, and on nothing else.
+/// The annotation that makes an object of a chart a hook.
 const HOOK_ANNOTATION: &str = "helm.sh/hook";
 
 fn failed(message: String) -> Phase {
     Phase::failed(Reason::HookFailed, message)
 }
 
-/// A hook, for people.
+/// Names a hook in messages.
 fn describe(event: &str, id: &ObjectId) -> String {
     format!("{event} hook {} {}", id.group_kind.kind, id.name)
 }
@@ -62,11 +62,9 @@ impl<'s, 'a> HookRunner<'s, 'a> {
 }
 
 impl HookRunner<'_, '_> {
-    /// Before the first member: an installation or an upgrade begins with its hooks, if there are any. What hooks of an
-    /// earlier operation still do is ended first. `before`: where members may have been before this reconcile.
-    ///
-    /// # Errors
-    /// The phase of a release whose hooks have not come so far that members may be touched.
+    /// Runs the hooks of an installation or an upgrade that come before the first member. Stops hooks of an earlier
+    /// operation first. `before`: the scopes that the custom resource named before this reconcile. Stops with the phase
+    /// of the release while members must not be applied yet.
     pub(super) async fn begin_operation(
         &mut self,
         release: &mut Release,
@@ -78,7 +76,7 @@ impl HookRunner<'_, '_> {
             return Continue(());
         }
         if self.scope.former_release.is_some() {
-            // The former owner has run them.
+            // The former owner has run the hooks.
             StoredDeleteHooks::new(self.scope)
                 .store_delete_hooks(release, &prepared.desired.hooks)
                 .await?;
@@ -114,7 +112,7 @@ impl HookRunner<'_, '_> {
             progress.begin(operation, prepared.revision, &digest, hooks);
             progress.done = was_there;
             for id in progress.dropped(hooks) {
-                HookObjects::new(self.scope).clear(&id).await?;
+                HookObjects::new(self.scope).delete_if_ours(&id).await?;
                 release.record.hooks.forget(&id);
             }
             StatusWriter::new(self.scope)
@@ -149,8 +147,8 @@ impl HookRunner<'_, '_> {
             .await
     }
 
-    /// True if a release that is about to be installed is there already, and its record is lost: its hooks have run. An
-    /// installation that failed lists what it made.
+    /// True if the release already has members but no record: the record is lost, and the install hooks have run. A
+    /// failed installation has a record, because it lists its members.
     async fn had_members(&self, release: &Release, before: &MemberScopes) -> Flow<bool> {
         let record = &release.record;
         let has_record = record.revision > 0 || record.hooks.operation.is_some() || !record.entries.is_empty();
@@ -168,7 +166,7 @@ impl HookRunner<'_, '_> {
         Continue(found.iter().any(is_member))
     }
 
-    /// After everything is applied and pruned: the hooks that end the operation. `phase` is that of the members.
+    /// Runs the hooks that come after apply and prune. `phase`: the phase of the members.
     pub(super) async fn end_operation(
         &mut self,
         release: &mut Release,
@@ -202,10 +200,8 @@ impl HookRunner<'_, '_> {
         }
     }
 
-    /// Runs the plans that are part of an operation, by the annotation that says so.
-    ///
-    /// # Errors
-    /// The phase of a release in which a step of one runs, or has failed.
+    /// Runs the plans whose annotation `mark` makes them part of the operation. Stops with the phase of the release
+    /// while a step runs or has failed.
     pub(super) async fn run_marked_plans(&mut self, release: &mut Release, hooks: &[Hook], mark: &str) -> Flow {
         let by = if mark == ON_CREATE { By::Create } else { By::Delete };
         for plan in plans::marked(hooks, mark) {
@@ -218,10 +214,8 @@ impl HookRunner<'_, '_> {
         Continue(())
     }
 
-    /// Runs the hooks of an event, which come in their order. `unready`: how the members are, unless they are well.
-    ///
-    /// # Errors
-    /// The phase of a release in which one of them runs, waits or has failed.
+    /// Runs the hooks of an event in the given order. `unready`: the phase of members that are not ready. Stops with
+    /// the phase of the release while a hook runs, waits or has failed.
     pub(super) async fn run_hooks(
         &mut self,
         release: &mut Release,
@@ -250,7 +244,7 @@ impl HookRunner<'_, '_> {
         self.remove_succeeded(release, hooks, event).await
     }
 
-    /// The next run of a hook that failed; `None` if a deletion goes on without it.
+    /// Starts the next run of a failed hook. `None` if the deletion continues without the hook.
     fn retry(&self, release: &mut Release, hook: &Hook, event: &str, run: HookRun) -> Flow<Option<HookRun>> {
         let what = describe(&run.event, &hook.member.id);
         let progress = release.record.progress_mut(event);
@@ -273,7 +267,7 @@ impl HookRunner<'_, '_> {
         {
             let wait = if is_bounded { wait.min(left) } else { wait };
             release.schedule.at(wait, RequeueReason::HookRetry);
-            // It is the failure that was counted.
+            // The backoff has already counted this failure.
             release.retry.backoff.failures = release.retry.backoff.failures.saturating_sub(1);
             return Break(failed(format!("{what} failed: {}", run.message)));
         }
@@ -282,7 +276,7 @@ impl HookRunner<'_, '_> {
         progress.attempt = progress.attempt.saturating_add(1);
         let mut next = HookRun::begins(event, &hook.member.id, progress.name(event));
         if is_bounded {
-            // Its time is that of all attempts.
+            // All attempts share one timeout.
             next.started = run.started;
         }
         Continue(Some(next))
@@ -292,18 +286,16 @@ impl HookRunner<'_, '_> {
         hook.timeout.or(self.scope.unit.watch.timeout).unwrap_or(TIMEOUT)
     }
 
-    /// Brings a run further, and takes note of how it is.
-    ///
-    /// # Errors
-    /// The phase of a release whose hook isn't over.
+    /// Advances the run of a hook and records its state. Stops with the phase of the release while the hook has not
+    /// ended.
     async fn advance(&mut self, release: &mut Release, hook: &Hook, mut run: HookRun) -> Flow {
         let id = &hook.member.id;
         let what = describe(&run.event, id);
         run.ttl = hook.ttl();
         let is_of_deletion = release.record.hooks.operation == Some(Operation::Delete);
-        // What a plan was to save would be lost without it.
+        // A plan on delete saves data, so the deletion never continues without it.
         let is_bounded = is_of_deletion && plans::plan_of(&run.event).is_none();
-        let state = self.look_after(release, hook, &mut run).await?;
+        let state = self.reconcile_object(release, hook, &mut run).await?;
         let now = jiff::Timestamp::now();
         let state = match state {
             State::AwaitsRemoval(removal) if run.awaits(&removal, is_bounded, now) => {
@@ -332,13 +324,13 @@ impl HookRunner<'_, '_> {
                 } else {
                     self.scope.inform("HookSucceeded", &note).await
                 }
-                // The members have their own time.
+                // The timeout of the members starts after the hook.
                 release.restart_clock();
                 release.record.note(run.ends(RunPhase::Succeeded, ""));
                 Continue(())
             }
             State::Running(message) if !left.is_zero() => {
-                // No watch shows when what a former owner left in its place is gone.
+                // No watch shows when a former owner's object with the hook's name is gone.
                 let is_unseen = id.group_kind.kind == "Pod" || run.uid.is_empty() || is_stated(&hook.member.object);
                 let often = if is_unseen { POLL } else { left };
                 release.schedule.at(left.min(often), RequeueReason::HookStep);
@@ -347,7 +339,7 @@ impl HookRunner<'_, '_> {
             }
             State::Running(message) => {
                 let message = format!("it did not end within {:?}: {message}", self.timeout(hook));
-                self.fail(release, hook, run, &what, message).await
+                self.record_failure(release, hook, run, &what, message).await
             }
             State::Hopeless(message) if is_of_deletion => {
                 release.record.note(run.ends(RunPhase::GivenUp, &message));
@@ -362,28 +354,34 @@ impl HookRunner<'_, '_> {
             State::AwaitsRemoval(Removal { message, .. })
             | State::Failed(message)
             | State::Hopeless(message)
-            | State::Refused(message) => self.fail(release, hook, run, &what, message).await,
+            | State::Refused(message) => self.record_failure(release, hook, run, &what, message).await,
         }
     }
 
-    async fn fail(&mut self, release: &mut Release, hook: &Hook, run: HookRun, what: &str, message: String) -> Flow {
+    /// Records that a run failed, and applies `hook-failed`. Stops with the phase of the release.
+    async fn record_failure(
+        &mut self,
+        release: &mut Release,
+        hook: &Hook,
+        run: HookRun,
+        what: &str,
+        message: String,
+    ) -> Flow {
         let message = message + &HookLogs::new(self.scope).last_lines(release, hook, &run).await;
         let progress = release.record.progress_mut(&run.event);
         progress.failures = progress.failures.saturating_add(1);
         let run = run.ends(RunPhase::Failed, &message);
         release.record.note(run.clone());
         if hook.deleted_on_failure {
-            HookObjects::new(self.scope).clear(&hook.member.id).await?;
+            HookObjects::new(self.scope).delete_if_ours(&hook.member.id).await?;
             release.record.note(HookRun { deleted: true, ..run });
         }
         Break(failed(format!("{what} failed: {message}")))
     }
 
-    /// How a run is, after what there was to be done about its object.
-    ///
-    /// # Errors
-    /// The phase of a release that could not find out, or that waits until an earlier run is gone.
-    async fn look_after(&mut self, release: &mut Release, hook: &Hook, run: &mut HookRun) -> Flow<State> {
+    /// Reads the object of a hook, creates or deletes it if needed, and returns the state of the run. Stops with the
+    /// phase of the release if the object cannot be read.
+    async fn reconcile_object(&mut self, release: &mut Release, hook: &Hook, run: &mut HookRun) -> Flow<State> {
         let Hook { member, .. } = hook;
         let snapshot = self.scope.context.discovery.snapshot();
         let Some(resource) = snapshot.resource(&member.id.group_kind, &member.version) else {
@@ -410,7 +408,7 @@ impl HookRunner<'_, '_> {
                     (_, state) => Continue(state),
                 }
             }
-            // The object existed, and no watch saw it succeed. It is not one that a TTL of ours removed.
+            // The object existed and is gone, but no reconcile saw it succeed. Our own TTL did not remove it.
             HookObject::Nothing | HookObject::Other(..) if !run.uid.is_empty() => {
                 Continue(State::Failed(hooks::DELETED.into()))
             }
@@ -419,7 +417,7 @@ impl HookRunner<'_, '_> {
             }
             HookObject::Nothing => {
                 HookObjects::new(self.scope)
-                    .make(resource, hook, run, ApplyTarget::Nothing)
+                    .create_object(resource, hook, run, ApplyTarget::Nothing)
                     .await
             }
             HookObject::Other(live, object) => {
@@ -434,7 +432,7 @@ impl HookRunner<'_, '_> {
                 }
                 if !live.deleting && !hook.is_recreated() {
                     return HookObjects::new(self.scope)
-                        .make(resource, hook, run, ApplyTarget::Object(&live.uid))
+                        .create_object(resource, hook, run, ApplyTarget::Object(&live.uid))
                         .await;
                 }
                 match HookObjects::new(self.scope)
@@ -443,7 +441,7 @@ impl HookRunner<'_, '_> {
                 {
                     Ok(true) => {
                         HookObjects::new(self.scope)
-                            .make(resource, hook, run, ApplyTarget::Nothing)
+                            .create_object(resource, hook, run, ApplyTarget::Nothing)
                             .await
                     }
                     Ok(false) => Continue(State::AwaitsRemoval(hooks::removal(&member.id, &object))),
@@ -453,20 +451,17 @@ impl HookRunner<'_, '_> {
         }
     }
 
-    /// Ends what hooks of an earlier operation still do: their objects are gone before anything else begins.
-    ///
-    /// # Errors
-    /// The phase of a release that waits for that.
+    /// Deletes the running hooks of an earlier operation. Stops with the phase of the release until they are gone.
     pub(super) async fn stop_hooks(&mut self, release: &mut Release) -> Flow {
         let running: Vec<HookRun> = release.record.hooks.running().cloned().collect();
         for run in running {
             let id = run.object.clone();
-            if !HookObjects::new(self.scope).clear(&id).await? {
+            if !HookObjects::new(self.scope).delete_if_ours(&id).await? {
                 release.schedule.at(POLL, RequeueReason::HookStep);
                 let what = describe(&run.event, &id);
                 return Break(Phase::waiting(
                     Reason::HookRunning,
-                    format!("{what} is not wanted any more: waiting until it is gone"),
+                    format!("{what} belongs to an operation that was replaced: waiting until it is deleted"),
                 ));
             }
             let ended = run.ends(RunPhase::Failed, "stopped: another operation was requested since");
@@ -491,7 +486,7 @@ impl HookRunner<'_, '_> {
             .store_progress(release, format!("{event} hooks have succeeded"))
             .await?;
         for id in due.iter().rev() {
-            HookObjects::new(self.scope).clear(id).await?;
+            HookObjects::new(self.scope).delete_if_ours(id).await?;
             let progress = release.record.progress_mut(event);
             if let Some(run) = progress.run(event, id).cloned() {
                 progress.note(HookRun { deleted: true, ..run });
@@ -500,7 +495,7 @@ impl HookRunner<'_, '_> {
         Continue(())
     }
 
-    /// Whether what a hook waits for besides its end has come.
+    /// Evaluates the `ready-when` condition of a hook that has succeeded.
     async fn pass_gate(
         &self,
         release: &mut Release,

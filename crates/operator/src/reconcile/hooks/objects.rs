@@ -20,12 +20,12 @@ use chartwright_core::index::members::Live;
 use chartwright_core::prune::{Purpose, Verdict, verdict};
 use chartwright_core::status::{Phase, Reason};
 
-/// The live object with the name of a hook.
+/// The live object with the name of a hook, if there is one.
 pub(crate) enum HookObject {
     Nothing,
-    /// This run of it.
+    /// The object of this run.
     Run(Value),
-    /// Another owner's, or an earlier run's.
+    /// An object of another owner or of an earlier run.
     Other(Box<Live>, Value),
 }
 
@@ -41,8 +41,9 @@ impl<'a> HookObjects<'a> {
 }
 
 impl HookObjects<'_> {
-    /// Applies the object of a hook without its TTL: until the record has its result, only the object shows it.
-    pub(crate) async fn make(
+    /// Applies the object of a hook without its TTL: until the record has the result of the run, only the object shows
+    /// it.
+    pub(crate) async fn create_object(
         &self,
         resource: &Resource,
         hook: &Hook,
@@ -74,10 +75,8 @@ impl HookObjects<'_> {
         }
     }
 
-    /// What an error means for a hook.
-    ///
-    /// # Errors
-    /// The phase of a release, where the error says nothing about the hook.
+    /// Converts an error into the state of a hook. Stops with the phase of the release if the error is not about the
+    /// hook.
     pub(crate) fn state_of(&self, id: &ObjectId, error: Error) -> Flow<State> {
         match error {
             error if error.is_transient() || matches!(error, Error::Conflict(_)) => {
@@ -102,7 +101,7 @@ impl HookObjects<'_> {
         })
     }
 
-    /// Deletes what a hook made. True if it is gone by now.
+    /// Deletes the object of a hook. True if the object is gone.
     pub(crate) async fn delete_hook(&self, resource: &Resource, id: &ObjectId, live: &Live) -> Result<bool, Error> {
         let client = &self.scope.context.client;
         if !live.deleting {
@@ -119,14 +118,12 @@ impl HookObjects<'_> {
         Ok(objects::read_live(client, resource, id).await?.is_none())
     }
 
-    /// Deletes what a hook made, if it is ours. True if nothing of it is left.
-    ///
-    /// # Errors
-    /// The phase of a release of which that can't be deleted.
-    pub(crate) async fn clear(&self, id: &ObjectId) -> Flow<bool> {
+    /// Deletes the object of a hook if it is ours. True if no object of ours is left. Stops with the phase of the
+    /// release if the object cannot be deleted.
+    pub(crate) async fn delete_if_ours(&self, id: &ObjectId) -> Flow<bool> {
         let snapshot = self.scope.context.discovery.snapshot();
         let failed = |error: &dyn std::fmt::Display| {
-            Phase::failed(Reason::DeleteFailed, format!("{id}, which a hook made: {error}"))
+            Phase::failed(Reason::DeleteFailed, format!("{id}, the object of a hook: {error}"))
         };
         let Some(resource) = snapshot.served(&id.group_kind).or_stop(|error| failed(&error))? else {
             return Continue(true);

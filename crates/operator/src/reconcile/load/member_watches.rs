@@ -14,15 +14,15 @@ use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::unit::Unit;
 use chartwright_core::record::Record;
 
-/// How long a release waits at first for the watches of its members and of what it looked up. A watch that can't list is
-/// reported by the releases that need it.
+/// How long a release waits at first for the watches of its members and of what it looked up. A watch that can't list
+/// is reported by the releases that need it.
 pub(crate) const SYNC_WAIT: Duration = Duration::from_secs(15);
 
 /// Requests the watches of the members and looked-up objects that the status of a custom resource names, before its
 /// first reconcile. Annotations may name other scopes, but their author may be another client: these are listed when
 /// needed.
 pub fn watch_recorded(context: &Context, unit: &Unit, resource: &CustomResource) {
-    let seal = resource.seal(&context.keys, &unit.group_kind);
+    let seal = resource.record_seal(&context.keys, &unit.group_kind);
     let record = Record::from_status(&resource.status(), Some(&seal)).into_record();
     want(
         context,

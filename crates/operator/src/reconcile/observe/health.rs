@@ -1,4 +1,4 @@
-//! Is the release well? Answered from the index of live members: what the watches saw, or our own writes answered.
+//! Judges the health of a release from the index of live members, which holds watch events and responses to our writes.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,6 @@
-//! Elects leaders: of each workload that the watch names, one ready pod carries the label. What is decided lies in a Lease
-//! beside the workload; `chartwright_core` says what comes next, and why in that order. Nothing else waits for it.
+//! Elects leaders: in each workload that the watch names, one ready pod carries the label. A Lease in the workload's
+//! namespace holds the decision. `chartwright_core::leader` decides the next step. No other stage waits for an
+//! election.
 
 use std::time::Duration;
 
@@ -23,10 +24,10 @@ use chartwright_core::index::dependencies::Dependency;
 use chartwright_core::leader::pod_index::Workload;
 use chartwright_core::leader::{Elected, Held, Holder, Label, Pod, Round, Step};
 
-/// More steps than two changes of leaders take, with conflicting writes of other clients.
+/// The maximum number of steps in one reconcile. Two changes of leaders with conflicting writes need fewer.
 const STEPS: usize = 24;
 
-/// What may pass is tried again after this.
+/// Temporary problems are retried after this.
 const SOON: Duration = Duration::from_secs(2);
 
 const RIGHTS: &str = "electing a leader needs the rights to get, list, watch and patch pods, to get, create, update and \
@@ -44,7 +45,7 @@ enum ElectionError {
     Failed(Error),
     /// Only a change of the chart or the watch can help.
     Wrong(String),
-    /// Another client has the Lease, whose end no watch shows.
+    /// Another client owns the Lease. No watch shows when it is deleted.
     Taken(String),
     /// Another operator writes the same Lease.
     Busy,
@@ -68,7 +69,8 @@ impl<'a> LeaderElector<'a> {
 }
 
 impl LeaderElector<'_> {
-    /// Sees to it that each workload of the watch's `elect` has its leader, and that none has that the watch dropped.
+    /// Elects a leader for each workload in the watch's `elect`, and removes the leaders of workloads that the watch no
+    /// longer names.
     pub(crate) async fn elect(&mut self, release: &mut Release) {
         // While a release is installed, members of later waves may wait for the leader.
         if release.stored.unread || release.record.entries.is_empty() {
@@ -102,7 +104,7 @@ impl LeaderElector<'_> {
         }
     }
 
-    /// The elections of the watch, each with its leader in the record.
+    /// Returns the elections of the watch, each with its leader in the record.
     fn wanted(&self, former: &[Elected]) -> Vec<Elected> {
         let texts = NameTemplates::new(self.scope.unit, &self.scope.written);
         let wanted = self.scope.unit.watch.elect.iter().map(|elect| {
@@ -123,7 +125,7 @@ impl LeaderElector<'_> {
         wanted.collect()
     }
 
-    /// The member that is the workload, if it is there.
+    /// Returns the live workload of an election, if it exists.
     fn seat(&self, elected: &Elected) -> Option<ElectionTarget> {
         let kind = GroupKind::new("apps", &elected.kind);
         let members = self.scope.context.members();
@@ -155,7 +157,7 @@ impl LeaderElector<'_> {
         let (key, value) = (key.as_str(), value.as_str());
         let label = Label { key, value };
         let mut round = Round::new(label, pods);
-        // Nothing is requested while everything is as recorded.
+        // Send no request while the record matches the pods.
         round.read(elected.held());
         let before = elected.clone();
         if round.next() != Step::Nothing {
@@ -196,7 +198,7 @@ impl LeaderElector<'_> {
         }
     }
 
-    /// Goes on until nothing is left to be done. Gives the Lease.
+    /// Carries out steps until the election needs none. Returns the Lease.
     async fn vote(
         &self,
         release: &mut Release,
@@ -265,7 +267,7 @@ impl LeaderElector<'_> {
         Err(ElectionError::Busy)
     }
 
-    /// Takes in what was found of a pod.
+    /// Passes the live state of a pod to the election.
     fn take_in(&self, seat: &ElectionTarget, round: &mut Round<'_>, asked: &Holder, found: Option<Pod>) {
         match found.filter(|pod| pod.uid == asked.uid) {
             Some(pod) => {
@@ -276,7 +278,7 @@ impl LeaderElector<'_> {
         }
     }
 
-    /// A label that the pods get from their template, or by which the workload knows them, is none to be moved.
+    /// Refuses a label that the pod template sets or that the workload's selector uses.
     async fn check_template(&self, seat: &ElectionTarget, label: Label<'_>) -> Result<(), ElectionError> {
         let snapshot = self.scope.context.discovery.snapshot();
         let Some(resource) = snapshot.preferred(&seat.id.group_kind) else {
@@ -298,7 +300,7 @@ impl LeaderElector<'_> {
         }
     }
 
-    /// Leaves out pods whose ReplicaSet does not belong to the Deployment. Its name is no proof.
+    /// Removes pods whose ReplicaSet does not belong to the Deployment. The name of a ReplicaSet proves nothing.
     async fn keep_own(
         &self,
         release: &mut Release,
@@ -340,7 +342,7 @@ impl LeaderElector<'_> {
             .ok_or(ElectionError::Busy)
     }
 
-    /// Takes the label off a pod that the watch no longer wants to be leader. `Some`: what is still to be done.
+    /// Removes the label from the pod of a dropped election. Returns `Some` if work is left.
     async fn retire(&self, release: &mut Release, former: &Elected, wanted: &[Elected]) -> Option<Elected> {
         let mut left = former.clone();
         let is_used = wanted
@@ -401,7 +403,7 @@ impl LeaderElector<'_> {
         Ok(())
     }
 
-    /// What only the operator can put on the Lease of a workload of this release.
+    /// Returns the signed mark of the Lease of a workload. Only the operator can create it.
     fn lease_mark(&self, place: &LeaseName) -> String {
         self.scope.context.keys.sign(KeyUse::Mark, &self.parts_of(place))
     }
@@ -418,9 +420,9 @@ impl LeaderElector<'_> {
         ["Lease", &self.scope.written.uid, &place.namespace, &place.name].map(str::as_bytes)
     }
 
-    /// What a Lease says, if the operator wrote it. One with another mark that looks like an operator's says nothing and is
-    /// written again: it was forged, made with a key that is lost, or for an earlier custom resource, and without it no pod
-    /// could be elected.
+    /// Reads the decision in a Lease if the operator wrote it. A Lease with an invalid mark of an operator is
+    /// overwritten: it is forged, signed with a lost key, or of an earlier custom resource, and would block the
+    /// election.
     fn believed(&self, seat: &ElectionTarget, lease: Option<&Lease>) -> Result<Held, ElectionError> {
         let held = elect::held(lease);
         match lease {
@@ -444,7 +446,7 @@ impl LeaderElector<'_> {
     /// Reports why the leader is unknown, and schedules a retry.
     async fn hindered(&self, release: &mut Release, elected: &mut Elected, hindrance: ElectionError) {
         let note = match hindrance {
-            // What is wrong is a member's, whose change is heard of.
+            // The cause is a member, and its watch event starts the next reconcile.
             ElectionError::Wrong(why) => why,
             ElectionError::Taken(why) => {
                 release.schedule.at(RECHECK, RequeueReason::Election);

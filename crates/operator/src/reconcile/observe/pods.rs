@@ -9,11 +9,11 @@ use crate::reconcile::scope::ReleaseScope;
 use chartwright_core::identity::ObjectId;
 use chartwright_core::identity::ownership::{Ownership, ownership};
 
-/// Looks at the pods of the workloads among the members that aren't well, where that is due.
+/// Reads the pods of workloads that are not ready, if a read is due.
 pub(crate) async fn diagnose_pods(scope: &ReleaseScope<'_>, release: &mut Release, ids: &[ObjectId]) {
     let troubled: HashMap<ObjectId, (String, Box<str>)> = {
         let members = scope.context.members();
-        // What a status names may be anybody's.
+        // The status may name an object of another owner.
         let own = |id: &ObjectId| {
             let live = members.get(id)?;
             let is_own = ownership(id, live, &scope.owner) == Ownership::Ours;
@@ -29,12 +29,12 @@ pub(crate) async fn diagnose_pods(scope: &ReleaseScope<'_>, release: &mut Releas
         let pods = &scope.context.pods;
         let text = match pods.explain(&scope.context.client, &id, uid, selector).await {
             Ok(why) => why,
-            // The status of the workload says that it isn't well; a right to read pods is no duty.
+            // The workload's own status already reports that it is not ready, and the right to read pods is optional.
             Err(error) => {
-                tracing::debug!(member = %id, %error, "its pods could not be looked at");
+                tracing::debug!(member = %id, %error, "the pods of the member cannot be read");
                 None
             }
         };
-        release.observed.pods.learn(&id, text, Instant::now());
+        release.observed.pods.record_problem(&id, text, Instant::now());
     }
 }

@@ -99,7 +99,7 @@ impl StatusEvaluator<'_> {
         };
         let template = release.observed.template.get_or_insert_default();
         template.seen = seen;
-        template.learn(made, phase.is_ready());
+        template.record_result(made, phase.is_ready());
         if template.invalid.is_some() {
             release.schedule.at(REFUSED_FOR, RequeueReason::StatusTemplate);
         }
@@ -212,8 +212,8 @@ impl StatusEvaluator<'_> {
     }
 }
 
-/// True if something of the chart has a word, which may be executed by the template. It may be too much, and is never too
-/// little: what values bring in from elsewhere sees nothing of the members.
+/// True if something of the chart has a word, which may be executed by the template. It may be too much, and is never
+/// too little: what values bring in from elsewhere sees nothing of the members.
 fn mentions(chart: &Chart, word: &str) -> bool {
     let mut texts = chart.files.iter().chain(&chart.templates);
     texts.any(|file| memchr::memmem::find(&file.data, word.as_bytes()).is_some())

@@ -39,10 +39,10 @@ impl Warnings<'_> {
         }
     }
 
-    /// A member has a content of our field manager that is not the one recorded. Who wrote it, in words.
+    /// Describes who wrote a member with our field manager if its content is not the recorded one.
     pub(crate) async fn report_other_operator(&self, release: &mut Release) -> String {
         let name = &self.scope.context.settings.operator;
-        // A content from before this process may be of one that died before it could note it.
+        // A process that crashed before it saved the record may have written this content.
         if release.observed.was_healthy {
             let note = format!(
                 "another operator of the name {name} writes the same members: run one of them, or all with --leader-elect \

@@ -19,7 +19,7 @@ use crate::reconcile::hints::rights;
 use crate::reconcile::hooks::HookRunner;
 use crate::reconcile::hooks::objects::HookObjects;
 use crate::reconcile::hooks::stored_objects::StoredObjects;
-use crate::reconcile::record::signed_secrets::{PLAN_STEPS, SealedSecrets};
+use crate::reconcile::record::signed_secrets::{PLAN_STEPS, SignedSecrets};
 use crate::reconcile::release::Release;
 use crate::reconcile::release::schedule::{POLL, RECHECK, RequeueReason, TIMEOUT};
 use crate::reconcile::render::Renderer;
@@ -36,10 +36,10 @@ use chartwright_core::plans::{self, Due};
 use chartwright_core::record::requests::Request;
 use chartwright_core::status::{Phase, Reason, conditions};
 
-/// What came of a look at the plan that runs.
+/// The state of the running plan after a step.
 enum PlanProgress {
     Runs,
-    /// It is over, or there is none.
+    /// The plan has ended, or none runs.
     Over,
 }
 
@@ -76,8 +76,8 @@ impl PlanRunner<'_, '_> {
         }
     }
 
-    /// True while plans wait for the release: for its installation, a hook, an upgrade. One that fails, or that gets on no
-    /// more, keeps no backup from being made: it waits for the plan.
+    /// True while plans wait for the release: for its installation, a hook, an upgrade. One that fails, or that gets on
+    /// no more, keeps no backup from being made: it waits for the plan.
     fn has_precedence(&self, release: &mut Release, phase: &Phase) -> bool {
         let record = &release.record;
         if record.revision == 0 || record.hooks.running().next().is_some() {
@@ -212,7 +212,9 @@ impl PlanRunner<'_, '_> {
         release.record.plans.identify(key, &digest);
         let ids: Vec<_> = steps.iter().map(|hook| hook.member.id.clone()).collect();
         let stored = StoredObjects::to_store(&steps, StoredObjects::new(self.scope).permits(release, &steps));
-        let sealed = SealedSecrets::new(self.scope).seal(&PLAN_STEPS, "", &stored).await;
+        let sealed = SignedSecrets::new(self.scope)
+            .write_signed(&PLAN_STEPS, "", &stored)
+            .await;
         sealed.or_stop(|error| Phase::failed(Reason::Record, self.step_storage_error(&error)))?;
         let superset = MemberScopes::from_resource(&self.scope.written)
             .union(MemberScopes::from_record(&release.record))
@@ -237,30 +239,34 @@ impl PlanRunner<'_, '_> {
         );
         format!(
             "{}, which keeps its steps: {error}{hint}",
-            SealedSecrets::new(self.scope).sealed_place(&PLAN_STEPS, "")
+            SignedSecrets::new(self.scope).secret_name(&PLAN_STEPS, "")
         )
     }
 
-    /// Brings the plan that runs further.
+    /// Advances the running plan.
     async fn advance_plan(&mut self, release: &mut Release) -> PlanProgress {
         let Some(run) = release.record.plans.work.running.clone() else {
             return PlanProgress::Over;
         };
         if release.render.plan_steps.is_none() {
-            match SealedSecrets::new(self.scope)
-                .unseal::<Vec<StoredObject>>(&PLAN_STEPS, "")
+            match SignedSecrets::new(self.scope)
+                .read_signed::<Vec<StoredObject>>(&PLAN_STEPS, "")
                 .await
             {
                 Ok(Some(stored)) => {
                     // The watch may permit less than it did when the run began.
                     let steps = StoredObjects::new(self.scope).check_stored(release, stored);
-                    // Those that were not begun are in no record.
+                    // The record does not contain the steps that have not started.
                     self.watch_steps(&steps);
-                    Renderer::new(self.scope).learn(release, steps.iter().map(|step| &step.member));
+                    Renderer::new(self.scope).learn_secrets(release, steps.iter().map(|step| &step.member));
                     release.render.plan_steps = Some(steps);
                 }
                 Ok(None) => {
-                    self.finish_plan(release, Some("its steps are lost".to_owned())).await;
+                    self.finish_plan(
+                        release,
+                        Some("the Secret with its steps is absent or not ours".to_owned()),
+                    )
+                    .await;
                     return PlanProgress::Over;
                 }
                 Err(error) => {
@@ -303,7 +309,7 @@ impl PlanRunner<'_, '_> {
         }
     }
 
-    /// The plan that runs is over. `failed`: why it failed.
+    /// Records the end of the running plan and reports it. `failed`: why it failed.
     async fn finish_plan(&mut self, release: &mut Release, failed: Option<String>) {
         let Some(run) = release.record.plans.work.running.clone() else {
             return;
@@ -330,17 +336,15 @@ impl PlanRunner<'_, '_> {
         }
     }
 
-    /// Ends the plan that runs: what it made is gone before anything else begins.
-    ///
-    /// # Errors
-    /// The phase of a release that waits for that.
+    /// Stops the running plan and deletes the objects of its running steps. Stops with the phase of the release until
+    /// they are gone.
     pub(super) async fn stop_plan(&mut self, release: &mut Release) -> Flow {
         let steps = &release.record.plans.work.steps;
         let running: Vec<_> = steps.running().map(|run| run.object.clone()).collect();
         for id in running {
-            if !HookObjects::new(self.scope).clear(&id).await? {
+            if !HookObjects::new(self.scope).delete_if_ours(&id).await? {
                 release.schedule.at(POLL, RequeueReason::PlanStep);
-                let message = format!("{id}, a step of a plan, is not wanted any more: waiting until it is gone");
+                let message = format!("{id} is a step of a plan that was stopped: waiting until it is deleted");
                 return Break(Phase::waiting(Reason::PlanRunning, message));
             }
         }
@@ -351,7 +355,7 @@ impl PlanRunner<'_, '_> {
         Continue(())
     }
 
-    /// Deletes the finished Jobs and Pods of steps that the chart has no more.
+    /// Deletes the finished Jobs and Pods of steps that the chart no longer has.
     pub(super) async fn clear_dropped_steps(&self, release: &mut Release, prepared: &PreparedRelease) -> Flow {
         let work = &release.record.plans.work;
         if work.running.is_some() {
@@ -359,22 +363,19 @@ impl PlanRunner<'_, '_> {
         }
         for id in work.steps.dropped(&prepared.desired.hooks) {
             if !prepared.ids().any(|member| *member == id) {
-                HookObjects::new(self.scope).clear(&id).await?;
+                HookObjects::new(self.scope).delete_if_ours(&id).await?;
             }
             release.record.plans.work.steps.forget(&id);
         }
         Continue(())
     }
 
-    /// Removes the steps that are stored, if any plan ever ran.
-    ///
-    /// # Errors
-    /// The phase of a release of which they can't be removed.
+    /// Removes the stored steps, if a plan ever ran.
     pub(super) async fn forget_steps(&self, release: &Release) -> Flow {
         if release.record.plans.work.steps.is_empty() {
             return Continue(());
         }
-        let removed = SealedSecrets::new(self.scope).remove_sealed(&PLAN_STEPS, "").await;
+        let removed = SignedSecrets::new(self.scope).remove_signed(&PLAN_STEPS, "").await;
         removed.or_stop(|error| Phase::failed(Reason::Record, self.step_storage_error(&error)))
     }
 }

@@ -1,4 +1,5 @@
-//! Steps 9 and 10: what the render no longer contains goes, if and only if everything is known.
+//! Prunes orphans: members that the render no longer contains. Deletes nothing unless the operator knows all members,
+//! kinds and charts that the decision depends on.
 
 pub(crate) mod removal;
 pub(crate) mod search;
@@ -25,17 +26,17 @@ use chartwright_core::status::conditions::short_list;
 use chartwright_watches::DeletionPolicy;
 use helm_template::render::is_about_all;
 
-/// What a prune came to. Consumed by `conclude`, so that it cannot be forgotten.
+/// The result of a prune. `conclude` consumes it.
 #[derive(Default)]
 #[must_use = "a prune that failed must stay in the record"]
 pub(super) struct PruneResult {
-    /// Why nothing was looked at.
+    /// Why the prune did not run, or did not run completely.
     pub(crate) gap: Option<String>,
     pub(crate) gone: Vec<ObjectId>,
     /// Deleted or no longer ours; out of the record.
     pub(crate) settled: HashSet<ObjectId>,
     pub(crate) held: Vec<String>,
-    /// It isn't decided yet whether all that is no longer rendered goes.
+    /// True if some orphans are held, so that a later reconcile decides about them.
     pub(crate) undecided: bool,
     pub(crate) failures: Vec<String>,
 }
@@ -46,14 +47,14 @@ impl PruneResult {
         self.gone = removed.deleted;
         self.held.extend(removed.held.iter().map(|id| {
             format!(
-                "{id} is no longer rendered, but deleting it would take data or other objects with it. To let it go, \
+                "{id} is no longer rendered, but deleting it would also delete data or other objects. To delete it, \
                  annotate it with {}=true",
                 annotations::PRUNE
             )
         }));
         self.failures = removed.failures;
         if let Some(awaited) = removed.awaited {
-            // Their watches show when they are gone.
+            // The watches of these objects start the next reconcile.
             let awaited = short_list(awaited);
             self.gap = Some(format!("lower waves are pruned when these are gone: {awaited}"));
         }
@@ -61,8 +62,8 @@ impl PruneResult {
 }
 
 impl Release {
-    /// Before the first member is applied: keeps in mind what is known of who wants this render. `first`: there was
-    /// nothing before.
+    /// Notes before the first apply which inputs changed since all orphans were last decided. `first`: the release has
+    /// no members yet.
     pub(super) fn note_intent(&mut self, prepared: &PreparedRelease, first: bool) {
         let record = &mut self.record;
         record.settled = if first && record.revision == 0 && record.settled.is_empty() {
@@ -80,10 +81,10 @@ impl Release {
             .retain(|id, _| !members.iter().any(|member| member.id == *id));
     }
 
-    /// All members of a render are applied, and their digests are made with a key of this id.
+    /// Notes that all members of a render are applied. `key`: the id of the key of their digests.
     pub(super) fn note_applied(&mut self, prepared: &PreparedRelease, key: &str) {
         key.clone_into(&mut self.record.key);
-        // What is no longer rendered only waits to be deleted, and doesn't make the next render another one.
+        // Orphans wait for their deletion. Their digests must not make the next render look changed.
         let desired: HashSet<&ObjectId> = prepared.ids().collect();
         for entry in &mut self.record.entries {
             if !desired.contains(&entry.id) {
@@ -97,7 +98,7 @@ impl Release {
         self.render.last.capabilities.clone_from(&prepared.inputs.capabilities);
     }
 
-    /// Nothing that went missing is waited for any more.
+    /// Notes that all orphans of this render are deleted or stay: none is held.
     pub(super) fn note_decided(&mut self, prepared: &PreparedRelease) {
         self.record.settled = prepared.inputs.digest.clone();
         self.record.capabilities = prepared.inputs.capabilities.clone();
@@ -118,8 +119,8 @@ impl<'a> Pruner<'a> {
 }
 
 impl Pruner<'_> {
-    /// Deletes orphans. `before` is what the custom resource said before this reconcile: a release that never had
-    /// members has no orphans, so the first install needs no synced watches.
+    /// Deletes orphans. `before`: the scopes that the custom resource named before this reconcile. A release that never
+    /// had members has no orphans, so the first install needs no synced watches.
     pub(super) async fn prune(
         &self,
         release: &mut Release,
@@ -143,18 +144,18 @@ impl Pruner<'_> {
             pruned.gap = Some(format!("nothing is pruned until everything is known ({gap})"));
             return pruned;
         }
-        let orphans = match self.intent(release, prepared, &orphans) {
+        let orphans = match self.judge_intent(release, prepared, &orphans) {
             Intent::Guarded => {
                 pruned.undecided = true;
                 pruned.held.push(format!(
-                    "the chart suddenly renders no objects at all, and not only for an edit of the custom resource; its {} \
-                     members stay. To let them go, annotate the custom resource with {}=true",
+                    "the chart renders no objects any more, and an edit of the custom resource is not the only cause; its {} \
+                     members stay. To delete them, annotate the custom resource with {}=true",
                     orphans.len(),
                     annotations::PRUNE
                 ));
                 return pruned;
             }
-            intent => self.hold(release, orphans, intent, &mut pruned),
+            intent => self.hold_prune(release, orphans, intent, &mut pruned),
         };
         let candidates = {
             let members = self.scope.context.members();
@@ -180,15 +181,17 @@ impl Pruner<'_> {
         pruned
     }
 
-    /// API groups that don't answer now, or did not when it was rendered: what a render could not see, it may have left
-    /// out. What is none of its business holds nothing back.
+    /// Adds the API groups that do not respond now, or did not respond at the render: the render may lack objects
+    /// because of them. Groups that neither the release nor its chart uses are ignored.
     fn note_failed_groups(&self, prepared: &PreparedRelease, before: &MemberScopes, knowledge: &mut Knowledge) {
         let snapshot = self.scope.context.discovery.snapshot();
-        let asked = &prepared.inputs.capabilities;
-        let queries_all = asked.iter().any(|question| is_about_all(question));
+        let capabilities = &prepared.inputs.capabilities;
+        let queries_all = capabilities.iter().any(|question| is_about_all(question));
         let desired_kinds = prepared.desired.members.iter().map(|member| &member.id.group_kind);
         let groups = before.kinds.iter().chain(desired_kinds).map(|kind| kind.group.as_str());
-        let groups: HashSet<&str> = groups.chain(asked.iter().map(|question| group_of(question))).collect();
+        let groups: HashSet<&str> = groups
+            .chain(capabilities.iter().map(|question| group_of(question)))
+            .collect();
         for failed in snapshot.failed.iter().chain(&prepared.inputs.failed_groups) {
             let group = group_of(failed);
             if (queries_all || groups.contains(group)) && !knowledge.failed_groups.contains(failed) {
@@ -199,8 +202,8 @@ impl Pruner<'_> {
         }
     }
 
-    /// The members that the render no longer contains, those that no record lists first; and those of them that no watch
-    /// shows, as they were read.
+    /// Finds the members that the render no longer contains, those without an entry in the record first. Also returns
+    /// the live state of those that no watch covers.
     async fn find_orphans(
         &self,
         release: &Release,
@@ -228,9 +231,10 @@ impl Pruner<'_> {
         (read.keys().cloned().chain(watched).collect(), read)
     }
 
-    /// Who wants these to go that are no longer rendered.
-    pub(super) fn intent(&self, release: &Release, prepared: &PreparedRelease, orphans: &[ObjectId]) -> Intent {
-        // What is on its way out already, and what only bears our labels, is no member that could be lost.
+    /// Judges whether an edit, a lookup or something else removed these orphans from the render.
+    pub(super) fn judge_intent(&self, release: &Release, prepared: &PreparedRelease, orphans: &[ObjectId]) -> Intent {
+        // Objects that are being deleted, and objects that only carry our labels, are no members that a prune could
+        // lose.
         let is_member = |id: &ObjectId| {
             let members = self.scope.context.members();
             let verdict = members
@@ -247,7 +251,7 @@ impl Pruner<'_> {
     }
 
     /// Holds orphans that only another answer of a lookup removed from the render. Returns the others.
-    fn hold(
+    fn hold_prune(
         &self,
         release: &mut Release,
         orphans: Vec<ObjectId>,
@@ -284,7 +288,7 @@ impl Pruner<'_> {
             }
             waits.push(left);
             pruned.held.push(format!(
-                "{id} is no longer rendered since an answer of `lookup` changed: it goes if that lasts for {hold:?}. \
+                "{id} is no longer rendered because a result of `lookup` changed: it is deleted if that lasts for {hold:?}. \
                  To delete it immediately, annotate it with {}=true",
                 annotations::PRUNE
             ));
@@ -332,9 +336,9 @@ impl Pruner<'_> {
                     self.scope.context.want(set, [scope]);
                 }
                 Err(error) => {
-                    tracing::debug!(kind = %scope.group_kind, %error, "members could not be looked for");
+                    tracing::debug!(kind = %scope.group_kind, %error, "members of this kind cannot be listed");
                     knowledge.unsynced.push(scope.group_kind.to_string());
-                    // The others can't make it complete any more.
+                    // One failed list is enough to stop the prune.
                     break;
                 }
             }

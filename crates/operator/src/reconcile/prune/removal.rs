@@ -1,4 +1,4 @@
-//! Carries out a verdict on one object: what a prune and a deletion have in common.
+//! Deletes members or removes our marks from them, for prunes and deletions.
 
 use futures::StreamExt;
 
@@ -11,33 +11,33 @@ use chartwright_core::identity::ObjectId;
 use chartwright_core::index::members::Live;
 use chartwright_core::prune::{Purpose, Verdict, verdict};
 
-/// An object that changes between every look and the delete that follows is left for the next reconcile after so many.
+/// How often one removal reads and deletes an object that other clients change in between.
 const TRIES: usize = 5;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RemovalOutcome {
     Deleted,
-    /// It was being deleted already.
+    /// The object was already being deleted.
     Going,
     Absent,
-    /// Ours no longer, or never: it stays.
+    /// The object is not ours. It stays.
     Left,
-    /// A guard holds it back. Only a prune meets this.
+    /// A guard holds the object. Only prunes have guards.
     Held,
     Failed(String),
 }
 
 pub(crate) enum RemovalCandidate {
-    /// Read for this very purpose.
+    /// Read from the API server for this removal.
     Read(Live),
-    /// As its watch showed it last. This is enough to delete it, because the API server compares the version. It is not
-    /// enough to decide that it stays.
+    /// As its watch showed it last. This is enough to delete the object, because the API server compares the version.
+    /// It is not enough to decide that the object stays.
     Watched(Live),
     Unknown,
 }
 
 impl RemovalCandidate {
-    /// The wave that the object says it is of; `None` if it wasn't looked at.
+    /// The wave in the object's annotation. `None` if the object is not read yet.
     pub(crate) fn wave(&self) -> Option<i32> {
         match self {
             RemovalCandidate::Read(live) | RemovalCandidate::Watched(live) => Some(live.wave),
@@ -45,7 +45,7 @@ impl RemovalCandidate {
         }
     }
 
-    /// True if a hook made it.
+    /// True if a hook created the object.
     pub(crate) fn is_of_hook(&self) -> bool {
         match self {
             RemovalCandidate::Read(live) | RemovalCandidate::Watched(live) => live.is_of_hook,
@@ -54,24 +54,24 @@ impl RemovalCandidate {
     }
 }
 
-/// What became of all objects of a removal, or of those before one that has to wait.
+/// The results of a removal, up to the first turn that has to wait.
 #[derive(Default)]
-#[must_use = "what could not be deleted must stay in the record"]
+#[must_use = "objects that could not be deleted must stay in the record"]
 pub(crate) struct RemovalResult {
     pub deleted: Vec<ObjectId>,
-    /// Deleted now or before, and perhaps not gone yet.
+    /// Deleted now or earlier; finalizers may still block them.
     pub open: Vec<ObjectId>,
     /// Absent, or no longer ours.
     pub left: Vec<ObjectId>,
     pub held: Vec<ObjectId>,
     pub failures: Vec<String>,
-    /// Others have to wait until these are gone.
+    /// The next turn waits until these are gone.
     pub awaited: Option<Vec<ObjectId>>,
 }
 
 impl RemovalResult {
-    fn note(&mut self, id: ObjectId, disposed: RemovalOutcome) {
-        match disposed {
+    fn note(&mut self, id: ObjectId, outcome: RemovalOutcome) {
+        match outcome {
             RemovalOutcome::Deleted => {
                 self.deleted.push(id.clone());
                 self.open.push(id);
@@ -84,8 +84,8 @@ impl RemovalResult {
     }
 }
 
-/// Objects of one release that are disposed of at the same time. They begin in order.
-const AT_ONCE: usize = 8;
+/// How many objects of one release are deleted concurrently. The requests start in order.
+const CONCURRENCY: usize = 8;
 
 /// Deletes members, or removes our marks from them.
 pub(crate) struct MemberRemover<'a> {
@@ -99,22 +99,21 @@ impl<'a> MemberRemover<'a> {
 }
 
 impl MemberRemover<'_> {
-    /// Carries out a removal, as far as nothing has to be waited for. A deletion goes no further than the turn in which
-    /// something failed; a prune no further than the next wait.
+    /// Removes the objects turn by turn until a turn has to wait. A deletion also stops after a turn with a failure.
     pub(crate) async fn remove(
         &self,
         turns: Vec<Turn<(ObjectId, RemovalCandidate)>>,
         purpose: Purpose,
     ) -> RemovalResult {
         let mut removed = RemovalResult::default();
-        // How much there was of what is open, and of failures, before the last turn.
+        // The numbers of open objects and of failures before the last turn.
         let (mut open, mut failures) = (0, 0);
         for turn in turns {
             match turn {
                 Turn::Members(items) => {
                     (open, failures) = (removed.open.len(), removed.failures.len());
-                    for (id, disposed) in self.dispose_all(items, purpose).await {
-                        removed.note(id, disposed);
+                    for (id, outcome) in self.delete_or_release_all(items, purpose).await {
+                        removed.note(id, outcome);
                     }
                     if !matches!(purpose, Purpose::Prune | Purpose::Rollback) && !removed.failures.is_empty() {
                         break;
@@ -130,26 +129,27 @@ impl MemberRemover<'_> {
         removed
     }
 
-    /// Answers in the order of the candidates.
-    async fn dispose_all(
+    /// Returns the outcomes in the order of the candidates.
+    async fn delete_or_release_all(
         &self,
         candidates: Vec<(ObjectId, RemovalCandidate)>,
         purpose: Purpose,
     ) -> Vec<(ObjectId, RemovalOutcome)> {
         let snapshot = &self.scope.context.discovery.snapshot();
         let all = candidates.into_iter().map(|(id, candidate)| async move {
-            let disposed = match snapshot.served(&id.group_kind) {
-                Ok(Some(resource)) => self.dispose(resource, &id, candidate, purpose).await,
-                // Its kind is gone, and all objects with it.
+            let outcome = match snapshot.served(&id.group_kind) {
+                Ok(Some(resource)) => self.delete_or_release(resource, &id, candidate, purpose).await,
+                // The kind is not installed, so no object of it exists.
                 Ok(None) => RemovalOutcome::Absent,
                 Err(unknown) => RemovalOutcome::Failed(format!("{id}: {unknown}")),
             };
-            (id, disposed)
+            (id, outcome)
         });
-        futures::stream::iter(all).buffered(AT_ONCE).collect().await
+        futures::stream::iter(all).buffered(CONCURRENCY).collect().await
     }
 
-    async fn dispose(
+    /// Deletes one object, or removes our marks from it.
+    async fn delete_or_release(
         &self,
         resource: &Resource,
         id: &ObjectId,
@@ -159,7 +159,7 @@ impl MemberRemover<'_> {
         let client = &self.scope.context.client;
         let kind = &id.group_kind.kind;
         let failed = |error: &dyn std::fmt::Display| RemovalOutcome::Failed(format!("{id}: {error}"));
-        // Only the complete object shows whether claims are deleted with it.
+        // Only the complete object shows whether PersistentVolumeClaims are deleted with it.
         let is_read_whole = matches!(purpose, Purpose::Prune | Purpose::Rollback) && kind == "StatefulSet";
         let mut candidate = candidate;
         for _ in 0..TRIES {
@@ -213,6 +213,6 @@ impl MemberRemover<'_> {
                 Err(error) => return failed(&error),
             }
         }
-        failed(&"it changes all the time")
+        failed(&"other clients changed it during each attempt to delete it")
     }
 }

@@ -1,7 +1,9 @@
-//! Where the record of a release lies: in its status, unless it is too long for that or the status doesn't keep it; then
-//! in a Secret beside the custom resource. Written before the status that speaks of it, and removed after the status that
-//! has it all again: whenever the operator dies, one of the two is whole. Both are signed: what another client wrote is no
-//! record, and the release is found again by the labels and tracking annotations of its members.
+//! Loads and saves the record of a release. The record is in the status of the custom resource. If it is too long for
+//! the status, or the status does not keep it, it is in a Secret in the same namespace.
+//!
+//! Invariant: at any crash, the status or the Secret holds the complete record. The Secret is written before the status
+//! that refers to it, and removed after a status that holds the complete record again. Both are signed. A record that
+//! another client wrote is ignored, and the members are found by their labels and tracking annotations.
 
 pub(crate) mod signed_secrets;
 
@@ -16,7 +18,7 @@ use crate::reconcile::claim::member_scopes::MemberScopes;
 use crate::reconcile::flow::{Flow, OrStop};
 use crate::reconcile::hints::rights;
 use crate::reconcile::record::signed_secrets::{
-    DELETE_HOOKS, GENERATED_VALUES, PLAN_STEPS, RECORD, RENDERS, SealedSecrets, SecretPurpose,
+    DELETE_HOOKS, GENERATED_VALUES, PLAN_STEPS, RECORD, RENDERS, SecretPurpose, SignedSecrets,
 };
 use crate::reconcile::release::Release;
 use crate::reconcile::release::saved_record::{SavedRecord, StatusRefusal};
@@ -32,21 +34,21 @@ use chartwright_watches::names::is_built_in;
 
 const FILE: &str = "record.json.gz";
 
-/// What is taken over of plans that a status claims to be part of a deletion: so many names, each cut at so many bytes.
+/// How many plans on delete are read from an unsigned status. Their names are cut at [`NAME_BYTES`].
 const MOST_PLANS: usize = 50;
 
 const NAME_BYTES: usize = 253;
 
-/// The digest of the hooks for a deletion, where a Secret has some though the record is lost.
+/// The digest of delete hooks that a Secret holds although the record is lost.
 const UNKNOWN: &str = "unknown";
 
-/// A record as it was read.
+/// A record that was read from the status or a Secret.
 struct LoadedRecord {
     record: Record,
     saved: SavedRecord,
-    /// Some of it is lost.
+    /// True if a part of the record is lost.
     is_partial: bool,
-    /// All of it is, though the status claims one.
+    /// True if the status has a record without a valid signature.
     is_missing: bool,
     /// The key that signed it.
     signer: Option<String>,
@@ -64,19 +66,20 @@ impl<'a> RecordStore<'a> {
 }
 
 impl RecordStore<'_> {
-    /// Reads the record of a custom resource that isn't remembered. Most have it in their status: no request.
+    /// Loads the record of a custom resource that is new to this process. Most records are in the status and need no
+    /// request.
     pub(super) async fn load_record(&self, release: &mut Release) -> Flow {
         if release.is_new(&self.scope.written) {
             release.stored.unread = true;
             let status = self.scope.written_status();
-            let recalled = self.stored(status).await?;
+            let recalled = self.read_record(status).await?;
             let current = self.scope.context.keys.current().id();
             release.begin(&self.scope.written, status, recalled.record, recalled.saved);
             release.stored.partial = recalled.is_partial;
             release.stored.signer = recalled.signer.filter(|id| id != current);
             if recalled.is_missing {
                 let note = "the record of this release is lost: its status was not written by this operator for this custom \
-                            resource, or was signed with a key that it doesn't have. What is there is found by labels and \
+                            resource, or was signed with a key that it doesn't have. The operator finds the members by labels and \
                             tracking annotations";
                 self.scope.warn_once(release, "RecordLost", note.to_owned()).await;
             }
@@ -94,10 +97,7 @@ impl RecordStore<'_> {
         Continue(())
     }
 
-    /// The key was replaced: what the earlier one signed for this release is signed with the new one, the status last.
-    ///
-    /// # Errors
-    /// The phase of a release of which a Secret can't be read or written.
+    /// Signs all Secrets of the release with the current key after a key change. The status is signed last.
     async fn sign_again(&self, release: &mut Release) -> Flow {
         let record = &release.record;
         let mut all: Vec<(&SecretPurpose, String)> = Vec::new();
@@ -116,8 +116,8 @@ impl RecordStore<'_> {
             all.push((&RECORD, String::new()));
         }
         for (purpose, suffix) in all {
-            match SealedSecrets::new(self.scope).reseal(purpose, &suffix).await {
-                // An operator without rights on Secrets wrote none.
+            match SignedSecrets::new(self.scope).sign_again(purpose, &suffix).await {
+                // Without rights on Secrets the operator has written none.
                 Ok(()) | Err(Error::Forbidden(_)) => {}
                 Err(error) => return Break(self.failed(&error)),
             }
@@ -127,8 +127,8 @@ impl RecordStore<'_> {
         Continue(())
     }
 
-    /// The record as it can be believed, and the Secret that holds it.
-    async fn stored(&self, status: &Value) -> Flow<LoadedRecord> {
+    /// Reads the record from the status or the Secret, as far as its signature is valid.
+    async fn read_record(&self, status: &Value) -> Flow<LoadedRecord> {
         let generation = self.scope.generation;
         let observed = conditions::recorded_generation(status);
         let saved = |exists| SavedRecord {
@@ -150,7 +150,7 @@ impl RecordStore<'_> {
                 &self
                     .scope
                     .written
-                    .seal(&self.scope.context.keys, &self.scope.unit.group_kind),
+                    .record_seal(&self.scope.context.keys, &self.scope.unit.group_kind),
             ),
         ) {
             Stored::Whole { record, in_secret } if record.is_complete() || had_none() => {
@@ -173,10 +173,10 @@ impl RecordStore<'_> {
             });
         }
         let resource = &self.scope.written.key;
-        let loaded = SealedSecrets::new(self.scope).load_sealed(&RECORD, "").await;
+        let loaded = SignedSecrets::new(self.scope).read_signed_files(&RECORD, "").await;
         let loaded = match loaded {
-            // An operator without rights on Secrets wrote none.
-            Err(Error::Forbidden(_)) if !expected => signed_secrets::SealedContent::default(),
+            // Without rights on Secrets the operator has written none.
+            Err(Error::Forbidden(_)) if !expected => signed_secrets::SignedContent::default(),
             loaded => loaded.or_stop(|error| self.failed(&error))?,
         };
         let file = loaded.files.and_then(|mut files| files.remove(FILE));
@@ -195,7 +195,7 @@ impl RecordStore<'_> {
             Found::Record { .. } => Continue(recalled(in_status.unproven(), saved(true), expected)),
             Found::Nothing => {
                 if expected {
-                    tracing::warn!(%resource, "the Secret with the record is lost: members are found by labels");
+                    tracing::warn!(%resource, "the Secret with the record is absent or not ours: the operator finds the members by their labels");
                 }
                 let mut record = in_status.proven_by(observed, generation);
                 if self.scope.written.deleting && record.revision == 0 {
@@ -210,11 +210,8 @@ impl RecordStore<'_> {
         }
     }
 
-    /// A deletion whose record is lost looks for the hooks and plans that come before it: a Secret may have them all the
-    /// same, and where the status claims a plan without which nothing is deleted, people are asked.
-    ///
-    /// # Errors
-    /// The phase of a release of which they can't be read.
+    /// Looks for delete hooks and plans on delete when a deletion has lost its record. Their Secret may still exist. If
+    /// the unsigned status names a plan on delete, the deletion waits for a user's decision.
     async fn find_delete_hooks(&self, record: &mut Record, claimed: Option<&Record>) -> Flow {
         if !record.hooks.stored.is_empty() {
             return Continue(());
@@ -226,7 +223,10 @@ impl RecordStore<'_> {
             ..Plan::default()
         });
         record.plans.plans = plans.take(MOST_PLANS).collect();
-        let has_some = match SealedSecrets::new(self.scope).load_sealed(&DELETE_HOOKS, "").await {
+        let has_some = match SignedSecrets::new(self.scope)
+            .read_signed_files(&DELETE_HOOKS, "")
+            .await
+        {
             Ok(found) => found.files.is_some() || !record.plans.plans.is_empty(),
             Err(Error::Forbidden(_)) => false,
             Err(error) => return Break(self.failed(&error)),
@@ -237,11 +237,11 @@ impl RecordStore<'_> {
         Continue(())
     }
 
-    /// Signs and checks what the status says of the record.
+    /// Returns the key and the signed facts of the record in the status.
     pub(super) fn record_seal(&self, release: &Release) -> RecordSeal<'_> {
         let keys = &self.scope.context.keys;
         let signer = release.stored.signer.as_deref().and_then(|id| keys.get(id));
-        let seal = self.scope.written.seal(keys, &self.scope.unit.group_kind);
+        let seal = self.scope.written.record_seal(keys, &self.scope.unit.group_kind);
         RecordSeal {
             key: signer.unwrap_or(seal.key),
             ..seal
@@ -249,7 +249,7 @@ impl RecordStore<'_> {
     }
 
     fn failed(&self, error: &Error) -> Phase {
-        let namespace = SealedSecrets::new(self.scope).sealed_place(&RECORD, "").namespace;
+        let namespace = SignedSecrets::new(self.scope).secret_name(&RECORD, "").namespace;
         let hint = rights(
             error,
             "a release of many members, or one whose status keeps no record, needs the rights to get, create, patch and \
@@ -259,7 +259,7 @@ impl RecordStore<'_> {
         Phase::failed(Reason::Record, message)
     }
 
-    /// True if the status can't hold the record of a release with so many members.
+    /// True if the status cannot hold the record of a release with this number of members.
     fn needs_secrets(&self, release: &Release, members: usize) -> bool {
         members > STATUS_ENTRIES
             || release.record.lookups.len() > STATUS_LOOKUPS
@@ -268,9 +268,9 @@ impl RecordStore<'_> {
             || self.scope.unit.lossy.record.load(Relaxed)
     }
 
-    /// Before the first member of a release whose record goes to a Secret: it is there, so that the lack of a right is
-    /// found before anything is made.
-    pub(super) async fn reserve(&self, release: &mut Release, prepared: &PreparedRelease) -> Flow {
+    /// Writes the Secret of the record before the first member is applied, so that a missing right stops the release
+    /// before it creates an object.
+    pub(super) async fn reserve_secret(&self, release: &mut Release, prepared: &PreparedRelease) -> Flow {
         let desired = &prepared.desired.members;
         if release.stored.saved.exists || !self.needs_secrets(release, desired.len()) {
             return Continue(());
@@ -284,6 +284,7 @@ impl RecordStore<'_> {
         self.save(release, &planned).await
     }
 
+    /// Writes a record to its Secret, unless the Secret already holds it.
     async fn save(&self, release: &mut Release, record: &Record) -> Flow {
         let packed = Packed::of(record, &self.scope.written.uid, self.scope.generation);
         if packed.stamp == release.stored.saved.stamp {
@@ -292,8 +293,8 @@ impl RecordStore<'_> {
         // Until the write succeeds, the stored content is unknown.
         release.stored.saved.stamp.clear();
         let files = Files::from([(FILE.to_owned(), packed.bytes())]);
-        let written = SealedSecrets::new(self.scope)
-            .store_sealed(&RECORD, "", files, None)
+        let written = SignedSecrets::new(self.scope)
+            .write_signed_files(&RECORD, "", files, None)
             .await;
         written.or_stop(|error| self.failed(&error))?;
         release.stored.saved = SavedRecord {
@@ -303,10 +304,7 @@ impl RecordStore<'_> {
         Continue(())
     }
 
-    /// Writes the record to its Secret, if that is where it belongs. To be called before the status is written.
-    ///
-    /// # Errors
-    /// The phase that the release is in instead.
+    /// Writes the record to its Secret if the status cannot hold it. Call this before the status is written.
     pub(super) async fn save_record(&self, release: &mut Release) -> Flow {
         if release.stored.unread || !self.needs_secrets(release, release.record.entries.len()) {
             return Continue(());
@@ -315,7 +313,7 @@ impl RecordStore<'_> {
         let saved = self.save(release, &record).await;
         release.record = record;
         if saved.is_break() {
-            // Until it is written, nothing counts as done.
+            // Until the record is written, the next reconcile must repeat all stages.
             release.record.done_for = None;
         }
         saved
@@ -335,24 +333,24 @@ impl RecordStore<'_> {
                 true
             }
             Break(phase) => {
-                tracing::debug!(resource = %self.scope.written.key, ?phase, "the Secret with the former record stays for now");
+                tracing::debug!(resource = %self.scope.written.key, ?phase, "the Secret with the former record cannot be removed yet");
                 false
             }
         }
     }
 
-    /// Removes the record of a release that goes.
+    /// Removes the record of a deleted release.
     pub(super) async fn forget_record(&self, release: &Release) -> Flow {
         if !release.stored.saved.exists {
             return Continue(());
         }
-        let removed = SealedSecrets::new(self.scope).remove_sealed(&RECORD, "").await;
+        let removed = SignedSecrets::new(self.scope).remove_signed(&RECORD, "").await;
         removed.or_stop(|error| self.failed(&error))
     }
 
-    /// Compares what the status was to say with what the API server made of it. What is lost goes elsewhere from now on,
-    /// and one warning says so.
-    pub(super) fn compare(&self, release: &mut Release, sent: &Value, read: &Value) {
+    /// Compares the sent status with the status that the API server stored. The operator stores dropped fields
+    /// elsewhere from now on and warns once.
+    pub(super) fn compare_status(&self, release: &mut Release, sent: &Value, read: &Value) {
         if status::survives(sent, read) {
             release.announced.status = None;
             return;
@@ -362,7 +360,7 @@ impl RecordStore<'_> {
             let sent = sent.get(field);
             sent.is_some_and(|sent| read.get(field).is_none_or(|read| !status::survives(sent, read)))
         };
-        // A record of which a part is lost is none: its signature is of all parts.
+        // The signature covers all parts, so a record with a lost part is invalid.
         let record = status::recorded().any(lost);
         let conditions = lost("conditions");
         if !self.scope.unit.lossy.notice(record, conditions) {
@@ -372,19 +370,16 @@ impl RecordStore<'_> {
         let fields = sent.as_object().into_iter().flatten().map(|(field, _)| field.as_str());
         let lost: Vec<&str> = fields.filter(|field| lost(field)).collect();
         let remedy = "; to see it in the status, give the schema x-kubernetes-preserve-unknown-fields: true there";
-        let (what, remedy) = match !self.scope.unit.resource.status {
-            true if self.scope.written.decorator.is_some() => {
-                ("the status of what is decorated is never written".to_owned(), "")
-            }
-            true if is_built_in(&kind.group) => ("the status of Kubernetes' own kinds is never written".to_owned(), ""),
-            true => {
-                let what = "the CustomResourceDefinition has no subresource status, so that no status is written";
-                (what.to_owned(), remedy)
-            }
-            false => {
-                let what = format!("the schema of its status drops these fields: {}", lost.join(", "));
-                (what, remedy)
-            }
+        let (what, remedy) = if self.scope.unit.resource.status {
+            let what = format!("the schema of its status drops these fields: {}", lost.join(", "));
+            (what, remedy)
+        } else if self.scope.written.decorator.is_some() {
+            ("the status of a decorated object is never written".to_owned(), "")
+        } else if is_built_in(&kind.group) {
+            ("the status of Kubernetes' own kinds is never written".to_owned(), "")
+        } else {
+            let what = "the CustomResourceDefinition has no subresource status, so that no status is written";
+            (what.to_owned(), remedy)
         };
         tracing::warn!(
             %kind,

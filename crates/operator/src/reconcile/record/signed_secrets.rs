@@ -25,15 +25,16 @@ const CONTENT: &str = "content.json.gz";
 
 const SIGNATURE: &str = "signature";
 
-/// What is kept for what.
+/// What a Secret of a release is for.
 pub(crate) struct SecretPurpose {
     /// How the Secret's name begins: one of [`chartwright_core::identity::reserved_names`].
     pub prefix: &'static str,
-    /// Its type: no other controller takes it for its own.
+    /// Its type. No other controller uses this type.
     pub kind: &'static str,
     /// What it holds, for messages.
     pub what: &'static str,
-    /// It goes with what a decorator's release is attached to, where no operator may be there to remove it.
+    /// True if the Secret has an owner reference to the decorated object, so that the garbage collector removes it even
+    /// if no operator runs.
     pub is_owned: bool,
 }
 
@@ -65,7 +66,7 @@ pub(crate) const GENERATED_VALUES: SecretPurpose = SecretPurpose {
     is_owned: true,
 };
 
-/// The Secret of a release that holds its record, where its status can't.
+/// Holds the record of a release whose status cannot hold it.
 pub(crate) const RECORD: SecretPurpose = SecretPurpose {
     prefix: reserved_names::RECORD,
     kind: "chartwright.dev/record",
@@ -73,10 +74,10 @@ pub(crate) const RECORD: SecretPurpose = SecretPurpose {
     is_owned: true,
 };
 
-/// What was found in the place of a Secret.
+/// The content of a Secret, as far as the operator wrote it.
 #[derive(Default)]
-pub(crate) struct SealedContent {
-    /// As the operator wrote it; `None`: there is nothing that it wrote.
+pub(crate) struct SignedContent {
+    /// The files that the operator wrote. `None` if the Secret is absent or another client changed it.
     pub files: Option<Files>,
     /// The version of the Secret, also of one that another client wrote.
     pub version: Option<String>,
@@ -85,9 +86,9 @@ pub(crate) struct SealedContent {
 }
 
 impl Context {
-    /// Where something is kept: with the custom resource, so that it is there before the release's namespace is. `suffix`:
-    /// which of several.
-    pub(crate) fn sealed_place(&self, resource: &CustomResource, purpose: &SecretPurpose, suffix: &str) -> SecretName {
+    /// The name of a Secret, in the namespace of the custom resource: the release's namespace may not exist yet.
+    /// `suffix` distinguishes several Secrets of one purpose.
+    pub(crate) fn secret_name(&self, resource: &CustomResource, purpose: &SecretPurpose, suffix: &str) -> SecretName {
         let namespace = match resource.key.namespace.as_str() {
             "" => &self.settings.own_namespace,
             own => own,
@@ -98,30 +99,31 @@ impl Context {
         }
     }
 
-    /// Reads what is kept there.
-    ///
-    /// # Errors
-    /// If the Secret can't be read.
-    pub(crate) async fn load_sealed(&self, resource: &CustomResource, place: &SecretName) -> Result<SealedContent> {
+    /// Reads a Secret and checks its mark and signature.
+    pub(crate) async fn read_signed_files(
+        &self,
+        resource: &CustomResource,
+        place: &SecretName,
+    ) -> Result<SignedContent> {
         let Some(stored) = secrets::read(&self.client, place).await? else {
-            return Ok(SealedContent::default());
+            return Ok(SignedContent::default());
         };
-        let is_own = self.is_sealed(resource, place, &stored);
+        let is_own = self.is_signed_by_operator(resource, place, &stored);
         if !is_own {
-            tracing::warn!(resource = %resource.key, "{place} is not as the operator wrote it, and counts as lost");
+            tracing::warn!(resource = %resource.key, "{place} was not written by the operator or was changed since; its content is ignored");
         }
         let version = Some(stored.version);
         let mut files = stored.files;
         let signature = files.remove(SIGNATURE).filter(|_| is_own).unwrap_or_default();
         let signer = str::from_utf8(&signature).ok().and_then(digest::signer);
-        Ok(SealedContent {
+        Ok(SignedContent {
             signer: signer.map(str::to_owned),
             files: is_own.then_some(files),
             version,
         })
     }
 
-    fn is_sealed(&self, resource: &CustomResource, place: &SecretName, stored: &StoredSecret) -> bool {
+    fn is_signed_by_operator(&self, resource: &CustomResource, place: &SecretName, stored: &StoredSecret) -> bool {
         let signature = stored.files.get(SIGNATURE).and_then(|bytes| str::from_utf8(bytes).ok());
         let content = parts(resource, place, &stored.files);
         self.is_marked(resource, place, stored.mark.as_deref().unwrap_or_default())
@@ -136,7 +138,7 @@ impl Context {
 
 static NONE: Files = BTreeMap::new();
 
-/// What is signed: whose it is, where it lies, and what it holds.
+/// The signed bytes: the UID of the custom resource, the name of the Secret, and its files.
 fn parts<'a>(resource: &'a CustomResource, place: &'a SecretName, files: &'a Files) -> Vec<&'a [u8]> {
     let head = ["Secret", &resource.uid, &place.namespace, &place.name].map(str::as_bytes);
     let files = files.iter().filter(|(name, _)| *name != SIGNATURE);
@@ -145,33 +147,30 @@ fn parts<'a>(resource: &'a CustomResource, place: &'a SecretName, files: &'a Fil
 }
 
 /// Reads and writes the signed Secrets of a release.
-pub(crate) struct SealedSecrets<'a> {
+pub(crate) struct SignedSecrets<'a> {
     scope: &'a ReleaseScope<'a>,
 }
 
-impl<'a> SealedSecrets<'a> {
+impl<'a> SignedSecrets<'a> {
     pub(crate) fn new(scope: &'a ReleaseScope<'a>) -> Self {
-        SealedSecrets { scope }
+        SignedSecrets { scope }
     }
 }
 
-impl SealedSecrets<'_> {
-    pub(crate) fn sealed_place(&self, purpose: &SecretPurpose, suffix: &str) -> SecretName {
-        self.scope.context.sealed_place(&self.scope.written, purpose, suffix)
+impl SignedSecrets<'_> {
+    pub(crate) fn secret_name(&self, purpose: &SecretPurpose, suffix: &str) -> SecretName {
+        self.scope.context.secret_name(&self.scope.written, purpose, suffix)
     }
 
     /// Replaces the files in this version of the Secret, or with `None` in any version. Returns the new version.
-    ///
-    /// # Errors
-    /// As [`secrets::write`].
-    pub(crate) async fn store_sealed(
+    pub(crate) async fn write_signed_files(
         &self,
         purpose: &SecretPurpose,
         suffix: &str,
         mut files: Files,
         version: Option<&str>,
     ) -> Result<String> {
-        let place = self.sealed_place(purpose, suffix);
+        let place = self.secret_name(purpose, suffix);
         let (keys, resource) = (&self.scope.context.keys, &self.scope.written);
         let signature = keys.sign(KeyUse::Content, &parts(resource, &place, &files));
         files.insert(SIGNATURE.to_owned(), signature.into_bytes());
@@ -189,45 +188,49 @@ impl SealedSecrets<'_> {
         Ok(version)
     }
 
-    pub(crate) async fn load_sealed(&self, purpose: &SecretPurpose, suffix: &str) -> Result<SealedContent> {
-        let place = self.sealed_place(purpose, suffix);
-        self.scope.context.load_sealed(&self.scope.written, &place).await
+    pub(crate) async fn read_signed_files(&self, purpose: &SecretPurpose, suffix: &str) -> Result<SignedContent> {
+        let place = self.secret_name(purpose, suffix);
+        self.scope.context.read_signed_files(&self.scope.written, &place).await
     }
 
-    pub(crate) async fn seal(&self, purpose: &SecretPurpose, suffix: &str, content: &impl Serialize) -> Result<()> {
-        // Our own types are all JSON.
+    /// Writes `content` as one signed file.
+    pub(crate) async fn write_signed(
+        &self,
+        purpose: &SecretPurpose,
+        suffix: &str,
+        content: &impl Serialize,
+    ) -> Result<()> {
+        // Our own types always serialize.
         let content = pack(&serde_json::to_vec(content).unwrap_or_default());
         let files = Files::from([(CONTENT.to_owned(), content)]);
-        self.store_sealed(purpose, suffix, files, None).await.map(drop)
+        self.write_signed_files(purpose, suffix, files, None).await.map(drop)
     }
 
-    /// What is kept; `None` if it is lost, or not as it was written.
-    pub(crate) async fn unseal<T: DeserializeOwned>(&self, purpose: &SecretPurpose, suffix: &str) -> Result<Option<T>> {
-        let found = self.load_sealed(purpose, suffix).await?;
+    /// Reads what [`SignedSecrets::write_signed`] wrote. `None` if the Secret is absent or another client changed it.
+    pub(crate) async fn read_signed<T: DeserializeOwned>(
+        &self,
+        purpose: &SecretPurpose,
+        suffix: &str,
+    ) -> Result<Option<T>> {
+        let found = self.read_signed_files(purpose, suffix).await?;
         Ok(found
             .files
             .and_then(|files| serde_json::from_slice(&unpack(files.get(CONTENT)?)?).ok()))
     }
 
-    /// Signs what is kept again, with the key that is in use now.
-    ///
-    /// # Errors
-    /// If the Secret can't be read or written.
-    pub(crate) async fn reseal(&self, purpose: &SecretPurpose, suffix: &str) -> Result<()> {
-        let found = self.load_sealed(purpose, suffix).await?;
+    /// Signs the Secret again with the current key.
+    pub(crate) async fn sign_again(&self, purpose: &SecretPurpose, suffix: &str) -> Result<()> {
+        let found = self.read_signed_files(purpose, suffix).await?;
         if let Some(files) = found.files {
-            self.store_sealed(purpose, suffix, files, found.version.as_deref())
+            self.write_signed_files(purpose, suffix, files, found.version.as_deref())
                 .await?;
         }
         Ok(())
     }
 
-    /// Removes what is kept, if the operator wrote it.
-    ///
-    /// # Errors
-    /// If it can't be removed.
-    pub(crate) async fn remove_sealed(&self, purpose: &SecretPurpose, suffix: &str) -> Result<()> {
-        let place = self.sealed_place(purpose, suffix);
+    /// Removes the Secret if the operator wrote it.
+    pub(crate) async fn remove_signed(&self, purpose: &SecretPurpose, suffix: &str) -> Result<()> {
+        let place = self.secret_name(purpose, suffix);
         let is_own = |mark: &str| self.scope.context.is_marked(&self.scope.written, &place, mark);
         secrets::remove(&self.scope.context.client, &place, is_own).await?;
         Ok(())

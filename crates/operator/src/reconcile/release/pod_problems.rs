@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use chartwright_core::identity::ObjectId;
 
-/// A workload that has been started gets this long before anybody asks why it isn't well.
+/// The pods of a started workload are read for the first time after this.
 pub(crate) const FIRST_LOOK: Duration = Duration::from_secs(5);
 
-/// The second look comes after this, each further one after twice the time, up to the longest.
+/// The pods are read again after this. The interval doubles up to [`LONGEST`].
 pub(crate) const AGAIN: Duration = Duration::from_secs(30);
 
 pub(crate) const LONGEST: Duration = Duration::from_secs(300);
@@ -19,14 +19,14 @@ pub(crate) const LASTING: Duration = Duration::from_secs(60);
 /// Problems of one workload that Events report, until it is ready again.
 pub(crate) const REPORTED: usize = 5;
 
-/// Workloads of one release that are looked at; a condition shows few.
+/// How many workloads of one release have their pods read. A condition shows few.
 pub(crate) const LOOKED_AT: usize = 3;
 
-/// What is known of why the workloads of a release aren't well.
+/// The problems of workloads that are not ready.
 #[derive(Debug, Default)]
 pub struct PodProblems {
     pub(crate) known: HashMap<ObjectId, PodProblem>,
-    /// The status reports the problems already, and the reason may be part of that.
+    /// True if the status already reports that workloads are not ready, so that their pods are read immediately.
     pub(crate) is_reported: bool,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct PodProblem {
 }
 
 impl PodProblems {
-    /// Knows nothing yet. `is_reported`: the status already says that the workloads are not ready.
+    /// Returns an empty state. `is_reported`: the status already reports that workloads are not ready.
     pub(crate) fn new(is_reported: bool) -> Self {
         PodProblems {
             is_reported,
@@ -51,12 +51,12 @@ impl PodProblems {
         }
     }
 
-    /// What the pods of a member said.
+    /// Returns the problem of a member's pods.
     pub(crate) fn of(&self, id: &ObjectId) -> Option<&str> {
         self.known.get(id)?.text.as_deref()
     }
 
-    /// When the next pods are to be looked at, if any are.
+    /// Returns the time until pods must be read again, if any.
     pub(crate) fn next_look(&self) -> Option<Duration> {
         let next = self.known.values().map(|why| why.next).min()?;
         Some(
@@ -65,7 +65,7 @@ impl PodProblems {
         )
     }
 
-    /// Takes in which members are in trouble; gives those whose pods are to be looked at now.
+    /// Replaces the set of workloads that are not ready. Returns those whose pods must be read now.
     pub(crate) fn due(&mut self, troubled: &[ObjectId], now: Instant) -> Vec<ObjectId> {
         self.known.retain(|id, _| troubled.contains(id));
         let wait = if std::mem::take(&mut self.is_reported) {
@@ -90,7 +90,8 @@ impl PodProblems {
             .collect()
     }
 
-    pub(crate) fn learn(&mut self, id: &ObjectId, text: Option<String>, now: Instant) {
+    /// Records the problem that the pods of a workload have now, and schedules the next read.
+    pub(crate) fn record_problem(&mut self, id: &ObjectId, text: Option<String>, now: Instant) {
         if let Some(why) = self.known.get_mut(id) {
             why.next = now + AGAIN.saturating_mul(1 << why.looks.min(10)).min(LONGEST);
             why.looks = why.looks.saturating_add(1);
@@ -148,7 +149,7 @@ mod tests {
         let mut waits = Vec::new();
         for _ in 0..6 {
             assert_eq!(troubles.due(&[id("0")], now), [id("0")]);
-            troubles.learn(&id("0"), Some("because".into()), now);
+            troubles.record_problem(&id("0"), Some("because".into()), now);
             assert!(troubles.due(&[id("0")], now).is_empty(), "not twice in a row");
             let wait = troubles.known[&id("0")].next - now;
             waits.push(wait.as_secs());
@@ -178,7 +179,7 @@ mod tests {
             (181, Some("crash"), 1),
             (900, Some("crash"), 0),
         ] {
-            troubles.learn(&id("0"), text.map(str::to_owned), at(seconds));
+            troubles.record_problem(&id("0"), text.map(str::to_owned), at(seconds));
             let found = troubles.lasting(at(seconds));
             assert_eq!(found.len(), expected, "{seconds} {found:?}");
             assert!(
@@ -193,7 +194,7 @@ mod tests {
             [id("a")],
             "its status reports it already"
         );
-        reported.learn(&id("a"), Some("because".into()), start);
+        reported.record_problem(&id("a"), Some("because".into()), start);
         assert!(
             reported.due(&[id("a"), id("b")], start).is_empty(),
             "the other was healthy"

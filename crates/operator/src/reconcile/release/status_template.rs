@@ -39,14 +39,14 @@ impl StatusTemplate {
             return false;
         };
         self.invalid = Some(refused(error));
-        // Without the fields that are there, one of which may be at fault.
+        // Leave out all fields, because any of them may be the refused one.
         self.computed = Some(computed.without_fields());
         self.refused = Some((computed, error.to_owned(), Instant::now()));
         true
     }
 
-    /// `is_ready`: while a release is on its way, a template may fail for what isn't there yet.
-    pub(crate) fn learn(&mut self, made: Result<Computed, String>, is_ready: bool) {
+    /// Records the result of an evaluation. `is_ready`: false suppresses errors, because objects may not exist yet.
+    pub(crate) fn record_result(&mut self, made: Result<Computed, String>, is_ready: bool) {
         let known = self
             .refused
             .as_ref()
@@ -65,7 +65,7 @@ impl StatusTemplate {
         }
     }
 
-    /// How long the next evaluation has to wait, if it has to.
+    /// Returns how long the next evaluation has to wait. `None` if it can run now.
     pub(crate) fn wait(&mut self, now: Instant) -> Option<Duration> {
         self.recent.retain(|time| now.duration_since(*time) < PERIOD);
         let first = *self.recent.front().filter(|_| self.recent.len() >= EVALUATIONS)?;

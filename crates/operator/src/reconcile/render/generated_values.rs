@@ -13,7 +13,7 @@ use crate::reconcile::context::Context;
 use crate::reconcile::custom_resource::CustomResource;
 use crate::reconcile::flow::{Flow, OrStop};
 use crate::reconcile::hints::rights;
-use crate::reconcile::record::signed_secrets::{GENERATED_VALUES, SealedSecrets};
+use crate::reconcile::record::signed_secrets::{GENERATED_VALUES, SignedSecrets};
 use crate::reconcile::release::Release;
 use crate::reconcile::render::job::{RenderJob, RenderRequest, RenderResult};
 use crate::reconcile::render::prepared::PreparedRelease;
@@ -39,15 +39,16 @@ const PINS: &str = "pins.json";
 /// The text of the `regenerate` that made these results.
 const REGENERATED: &str = "regenerated";
 
-/// The key of the digests of what the results are made from. It lies with them: another key of the operator changes none.
+/// The key of the digests of the results' inputs. It is stored with the results, so that a new key of the operator
+/// changes no result.
 const KEY: &str = "arguments.key";
 
 /// Rounds in which lost results are recovered: a certificate can be recovered only after its authority.
 const RECOVERIES: usize = 4;
 
-/// Where the random results of a custom resource lie.
+/// Returns the Secret of a custom resource's random results.
 pub(crate) fn place(context: &Context, resource: &CustomResource) -> SecretName {
-    context.sealed_place(resource, &GENERATED_VALUES, "")
+    context.secret_name(resource, &GENERATED_VALUES, "")
 }
 
 fn failed(place: &SecretName, error: &Error) -> Phase {
@@ -64,7 +65,7 @@ fn failed(place: &SecretName, error: &Error) -> Phase {
 }
 
 impl GeneratedValues {
-    /// Reads the Secret that the custom resource names; without one there is no request.
+    /// Reads the Secret if the custom resource has one. Otherwise sends no request.
     pub(crate) async fn read(context: &Context, resource: &CustomResource, release: &Release) -> Flow<Self> {
         let record = &release.record;
         let new_key = release
@@ -100,7 +101,7 @@ impl GeneratedValues {
     async fn fetch(&mut self, context: &Context, resource: &CustomResource, secrets: &Secrets) -> Flow {
         self.was_read = true;
         let place = place(context, resource);
-        let found = context.load_sealed(resource, &place).await;
+        let found = context.read_signed_files(resource, &place).await;
         let found = found.or_stop(|error| failed(&place, &error))?;
         let stored = &mut self.stored;
         stored.version = found.version;
@@ -158,8 +159,8 @@ impl StoredValues {
 }
 
 impl RenderJob<'_> {
-    /// Renders with what is remembered, and remembers what the render used. Where results are missing though the release
-    /// exists, its live objects are asked.
+    /// Renders with the stored results and notes the results that the render used. If results are missing although the
+    /// release exists, recovers them from its live objects.
     pub(crate) async fn settled(
         &self,
         revision: i64,
@@ -223,7 +224,7 @@ impl RenderJob<'_> {
         Continue(made)
     }
 
-    /// The leaves that come from missing results, where the live objects of the release have them.
+    /// Finds the leaves that come from missing results and reads their values from the live objects of the release.
     async fn found(
         &self,
         revision: i64,
@@ -264,7 +265,7 @@ impl RenderJob<'_> {
         Continue(found)
     }
 
-    /// A live object of this release.
+    /// Reads a live object of this release.
     async fn live(&self, id: &ObjectId, version: &str) -> Flow<Option<serde_json::Value>> {
         let Some(resource) = self.snapshot.resource(&id.group_kind, version) else {
             return Continue(None);
@@ -303,17 +304,17 @@ impl<'a> GeneratedStore<'a> {
 
 impl GeneratedStore<'_> {
     /// Stores the results of this render before the first member. The former results stay until all members are
-    /// applied: a rollback may need them. Returns false if another operator stored other results since the read: those
-    /// count.
-    pub(crate) async fn keep(&self, release: &mut Release, prepared: &PreparedRelease) -> Flow<bool> {
+    /// applied: a rollback may need them. Returns false if another operator stored other results since the read:
+    /// then its results are used.
+    pub(crate) async fn store_results(&self, release: &mut Release, prepared: &PreparedRelease) -> Flow<bool> {
         let memory = &prepared.generated_values;
         release.retry.cache.kept = memory.known();
         let both = memory.kept.and(&memory.stored.kept);
         self.store(release, memory, both).await
     }
 
-    /// Stores what the members have now, and nothing else; unless another operator is further than this one.
-    pub(crate) async fn settle(&self, release: &mut Release, prepared: &PreparedRelease) -> Flow {
+    /// Stores only the results of the applied members, unless another operator has stored other results since.
+    pub(crate) async fn store_final_results(&self, release: &mut Release, prepared: &PreparedRelease) -> Flow {
         let memory = &prepared.generated_values;
         release.record.renewal = memory.renewal;
         if let Some(done) = &memory.regenerated {
@@ -326,7 +327,7 @@ impl GeneratedStore<'_> {
         Continue(())
     }
 
-    /// False if the Secret is not the one that was read or written last.
+    /// Writes the Secret. Returns false if another client changed it since the last read or write.
     async fn store(&self, release: &mut Release, memory: &GeneratedValues, kept: Kept) -> Flow<bool> {
         let place = place(self.scope.context, &self.scope.written);
         if kept.is_empty() && memory.pins.is_empty() {
@@ -340,8 +341,8 @@ impl GeneratedStore<'_> {
                 return Continue(true);
             }
             release.retry.cache.kept = None;
-            let removed = SealedSecrets::new(self.scope)
-                .remove_sealed(&GENERATED_VALUES, "")
+            let removed = SignedSecrets::new(self.scope)
+                .remove_signed(&GENERATED_VALUES, "")
                 .await;
             removed.or_stop(|error| failed(&place, &error))?;
             release.retry.cache.kept = Some(StoredValues::empty(memory.stored.key));
@@ -365,8 +366,8 @@ impl GeneratedStore<'_> {
         // Until the write succeeds, the stored content is unknown.
         let version = release.retry.cache.kept.take().and_then(|known| known.version);
         let version = version.as_deref().unwrap_or(NO_VERSION);
-        match SealedSecrets::new(self.scope)
-            .store_sealed(&GENERATED_VALUES, "", files, Some(version))
+        match SignedSecrets::new(self.scope)
+            .write_signed_files(&GENERATED_VALUES, "", files, Some(version))
             .await
         {
             Ok(version) => {
@@ -384,14 +385,14 @@ impl GeneratedStore<'_> {
         Continue(true)
     }
 
-    /// Removes the results of a release that goes.
+    /// Removes the results of a deleted release.
     pub(crate) async fn forget_kept(&self) -> Flow {
         if !self.scope.has_generated_values() {
             return Continue(());
         }
         let place = place(self.scope.context, &self.scope.written);
-        SealedSecrets::new(self.scope)
-            .remove_sealed(&GENERATED_VALUES, "")
+        SignedSecrets::new(self.scope)
+            .remove_signed(&GENERATED_VALUES, "")
             .await
             .or_stop(|error| failed(&place, &error))
     }

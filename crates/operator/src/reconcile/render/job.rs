@@ -39,33 +39,33 @@ use helm_template::render::{
     Engine, Error as RenderError, Input, Kept, Limits, LookupKey, Release as Facts, Rendered, size_of_data,
 };
 
-/// The longest text that a file of the chart makes which is rendered by itself, in bytes: a status has less room.
+/// The maximum size of a chart file that is rendered alone, in bytes. A status has less room.
 pub(crate) const LONGEST_FILE: usize = 1 << 20;
 
-/// All that the renders of one reconcile have in common.
+/// The inputs that all renders of one reconcile share.
 pub(crate) struct RenderJob<'a> {
     pub context: &'a Context,
     pub unit: &'a Unit,
     pub resource: &'a CustomResource,
     pub renderer: &'a Arc<Engine>,
-    /// Makes the digests of this release.
+    /// The key of this release's digests.
     pub key: &'a Key,
     pub identity: Identity,
     pub values: Value,
     /// `.Plan`
     pub plan: Value,
-    /// `.Object`, of what is decorated.
+    /// `.Object`: the decorated object.
     pub object: Option<Value>,
-    /// What Secrets and ConfigMaps those come from.
+    /// The Secrets and ConfigMaps of the values.
     pub sources: LookupAnswers,
     pub snapshot: Arc<Snapshot>,
-    /// What `now` answers.
+    /// The result of `now`.
     pub clock: jiff::Timestamp,
-    /// What was looked up by the last attempt.
+    /// The lookups of the last attempt.
     pub known: Option<&'a LookupAnswers>,
-    /// Lookups are answered as then.
+    /// Lookups get the answers of the previous render.
     pub earlier: Option<&'a PreviousLookups>,
-    /// Learns what the renders show to be secret.
+    /// Learns the secret values of the renders.
     pub secrets: Arc<Secrets>,
     /// The memory for the renders. A cancelled render keeps it until its thread ends.
     pub share: Arc<Mutex<MemoryShare>>,
@@ -76,25 +76,22 @@ pub(crate) struct RenderRequest {
     pub revision: i64,
     pub lookups: Arc<LookupAnswers>,
     pub kept: Kept,
-    /// Not the render itself, but what chance would make of it another time.
+    /// Set for a probe, a render that only shows which leaves of this result are random.
     pub probe: Option<Box<Rendered>>,
 }
 
-/// What came of it.
+/// The result of a render.
 pub(crate) enum RenderResult {
     Rendered(Box<Rendered>, Desired),
-    /// It failed, perhaps only because these lookups had no answer yet.
+    /// The render failed. Missing answers of these lookups may be the cause.
     Needs(Vec<LookupKey>),
 }
 
-/// What one attempt made; with an error, the request comes back.
+/// The result of one attempt. An error returns the request.
 pub(crate) type RenderAttempt = Result<(Rendered, Desired), Box<(RenderError, RenderRequest)>>;
 
-/// Renders the release of a custom resource. Reads what templates look up, and leaves the answers; writes nothing.
-/// The release remembers what it reads of chance, also if it can't be rendered.
-///
-/// # Errors
-/// The phase that the release is in when it can't be rendered.
+/// Renders the release of a custom resource. Fetches lookups and returns their answers in `answers`. Writes nothing.
+/// The release remembers its stored random results even if the render fails.
 pub async fn prepare(
     context: &Context,
     unit: &Unit,
@@ -105,7 +102,7 @@ pub async fn prepare(
     prepare_plan(context, unit, resource, release, answers, no_plan()).await
 }
 
-/// `.Plan` where none runs.
+/// Returns `.Plan` for a render without a running plan.
 pub(crate) fn no_plan() -> Value {
     json!({"Name": "", "Params": {}})
 }
@@ -136,7 +133,7 @@ pub(crate) async fn prepare_plan(
     work.earlier = earlier.as_ref();
     let prepared = work.release(release, &mut memory, answers).await?;
     lock(&share).keep(prepared.size);
-    // A failed render may not have come to all secrets, so that it must not replace the known ones.
+    // A failed render may not show all secrets, so it must not replace the known ones.
     work.secrets.turn();
     let values_digest = if is_watched(unit.watch.on_failure) {
         work.key.digest(KeyUse::Values, &[work.values.to_string().as_bytes()])
@@ -156,7 +153,7 @@ pub(crate) async fn prepare_plan(
     })
 }
 
-/// True if this render is not the one that was recorded: then it is an upgrade.
+/// True if this render differs from the recorded one, so that it is an upgrade.
 pub(crate) fn differs(prepared: &PreparedRelease, release: &Release) -> bool {
     let record = &release.record;
     let members = &prepared.desired.members;
@@ -170,7 +167,7 @@ pub(crate) fn differs(prepared: &PreparedRelease, release: &Release) -> bool {
             known.is_some_and(|known| has_other_digest(member, known))
         });
     }
-    // Without those that only wait to be deleted.
+    // Ignore orphans that wait for their deletion.
     let rendered = record.entries.iter().filter(|entry| !entry.digest.is_empty());
     // With `if-not-present`, an object of another owner satisfies the chart. It has no entry.
     let yields = |member: &Member| member.policy.update == Update::IfNotPresent && record.entry(&member.id).is_none();
@@ -184,10 +181,8 @@ pub(crate) fn differs(prepared: &PreparedRelease, release: &Release) -> bool {
 }
 
 impl<'a> RenderJob<'a> {
-    /// The values of a custom resource, with what is known of the cluster.
-    ///
-    /// # Errors
-    /// The phase of a release whose chart or values can't be read.
+    /// Prepares a render: reads values, capabilities and stored random results. Stops with the phase of the release if
+    /// the chart or the values cannot be read.
     pub(crate) async fn begin(
         context: &'a Context,
         unit: &'a Unit,
@@ -197,7 +192,7 @@ impl<'a> RenderJob<'a> {
     ) -> Flow<Self> {
         let renderer = unit.renderer.as_ref();
         let renderer = renderer.or_stop(|message| Phase::stalled(Reason::ChartInvalid, message))?;
-        // Before the values are read, which take memory as well.
+        // Reserve memory before the values are read, because they need memory, too.
         let set = resource.applyset_id(&unit.group_kind);
         let share = context.render.budget.share(context.render.pool.lane(&set)).await;
         let share = Arc::new(Mutex::new(share));
@@ -237,10 +232,7 @@ impl<'a> RenderJob<'a> {
         Continue(work)
     }
 
-    /// Renders a file of the chart with further data.
-    ///
-    /// # Errors
-    /// Why it can't be rendered.
+    /// Renders one file of the chart with additional data.
     pub(crate) async fn file(
         &self,
         name: &str,
@@ -275,27 +267,27 @@ impl<'a> RenderJob<'a> {
         }
     }
 
-    /// What a render may take now.
+    /// Returns the limits of a render in the present lane.
     pub(crate) fn limits(&self) -> Limits {
         self.context.render.budget.limits(lock(&self.share).lane())
     }
 
-    /// Whether a render failed for what it has only in the short lane.
+    /// True if a render failed because of a limit of the short lane.
     pub(crate) fn was_short_of(&self, error: &RenderError) -> bool {
         lock(&self.share).lane() == PoolLane::Short && error.is_of_resources()
     }
 
-    /// Goes on in the long lane, with a whole share of the memory.
+    /// Moves to the long lane with a complete share of the memory.
     pub(crate) async fn widen(&self) {
         let context = self.context;
         context.render.pool.expect_long(&self.identity.owner.set);
-        // Who waits holds nothing that others could use, but for the values.
+        // While this render waits, it reserves only the memory of its values.
         lock(&self.share).keep(size_of_data(&self.values));
         let share = context.render.budget.another(PoolLane::Long).await;
         *lock(&self.share) = share;
     }
 
-    /// Does work in the lane of its share.
+    /// Runs work in the lane of the share.
     pub(crate) async fn on_pool<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -305,7 +297,7 @@ impl<'a> RenderJob<'a> {
         self.context.count_panics(done)
     }
 
-    /// `.Release` of a revision.
+    /// Returns `.Release` of a revision.
     pub(crate) fn facts(&self, revision: i64) -> Facts {
         Facts {
             name: self.resource.key.name.clone(),
@@ -316,7 +308,8 @@ impl<'a> RenderJob<'a> {
         }
     }
 
-    /// The release as it was rendered the last time, if nothing but its own doing has changed; else as it is now.
+    /// Renders with the answers of the previous render if only the release itself has changed looked-up objects.
+    /// Otherwise renders with the present answers.
     pub(crate) async fn release(
         &mut self,
         release: &Release,
@@ -331,7 +324,7 @@ impl<'a> RenderJob<'a> {
             match settled.map_continue(|settled| self.assemble(recorded, settled, answers)) {
                 Continue(prepared) if !differs(&prepared, release) => return Continue(prepared),
                 Break(phase @ Phase::Failed { .. }) => return Break(phase),
-                // Something else has changed, too.
+                // Other objects have changed, too.
                 _ => {}
             }
             *memory = remembered;
@@ -356,7 +349,7 @@ impl<'a> RenderJob<'a> {
         Continue(prepared)
     }
 
-    /// One render, on a thread that may block.
+    /// Renders once on a thread of the pool.
     pub(crate) async fn once(&self, request: RenderRequest) -> Flow<RenderResult> {
         let started = std::time::Instant::now();
         let answer = match self.attempt(request).await {
@@ -395,7 +388,7 @@ impl<'a> RenderJob<'a> {
         }
     }
 
-    /// The same within the limits of its share.
+    /// Renders within the limits of the share.
     pub(crate) async fn attempt(&self, mut request: RenderRequest) -> Result<RenderAttempt, PoolError> {
         let renderer = self.renderer.clone();
         let snapshot = self.snapshot.clone();
@@ -506,7 +499,7 @@ impl<'a> RenderJob<'a> {
     }
 }
 
-/// Gives members and hooks the reference to their custom resource, where they may have one.
+/// Adds the owner reference to members and hooks that may have one.
 pub(crate) fn give_owners(unit: &Unit, resource: &CustomResource, desired: &mut Desired) {
     // Without a UID, no custom resource exists: `render` without a cluster.
     if !unit.watch.has_owner_references() || resource.uid.is_empty() {

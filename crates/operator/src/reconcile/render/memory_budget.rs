@@ -1,9 +1,9 @@
-//! How the memory of the process is shared out to renders: what one may take is put aside before it begins, and given
-//! back but for what it made. A render that would take more than there is waits.
+//! Shares the memory of the process among renders. A render reserves its maximum before it starts. Afterwards it keeps
+//! the size of its result and returns the rest. A render that finds too little memory waits.
 //!
-//! A render has a small share at first, which is more than public charts need. One that does not fit gets a whole share,
-//! and is done again in the long lane of the [pool](crate::reconcile::render::pool). Neither kind of share ever takes all there is from the
-//! other.
+//! A render has a small share at first, which is more than public charts need. One that does not fit gets a whole
+//! share, and is done again in the long lane of the [pool](crate::reconcile::render::pool). Each kind of share always
+//! leaves memory for the other.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,25 +14,25 @@ use crate::reconcile::render::pool::PoolLane;
 use crate::sync::lock;
 use helm_template::render::Limits;
 
-/// What part of the process's memory renders, and what they made, may take together. The rest is the program's, the charts',
-/// the caches' and what requests take.
+/// The fraction of the process's memory for renders and their results. The rest is for the program, charts, caches and
+/// requests.
 const RENDERS: u64 = 2;
-/// What part of it one render may take.
+/// The fraction of that memory for one render.
 const ONE: u64 = 4;
-/// The most that one render may take, however much memory there is: 7 times what the largest public charts take.
+/// The upper limit for one render: 7 times the need of the largest public charts.
 const MOST: u64 = 128 << 20;
-/// What it has at first: nearly twice what the largest public charts take. The same of processor time.
+/// The first share of a render: nearly twice the need of the largest public charts, in memory and in processor time.
 const FIRST: u64 = 32 << 20;
 const FIRST_TIME: Duration = Duration::from_secs(1);
 
 /// The memory for renders.
 pub struct MemoryBudget {
-    /// The limit of the process, in bytes. `None`: there is none.
+    /// The limit of the process, in bytes. `None`: no limit.
     limit: Option<u64>,
     taken: Mutex<ReservedMemory>,
-    /// Notified when something was given back.
+    /// Notified when memory is returned.
     freed: Notify,
-    /// Those that wait for a first share in each lane, in their order.
+    /// The releases that wait for a first share, in order, by lane.
     turns: [Semaphore; 2],
 }
 
@@ -44,7 +44,7 @@ struct ReservedMemory {
     shares: [u64; 2],
 }
 
-/// What is put aside for a release. It is given back when this is dropped.
+/// The memory that is reserved for a release. Dropping it returns the memory.
 pub struct MemoryShare {
     budget: Arc<MemoryBudget>,
     lane: PoolLane,
@@ -53,7 +53,7 @@ pub struct MemoryShare {
 }
 
 impl MemoryBudget {
-    /// For a process that may take so many bytes.
+    /// Returns the budget of a process with this limit in bytes.
     pub fn new(limit: Option<u64>) -> Arc<Self> {
         Arc::new(MemoryBudget {
             limit,
@@ -63,7 +63,7 @@ impl MemoryBudget {
         })
     }
 
-    /// What a render in a lane puts aside.
+    /// Returns how many bytes a render in a lane reserves.
     fn size(&self, lane: PoolLane) -> u64 {
         let whole = self.limit.map_or(MOST, |limit| (limit / ONE).clamp(1, MOST));
         match lane {
@@ -72,7 +72,7 @@ impl MemoryBudget {
         }
     }
 
-    /// What one render may take in a lane.
+    /// Returns the limits of one render in a lane.
     pub fn limits(&self, lane: PoolLane) -> Limits {
         let limits = Limits::within(self.size(lane));
         match lane {
@@ -84,7 +84,7 @@ impl MemoryBudget {
         }
     }
 
-    /// Why a render was not given more.
+    /// Returns the message for a render that exceeds its share.
     pub fn why(&self) -> String {
         match self.limit {
             Some(limit) => format!(
@@ -97,21 +97,21 @@ impl MemoryBudget {
         }
     }
 
-    /// Waits until there is a share, for a release that has none.
+    /// Waits for the first share of a release.
     pub async fn share(self: &Arc<Self>, lane: PoolLane) -> MemoryShare {
-        // It is never closed.
+        // The semaphore is never closed.
         let _turn = self.turns[lane as usize].acquire().await;
         self.wait(lane, |taken| self.fits(lane, taken)).await
     }
 
-    /// Waits for a share for a release that holds what it rendered. If all that is left is held by such, one of them gets a
-    /// share all the same: else each would wait for the others.
+    /// Waits for a share for a release that holds what it rendered. If all that is left is held by such, one of them
+    /// gets a share all the same: else each would wait for the others.
     pub async fn another(self: &Arc<Self>, lane: PoolLane) -> MemoryShare {
         let is_alone = |taken: &ReservedMemory| taken.shares[lane as usize] == 0;
         self.wait(lane, |taken| self.fits(lane, taken) || is_alone(taken)).await
     }
 
-    /// Whether there is a share, and one is left for the other lane.
+    /// True if a share is free and another one remains for the other lane.
     fn fits(&self, lane: PoolLane, taken: &ReservedMemory) -> bool {
         let Some(limit) = self.limit else { return true };
         let (own, size) = (taken.bytes[lane as usize], self.size(lane));
@@ -127,7 +127,7 @@ impl MemoryBudget {
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
-            // From here on nothing is missed.
+            // From here on no notification is missed.
             freed.as_mut().enable();
             {
                 let mut taken = lock(&self.taken);
@@ -149,7 +149,7 @@ impl MemoryBudget {
 }
 
 impl MemoryShare {
-    /// Keeps so many bytes of it, for what was made.
+    /// Reduces the reservation to the size of the result, in bytes.
     pub fn keep(&mut self, bytes: u64) {
         let kept = bytes.min(self.bytes);
         self.give_back(self.bytes - kept);

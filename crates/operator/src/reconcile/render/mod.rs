@@ -1,4 +1,4 @@
-//! Values and chart become members. Renders run on threads of their own, never on the async workers.
+//! Renders values and chart into members. Renders run on their own threads, never on the async workers.
 
 pub(crate) mod generated_values;
 pub(crate) mod job;
@@ -39,7 +39,7 @@ impl<'a> Renderer<'a> {
 }
 
 impl Renderer<'_> {
-    /// Steps 4 and 5: everything up to the first write.
+    /// Reads the values, renders the chart and checks the result. Writes nothing.
     pub(super) async fn prepare(&self, release: &mut Release) -> Flow<PreparedRelease> {
         let mut answers = LookupAnswers::new();
         let prepared = prepare(
@@ -50,7 +50,7 @@ impl Renderer<'_> {
             &mut answers,
         )
         .await;
-        // Also after a failure: a looked-up object may be created later.
+        // Keep the answers also after a failure: a looked-up object may be created later.
         self.scope.context.follow_lookups(&self.scope.owner.set, answers.keys());
         if prepared.is_break() {
             self.learn_recorded(release).await?;
@@ -65,8 +65,8 @@ impl Renderer<'_> {
         checked.map_continue(|()| prepared)
     }
 
-    /// Learns what Secrets among these objects hold, before anything could quote it.
-    pub(super) fn learn<'m>(&self, release: &Release, members: impl IntoIterator<Item = &'m Member>) {
+    /// Learns the secret values of these members, so that no message quotes them.
+    pub(super) fn learn_secrets<'m>(&self, release: &Release, members: impl IntoIterator<Item = &'m Member>) {
         let chart = self.scope.unit.renderer.as_ref().ok().map(|renderer| renderer.chart());
         let text = ChartText::of(chart);
         for member in members {
@@ -74,8 +74,8 @@ impl Renderer<'_> {
         }
     }
 
-    /// What the Secrets among the members hold is known from a render. After a start there was none, and the error of
-    /// one that fails may quote it all the same: then it is read.
+    /// Reads the recorded Secrets after a start. Usually a render shows the secret values, but the error of a failed
+    /// render may quote them before.
     async fn learn_recorded(&self, release: &mut Release) -> Flow {
         let snapshot = self.scope.context.discovery.snapshot();
         let secret = GroupKind::new("", "Secret");
@@ -103,8 +103,8 @@ fn unread(id: &ObjectId, error: &Error) -> Phase {
 }
 
 impl Renderer<'_> {
-    /// True if the release's secret values are known, without which no log is shown. After a start that takes a render,
-    /// which a deletion never makes.
+    /// True if the secret values of the release are known, so that logs may be shown. Renders the release after a
+    /// start, except for a deletion.
     pub(crate) async fn knows_secrets(&self, release: &mut Release) -> bool {
         release.render.knows_secrets
             || !self.scope.written.deleting && Box::pin(self.prepare(release)).await.is_continue()

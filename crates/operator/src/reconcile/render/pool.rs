@@ -17,26 +17,26 @@ use tokio::time::Instant;
 use crate::sync::lock;
 use go_template::meter::cpu_time;
 
-/// Processor time that a release may use before its work belongs to the long lane; and how much of what it used is
-/// forgotten in a second.
+/// The processor time that a release may use before it moves to the long lane, and how much used time expires per
+/// second.
 const BURST: Duration = Duration::from_secs(2);
 const FORGOTTEN: f64 = 0.1;
-/// What is remembered of a release at most: five minutes in the long lane.
+/// The maximum of remembered processor time: it keeps a release in the long lane for five minutes.
 const MOST: Duration = Duration::from_secs(32);
 /// Processor time that the conditions of a release may use in one go, and the share of it that is added each second.
 const CONDITIONS: Duration = Duration::from_secs(1);
 const REFILLED: f64 = 0.1;
-/// Conditions are not begun with less than this.
+/// Conditions do not start with less time than this.
 const LEAST: Duration = Duration::from_millis(100);
-/// Accounts that are empty are removed when there are so many.
+/// Empty accounts are removed when there are this many accounts.
 const ACCOUNTS: usize = 1000;
 
-/// Where work is done.
+/// The lanes of the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PoolLane {
     /// Work that takes up to a second.
     Short,
-    /// Work of releases that needed more lately.
+    /// Work of releases that recently needed more.
     Long,
 }
 
@@ -55,7 +55,7 @@ pub enum PoolError {
     OverBudget,
 }
 
-/// The threads.
+/// Runs long work on its own threads.
 pub struct WorkerPool {
     all: Arc<Semaphore>,
     long: Arc<Semaphore>,
@@ -65,7 +65,7 @@ pub struct WorkerPool {
 
 /// Processor time that releases used lately, by the id of their ApplySet.
 struct CpuAccounts {
-    /// What is forgotten in a second, in seconds.
+    /// How many seconds of used time expire per second.
     leak: f64,
     most: f64,
     seconds: Mutex<HashMap<String, (f64, Instant)>>,
@@ -76,7 +76,7 @@ struct CpuAccounts {
 pub struct Deadline(Duration);
 
 impl WorkerPool {
-    /// A pool that uses so many processors.
+    /// Returns a pool for this number of processors.
     pub fn new(cores: usize) -> Self {
         let threads = cores.max(2);
         WorkerPool {
@@ -87,7 +87,7 @@ impl WorkerPool {
         }
     }
 
-    /// The lane for the next work of a release.
+    /// Returns the lane for the next work of a release.
     pub fn lane(&self, release: &str) -> PoolLane {
         if self.used.level(release) > BURST.as_secs_f64() {
             PoolLane::Long
@@ -96,15 +96,13 @@ impl WorkerPool {
         }
     }
 
-    /// The next work of this release is long as well.
+    /// Moves the next work of this release to the long lane, too.
     pub fn expect_long(&self, release: &str) {
         self.used.raise(release, 2.0 * BURST.as_secs_f64());
     }
 
-    /// Does work on a thread of its own, when one is free. It is done to the end even if no task waits for it any more.
-    ///
-    /// # Errors
-    /// The operator is stopping, or the work panicked.
+    /// Runs work on a thread of the pool when one is free. The work runs to its end even if its task is cancelled.
+    /// Fails if the operator is stopping or the work panics.
     pub async fn run<T: Send + 'static>(
         self: &Arc<Self>,
         release: &str,
@@ -140,10 +138,8 @@ impl WorkerPool {
         tokio::task::spawn_blocking(job).await.map_err(|_| PoolError::Panicked)
     }
 
-    /// Evaluates conditions of a release, within their budget: `work` is to stop when its deadline is over.
-    ///
-    /// # Errors
-    /// As those of [`WorkerPool::run`], or there is nothing left of the budget.
+    /// Evaluates conditions of a release within their budget. `work` must stop at its deadline. Fails as
+    /// [`WorkerPool::run`] does, or if the budget is used up.
     pub async fn evaluate<T: Send + 'static>(
         self: &Arc<Self>,
         release: &str,
@@ -152,7 +148,8 @@ impl WorkerPool {
         let pool = self.clone();
         let owner = release.to_owned();
         let job = move || {
-            // Read here: others of this release may have been evaluated while this waited for a thread.
+            // Read the budget here: other conditions of this release may have used it while this work waited for a
+            // thread.
             let left = pool.left_for_conditions(&owner);
             if left < LEAST {
                 return Err(PoolError::OverBudget);
@@ -178,7 +175,7 @@ impl WorkerPool {
 }
 
 impl Deadline {
-    /// True if there is no time left.
+    /// True if the deadline has passed.
     pub fn is_over(self) -> bool {
         cpu_time() > self.0
     }
@@ -197,7 +194,7 @@ impl CpuAccounts {
         (seconds - self.leak * at.elapsed().as_secs_f64()).max(0.0)
     }
 
-    /// What a release used lately, in seconds.
+    /// Returns the processor time that a release recently used, in seconds.
     fn level(&self, release: &str) -> f64 {
         let known = lock(&self.seconds).get(release).copied();
         known.map_or(0.0, |known| self.now(known))
@@ -235,11 +232,11 @@ impl Drop for CpuCharge<'_> {
     }
 }
 
-/// From this size on, in bytes of memory, data of an author are too much for an async worker.
+/// Data of an author of at least this size, in bytes of memory, must not be processed on an async worker.
 const LARGE: u64 = 64 << 10;
 
-/// Does work on data of this size: away from the async workers if they are large. For small data that costs more than it
-/// saves: each time another thread takes over, with memory of its own.
+/// Runs work on data of this size, away from the async workers if the data are large. For small data, moving to another
+/// thread costs more than it saves.
 pub fn off_worker_if_large<T>(size: u64, work: impl FnOnce() -> T) -> T {
     if size > LARGE { off_worker(work) } else { work() }
 }

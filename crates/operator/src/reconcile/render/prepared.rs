@@ -13,7 +13,7 @@ use chartwright_core::identity::ObjectId;
 use chartwright_core::members::desired::{self, Desired, Identity};
 use chartwright_core::plans;
 
-/// A release that is rendered and checked, ready to be applied.
+/// A rendered and checked release, ready to be applied.
 pub struct PreparedRelease {
     pub identity: Identity,
     pub desired: Desired,
@@ -24,7 +24,7 @@ pub struct PreparedRelease {
     pub inputs: RenderInputs,
     /// Recorded members that stay as they were applied, although this render differs or lacks them.
     pub(crate) stay: Vec<ObjectId>,
-    /// What this render would change or add, and is held.
+    /// Members that this render would change or add, and that are held.
     pub(crate) held: Vec<String>,
     /// The revision of this render.
     pub revision: i64,
@@ -38,13 +38,13 @@ pub struct PreparedRelease {
     pub(crate) size: u64,
 }
 
-/// What a render read.
+/// The inputs of a render.
 #[derive(Default)]
 pub struct RenderInputs {
     /// Digest of everything that the render depended on.
     pub digest: String,
-    /// The same digest with the answers to the `.Capabilities` queries of the settled render, to compare with its digest:
-    /// other queries after an edit of the custom resource or the chart are expected.
+    /// The same digest with the answers to the `.Capabilities` queries of the settled render, to compare with its
+    /// digest: other queries after an edit of the custom resource or the chart are expected.
     pub(crate) since_settled: String,
     /// Lookups with the versions that were rendered.
     pub lookups: Vec<String>,
@@ -56,17 +56,17 @@ pub struct RenderInputs {
     pub(crate) failed_groups: Vec<String>,
     /// The values without the chart's own.
     pub(crate) values: Value,
-    /// Digest of the values, where a failure has consequences.
+    /// Digest of the values. Empty unless the watch's `onFailure` reacts to failed upgrades.
     pub(crate) values_digest: String,
 }
 
 impl PreparedRelease {
-    /// True if it has results of chance, which are kept.
+    /// True if the render has random results, which must be stored.
     pub fn is_random(&self) -> bool {
         self.generated_values.has_generated_values()
     }
 
-    /// Has the render of an earlier revision, kept since, in the place of its own.
+    /// Replaces the render by the stored render of an earlier revision.
     pub(crate) fn replace(&mut self, desired: Desired, notes: Option<String>, to: i64, revision: i64, key: &Key) {
         self.hooks_digest = hooks_digest(&desired, key);
         self.desired = desired;

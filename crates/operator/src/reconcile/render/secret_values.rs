@@ -90,17 +90,17 @@ pub(crate) fn learn_object(secrets: &Secrets, chart: &ChartText<'_>, object: &Va
     for (_, value) in fields.filter(|(field, _)| !HEAD.contains(&field.as_str())) {
         scalars(value, &mut |text| match decoded(text) {
             Some(value) => {
-                learn(secrets, chart, &value);
-                // Who writes no base64 where it should be may have written what looks like it.
-                learn(secrets, chart, text);
+                learn_value(secrets, chart, &value);
+                // Plain text in the place of base64 may look like base64.
+                learn_value(secrets, chart, text);
             }
-            None => learn(secrets, chart, text),
+            None => learn_value(secrets, chart, text),
         });
     }
 }
 
-/// Learns what values come from, if it is a Secret: its texts, and what stands in those. `room`: what may be read, as for
-/// [`ValuesSource::add`].
+/// Learns the texts of a source of values and the scalars in them, if the source is a Secret. `room`: how many bytes
+/// may be read, as for [`ValuesSource::add`].
 pub(crate) fn learn_source(
     secrets: &Secrets,
     chart: &ChartText<'_>,
@@ -111,15 +111,15 @@ pub(crate) fn learn_source(
     learn_object(secrets, chart, object);
     let mut values = Map::new();
     if source.is_secret() && source.add(object, &mut values, room).is_ok() {
-        scalars(&Value::Object(values), &mut |text| learn(secrets, chart, text));
+        scalars(&Value::Object(values), &mut |text| learn_value(secrets, chart, text));
     }
 }
 
-fn learn(secrets: &Secrets, chart: &ChartText<'_>, value: &str) {
+fn learn_value(secrets: &Secrets, chart: &ChartText<'_>, value: &str) {
     secrets.learn_unless(value, &|text| chart.has(text));
 }
 
-/// Every scalar in a value, as it is printed by JSON and by Go.
+/// Calls `found` with each scalar of a value, as JSON and as Go prints it.
 fn scalars(value: &Value, found: &mut dyn FnMut(&str)) {
     match value {
         Value::String(text) => found(text),
@@ -141,7 +141,7 @@ fn go_float(number: f64) -> String {
     format::text(&Template::Float64(number))
 }
 
-/// What base64 says, where it says a text. The API server skips line breaks.
+/// Decodes base64 if the result is text. The API server skips line breaks.
 fn decoded(text: &str) -> Option<String> {
     let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     String::from_utf8(BASE64.decode(&digits).ok()?).ok()

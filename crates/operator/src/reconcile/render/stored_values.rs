@@ -3,26 +3,26 @@
 use chartwright_core::values::recovery::Pin;
 use helm_template::render::Kept;
 
-/// What the Secret holds; nothing if there is none.
+/// The content of the Secret. Empty without a Secret.
 #[derive(Clone, Default)]
 pub(crate) struct StoredValues {
     pub(crate) kept: Kept,
     pub(crate) pins: Vec<Pin>,
     pub(crate) version: Option<String>,
-    /// The request for these results.
+    /// The `regenerate` request that created these results.
     pub(crate) made_for: Option<String>,
     /// As [`KEY`].
     pub(crate) key: [u8; 32],
 }
 
-/// What is remembered of chance.
+/// The random results that a render uses.
 #[derive(Clone, Default)]
 pub(crate) struct GeneratedValues {
     pub(crate) stored: StoredValues,
     pub(crate) was_read: bool,
-    /// A release that has members, or may have: what they hold must not change without need.
+    /// True if the release may have members, whose random results must not change without a request.
     pub(crate) exists: bool,
-    /// What the render needs.
+    /// The results for the render.
     pub(crate) kept: Kept,
     pub(crate) pins: Vec<Pin>,
     pub(crate) renewal: Option<jiff::Timestamp>,

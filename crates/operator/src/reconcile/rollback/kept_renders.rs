@@ -1,4 +1,4 @@
-//! Renders that are kept for a rollback, and the revisions of the history.
+//! Stores renders for a rollback and lists the revisions in the history.
 
 use std::ops::ControlFlow::{Break, Continue};
 
@@ -9,7 +9,7 @@ use crate::cluster::objects::lookup::LookupAnswers;
 use crate::reconcile::check::Checker;
 use crate::reconcile::flow::{Flow, OrStop};
 use crate::reconcile::hints::rights;
-use crate::reconcile::record::signed_secrets::{RENDERS, SealedSecrets, suffix};
+use crate::reconcile::record::signed_secrets::{RENDERS, SignedSecrets, suffix};
 use crate::reconcile::release::Release;
 use crate::reconcile::release::schedule::TIMEOUT;
 use crate::reconcile::render::Renderer;
@@ -24,7 +24,7 @@ use chartwright_core::status::conditions::whole;
 use chartwright_core::status::{Changes, Phase, Reason};
 use chartwright_watches::OnFailure;
 
-/// Keeps the renders that a rollback can return to.
+/// Stores the renders that a rollback can return to.
 pub(crate) struct KeptRenders<'a> {
     scope: &'a ReleaseScope<'a>,
 }
@@ -36,10 +36,8 @@ impl<'a> KeptRenders<'a> {
 }
 
 impl KeptRenders<'_> {
-    /// Puts the render that is gone back to in the place of the newest, as long as that is the one that failed.
-    ///
-    /// # Errors
-    /// The phase of a release that stays as it is, or of which the render can't be read.
+    /// Replaces the requested render by the stored render of the rollback, while the requested render is the failed
+    /// one. Stops with the phase of the release if the stored render cannot be used.
     pub(crate) async fn apply_fallback(&self, release: &mut Release, prepared: &mut PreparedRelease) -> Flow {
         let Some(fallback) = release.record.fallback.clone() else {
             return Continue(());
@@ -55,8 +53,8 @@ impl KeptRenders<'_> {
         let Some(to) = fallback.to else {
             return Break(Phase::stalled(Reason::UpgradeFailed, fallback.message(None)));
         };
-        let kept = SealedSecrets::new(self.scope)
-            .unseal::<KeptRender>(&RENDERS, &suffix(to))
+        let kept = SignedSecrets::new(self.scope)
+            .read_signed::<KeptRender>(&RENDERS, &suffix(to))
             .await;
         let Some(kept) = kept.or_stop(|error| self.render_storage_error(to, &error))? else {
             let lost = format!("; the render of revision {to} is lost: nothing can go back to it");
@@ -86,13 +84,13 @@ impl KeptRenders<'_> {
             fallback.revision,
             release.key(&self.scope.context.keys),
         );
-        // The watch may permit less than it did then.
+        // The watch may permit less than it did when the render was stored.
         Checker::new(self.scope)
             .check_release(release, prepared, &mut LookupAnswers::new())
             .await
     }
 
-    /// The members of a render that was kept.
+    /// Returns the members of a stored render.
     fn read(&self, release: &Release, prepared: &PreparedRelease, kept: KeptRender) -> Desired {
         let snapshot = self.scope.context.discovery.snapshot();
         let namespaced = |group_kind: &GroupKind, version: &str| snapshot.namespaced(group_kind, version);
@@ -100,10 +98,10 @@ impl KeptRenders<'_> {
         let mut desired = desired::desired(kept.members, identity, &namespaced, key);
         desired::add_hooks(&mut desired, kept.hooks, identity, &namespaced, key);
         let hooks = desired.hooks.iter().map(|hook| &hook.member);
-        Renderer::new(self.scope).learn(release, desired.members.iter().chain(hooks));
+        Renderer::new(self.scope).learn_secrets(release, desired.members.iter().chain(hooks));
         give_owners(self.scope.unit, &self.scope.written, &mut desired);
         for member in &mut desired.members {
-            // Going back forces nothing.
+            // A rollback does not force applies.
             if member.policy.update == Update::Recreate {
                 member.policy.update = Update::InPlace;
             }
@@ -111,7 +109,7 @@ impl KeptRenders<'_> {
         desired
     }
 
-    /// Before the first member of an upgrade: since when it is under way, and from what.
+    /// Notes before the first member of an upgrade when it started and from which revision.
     pub(crate) fn note_attempt(&self, release: &mut Release, prepared: &PreparedRelease) {
         let record = &mut release.record;
         let is_upgrade = prepared.revision > record.revision && record.revision > 0;
@@ -137,10 +135,7 @@ impl KeptRenders<'_> {
         });
     }
 
-    /// After all of a render is applied: it is listed, and kept where something may go back to it.
-    ///
-    /// # Errors
-    /// The phase of a release of which it can't be kept.
+    /// Lists a completely applied render in the history, and stores it if a rollback may return to it.
     pub(crate) async fn list_revision(&self, release: &mut Release, prepared: &PreparedRelease) -> Flow {
         let (revision, chart) = (prepared.revision, self.scope.chart());
         let history = &mut release.record.history;
@@ -170,8 +165,8 @@ impl KeptRenders<'_> {
                 .collect(),
             notes: prepared.notes.clone(),
         };
-        match SealedSecrets::new(self.scope)
-            .seal(&RENDERS, &suffix(revision), &render)
+        match SignedSecrets::new(self.scope)
+            .write_signed(&RENDERS, &suffix(revision), &render)
             .await
         {
             Ok(()) => {
@@ -188,7 +183,7 @@ impl KeptRenders<'_> {
     }
 
     fn render_storage_error(&self, revision: i64, error: &Error) -> Phase {
-        let place = SealedSecrets::new(self.scope).sealed_place(&RENDERS, &suffix(revision));
+        let place = SignedSecrets::new(self.scope).secret_name(&RENDERS, &suffix(revision));
         let hint = rights(
             error,
             "a watch with `onFailure: rollback` needs the rights to get, create, patch and delete Secrets there",
@@ -196,14 +191,11 @@ impl KeptRenders<'_> {
         Phase::failed(Reason::Record, format!("{place}, which keeps a render: {error}{hint}"))
     }
 
-    /// Removes all renders that are kept of a release.
-    ///
-    /// # Errors
-    /// The phase of a release of which they can't be removed.
+    /// Removes all stored renders of a release.
     pub(crate) async fn forget_renders(&self, release: &mut Release) -> Flow {
         let record = &release.record;
         let mut kept: Vec<i64> = record.history.kept().collect();
-        // What was kept in the moment in which an operator ended is listed nowhere.
+        // A render that was stored just before a crash is in no history.
         let attempt = record.attempt.as_ref().map(|attempt| attempt.revision);
         kept.extend(attempt.filter(|revision| !kept.contains(revision)));
         self.forget(release, &kept).await
@@ -211,8 +203,8 @@ impl KeptRenders<'_> {
 
     async fn forget(&self, release: &mut Release, revisions: &[i64]) -> Flow {
         for revision in revisions {
-            let removed = SealedSecrets::new(self.scope)
-                .remove_sealed(&RENDERS, &suffix(*revision))
+            let removed = SignedSecrets::new(self.scope)
+                .remove_signed(&RENDERS, &suffix(*revision))
                 .await;
             removed.or_stop(|error| self.render_storage_error(*revision, &error))?;
             release.record.history.set_kept(*revision, false);
@@ -220,7 +212,7 @@ impl KeptRenders<'_> {
         Continue(())
     }
 
-    /// The revision that runs is well: it may be gone back to.
+    /// Notes that the running revision is healthy, so that a rollback may return to it.
     pub(crate) async fn note_healthy(&self, release: &mut Release) {
         let running = release.record.revision;
         release.record.attempt = None;
@@ -234,13 +226,12 @@ impl KeptRenders<'_> {
         }
     }
 
-    /// The phase with the reason why the release runs another revision than the requested one, or failed without a way
-    /// back.
+    /// Adds to the phase why the release runs another revision than the requested one, or why no rollback is possible.
     pub(crate) fn with_fallback_message(&self, release: &Release, phase: Phase, changes: &mut Changes) -> Phase {
         let Some(fallback) = &release.record.fallback else {
             return self.overdue(release, phase);
         };
-        // The phase says what it is.
+        // The phase already gives the reason.
         changes.upgraded = false;
         let running = fallback.to.and_then(|to| release.record.history.get(to));
         let fallback_message = fallback.message(running.map(|listed| listed.generation));
@@ -258,7 +249,7 @@ impl KeptRenders<'_> {
         }
     }
 
-    /// An upgrade that takes longer than it may, where nothing is to be done about it but to say so.
+    /// Returns the phase of an upgrade that exceeds its timeout when no rollback is configured.
     fn overdue(&self, release: &Release, phase: Phase) -> Phase {
         let Some(attempt) = release.record.attempt.as_ref() else {
             return phase;
@@ -272,7 +263,7 @@ impl KeptRenders<'_> {
     }
 }
 
-/// What is kept of a revision.
+/// The stored render of one revision.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct KeptRender {
     pub(crate) members: Vec<Rendered>,

@@ -93,7 +93,7 @@ impl RollbackStage<'_, '_> {
         let timeout = watch.timeout.unwrap_or(TIMEOUT);
         let why = match judge(phase, &attempt, watch.retries, failures, timeout, now) {
             Judgement::GoOn => {
-                // What can't be seen may be well; hooks, when they end, do the same.
+                // Members that cannot be read may be healthy, and running hooks may still succeed.
                 if !matches!(
                     phase,
                     Phase::Waiting {
@@ -119,7 +119,7 @@ impl RollbackStage<'_, '_> {
             .history
             .last_healthy(attempt.revision)
             .filter(|_| rolls_back);
-        // Without a way back it is tried again, and what may yet become healthy is left to.
+        // Without a rollback target the operator retries, and members that are not ready yet may still become healthy.
         if to.is_none() && (rolls_back || matches!(phase, Phase::Waiting { .. })) {
             return Continue(false);
         }
@@ -141,7 +141,7 @@ impl RollbackStage<'_, '_> {
         release.end_fallback();
         release.record.attempt = None;
         release.record.fallback = Some(fallback);
-        // The attempt was forced. A request is carried out once.
+        // This attempt was the forced one. A `force-at` request is carried out once.
         if let Some(text) = self.scope.requested(release, Request::Force) {
             release.record.handled.set(Request::Force, &text);
         }
@@ -167,14 +167,14 @@ impl Release {
         self.render.last.inputs.clear();
     }
 
-    /// The time in which an upgrade has to become healthy begins now.
+    /// Restarts the timeout in which an upgrade has to become healthy.
     pub(super) fn restart_clock(&mut self) {
         if let Some(attempt) = &mut self.record.attempt {
             attempt.began = whole(jiff::Timestamp::now());
         }
     }
 
-    /// An upgrade that was given up is tried once more.
+    /// Retries an upgrade that was given up.
     pub(super) fn retry_upgrade(&mut self) {
         let was_given_up = |fallback: &Fallback| fallback.failed.is_some();
         if self.record.fallback.as_ref().is_some_and(was_given_up) {

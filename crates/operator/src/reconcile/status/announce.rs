@@ -41,8 +41,8 @@ impl Announcer<'_> {
         }
     }
 
-    /// What a release waits for: once, until it waits for something else. `is_news`: the status didn't say so before, as it
-    /// does after a restart.
+    /// Writes an Event about the object that a release waits for, once until this object changes. `is_news`: the status
+    /// did not report it before, as it does after a restart.
     pub(crate) async fn announce_awaited(&self, release: &mut Release, phase: &Phase, is_news: bool) {
         let event = phase.awaited();
         let text = event.as_ref().map(Event::text);
@@ -55,7 +55,7 @@ impl Announcer<'_> {
         }
     }
 
-    /// What keeps pods of a release from being ready for long.
+    /// Writes Events about lasting problems of pods.
     pub(crate) async fn announce_pods(&self, release: &mut Release, phase: &Phase) {
         if phase.is_ready() || *phase == Phase::Suspended {
             return;
@@ -65,12 +65,12 @@ impl Announcer<'_> {
         }
     }
 
-    /// What the conditions say, where the status doesn't keep them.
+    /// Writes Events in place of conditions that the status does not keep.
     async fn announce_conditions(&self, release: &mut Release, status: &Value) {
         let events = status::condition_events(status);
         let texts = events.iter().map(Event::text).collect();
         let reported = release.announced.conditions.replace(texts);
-        // A release that was well when the operator last ran, and is, is no news.
+        // A release that was ready before a restart and still is needs no Event.
         if reported.is_none() && release.stored.was_complete && !events.iter().any(|event| event.warning) {
             return;
         }

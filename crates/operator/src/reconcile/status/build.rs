@@ -22,7 +22,7 @@ impl<'a> StatusBuilder<'a> {
 }
 
 impl StatusBuilder<'_> {
-    /// What the status says where it keeps all of it.
+    /// Builds the complete status.
     pub(crate) fn previous<'r>(&'r self, release: &'r Release) -> &'r Value {
         release
             .announced
@@ -58,7 +58,7 @@ impl StatusBuilder<'_> {
             computed: template.and_then(|template| template.computed_status()),
             status_invalid: template.and_then(|template| template.invalid.as_deref()),
             contested: release.contests.message(),
-            // Who is only waited for is no failure: counting would write a status at each look.
+            // Waiting is no failure. Counting it would write a status at each reconcile.
             failures: match conclusion.phase {
                 Phase::Failed { .. } => release.retry.backoff.failures,
                 _ => 0,

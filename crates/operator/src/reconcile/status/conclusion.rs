@@ -1,15 +1,15 @@
-//! What a reconcile found, as the status says it.
+//! The result of a reconcile, as the status reports it.
 
 use serde_json::Value;
 
 use crate::reconcile::render::prepared::PreparedRelease;
 use chartwright_core::status::{Changes, Phase};
 
-/// What the status is to report.
+/// The result that the status reports.
 pub(crate) struct Conclusion {
     pub phase: Phase,
     pub changes: Changes,
-    /// If it was rendered.
+    /// The render, if there was one.
     pub prepared: Option<PreparedRelease>,
 }
 
@@ -23,9 +23,9 @@ impl From<Phase> for Conclusion {
     }
 }
 
-/// A status that is to be written.
+/// The next status.
 pub(crate) struct NextStatus {
     pub status: Value,
-    /// It says something else than the one that is there.
+    /// True if it differs from the present status.
     pub(crate) is_news: bool,
 }

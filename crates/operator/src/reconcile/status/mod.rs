@@ -1,4 +1,4 @@
-//! The last stage of every reconcile: the status reports what happened, and Events announce it.
+//! Writes the status and Events at the end of every reconcile.
 
 pub(crate) mod announce;
 pub(crate) mod build;
@@ -35,7 +35,7 @@ use chartwright_core::record::requests::Request;
 use chartwright_core::status::template::Templated;
 use chartwright_core::status::{self, Phase, Reason};
 
-/// So many times in a row a release is put off before its status says so.
+/// How many throttled reconciles in a row the status does not report.
 const UNTOLD: u32 = 3;
 
 /// Writes the status of the custom resource and decides when the next reconcile comes.
@@ -50,7 +50,7 @@ impl<'s, 'a> StatusWriter<'s, 'a> {
 }
 
 impl StatusWriter<'_, '_> {
-    /// Writes the status if it says something new, and decides when to look again.
+    /// Writes the status if it has changed, and schedules the next reconcile.
     pub(super) async fn report(
         &mut self,
         release: &mut Release,
@@ -64,7 +64,7 @@ impl StatusWriter<'_, '_> {
         }
         let saved = RecordStore::new(self.scope).save_record(release).await;
         let is_saved = saved.is_continue();
-        // What failed before says more than that nothing can be noted of it.
+        // The first failure explains more than the failed status write.
         if let Break(unsaved) = saved
             && conclusion.phase.is_well()
         {
@@ -106,7 +106,7 @@ impl StatusWriter<'_, '_> {
         }
         if !written {
             let wait = release.retry.backoff.failed_to_write(requested_wait());
-            // What failed besides isn't tried more often for it.
+            // A failed status write must not shorten the backoff of the other failure.
             let failed = again.filter(|_| release.retry.backoff.failures > failures);
             again = Some(failed.map_or(wait, |failed| failed.max(wait)));
         } else if RecordStore::new(self.scope).drop_secrets(release).await {
@@ -145,7 +145,7 @@ impl StatusWriter<'_, '_> {
         if release.retry.backoff.throttled > UNTOLD {
             return false;
         }
-        // It is no failure yet.
+        // Throttling does not count as a failure yet.
         release.retry.backoff.failures = release.retry.backoff.failures.saturating_sub(1);
         tracing::info!(
             kind = %self.scope.unit.group_kind, resource = %self.scope.written.key, ?wait,
@@ -154,15 +154,15 @@ impl StatusWriter<'_, '_> {
         true
     }
 
-    /// Writes the status if it says something new. False if it must be tried again.
+    /// Writes the status if it has changed. Returns false if the write must be retried.
     async fn write_status(&mut self, release: &mut Release, conclusion: &Conclusion, next: &NextStatus) -> bool {
         if !next.is_news {
             return true;
         }
         let mut next = &next.status;
         if !self.scope.unit.resource.status {
-            // Everything is lost.
-            RecordStore::new(self.scope).compare(release, next, &Value::Null);
+            // The kind has no status, so all fields are dropped.
+            RecordStore::new(self.scope).compare_status(release, next, &Value::Null);
             return true;
         }
         let mut written = self.send_status(release, next).await;
@@ -184,8 +184,8 @@ impl StatusWriter<'_, '_> {
                 if release.retry.refused_status == StatusRefusal::Everything {
                     release.retry.refused_status = StatusRefusal::Details;
                 }
-                RecordStore::new(self.scope).compare(release, next, self.scope.written_status());
-                // A status that turned out to lose the record.
+                RecordStore::new(self.scope).compare_status(release, next, self.scope.written_status());
+                // The API server dropped the record from this status.
                 RecordStore::new(self.scope).save_record(release).await.is_continue()
             }
             Err(error) if error.is_not_found() => {
@@ -210,7 +210,7 @@ impl StatusWriter<'_, '_> {
     async fn send_status(&self, release: &Release, next: &Value) -> Result<CustomObject, Error> {
         let target = self.scope.written.target(&self.scope.unit.resource);
         let client = &self.scope.context.client;
-        // Another release may find out while this one's request is under way.
+        // Another release of the kind may detect it during this request.
         let merges = self.scope.unit.lossy.refuses.load(Relaxed);
         if !merges {
             let written = writes::apply_status(client, &target, next).await;
@@ -235,7 +235,7 @@ impl StatusWriter<'_, '_> {
             return;
         }
         release.retry.refused_status = StatusRefusal::Everything;
-        // Not again before there is something else to say.
+        // Do not retry before the status changes.
         release.announced.status = Some(next.clone());
         let note = format!(
             "the API server refuses the status, of {} bytes beside a custom resource of about {}: {error}. What must be \
@@ -256,10 +256,8 @@ impl StatusWriter<'_, '_> {
         .await
     }
 
-    /// Writes down what was decided before anything is done about it.
-    ///
-    /// # Errors
-    /// The phase of a release of which it can't be written.
+    /// Records a decision in the status before it is carried out. Stops with the phase of the release if the status
+    /// cannot be written.
     pub(super) async fn store_decision(&mut self, release: &mut Release, phase: Phase) -> Flow {
         RecordStore::new(self.scope).save_record(release).await?;
         let conclusion = phase.into();
@@ -274,7 +272,7 @@ impl StatusWriter<'_, '_> {
         }
     }
 
-    /// When to look again: as the phase asks, or when a certificate is to be renewed.
+    /// Returns when the next reconcile is due: for the phase, or for the renewal of a certificate.
     fn next_look(&self, release: &mut Release, conclusion: &Conclusion) -> Option<Duration> {
         let phase = &conclusion.phase;
         let renewal = release.record.renewal.filter(|_| phase.is_ready()).map(|due| {
@@ -317,7 +315,7 @@ impl StatusWriter<'_, '_> {
     }
 }
 
-/// True if it is the status itself that is refused, and not what others wrote into the custom resource.
+/// True if the API server refuses the status itself, and not fields of other clients in the custom resource.
 fn is_about_status(error: &Error) -> bool {
     match error {
         Error::Invalid(_) | Error::TooLarge(_) => true,

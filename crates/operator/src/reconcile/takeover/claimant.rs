@@ -6,7 +6,7 @@ use crate::reconcile::custom_resource::CustomResource;
 use crate::reconcile::unit::Unit;
 use chartwright_core::takeover::{self, Claim, Claimant};
 
-/// The release as it claims objects that don't carry its marks.
+/// Describes the release that claims objects without its marks.
 pub(crate) fn claimant(unit: &Unit, resource: &CustomResource, namespace: &str) -> Claimant {
     Claimant {
         uid: resource.uid.clone(),

@@ -1,4 +1,4 @@
-//! Members of the release of another owner: adopts, marks and detaches them.
+//! Adopts, marks and detaches the members of a release of Helm or helm-operator.
 
 use std::ops::ControlFlow::Continue;
 
@@ -36,6 +36,7 @@ impl<'a> FormerMembers<'a> {
 }
 
 impl FormerMembers<'_> {
+    /// Parses the objects in the manifest of a release.
     pub(crate) fn members_of(&self, key: &Key, manifest: &str, namespace: &str) -> Desired {
         let objects = off_worker(|| {
             takeover::objects(
@@ -63,7 +64,7 @@ impl FormerMembers<'_> {
 }
 
 impl FormerMembers<'_> {
-    /// Gives a former member our marks. Its UID; `None` if it is gone or not ours.
+    /// Writes our marks to a former member. Returns its UID, or `None` if the object is gone or not ours.
     pub(crate) async fn mark(&self, id: &ObjectId) -> Result<Option<String>, Error> {
         let snapshot = self.scope.context.discovery.snapshot();
         let Some(resource) = snapshot.served(&id.group_kind)? else {
@@ -84,7 +85,7 @@ impl FormerMembers<'_> {
                 _ => return Ok(None),
             }
             let patch = takeover::marks(&metadata, id, &self.scope.owner, &self.scope.context.settings.operator);
-            match self.rewrite(resource, id, &patch).await {
+            match self.patch_metadata(resource, id, &patch).await {
                 Ok(is_there) => return Ok(is_there.then_some(uid)),
                 Err(error @ Error::Conflict(_)) => result = Err(error),
                 Err(error) => return Err(error),
@@ -93,8 +94,8 @@ impl FormerMembers<'_> {
         result
     }
 
-    /// False if the object is gone.
-    async fn rewrite(&self, resource: &Resource, id: &ObjectId, patch: &Value) -> Result<bool, Error> {
+    /// Patches the metadata of an object. Returns false if the object is gone.
+    async fn patch_metadata(&self, resource: &Resource, id: &ObjectId, patch: &Value) -> Result<bool, Error> {
         match requests::patch_metadata(&self.scope.context.client, resource, &id.namespace, &id.name, patch).await {
             Ok(_) => {
                 self.scope
@@ -108,11 +109,8 @@ impl FormerMembers<'_> {
         }
     }
 
-    /// Step 4, for a member that carries no marks of ours: what may be done with it. If it may be applied with force, its
-    /// managedFields are ours by now.
-    ///
-    /// # Errors
-    /// Why the member stays as it is.
+    /// Decides whether a member without our marks may be applied. If so, moves its managedFields to our field manager.
+    /// The error is the reason why the member stays as it is.
     pub(crate) async fn adopt(
         &self,
         prepared: &PreparedRelease,
@@ -124,7 +122,7 @@ impl FormerMembers<'_> {
         let (namespace, name) = (&member.id.namespace, &member.id.name);
         let unable = |error: Error| (Reason::Takeover, format!("{} ({}): {error}", member.id, member.source));
         let apply = |force, why| Ok(Step::Apply { force, why });
-        let mut conflict = Error::Conflict("others write it all the time".into());
+        let mut conflict = Error::Conflict("other clients changed it during each attempt".into());
         for _ in 0..ATTEMPTS {
             let found = requests::metadata(client, resource, namespace, name)
                 .await
@@ -135,7 +133,7 @@ impl FormerMembers<'_> {
             let left = |why: &str| format!("{} ({}) is left untouched: {why}", member.id, member.source);
             match (takeover::claim(&metadata, &claimant), &self.scope.unlisted) {
                 (Claim::Refused(why), _) => return Err((Reason::Collision, left(&why))),
-                // Helm's release Secrets would stay, and `helm uninstall` delete what is ours then.
+                // Helm's release Secrets would stay, and a later `helm uninstall` would delete our members.
                 (Claim::Adopted, Some(error)) => {
                     let why = format!(
                         "it belongs to the Helm release {}/{}, and to take that over the operator needs the rights to \
@@ -163,7 +161,7 @@ impl FormerMembers<'_> {
             let Some(patch) = takeover::migration(&metadata, &heir) else {
                 return apply(true, Why::Adopted);
             };
-            match self.rewrite(resource, &member.id, &patch).await {
+            match self.patch_metadata(resource, &member.id, &patch).await {
                 Ok(true) => return apply(true, Why::Adopted),
                 Ok(false) => return apply(false, Why::Missing),
                 Err(error @ Error::Conflict(_)) => conflict = error,
@@ -173,6 +171,7 @@ impl FormerMembers<'_> {
         Err(unable(conflict))
     }
 
+    /// Deletes the release Secrets.
     pub(crate) async fn remove_stored(&self, former_release: &FormerRelease) -> Result<(), Error> {
         for (name, uid) in &former_release.secrets {
             requests::remove_release(&self.scope.context.client, &former_release.namespace, name, uid).await?;
@@ -183,7 +182,8 @@ impl FormerMembers<'_> {
 }
 
 impl FormerMembers<'_> {
-    /// Cuts all that helm-operator left off the custom resource: what is suspended outlives it.
+    /// Removes the owner references of helm-operator from all members: members of a suspended release outlive their
+    /// custom resource.
     pub(crate) async fn detach_former_members(&self, release: &Release) -> Flow {
         if self.scope.former_release.is_none() {
             return Continue(());
@@ -195,6 +195,7 @@ impl FormerMembers<'_> {
         Continue(())
     }
 
+    /// Removes the owner reference to the custom resource from an object.
     async fn detach(&self, id: &ObjectId) -> Result<(), Error> {
         let snapshot = self.scope.context.discovery.snapshot();
         let Some(resource) = snapshot.served(&id.group_kind)? else {
@@ -202,12 +203,12 @@ impl FormerMembers<'_> {
         };
         let found = requests::metadata(&self.scope.context.client, resource, &id.namespace, &id.name).await?;
         if let Some(patch) = found.and_then(|metadata| takeover::parting(&metadata, &self.scope.written.uid)) {
-            self.rewrite(resource, id, &patch).await?;
+            self.patch_metadata(resource, id, &patch).await?;
         }
         Ok(())
     }
 
-    /// Removes the release Secrets of a release that is gone.
+    /// Removes the release Secrets of a deleted release.
     pub(crate) async fn forget_stored(&self) -> Flow {
         let Some(former_release) = &self.scope.former_release else {
             return Continue(());
@@ -217,9 +218,10 @@ impl FormerMembers<'_> {
     }
 }
 
-/// How often a migration is tried on an object that others write at the same time.
+/// How often a write to an object is tried while other clients change it.
 pub(crate) const ATTEMPTS: usize = 4;
 
+/// The objects of one revision may use this fraction (1/n) of the memory of a render.
 pub(crate) const READ: u64 = 2;
 
 pub(crate) fn failed(what: &str, error: &Error) -> Phase {

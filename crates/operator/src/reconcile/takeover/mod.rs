@@ -38,27 +38,25 @@ use chartwright_core::status::{self, Phase, Reason};
 use chartwright_core::takeover::{self, Former, ReleaseError, StoredRelease};
 use chartwright_watches::Collisions;
 
-/// What part of the memory of a render all revisions of a release may take unpacked, and what part the objects of one.
+/// All unpacked revisions of a release may use this fraction (1/n) of the memory of a render.
 const UNPACKED: u64 = 4;
 
-/// What the release Secrets hold.
+/// The contents of the release Secrets.
 #[derive(Default)]
 struct ReleaseSecrets {
-    /// Those of this custom resource that can be read.
+    /// Readable releases of this custom resource.
     releases: Vec<StoredRelease>,
-    /// Name and UID of each of its Secrets.
+    /// Name and UID of each Secret of this custom resource.
     secrets: Vec<(String, String)>,
-    /// Those that nothing shows to be this custom resource's.
+    /// Releases and Secrets that may belong to another owner.
     others: Vec<(Option<StoredRelease>, (String, String))>,
 }
 
 impl ReleaseSecrets {
-    fn is_anothers(&self) -> bool {
+    fn has_other_owner(&self) -> bool {
         self.secrets.is_empty() && !self.others.is_empty()
     }
 }
-
-// === What was there ===
 
 /// Takes a release over from Helm or helm-operator.
 pub(crate) struct TakeoverStage<'s, 'a> {
@@ -72,12 +70,12 @@ impl<'s, 'a> TakeoverStage<'s, 'a> {
 }
 
 impl TakeoverStage<'_, '_> {
-    /// Step 1. Nothing, for a release that was always ours.
+    /// Reads the former release into the record. Does nothing for a release that was always ours.
     pub(super) async fn find_former_release(&mut self, release: &mut Release) -> Flow {
-        let Some(mut former) = self.former(release) else {
+        let Some(mut former) = self.detect_former_owner(release) else {
             return Continue(());
         };
-        // What Helm still has of a release that goes stays with Helm.
+        // A deletion leaves objects that still belong to Helm to Helm.
         if former == Former::Helm && self.scope.written.deleting {
             return Continue(());
         }
@@ -91,20 +89,20 @@ impl TakeoverStage<'_, '_> {
         let Some(stored) = self.list_stored(former, &namespace).await? else {
             return Continue(());
         };
-        // One at a time is unpacked, with no more memory than a render has.
+        // Only one takeover at a time unpacks revisions, with the memory budget of a render.
         let _share = self.scope.context.render.budget.share(PoolLane::Long).await;
         let mut stored = self.read_stored(stored, &namespace).await?;
         let adopts = self.scope.unit.watch.collisions != Collisions::Prevent;
-        if former == Former::OperatorSdk && stored.is_anothers() && !self.scope.written.deleting {
+        if former == Former::OperatorSdk && stored.has_other_owner() && !self.scope.written.deleting {
             // Any author can claim that a custom resource was helm-operator's, but `helm install` made this release.
             if adopts {
                 former = Former::Helm;
             } else if !(self.is_marked() && self.scope.written.has_finalizer()) {
-                return Break(self.is_helms(&namespace));
+                return Break(self.refuse_helm_release(&namespace));
             }
         }
         if former == Former::Helm && adopts {
-            // What nothing was made of isn't taken over with anything.
+            // A release without objects is not taken over.
             let mut others = std::mem::take(&mut stored.others);
             others.retain(|(found, _)| found.as_ref().is_none_or(StoredRelease::has_objects));
             for (found, secret) in others {
@@ -122,7 +120,7 @@ impl TakeoverStage<'_, '_> {
             let manifest = manifest.filter(|manifest| !manifest.is_empty());
             releases.extend(manifest.map(StoredRelease::of_manifest));
         }
-        let manifests = self.remember(release, &releases, &namespace);
+        let manifests = self.record_former_objects(release, &releases, &namespace);
         release.stored.under_takeover = true;
         self.scope.former_release = Some(FormerRelease {
             former,
@@ -135,7 +133,7 @@ impl TakeoverStage<'_, '_> {
         Continue(())
     }
 
-    /// The release Secrets; `None` if there is nothing to be taken over.
+    /// Lists the release Secrets. `None` if there is nothing to take over.
     async fn list_stored(&mut self, former: Former, namespace: &str) -> Flow<Option<Vec<requests::ReleaseSecret>>> {
         let name = &self.scope.written.key.name;
         match requests::list_releases(&self.scope.context.client, namespace, name).await {
@@ -143,7 +141,7 @@ impl TakeoverStage<'_, '_> {
             Ok(stored) => Continue(Some(stored)),
             // A deletion uses the status instead. The garbage collector deletes the Secrets.
             Err(Error::Forbidden(_)) if self.scope.written.deleting => Continue(Some(Vec::new())),
-            // Whether Helm has a release of this name is only of interest if objects of it are in the way.
+            // A Helm release of this name matters only if a member collides with one of its objects.
             Err(error @ Error::Forbidden(_)) if former == Former::Helm && !self.is_marked() => {
                 self.scope.unlisted = Some(error);
                 Continue(None)
@@ -152,7 +150,7 @@ impl TakeoverStage<'_, '_> {
         }
     }
 
-    /// Reads release Secrets, the last revision first. What there is no room for is as unread as what is broken.
+    /// Reads release Secrets, the last revision first. Skips Secrets that are broken or exceed the memory limit.
     async fn read_stored(&self, mut listed: Vec<requests::ReleaseSecret>, namespace: &str) -> Flow<ReleaseSecrets> {
         let key = &self.scope.written.key;
         let mut stored = ReleaseSecrets::default();
@@ -190,7 +188,7 @@ impl TakeoverStage<'_, '_> {
         Continue(stored)
     }
 
-    /// True if a release was this custom resource's: it is the controller of an object in the manifest.
+    /// True if the custom resource is the controller of an object in the manifest of a release.
     async fn controls(&self, stored: Option<&StoredRelease>, namespace: &str) -> Result<bool, Error> {
         let Some(stored) = stored else { return Ok(false) };
         let snapshot = self.scope.context.discovery.snapshot();
@@ -205,7 +203,7 @@ impl TakeoverStage<'_, '_> {
             match requests::metadata(&self.scope.context.client, resource, &id.namespace, &id.name).await {
                 Ok(Some(metadata)) if takeover::is_controlled(&metadata, &self.scope.written.uid) => return Ok(true),
                 Ok(_) => {}
-                // A deletion doesn't wait for what it leaves alone.
+                // A deletion does not wait for objects that it leaves alone.
                 Err(_) if self.scope.written.deleting => {}
                 Err(error) => return Err(error),
             }
@@ -213,13 +211,13 @@ impl TakeoverStage<'_, '_> {
         Ok(false)
     }
 
-    /// A name that `helm install` uses.
-    fn is_helms(&self, namespace: &str) -> Phase {
+    /// Returns the phase of a custom resource whose name an unrelated Helm release has.
+    fn refuse_helm_release(&self, namespace: &str) -> Phase {
         let name = &self.scope.written.key.name;
         Phase::Stalled {
             reason: Reason::Collision,
             message: format!(
-                "the Helm release {namespace}/{name} exists, and was not made for this custom resource: it owns neither the \
+                "the Helm release {namespace}/{name} exists, and does not belong to this custom resource, which owns neither the \
                  release's Secrets nor any of its objects. Give the custom resource another name, or uninstall that \
                  release, or, to take it over, set `collisions: Adopt` on this watch in watches.yaml"
             ),
@@ -231,8 +229,8 @@ impl TakeoverStage<'_, '_> {
         takeover::marker(&self.scope.written.annotations).is_some()
     }
 
-    fn former(&self, release: &Release) -> Option<Former> {
-        // What is decorated is no release of anybody's.
+    fn detect_former_owner(&self, release: &Release) -> Option<Former> {
+        // A decorated object never was a release of Helm or helm-operator.
         if self.scope.written.decorator.is_some() {
             return None;
         }
@@ -249,7 +247,12 @@ impl TakeoverStage<'_, '_> {
 
     /// Records the objects of the former owner: the last revision with digests, to see whether the chart renders the
     /// same now, and earlier revisions by name only.
-    fn remember(&self, release: &mut Release, releases: &[StoredRelease], namespace: &str) -> HashMap<ObjectId, Value> {
+    fn record_former_objects(
+        &self,
+        release: &mut Release,
+        releases: &[StoredRelease],
+        namespace: &str,
+    ) -> HashMap<ObjectId, Value> {
         let key = release.key(&self.scope.context.keys);
         let mut version = 1;
         let mut manifests = HashMap::new();
@@ -264,7 +267,7 @@ impl TakeoverStage<'_, '_> {
                     ..Entry::of(&member)
                 };
                 match release.record.entry_mut(&member.id) {
-                    // One that a takeover before this one recorded.
+                    // An earlier attempt of the takeover recorded this entry.
                     Some(known) if known.uid.is_empty() => known.digest = entry.digest,
                     Some(_) => {}
                     None => release.record.entries.push(entry),
@@ -280,11 +283,9 @@ impl TakeoverStage<'_, '_> {
     }
 }
 
-// === What becomes of it ===
-
 impl TakeoverStage<'_, '_> {
-    /// Step 3. Former members that the chart doesn't render (none, if the release goes): those of helm-operator get our
-    /// marks, so that prune and deletion find and confirm them; those of a Helm release stay as they are.
+    /// Handles former members that the chart does not render. Those of helm-operator get our marks, so that prune and
+    /// deletion recognize them. Those of a Helm release stay as they are. A deletion passes an empty `rendered`.
     pub(super) async fn mark_orphans(&mut self, release: &mut Release, rendered: &HashSet<&ObjectId>) -> Flow {
         let Some(former_release) = &mut self.scope.former_release else {
             return Continue(());
@@ -318,7 +319,7 @@ impl TakeoverStage<'_, '_> {
         outcome
     }
 
-    /// Step 5, after the status was written. `failures`: how many there were before this reconcile.
+    /// Finishes the takeover after the status was written. `failures`: the number of failures before this reconcile.
     pub(super) async fn finish_takeover(
         &mut self,
         release: &mut Release,
@@ -328,7 +329,7 @@ impl TakeoverStage<'_, '_> {
         if self.scope.former_release.as_ref().is_none_or(|former| !former.settled) {
             return outcome;
         }
-        match self.dismiss(release).await {
+        match self.remove_former_owner(release).await {
             Ok(()) => outcome.written = Some(self.scope.written.clone()),
             Err(error) => {
                 tracing::warn!(resource = %self.scope.written.key, %error, "the takeover could not be finished yet");
@@ -339,7 +340,7 @@ impl TakeoverStage<'_, '_> {
         outcome
     }
 
-    async fn dismiss(&mut self, release: &mut Release) -> Result<(), Error> {
+    async fn remove_former_owner(&mut self, release: &mut Release) -> Result<(), Error> {
         let Some(former_release) = &self.scope.former_release else {
             return Ok(());
         };
@@ -355,7 +356,7 @@ impl TakeoverStage<'_, '_> {
         if let Some(patch) = takeover::farewell(&metadata, STATUS_MANAGER) {
             requests::patch_metadata(client, resource, &key.namespace, &key.name, &patch).await?;
             self.scope.context.metrics.wrote("CustomResource", Operation::Metadata);
-            // What we don't apply goes, now that it is ours.
+            // Our field manager owns the former status fields now, so this apply removes those that are not ours.
             let ours = status::ours(self.scope.written_status());
             writes::apply_status(client, &self.scope.written.target(resource), &ours).await?;
             self.scope.context.metrics.wrote("CustomResource", Operation::Status);
@@ -372,7 +373,7 @@ impl TakeoverStage<'_, '_> {
             (Former::OperatorSdk, _) => "the release is taken over from helm-operator".to_owned(),
             (Former::Helm, true) => "the release is taken over from Helm".to_owned(),
             (Former::Helm, false) => format!(
-                "the release is taken over from Helm, but for what the chart does not render: {}; these objects and \
+                "the release is taken over from Helm, except objects that the chart does not render: {}; these objects and \
                  Helm's release Secrets stay",
                 short_list(left)
             ),
