@@ -1,4 +1,4 @@
-//! What every reconcile of a process shares, and what those of one watch share.
+//! Holds the state that all reconciles of a process share.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -32,7 +32,7 @@ use helm_template::render::{LookupKey, Random};
 /// Requests for what templates look up that are under way in the process.
 const LOOKUPS_AT_ONCE: usize = 16;
 
-/// What the reconciles of a process share.
+/// The state that all reconciles of a process share.
 pub struct Context {
     pub client: kube::Client,
     pub discovery: Discovery,
@@ -55,7 +55,7 @@ pub struct Context {
     pub crds: watch::Sender<Option<HashSet<String>>>,
 }
 
-/// Who the operator is, and what it watches.
+/// The operator's identity and its watched namespaces.
 pub struct OperatorSettings {
     /// The operator's id: the value of the label `chartwright.dev/operator`.
     pub operator: String,
@@ -83,7 +83,7 @@ pub(super) struct RenderResources {
     pub budget: Arc<MemoryBudget>,
 }
 
-/// What the watches have shown. No lock is held across an await.
+/// The state that the watches have shown. No lock is held across an await.
 struct Indexes {
     members: Mutex<Members>,
     dependencies: Mutex<Dependencies>,
@@ -92,13 +92,14 @@ struct Indexes {
     owners: Mutex<HashMap<String, RegisteredOwner>>,
 }
 
-/// In the index of dependencies, behind the id of a set: what its release waits for, besides what it looks up.
+/// Suffix of an ApplySet id in the index of dependencies. It separates the objects that a release waits for from the
+/// objects that it looks up.
 const AWAITED: &str = "/awaited";
 
-/// Ancestors of a custom resource that are followed. Marks that another client wrote may form a cycle.
+/// How many ancestors of a custom resource are followed. Marks of other clients may form a cycle.
 const LONGEST_LINE: usize = 1000;
 
-/// The API groups whose schemas have changed, and when that was heard last.
+/// The API groups whose schemas have changed, and the time of the last change.
 #[derive(Default)]
 pub struct Schemas(Mutex<HashMap<String, Instant>>);
 
@@ -117,21 +118,21 @@ impl Schemas {
     }
 }
 
-/// What must be known of a custom resource while another, or it itself, is worked on.
+/// The facts about a custom resource that reconciles and watch events need.
 struct RegisteredOwner {
     unit: Arc<Unit>,
     key: ResourceKey,
     uid: String,
     version: u64,
     trigger: u64,
-    /// The release that made it, if one did.
+    /// The release that created the custom resource, if any.
     parent: Option<Box<Owner>>,
-    /// What it depends on, as far as that is known.
+    /// Its known dependencies.
     needs: Arc<[ReleaseDependency]>,
     wake: WakeFn,
 }
 
-/// Sees to it that a release is looked at.
+/// Starts a reconcile of a release.
 type WakeFn = Box<dyn Fn() + Send + Sync>;
 
 impl RegisteredOwner {
@@ -198,7 +199,7 @@ impl Context {
         }
     }
 
-    /// The same, for these namespaces alone (`None`: all), with so many bytes of memory for the process.
+    /// Returns the same with these namespaces (`None`: all) and this memory limit of the process, in bytes.
     pub fn within(mut self, namespaces: Option<BTreeSet<String>>, memory: Option<u64>) -> Self {
         if namespaces.is_some() {
             self.indexes.dependencies = Mutex::default();
@@ -208,7 +209,7 @@ impl Context {
         self
     }
 
-    /// The Lease of the leader, by name and namespace.
+    /// Returns name and namespace of the leader's Lease.
     #[must_use]
     pub fn led_by(mut self, lease: Option<(String, String)>) -> Self {
         let lease = lease.map(|(name, namespace)| ObjectId::new(lease_kind(), namespace, name));
@@ -216,7 +217,7 @@ impl Context {
         self
     }
 
-    /// What templates take for the time.
+    /// Returns the time for templates.
     pub(super) fn now(&self) -> jiff::Timestamp {
         self.settings.clock.unwrap_or_else(jiff::Timestamp::now)
     }
@@ -237,28 +238,28 @@ impl Context {
     }
 
     /// Wakes a release for changes of the pods of these workloads only. Does nothing if the release is gone.
-    pub fn follow_pods(&self, set: &str, workloads: BTreeSet<Workload>) {
+    pub fn follow_pods(&self, applyset_id: &str, workloads: BTreeSet<Workload>) {
         let owners = lock(&self.indexes.owners);
-        if owners.contains_key(set) {
-            self.need_pods(set, workloads);
+        if owners.contains_key(applyset_id) {
+            self.need_pods(applyset_id, workloads);
         }
     }
 
-    fn need_pods(&self, set: &str, workloads: BTreeSet<Workload>) {
+    fn need_pods(&self, applyset_id: &str, workloads: BTreeSet<Workload>) {
         let watch = |workload: &Workload| Dependency::watch(pod_kind(), &workload.namespace);
         let watches = workloads.iter().map(watch).collect();
-        self.pod_index().follow(set, workloads);
-        if self.dependencies().need(set, watches) {
+        self.pod_index().follow(applyset_id, workloads);
+        if self.dependencies().need(applyset_id, watches) {
             self.wanted.notify_one();
         }
     }
 
     /// Wakes a release for changes of these looked-up objects only. Does nothing if the release is gone.
-    pub fn follow_lookups<'k>(&self, set: &str, keys: impl Iterator<Item = &'k LookupKey>) {
+    pub fn follow_lookups<'k>(&self, applyset_id: &str, keys: impl Iterator<Item = &'k LookupKey>) {
         let snapshot = self.discovery.snapshot();
         let targets = keys.map(|key| lookup::dependency(&snapshot, key)).collect();
         let owners = lock(&self.indexes.owners);
-        if owners.contains_key(set) && self.dependencies().depend_on(set, targets) {
+        if owners.contains_key(applyset_id) && self.dependencies().depend_on(applyset_id, targets) {
             self.wanted.notify_one();
         }
     }
@@ -266,9 +267,9 @@ impl Context {
     /// Registers a custom resource by its ApplySet id, in its present state, so that events can wake its release.
     /// `wake` is called when its members or looked-up objects have changed.
     pub fn register_owner(&self, unit: &Arc<Unit>, resource: &CustomResource, wake: impl Fn() + Send + Sync + 'static) {
-        let (set, trigger) = (resource.applyset_id(&unit.group_kind), resource.trigger());
+        let (applyset_id, trigger) = (resource.applyset_id(&unit.group_kind), resource.trigger());
         let before = lock(&self.indexes.owners)
-            .get(&set)
+            .get(&applyset_id)
             .map(|known| (known.trigger, known.needs.clone()));
         let (needs, changed) = match before {
             Some((before, needs)) if before == trigger => (needs, false),
@@ -288,7 +289,7 @@ impl Context {
             needs,
             wake: Box::new(wake),
         };
-        lock(&self.indexes.owners).insert(set, known);
+        lock(&self.indexes.owners).insert(applyset_id, known);
         if changed {
             self.notify_dependents(unit, &resource.key);
         }
@@ -298,22 +299,26 @@ impl Context {
     /// resources that are not listed yet, or those of another operator with our id.
     pub fn notify(&self, sets: &[String]) {
         let owners = lock(&self.indexes.owners);
-        for set in sets {
-            let (set, awaits) = match set.strip_suffix(AWAITED) {
-                Some(set) => (set, true),
-                None => (set.as_str(), false),
+        for applyset_id in sets {
+            let (applyset_id, awaits) = match applyset_id.strip_suffix(AWAITED) {
+                Some(applyset_id) => (applyset_id, true),
+                None => (applyset_id.as_str(), false),
             };
-            let Some(known) = owners.get(set) else { continue };
+            let Some(known) = owners.get(applyset_id) else { continue };
             if awaits || known.unit.watch.watch_dependent_resources {
                 (known.wake)();
             }
         }
     }
 
-    /// From now on, a release that waits hears of changes of these objects, and of no others that it waited for.
-    pub(super) fn follow_awaited(&self, set: &str, targets: BTreeSet<Dependency>) {
+    /// Replaces the objects whose changes wake a waiting release.
+    pub(super) fn follow_awaited(&self, applyset_id: &str, targets: BTreeSet<Dependency>) {
         let owners = lock(&self.indexes.owners);
-        if owners.contains_key(set) && self.dependencies().depend_on(&format!("{set}{AWAITED}"), targets) {
+        if owners.contains_key(applyset_id)
+            && self
+                .dependencies()
+                .depend_on(&format!("{applyset_id}{AWAITED}"), targets)
+        {
             self.wanted.notify_one();
         }
     }
@@ -324,21 +329,23 @@ impl Context {
         self.notify(&followers);
     }
 
-    /// What a custom resource of this process depends on.
+    /// Returns the dependencies of a custom resource of this process.
     pub(super) fn needs_of(&self, at: &Dependency, snapshot: &Snapshot) -> Vec<Dependency> {
         let GroupKind { group, kind } = &at.group_kind;
-        let set = applyset::id(&at.name, &at.namespace, kind, group);
-        let needs = lock(&self.indexes.owners).get(&set).map(|known| known.needs.clone());
+        let applyset_id = applyset::id(&at.name, &at.namespace, kind, group);
+        let needs = lock(&self.indexes.owners)
+            .get(&applyset_id)
+            .map(|known| known.needs.clone());
         let needs = needs.unwrap_or_default();
         needs.iter().map(|need| need.target(snapshot)).collect()
     }
 
-    pub fn knows(&self, set: &str) -> bool {
-        lock(&self.indexes.owners).contains_key(set)
+    pub fn knows(&self, applyset_id: &str) -> bool {
+        lock(&self.indexes.owners).contains_key(applyset_id)
     }
 
-    /// How many custom resources of its own kind stand above this one, each made by the release of the one before, and what
-    /// made it. A mark of a release that this process doesn't know proves nothing and ends the count.
+    /// How many custom resources of its own kind stand above this one, each made by the release of the one before, and
+    /// what made it. A mark of a release that this process doesn't know proves nothing and ends the count.
     pub fn depth(&self, group_kind: &GroupKind, resource: &CustomResource) -> (usize, String) {
         let owners = lock(&self.indexes.owners);
         let above = |parent: Option<&Owner>| {
@@ -361,25 +368,28 @@ impl Context {
 
     /// True if the custom resource is gone, or has changed since this state in a way that starts another reconcile.
     /// Work for this state is then useless. `trigger` is the trigger of the state.
-    pub fn is_outdated(&self, set: &str, resource: &CustomResource, trigger: u64) -> bool {
-        lock(&self.indexes.owners).get(set).is_none_or(|known| {
+    pub fn is_outdated(&self, applyset_id: &str, resource: &CustomResource, trigger: u64) -> bool {
+        lock(&self.indexes.owners).get(applyset_id).is_none_or(|known| {
             known.uid != resource.uid || known.version > resource.version && known.trigger != trigger
         })
     }
 
     /// Ends all watches for a custom resource that is gone, also while a reconcile runs. Returns false if another watch
     /// of `watches.yaml` has taken the custom resource over.
-    pub fn forget_owner(&self, unit: &Arc<Unit>, set: &str) -> bool {
+    pub fn forget_owner(&self, unit: &Arc<Unit>, applyset_id: &str) -> bool {
         let mut owners = lock(&self.indexes.owners);
-        if owners.get(set).is_some_and(|known| !Arc::ptr_eq(&known.unit, unit)) {
+        if owners
+            .get(applyset_id)
+            .is_some_and(|known| !Arc::ptr_eq(&known.unit, unit))
+        {
             return false;
         }
-        let gone = owners.remove(set);
-        self.members().need_only(set, BTreeSet::new());
-        self.members().take_finished(set);
-        self.need_pods(set, BTreeSet::new());
-        let sets = [set.to_owned(), format!("{set}{AWAITED}")];
-        let changed = sets.map(|set| self.dependencies().depend_on(&set, BTreeSet::new()));
+        let gone = owners.remove(applyset_id);
+        self.members().need_only(applyset_id, BTreeSet::new());
+        self.members().take_finished(applyset_id);
+        self.need_pods(applyset_id, BTreeSet::new());
+        let sets = [applyset_id.to_owned(), format!("{applyset_id}{AWAITED}")];
+        let changed = sets.map(|applyset_id| self.dependencies().depend_on(&applyset_id, BTreeSet::new()));
         if changed.contains(&true) {
             self.wanted.notify_one();
         }
@@ -390,10 +400,10 @@ impl Context {
         true
     }
 
-    /// The members, among those that are watched, of custom resources that no watch has shown.
+    /// Returns the watched members of custom resources that no watch has shown.
     pub fn leftovers(&self) -> Vec<ObjectId> {
         let known: HashSet<String> = lock(&self.indexes.owners).keys().cloned().collect();
-        self.members().leftovers(|set| known.contains(set))
+        self.members().leftovers(|applyset_id| known.contains(applyset_id))
     }
 
     /// Names the release that an object belongs to, if it is one of this process.
@@ -407,14 +417,14 @@ impl Context {
         Some(format!("it belongs to another release, that of {}", owner.name()))
     }
 
-    /// Kind and name of the custom resource that an owner is, if it is one of this process.
+    /// Returns kind and name of the custom resource with this owner identity, if it is one of this process.
     pub fn release(&self, owner: &Owner) -> Option<(GroupKind, ResourceKey)> {
         let owners = lock(&self.indexes.owners);
         let known = owners.get(&owner.set).filter(|known| known.uid == owner.uid)?;
         Some((known.unit.group_kind.clone(), known.key.clone()))
     }
 
-    /// The watch scope that shows objects of a kind in a namespace.
+    /// Returns the watch scope of a kind in a namespace.
     pub fn scope(&self, group_kind: &GroupKind, namespace: &str) -> Scope {
         let narrow = self.settings.namespaces.is_some() && !namespace.is_empty();
         Scope {
@@ -424,30 +434,28 @@ impl Context {
     }
 
     /// Requests watches in addition to those that a release has. Does nothing if the release is gone.
-    pub fn want(&self, set: &str, scopes: impl IntoIterator<Item = Scope>) {
+    pub fn want(&self, applyset_id: &str, scopes: impl IntoIterator<Item = Scope>) {
         let owners = lock(&self.indexes.owners);
-        if owners.contains_key(set) && self.members().need(set, scopes) {
+        if owners.contains_key(applyset_id) && self.members().need(applyset_id, scopes) {
             self.wanted.notify_one();
         }
     }
 
-    pub fn want_only(&self, set: &str, scopes: BTreeSet<Scope>) {
+    pub fn want_only(&self, applyset_id: &str, scopes: BTreeSet<Scope>) {
         let owners = lock(&self.indexes.owners);
-        if owners.contains_key(set) {
-            self.members().need_only(set, scopes);
+        if owners.contains_key(applyset_id) {
+            self.members().need_only(applyset_id, scopes);
         }
     }
 
-    /// Evaluates conditions of a release within their budget: `work` is to stop when its deadline is over.
-    ///
-    /// # Errors
-    /// The operator is stopping, the work panicked, or nothing is left of the budget.
+    /// Evaluates conditions of a release within their budget. `work` must stop at its deadline. Fails if the operator
+    /// is stopping, the work panics, or the budget is used up.
     pub(super) async fn evaluate<T: Send + 'static>(
         &self,
-        set: &str,
+        applyset_id: &str,
         work: impl FnOnce(Deadline) -> T + Send + 'static,
     ) -> Result<T, PoolError> {
-        self.count_panics(self.render.pool.evaluate(set, work).await)
+        self.count_panics(self.render.pool.evaluate(applyset_id, work).await)
     }
 
     pub(super) fn count_panics<T>(&self, done: Result<T, PoolError>) -> Result<T, PoolError> {
@@ -457,7 +465,7 @@ impl Context {
         done
     }
 
-    /// Says how many watches of a kind do not work at present.
+    /// Reports how many watches of a kind fail at present.
     pub fn count_failing(&self, group_kind: &GroupKind) {
         let kind = &group_kind.kind;
         let members = self.members().count_failing(kind);

@@ -98,8 +98,8 @@ impl MemberScopes {
 }
 
 /// Requests the watches that show the members in some scopes of a release.
-pub fn want(context: &Context, set: &str, superset: &MemberScopes) {
-    context.want(set, scopes(context, superset));
+pub fn want(context: &Context, applyset_id: &str, superset: &MemberScopes) {
+    context.want(applyset_id, scopes(context, superset));
 }
 
 pub(crate) fn scopes(context: &Context, superset: &MemberScopes) -> BTreeSet<Scope> {

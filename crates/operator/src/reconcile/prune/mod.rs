@@ -309,7 +309,7 @@ impl Pruner<'_> {
         knowledge: &mut Knowledge,
     ) -> BTreeMap<ObjectId, Live> {
         let snapshot = self.scope.context.discovery.snapshot();
-        let set = &self.scope.owner.set;
+        let applyset_id = &self.scope.owner.set;
         let unwatched: BTreeSet<Scope> = {
             let members = self.scope.context.members();
             let known: HashSet<_> = watched.places(&snapshot).collect();
@@ -324,8 +324,13 @@ impl Pruner<'_> {
             let Some(resource) = snapshot.preferred(&scope.group_kind) else {
                 continue;
             };
-            let listed =
-                objects::list_applyset(&self.scope.context.client, resource, scope.namespace.as_deref(), set).await;
+            let listed = objects::list_applyset(
+                &self.scope.context.client,
+                resource,
+                scope.namespace.as_deref(),
+                applyset_id,
+            )
+            .await;
             match listed {
                 Ok(listed) if listed.is_empty() => {}
                 Ok(listed) => {
@@ -333,7 +338,7 @@ impl Pruner<'_> {
                         (ObjectId::new(scope.group_kind.clone(), namespace, name), live)
                     });
                     found.extend(ids);
-                    self.scope.context.want(set, [scope]);
+                    self.scope.context.want(applyset_id, [scope]);
                 }
                 Err(error) => {
                     tracing::debug!(kind = %scope.group_kind, %error, "members of this kind cannot be listed");

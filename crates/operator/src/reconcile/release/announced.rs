@@ -1,4 +1,4 @@
-//! What Events have reported of a release, so that each is written once.
+//! Remembers which Events of a release were written, so that each is written once.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 /// with many or changing warnings.
 pub(crate) const MAX_WARNINGS: usize = 100;
 
-/// What was reported of a release, so that it is reported once.
+/// The reported facts of a release.
 #[derive(Debug, Default)]
 pub struct AnnouncedEvents {
     pub(crate) warnings: HashSet<String>,
@@ -16,16 +16,16 @@ pub struct AnnouncedEvents {
     pub event: String,
     /// The last conditions, where Events replace them.
     pub conditions: Option<Vec<String>>,
-    /// What the status was to say, where it doesn't keep all of it.
+    /// The status that was sent, if the API server drops a part of it.
     pub status: Option<Value>,
-    /// What it waited for when that was reported last.
+    /// The object that the last Event about waiting named.
     pub(crate) awaited: Option<String>,
     /// The generation whose values were compared with those that the chart reads.
     pub(crate) generation: Option<i64>,
 }
 
 impl AnnouncedEvents {
-    /// Remembers a warning. Returns true if it is to be reported.
+    /// Remembers a warning. Returns true if it must be reported.
     pub fn is_news(&mut self, warning: &str) -> bool {
         self.warnings.len() < MAX_WARNINGS && self.warnings.insert(warning.to_owned())
     }

@@ -1,13 +1,13 @@
-//! What is known of the elections of a release.
+//! Caches the owners of ReplicaSets for the elections of a release.
 
 use std::collections::HashMap;
 
 use chartwright_core::leader::Pod;
 
-/// What is known of the elections of a release.
+/// The cache for the elections of a release.
 #[derive(Debug, Default)]
 pub struct Elections {
-    /// UIDs of ReplicaSets, and of what controls each.
+    /// UIDs of ReplicaSets and of their controllers.
     pub(crate) replica_sets: HashMap<String, String>,
 }
 

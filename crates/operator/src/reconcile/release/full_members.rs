@@ -1,4 +1,4 @@
-//! The members of a release that were read complete, for conditions and templates.
+//! Caches the complete members of a release for conditions and templates.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,21 +9,21 @@ use tokio::time::Instant;
 use chartwright_core::health::Health;
 use chartwright_core::identity::ObjectId;
 
-/// What was read of a release is kept for its next look up to so many bytes of JSON.
+/// The maximum size of the cache of one release, in bytes of JSON.
 pub(crate) const KEPT: usize = 512 << 10;
 
-/// What was read of the members of one release.
+/// The complete members of one release.
 #[derive(Debug, Default)]
 pub struct FullMembers {
     pub(crate) known: HashMap<ObjectId, KnownObject>,
     pub(crate) pods: Option<Pods>,
-    /// How those members are that have a condition of their own.
+    /// The health of the members with their own condition.
     pub(crate) gates: HashMap<ObjectId, Health>,
     /// The API versions in which the chart has its objects.
     pub(crate) versions: HashMap<ObjectId, String>,
-    /// A condition or template used the members in this reconcile.
+    /// True if a condition or template used the members in this reconcile.
     pub(crate) is_used: bool,
-    /// The release hears of every change of its members.
+    /// True if every change of a member starts a reconcile.
     pub(crate) is_attentive: bool,
 }
 
@@ -33,18 +33,18 @@ pub(crate) struct KnownObject {
     pub(crate) version: String,
     pub(crate) object: Arc<Value>,
     pub(crate) size: usize,
-    /// What it takes in memory.
+    /// Its size in memory.
     pub(crate) weight: u64,
 }
 
-/// The pods of workloads, and the versions of those that they were read for.
+/// The pods of workloads, and the versions of these workloads at the read.
 #[derive(Debug)]
 pub(crate) struct Pods {
     pub(crate) versions: Vec<String>,
     pub(crate) list: Arc<Value>,
     pub(crate) size: usize,
     pub(crate) read: Instant,
-    /// Something waits for what they say, which changes without their workloads.
+    /// True if a condition waits for the pods, which may change without their workloads.
     pub(crate) is_stale: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the last render of a release read, for the next one.
+//! Remembers the inputs of the last render of a release for the next one.
 
 use std::collections::HashMap;
 
@@ -7,18 +7,18 @@ use tokio::time::Instant;
 use chartwright_core::identity::ObjectId;
 use chartwright_core::record::Record;
 
-/// What the last render of a release read, for the next one.
+/// The inputs of the last render of a release.
 #[derive(Debug, Default)]
 pub struct LastRender {
     /// The inputs of the recorded revision, also while something is left to do. Empty if unknown.
     pub inputs: String,
-    /// What the render of these inputs asked of `.Capabilities`.
+    /// The queries of `.Capabilities` in that render.
     pub capabilities: Vec<String>,
-    /// What it looked up, as in the record, with the versions seen last.
+    /// The lookups of that render, with the versions that were seen last.
     pub lookups: Vec<String>,
-    /// Answers of lookups changed since its members were settled.
+    /// True if answers of lookups changed since all orphans were decided.
     pub answers_changed: bool,
-    /// Members that the answer of a lookup took out of the render, and since when.
+    /// Members that a changed answer of a lookup removed from the render, and since when.
     pub dropped: HashMap<ObjectId, Instant>,
 }
 

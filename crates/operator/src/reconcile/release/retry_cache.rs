@@ -15,25 +15,25 @@ use chartwright_core::index::members::Live;
 use chartwright_core::members::desired::Member;
 use chartwright_core::status::{Phase, Reason};
 
-/// After this it is sent all the same: not all that the API server judges by can be seen.
+/// A refused object is sent again after this, because the operator cannot see everything that the API server checks.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// What is kept from one attempt to the next, until one succeeds or the author changes the custom resource.
+/// Results that survive until an attempt succeeds or the author changes the custom resource.
 #[derive(Default)]
 pub(crate) struct RetryCache {
-    /// The Secret with the random results, as it was read or written.
+    /// The random results, as last read or written.
     pub(crate) kept: Option<StoredValues>,
-    /// What was looked up.
+    /// The answers of lookups.
     pub(crate) answers: LookupAnswers,
     refused: HashMap<ObjectId, RefusedWrite>,
-    /// When the hook that failed is tried again.
+    /// When the failed hook is retried.
     pub(crate) hook_retry: Option<Instant>,
 }
 
-/// The API server refuses an object as it is written.
+/// An object that the API server refused.
 struct RefusedWrite {
     digest: String,
-    /// UID and version of what it was to be applied to.
+    /// UID and version of the live object at that time.
     onto: Option<(String, String)>,
     at: Instant,
     reason: Reason,
@@ -45,7 +45,7 @@ fn version(live: Option<&Live>) -> Option<(String, String)> {
 }
 
 impl RetryCache {
-    /// What the API server said of this very member before, if nothing that it judges by has changed.
+    /// Returns the earlier refusal of the same member, if neither the live object nor the schemas have changed since.
     pub(crate) fn refused_before(
         &self,
         schemas: &Schemas,
@@ -60,7 +60,7 @@ impl RetryCache {
         is_same.then(|| MemberOutcome::Failed(known.reason, known.message.clone()))
     }
 
-    /// Takes note of what came of sending a member.
+    /// Records whether the API server refused a member.
     pub(crate) fn note_refusal(&mut self, member: &Member, live: Option<&Live>, done: &MemberOutcome) {
         let refused = &mut self.refused;
         match done {
@@ -78,7 +78,7 @@ impl RetryCache {
         }
     }
 
-    /// What is of no use if there is no retry.
+    /// Clears the results that only a retry can use.
     pub(crate) fn after(&mut self, phase: &Phase) {
         if !matches!(phase, Phase::Failed { .. } | Phase::Stalled { .. }) {
             *self = RetryCache::default();

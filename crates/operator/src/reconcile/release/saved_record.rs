@@ -1,21 +1,21 @@
-//! What is known of the stored record, and of what the API server refuses of the status.
+//! Remembers the stored record, and which statuses the API server refuses.
 
 /// How much of the status of one custom resource the API server refuses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StatusRefusal {
     #[default]
     Nothing,
-    /// All that there is to say. What must be known of the release is in a Secret, and the least is written.
+    /// The complete status. A Secret holds the record, and the status is as short as possible.
     Details,
-    /// The shortest status as well. Events replace the conditions.
+    /// The shortest status, too. Events replace the conditions.
     Everything,
 }
 
-/// What is known to be stored in a Secret.
+/// The record in the Secret, as last read or written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SavedRecord {
-    /// There is one.
+    /// True if the Secret exists.
     pub exists: bool,
-    /// Of the record that is stored; empty if that isn't known.
+    /// The stamp of the stored record. Empty if unknown.
     pub(crate) stamp: String,
 }

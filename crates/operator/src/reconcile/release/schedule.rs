@@ -4,16 +4,17 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A health that only time changes is looked at again after this; it costs no request.
+/// A health that changes with time alone is judged again after this. This needs no request.
 pub(crate) const RECHECK: Duration = Duration::from_secs(30);
 
-/// The same for a release whose watch has failed.
+/// A release whose watch has failed is reconciled again after this.
 pub(crate) const RECHECK_UNSEEN: Duration = Duration::from_secs(300);
 
-/// A retry while other members are being deleted first. Their watches usually report the end sooner.
+/// A reconcile that waits for the deletion of other members is retried after this. Their watches usually report it
+/// sooner.
 pub(crate) const POLL: Duration = Duration::from_secs(5);
 
-/// How long a hook may take if neither it nor the watch says so: as with Helm.
+/// The default timeout of hooks, as in Helm.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Why a release is reconciled again although no watch event came.
@@ -46,7 +47,7 @@ pub enum RequeueReason {
 pub enum InitialWait {
     #[default]
     NotBegun,
-    /// For its watches, at most until then.
+    /// Waits for its watches, at most until this time.
     Watches(Instant),
     Over,
 }
@@ -59,7 +60,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Clears what was due. The reconcile that begins schedules its own waits.
+    /// Clears the schedule. Each reconcile schedules its own waits.
     pub(crate) fn begin(&mut self) {
         self.due = None;
     }
@@ -71,7 +72,7 @@ impl Schedule {
         }
     }
 
-    /// The shortest wait that was requested in this reconcile, and what for.
+    /// Returns the shortest wait of this reconcile and its reason.
     pub(crate) fn due(&self) -> Option<(Duration, RequeueReason)> {
         self.due
     }

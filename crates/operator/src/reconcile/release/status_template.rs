@@ -1,4 +1,4 @@
-//! What the chart's status template printed last.
+//! Remembers the last result of the chart's status template.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,24 +7,24 @@ use tokio::time::Instant;
 
 use chartwright_core::status::template::Computed;
 
-/// A template is evaluated no more often than so many times within so long.
+/// A template is evaluated at most [`EVALUATIONS`] times in [`PERIOD`].
 pub(crate) const EVALUATIONS: usize = 10;
 
 pub(crate) const PERIOD: Duration = Duration::from_secs(10);
 
-/// What the API server refused is tried again after this: the schema may be another one by now.
+/// A refused result is sent again after this, because the schema may have changed.
 pub(crate) const REFUSED_FOR: Duration = Duration::from_secs(300);
 
-/// What the template of a release made last.
+/// The last result of the template of a release.
 #[derive(Debug, Default)]
 pub struct StatusTemplate {
-    /// Digest of what it read.
+    /// Digest of its inputs.
     pub(crate) seen: String,
     pub(crate) computed: Option<Computed>,
     pub(crate) invalid: Option<String>,
-    /// What the API server refused as it is, why, and when.
+    /// The last refused result, with reason and time.
     pub(crate) refused: Option<(Computed, String, Instant)>,
-    /// When it was evaluated of late.
+    /// The times of recent evaluations.
     pub(crate) recent: VecDeque<Instant>,
 }
 
@@ -33,7 +33,8 @@ impl StatusTemplate {
         Some((self.computed.as_ref()?, self.seen.as_str()))
     }
 
-    /// The API server refuses a status with these fields. False if there are none, so that it isn't for them.
+    /// Records that the API server refused a status with these fields. Returns false if there are none, so that they
+    /// are not the cause.
     pub(crate) fn refuse(&mut self, error: &str) -> bool {
         let Some(computed) = self.computed.take_if(|computed| !computed.fields.is_empty()) else {
             return false;

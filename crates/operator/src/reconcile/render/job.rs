@@ -193,8 +193,12 @@ impl<'a> RenderJob<'a> {
         let renderer = unit.renderer.as_ref();
         let renderer = renderer.or_stop(|message| Phase::stalled(Reason::ChartInvalid, message))?;
         // Reserve memory before the values are read, because they need memory, too.
-        let set = resource.applyset_id(&unit.group_kind);
-        let share = context.render.budget.share(context.render.pool.lane(&set)).await;
+        let applyset_id = resource.applyset_id(&unit.group_kind);
+        let share = context
+            .render
+            .budget
+            .share(context.render.pool.lane(&applyset_id))
+            .await;
         let share = Arc::new(Mutex::new(share));
         let spec = resource.spec().or_stop(|error| ValuesError::from(error).into())?;
         let mut work = RenderJob {
