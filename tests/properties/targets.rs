@@ -374,10 +374,10 @@ pub fn cel(data: &[u8]) {
 /// References to charts in registries: what is one is written as it is read, and names no other host or path.
 pub fn oci(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    if let Ok(reference) = registry::Reference::parse(&text) {
+    if let Ok(reference) = registry::OciReference::parse(&text) {
         let written = reference.to_string();
         assert_eq!(
-            registry::Reference::parse(&written).ok(),
+            registry::OciReference::parse(&written).ok(),
             Some(reference.clone()),
             "{written}"
         );

@@ -14,10 +14,10 @@ use super::lint::crd::{self, Crd};
 use super::lists::{self, MARKER};
 use super::names::{kind_of_chart, plural};
 use super::printable::{is_yaml_word, one_line, to_yaml};
-use super::project::{Api, Project, Resource};
+use super::project::{Api, Project, ProjectResource};
 use super::rights;
 use super::survey::Survey;
-use super::tree::Tree;
+use super::tree::FileTree;
 use chartwright_watches::{ReadContext, Watch, names};
 use helm_template::chart::Chart;
 
@@ -26,7 +26,7 @@ const ROLES: [&str; 3] = ["admin", "editor", "viewer"];
 
 /// What a kind is to be.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct ApiRequest {
     /// Without the project's domain; empty: `charts`.
     pub group: String,
     /// Empty: `v1alpha1`.
@@ -41,7 +41,7 @@ pub struct Wanted {
 /// One kind, with all its names.
 #[derive(Clone, Debug)]
 pub struct Kind {
-    pub resource: Resource,
+    pub resource: ProjectResource,
     pub plural: String,
     /// The chart's folder within the project.
     pub chart: String,
@@ -52,7 +52,7 @@ impl Kind {
     ///
     /// # Errors
     /// A name that can't be one.
-    pub fn of(project: &Project, wanted: &Wanted, chart: &str) -> anyhow::Result<Self> {
+    pub fn of(project: &Project, wanted: &ApiRequest, chart: &str) -> anyhow::Result<Self> {
         let or = |text: &str, usual: &str| match text {
             "" => usual.to_owned(),
             text => text.to_owned(),
@@ -73,7 +73,7 @@ impl Kind {
             names::is_version(&version),
             "{version:?} is no API version, such as v1alpha1"
         );
-        let resource = Resource {
+        let resource = ProjectResource {
             api: Api {
                 crd_version: "v1".to_owned(),
                 namespaced: !wanted.cluster_scoped,
@@ -114,7 +114,7 @@ impl Kind {
                 .find(|known| known.kind == watch.kind && known.full_group() == watch.group);
             let kind = Kind::of_watch(&watch, &project.root, &crds);
             // PROJECT may list one version of several.
-            let known = known.map(|known| Resource {
+            let known = known.map(|known| ProjectResource {
                 version: watch.version.clone(),
                 ..known
             });
@@ -134,7 +134,7 @@ impl Kind {
         Kind {
             plural: crd::plural(crds, &watch.group, &watch.kind),
             chart: chart.display().to_string(),
-            resource: Resource {
+            resource: ProjectResource {
                 api: Api {
                     crd_version: "v1".to_owned(),
                     namespaced: !crds.iter().any(is_cluster_scoped),
@@ -287,7 +287,7 @@ pub fn project_watches(project: &Project) -> anyhow::Result<Vec<Watch>> {
 ///
 /// # Errors
 /// None that can be met.
-pub fn init(project: &Project, base: &str) -> anyhow::Result<Tree> {
+pub fn init(project: &Project, base: &str) -> anyhow::Result<FileTree> {
     let mut tree = layout::files(project, base)?;
     for (path, list) in [
         ("config/crd/kustomization.yaml", Vec::new()),
@@ -342,7 +342,7 @@ pub fn watch_of(project: &Project, kind: &Kind) -> anyhow::Result<Option<Watch>>
 ///
 /// # Errors
 /// Something of the project stands in the way, or can't be read.
-pub fn create(project: &mut Project, kind: &Kind, placed: &Placed, crd: &Value) -> anyhow::Result<Tree> {
+pub fn create(project: &mut Project, kind: &Kind, placed: &Placed, crd: &Value) -> anyhow::Result<FileTree> {
     let is_watched = watch_of(project, kind)?.is_some();
     let mut resources = project.resources().into_iter();
     let is_listed = match is_watched {
@@ -352,7 +352,7 @@ pub fn create(project: &mut Project, kind: &Kind, placed: &Placed, crd: &Value) 
     if !is_listed {
         project.add(&kind.resource)?;
     }
-    let mut tree = Tree::default();
+    let mut tree = FileTree::default();
     for file in &placed.written {
         tree.add(placed.folder.join(&file.name), file.data.as_bytes());
     }
@@ -387,7 +387,7 @@ pub fn create(project: &mut Project, kind: &Kind, placed: &Placed, crd: &Value) 
         tree.merge(path, text);
     }
     if !is_watched {
-        let Resource {
+        let ProjectResource {
             version, kind: name, ..
         } = &kind.resource;
         let entry = json!({"group": kind.group(), "version": version, "kind": name, "chart": kind.chart});
@@ -434,10 +434,10 @@ pub fn another_watch(kinds: &[Kind], at: usize) -> Option<&Kind> {
 ///
 /// # Errors
 /// A list can't be edited.
-pub fn delete(project: &mut Project, kinds: &[Kind], at: usize) -> anyhow::Result<(Tree, Vec<PathBuf>)> {
+pub fn delete(project: &mut Project, kinds: &[Kind], at: usize) -> anyhow::Result<(FileTree, Vec<PathBuf>)> {
     let kind = kinds.get(at).context("a kind that isn't there")?;
     let left = another_watch(kinds, at);
-    let mut tree = Tree::default();
+    let mut tree = FileTree::default();
     tree.merge(WATCHES, lists::without_watch(WATCHES, &read(project, WATCHES)?, at)?);
     let (crd_file, prefix) = (kind.crd_file(project), kind.role_prefix(project));
     let mut removed = Vec::new();

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::printable::{to_yaml, yaml_scalar};
 use super::project::Project;
-use super::tree::Tree;
+use super::tree::FileTree;
 
 const DOCKERFILE: &str = "Dockerfile";
 
@@ -136,8 +136,8 @@ const RBAC: [&str; 7] = [
 ///
 /// # Errors
 /// A template that can't be rendered: a defect.
-pub fn files(project: &Project, base: &str) -> anyhow::Result<Tree> {
-    let mut tree = Tree::default();
+pub fn files(project: &Project, base: &str) -> anyhow::Result<FileTree> {
+    let mut tree = FileTree::default();
     let mut engine = Handlebars::new();
     engine.set_strict_mode(true);
     engine.register_escape_fn(no_escape);

@@ -5,20 +5,20 @@ use std::time::{Duration, Instant};
 
 /// The progress of one piece of work. A terminal has one line, which is rewritten and disappears at the end. Any other standard
 /// error, such as a CI log, gets plain lines.
-pub struct Progress {
+pub struct ProgressLine {
     is_terminal: bool,
     /// When the next line is due.
     due: Instant,
     is_shown: bool,
 }
 
-impl Default for Progress {
+impl Default for ProgressLine {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Progress {
+impl ProgressLine {
     /// How often the line of a terminal is rewritten. Work that ends sooner has none.
     const PERIOD: Duration = Duration::from_millis(100);
     /// How long work takes before it has a plain line.
@@ -30,7 +30,7 @@ impl Progress {
     pub fn new() -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         let delay = if is_terminal { Self::PERIOD } else { Self::PLAIN_DELAY };
-        Progress {
+        ProgressLine {
             is_terminal,
             due: Instant::now() + delay,
             is_shown: false,
@@ -72,7 +72,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         if self.is_shown && self.is_terminal {
             self.write("");

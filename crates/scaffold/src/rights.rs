@@ -13,7 +13,7 @@ use super::lint::{crd, samples};
 use super::printable::{one_line, to_yaml};
 use super::survey::unmade::Unmade;
 use super::survey::{RBAC, Survey};
-use super::tree::Tree;
+use super::tree::FileTree;
 use chartwright_core::record::history::is_watched;
 use chartwright_operator::cluster::storage::keys::secret_name;
 use chartwright_watches::SourceKind;
@@ -179,7 +179,7 @@ pub fn role(surveys: &[(Kind, Survey)], name: &str, namespaced: bool) -> Role {
 ///
 /// # Errors
 /// None that can be met.
-pub fn add_role(tree: &mut Tree, surveys: &[(Kind, Survey)]) -> anyhow::Result<()> {
+pub fn add_role(tree: &mut FileTree, surveys: &[(Kind, Survey)]) -> anyhow::Result<()> {
     let role = role(surveys, ROLE_NAME, false);
     tree.add(ROLE, role.to_yaml()?);
     tree.warn(role.warnings);

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::lint::crd::Crd;
 use super::names::plural;
-use super::progress::Progress;
+use super::progress::ProgressLine;
 use super::text_at;
 use helm_template::chart::Chart;
 use helm_template::chart::values::merge_maps;
@@ -229,9 +229,9 @@ pub(super) fn each_render(chart: &Chart, more: Vec<Value>, observe: &mut Observe
     let mut kept = Kept::default();
     let random: Arc<dyn Random> = Arc::new(StandIns::new(0));
     let at_once = std::thread::available_parallelism().map_or(2, usize::from).min(AT_ONCE);
-    let mut progress = Progress::new();
+    let mut progress = ProgressLine::new();
     let mut failed = false;
-    let mut queries_by_values = CapabilityQueries::default();
+    let mut queries_by_values = SurveyQueries::default();
     for round in 0..ROUNDS {
         let known = capabilities.clone();
         let mut at = 0;
@@ -312,14 +312,14 @@ pub(super) fn each_render(chart: &Chart, more: Vec<Value>, observe: &mut Observe
 
 /// The queries of renders to `.Capabilities`, by the number of their values. The same answers give the same render.
 #[derive(Default)]
-struct CapabilityQueries {
+struct SurveyQueries {
     /// Only of successful renders.
     queries: BTreeMap<usize, Vec<String>>,
     /// The capabilities of the last round.
     known: Capabilities,
 }
 
-impl CapabilityQueries {
+impl SurveyQueries {
     fn note(&mut self, at: usize, rendered: &Result<Rendered, Error>) {
         match rendered {
             Ok(rendered) => self.queries.insert(at, rendered.capability_queries.clone()),

@@ -10,13 +10,13 @@ use proptest::prelude::*;
 use proptest::test_runner::Config;
 use serde_json::{Value, json};
 
-use super::api::{self, Kind, Wanted};
-use super::bundle::{self, Asked};
+use super::api::{self, ApiRequest, Kind};
+use super::bundle::{self, BundleOptions};
 use super::chart::ChartFiles;
 use super::crd;
 use super::names::check_chart_name;
 use super::project::{self, FILE, Project};
-use super::tree::{Tree, Written};
+use super::tree::{FileTree, WrittenDigests};
 use helm_template::chart::File;
 
 /// What hostile texts are made of: the ends of lines, comments, documents and quotes, references, commands, words of YAML 1.1.
@@ -132,12 +132,12 @@ struct Made {
 }
 
 /// Makes a project of a chart, with its bundle. The chart's own files aren't among them.
-fn make(chart: ChartFiles, wanted: &Wanted, has_bundle: bool) -> anyhow::Result<Made> {
+fn make(chart: ChartFiles, wanted: &ApiRequest, has_bundle: bool) -> anyhow::Result<Made> {
     let folder = tempfile::tempdir()?;
     let root = folder.path();
     let mut project = Project::new(root, "shop-operator", "example.com");
-    let mut written = Written::new();
-    let mut write = |tree: Tree| {
+    let mut written = WrittenDigests::new();
+    let mut write = |tree: FileTree| {
         let changes = tree.compare(root, &written, false)?;
         changes.write(root)?;
         changes.remember(&mut written);
@@ -162,10 +162,10 @@ fn make(chart: ChartFiles, wanted: &Wanted, has_bundle: bool) -> anyhow::Result<
     if !has_bundle {
         return Ok(Made { files, definition });
     }
-    let asked = Asked {
+    let asked = BundleOptions {
         version: Some("0.1.0".into()),
         output: root.join("bundle"),
-        ..Asked::default()
+        ..BundleOptions::default()
     };
     let bundle = bundle::generate(root, &asked)?;
     files.extend(
@@ -225,10 +225,10 @@ fn kinds(files: &BTreeMap<PathBuf, String>) -> BTreeMap<PathBuf, Vec<(Value, Val
         .collect()
 }
 
-fn web() -> Wanted {
-    Wanted {
+fn web() -> ApiRequest {
+    ApiRequest {
         group: "shop".into(),
-        ..Wanted::default()
+        ..ApiRequest::default()
     }
 }
 
@@ -272,7 +272,7 @@ proptest! {
     fn names_are_refused_or_stay_names(name in prop_oneof![hostile(), "[a-z0-9]{1,3}", "[0-9]e[0-9]", "0x[0-9a-f]{1,2}"]) {
         let make = |name: &str| {
             let project = Project::new(Path::new("/nowhere"), name, "example.com");
-            let changes = api::init(&project, "chartwright:1").unwrap().compare(Path::new("/nowhere"), &Written::new(), false);
+            let changes = api::init(&project, "chartwright:1").unwrap().compare(Path::new("/nowhere"), &WrittenDigests::new(), false);
             changes.unwrap().files.into_iter().map(|file| (file.path.clone(), file.text())).collect::<BTreeMap<_, _>>()
         };
         if project::check_name(&name).is_ok() {
@@ -292,7 +292,7 @@ proptest! {
         let is_harmful = |name: &str| name.chars().any(|c| c.is_control() || c.is_whitespace() || "/\\'\"$`;|&*(){}".contains(c));
         if is_harmful(&name) {
             let project = Project::new(Path::new("/nowhere"), "shop-operator", "example.com");
-            let refused = |change: &dyn Fn(&mut Wanted)| {
+            let refused = |change: &dyn Fn(&mut ApiRequest)| {
                 let mut wanted = web();
                 change(&mut wanted);
                 Kind::of(&project, &wanted, "web").is_err()
@@ -313,7 +313,7 @@ proptest! {
 fn words_of_yaml_are_no_kinds() {
     let project = Project::new(Path::new("/nowhere"), "shop-operator", "example.com");
     for kind in ["No", "On", "Y", "N", "Null", "True", "Yes", "Off"] {
-        let wanted = Wanted {
+        let wanted = ApiRequest {
             kind: kind.into(),
             ..web()
         };

@@ -21,8 +21,8 @@ pub enum Fate {
 
 /// Files to be written, by their paths within a folder.
 #[derive(Debug, Default)]
-pub struct Tree {
-    files: BTreeMap<PathBuf, File>,
+pub struct FileTree {
+    files: BTreeMap<PathBuf, TreeFile>,
     /// Digests of charts by their folders: their files have none of their own.
     charts: BTreeMap<PathBuf, String>,
     /// Warnings for the user.
@@ -30,7 +30,7 @@ pub struct Tree {
 }
 
 #[derive(Debug)]
-struct File {
+struct TreeFile {
     content: Vec<u8>,
     /// The content was merged with the present file, so it contains the user's edits.
     is_merged: bool,
@@ -38,15 +38,15 @@ struct File {
 
 /// What is to be done with a tree.
 #[derive(Debug)]
-pub struct Changes {
-    pub files: Vec<Change>,
+pub struct TreeChanges {
+    pub files: Vec<FileChange>,
     charts: BTreeMap<PathBuf, String>,
     pub warnings: Vec<String>,
 }
 
 /// What is to be done with one file.
 #[derive(Debug)]
-pub struct Change {
+pub struct FileChange {
     pub path: PathBuf,
     pub fate: Fate,
     /// What there is.
@@ -55,25 +55,25 @@ pub struct Change {
 }
 
 /// Digests of the files as they were written last, by their paths; of charts by their folders, with a slash behind.
-pub type Written = BTreeMap<String, String>;
+pub type WrittenDigests = BTreeMap<String, String>;
 
-/// The key of a chart's folder in [`Written`].
+/// The key of a chart's folder in [`WrittenDigests`].
 pub fn chart_key(folder: &Path) -> String {
     format!("{}/", folder.display())
 }
 
-impl Tree {
+impl FileTree {
     pub fn add(&mut self, path: impl Into<PathBuf>, content: impl Into<Vec<u8>>) {
         let content = content.into();
         let is_merged = false;
-        self.files.insert(path.into(), File { content, is_merged });
+        self.files.insert(path.into(), TreeFile { content, is_merged });
     }
 
     /// The same for a file that was made of what there is.
     pub fn merge(&mut self, path: impl Into<PathBuf>, content: impl Into<Vec<u8>>) {
         let content = content.into();
         let is_merged = true;
-        self.files.insert(path.into(), File { content, is_merged });
+        self.files.insert(path.into(), TreeFile { content, is_merged });
     }
 
     /// Files below the folder are a chart's, of which PROJECT keeps this digest.
@@ -89,11 +89,11 @@ impl Tree {
     ///
     /// # Errors
     /// A file that can't be read.
-    pub fn compare(self, root: &Path, written: &Written, force: bool) -> io::Result<Changes> {
+    pub fn compare(self, root: &Path, written: &WrittenDigests, force: bool) -> io::Result<TreeChanges> {
         let mut files = Vec::new();
         for (
             path,
-            File {
+            TreeFile {
                 content: after,
                 is_merged,
             },
@@ -111,14 +111,14 @@ impl Tree {
                 Some(before) if force || is_merged || is_ours(before) => Fate::Updated,
                 Some(_) => Fate::Kept,
             };
-            files.push(Change {
+            files.push(FileChange {
                 path,
                 fate,
                 before,
                 after,
             });
         }
-        Ok(Changes {
+        Ok(TreeChanges {
             files,
             charts: self.charts,
             warnings: self.warnings,
@@ -126,7 +126,7 @@ impl Tree {
     }
 }
 
-impl Change {
+impl FileChange {
     /// What is to be in the file.
     #[cfg(test)]
     pub fn text(&self) -> String {
@@ -134,15 +134,15 @@ impl Change {
     }
 }
 
-impl Changes {
+impl TreeChanges {
     /// Writes what is to be written: first all files into a folder beside, then each to its place. What can't be brought to an
     /// end is undone, so that nothing is left half-written.
     ///
     /// # Errors
     /// A file that can't be written; then none is.
     pub fn write(&self, root: &Path) -> io::Result<()> {
-        let is_due = |file: &&Change| matches!(file.fate, Fate::Created | Fate::Updated);
-        let due: Vec<&Change> = self.files.iter().filter(is_due).collect();
+        let is_due = |file: &&FileChange| matches!(file.fate, Fate::Created | Fate::Updated);
+        let due: Vec<&FileChange> = self.files.iter().filter(is_due).collect();
         if due.is_empty() {
             return Ok(());
         }
@@ -162,7 +162,7 @@ impl Changes {
 
     /// With the files of others, to be written together.
     #[must_use]
-    pub fn and(mut self, other: Changes) -> Self {
+    pub fn and(mut self, other: TreeChanges) -> Self {
         self.files.extend(other.files);
         self.charts.extend(other.charts);
         self.warnings.extend(other.warnings);
@@ -170,7 +170,7 @@ impl Changes {
     }
 
     /// Remembers what was written.
-    pub fn remember(&self, written: &mut Written) {
+    pub fn remember(&self, written: &mut WrittenDigests) {
         for (folder, digest) in &self.charts {
             let key = chart_key(folder);
             written.retain(|path, _| !path.starts_with(&key));
@@ -232,14 +232,14 @@ impl Drop for Staging {
 /// The changes so far, to revert them if a later one fails.
 #[derive(Default)]
 struct Undo<'c> {
-    files: Vec<&'c Change>,
+    files: Vec<&'c FileChange>,
     /// Folders that were made, outer ones first.
     folders: Vec<PathBuf>,
 }
 
 impl<'c> Undo<'c> {
     /// Moves a file to its place and creates missing folders.
-    fn place(&mut self, staged: &Path, root: &Path, file: &'c Change) -> io::Result<()> {
+    fn place(&mut self, staged: &Path, root: &Path, file: &'c FileChange) -> io::Result<()> {
         let target = root.join(&file.path);
         let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
         let missing: Vec<&Path> = target.ancestors().skip(1).take_while(is_missing).collect();
@@ -281,7 +281,7 @@ pub fn difference(before: &[u8], after: &[u8]) -> String {
 }
 
 /// Whether a file has the content that was written last, without edits.
-pub fn is_as_written(written: &Written, path: &Path, content: &[u8]) -> bool {
+pub fn is_as_written(written: &WrittenDigests, path: &Path, content: &[u8]) -> bool {
     let last = written.get(path.to_string_lossy().as_ref());
     last.is_some_and(|last| *last == digest(content))
 }
@@ -312,8 +312,8 @@ pub fn normal(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn tree(content: &str) -> Tree {
-        let mut tree = Tree::default();
+    fn tree(content: &str) -> FileTree {
+        let mut tree = FileTree::default();
         tree.add("config/a.yaml", content);
         tree.add("b", "same\n");
         tree
@@ -322,8 +322,8 @@ mod tests {
     #[test]
     fn edited_files_are_kept() {
         let folder = tempfile::tempdir().unwrap();
-        let (root, mut written) = (folder.path(), Written::new());
-        let write = |content: &str, force: bool, written: &mut Written| {
+        let (root, mut written) = (folder.path(), WrittenDigests::new());
+        let write = |content: &str, force: bool, written: &mut WrittenDigests| {
             let changes = tree(content).compare(root, written, force).unwrap();
             changes.write(root).unwrap();
             changes.remember(written);
@@ -374,13 +374,13 @@ mod tests {
             fs::create_dir(root.join("taken")).unwrap();
             fs::write(root.join("a"), "mine").unwrap();
             let before = all(root);
-            let files = paths.iter().map(|path| Change {
+            let files = paths.iter().map(|path| FileChange {
                 path: path.into(),
                 fate: Fate::Updated,
                 before: fs::read(root.join(path)).ok(),
                 after: b"new".to_vec(),
             });
-            let changes = Changes {
+            let changes = TreeChanges {
                 files: files.collect(),
                 charts: BTreeMap::new(),
                 warnings: Vec::new(),

@@ -35,7 +35,7 @@ use outcome::Done;
 use run::Chart;
 use subject::{Charts, Found, Surroundings, shown};
 
-use chartwright_scaffold::progress::Progress;
+use chartwright_scaffold::progress::ProgressLine;
 use chartwright_scaffold::tree;
 
 /// How it is done.
@@ -120,7 +120,7 @@ pub fn verify(paths: &[PathBuf], options: &Options) -> anyhow::Result<Verified> 
         });
         let mut running = futures::stream::iter(tasks).buffered(at_once);
         let mut reports = Vec::with_capacity(all);
-        let mut progress = Progress::new();
+        let mut progress = ProgressLine::new();
         while let Some(report) = running.next().await {
             reports.push(report);
             progress.show(|| format!("{} of {all} cases", reports.len()));

@@ -9,10 +9,10 @@ use clap::{Args, Subcommand};
 use super::generate::read_overlay;
 use super::init::WriteArgs;
 use crate::cli::stdout::{note, print_line};
-use chartwright_scaffold::api::{self, Kind, Wanted};
+use chartwright_scaffold::api::{self, ApiRequest, Kind};
 use chartwright_scaffold::chart::ChartFiles;
 use chartwright_scaffold::crd::definition;
-use chartwright_scaffold::fetch::{self, Asked, http};
+use chartwright_scaffold::fetch::{self, ChartRequest, http};
 use chartwright_scaffold::project::Project;
 use chartwright_scaffold::{crd, names};
 
@@ -129,7 +129,7 @@ impl SourceArgs {
             let mut input = std::io::stdin();
             input.read_to_string(&mut password).context("--password-stdin")?;
         }
-        let asked = Asked {
+        let asked = ChartRequest {
             chart: chart.to_owned(),
             repository: self.helm_chart_repo.clone(),
             version: self.helm_chart_version.clone(),
@@ -203,7 +203,7 @@ pub fn create(args: &CreateArgs) -> anyhow::Result<()> {
     overlay.name(&mut named);
     // The overlay is applied again when the definition is generated.
     named.columns.clear();
-    let wanted = Wanted {
+    let wanted = ApiRequest {
         group: args.group.clone(),
         version: args.version.clone(),
         kind: args.kind.clone(),

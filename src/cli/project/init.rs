@@ -9,7 +9,7 @@ use crate::cli::stdout;
 use crate::cli::stdout::{note, print_line};
 use chartwright_scaffold::bundle::check::is_image;
 use chartwright_scaffold::project::{self, FILE, Project};
-use chartwright_scaffold::tree::{Fate, Tree, is_as_written};
+use chartwright_scaffold::tree::{Fate, FileTree, is_as_written};
 use chartwright_scaffold::{api, layout};
 
 const BASE_IMAGE: &str = concat!("chartwright:", env!("CARGO_PKG_VERSION"));
@@ -67,7 +67,7 @@ impl WriteArgs {
 
     /// Writes the files of a project and PROJECT itself, removes the files in `removed`, and prints a line per file. Files that were
     /// edited by hand stay.
-    pub fn finish(&self, project: &Project, tree: Tree, removed: &[PathBuf]) -> anyhow::Result<()> {
+    pub fn finish(&self, project: &Project, tree: FileTree, removed: &[PathBuf]) -> anyhow::Result<()> {
         let mut written = project.written();
         let changes = tree.compare(&project.root, &written, self.force)?;
         let (mut due, mut edited) = (Vec::new(), Vec::new());
@@ -81,7 +81,7 @@ impl WriteArgs {
             written.remove(path.to_string_lossy().as_ref());
         }
         changes.remember(&mut written);
-        let mut own = Tree::default();
+        let mut own = FileTree::default();
         own.merge(FILE, project.to_text(&written)?);
         let own = own.compare(&project.root, &written, self.force)?;
         for warning in &changes.warnings {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::Source;
+use super::BundleSource;
 use super::check::{CATEGORIES, is_email, is_link};
 use super::descriptors::title;
 use helm_template::chart::{Chart, Metadata};
@@ -29,7 +29,7 @@ const OF_ARTIFACT_HUB: [(&str, &str); 7] = [
 ];
 
 /// The base of a project that has none.
-pub(super) fn default(source: &Source) -> Value {
+pub(super) fn default(source: &BundleSource) -> Value {
     let charts: Vec<&Chart> = source.kinds.iter().map(|kind| &kind.chart).collect();
     let about: Vec<&Metadata> = charts.iter().map(|chart| &chart.metadata).collect();
     let mut annotations = json!({"capabilities": "Basic Install"});
@@ -95,7 +95,7 @@ fn push<T: PartialEq>(list: &mut Vec<T>, item: T) {
 }
 
 /// In Markdown, as consoles show it.
-fn description(source: &Source) -> String {
+fn description(source: &BundleSource) -> String {
     let sentence = |text: &str| match text.trim() {
         "" => String::new(),
         text => format!("{}.", text.trim_end_matches('.')),

@@ -14,7 +14,7 @@ use flate2::write::GzEncoder;
 use regex::Regex;
 use serde_json::Value;
 
-use super::{Files, kustomize, metadata};
+use super::{BundleFiles, kustomize, metadata};
 
 /// What a bundle may have (`pkg/lib/bundle/supported_resources.go`).
 pub(super) const KINDS: [&str; 22] = [
@@ -71,7 +71,7 @@ const LABELS: &str = "operators.operatorframework.io.bundle";
 
 /// A bundle breaks a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct BundleFinding {
     /// False for a warning.
     pub is_error: bool,
     /// The path within the bundle.
@@ -80,9 +80,9 @@ pub struct Finding {
     pub message: String,
 }
 
-impl Finding {
+impl BundleFinding {
     pub(super) fn error(file: &str, message: impl Into<String>) -> Self {
-        Finding {
+        BundleFinding {
             is_error: true,
             file: file.to_owned(),
             message: message.into(),
@@ -90,14 +90,14 @@ impl Finding {
     }
 
     pub(super) fn warning(file: &str, message: impl Into<String>) -> Self {
-        Finding {
+        BundleFinding {
             is_error: false,
-            ..Finding::error(file, message)
+            ..BundleFinding::error(file, message)
         }
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for BundleFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.file, self.message)
     }
@@ -107,7 +107,7 @@ impl fmt::Display for Finding {
 type Objects<'f> = Vec<(&'f str, Value)>;
 
 /// Checks a bundle.
-pub fn check(files: &Files) -> Vec<Finding> {
+pub fn check(files: &BundleFiles) -> Vec<BundleFinding> {
     let mut found = Vec::new();
     let objects = objects(files, &mut found);
     let csvs: Vec<&(&str, Value)> = of_kind(&objects, "ClusterServiceVersion").collect();
@@ -120,7 +120,7 @@ pub fn check(files: &Files) -> Vec<Finding> {
         }
         ref csvs => {
             let message = format!("a bundle has one ClusterServiceVersion, and this has {}", csvs.len());
-            found.push(Finding::error("manifests", message));
+            found.push(BundleFinding::error("manifests", message));
         }
     }
     size(files, &mut found);
@@ -128,13 +128,13 @@ pub fn check(files: &Files) -> Vec<Finding> {
 }
 
 /// Reads the objects in `manifests` and reports files with several objects and kinds that OLM refuses.
-fn objects<'f>(files: &'f Files, found: &mut Vec<Finding>) -> Objects<'f> {
+fn objects<'f>(files: &'f BundleFiles, found: &mut Vec<BundleFinding>) -> Objects<'f> {
     let mut objects = Vec::new();
     for (file, text) in files {
         let Some(name) = file.strip_prefix("manifests/") else {
             continue;
         };
-        let mut report_error = |message: String| found.push(Finding::error(file, message));
+        let mut report_error = |message: String| found.push(BundleFinding::error(file, message));
         if name.contains('/') || name.starts_with('.') {
             report_error("folders and hidden files aren't allowed in manifests".to_owned());
             continue;
@@ -170,7 +170,7 @@ fn objects<'f>(files: &'f Files, found: &mut Vec<Finding>) -> Objects<'f> {
 }
 
 /// What concerns the whole cluster.
-fn limits(file: &str, object: &Value, found: &mut Vec<Finding>) {
+fn limits(file: &str, object: &Value, found: &mut Vec<BundleFinding>) {
     let spec = &object["spec"];
     let is = |value: &Value, forbidden: &[Value]| forbidden.contains(value);
     let message = match object["kind"].as_str().unwrap_or_default() {
@@ -181,7 +181,7 @@ fn limits(file: &str, object: &Value, found: &mut Vec<Finding>) {
         "PriorityClass" if object["globalDefault"] == true => "`globalDefault: true` is for every pod of the cluster",
         _ => return,
     };
-    found.push(Finding::error(file, message));
+    found.push(BundleFinding::error(file, message));
 }
 
 fn of_kind<'o, 'f>(objects: &'o Objects<'f>, kind: &'static str) -> impl Iterator<Item = &'o (&'f str, Value)> {
@@ -189,14 +189,14 @@ fn of_kind<'o, 'f>(objects: &'o Objects<'f>, kind: &'static str) -> impl Iterato
 }
 
 /// What is owned is defined, and what is defined is owned.
-fn definitions(csv_file: &str, csv: &Value, objects: &Objects<'_>, found: &mut Vec<Finding>) {
+fn definitions(csv_file: &str, csv: &Value, objects: &Objects<'_>, found: &mut Vec<BundleFinding>) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut defined = BTreeSet::new();
     let mut names = BTreeSet::new();
     for (file, crd) in of_kind(objects, "CustomResourceDefinition") {
         let name = text(&crd["metadata"]["name"]);
         if !names.insert(name.clone()) {
-            found.push(Finding::error(file, format!("{name} is defined twice")));
+            found.push(BundleFinding::error(file, format!("{name} is defined twice")));
         }
         for version in crd["spec"]["versions"].as_array().into_iter().flatten() {
             defined.insert((
@@ -217,10 +217,10 @@ fn definitions(csv_file: &str, csv: &Value, objects: &Objects<'_>, found: &mut V
             let (name, kind, version) = &key;
             let message =
                 format!("the bundle has no CustomResourceDefinition {name} of {kind} in {version}, which is owned");
-            found.push(Finding::error(csv_file, message));
+            found.push(BundleFinding::error(csv_file, message));
         }
         if entry["description"].as_str().is_none_or(str::is_empty) {
-            found.push(Finding::warning(
+            found.push(BundleFinding::warning(
                 csv_file,
                 format!("{} is owned and has no `description`", key.0),
             ));
@@ -230,7 +230,7 @@ fn definitions(csv_file: &str, csv: &Value, objects: &Objects<'_>, found: &mut V
     for (file, crd) in of_kind(objects, "CustomResourceDefinition") {
         let name = text(&crd["metadata"]["name"]);
         if !owned.contains(&name) {
-            found.push(Finding::error(
+            found.push(BundleFinding::error(
                 file,
                 format!("the ClusterServiceVersion doesn't own {name}"),
             ));
@@ -239,7 +239,7 @@ fn definitions(csv_file: &str, csv: &Value, objects: &Objects<'_>, found: &mut V
 }
 
 /// OLM makes the accounts of Deployments itself.
-fn accounts(csv: &Value, objects: &Objects<'_>, found: &mut Vec<Finding>) {
+fn accounts(csv: &Value, objects: &Objects<'_>, found: &mut Vec<BundleFinding>) {
     let deployments = csv["spec"]["install"]["spec"]["deployments"].as_array();
     let accounts: Vec<&Value> = deployments
         .into_iter()
@@ -249,7 +249,7 @@ fn accounts(csv: &Value, objects: &Objects<'_>, found: &mut Vec<Finding>) {
     for (file, account) in of_kind(objects, "ServiceAccount") {
         let name = &account["metadata"]["name"];
         if accounts.contains(&name) {
-            found.push(Finding::error(
+            found.push(BundleFinding::error(
                 file,
                 format!("OLM makes the ServiceAccount {name} of the Deployment itself: leave it out"),
             ));
@@ -258,15 +258,15 @@ fn accounts(csv: &Value, objects: &Objects<'_>, found: &mut Vec<Finding>) {
 }
 
 /// Checks annotations.yaml and returns the package name.
-fn annotations(files: &Files, found: &mut Vec<Finding>) -> Option<String> {
+fn annotations(files: &BundleFiles, found: &mut Vec<BundleFinding>) -> Option<String> {
     let file = metadata::ANNOTATIONS;
     let read = files.get(file).and_then(|text| go_yaml::to_json(text.as_bytes()).ok());
     let labels = read.as_ref().and_then(|file| file["annotations"].as_object());
     let Some(labels) = labels else {
-        found.push(Finding::error(file, "it is missing, or has no `annotations`"));
+        found.push(BundleFinding::error(file, "it is missing, or has no `annotations`"));
         return None;
     };
-    let mut report_error = |message: String| found.push(Finding::error(file, message));
+    let mut report_error = |message: String| found.push(BundleFinding::error(file, message));
     let text = |name: &str| {
         labels
             .get(&format!("{LABELS}.{name}.v1"))
@@ -304,13 +304,13 @@ fn annotations(files: &Files, found: &mut Vec<Finding>) -> Option<String> {
             .any(|usual| channel.starts_with(usual));
         if !channel.is_empty() && !is_usual {
             let message = format!("the channel {channel}: names of channels begin with candidate, fast or stable");
-            found.push(Finding::warning(file, message));
+            found.push(BundleFinding::warning(file, message));
         }
     }
     (!package.is_empty()).then(|| package.to_owned())
 }
 
-fn size(files: &Files, found: &mut Vec<Finding>) {
+fn size(files: &BundleFiles, found: &mut Vec<BundleFinding>) {
     let size: usize = files.values().map(|text| packed(text)).sum();
     let message = format!(
         "the bundle takes {} KiB packed; {} are the most",
@@ -318,9 +318,9 @@ fn size(files: &Files, found: &mut Vec<Finding>) {
         LARGEST >> 10
     );
     if size > LARGEST {
-        found.push(Finding::error("manifests", message));
+        found.push(BundleFinding::error("manifests", message));
     } else if size > LARGE {
-        found.push(Finding::warning("manifests", message));
+        found.push(BundleFinding::warning("manifests", message));
     }
 }
 

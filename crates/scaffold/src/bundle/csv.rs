@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::check::{self, Finding};
+use super::check::{self, BundleFinding};
 use super::descriptors::{self, title};
 use super::install::{self, Split};
-use super::{Asked, Source, base, kind_of, kustomize, served};
+use super::{BundleOptions, BundleSource, base, kind_of, kustomize, served};
 use crate::text_at;
 use chartwright_core::identity::GroupKind;
 
@@ -20,11 +20,11 @@ pub(super) const SKIP_RANGE: &str = "olm.skipRange";
 /// # Errors
 /// The manifests or the options are wrong.
 pub(super) fn make(
-    source: &Source,
+    source: &BundleSource,
     base: &Value,
     version: &str,
-    asked: &Asked,
-    findings: &mut Vec<Finding>,
+    asked: &BundleOptions,
+    findings: &mut Vec<BundleFinding>,
 ) -> anyhow::Result<(Value, BTreeMap<String, Value>)> {
     let Split { mut install, rest } = install::split(&source.manifests)?;
     if let Some(image) = &asked.image {
@@ -110,7 +110,7 @@ fn set_image(install: &mut Value, image: &str) {
 }
 
 /// One example of each version of each kind that has one.
-fn examples(source: &Source) -> Vec<Value> {
+fn examples(source: &BundleSource) -> Vec<Value> {
     let mut examples: Vec<Value> = Vec::new();
     for sample in &source.samples {
         let is_same = |other: &Value| other["apiVersion"] == sample["apiVersion"] && other["kind"] == sample["kind"];
@@ -127,7 +127,7 @@ fn examples(source: &Source) -> Vec<Value> {
 }
 
 /// What is said of each definition. What is written by hand has the last word.
-fn owned(source: &Source, by_hand: &Value) -> Vec<Value> {
+fn owned(source: &BundleSource, by_hand: &Value) -> Vec<Value> {
     let mut owned = Vec::new();
     for crd in source.definitions() {
         let kind = &crd["spec"]["names"]["kind"];
@@ -160,9 +160,10 @@ fn owned(source: &Source, by_hand: &Value) -> Vec<Value> {
 }
 
 /// The kinds that a chart makes, which consoles list below a custom resource.
-fn resources(source: &Source, group: &Value, kind: &Value) -> Vec<Value> {
-    let is_of =
-        |known: &&super::Kind| *group == known.group_kind.group.as_str() && *kind == known.group_kind.kind.as_str();
+fn resources(source: &BundleSource, group: &Value, kind: &Value) -> Vec<Value> {
+    let is_of = |known: &&super::BundleKind| {
+        *group == known.group_kind.group.as_str() && *kind == known.group_kind.kind.as_str()
+    };
     let Some(known) = source.kinds.iter().find(is_of) else {
         return Vec::new();
     };
@@ -174,7 +175,7 @@ fn resources(source: &Source, group: &Value, kind: &Value) -> Vec<Value> {
 }
 
 /// All images that may be needed: for who has to copy them before.
-fn related_images(source: &Source, install: &Value, by_hand: &Value) -> Vec<Value> {
+fn related_images(source: &BundleSource, install: &Value, by_hand: &Value) -> Vec<Value> {
     let mut images: Vec<Value> = by_hand.as_array().cloned().unwrap_or_default();
     let mut add = |name: &str, image: &str| {
         if image.is_empty() || images.iter().any(|known| known["image"] == image) {
@@ -207,7 +208,7 @@ fn related_images(source: &Source, install: &Value, by_hand: &Value) -> Vec<Valu
 }
 
 /// What the bundle has beside the ClusterServiceVersion, as OLM takes it.
-fn files_of(rest: Vec<Value>, findings: &mut Vec<Finding>) -> BTreeMap<String, Value> {
+fn files_of(rest: Vec<Value>, findings: &mut Vec<BundleFinding>) -> BTreeMap<String, Value> {
     let mut objects = BTreeMap::new();
     for mut object in rest {
         let text = |pointer: &str| text_at(&object, pointer).to_owned();
@@ -216,7 +217,7 @@ fn files_of(rest: Vec<Value>, findings: &mut Vec<Finding>) -> BTreeMap<String, V
             // The namespace is chosen when the operator is installed.
             if kind != "Namespace" {
                 let message = format!("OLM takes no {kind} in a bundle: {name} is left out");
-                findings.push(Finding::warning("manifests", message));
+                findings.push(BundleFinding::warning("manifests", message));
             }
             continue;
         }

@@ -4,7 +4,7 @@ use anyhow::ensure;
 use handlebars::{Handlebars, no_escape};
 use serde_json::{Value, json};
 
-use super::{Asked, Present};
+use super::{BundleOptions, Present};
 use crate::printable::to_yaml;
 use chartwright_watches::names::is_label_value;
 
@@ -26,11 +26,11 @@ const TESTS: &str = include_str!("files/scorecard.yaml");
 const TEMPLATE: &str = include_str!("files/bundle.Dockerfile.hbs");
 
 /// Names and values, in their order.
-pub(super) struct Labels(Vec<(String, String)>);
+pub(super) struct BundleLabels(Vec<(String, String)>);
 
-impl Labels {
+impl BundleLabels {
     /// The labels of a package. Options that are not given keep their present value.
-    pub fn of(package: &str, asked: &Asked, present: &Present) -> anyhow::Result<Self> {
+    pub fn of(package: &str, asked: &BundleOptions, present: &Present) -> anyhow::Result<Self> {
         let known = |name: &str| present.label(&format!("{BUNDLE}.{name}.v1")).map(str::to_owned);
         let channels = match asked.channels.is_empty() {
             true => known("channels").unwrap_or_else(|| CHANNEL.to_owned()),
@@ -63,7 +63,7 @@ impl Labels {
             (format!("{TEST}.mediatype.v1"), "scorecard+v1".to_owned()),
             (format!("{TEST}.config.v1"), "tests/scorecard/".to_owned()),
         ]);
-        Ok(Labels(labels))
+        Ok(BundleLabels(labels))
     }
 
     /// The text of annotations.yaml.

@@ -25,11 +25,11 @@ use serde_json::{Map, Value};
 use super::api::project_watches;
 use super::project::Project;
 use super::survey::Survey;
-use super::tree::Tree;
+use super::tree::FileTree;
 use crate::printable::to_yaml;
 use chartwright_core::identity::GroupKind;
 use chartwright_watches::names::{is_built_in, is_dns_subdomain};
-use check::Finding;
+use check::BundleFinding;
 use helm_template::chart::Chart;
 
 /// What is applied, and the custom resources that show how.
@@ -39,11 +39,11 @@ const SAMPLES: &str = "config/samples";
 const SCORECARD: &str = "config/scorecard";
 
 /// The files of a bundle by their names within it: `manifests/...`, `metadata/...`, `tests/...`.
-pub type Files = BTreeMap<String, String>;
+pub type BundleFiles = BTreeMap<String, String>;
 
 /// What is wanted of a bundle. What is empty is taken from the bundle that is there, or else from the project.
 #[derive(Clone, Debug, Default)]
-pub struct Asked {
+pub struct BundleOptions {
     /// Without a `v`.
     pub version: Option<String>,
     pub package: Option<String>,
@@ -74,18 +74,18 @@ pub enum Manifests {
 pub struct Made {
     /// Of the ClusterServiceVersion.
     pub name: String,
-    pub files: Files,
+    pub files: BundleFiles,
     pub dockerfile: String,
     /// The manifest that users edit by hand. None if the project already has one.
     pub base: Option<(PathBuf, String)>,
     /// The project, if it is one.
     pub project: Option<Project>,
     /// What is to be known, and what is wrong.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<BundleFinding>,
 }
 
 /// A kind of the project, and what its chart shows.
-struct Kind {
+struct BundleKind {
     group_kind: GroupKind,
     /// Those that are watched, with their lines in watches.yaml.
     versions: Vec<(String, usize)>,
@@ -94,10 +94,10 @@ struct Kind {
 }
 
 /// What a bundle is made of.
-struct Source {
+struct BundleSource {
     package: String,
     domain: String,
-    kinds: Vec<Kind>,
+    kinds: Vec<BundleKind>,
     manifests: Vec<Value>,
     samples: Vec<Value>,
     scorecard: Option<Value>,
@@ -107,9 +107,9 @@ struct Source {
 ///
 /// # Errors
 /// The project or the options are so wrong that there is no bundle to check. Other problems are findings.
-pub fn generate(root: &Path, asked: &Asked) -> anyhow::Result<Made> {
+pub fn generate(root: &Path, asked: &BundleOptions) -> anyhow::Result<Made> {
     let project = Project::find(root)?;
-    let source = Source::read(root, project.as_ref(), asked)?;
+    let source = BundleSource::read(root, project.as_ref(), asked)?;
     let (base, fresh) = read_base(root, project.as_ref(), &source)?;
     let present = Present::read(&asked.output)?;
     let version = wanted_version(asked, &present, &base)?;
@@ -118,11 +118,11 @@ pub fn generate(root: &Path, asked: &Asked) -> anyhow::Result<Made> {
     let (csv, mut objects) = csv::make(&source, &base, &version, asked, &mut findings)?;
     let name = csv["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     objects.insert(format!("{}.clusterserviceversion.yaml", source.package), csv);
-    let mut files = Files::new();
+    let mut files = BundleFiles::new();
     for (file, object) in objects {
         files.insert(format!("manifests/{file}"), to_yaml(&object)?);
     }
-    let labels = metadata::Labels::of(&source.package, asked, &present)?;
+    let labels = metadata::BundleLabels::of(&source.package, asked, &present)?;
     let kept = present.annotations.clone().filter(|_| asked.keep_metadata);
     let annotations = kept.map_or_else(|| labels.annotations(), Ok)?;
     files.insert(metadata::ANNOTATIONS.to_owned(), annotations);
@@ -148,8 +148,8 @@ pub fn generate(root: &Path, asked: &Asked) -> anyhow::Result<Made> {
     })
 }
 
-impl Source {
-    fn read(root: &Path, project: Option<&Project>, asked: &Asked) -> anyhow::Result<Self> {
+impl BundleSource {
+    fn read(root: &Path, project: Option<&Project>, asked: &BundleOptions) -> anyhow::Result<Self> {
         let is_project = project.is_some() || root.join(MANIFESTS).is_dir();
         if !is_project {
             // Says that there is none.
@@ -196,7 +196,7 @@ impl Source {
                 (rest.into_iter().filter(is_other).collect(), samples, scorecard)
             }
         };
-        let source = Source {
+        let source = BundleSource {
             package,
             domain: project.map(|project| project.domain().to_owned()).unwrap_or_default(),
             kinds,
@@ -274,9 +274,9 @@ fn prefix(root: &Path) -> Option<String> {
 }
 
 /// The kinds that are watched and that a CustomResourceDefinition has to be of.
-fn kinds(root: &Path, project: Option<&Project>) -> anyhow::Result<Vec<Kind>> {
+fn kinds(root: &Path, project: Option<&Project>) -> anyhow::Result<Vec<BundleKind>> {
     let none = Project::new(root, "", "");
-    let mut kinds: Vec<Kind> = Vec::new();
+    let mut kinds: Vec<BundleKind> = Vec::new();
     for watch in project_watches(project.unwrap_or(&none))? {
         if watch.decorator.is_some() || is_built_in(&watch.group) {
             continue;
@@ -286,7 +286,7 @@ fn kinds(root: &Path, project: Option<&Project>) -> anyhow::Result<Vec<Kind>> {
             Some(kind) => kind.versions.push((watch.version.clone(), watch.line)),
             None => {
                 let chart = Chart::load(&watch.chart).with_context(|| watch.chart.display().to_string())?;
-                kinds.push(Kind {
+                kinds.push(BundleKind {
                     group_kind,
                     versions: vec![(watch.version.clone(), watch.line)],
                     survey: Survey::of(&chart),
@@ -334,7 +334,7 @@ impl Manifests {
 fn read_base(
     root: &Path,
     project: Option<&Project>,
-    source: &Source,
+    source: &BundleSource,
 ) -> anyhow::Result<(Value, Option<(PathBuf, String)>)> {
     let path = PathBuf::from(format!(
         "config/manifests/bases/{}.clusterserviceversion.yaml",
@@ -401,7 +401,7 @@ impl Present {
 
     /// Completes the options with those of this bundle if the version is the same. Another version has another image and other
     /// predecessors. The hand-written manifest and an image in given manifests take precedence.
-    fn completed(&self, asked: &Asked, base: &Value, version: &str) -> Asked {
+    fn completed(&self, asked: &BundleOptions, base: &Value, version: &str) -> BundleOptions {
         let mut all = asked.clone();
         if self.version.as_deref() == Some(version) {
             let known =
@@ -436,7 +436,7 @@ fn manifests_in(output: &Path) -> anyhow::Result<Vec<String>> {
     Ok(names.collect())
 }
 
-fn wanted_version(asked: &Asked, present: &Present, base: &Value) -> anyhow::Result<String> {
+fn wanted_version(asked: &BundleOptions, present: &Present, base: &Value) -> anyhow::Result<String> {
     if let Some(version) = &asked.version {
         ensure!(
             check::is_version(version),
@@ -458,8 +458,8 @@ impl Made {
     }
 
     /// All files, beside and in the folder of the bundle.
-    pub fn tree(&self, asked: &Asked) -> Tree {
-        let mut tree = Tree::default();
+    pub fn tree(&self, asked: &BundleOptions) -> FileTree {
+        let mut tree = FileTree::default();
         let folder = PathBuf::from(asked.output.file_name().unwrap_or_default());
         for (name, text) in &self.files {
             tree.merge(folder.join(name), text.as_bytes());
@@ -474,7 +474,7 @@ impl Made {
     ///
     /// # Errors
     /// The folder can't be read.
-    pub fn stale(&self, asked: &Asked) -> anyhow::Result<Vec<PathBuf>> {
+    pub fn stale(&self, asked: &BundleOptions) -> anyhow::Result<Vec<PathBuf>> {
         let names = manifests_in(&asked.output)?.into_iter();
         let names = names.map(|name| format!("manifests/{name}"));
         let stale = names.filter(|name| name.ends_with(".yaml") && !self.files.contains_key(name));

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::*;
-use crate::api::{self, Wanted};
+use crate::api::{self, ApiRequest};
 use crate::chart::ChartFiles;
 use crate::crd;
 use crate::project::FILE;
-use crate::tree::{Tree, Written};
+use crate::tree::{FileTree, WrittenDigests};
 
 const SET_TO_WRITE: &str = "BUNDLE_WRITE";
 const CSV: &str = "manifests/shop-operator.clusterserviceversion.yaml";
@@ -25,17 +25,17 @@ fn project() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     let mut project = Project::new(root, "shop-operator", "example.com");
-    let mut written = Written::new();
-    let mut write = |tree: Tree| {
+    let mut written = WrittenDigests::new();
+    let mut write = |tree: FileTree| {
         let changes = tree.compare(root, &written, false).unwrap();
         changes.write(root).unwrap();
         changes.remember(&mut written);
     };
     write(api::init(&project, "chartwright:0.1.0").unwrap());
     let chart = ChartFiles::read(&fixtures().join("chart")).unwrap();
-    let wanted = Wanted {
+    let wanted = ApiRequest {
         group: "shop".into(),
-        ..Wanted::default()
+        ..ApiRequest::default()
     };
     let kind = api::Kind::of(&project, &wanted, &chart.name).unwrap();
     let names = crd::Names {
@@ -52,11 +52,11 @@ fn project() -> tempfile::TempDir {
     folder
 }
 
-fn asked(root: &Path) -> Asked {
-    Asked {
+fn asked(root: &Path) -> BundleOptions {
+    BundleOptions {
         version: Some("0.1.0".into()),
         output: root.join("bundle"),
-        ..Asked::default()
+        ..BundleOptions::default()
     }
 }
 
@@ -72,7 +72,7 @@ fn csv_of(made: &Made) -> Value {
     go_yaml::to_json(csv.unwrap().1.as_bytes()).unwrap()
 }
 
-fn messages(findings: &[Finding]) -> Vec<String> {
+fn messages(findings: &[BundleFinding]) -> Vec<String> {
     findings.iter().map(ToString::to_string).collect()
 }
 
@@ -155,7 +155,7 @@ fn what_is_written_by_hand_has_the_last_word() {
 fn what_is_asked_for_is_in_the_bundle() {
     let folder = project();
     let root = folder.path();
-    let asked = Asked {
+    let asked = BundleOptions {
         version: Some("0.2.0".into()),
         package: Some("shop".into()),
         channels: vec!["stable".into(), "fast".into()],
@@ -178,12 +178,12 @@ fn what_is_asked_for_is_in_the_bundle() {
     );
     // The second time, options that are not given keep their value, and files that are no longer generated are deleted.
     made.tree(&asked)
-        .compare(root, &Written::new(), true)
+        .compare(root, &WrittenDigests::new(), true)
         .unwrap()
         .write(root)
         .unwrap();
     fs::write(asked.output.join("manifests/old.yaml"), "a: b\n").unwrap();
-    let again = Asked {
+    let again = BundleOptions {
         version: None,
         channels: Vec::new(),
         default_channel: None,
@@ -192,7 +192,7 @@ fn what_is_asked_for_is_in_the_bundle() {
     let second = generate(root, &again).unwrap();
     assert_eq!((&second.files, &second.dockerfile), (&made.files, &made.dockerfile));
     assert_eq!(second.stale(&again).unwrap(), [asked.output.join("manifests/old.yaml")]);
-    let kept = Asked {
+    let kept = BundleOptions {
         channels: vec!["candidate".into()],
         keep_metadata: true,
         ..again
@@ -210,7 +210,7 @@ fn manifests_may_come_from_elsewhere() {
     }
     let from = |input: Manifests| {
         let input = Some(input);
-        generate(root, &Asked { input, ..asked(root) }).map(|made| made.files)
+        generate(root, &BundleOptions { input, ..asked(root) }).map(|made| made.files)
     };
     let expected = made(root).files;
     assert_eq!(from(Manifests::Text(text.clone())).unwrap(), expected);
@@ -327,7 +327,7 @@ fn what_is_wrong_with_a_project_is_one_sentence() {
         let version = version.map(str::to_owned);
         let error = generate(
             folder.path(),
-            &Asked {
+            &BundleOptions {
                 version,
                 ..asked(folder.path())
             },
@@ -338,7 +338,7 @@ fn what_is_wrong_with_a_project_is_one_sentence() {
     let default_channel = Some("stable".to_owned());
     let error = generate(
         folder.path(),
-        &Asked {
+        &BundleOptions {
             default_channel,
             ..asked(folder.path())
         },
@@ -540,7 +540,7 @@ fn each_rule_that_is_broken_is_one_sentence() {
     let folder = project();
     let good = made(folder.path()).files;
     let mut wrong = String::new();
-    let mut expect = |expected: &str, files: &Files| {
+    let mut expect = |expected: &str, files: &BundleFiles| {
         let known = messages(&check::check(&good));
         let found: Vec<String> = messages(&check::check(files))
             .into_iter()

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::schema::{PRESERVE, Schema};
+use super::schema::{FieldSchema, PRESERVE};
 use crate::names;
 
 /// What the kind is called, and how.
@@ -74,7 +74,7 @@ impl Names {
 }
 
 /// The definition with one version. `about` is the chart.
-pub fn definition(names: &Names, spec: &Schema, rules: &[Value], about: &str) -> Value {
+pub fn definition(names: &Names, spec: &FieldSchema, rules: &[Value], about: &str) -> Value {
     let version = json!({
         "name": names.version,
         "served": true,
@@ -108,7 +108,7 @@ pub fn definition(names: &Names, spec: &Schema, rules: &[Value], about: &str) ->
 }
 
 /// The schema of the whole object.
-fn root(names: &Names, spec: &Schema, rules: &[Value], about: &str) -> Value {
+fn root(names: &Names, spec: &FieldSchema, rules: &[Value], about: &str) -> Value {
     let mut spec_schema = spec.to_json(true, spec.required.is_empty());
     let last_word = "Values for the chart: what isn't set here has the chart's default, null takes a default away. The chart's own \
                      checks have the last word.";
@@ -258,7 +258,7 @@ fn conditions() -> Value {
 }
 
 /// A definition in a project.
-pub struct Found {
+pub struct DefinitionFile {
     /// The file's name in [`BASES`].
     pub name: String,
     pub text: String,
@@ -266,7 +266,7 @@ pub struct Found {
 }
 
 /// The file in [`BASES`] that defines a kind.
-pub fn find(root: &Path, group: &str, kind: &str) -> Option<Found> {
+pub fn find(root: &Path, group: &str, kind: &str) -> Option<DefinitionFile> {
     let entries = fs::read_dir(root.join(BASES)).ok()?;
     let mut names: Vec<String> = entries
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
@@ -279,7 +279,7 @@ pub fn find(root: &Path, group: &str, kind: &str) -> Option<Found> {
         let is_meant = object["kind"] == "CustomResourceDefinition"
             && object["spec"]["group"] == group
             && object["spec"]["names"]["kind"] == kind;
-        is_meant.then_some(Found { name, text, object })
+        is_meant.then_some(DefinitionFile { name, text, object })
     })
 }
 
@@ -420,7 +420,7 @@ mod tests {
             kind: "Web".into(),
             ..Names::default()
         };
-        let make = |version| definition(&names(version), &Schema::open_object(), &[], "web");
+        let make = |version| definition(&names(version), &FieldSchema::open_object(), &[], "web");
         let mut old = make("v1alpha1");
         old["metadata"]["annotations"] = json!({"a": "b"});
         old["spec"]["versions"][0]["deprecated"] = true.into();

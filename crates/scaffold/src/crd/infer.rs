@@ -1,11 +1,11 @@
-//! `values.yaml` -> [`Schema`]. A default is only one example of a value. A field gets a type only if its name or its comment
+//! `values.yaml` -> [`FieldSchema`]. A default is only one example of a value. A field gets a type only if its name or its comment
 //! excludes other types; all other fields accept any value.
 
 use go_yaml::{Data, Node};
 use serde_json::Value;
 
 use super::comments::Comments;
-use super::schema::{Kind, Schema, like_both};
+use super::schema::{FieldSchema, SchemaType, like_both};
 use super::usage::Usage;
 
 /// Words in a key whose values may be fractions or quantities.
@@ -134,11 +134,11 @@ const SCALARS: [&str; 26] = [
 const PLACEHOLDERS: [&str; 8] = ["true", "false", "auto", "default", "yes", "no", "on", "off"];
 
 /// The schema that a chart's values suggest.
-pub fn infer(values: &Node, comments: &Comments<'_>, usage: &Usage) -> Schema {
+pub fn infer(values: &Node, comments: &Comments<'_>, usage: &Usage) -> FieldSchema {
     let infer = Infer { comments, usage };
     let mut schema = infer.node("", "", values);
-    if schema.kind != Kind::Object {
-        schema = Schema::open_object();
+    if schema.kind != SchemaType::Object {
+        schema = FieldSchema::open_object();
     }
     schema.default = None;
     schema
@@ -151,7 +151,7 @@ struct Infer<'c> {
 
 impl Infer<'_> {
     /// The entry of a map.
-    fn entry(&self, path: &str, key: &str, at: &Node, value: &Node) -> Schema {
+    fn entry(&self, path: &str, key: &str, at: &Node, value: &Node) -> FieldSchema {
         let comment = self.comments.of(path, at.line);
         let mut schema = self.node(path, key, value);
         if let Some(hinted) = comment
@@ -160,53 +160,53 @@ impl Infer<'_> {
             .and_then(|hint| self.hinted(path, key, hint, value))
         {
             schema.kind = hinted;
-            schema.open = hinted == Kind::Object;
+            schema.open = hinted == SchemaType::Object;
         }
         schema.description = comment.text;
         schema
     }
 
     /// The kind that a comment names, where the default leaves it open. Comments err: the default has to be of that kind.
-    fn hinted(&self, path: &str, key: &str, hint: &str, value: &Node) -> Option<Kind> {
+    fn hinted(&self, path: &str, key: &str, hint: &str, value: &Node) -> Option<SchemaType> {
         let kind = match hint.to_ascii_lowercase().as_str() {
-            "string" | "str" if !contains(key, &FRACTIONS) => Kind::IntOrString,
-            "int" | "integer" => Kind::IntOrString,
-            "bool" | "boolean" => Kind::Boolean,
-            "list" | "array" => Kind::Array,
-            "object" | "map" | "dict" => Kind::Object,
+            "string" | "str" if !contains(key, &FRACTIONS) => SchemaType::IntOrString,
+            "int" | "integer" => SchemaType::IntOrString,
+            "bool" | "boolean" => SchemaType::Boolean,
+            "list" | "array" => SchemaType::Array,
+            "object" | "map" | "dict" => SchemaType::Object,
             _ => return None,
         };
         let fits = match &value.data {
             Data::Null => true,
-            Data::Bool(_) => kind == Kind::Boolean,
-            Data::String(text) => text.is_empty() && kind == Kind::IntOrString,
-            Data::List(items) => items.is_empty() && kind == Kind::Array,
-            Data::Map(entries) => entries.is_empty() && kind == Kind::Object,
+            Data::Bool(_) => kind == SchemaType::Boolean,
+            Data::String(text) => text.is_empty() && kind == SchemaType::IntOrString,
+            Data::List(items) => items.is_empty() && kind == SchemaType::Array,
+            Data::Map(entries) => entries.is_empty() && kind == SchemaType::Object,
             Data::Number(_) => false,
         };
-        let is_collection = matches!(kind, Kind::Array | Kind::Object);
+        let is_collection = matches!(kind, SchemaType::Array | SchemaType::Object);
         let is_doubtful = self.usage.text_for_all || self.usage.may_be_other(path);
         (fits && !(is_collection && is_doubtful)).then_some(kind)
     }
 
-    fn node(&self, path: &str, key: &str, value: &Node) -> Schema {
+    fn node(&self, path: &str, key: &str, value: &Node) -> FieldSchema {
         let mut schema = match &value.data {
-            Data::Map(_) | Data::List(_) if self.usage.may_be_other(path) => Schema::default(),
+            Data::Map(_) | Data::List(_) if self.usage.may_be_other(path) => FieldSchema::default(),
             Data::Map(entries) if entries.is_empty() => match self.is_named(key, &MAPS) {
-                true => Schema::open_object(),
-                false => Schema::default(),
+                true => FieldSchema::open_object(),
+                false => FieldSchema::default(),
             },
             Data::Map(entries) => self.map(path, entries),
             Data::List(items) if items.is_empty() => match self.is_named(key, &LISTS) {
-                true => Schema::of(Kind::Array),
-                false => Schema::default(),
+                true => FieldSchema::of(SchemaType::Array),
+                false => FieldSchema::default(),
             },
             Data::List(items) => self.list(path, items),
-            scalar => Schema::of(scalar_kind(key, scalar)),
+            scalar => FieldSchema::of(scalar_kind(key, scalar)),
         };
         schema.nullable = true;
         schema.default = match &value.data {
-            Data::Map(entries) if !entries.is_empty() && schema.kind == Kind::Object => None,
+            Data::Map(entries) if !entries.is_empty() && schema.kind == SchemaType::Object => None,
             Data::Null => None,
             _ => Some(to_json(value)),
         };
@@ -218,8 +218,8 @@ impl Infer<'_> {
         !self.usage.text_for_all && names.iter().any(|name| key.ends_with(name))
     }
 
-    fn map(&self, path: &str, entries: &[(Node, Node)]) -> Schema {
-        let mut schema = Schema::open_object();
+    fn map(&self, path: &str, entries: &[(Node, Node)]) -> FieldSchema {
+        let mut schema = FieldSchema::open_object();
         for (at, value) in entries {
             let key = key_text(at);
             let path = if path.is_empty() {
@@ -234,8 +234,8 @@ impl Infer<'_> {
     }
 
     /// If all items are maps, the schema has the fields that all have in common. Other items do not determine a type.
-    fn list(&self, path: &str, items: &[Node]) -> Schema {
-        let mut schema = Schema::of(Kind::Array);
+    fn list(&self, path: &str, items: &[Node]) -> FieldSchema {
+        let mut schema = FieldSchema::of(SchemaType::Array);
         if items.iter().all(|item| matches!(item.data, Data::Map(_))) {
             let suggested = items.iter().map(|item| self.node(&format!("{path}[]"), "", item));
             let mut joined = suggested.reduce(like_both).unwrap_or_default();
@@ -248,7 +248,7 @@ impl Infer<'_> {
 }
 
 /// What stands in one item is no default of another.
-fn forget_defaults(schema: &mut Schema) {
+fn forget_defaults(schema: &mut FieldSchema) {
     schema.default = None;
     schema.nullable = true;
     schema.properties.values_mut().for_each(forget_defaults);
@@ -257,44 +257,44 @@ fn forget_defaults(schema: &mut Schema) {
     }
 }
 
-fn scalar_kind(key: &str, value: &Data) -> Kind {
+fn scalar_kind(key: &str, value: &Data) -> SchemaType {
     match value {
-        Data::Bool(true) => Kind::Boolean,
-        Data::Bool(false) if contains(key, &NO_SWITCHES) && !ends_as_switch(key) => Kind::Any,
-        Data::Bool(false) if begins_as_switch(key) || ends_as_switch(key) => Kind::Boolean,
-        Data::Number(number) if number.is_f64() || contains(key, &FRACTIONS) => Kind::Any,
-        Data::Number(_) => Kind::IntOrString,
+        Data::Bool(true) => SchemaType::Boolean,
+        Data::Bool(false) if contains(key, &NO_SWITCHES) && !ends_as_switch(key) => SchemaType::Any,
+        Data::Bool(false) if begins_as_switch(key) || ends_as_switch(key) => SchemaType::Boolean,
+        Data::Number(number) if number.is_f64() || contains(key, &FRACTIONS) => SchemaType::Any,
+        Data::Number(_) => SchemaType::IntOrString,
         Data::String(text) => text_kind(key, text),
-        _ => Kind::Any,
+        _ => SchemaType::Any,
     }
 }
 
 /// The kind of a value whose default is a text.
-fn text_kind(key: &str, text: &str) -> Kind {
+fn text_kind(key: &str, text: &str) -> SchemaType {
     let lower = text.to_ascii_lowercase();
     if contains(key, &FRACTIONS) || PLACEHOLDERS.contains(&lower.as_str()) || text.contains("{{") {
-        return Kind::Any;
+        return SchemaType::Any;
     }
     if text.is_empty() {
         let key = key.to_ascii_lowercase();
         return match SCALARS.iter().any(|word| key.ends_with(word)) {
-            true => Kind::IntOrString,
-            false => Kind::Any,
+            true => SchemaType::IntOrString,
+            false => SchemaType::Any,
         };
     }
     // `0.5`, `-1`, `500m`: another value may be a fraction without quotes.
     if text.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c)) {
-        return Kind::Any;
+        return SchemaType::Any;
     }
     // Lists and maps in the form of a text.
     if text.contains('\n') || text.starts_with(['[', '{']) {
-        return Kind::Any;
+        return SchemaType::Any;
     }
     // An address, an image, a path, a name in camel case: no number is meant in its place.
     let is_camel = text.chars().filter(char::is_ascii_uppercase).count() > 1;
     match text.contains(['/', ':']) || is_camel {
-        true => Kind::String,
-        false => Kind::IntOrString,
+        true => SchemaType::String,
+        false => SchemaType::IntOrString,
     }
 }
 

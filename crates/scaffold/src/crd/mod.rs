@@ -24,7 +24,7 @@ use chartwright_watches::Watch;
 use chartwright_watches::names::{DNS_LABEL, is_dns_label};
 pub use definition::{Names, Scale};
 pub use overlay::Overlay;
-use schema::Schema;
+use schema::FieldSchema;
 pub use values::{Source, as_spec, own_as_spec};
 
 /// What a definition is made of.
@@ -32,7 +32,7 @@ pub struct Generated {
     pub names: Names,
     /// Facts about the chart that could not be determined.
     pub warnings: Vec<String>,
-    spec: Schema,
+    spec: FieldSchema,
     rules: Vec<Value>,
     /// The charts.
     about: String,
@@ -99,21 +99,21 @@ pub fn generate(
 }
 
 /// The field that isn't the chart's.
-fn add_sources_field(spec: &mut Schema, path: &[String]) {
+fn add_sources_field(spec: &mut FieldSchema, path: &[String]) {
     let mut node = spec;
     for part in path {
-        if !matches!(node.kind, schema::Kind::Object) {
+        if !matches!(node.kind, schema::SchemaType::Object) {
             return;
         }
         let open = node.open;
-        node = node.properties.entry(part.clone()).or_insert_with(|| Schema {
+        node = node.properties.entry(part.clone()).or_insert_with(|| FieldSchema {
             open,
-            ..Schema::of(schema::Kind::Object)
+            ..FieldSchema::of(schema::SchemaType::Object)
         });
     }
-    *node = Schema {
+    *node = FieldSchema {
         description: "Secrets and ConfigMaps with further values.".into(),
-        ..Schema::of(schema::Kind::Array)
+        ..FieldSchema::of(schema::SchemaType::Array)
     };
 }
 

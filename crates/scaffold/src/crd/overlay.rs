@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::definition::{Column, Names, Scale};
-use super::schema::{Kind, Schema};
+use super::schema::{FieldSchema, SchemaType};
 use super::structural::{cel_name, has_cel_name};
 use chartwright_watches::suggestion;
 
@@ -23,9 +23,9 @@ pub struct Overlay {
     scale: Option<Scale>,
     columns: Vec<Column>,
     /// By path below `spec`: `image.tag`, `hosts[].name`; a dot in a key is written `\.`.
-    fields: BTreeMap<String, Field>,
+    fields: BTreeMap<String, OverlayField>,
     /// Rules in CEL over the whole object.
-    validations: Vec<Rule>,
+    validations: Vec<OverlayRule>,
     #[serde(skip)]
     origin: Origin,
 }
@@ -33,7 +33,7 @@ pub struct Overlay {
 /// What is said of one value.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct Field {
+struct OverlayField {
     description: Option<String>,
     r#type: Option<Type>,
     r#enum: Option<Vec<Value>>,
@@ -65,7 +65,7 @@ enum Type {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Rule {
+struct OverlayRule {
     rule: String,
     message: String,
 }
@@ -78,16 +78,16 @@ struct Origin {
 }
 
 impl Type {
-    fn kind(self) -> Kind {
+    fn kind(self) -> SchemaType {
         match self {
-            Type::Any => Kind::Any,
-            Type::Boolean => Kind::Boolean,
-            Type::Integer => Kind::Integer,
-            Type::Number => Kind::Number,
-            Type::String => Kind::String,
-            Type::IntOrString => Kind::IntOrString,
-            Type::Array => Kind::Array,
-            Type::Object => Kind::Object,
+            Type::Any => SchemaType::Any,
+            Type::Boolean => SchemaType::Boolean,
+            Type::Integer => SchemaType::Integer,
+            Type::Number => SchemaType::Number,
+            Type::String => SchemaType::String,
+            Type::IntOrString => SchemaType::IntOrString,
+            Type::Array => SchemaType::Array,
+            Type::Object => SchemaType::Object,
         }
     }
 }
@@ -135,7 +135,7 @@ impl Overlay {
     ///
     /// # Errors
     /// A path that leads nowhere, and what can't be checked; with its place.
-    pub fn apply(&self, spec: &mut Schema) -> Result<Vec<Value>, String> {
+    pub fn apply(&self, spec: &mut FieldSchema) -> Result<Vec<Value>, String> {
         let mut rules = Vec::new();
         for (written, field) in &self.fields {
             let path = parse_path(written);
@@ -157,12 +157,12 @@ impl Overlay {
     }
 }
 
-impl Field {
-    fn describe(&self, spec: &mut Schema, path: &[String]) -> Result<(), String> {
+impl OverlayField {
+    fn describe(&self, spec: &mut FieldSchema, path: &[String]) -> Result<(), String> {
         let node = find(spec, path, self.r#type.is_some())?;
         if let Some(kind) = self.kind(node.kind) {
             if kind != node.kind {
-                node.open = kind == Kind::Object;
+                node.open = kind == SchemaType::Object;
                 node.enumeration = None;
                 node.limits.clear();
                 node.all_of.clear();
@@ -203,22 +203,22 @@ impl Field {
     }
 
     /// The kind that the overlay gives a field. Bounds imply a number.
-    fn kind(&self, known: Kind) -> Option<Kind> {
+    fn kind(&self, known: SchemaType) -> Option<SchemaType> {
         if let Some(kind) = self.r#type {
             return Some(kind.kind());
         }
-        if !matches!(known, Kind::Any | Kind::IntOrString) {
+        if !matches!(known, SchemaType::Any | SchemaType::IntOrString) {
             return None;
         }
         let all = |is: fn(&Value) -> bool| self.r#enum.iter().flatten().all(is);
         let bounds = [&self.minimum, &self.maximum];
         match () {
-            () if self.r#enum.is_some() && all(Value::is_string) => Some(Kind::String),
-            () if self.r#enum.is_some() && all(Value::is_i64) => Some(Kind::Integer),
-            () if bounds.iter().any(|bound| bound.as_ref().is_some_and(Value::is_f64)) => Some(Kind::Number),
-            () if bounds.iter().any(|bound| bound.is_some()) => Some(Kind::Integer),
-            () if self.pattern.is_some() || self.min_length.or(self.max_length).is_some() => Some(Kind::String),
-            () if self.min_items.or(self.max_items).is_some() => Some(Kind::Array),
+            () if self.r#enum.is_some() && all(Value::is_string) => Some(SchemaType::String),
+            () if self.r#enum.is_some() && all(Value::is_i64) => Some(SchemaType::Integer),
+            () if bounds.iter().any(|bound| bound.as_ref().is_some_and(Value::is_f64)) => Some(SchemaType::Number),
+            () if bounds.iter().any(|bound| bound.is_some()) => Some(SchemaType::Integer),
+            () if self.pattern.is_some() || self.min_length.or(self.max_length).is_some() => Some(SchemaType::String),
+            () if self.min_items.or(self.max_items).is_some() => Some(SchemaType::Array),
             () => None,
         }
     }
@@ -270,22 +270,22 @@ pub fn parse_path(written: &str) -> Vec<String> {
 }
 
 /// The node at a path, made if it may be new and its parents let it be.
-fn find<'s>(mut node: &'s mut Schema, path: &[String], may_be_new: bool) -> Result<&'s mut Schema, String> {
+fn find<'s>(mut node: &'s mut FieldSchema, path: &[String], may_be_new: bool) -> Result<&'s mut FieldSchema, String> {
     for (depth, part) in path.iter().enumerate() {
-        if part == "[]" && node.kind == Kind::Any && may_be_new {
-            node.kind = Kind::Array;
+        if part == "[]" && node.kind == SchemaType::Any && may_be_new {
+            node.kind = SchemaType::Array;
         }
-        if part == "[]" && node.kind == Kind::Array {
+        if part == "[]" && node.kind == SchemaType::Array {
             node = node.items.get_or_insert_default();
             continue;
         }
-        if node.kind == Kind::Any && may_be_new && part != "[]" {
-            *node = Schema {
+        if node.kind == SchemaType::Any && may_be_new && part != "[]" {
+            *node = FieldSchema {
                 description: std::mem::take(&mut node.description),
-                ..Schema::open_object()
+                ..FieldSchema::open_object()
             };
         }
-        let can_be_made = may_be_new && node.kind == Kind::Object && part != "[]";
+        let can_be_made = may_be_new && node.kind == SchemaType::Object && part != "[]";
         if !can_be_made && !node.properties.contains_key(part) {
             if let Some(problem) = no_list(node, path, depth) {
                 return Err(problem);
@@ -304,7 +304,7 @@ fn find<'s>(mut node: &'s mut Schema, path: &[String], may_be_new: bool) -> Resu
 }
 
 /// What is missing where a path goes into a list that the chart doesn't show, or into its items.
-fn no_list(node: &Schema, path: &[String], depth: usize) -> Option<String> {
+fn no_list(node: &FieldSchema, path: &[String], depth: usize) -> Option<String> {
     let (before, part) = (path.get(..depth)?, path.get(depth)?);
     let empty = |list: &[String]| {
         format!(
@@ -313,7 +313,7 @@ fn no_list(node: &Schema, path: &[String], depth: usize) -> Option<String> {
             shown(path)
         )
     };
-    if part == "[]" && node.kind == Kind::Any {
+    if part == "[]" && node.kind == SchemaType::Any {
         return Some(empty(before));
     }
     if part == "[]" {
@@ -323,7 +323,7 @@ fn no_list(node: &Schema, path: &[String], depth: usize) -> Option<String> {
         ));
     }
     let (last, list) = before.split_last()?;
-    (last == "[]" && node.kind == Kind::Any).then(|| empty(list))
+    (last == "[]" && node.kind == SchemaType::Any).then(|| empty(list))
 }
 
 /// A path as it is written.
@@ -332,7 +332,7 @@ fn shown(path: &[String]) -> String {
 }
 
 /// A value is always there only if all around it is; in a list, only in its items.
-fn require(spec: &mut Schema, path: &[String]) -> Result<(), String> {
+fn require(spec: &mut FieldSchema, path: &[String]) -> Result<(), String> {
     let mut node = spec;
     for (depth, part) in path.iter().enumerate() {
         if !path[depth..].iter().any(|part| part == "[]") {
@@ -347,9 +347,9 @@ fn require(spec: &mut Schema, path: &[String]) -> Result<(), String> {
 
 /// A value stays what it was, set or not. The rule stands at the root, since a rule at the value itself isn't looked at when
 /// it comes or goes.
-fn immutable(spec: &mut Schema, path: &[String]) -> Result<Value, String> {
+fn immutable(spec: &mut FieldSchema, path: &[String]) -> Result<Value, String> {
     let kind = spec.at_mut(path).map(|node| node.kind);
-    let is_single = kind.is_some_and(|kind| kind.is_scalar() && kind != Kind::Null);
+    let is_single = kind.is_some_and(|kind| kind.is_scalar() && kind != SchemaType::Null);
     if !is_single || path.iter().any(|part| part == "[]") {
         return Err("`immutable` is for single values outside of lists: give it a `type`".to_owned());
     }
@@ -373,14 +373,17 @@ fn immutable(spec: &mut Schema, path: &[String]) -> Result<Value, String> {
 }
 
 /// Says which field a scale subresource writes: a whole number.
-pub fn scale_field(spec: &mut Schema, scale: &Scale) -> Result<(), String> {
+pub fn scale_field(spec: &mut FieldSchema, scale: &Scale) -> Result<(), String> {
     let written = scale.spec_replicas_path.strip_prefix(".spec.");
     let written = written.ok_or_else(|| format!("{} is not below .spec", scale.spec_replicas_path))?;
     let node = find(spec, &parse_path(written), false)?;
-    if !matches!(node.kind, Kind::Integer | Kind::IntOrString | Kind::Any) {
+    if !matches!(
+        node.kind,
+        SchemaType::Integer | SchemaType::IntOrString | SchemaType::Any
+    ) {
         return Err(format!("{} is no number", scale.spec_replicas_path));
     }
-    node.kind = Kind::Integer;
+    node.kind = SchemaType::Integer;
     node.limits.entry("minimum").or_insert(0.into());
     Ok(())
 }

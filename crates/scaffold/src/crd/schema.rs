@@ -6,18 +6,18 @@ use serde_json::{Map, Value, json};
 
 /// What Kubernetes can check of a value.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Schema {
+pub struct FieldSchema {
     pub description: String,
-    pub kind: Kind,
+    pub kind: SchemaType,
     /// Null is one of the values. Everything that a chart has a default for may be null in any case.
     pub nullable: bool,
     /// Of an object: keys that aren't listed are kept.
     pub open: bool,
-    pub properties: BTreeMap<String, Schema>,
+    pub properties: BTreeMap<String, FieldSchema>,
     pub required: BTreeSet<String>,
     /// What all values of a map have in common; never beside `properties`.
-    pub additional: Option<Box<Schema>>,
-    pub items: Option<Box<Schema>>,
+    pub additional: Option<Box<FieldSchema>>,
+    pub items: Option<Box<FieldSchema>>,
     pub enumeration: Option<Vec<Value>>,
     /// Bounds, lengths, patterns, under Kubernetes' names.
     pub limits: Map<String, Value>,
@@ -31,7 +31,7 @@ pub struct Schema {
 
 /// The type of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
+pub enum SchemaType {
     #[default]
     Any,
     /// Nothing but null.
@@ -51,10 +51,10 @@ const LONGEST_DESCRIPTION: usize = 500;
 const LONGEST_DEFAULT: usize = 120;
 pub const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 
-impl Kind {
+impl SchemaType {
     /// The narrowest that has all values of both.
-    fn union(self, other: Kind) -> Kind {
-        use Kind::{Any, IntOrString, Integer, Null, Number, String};
+    fn union(self, other: SchemaType) -> SchemaType {
+        use SchemaType::{Any, IntOrString, Integer, Null, Number, String};
         match (self, other) {
             (a, b) if a == b => a,
             (Null, kind) | (kind, Null) => kind,
@@ -65,8 +65,8 @@ impl Kind {
     }
 
     /// What has only the values of both; `None` if nothing has.
-    fn meet(self, other: Kind) -> Option<Kind> {
-        use Kind::{Any, IntOrString, Integer, Number, String};
+    fn meet(self, other: SchemaType) -> Option<SchemaType> {
+        use SchemaType::{Any, IntOrString, Integer, Number, String};
         match (self, other) {
             (a, b) if a == b => Some(a),
             (Any, kind) | (kind, Any) => Some(kind),
@@ -79,44 +79,46 @@ impl Kind {
 
     fn name(self) -> Option<&'static str> {
         match self {
-            Kind::Any | Kind::Null | Kind::IntOrString => None,
-            Kind::Boolean => Some("boolean"),
-            Kind::Integer => Some("integer"),
-            Kind::Number => Some("number"),
-            Kind::String => Some("string"),
-            Kind::Array => Some("array"),
-            Kind::Object => Some("object"),
+            SchemaType::Any | SchemaType::Null | SchemaType::IntOrString => None,
+            SchemaType::Boolean => Some("boolean"),
+            SchemaType::Integer => Some("integer"),
+            SchemaType::Number => Some("number"),
+            SchemaType::String => Some("string"),
+            SchemaType::Array => Some("array"),
+            SchemaType::Object => Some("object"),
         }
     }
 
     /// Whether a limit is about values of this kind.
     fn has_limit(self, name: &str) -> bool {
         match name {
-            "minimum" | "maximum" | "multipleOf" => matches!(self, Kind::Integer | Kind::Number | Kind::IntOrString),
-            "minLength" | "maxLength" | "pattern" => matches!(self, Kind::String | Kind::IntOrString),
-            "minItems" | "maxItems" => self == Kind::Array,
-            _ => self == Kind::Object,
+            "minimum" | "maximum" | "multipleOf" => {
+                matches!(self, SchemaType::Integer | SchemaType::Number | SchemaType::IntOrString)
+            }
+            "minLength" | "maxLength" | "pattern" => matches!(self, SchemaType::String | SchemaType::IntOrString),
+            "minItems" | "maxItems" => self == SchemaType::Array,
+            _ => self == SchemaType::Object,
         }
     }
 
     pub fn is_scalar(self) -> bool {
-        !matches!(self, Kind::Any | Kind::Array | Kind::Object)
+        !matches!(self, SchemaType::Any | SchemaType::Array | SchemaType::Object)
     }
 }
 
-impl Schema {
-    pub fn of(kind: Kind) -> Self {
-        Schema {
+impl FieldSchema {
+    pub fn of(kind: SchemaType) -> Self {
+        FieldSchema {
             kind,
-            ..Schema::default()
+            ..FieldSchema::default()
         }
     }
 
     /// An object with any keys.
     pub fn open_object() -> Self {
-        Schema {
+        FieldSchema {
             open: true,
-            ..Schema::of(Kind::Object)
+            ..FieldSchema::of(SchemaType::Object)
         }
     }
 
@@ -146,17 +148,18 @@ impl Schema {
     }
 
     /// Accepts at least what one of the two accepts.
-    pub fn union(self, other: Schema) -> Schema {
-        let nullable = self.nullable || other.nullable || self.kind == Kind::Null || other.kind == Kind::Null;
+    pub fn union(self, other: FieldSchema) -> FieldSchema {
+        let nullable =
+            self.nullable || other.nullable || self.kind == SchemaType::Null || other.kind == SchemaType::Null;
         let kind = self.kind.union(other.kind);
         let description = either(&self.description, &other.description);
         let default = self.default.clone().or_else(|| other.default.clone());
         let mut joined = match kind {
-            _ if self.kind == Kind::Null => other,
-            _ if other.kind == Kind::Null => self,
-            Kind::Any => Schema::default(),
-            Kind::Object => union_of_objects(self, other),
-            Kind::Array => union_of_arrays(self, other),
+            _ if self.kind == SchemaType::Null => other,
+            _ if other.kind == SchemaType::Null => self,
+            SchemaType::Any => FieldSchema::default(),
+            SchemaType::Object => union_of_objects(self, other),
+            SchemaType::Array => union_of_arrays(self, other),
             _ => union_of_scalars(self, other, kind),
         };
         joined.kind = kind;
@@ -167,29 +170,29 @@ impl Schema {
     }
 
     /// Accepts the values that both accept, and more where the intersection cannot be expressed.
-    pub fn meet(self, other: Schema) -> Schema {
+    pub fn meet(self, other: FieldSchema) -> FieldSchema {
         let description = either(&self.description, &other.description);
         let default = self.default.clone().or_else(|| other.default.clone());
         let Some(kind) = self.kind.meet(other.kind) else {
-            return Schema {
+            return FieldSchema {
                 description,
                 default,
-                ..Schema::default()
+                ..FieldSchema::default()
             };
         };
-        let one = |a: &Schema, b: &Schema| a.kind == Kind::Any && b.kind != Kind::Any;
+        let one = |a: &FieldSchema, b: &FieldSchema| a.kind == SchemaType::Any && b.kind != SchemaType::Any;
         let nullable = match () {
             () if one(&self, &other) => other.nullable,
             () if one(&other, &self) => self.nullable,
             () => self.nullable && other.nullable,
         };
         let mut both = match kind {
-            Kind::Object if self.kind == other.kind => meet_of_objects(self, other),
+            SchemaType::Object if self.kind == other.kind => meet_of_objects(self, other),
             _ if one(&self, &other) => with_constraints(other, self),
             _ if one(&other, &self) => with_constraints(self, other),
             _ => {
-                let items = both_or_one(self.items.clone(), other.items.clone(), Schema::meet);
-                Schema {
+                let items = both_or_one(self.items.clone(), other.items.clone(), FieldSchema::meet);
+                FieldSchema {
                     items,
                     ..with_constraints(self, other)
                 }
@@ -203,7 +206,7 @@ impl Schema {
     }
 
     /// Adds to a chart's schema what its values show: descriptions, defaults, and keys of objects that accept any key.
-    pub fn refine(&mut self, inferred: Schema) {
+    pub fn refine(&mut self, inferred: FieldSchema) {
         if self.description.is_empty() {
             self.description = inferred.description;
         }
@@ -211,7 +214,7 @@ impl Schema {
             self.default = inferred.default;
         }
         match (self.kind, inferred.kind) {
-            (Kind::Object, Kind::Object) => {
+            (SchemaType::Object, SchemaType::Object) => {
                 for (key, value) in inferred.properties {
                     match self.properties.get_mut(&key) {
                         Some(known) => known.refine(value),
@@ -222,7 +225,7 @@ impl Schema {
                     }
                 }
             }
-            (Kind::Array, Kind::Array) => {
+            (SchemaType::Array, SchemaType::Array) => {
                 if let (Some(items), Some(inferred)) = (&mut self.items, inferred.items) {
                     items.refine(*inferred);
                 }
@@ -232,7 +235,7 @@ impl Schema {
     }
 
     /// The node at a path, where `[]` are the items of a list and `*` the values of a map.
-    pub fn at_mut(&mut self, path: &[String]) -> Option<&mut Schema> {
+    pub fn at_mut(&mut self, path: &[String]) -> Option<&mut FieldSchema> {
         let Some((first, rest)) = path.split_first() else {
             return Some(self);
         };
@@ -246,14 +249,14 @@ impl Schema {
     /// As Kubernetes reads it. `partial`: it is laid over a default. `may_be_null`: null takes that away.
     pub fn to_json(&self, partial: bool, may_be_null: bool) -> Value {
         let mut node = Map::new();
-        let nullable = may_be_null || self.nullable || matches!(self.kind, Kind::Any | Kind::Null);
+        let nullable = may_be_null || self.nullable || matches!(self.kind, SchemaType::Any | SchemaType::Null);
         let description = self.describe();
         if !description.is_empty() {
             node.insert("description".into(), description.into());
         }
         match self.kind {
-            Kind::Any | Kind::Null => drop(node.insert(PRESERVE.into(), true.into())),
-            Kind::IntOrString => drop(node.insert("x-kubernetes-int-or-string".into(), true.into())),
+            SchemaType::Any | SchemaType::Null => drop(node.insert(PRESERVE.into(), true.into())),
+            SchemaType::IntOrString => drop(node.insert("x-kubernetes-int-or-string".into(), true.into())),
             kind => drop(kind.name().map(|name| node.insert("type".into(), name.into()))),
         }
         if nullable {
@@ -262,7 +265,7 @@ impl Schema {
         let limits = self.limits.iter().filter(|(name, _)| self.kind.has_limit(name));
         node.extend(limits.map(|(name, limit)| (name.clone(), limit.clone())));
         let mut all_of = match self.kind {
-            Kind::Any => Vec::new(),
+            SchemaType::Any => Vec::new(),
             _ => self.all_of.clone(),
         };
         if let Some(values) = &self.enumeration {
@@ -279,12 +282,12 @@ impl Schema {
             node.insert("x-kubernetes-validations".into(), json!(self.rules));
         }
         match self.kind {
-            Kind::Object => self.write_object(&mut node, partial),
-            Kind::Array => {
+            SchemaType::Object => self.write_object(&mut node, partial),
+            SchemaType::Array => {
                 let items = self.items.as_ref().map(|items| items.to_json(false, false));
                 node.insert(
                     "items".into(),
-                    items.unwrap_or_else(|| Schema::default().to_json(false, false)),
+                    items.unwrap_or_else(|| FieldSchema::default().to_json(false, false)),
                 );
             }
             _ => {}
@@ -324,9 +327,9 @@ impl Schema {
             parts.push(if ends { cut } else { cut + "." });
         }
         match self.kind {
-            Kind::Any | Kind::Null => parts.push("Any value.".to_owned()),
-            Kind::IntOrString => parts.push("An integer or a string.".to_owned()),
-            Kind::Object if self.open && self.properties.is_empty() => parts.push("Any keys.".to_owned()),
+            SchemaType::Any | SchemaType::Null => parts.push("Any value.".to_owned()),
+            SchemaType::IntOrString => parts.push("An integer or a string.".to_owned()),
+            SchemaType::Object if self.open && self.properties.is_empty() => parts.push("Any keys.".to_owned()),
             _ => {}
         }
         if let Some(values) = &self.enumeration {
@@ -363,27 +366,27 @@ fn either(one: &str, other: &str) -> String {
 }
 
 fn both_or_one(
-    one: Option<Box<Schema>>,
-    other: Option<Box<Schema>>,
-    both: impl FnOnce(Schema, Schema) -> Schema,
-) -> Option<Box<Schema>> {
+    one: Option<Box<FieldSchema>>,
+    other: Option<Box<FieldSchema>>,
+    both: impl FnOnce(FieldSchema, FieldSchema) -> FieldSchema,
+) -> Option<Box<FieldSchema>> {
     match (one, other) {
         (Some(one), Some(other)) => Some(Box::new(both(*one, *other))),
         (one, other) => one.or(other),
     }
 }
 
-fn union_of_objects(one: Schema, other: Schema) -> Schema {
-    let mut joined = Schema::of(Kind::Object);
+fn union_of_objects(one: FieldSchema, other: FieldSchema) -> FieldSchema {
+    let mut joined = FieldSchema::of(SchemaType::Object);
     joined.open = one.open || other.open;
     joined.required = one.required.intersection(&other.required).cloned().collect();
     if one.all_of == other.all_of {
         joined.all_of.clone_from(&one.all_of);
     }
     // What an object says of a key that it doesn't list.
-    let unlisted = |object: &Schema| match (&object.additional, object.open) {
+    let unlisted = |object: &FieldSchema| match (&object.additional, object.open) {
         (Some(values), _) => Some((**values).clone()),
-        (None, true) => Some(Schema::default()),
+        (None, true) => Some(FieldSchema::default()),
         (None, false) => None,
     };
     let rest = (unlisted(&one), unlisted(&other));
@@ -403,7 +406,7 @@ fn union_of_objects(one: Schema, other: Schema) -> Schema {
     settle(joined)
 }
 
-fn joined_with(value: Schema, counterpart: Option<Schema>) -> Schema {
+fn joined_with(value: FieldSchema, counterpart: Option<FieldSchema>) -> FieldSchema {
     match counterpart {
         Some(counterpart) => value.union(counterpart),
         None => value,
@@ -411,7 +414,7 @@ fn joined_with(value: Schema, counterpart: Option<Schema>) -> Schema {
 }
 
 /// Kubernetes has either listed keys or one schema for all.
-fn settle(mut object: Schema) -> Schema {
+fn settle(mut object: FieldSchema) -> FieldSchema {
     if object.additional.is_some() && !object.properties.is_empty() {
         object.additional = None;
         object.open = true;
@@ -419,7 +422,7 @@ fn settle(mut object: Schema) -> Schema {
     object
 }
 
-fn union_of_arrays(one: Schema, other: Schema) -> Schema {
+fn union_of_arrays(one: FieldSchema, other: FieldSchema) -> FieldSchema {
     let items = match (one.items, other.items) {
         (Some(one), Some(other)) => Some(Box::new(one.union(*other))),
         _ => None,
@@ -429,23 +432,26 @@ fn union_of_arrays(one: Schema, other: Schema) -> Schema {
     } else {
         Map::new()
     };
-    Schema {
+    FieldSchema {
         items,
         limits,
-        ..Schema::of(Kind::Array)
+        ..FieldSchema::of(SchemaType::Array)
     }
 }
 
-fn union_of_scalars(one: Schema, other: Schema, kind: Kind) -> Schema {
+fn union_of_scalars(one: FieldSchema, other: FieldSchema, kind: SchemaType) -> FieldSchema {
     let pair = (one.kind, other.kind);
-    if matches!(pair, (Kind::Integer, Kind::String) | (Kind::String, Kind::Integer)) {
+    if matches!(
+        pair,
+        (SchemaType::Integer, SchemaType::String) | (SchemaType::String, SchemaType::Integer)
+    ) {
         return int_or_string(one, other);
     }
-    let mut joined = Schema::of(kind);
+    let mut joined = FieldSchema::of(kind);
     if !one.has_constraints() || !other.has_constraints() {
         return joined;
     }
-    let only_enums = |schema: &Schema| schema.limits.is_empty() && schema.all_of.is_empty();
+    let only_enums = |schema: &FieldSchema| schema.limits.is_empty() && schema.all_of.is_empty();
     match (&one.enumeration, &other.enumeration) {
         _ if one.constraints() == other.constraints() => {
             (joined.enumeration, joined.limits, joined.all_of) = (one.enumeration, one.limits, one.all_of);
@@ -467,8 +473,8 @@ fn union_of_scalars(one: Schema, other: Schema, kind: Kind) -> Schema {
 }
 
 /// Limits of integers don't touch strings, nor those of strings integers, so that both can stand beside each other.
-fn int_or_string(one: Schema, other: Schema) -> Schema {
-    let mut joined = Schema::of(Kind::IntOrString);
+fn int_or_string(one: FieldSchema, other: FieldSchema) -> FieldSchema {
+    let mut joined = FieldSchema::of(SchemaType::IntOrString);
     if let (Some(values), Some(further)) = (&one.enumeration, &other.enumeration)
         && one.limits.is_empty()
         && other.limits.is_empty()
@@ -482,7 +488,7 @@ fn int_or_string(one: Schema, other: Schema) -> Schema {
                 joined.limits.extend(part.limits);
                 joined.all_of.extend(part.all_of);
             }
-            (Kind::String, Some(values)) => {
+            (SchemaType::String, Some(values)) => {
                 let words: Vec<String> = values.iter().filter_map(Value::as_str).map(escaped).collect();
                 joined
                     .limits
@@ -502,15 +508,15 @@ fn escaped(text: &str) -> String {
         .collect()
 }
 
-fn meet_of_objects(one: Schema, other: Schema) -> Schema {
-    let mut both = Schema::of(Kind::Object);
+fn meet_of_objects(one: FieldSchema, other: FieldSchema) -> FieldSchema {
+    let mut both = FieldSchema::of(SchemaType::Object);
     both.open = one.open && other.open;
     both.required = one.required.union(&other.required).cloned().collect();
     both.all_of = one.all_of.iter().chain(&other.all_of).cloned().collect();
     both.rules = one.rules.iter().chain(&other.rules).cloned().collect();
     both.limits = tightest(one.limits.clone(), &other.limits);
     // What the other says of a key that only one lists; `None`: there is no such key.
-    let against = |value: Schema, object: &Schema| match (&object.additional, object.open) {
+    let against = |value: FieldSchema, object: &FieldSchema| match (&object.additional, object.open) {
         (Some(values), _) => Some(value.meet((**values).clone())),
         (None, true) => Some(value),
         (None, false) => None,
@@ -529,15 +535,15 @@ fn meet_of_objects(one: Schema, other: Schema) -> Schema {
             both.properties.insert(key.clone(), met);
         }
     }
-    let is_closed = |object: &Schema| !object.open && object.additional.is_none();
+    let is_closed = |object: &FieldSchema| !object.open && object.additional.is_none();
     if !is_closed(&one) && !is_closed(&other) {
-        both.additional = both_or_one(one.additional, other.additional, Schema::meet);
+        both.additional = both_or_one(one.additional, other.additional, FieldSchema::meet);
     }
     settle(both)
 }
 
 /// The first with the constraints of the second.
-fn with_constraints(mut one: Schema, other: Schema) -> Schema {
+fn with_constraints(mut one: FieldSchema, other: FieldSchema) -> FieldSchema {
     one.limits = tightest(one.limits, &other.limits);
     one.all_of.extend(other.all_of);
     one.rules.extend(other.rules);
@@ -567,8 +573,8 @@ fn tightest(mut limits: Map<String, Value>, others: &Map<String, Value>) -> Map<
 }
 
 /// Several values of one list, or of one place, as examples of what may be there: a key that one has may be in all.
-pub fn like_both(one: Schema, other: Schema) -> Schema {
-    if one.kind != Kind::Object || other.kind != Kind::Object {
+pub fn like_both(one: FieldSchema, other: FieldSchema) -> FieldSchema {
+    if one.kind != SchemaType::Object || other.kind != SchemaType::Object {
         return one.unconstrained().union(other.unconstrained());
     }
     let mut joined = one;

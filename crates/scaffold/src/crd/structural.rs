@@ -1,9 +1,9 @@
-//! `values.schema.json` -> [`Schema`]. Kubernetes knows a part of JSON Schema: what has no counterpart there becomes looser,
+//! `values.schema.json` -> [`FieldSchema`]. Kubernetes knows a part of JSON Schema: what has no counterpart there becomes looser,
 //! never tighter, since the chart's own schema has the last word at the render.
 
 use serde_json::{Map, Value, json};
 
-use super::schema::{Kind, Schema};
+use super::schema::{FieldSchema, SchemaType};
 
 /// Nodes of one schema after its references are followed; beyond them everything is open.
 const MOST_NODES: usize = 20_000;
@@ -90,13 +90,13 @@ impl<'s> Converter<'s> {
     }
 
     /// The schema of a chart's values: always an object.
-    pub fn values(&mut self, at: At<'_>) -> Schema {
+    pub fn values(&mut self, at: At<'_>) -> FieldSchema {
         let schema = self.convert(self.root, at);
         match schema.kind {
-            Kind::Object => schema,
-            _ => Schema {
+            SchemaType::Object => schema,
+            _ => FieldSchema {
                 description: schema.description,
-                ..Schema::open_object()
+                ..FieldSchema::open_object()
             },
         }
     }
@@ -107,18 +107,18 @@ impl<'s> Converter<'s> {
         }
     }
 
-    fn convert(&mut self, schema: &Value, at: At<'_>) -> Schema {
+    fn convert(&mut self, schema: &Value, at: At<'_>) -> FieldSchema {
         let Value::Object(keywords) = schema else {
-            return Schema::default();
+            return FieldSchema::default();
         };
         self.nodes += 1;
         if self.nodes > MOST_NODES || at.depth > DEEPEST {
             self.warn(format!(
                 "it has more than {MOST_NODES} parts or {DEEPEST} levels: the rest is open"
             ));
-            return Schema::default();
+            return FieldSchema::default();
         }
-        let mut node = Schema::default();
+        let mut node = FieldSchema::default();
         for name in ["$ref", "$dynamicRef", "$recursiveRef"] {
             if let Some(reference) = keywords.get(name).and_then(Value::as_str) {
                 node = self.follow(reference, at);
@@ -141,7 +141,7 @@ impl<'s> Converter<'s> {
             let mut branch = |name| {
                 keywords
                     .get(name)
-                    .map_or_else(Schema::default, |part| self.convert(part, at.deeper()))
+                    .map_or_else(FieldSchema::default, |part| self.convert(part, at.deeper()))
             };
             let (then, otherwise) = (branch("then"), branch("else"));
             node = node.meet(then.union(otherwise));
@@ -152,14 +152,14 @@ impl<'s> Converter<'s> {
         node
     }
 
-    fn follow(&mut self, reference: &str, at: At<'_>) -> Schema {
+    fn follow(&mut self, reference: &str, at: At<'_>) -> FieldSchema {
         // What refers to itself ends here.
         if self.refs.iter().any(|open| open == reference) {
-            return Schema::default();
+            return FieldSchema::default();
         }
         let Some(target) = self.target(reference) else {
             self.warn(format!("{reference} stands elsewhere: what it describes is open"));
-            return Schema::default();
+            return FieldSchema::default();
         };
         self.refs.push(reference.to_owned());
         let node = self.convert(target, at.deeper());
@@ -177,7 +177,7 @@ impl<'s> Converter<'s> {
     }
 
     /// What the keywords of one schema say by themselves.
-    fn own(&mut self, keywords: &Map<String, Value>, at: At<'_>) -> Schema {
+    fn own(&mut self, keywords: &Map<String, Value>, at: At<'_>) -> FieldSchema {
         let mut kinds = kinds(keywords, at).into_iter();
         let first = kinds.next().unwrap_or_default();
         let mut node = self.of_kind(first, keywords, at);
@@ -207,29 +207,29 @@ impl<'s> Converter<'s> {
         node
     }
 
-    fn of_kind(&mut self, kind: Kind, keywords: &Map<String, Value>, at: At<'_>) -> Schema {
-        let mut node = Schema::of(kind);
-        if kind != Kind::Null {
+    fn of_kind(&mut self, kind: SchemaType, keywords: &Map<String, Value>, at: At<'_>) -> FieldSchema {
+        let mut node = FieldSchema::of(kind);
+        if kind != SchemaType::Null {
             node.enumeration = enumeration(keywords, kind);
         }
         match kind {
-            Kind::Integer | Kind::Number | Kind::IntOrString => numeric_limits(&mut node, keywords),
-            Kind::String => text_limits(&mut node, keywords),
-            Kind::Array => self.array(&mut node, keywords, at),
-            Kind::Object => self.object(&mut node, keywords, at),
+            SchemaType::Integer | SchemaType::Number | SchemaType::IntOrString => numeric_limits(&mut node, keywords),
+            SchemaType::String => text_limits(&mut node, keywords),
+            SchemaType::Array => self.array(&mut node, keywords, at),
+            SchemaType::Object => self.object(&mut node, keywords, at),
             // They hold for values of their kind, which another part of the schema may name.
-            Kind::Any => {
+            SchemaType::Any => {
                 node.nullable = true;
                 numeric_limits(&mut node, keywords);
                 text_limits(&mut node, keywords);
                 copy_limits(&mut node.limits, keywords, &["minItems", "maxItems"]);
             }
-            Kind::Null | Kind::Boolean => {}
+            SchemaType::Null | SchemaType::Boolean => {}
         }
         node
     }
 
-    fn array(&mut self, node: &mut Schema, keywords: &Map<String, Value>, at: At<'_>) {
+    fn array(&mut self, node: &mut FieldSchema, keywords: &Map<String, Value>, at: At<'_>) {
         copy_limits(&mut node.limits, keywords, &["minItems", "maxItems"]);
         let tuple = keywords
             .get("prefixItems")
@@ -242,7 +242,7 @@ impl<'s> Converter<'s> {
         let mut items = match rest {
             Some(Value::Bool(false)) if tuple.is_some() => None,
             Some(schema) => Some(self.convert(schema, at.item())),
-            None => Some(Schema::default()),
+            None => Some(FieldSchema::default()),
         };
         for schema in list(tuple) {
             let item = self.convert(schema, at.item());
@@ -254,7 +254,7 @@ impl<'s> Converter<'s> {
         node.items = items.map(Box::new);
     }
 
-    fn object(&mut self, node: &mut Schema, keywords: &Map<String, Value>, at: At<'_>) {
+    fn object(&mut self, node: &mut FieldSchema, keywords: &Map<String, Value>, at: At<'_>) {
         let empty = Map::new();
         let map = |name: &str| keywords.get(name).and_then(Value::as_object).unwrap_or(&empty);
         for (key, schema) in map("properties") {
@@ -293,7 +293,13 @@ impl<'s> Converter<'s> {
     }
 
     /// Where one of several schemas has to hold, besides the one around them.
-    fn alternatives(&mut self, name: &str, branches: &[Value], around: &Schema, at: At<'_>) -> Option<Schema> {
+    fn alternatives(
+        &mut self,
+        name: &str,
+        branches: &[Value],
+        around: &FieldSchema,
+        at: At<'_>,
+    ) -> Option<FieldSchema> {
         if branches.is_empty() {
             return None;
         }
@@ -306,34 +312,34 @@ impl<'s> Converter<'s> {
             if at.partial {
                 return None;
             }
-            let mut node = Schema::open_object();
+            let mut node = FieldSchema::open_object();
             node.all_of.push(json!({name: branches}));
             return Some(node);
         }
-        let mut converted: Vec<Schema> = branches
+        let mut converted: Vec<FieldSchema> = branches
             .iter()
             .map(|branch| self.convert(branch, at.deeper()))
             .collect();
         // Bounds without a type can be kept when it is known.
         if around.kind.is_scalar() {
-            let bare = Schema::of(around.kind);
+            let bare = FieldSchema::of(around.kind);
             converted = converted.into_iter().map(|branch| bare.clone().meet(branch)).collect();
         }
-        converted.into_iter().reduce(Schema::union)
+        converted.into_iter().reduce(FieldSchema::union)
     }
 }
 
 /// The types that a value may have.
-fn kinds(keywords: &Map<String, Value>, at: At<'_>) -> Vec<Kind> {
+fn kinds(keywords: &Map<String, Value>, at: At<'_>) -> Vec<SchemaType> {
     let named = |name: &str| match name {
-        "null" => Kind::Null,
-        "boolean" => Kind::Boolean,
-        "integer" => Kind::Integer,
-        "number" => Kind::Number,
-        "string" => Kind::String,
-        "array" => Kind::Array,
-        "object" => Kind::Object,
-        _ => Kind::Any,
+        "null" => SchemaType::Null,
+        "boolean" => SchemaType::Boolean,
+        "integer" => SchemaType::Integer,
+        "number" => SchemaType::Number,
+        "string" => SchemaType::String,
+        "array" => SchemaType::Array,
+        "object" => SchemaType::Object,
+        _ => SchemaType::Any,
     };
     match keywords.get("type") {
         Some(Value::String(name)) => return vec![named(name)],
@@ -342,15 +348,15 @@ fn kinds(keywords: &Map<String, Value>, at: At<'_>) -> Vec<Kind> {
     }
     let has = |names: &[&str]| names.iter().any(|name| keywords.contains_key(*name));
     if let Some(values) = listed(keywords) {
-        let mut kinds: Vec<Kind> = Vec::new();
+        let mut kinds: Vec<SchemaType> = Vec::new();
         for value in values {
             let kind = match value {
-                Value::Null => Kind::Null,
-                Value::Bool(_) => Kind::Boolean,
-                Value::Number(number) if number.is_f64() => Kind::Number,
-                Value::Number(_) => Kind::Integer,
-                Value::String(_) => Kind::String,
-                _ => Kind::Any,
+                Value::Null => SchemaType::Null,
+                Value::Bool(_) => SchemaType::Boolean,
+                Value::Number(number) if number.is_f64() => SchemaType::Number,
+                Value::Number(_) => SchemaType::Integer,
+                Value::String(_) => SchemaType::String,
+                _ => SchemaType::Any,
             };
             if !kinds.contains(&kind) {
                 kinds.push(kind);
@@ -367,12 +373,12 @@ fn kinds(keywords: &Map<String, Value>, at: At<'_>) -> Vec<Kind> {
         "dependentRequired",
     ];
     if has(&of_objects) && at.may_be(Value::is_object) {
-        return vec![Kind::Object];
+        return vec![SchemaType::Object];
     }
     if has(&["items", "prefixItems"]) && at.may_be(Value::is_array) {
-        return vec![Kind::Array];
+        return vec![SchemaType::Array];
     }
-    vec![Kind::Any]
+    vec![SchemaType::Any]
 }
 
 /// The values of `enum` or `const`.
@@ -385,13 +391,13 @@ fn listed(keywords: &Map<String, Value>) -> Option<Vec<&Value>> {
 }
 
 /// Those of them that a kind has.
-fn enumeration(keywords: &Map<String, Value>, kind: Kind) -> Option<Vec<Value>> {
+fn enumeration(keywords: &Map<String, Value>, kind: SchemaType) -> Option<Vec<Value>> {
     let of_kind = |value: &Value| match kind {
-        Kind::Boolean => value.is_boolean(),
-        Kind::Integer => value.is_i64() || value.is_u64(),
-        Kind::Number => value.is_number(),
-        Kind::String => value.is_string(),
-        Kind::IntOrString => value.is_i64() || value.is_u64() || value.is_string(),
+        SchemaType::Boolean => value.is_boolean(),
+        SchemaType::Integer => value.is_i64() || value.is_u64(),
+        SchemaType::Number => value.is_number(),
+        SchemaType::String => value.is_string(),
+        SchemaType::IntOrString => value.is_i64() || value.is_u64() || value.is_string(),
         _ => false,
     };
     let values: Vec<Value> = listed(keywords)?
@@ -410,7 +416,7 @@ fn copy_limits(limits: &mut Map<String, Value>, keywords: &Map<String, Value>, n
     }
 }
 
-fn numeric_limits(node: &mut Schema, keywords: &Map<String, Value>) {
+fn numeric_limits(node: &mut FieldSchema, keywords: &Map<String, Value>) {
     for (name, exclusive) in [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")] {
         let bound = keywords.get(name).filter(|bound| bound.is_number());
         match (bound, keywords.get(exclusive)) {
@@ -435,7 +441,7 @@ fn numeric_limits(node: &mut Schema, keywords: &Map<String, Value>) {
     }
 }
 
-fn text_limits(node: &mut Schema, keywords: &Map<String, Value>) {
+fn text_limits(node: &mut FieldSchema, keywords: &Map<String, Value>) {
     copy_limits(&mut node.limits, keywords, &["minLength", "maxLength"]);
     if let Some(pattern) = keywords
         .get("pattern")
@@ -453,8 +459,8 @@ fn is_plain(pattern: &str) -> bool {
 }
 
 /// `not`, for values that Kubernetes can distinguish.
-fn refused(not: &Map<String, Value>, kind: Kind) -> Option<Value> {
-    let mut schema = Schema::of(kind);
+fn refused(not: &Map<String, Value>, kind: SchemaType) -> Option<Value> {
+    let mut schema = FieldSchema::of(kind);
     let known = [
         "enum",
         "const",
@@ -465,7 +471,7 @@ fn refused(not: &Map<String, Value>, kind: Kind) -> Option<Value> {
         "maximum",
         "type",
     ];
-    if !kind.is_scalar() || kind == Kind::IntOrString || !not.keys().all(|key| known.contains(&key.as_str())) {
+    if !kind.is_scalar() || kind == SchemaType::IntOrString || !not.keys().all(|key| known.contains(&key.as_str())) {
         return None;
     }
     if kinds(not, At::root(&Value::Null, false)) != [kind] {
@@ -488,12 +494,16 @@ fn refused(not: &Map<String, Value>, kind: Kind) -> Option<Value> {
 }
 
 /// `dependentRequired`, and the `dependencies` of early drafts, for what isn't laid over a default: in CEL.
-fn dependent(node: &mut Schema, keywords: &Map<String, Value>, at: At<'_>) {
+fn dependent(node: &mut FieldSchema, keywords: &Map<String, Value>, at: At<'_>) {
     // What CEL costs in lists of lists without a limit is more than the API server allows.
     if at.lists > 1 {
         return;
     }
-    let typed = |key: &str| node.properties.get(key).is_some_and(|value| value.kind != Kind::Any);
+    let typed = |key: &str| {
+        node.properties
+            .get(key)
+            .is_some_and(|value| value.kind != SchemaType::Any)
+    };
     let mut rules = Vec::new();
     for name in ["dependentRequired", "dependencies"] {
         for (key, needed) in keywords.get(name).and_then(Value::as_object).into_iter().flatten() {

@@ -11,16 +11,16 @@ use super::compare::{is_open, kind, list};
 
 /// What a schema has against a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct ValueProblem {
     /// From the value on that was checked.
-    pub path: Vec<Step>,
+    pub path: Vec<PathStep>,
     pub what: String,
     pub of: Of,
 }
 
 /// A step into a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum PathStep {
     Key(String),
     Index(usize),
 }
@@ -36,22 +36,22 @@ pub enum Of {
 }
 
 /// Lists the problems that a schema finds in a value.
-pub fn problems(schema: &Value, value: &Value) -> Vec<Problem> {
-    let mut checker = Checker::default();
+pub fn problems(schema: &Value, value: &Value) -> Vec<ValueProblem> {
+    let mut checker = ValueChecker::default();
     checker.check(schema, value);
     checker.found
 }
 
-impl Problem {
+impl ValueProblem {
     /// A sentence for users. `root` is the name of the checked value.
     pub fn describe(&self, root: &str) -> String {
         let mut text = root.to_owned();
         for step in &self.path {
             // Writing to a string does not fail.
             let _ = match step {
-                Step::Key(key) if text.is_empty() => write!(text, "{key}"),
-                Step::Key(key) => write!(text, ".{key}"),
-                Step::Index(index) => write!(text, "[{index}]"),
+                PathStep::Key(key) if text.is_empty() => write!(text, "{key}"),
+                PathStep::Key(key) => write!(text, ".{key}"),
+                PathStep::Index(index) => write!(text, "[{index}]"),
             };
         }
         format!("{text} {}", self.what)
@@ -59,21 +59,21 @@ impl Problem {
 }
 
 #[derive(Default)]
-struct Checker {
-    path: Vec<Step>,
-    found: Vec<Problem>,
+struct ValueChecker {
+    path: Vec<PathStep>,
+    found: Vec<ValueProblem>,
 }
 
-impl Checker {
+impl ValueChecker {
     fn report(&mut self, of: Of, what: impl Into<String>) {
-        self.found.push(Problem {
+        self.found.push(ValueProblem {
             path: self.path.clone(),
             what: what.into(),
             of,
         });
     }
 
-    fn within(&mut self, step: Step, work: impl FnOnce(&mut Self)) {
+    fn within(&mut self, step: PathStep, work: impl FnOnce(&mut Self)) {
         self.path.push(step);
         work(self);
         self.path.pop();
@@ -108,7 +108,7 @@ impl Checker {
                     let inner = schema["properties"].get(key);
                     let inner = inner.or_else(|| schema.get("additionalProperties").filter(|inner| inner.is_object()));
                     let is_open = is_open(schema) || schema["additionalProperties"] == true || kind == "any";
-                    self.within(Step::Key(key.clone()), |checker| match inner {
+                    self.within(PathStep::Key(key.clone()), |checker| match inner {
                         Some(schema) => checker.check(schema, member),
                         None if is_open => {}
                         None => checker.report(Of::Key, "is unknown to the CRD, and would be dropped"),
@@ -117,7 +117,7 @@ impl Checker {
             }
             Value::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
-                    self.within(Step::Index(index), |checker| checker.check(&schema["items"], item));
+                    self.within(PathStep::Index(index), |checker| checker.check(&schema["items"], item));
                 }
             }
             _ => {}
@@ -137,7 +137,7 @@ impl Checker {
             for key in list(&schema["required"]).iter().filter_map(Value::as_str) {
                 let has_default = schema["properties"][key].get("default").is_some();
                 if value.get(key).is_none() && !has_default {
-                    self.within(Step::Key(key.to_owned()), |checker| {
+                    self.within(PathStep::Key(key.to_owned()), |checker| {
                         checker.report(Of::Absent, "is missing")
                     });
                 }
@@ -147,7 +147,7 @@ impl Checker {
             self.validations(part, value);
         }
         let holds = |branch: &&Value| {
-            let mut checker = Checker::default();
+            let mut checker = ValueChecker::default();
             checker.validations(branch, value);
             checker.found.is_empty()
         };

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::comments::Comments;
 use super::infer::{self, infer};
-use super::schema::{Kind, Schema, like_both};
+use super::schema::{FieldSchema, SchemaType, like_both};
 use super::structural::{At, Converter};
 use super::usage::Usage;
 
@@ -22,7 +22,7 @@ pub struct Source {
 
 /// What a custom resource's values are made of.
 pub struct Values {
-    pub schema: Schema,
+    pub schema: FieldSchema,
     /// The default values, those of subcharts under their keys.
     pub defaults: Map<String, Value>,
     pub warnings: Vec<String>,
@@ -127,7 +127,7 @@ impl Source {
     }
 
     /// What the charts' own schemas say.
-    fn declared(&self, defaults: &Value, alone: bool, warnings: &mut Vec<String>) -> Schema {
+    fn declared(&self, defaults: &Value, alone: bool, warnings: &mut Vec<String>) -> FieldSchema {
         let mut schema = match self.own_schema(warnings) {
             Some(text) => {
                 let mut converter = Converter::new(&text);
@@ -141,13 +141,13 @@ impl Source {
                 );
                 schema
             }
-            None => Schema::open_object(),
+            None => FieldSchema::open_object(),
         };
         for (key, source) in self.keyed(&mut Vec::new()) {
             let child = source.declared(defaults.get(&key).unwrap_or(&Value::Null), alone, warnings);
             let joined = match schema.properties.remove(&key) {
-                Some(own) if own.kind == Kind::Object => own.meet(child),
-                Some(own) => Schema {
+                Some(own) if own.kind == SchemaType::Object => own.meet(child),
+                Some(own) => FieldSchema {
                     description: own.description,
                     ..child
                 },
@@ -173,7 +173,7 @@ impl Source {
     }
 
     /// What the charts' default values suggest.
-    fn inferred(&self, warnings: &mut Vec<String>) -> Result<Schema> {
+    fn inferred(&self, warnings: &mut Vec<String>) -> Result<FieldSchema> {
         let name = self.chart.name();
         let parsed = go_yaml::parse(self.values.as_bytes()).with_context(|| format!("{name}/values.yaml"))?;
         let mut schema = infer(&parsed, &Comments::read(&self.values), &self.usage());
@@ -190,7 +190,7 @@ impl Source {
                 .into_iter()
                 .find(|text| !text.is_empty());
             let description = description.cloned().unwrap_or_default();
-            schema.properties.insert(key, Schema { description, ..joined });
+            schema.properties.insert(key, FieldSchema { description, ..joined });
         }
         if !missing.is_empty() {
             warnings.push(format!(
@@ -204,10 +204,10 @@ impl Source {
             .values()
             .filter_map(|child| child.properties.get("global"))
             .cloned();
-        let globals: Vec<Schema> = globals.filter(|global| global.kind == Kind::Object).collect();
+        let globals: Vec<FieldSchema> = globals.filter(|global| global.kind == SchemaType::Object).collect();
         if let Some(below) = globals.into_iter().reduce(like_both) {
             let joined = match schema.properties.remove("global") {
-                Some(own) if own.kind == Kind::Object => laid_over(own, below),
+                Some(own) if own.kind == SchemaType::Object => laid_over(own, below),
                 Some(own) => own,
                 None => below,
             };
@@ -219,8 +219,8 @@ impl Source {
 
 /// What a chart has in its own `values.yaml` for a subchart, over that one's: its defaults and words win, its types only where
 /// they have to.
-fn laid_over(own: Schema, child: Schema) -> Schema {
-    if own.kind != Kind::Object || child.kind != Kind::Object {
+fn laid_over(own: FieldSchema, child: FieldSchema) -> FieldSchema {
+    if own.kind != SchemaType::Object || child.kind != SchemaType::Object {
         let (description, default) = (own.description.clone(), own.default.clone());
         let child_description = child.description.clone();
         let mut joined = own.union(child);

@@ -7,7 +7,7 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::lock::{Lock, Locked};
+use super::lock::{ChartLock, Locked};
 use super::{Net, http, oci, repository};
 use crate::chart::ChartFiles;
 use crate::names::{check_chart_name, check_chart_version};
@@ -69,7 +69,7 @@ pub fn complete(
         })
     };
     let wanted: Vec<Dependency> = declared.iter().map(resolved).collect::<anyhow::Result<_>>()?;
-    let lock = Lock::read(&chart.files, &loaded.metadata, &wanted)?;
+    let lock = ChartLock::read(&chart.files, &loaded.metadata, &wanted)?;
     let off: Vec<String> = switched_off(&loaded)
         .iter()
         .map(|off| off.effective_name().to_owned())
@@ -114,8 +114,8 @@ pub fn complete(
         });
     }
     if lock.is_none() && locked.len() == wanted.len() {
-        let lock = to_yaml(&Lock::new(&wanted, locked)?)?;
-        let name = Lock::file_name(&loaded.metadata).to_owned();
+        let lock = to_yaml(&ChartLock::new(&wanted, locked)?)?;
+        let name = ChartLock::file_name(&loaded.metadata).to_owned();
         let data = lock.as_str().into();
         chart.files.push(File { name, data });
     }
@@ -150,7 +150,7 @@ fn fetch(
         let folder = folder.context("a chart that isn't in a folder can't ask for one of this machine")?;
         pack(&folder.join(path), net, depth).with_context(|| repository.to_owned())?
     } else if repository.starts_with(oci::SCHEME) {
-        let at = oci::Reference::parse(&format!("{}/{}", repository.trim_end_matches('/'), wanted.name))?;
+        let at = oci::OciReference::parse(&format!("{}/{}", repository.trim_end_matches('/'), wanted.name))?;
         oci::pull(&net.http(repository)?, net.plain_http, &at, version, false)?.data
     } else {
         repository::pull(net, repository, &wanted.name, version, false)?.data

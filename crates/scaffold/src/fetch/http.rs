@@ -14,7 +14,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::json;
 use url::Url;
 
-use crate::progress::Progress;
+use crate::progress::ProgressLine;
 
 /// As many requests as one may lead to.
 const MOST_REQUESTS: usize = 10;
@@ -252,7 +252,7 @@ impl Http {
             .and_then(|length| length.to_str().ok()?.parse().ok());
         let too_large = || format!("larger than {} bytes", self.largest);
         ensure!(length.is_none_or(|length: usize| length <= self.largest), too_large());
-        let mut progress = name.map(|name| (name, Progress::new()));
+        let mut progress = name.map(|name| (name, ProgressLine::new()));
         let line = |name: &str, done: usize| {
             let of = length.map_or(String::new(), |length| format!(" of {}", length.div_ceil(1024)));
             format!("{name}: {}{of} KiB", done.div_ceil(1024))

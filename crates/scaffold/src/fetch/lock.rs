@@ -9,7 +9,7 @@ use helm_template::chart::{Dependency, File, Metadata};
 
 /// What a chart's dependencies were resolved to, in their order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lock {
+pub struct ChartLock {
     #[serde(default)]
     dependencies: Vec<Locked>,
     #[serde(default)]
@@ -31,7 +31,7 @@ pub struct Locked {
 
 /// The same in the order of Go's fields, which the digest depends on.
 #[derive(Serialize)]
-struct Fields<'a> {
+struct LockFields<'a> {
     name: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     version: &'a str,
@@ -48,7 +48,7 @@ struct Fields<'a> {
     alias: &'a str,
 }
 
-impl Lock {
+impl ChartLock {
     /// The name of the file that a chart keeps its lock in.
     pub fn file_name(chart: &Metadata) -> &'static str {
         match chart.api_version.as_str() {
@@ -62,13 +62,13 @@ impl Lock {
     /// # Errors
     /// It can't be read, or was made for other dependencies.
     pub fn read(files: &[File], chart: &Metadata, dependencies: &[Dependency]) -> anyhow::Result<Option<Self>> {
-        let name = Lock::file_name(chart);
+        let name = ChartLock::file_name(chart);
         let Some(file) = files.iter().find(|file| file.name == name) else {
             return Ok(None);
         };
         let lock = go_yaml::to_json(&file.data).map_err(|error| anyhow!("{error}"));
         let lock = lock
-            .and_then(|lock| Ok(serde_json::from_value::<Lock>(lock)?))
+            .and_then(|lock| Ok(serde_json::from_value::<ChartLock>(lock)?))
             .with_context(|| name)?;
         // Helm 2 made the digest from requirements.yaml.
         let is_of_helm_2 = chart.api_version == "v1" && lock.digest == former_sum(&chart.dependencies)?;
@@ -84,7 +84,7 @@ impl Lock {
     /// # Errors
     /// None that can be met.
     pub fn new(dependencies: &[Dependency], locked: Vec<Locked>) -> anyhow::Result<Self> {
-        Ok(Lock {
+        Ok(ChartLock {
             digest: sum(dependencies, &locked)?,
             dependencies: locked,
             generated: jiff::Timestamp::now().to_string(),
@@ -99,8 +99,8 @@ impl Lock {
     }
 }
 
-fn fields(dependency: &Dependency) -> Fields<'_> {
-    Fields {
+fn fields(dependency: &Dependency) -> LockFields<'_> {
+    LockFields {
         name: &dependency.name,
         version: &dependency.version,
         repository: &dependency.repository,
@@ -123,7 +123,7 @@ fn sum(dependencies: &[Dependency], locked: &[Locked]) -> anyhow::Result<String>
             ..Dependency::default()
         })
         .collect();
-    let lists: [Vec<Fields<'_>>; 2] = [
+    let lists: [Vec<LockFields<'_>>; 2] = [
         dependencies.iter().map(fields).collect(),
         locked.iter().map(fields).collect(),
     ];
@@ -132,7 +132,7 @@ fn sum(dependencies: &[Dependency], locked: &[Locked]) -> anyhow::Result<String>
 
 /// Helm's `HashV2Req`
 fn former_sum(dependencies: &[Dependency]) -> anyhow::Result<String> {
-    let list: Vec<Fields<'_>> = dependencies.iter().map(fields).collect();
+    let list: Vec<LockFields<'_>> = dependencies.iter().map(fields).collect();
     hash(&std::collections::BTreeMap::from([("dependencies", list)]))
 }
 
@@ -189,7 +189,7 @@ mod tests {
                     files,
                 };
                 let metadata = files.load().unwrap().metadata;
-                Lock::read(&files.files, &metadata, &metadata.dependencies)
+                ChartLock::read(&files.files, &metadata, &metadata.dependencies)
             };
             let lock = load(&case.chart, &case.requirements).unwrap().unwrap();
             assert!(
@@ -212,7 +212,7 @@ mod tests {
             repository: "https://a".to_owned(),
             version: "1.0.0".to_owned(),
         };
-        let text = serde_yaml::to_string(&Lock::new(&[], vec![locked]).unwrap()).unwrap();
+        let text = serde_yaml::to_string(&ChartLock::new(&[], vec![locked]).unwrap()).unwrap();
         let want = "dependencies:\n- name: a\n  repository: https://a\n  version: 1.0.0\ndigest: sha256:";
         assert!(text.starts_with(want), "{text}");
     }

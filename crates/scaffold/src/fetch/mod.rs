@@ -22,7 +22,7 @@ use helm_template::chart::version;
 
 /// Which chart to fetch.
 #[derive(Clone, Debug, Default)]
-pub struct Asked {
+pub struct ChartRequest {
     /// A folder, an archive, a URL, a reference, or a name.
     pub chart: String,
     /// The repository of a chart that is named: its URL, or Helm's name for it.
@@ -85,7 +85,7 @@ fn check_digest(data: &[u8], want: &str) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// Why there is none.
-pub fn fetch(asked: &Asked) -> anyhow::Result<Fetched> {
+pub fn fetch(asked: &ChartRequest) -> anyhow::Result<Fetched> {
     let path = Path::new(&asked.chart);
     let is_local = asked.repository.is_none()
         && !asked.chart.starts_with(oci::SCHEME)
@@ -122,7 +122,7 @@ pub fn fetch(asked: &Asked) -> anyhow::Result<Fetched> {
 }
 
 /// The chart at a path, and its folder if it is one.
-fn local(asked: &Asked, path: &Path) -> anyhow::Result<(ChartFiles, Option<PathBuf>)> {
+fn local(asked: &ChartRequest, path: &Path) -> anyhow::Result<(ChartFiles, Option<PathBuf>)> {
     if let Some(keyring) = &asked.keyring {
         ensure!(
             !path.is_dir(),
@@ -136,7 +136,7 @@ fn local(asked: &Asked, path: &Path) -> anyhow::Result<(ChartFiles, Option<PathB
 }
 
 impl Net {
-    fn new(asked: &Asked) -> anyhow::Result<Self> {
+    fn new(asked: &ChartRequest) -> anyhow::Result<Self> {
         let known = repository::known()?;
         let place = match &asked.repository {
             Some(repository) => named(&known, repository).map_or(repository.as_str(), |known| known.url.as_str()),
@@ -199,13 +199,13 @@ impl Net {
     }
 
     /// Downloads a chart.
-    fn pull(&self, asked: &Asked) -> anyhow::Result<Archive> {
+    fn pull(&self, asked: &ChartRequest) -> anyhow::Result<Archive> {
         let (chart, version, signed) = (asked.chart.as_str(), asked.version.as_str(), asked.keyring.is_some());
         if let Some(repository) = &asked.repository {
             let is_name = !chart.is_empty() && !chart.contains("://") && !chart.starts_with(['.', '/']);
             ensure!(is_name, "--helm-chart-repo: {chart:?} is no name of a chart there");
             if repository.starts_with(oci::SCHEME) {
-                let at = oci::Reference::parse(&format!("{}/{chart}", repository.trim_end_matches('/')))?;
+                let at = oci::OciReference::parse(&format!("{}/{chart}", repository.trim_end_matches('/')))?;
                 return oci::pull(&self.http(repository)?, self.plain_http, &at, version, signed);
             }
             let url = named(&self.known, repository).map_or(repository.as_str(), |known| known.url.as_str());
@@ -213,7 +213,7 @@ impl Net {
             return repository::pull(self, url, chart, version, signed);
         }
         if chart.starts_with(oci::SCHEME) {
-            let at = oci::Reference::parse(chart)?;
+            let at = oci::OciReference::parse(chart)?;
             return oci::pull(&self.http(chart)?, self.plain_http, &at, version, signed);
         }
         if http::is_url(chart) {

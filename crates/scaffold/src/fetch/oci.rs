@@ -25,7 +25,7 @@ const MOST_PAGES: usize = 100;
 
 /// `oci://host/path:tag@sha256:...`
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reference {
+pub struct OciReference {
     /// The host, with its port.
     pub registry: String,
     pub repository: String,
@@ -37,7 +37,7 @@ pub struct Reference {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Manifest {
+struct OciManifest {
     #[serde(default)]
     media_type: String,
     config: Option<Descriptor>,
@@ -52,7 +52,7 @@ struct Descriptor {
     digest: String,
 }
 
-impl Reference {
+impl OciReference {
     /// # Errors
     /// It is none.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
@@ -79,7 +79,7 @@ impl Reference {
             is_host && repository.split('/').all(is_part) && is_tag && is_digest,
             wrong()
         );
-        Ok(Reference {
+        Ok(OciReference {
             registry: registry.to_owned(),
             repository: repository.to_owned(),
             tag: tag.replace('+', "_"),
@@ -105,7 +105,7 @@ fn is_safe_realm(registry: &str, realm: &Url) -> bool {
     realm.origin().ascii_serialization() == registry || (realm.scheme() == "https" && realm.has_host())
 }
 
-impl std::fmt::Display for Reference {
+impl std::fmt::Display for OciReference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{SCHEME}{}/{}", self.registry, self.repository)?;
         if !self.tag.is_empty() {
@@ -122,7 +122,7 @@ impl std::fmt::Display for Reference {
 ///
 /// # Errors
 /// Why there is none.
-pub fn pull(http: &Http, plain: bool, at: &Reference, wanted: &str, provenance: bool) -> anyhow::Result<Archive> {
+pub fn pull(http: &Http, plain: bool, at: &OciReference, wanted: &str, provenance: bool) -> anyhow::Result<Archive> {
     let mut registry = Registry::new(http, plain, at);
     let at = registry.resolve(at, wanted).with_context(|| at.to_string())?;
     registry.chart(&at, provenance).with_context(|| at.to_string())
@@ -141,7 +141,7 @@ struct Registry<'h> {
 }
 
 impl<'h> Registry<'h> {
-    fn new(http: &'h Http, plain: bool, at: &Reference) -> Self {
+    fn new(http: &'h Http, plain: bool, at: &OciReference) -> Self {
         let scheme = if plain { "http" } else { "https" };
         // As docker calls it, and where it is.
         let host = match at.registry.as_str() {
@@ -160,7 +160,7 @@ impl<'h> Registry<'h> {
     }
 
     /// The reference of the one version that is wanted.
-    fn resolve(&mut self, at: &Reference, wanted: &str) -> anyhow::Result<Reference> {
+    fn resolve(&mut self, at: &OciReference, wanted: &str) -> anyhow::Result<OciReference> {
         if !at.digest.is_empty() {
             return Ok(at.clone());
         }
@@ -182,7 +182,7 @@ impl<'h> Registry<'h> {
                 tags[pick(&versions, wanted)?].clone()
             }
         };
-        Ok(Reference { tag, ..at.clone() })
+        Ok(OciReference { tag, ..at.clone() })
     }
 
     fn tags(&mut self) -> anyhow::Result<Vec<String>> {
@@ -219,7 +219,7 @@ impl<'h> Registry<'h> {
         Ok(tags)
     }
 
-    fn chart(&mut self, at: &Reference, provenance: bool) -> anyhow::Result<Archive> {
+    fn chart(&mut self, at: &OciReference, provenance: bool) -> anyhow::Result<Archive> {
         let name = if at.digest.is_empty() { &at.tag } else { &at.digest };
         let url = format!("{}/manifests/{name}", self.base);
         let ask = Ask {
@@ -230,7 +230,7 @@ impl<'h> Registry<'h> {
         if !at.digest.is_empty() {
             check_digest(&answer.body, at.digest.trim_start_matches("sha256:")).context("the manifest")?;
         }
-        let manifest: Manifest =
+        let manifest: OciManifest =
             serde_json::from_slice(&answer.body).context("the registry's answer is no manifest")?;
         let content_type = answer.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let kind = match manifest.media_type.as_str() {
@@ -429,7 +429,7 @@ mod tests {
             ),
             (&format!("oci://a/web@{digest}"), ["a", "web", "", &digest]),
         ] {
-            let found = Reference::parse(text).unwrap();
+            let found = OciReference::parse(text).unwrap();
             let found_parts = [&found.registry, &found.repository, &found.tag, &found.digest];
             assert_eq!(found_parts, want, "{text}");
             assert_eq!(found.to_string(), text.replace('+', "_"));
@@ -447,7 +447,7 @@ mod tests {
             "oci://a//web",
             "oci://u:p@a/web",
         ] {
-            let error = Reference::parse(text).unwrap_err().to_string();
+            let error = OciReference::parse(text).unwrap_err().to_string();
             assert!(error.contains("is no reference to a chart"), "{error}");
         }
     }

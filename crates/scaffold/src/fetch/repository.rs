@@ -15,7 +15,7 @@ use helm_template::sprig::semver::{Constraints, Version};
 
 /// One version of a chart in an index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Entry {
+pub struct IndexEntry {
     pub version: String,
     /// The first of its archive's addresses, perhaps relative to the repository's.
     pub url: String,
@@ -69,7 +69,7 @@ pub fn pick(versions: &[&str], wanted: &str) -> anyhow::Result<usize> {
 ///
 /// # Errors
 /// It is no index, or has no such chart or version.
-pub fn find(index: &[u8], name: &str, wanted: &str) -> anyhow::Result<Entry> {
+pub fn find(index: &[u8], name: &str, wanted: &str) -> anyhow::Result<IndexEntry> {
     let index = go_yaml::to_json(index).map_err(|error| anyhow!("it is no index of a chart repository: {error}"))?;
     let entries = index.get("entries").and_then(Value::as_object);
     let entries = entries.context("it is no index of a chart repository: there are no `entries`")?;
@@ -79,7 +79,7 @@ pub fn find(index: &[u8], name: &str, wanted: &str) -> anyhow::Result<Entry> {
     };
     let versions = entries.get(name).with_context(known)?.as_array();
     let text = |entry: &Value, key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let versions = versions.into_iter().flatten().map(|entry| Entry {
+    let versions = versions.into_iter().flatten().map(|entry| IndexEntry {
         version: text(entry, "version"),
         url: entry
             .pointer("/urls/0")
@@ -88,7 +88,7 @@ pub fn find(index: &[u8], name: &str, wanted: &str) -> anyhow::Result<Entry> {
             .to_owned(),
         digest: text(entry, "digest"),
     });
-    let versions: Vec<Entry> = versions.filter(|entry| !entry.url.is_empty()).collect();
+    let versions: Vec<IndexEntry> = versions.filter(|entry| !entry.url.is_empty()).collect();
     let names: Vec<&str> = versions.iter().map(|entry| entry.version.as_str()).collect();
     let at = pick(&names, wanted).with_context(|| format!("chart {name:?}"))?;
     Ok(versions[at].clone())
@@ -127,7 +127,7 @@ pub fn pull(net: &Net, repository: &str, name: &str, wanted: &str, provenance: b
     let entry = find(&index, name, wanted).with_context(|| without_password(&at))?;
     if entry.url.starts_with(oci::SCHEME) {
         // The index of a repository that has moved into a registry, which has digests of its own.
-        let at = oci::Reference::parse(&entry.url)?;
+        let at = oci::OciReference::parse(&entry.url)?;
         let version = if at.tag.is_empty() { entry.version.as_str() } else { "" };
         return oci::pull(&net.http(&entry.url)?, net.plain_http, &at, version, provenance);
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{Finding, Rule};
+use super::{LintFinding, LintRule};
 
 const MARK: &str = "chartwright-lint: ignore=";
 
@@ -17,9 +17,9 @@ struct Ignored {
 }
 
 /// The findings that no comment ignores.
-pub(super) fn without_ignored(root: &Path, findings: Vec<Finding>) -> Vec<Finding> {
+pub(super) fn without_ignored(root: &Path, findings: Vec<LintFinding>) -> Vec<LintFinding> {
     let mut files: BTreeMap<String, Ignored> = BTreeMap::new();
-    let mut is_reported = |finding: &Finding| {
+    let mut is_reported = |finding: &LintFinding| {
         let ignored = files
             .entry(finding.file.clone())
             .or_insert_with(|| Ignored::read(root, &finding.file));
@@ -29,7 +29,7 @@ pub(super) fn without_ignored(root: &Path, findings: Vec<Finding>) -> Vec<Findin
 }
 
 /// Whether a comment ignores a rule on a line of a file.
-pub(super) fn is_ignored(root: &Path, rule: Rule, file: &str, line: usize) -> bool {
+pub(super) fn is_ignored(root: &Path, rule: LintRule, file: &str, line: usize) -> bool {
     Ignored::read(root, file).covers(rule, line)
 }
 
@@ -58,7 +58,7 @@ impl Ignored {
         ignored
     }
 
-    fn covers(&self, rule: Rule, line: usize) -> bool {
+    fn covers(&self, rule: LintRule, line: usize) -> bool {
         let is_meant = |names: &Vec<String>| names.iter().any(|name| name == rule.name);
         let on = self.lines.get(&line).map(|(names, _)| names);
         let before = self.lines.get(&line.saturating_sub(1));

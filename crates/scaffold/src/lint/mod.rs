@@ -16,7 +16,7 @@ use anyhow::{Context as _, bail};
 
 pub use project::crd;
 pub(crate) use project::samples;
-pub use rules::{Rule, Severity};
+pub use rules::{LintRule, Severity};
 
 use project::{privileges, watches};
 
@@ -25,14 +25,14 @@ const NAMED: usize = 3;
 
 /// One remark about a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Finding {
+pub struct LintFinding {
     /// Relative to the folder that was looked at.
     pub file: String,
     /// Counted from 1.
     pub line: usize,
     /// Counted from 1; 0 where only the line is known.
     pub column: usize,
-    pub rule: Rule,
+    pub rule: LintRule,
     /// What is wrong here.
     pub message: String,
 }
@@ -43,17 +43,17 @@ pub struct Linted {
     /// The folder that the files of findings are relative to.
     pub root: PathBuf,
     /// In the order of files and lines, without those that comments ignore.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<LintFinding>,
 }
 
 /// A file, with line and column.
-type Place = (String, (usize, usize));
+type SourcePlace = (String, (usize, usize));
 
 /// Collects findings.
 #[derive(Debug)]
-struct Report {
+struct LintReport {
     root: PathBuf,
-    findings: Vec<Finding>,
+    findings: Vec<LintFinding>,
 }
 
 /// What is looked at.
@@ -71,7 +71,7 @@ enum Target {
 pub fn lint(path: &Path) -> anyhow::Result<Linted> {
     let target = Target::of(path)?;
     let (Target::Project(root, _) | Target::Chart(root)) = &target;
-    let mut report = Report {
+    let mut report = LintReport {
         root: root.clone(),
         findings: Vec::new(),
     };
@@ -121,10 +121,10 @@ impl Target {
     }
 }
 
-impl Report {
+impl LintReport {
     /// `at`: line and column, each from 1; 0 where it isn't known.
-    fn add(&mut self, rule: Rule, file: impl Into<String>, at: (usize, usize), message: impl Into<String>) {
-        self.findings.push(Finding {
+    fn add(&mut self, rule: LintRule, file: impl Into<String>, at: (usize, usize), message: impl Into<String>) {
+        self.findings.push(LintFinding {
             file: file.into(),
             line: at.0.max(1),
             column: at.1,
@@ -135,7 +135,12 @@ impl Report {
 
     /// One finding about several objects, at the first of them in the order of files and lines, without those that a comment
     /// ignores. `message`: of their names and their number.
-    fn add_one_of(&mut self, rule: Rule, mut objects: Vec<(Place, String)>, message: impl Fn(&str, usize) -> String) {
+    fn add_one_of(
+        &mut self,
+        rule: LintRule,
+        mut objects: Vec<(SourcePlace, String)>,
+        message: impl Fn(&str, usize) -> String,
+    ) {
         objects.sort();
         objects.dedup();
         objects.retain(|((file, at), _)| !ignore::is_ignored(&self.root, rule, file, at.0.max(1)));

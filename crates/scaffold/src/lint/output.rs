@@ -7,14 +7,14 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::rules::{ALL, Severity};
-use super::{Finding, Linted};
+use super::{LintFinding, Linted};
 use crate::printable::one_line;
 
 /// What schemas of SARIF call this version.
 const SARIF: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
 /// The file of a finding from the working directory on.
-fn file(root: &Path, finding: &Finding) -> String {
+fn file(root: &Path, finding: &LintFinding) -> String {
     let path: PathBuf = root
         .join(&finding.file)
         .components()

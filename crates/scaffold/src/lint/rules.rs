@@ -9,7 +9,7 @@ pub enum Severity {
 
 /// One rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rule {
+pub struct LintRule {
     /// As it is written in comments and flags.
     pub name: &'static str,
     pub severity: Severity,
@@ -22,11 +22,11 @@ pub struct Rule {
 macro_rules! rules {
     ($($id:ident: $name:literal $severity:ident, $why:literal, $fix:literal;)*) => {
         $(
-            pub const $id: Rule = Rule { name: $name, severity: Severity::$severity, why: $why, fix: $fix };
+            pub const $id: LintRule = LintRule { name: $name, severity: Severity::$severity, why: $why, fix: $fix };
         )*
 
         /// All rules.
-        pub const ALL: &[Rule] = &[$($id),*];
+        pub const ALL: &[LintRule] = &[$($id),*];
     };
 }
 
@@ -115,7 +115,7 @@ rules! {
 }
 
 /// The rule of that name.
-pub fn named(name: &str) -> Option<Rule> {
+pub fn named(name: &str) -> Option<LintRule> {
     ALL.iter().find(|rule| rule.name == name).copied()
 }
 

@@ -5,12 +5,12 @@ use go_yaml::{Data, Node};
 use serde_json::Value;
 
 use super::yaml;
-use crate::crd::validate::{self, Of, Step};
+use crate::crd::validate::{self, Of, PathStep};
 
-type Found = Vec<((usize, usize), String)>;
+type SchemaFindings = Vec<((usize, usize), String)>;
 
 /// What is wrong with an object, with places. Its metadata and its status are left out.
-pub(super) fn check(schema: &Value, object: &Node, value: &Value) -> Found {
+pub(super) fn check(schema: &Value, object: &Node, value: &Value) -> SchemaFindings {
     let mut own = value.clone();
     if let Some(fields) = own.as_object_mut() {
         // What isn't listed at the top is the API server's to drop.
@@ -26,7 +26,7 @@ pub(super) fn check(schema: &Value, object: &Node, value: &Value) -> Found {
 }
 
 /// Where the end of a path stands, or what it should stand in.
-fn place(root: &Node, path: &[Step], of: Of) -> (usize, usize) {
+fn place(root: &Node, path: &[PathStep], of: Of) -> (usize, usize) {
     let Some((last, before)) = path.split_last() else {
         return yaml::place(root);
     };
@@ -44,13 +44,13 @@ fn place(root: &Node, path: &[Step], of: Of) -> (usize, usize) {
 }
 
 /// Key and value of a step.
-fn into<'n>(node: &'n Node, step: &Step) -> Option<(Option<&'n Node>, &'n Node)> {
+fn into<'n>(node: &'n Node, step: &PathStep) -> Option<(Option<&'n Node>, &'n Node)> {
     match (step, &node.data) {
-        (Step::Key(name), _) => {
+        (PathStep::Key(name), _) => {
             let (_, key, value) = yaml::entries(node).find(|(own, ..)| own == name)?;
             Some((Some(key), value))
         }
-        (Step::Index(index), Data::List(items)) => items.get(*index).map(|item| (None, item)),
+        (PathStep::Index(index), Data::List(items)) => items.get(*index).map(|item| (None, item)),
         _ => None,
     }
 }
@@ -61,7 +61,7 @@ mod tests {
 
     use super::*;
 
-    fn found(schema: &Value, text: &str) -> Found {
+    fn found(schema: &Value, text: &str) -> SchemaFindings {
         let (root, value) = (go_yaml::parse(text.as_bytes()), go_yaml::to_json(text.as_bytes()));
         check(schema, &root.unwrap(), &value.unwrap())
     }

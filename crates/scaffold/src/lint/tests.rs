@@ -22,7 +22,7 @@ fn compare(path: &Path, found: &str, wrong: &mut String) {
 
 fn shown(linted: &Linted) -> String {
     let lines = linted.findings.iter().map(|finding| {
-        let Finding {
+        let LintFinding {
             file,
             line,
             column,

@@ -23,20 +23,20 @@ pub(crate) struct Unmade {
     pub(crate) file: String,
     /// Counted from 1.
     pub(crate) line: usize,
-    wanted: Vec<Wanted>,
+    wanted: Vec<ValueCondition>,
     /// Something else than values decides about it, too.
     is_open: bool,
 }
 
 /// What a value has to be, so that an object is made.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Wanted {
+struct ValueCondition {
     path: Vec<String>,
-    what: What,
+    what: RequiredValue,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
+enum RequiredValue {
     /// Anything but false, null, 0 and empty.
     Something,
     Nothing,
@@ -152,7 +152,7 @@ fn kinds_in(piece: &Piece) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// What the conditions around a text want of values, and whether there are others that can't be read.
-fn wanted(piece: &Piece, prefix: &[String]) -> (Vec<Wanted>, bool) {
+fn wanted(piece: &Piece, prefix: &[String]) -> (Vec<ValueCondition>, bool) {
     let (mut all, mut is_open) = (Vec::new(), false);
     // Where the dot is, as a path of values; empty at the root.
     let mut dot: Option<Vec<String>> = None;
@@ -164,17 +164,17 @@ fn wanted(piece: &Piece, prefix: &[String]) -> (Vec<Wanted>, bool) {
         is_open |= of_guard.is_empty();
         if guard.kind != GuardKind::If && !guard.is_else {
             let first = of_guard.first().filter(|_| guard.kind == GuardKind::With);
-            dot = first.map(|wanted: &Wanted| wanted.path.clone());
+            dot = first.map(|wanted: &ValueCondition| wanted.path.clone());
         }
         match guard.is_else {
             // Only a plain value is turned into nothing: of several, it isn't known which.
             true => all.extend(of_guard.into_iter().filter_map(|wanted| {
                 let what = match wanted.what {
-                    What::Something => What::Nothing,
-                    What::Nothing => What::Something,
-                    What::Text(_) => return None,
+                    RequiredValue::Something => RequiredValue::Nothing,
+                    RequiredValue::Nothing => RequiredValue::Something,
+                    RequiredValue::Text(_) => return None,
                 };
-                Some(Wanted { what, ..wanted })
+                Some(ValueCondition { what, ..wanted })
             })),
             false => all.extend(of_guard),
         }
@@ -184,7 +184,7 @@ fn wanted(piece: &Piece, prefix: &[String]) -> (Vec<Wanted>, bool) {
     (all, is_open)
 }
 
-fn wanted_by(command: &Command, dot: Option<&[String]>, prefix: &[String]) -> Vec<Wanted> {
+fn wanted_by(command: &Command, dot: Option<&[String]>, prefix: &[String]) -> Vec<ValueCondition> {
     let path_of = |word: &Word| match word {
         Word::Path(names) => match names.iter().position(|name| name == "Values") {
             Some(start) => {
@@ -210,16 +210,20 @@ fn wanted_by(command: &Command, dot: Option<&[String]>, prefix: &[String]) -> Ve
         _ => "",
     };
     let what = match (function, texts) {
-        ("eq", Some(text)) => What::Text(text),
-        ("not" | "empty", _) => What::Nothing,
+        ("eq", Some(text)) => RequiredValue::Text(text),
+        ("not" | "empty", _) => RequiredValue::Nothing,
         // It may be any other text.
         ("ne", _) => return Vec::new(),
-        _ => What::Something,
+        _ => RequiredValue::Something,
     };
     match what {
-        What::Text(_) => paths.next().map(|path| Wanted { path, what }).into_iter().collect(),
+        RequiredValue::Text(_) => paths
+            .next()
+            .map(|path| ValueCondition { path, what })
+            .into_iter()
+            .collect(),
         what => paths
-            .map(|path| Wanted {
+            .map(|path| ValueCondition {
                 path,
                 what: what.clone(),
             })
@@ -228,12 +232,12 @@ fn wanted_by(command: &Command, dot: Option<&[String]>, prefix: &[String]) -> Ve
 }
 
 /// Values that are what is wanted. None where the chart's own value is.
-fn choices(wanted: &Wanted, defaults: &Value, of_schema: &[(Vec<String>, Value)]) -> Vec<Value> {
+fn choices(wanted: &ValueCondition, defaults: &Value, of_schema: &[(Vec<String>, Value)]) -> Vec<Value> {
     let own = at(defaults, &wanted.path);
     match &wanted.what {
-        What::Text(text) => return vec![json!(text)],
-        What::Nothing => return vec![Value::Null],
-        What::Something => {}
+        RequiredValue::Text(text) => return vec![json!(text)],
+        RequiredValue::Nothing => return vec![Value::Null],
+        RequiredValue::Something => {}
     }
     let of_enum: Vec<Value> = of_schema
         .iter()

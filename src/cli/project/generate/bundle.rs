@@ -8,9 +8,9 @@ use anyhow::{Context as _, Result, bail};
 use clap::{ArgAction, Args};
 
 use crate::cli::stdout::{self, note, print_line};
-use chartwright_scaffold::bundle::{self, Asked, Made, Manifests};
+use chartwright_scaffold::bundle::{self, BundleOptions, Made, Manifests};
 use chartwright_scaffold::project::FILE;
-use chartwright_scaffold::tree::{Changes, Fate, Tree, Written};
+use chartwright_scaffold::tree::{Fate, FileTree, TreeChanges, WrittenDigests};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -86,7 +86,7 @@ pub fn run(args: &BundleArgs) -> Result<ExitCode> {
         bail!("{} breaks the rules for bundles: nothing was written", made.name);
     }
     let parent = args.output_dir.parent().unwrap_or(root);
-    let changes = made.tree(&asked).compare(parent, &Written::new(), true)?;
+    let changes = made.tree(&asked).compare(parent, &WrittenDigests::new(), true)?;
     let stale = made.stale(&asked)?;
     let base = BaseChanges::of(root, &made)?;
     let all = [Some(&changes), base.changes.as_ref(), base.project.as_ref()]
@@ -119,7 +119,7 @@ pub fn run(args: &BundleArgs) -> Result<ExitCode> {
 }
 
 impl BundleArgs {
-    fn to_request(&self) -> Result<Asked> {
+    fn to_request(&self) -> Result<BundleOptions> {
         if self.output_dir.file_name().is_none() {
             bail!("--output-dir {}: name a folder of its own", self.output_dir.display());
         }
@@ -132,7 +132,7 @@ impl BundleArgs {
             Some(folder) => Some(Manifests::Folder(folder.clone())),
             None => None,
         };
-        Ok(Asked {
+        Ok(BundleOptions {
             version: self.version.clone(),
             package: self.package.clone(),
             channels: self.channels.clone(),
@@ -149,8 +149,8 @@ impl BundleArgs {
 
 /// The hand-written base, if it does not exist yet, and its entry in PROJECT.
 struct BaseChanges {
-    changes: Option<Changes>,
-    project: Option<Changes>,
+    changes: Option<TreeChanges>,
+    project: Option<TreeChanges>,
 }
 
 impl BaseChanges {
@@ -161,14 +161,14 @@ impl BaseChanges {
                 project: None,
             });
         };
-        let mut tree = Tree::default();
+        let mut tree = FileTree::default();
         tree.merge(path, text.as_bytes());
-        let changes = tree.compare(root, &Written::new(), true)?;
+        let changes = tree.compare(root, &WrittenDigests::new(), true)?;
         let mut project = None;
         if let Some(known) = &made.project {
             let mut written = known.written();
             changes.remember(&mut written);
-            let mut own = Tree::default();
+            let mut own = FileTree::default();
             own.merge(FILE, known.to_text(&written)?);
             project = Some(own.compare(root, &written, true)?);
         }

@@ -9,7 +9,7 @@ use clap::Args;
 use crate::cli::stdout;
 use crate::cli::stdout::print_line;
 use chartwright_scaffold::bundle::catalog;
-use chartwright_scaffold::tree::{Tree, Written};
+use chartwright_scaffold::tree::{FileTree, WrittenDigests};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -53,10 +53,10 @@ pub fn run(args: &CatalogArgs) -> Result<ExitCode> {
         print_line!("{shown}: lists {} already", args.bundle_image);
         return Ok(ExitCode::SUCCESS);
     };
-    let mut tree = Tree::default();
+    let mut tree = FileTree::default();
     tree.merge(&args.output, template);
     let root = PathBuf::from(".");
-    let changes = tree.compare(&root, &Written::new(), true)?;
+    let changes = tree.compare(&root, &WrittenDigests::new(), true)?;
     stdout::show(format_args!("{}", changes.describe()));
     changes.write(&root)?;
     Ok(ExitCode::SUCCESS)

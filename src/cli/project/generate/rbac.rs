@@ -12,7 +12,7 @@ use crate::cli::stdout::{note, print_line, stdout};
 use chartwright_scaffold::printable::to_yaml;
 use chartwright_scaffold::project::{self, Project};
 use chartwright_scaffold::rights::{self, Role};
-use chartwright_scaffold::tree::Tree;
+use chartwright_scaffold::tree::FileTree;
 use chartwright_watches as watches;
 
 const EXAMPLES: &str = "\
@@ -171,7 +171,7 @@ fn record_in_project(file: &Path, text: String) -> Result<()> {
     let Some(project) = Project::find(root)? else {
         return Ok(());
     };
-    let mut tree = Tree::default();
+    let mut tree = FileTree::default();
     tree.add(rights::ROLE, text);
     let mut written = project.written();
     tree.compare(root, &written, true)?.remember(&mut written);

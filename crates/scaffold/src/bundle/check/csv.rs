@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
-use super::{CATEGORIES, Finding, is_email, is_image, is_link, is_version};
+use super::{BundleFinding, CATEGORIES, is_email, is_image, is_link, is_version};
 use crate::text_at as text;
 use chartwright_core::identity::GroupKind;
 use chartwright_watches::names::{is_dns_subdomain, is_label_value};
@@ -24,18 +24,18 @@ const ICONS: [&str; 4] = ["image/gif", "image/jpeg", "image/png", "image/svg+xml
 const SKIP_RANGE: &str = "olm.skipRange";
 
 /// Collects what is found in one file.
-struct Report<'f> {
+struct CsvReport<'f> {
     file: &'f str,
-    found: &'f mut Vec<Finding>,
+    found: &'f mut Vec<BundleFinding>,
 }
 
-impl Report<'_> {
+impl CsvReport<'_> {
     fn error(&mut self, message: impl Into<String>) {
-        self.found.push(Finding::error(self.file, message));
+        self.found.push(BundleFinding::error(self.file, message));
     }
 
     fn warning(&mut self, message: impl Into<String>) {
-        self.found.push(Finding::warning(self.file, message));
+        self.found.push(BundleFinding::warning(self.file, message));
     }
 
     /// An error unless it holds.
@@ -46,8 +46,8 @@ impl Report<'_> {
     }
 }
 
-pub(super) fn check(file: &str, csv: &Value, package: Option<&str>, found: &mut Vec<Finding>) {
-    let mut report = Report { file, found };
+pub(super) fn check(file: &str, csv: &Value, package: Option<&str>, found: &mut Vec<BundleFinding>) {
+    let mut report = CsvReport { file, found };
     names(csv, package, &mut report);
     annotations(csv, &mut report);
     modes(csv, &mut report);
@@ -71,7 +71,7 @@ fn problem_of_name(name: &str) -> Option<String> {
     (!is_name).then(|| format!("{name:?} can't be the name of an object: small letters, digits, - and ."))
 }
 
-fn names(csv: &Value, package: Option<&str>, report: &mut Report<'_>) {
+fn names(csv: &Value, package: Option<&str>, report: &mut CsvReport<'_>) {
     let is_kind = csv["apiVersion"] == "operators.coreos.com/v1alpha1";
     report.holds(is_kind, || {
         "`apiVersion` has to be operators.coreos.com/v1alpha1".to_owned()
@@ -106,7 +106,7 @@ fn names(csv: &Value, package: Option<&str>, report: &mut Report<'_>) {
     }
 }
 
-fn annotations(csv: &Value, report: &mut Report<'_>) {
+fn annotations(csv: &Value, report: &mut CsvReport<'_>) {
     let annotations = csv["metadata"]["annotations"].as_object();
     for (key, value) in annotations.into_iter().flatten() {
         if key.eq_ignore_ascii_case(SKIP_RANGE) && key != SKIP_RANGE {
@@ -153,7 +153,7 @@ fn is_range(text: &str) -> bool {
     text.split("||").all(is_part)
 }
 
-fn modes(csv: &Value, report: &mut Report<'_>) {
+fn modes(csv: &Value, report: &mut CsvReport<'_>) {
     let modes = items(csv, "/spec/installModes");
     report.holds(!modes.is_empty(), || "spec.installModes is missing".to_owned());
     let mut seen = BTreeSet::new();
@@ -180,7 +180,7 @@ fn modes(csv: &Value, report: &mut Report<'_>) {
 }
 
 /// What people read.
-fn about(csv: &Value, report: &mut Report<'_>) {
+fn about(csv: &Value, report: &mut CsvReport<'_>) {
     for field in ["displayName", "description"] {
         if text(csv, &format!("/spec/{field}")).trim().is_empty() {
             report.warning(format!("spec.{field} is missing"));
@@ -220,7 +220,7 @@ fn about(csv: &Value, report: &mut Report<'_>) {
     }
 }
 
-fn examples(csv: &Value, report: &mut Report<'_>) {
+fn examples(csv: &Value, report: &mut CsvReport<'_>) {
     let examples: Option<Vec<Value>> = serde_json::from_str(text(csv, "/metadata/annotations/alm-examples")).ok();
     let Some(examples) = examples else {
         return report.error("the annotation alm-examples is missing, or no list in JSON");
@@ -252,7 +252,7 @@ fn examples(csv: &Value, report: &mut Report<'_>) {
     }
 }
 
-fn images(csv: &Value, report: &mut Report<'_>) {
+fn images(csv: &Value, report: &mut CsvReport<'_>) {
     for related in items(csv, "/spec/relatedImages") {
         let image = text(related, "/image");
         report.holds(is_image(image), || {
@@ -261,7 +261,7 @@ fn images(csv: &Value, report: &mut Report<'_>) {
     }
 }
 
-fn install(csv: &Value, report: &mut Report<'_>) {
+fn install(csv: &Value, report: &mut CsvReport<'_>) {
     let strategy = text(csv, "/spec/install/strategy");
     report.holds(strategy == "deployment", || {
         "spec.install.strategy has to be deployment".to_owned()

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::random::RandomResults;
 use crate::lint::project::crd;
-use crate::lint::{Report, join, rules};
+use crate::lint::{LintReport, join, rules};
 use crate::survey::{self, Survey};
 use chartwright_core::identity::GroupKind;
 use chartwright_core::values::value_reads::Reads;
@@ -25,7 +25,7 @@ pub(in crate::lint) struct Examined {
     /// Group and resource of what the chart makes with its own values or with those of the project's watches and samples.
     pub(in crate::lint) usual: BTreeSet<(String, String)>,
     /// Each once, as it was in the first render that had it.
-    pub(in crate::lint) objects: Vec<Seen>,
+    pub(in crate::lint) objects: Vec<ExaminedObject>,
     pub(in crate::lint) lookups: Vec<LookupKey>,
     pub(in crate::lint) random: RandomResults,
     /// `None` if that isn't known for certain.
@@ -33,7 +33,7 @@ pub(in crate::lint) struct Examined {
 }
 
 /// An object that a render had.
-pub(in crate::lint) struct Seen {
+pub(in crate::lint) struct ExaminedObject {
     /// The template, as renders name it.
     pub(in crate::lint) source: String,
     pub(in crate::lint) group_kind: GroupKind,
@@ -44,11 +44,11 @@ pub(in crate::lint) struct Seen {
     pub(in crate::lint) by_default: bool,
 }
 
-type Found = BTreeMap<(String, GroupKind, String, String), Seen>;
+type ObjectsByKey = BTreeMap<(String, GroupKind, String, String), ExaminedObject>;
 
 impl Examined {
     /// Loads and renders a chart; `None`, and a finding, if it can't be loaded.
-    pub(in crate::lint) fn of(folder: &str, given: Vec<Value>, report: &mut Report) -> Option<Self> {
+    pub(in crate::lint) fn of(folder: &str, given: Vec<Value>, report: &mut LintReport) -> Option<Self> {
         let chart = match Chart::load(report.root.join(folder)) {
             Ok(chart) => chart,
             Err(error) => {
@@ -62,7 +62,7 @@ impl Examined {
             }
         };
         let mut survey = Survey::new(&chart, &crd::read(&report.root));
-        let mut found = Found::new();
+        let mut found = ObjectsByKey::new();
         let mut lookups = Vec::new();
         let mut random = RandomResults::default();
         // `None` where the first render fails as well, which is a finding.
@@ -165,7 +165,7 @@ fn kinds(rendered: &Rendered) -> impl Iterator<Item = GroupKind> {
     })
 }
 
-fn gather(rendered: &Rendered, by_default: bool, found: &mut Found) {
+fn gather(rendered: &Rendered, by_default: bool, found: &mut ObjectsByKey) {
     let hooks = rendered
         .hooks
         .iter()
@@ -180,7 +180,7 @@ fn gather(rendered: &Rendered, by_default: bool, found: &mut Found) {
     }
 }
 
-fn gather_from(manifest: &Manifest, events: &Option<Vec<HookEvent>>, by_default: bool, found: &mut Found) {
+fn gather_from(manifest: &Manifest, events: &Option<Vec<HookEvent>>, by_default: bool, found: &mut ObjectsByKey) {
     for object in manifest.objects() {
         let Some((group_kind, _)) = GroupKind::of(object) else {
             continue;
@@ -192,7 +192,7 @@ fn gather_from(manifest: &Manifest, events: &Option<Vec<HookEvent>>, by_default:
             text("/metadata/namespace").to_owned(),
             text("/metadata/name").to_owned(),
         );
-        found.entry(key).or_insert_with(|| Seen {
+        found.entry(key).or_insert_with(|| ExaminedObject {
             source: manifest.source.clone(),
             group_kind,
             object: object.clone(),
@@ -202,7 +202,7 @@ fn gather_from(manifest: &Manifest, events: &Option<Vec<HookEvent>>, by_default:
     }
 }
 
-impl Seen {
+impl ExaminedObject {
     pub(in crate::lint) fn name(&self) -> &str {
         self.object["metadata"]["name"].as_str().unwrap_or_default()
     }

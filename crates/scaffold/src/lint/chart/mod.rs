@@ -9,12 +9,12 @@ mod words;
 
 use chartwright_core::values::value_reads::Reads;
 
-use super::Report;
+use super::LintReport;
 use examine::Examined;
 
 /// Runs the rules for a chart alone. `folder` is relative to the linted folder. `given`: values from samples and watches.
 /// Returns None if the chart can't be read.
-pub(super) fn check(folder: &str, given: Vec<serde_json::Value>, report: &mut Report) -> Option<Examined> {
+pub(super) fn check(folder: &str, given: Vec<serde_json::Value>, report: &mut LintReport) -> Option<Examined> {
     let examined = Examined::of(folder, given, report)?;
     let reads = Reads::of(&examined.chart);
     if let Some(reads) = &reads {

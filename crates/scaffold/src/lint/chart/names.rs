@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::examine::{Examined, NAMESPACE};
-use crate::lint::{Report, rules};
+use crate::lint::{LintReport, rules};
 use chartwright_core::identity::GroupKind;
 use chartwright_operator::cluster::discovery::is_cluster_scoped;
 use helm_template::render::{Engine, Input, Kept, Release, Rendered};
@@ -13,7 +13,7 @@ use helm_template::render::{Engine, Input, Kept, Release, Rendered};
 /// As long as Helm lets a release's name be.
 const LONGEST: usize = 53;
 
-pub(in crate::lint) fn check(examined: &Examined, report: &mut Report) {
+pub(in crate::lint) fn check(examined: &Examined, report: &mut LintReport) {
     if examined.chart.is_library() {
         return;
     }

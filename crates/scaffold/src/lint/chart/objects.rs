@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::examine::{Examined, Seen};
-use crate::lint::{Report, rules};
+use super::examine::{Examined, ExaminedObject};
+use crate::lint::{LintReport, rules};
 use helm_template::render::HookEvent;
 
-pub(in crate::lint) fn check(examined: &Examined, report: &mut Report) {
+pub(in crate::lint) fn check(examined: &Examined, report: &mut LintReport) {
     for seen in examined.objects.iter().filter(|seen| examined.is_own(&seen.source)) {
         if let Some(pod) = pod_of(seen) {
             check_pod(examined, seen, pod, report);
@@ -17,7 +17,7 @@ pub(in crate::lint) fn check(examined: &Examined, report: &mut Report) {
 }
 
 /// The spec of the pods that an object makes.
-fn pod_of(seen: &Seen) -> Option<&Value> {
+fn pod_of(seen: &ExaminedObject) -> Option<&Value> {
     let path = match (seen.group_kind.group.as_str(), seen.kind()) {
         ("", "Pod") => "/spec",
         ("batch", "CronJob") => "/spec/jobTemplate/spec/template/spec",
@@ -31,7 +31,7 @@ fn containers<'v>(pod: &'v Value, field: &str) -> impl Iterator<Item = &'v Value
     pod[field].as_array().into_iter().flatten()
 }
 
-fn check_pod(examined: &Examined, seen: &Seen, pod: &Value, report: &mut Report) {
+fn check_pod(examined: &Examined, seen: &ExaminedObject, pod: &Value, report: &mut LintReport) {
     let is_served = matches!(seen.kind(), "Deployment" | "StatefulSet" | "DaemonSet");
     let what = |container: &Value| {
         let name = container["name"].as_str().unwrap_or_default();
@@ -98,12 +98,12 @@ fn image_problem(image: &str) -> Option<String> {
     }
 }
 
-fn shown(seen: &Seen) -> String {
+fn shown(seen: &ExaminedObject) -> String {
     seen.name().replace("release-name", "RELEASE")
 }
 
 /// Reports a workload with several replicas that no PodDisruptionBudget selects, with any values.
-fn check_budget(examined: &Examined, seen: &Seen, report: &mut Report) {
+fn check_budget(examined: &Examined, seen: &ExaminedObject, report: &mut LintReport) {
     let is_replicated = matches!(seen.kind(), "Deployment" | "StatefulSet") && seen.group_kind.group == "apps";
     let replicas = seen.object["spec"]["replicas"].as_u64().unwrap_or(1);
     if !is_replicated || replicas < 2 {
@@ -132,7 +132,7 @@ fn selects(selector: &Value, labels: &Value) -> bool {
     wanted.into_iter().flatten().all(|(key, value)| labels[key] == *value)
 }
 
-fn check_timeout(examined: &Examined, seen: &Seen, report: &mut Report) {
+fn check_timeout(examined: &Examined, seen: &ExaminedObject, report: &mut LintReport) {
     let Some(events) = &seen.events else { return };
     let runs_by_itself = events.iter().any(|event| *event != HookEvent::Test);
     let has_timeout = !seen.object["spec"]["activeDeadlineSeconds"].is_null()

@@ -7,7 +7,7 @@ use go_template::commands::{self, Word};
 use serde_json::{Value, json};
 
 use super::examine::{Examined, NAMESPACE};
-use crate::lint::{Report, join, rules};
+use crate::lint::{LintReport, join, rules};
 use crate::survey::manifests;
 use chartwright_core::members::desired::fold_string_data;
 use helm_template::handlebars::is_handlebars;
@@ -128,7 +128,7 @@ struct RandomCall {
 }
 
 /// Calls of random functions whose results an upgrade replaces.
-pub(in crate::lint) fn check(examined: &Examined, report: &mut Report) {
+pub(in crate::lint) fn check(examined: &Examined, report: &mut LintReport) {
     let calls = calls(examined);
     for call in calls.iter().filter(|call| examined.random.replaces(call, &calls)) {
         let message = format!(

@@ -3,16 +3,16 @@
 use go_yaml::{Data, Node};
 
 use super::examine::Examined;
-use crate::lint::{Report, join, rules, yaml};
+use crate::lint::{LintReport, join, rules, yaml};
 use chartwright_core::values::value_reads::Reads;
 
 /// Keys of values.yaml that no template reads.
-pub(in crate::lint) fn check(examined: &Examined, reads: &Reads, report: &mut Report) {
+pub(in crate::lint) fn check(examined: &Examined, reads: &Reads, report: &mut LintReport) {
     if examined.chart.is_library() {
         return;
     }
     let file = join(&examined.folder, "values.yaml");
-    let own = Own::of(examined);
+    let own = OwnValues::of(examined);
     for document in yaml::read(&report.root, &file) {
         for (path, at) in unread(&document.root, reads, &own) {
             let message = format!("no template reads `{path}`");
@@ -22,11 +22,11 @@ pub(in crate::lint) fn check(examined: &Examined, reads: &Reads, report: &mut Re
 }
 
 /// Keys at the top that mean something to Helm or to subcharts.
-pub(in crate::lint) struct Own {
+pub(in crate::lint) struct OwnValues {
     others: Vec<String>,
 }
 
-impl Own {
+impl OwnValues {
     pub(in crate::lint) fn of(examined: &Examined) -> Self {
         let chart = &examined.chart;
         // `enabled` at the top is a condition for charts that depend on this one.
@@ -35,12 +35,12 @@ impl Own {
         for dependency in &chart.metadata.dependencies {
             others.extend([dependency.name.clone(), dependency.alias.clone()]);
         }
-        Own { others }
+        OwnValues { others }
     }
 }
 
 /// The outermost keys that are not read, with their places.
-pub(in crate::lint) fn unread(values: &Node, reads: &Reads, own: &Own) -> Vec<(String, (usize, usize))> {
+pub(in crate::lint) fn unread(values: &Node, reads: &Reads, own: &OwnValues) -> Vec<(String, (usize, usize))> {
     let mut found = Vec::new();
     for (name, key, value) in yaml::entries(values) {
         if !own.others.iter().any(|other| other == name) {

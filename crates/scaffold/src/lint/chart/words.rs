@@ -6,11 +6,11 @@ use go_yaml::{Data, Node};
 use regex::Regex;
 
 use super::examine::Examined;
-use crate::lint::{Report, join, rules, yaml};
+use crate::lint::{LintReport, join, rules, yaml};
 use chartwright_watches::STATUS_TEMPLATE;
 
 /// Keys of the chart's values, and of the status template, which is no YAML before it is rendered.
-pub(in crate::lint) fn check(examined: &Examined, report: &mut Report) {
+pub(in crate::lint) fn check(examined: &Examined, report: &mut LintReport) {
     let file = join(&examined.folder, "values.yaml");
     let text = std::fs::read_to_string(report.root.join(&file)).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();

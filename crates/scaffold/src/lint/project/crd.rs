@@ -9,7 +9,7 @@ use super::watches::Watched;
 use crate::crd::definition::BASES;
 use crate::lint::chart::examine::Examined;
 use crate::lint::yaml::{self, Document};
-use crate::lint::{Report, join, rules};
+use crate::lint::{LintReport, join, rules};
 use crate::survey::plural_of;
 use chartwright_watches::names::is_built_in;
 
@@ -41,7 +41,7 @@ pub fn plural(crds: &[Crd], group: &str, kind: &str) -> String {
 }
 
 /// Whether the kind of a watch is served, and has a status.
-pub(in crate::lint) fn check_watched(file: &str, watched: &Watched<'_>, report: &mut Report) {
+pub(in crate::lint) fn check_watched(file: &str, watched: &Watched<'_>, report: &mut LintReport) {
     let watch = watched.watch;
     if watch.decorator.is_some() || is_built_in(&watch.group) {
         return;
@@ -91,7 +91,7 @@ pub(in crate::lint) fn check_watched(file: &str, watched: &Watched<'_>, report: 
 }
 
 /// Values of the chart that no custom resource can set.
-pub(in crate::lint) fn check_values(examined: &Examined, watched: &Watched<'_>, report: &mut Report) {
+pub(in crate::lint) fn check_values(examined: &Examined, watched: &Watched<'_>, report: &mut LintReport) {
     let Some(schema) = watched.schema() else { return };
     let Some((spec, crd)) = schema["properties"].get("spec").zip(watched.crd) else {
         return;

@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 
 use go_template::commands::{self, Word};
 
-use crate::lint::chart::examine::{Examined, NAMESPACE, Seen};
-use crate::lint::{Report, join, rules};
+use crate::lint::chart::examine::{Examined, ExaminedObject, NAMESPACE};
+use crate::lint::{LintReport, join, rules};
 use chartwright_core::grants::{carries_rights, may_look_up};
 use chartwright_core::identity::GroupKind;
 use chartwright_operator::cluster::discovery::is_cluster_scoped;
 use chartwright_watches::{AllowList, Watch};
 
 /// `watch`: whose chart it is; `None` for a chart alone.
-pub(in crate::lint) fn check(examined: &Examined, watch: Option<&Watch>, report: &mut Report) {
+pub(in crate::lint) fn check(examined: &Examined, watch: Option<&Watch>, report: &mut LintReport) {
     check_objects(examined, watch, report);
     check_lookups(examined, watch, report);
 }
 
-fn check_objects(examined: &Examined, watch: Option<&Watch>, report: &mut Report) {
+fn check_objects(examined: &Examined, watch: Option<&Watch>, report: &mut LintReport) {
     let of = watch.map_or_else(
         || "a watch of this chart".to_owned(),
         |watch| format!("the watch of {}", watch.group_kind()),
@@ -42,7 +42,7 @@ fn check_objects(examined: &Examined, watch: Option<&Watch>, report: &mut Report
 }
 
 /// What `allow` lacks for an object that the chart doesn't make by itself.
-fn missing(seen: &Seen, allow: &AllowList) -> Option<String> {
+fn missing(seen: &ExaminedObject, allow: &AllowList) -> Option<String> {
     let kind = seen.group_kind.to_string();
     let of_kind = |allowed: &String| {
         allowed == "*" || *allowed == kind || allowed.split_once('/').is_some_and(|(allowed, _)| allowed == kind)
@@ -56,7 +56,7 @@ fn missing(seen: &Seen, allow: &AllowList) -> Option<String> {
     (!is_allowed).then(|| format!("{{namespaces: [{namespace}]}}"))
 }
 
-fn check_lookups(examined: &Examined, watch: Option<&Watch>, report: &mut Report) {
+fn check_lookups(examined: &Examined, watch: Option<&Watch>, report: &mut LintReport) {
     let none = AllowList::default();
     let allowed = watch.map_or(&none, |watch| &watch.lookups);
     for key in &examined.lookups {

@@ -10,7 +10,7 @@ use super::watches::Watched;
 use crate::api::Kind;
 use crate::lint::chart::examine::Examined;
 use crate::lint::yaml::{self, Document};
-use crate::lint::{Report, join, rules};
+use crate::lint::{LintReport, join, rules};
 use crate::rights::{ESCALATING, ROLES, denied, may_have_key, no_rule};
 use crate::survey::{RBAC, Survey};
 
@@ -18,7 +18,7 @@ const FOLDER: &str = "config/rbac";
 /// Where projects of old versions of operator-sdk have the roles.
 const OLD_FOLDER: &str = "deploy";
 
-pub(in crate::lint) fn check(watched: &[Watched<'_>], examined: &[Examined], report: &mut Report) {
+pub(in crate::lint) fn check(watched: &[Watched<'_>], examined: &[Examined], report: &mut LintReport) {
     let documents = listed(report);
     let bound = bound(&documents);
     let roles: Vec<&Document> = documents.iter().filter(|document| is_bound(document, &bound)).collect();
@@ -54,18 +54,18 @@ pub(in crate::lint) fn check(watched: &[Watched<'_>], examined: &[Examined], rep
 }
 
 /// True for a project of operator-sdk: its releases are taken over, and their Secrets read and deleted.
-fn takes_over(report: &Report) -> bool {
+fn takes_over(report: &LintReport) -> bool {
     let project = std::fs::read_to_string(report.root.join("PROJECT")).unwrap_or_default();
     project.contains("helm.sdk.operatorframework.io") || is_old(report)
 }
 
 /// True where the roles lie as versions of operator-sdk before 1.0 have them.
-fn is_old(report: &Report) -> bool {
+fn is_old(report: &LintReport) -> bool {
     !report.root.join(FOLDER).is_dir()
 }
 
 /// What lies in the folder and is applied.
-fn listed(report: &Report) -> Vec<Document> {
+fn listed(report: &LintReport) -> Vec<Document> {
     let file = join(FOLDER, "kustomization.yaml");
     let kustomization = yaml::read(&report.root, &file);
     let Some(kustomization) = kustomization.first() else {
@@ -109,7 +109,7 @@ fn rules_in(role: &Document) -> impl Iterator<Item = (&Node, Value)> {
     rules.zip(values)
 }
 
-fn check_missing(needs: &Needs, given: &[Value], first: &Document, report: &mut Report) {
+fn check_missing(needs: &Needs, given: &[Value], first: &Document, report: &mut LintReport) {
     let at = yaml::at(&first.root, &["rules"]).map_or((1, 0), |rules| (rules.line, 0));
     for ((group, resource), verbs) in denied(&needs.needed, given) {
         let optional = needs.optional(&group, &resource);
@@ -132,7 +132,7 @@ fn check_missing(needs: &Needs, given: &[Value], first: &Document, report: &mut 
 }
 
 /// Rules that let the operator have any right: `escalate` and `bind` on roles of any name.
-fn check_escalation(role: &Document, report: &mut Report) {
+fn check_escalation(role: &Document, report: &mut LintReport) {
     for (node, rule) in rules_in(role) {
         let texts = |field: &str| {
             let items = rule[field].as_array().into_iter().flatten();
@@ -156,7 +156,7 @@ fn check_escalation(role: &Document, report: &mut Report) {
     }
 }
 
-fn check_excess(needs: &Needs, role: &Document, report: &mut Report) {
+fn check_excess(needs: &Needs, role: &Document, report: &mut LintReport) {
     for (node, rule) in rules_in(role) {
         if rule["resources"].is_null() || !rule["resourceNames"].is_null() {
             continue;

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::watches::{Watched, values};
 use crate::lint::chart::examine::Examined;
-use crate::lint::chart::values::{Own, unread};
+use crate::lint::chart::values::{OwnValues, unread};
 use crate::lint::yaml::{self, Document};
-use crate::lint::{Report, rules, schema};
+use crate::lint::{LintReport, rules, schema};
 use crate::survey::{apis_named, one_line};
 use chartwright_core::identity::GroupKind;
 use chartwright_watches::Watch;
@@ -18,19 +18,19 @@ use helm_template::render::{Capabilities, Engine, Input, Kept, Release};
 const FOLDER: &str = "config/samples";
 
 /// A custom resource in a file.
-pub(crate) struct Sample {
+pub(crate) struct SampleFile {
     pub(in crate::lint) document: Document,
     group_kind: GroupKind,
     version: String,
 }
 
 /// All objects in the samples' folder, or beside the definitions of an old project.
-pub(crate) fn read(root: &Path) -> Vec<Sample> {
+pub(crate) fn read(root: &Path) -> Vec<SampleFile> {
     let folders = [FOLDER, super::crd::OLD_FOLDER].into_iter();
     let documents = folders.flat_map(|folder| yaml::read_folder(root, folder));
     let samples = documents.filter_map(|document| {
         let (group_kind, version) = GroupKind::of(&document.value)?;
-        Some(Sample {
+        Some(SampleFile {
             document,
             group_kind,
             version,
@@ -40,9 +40,9 @@ pub(crate) fn read(root: &Path) -> Vec<Sample> {
 }
 
 /// The values that a chart is known to be used with: those of each of its watches alone, and with each sample.
-pub(crate) fn given(chart: &Path, watches: &[Watch], samples: &[Sample]) -> Vec<Value> {
+pub(crate) fn given(chart: &Path, watches: &[Watch], samples: &[SampleFile]) -> Vec<Value> {
     let of_watch = |watch| {
-        let own = samples.iter().filter(move |sample: &&Sample| sample.is_of(watch));
+        let own = samples.iter().filter(move |sample: &&SampleFile| sample.is_of(watch));
         let specs = own.map(|sample| &sample.document.value["spec"]);
         let specs = [&Value::Null].into_iter().chain(specs);
         specs.map(move |spec| values(watch, spec))
@@ -52,7 +52,12 @@ pub(crate) fn given(chart: &Path, watches: &[Watch], samples: &[Sample]) -> Vec<
     given.filter(|values| *values != json!({})).collect()
 }
 
-pub(in crate::lint) fn check(sample: &Sample, watched: &Watched<'_>, chart: Option<&Examined>, report: &mut Report) {
+pub(in crate::lint) fn check(
+    sample: &SampleFile,
+    watched: &Watched<'_>,
+    chart: Option<&Examined>,
+    report: &mut LintReport,
+) {
     let Document { file, root, value } = &sample.document;
     if sample.version != watched.watch.version {
         let at = yaml::at(root, &["apiVersion"]).map_or((1, 0), yaml::place);
@@ -76,7 +81,7 @@ pub(in crate::lint) fn check(sample: &Sample, watched: &Watched<'_>, chart: Opti
     let Some(examined) = chart else { return };
     let spec = yaml::at(root, &["spec"]);
     if let (Some(spec), Some(reads)) = (spec, &examined.reads) {
-        for (path, at) in unread(spec, reads, &Own::of(examined)) {
+        for (path, at) in unread(spec, reads, &OwnValues::of(examined)) {
             let message = format!("the chart never reads spec.{path}");
             report.add(rules::SAMPLE_UNREAD, file.as_str(), at, message);
         }
@@ -120,7 +125,7 @@ fn renders(examined: &Examined, name: &str, values: Value) -> Result<(), String>
     render(&capabilities).map_err(|error| one_line(&error))
 }
 
-impl Sample {
+impl SampleFile {
     pub(in crate::lint) fn is_of(&self, watch: &Watch) -> bool {
         self.group_kind.group == watch.group && self.group_kind.kind == watch.kind
     }

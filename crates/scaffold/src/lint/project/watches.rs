@@ -5,11 +5,11 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::crd::{self, Crd};
-use super::samples::{self, Sample};
+use super::samples::{self, SampleFile};
 use super::{privileges, rights};
 use crate::api::Kind;
 use crate::lint::chart::examine::Examined;
-use crate::lint::{Report, chart, rules};
+use crate::lint::{LintReport, chart, rules};
 use chartwright_watches::{ReadContext, Watch};
 use helm_template::chart::strvals::{self, Mode};
 use helm_template::chart::values::merge_maps;
@@ -24,7 +24,7 @@ pub(in crate::lint) struct Watched<'w> {
     pub(in crate::lint) crd: Option<&'w Crd>,
 }
 
-pub(in crate::lint) fn check(file: &str, report: &mut Report) {
+pub(in crate::lint) fn check(file: &str, report: &mut LintReport) {
     let root = report.root.clone();
     let Some(watches) = read(file, &root, report) else {
         return;
@@ -35,7 +35,7 @@ pub(in crate::lint) fn check(file: &str, report: &mut Report) {
     let mut charts: Vec<Examined> = Vec::new();
     for one in &watched {
         crd::check_watched(file, one, report);
-        let own: Vec<&Sample> = samples.iter().filter(|sample| sample.is_of(one.watch)).collect();
+        let own: Vec<&SampleFile> = samples.iter().filter(|sample| sample.is_of(one.watch)).collect();
         if own.is_empty() && one.watch.decorator.is_none() {
             let message = format!("there is no {} in config/samples", one.watch.group_kind());
             report.add(rules::SAMPLE_MISSING, file, (one.watch.line, 0), message);
@@ -60,7 +60,7 @@ pub(in crate::lint) fn check(file: &str, report: &mut Report) {
 }
 
 /// The watches of a file; `None`, and findings, if it is wrong.
-fn read(file: &str, root: &Path, report: &mut Report) -> Option<Vec<Watch>> {
+fn read(file: &str, root: &Path, report: &mut LintReport) -> Option<Vec<Watch>> {
     let text = match std::fs::read(root.join(file)) {
         Ok(text) => text,
         Err(error) => {
