@@ -33,7 +33,7 @@ impl Warning {
             level,
             text: text.to_owned(),
             value: None,
-            attributes: attributes.to_vec(),
+            attributes: attributes.into(),
             about: None,
         }
     }

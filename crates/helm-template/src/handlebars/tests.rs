@@ -27,7 +27,9 @@ fn render_files(files: &[(&str, &str)], values: Json, environment: &Environment)
         last = format!("c/templates/{name}");
         templates.parse(&last, source.as_bytes())?;
     }
-    let dot = Value::from_json(&json!({"Values": values, "Release": {"Name": "r"}}));
+    let mut dot = json!({"Release": {"Name": "r"}});
+    dot["Values"] = values;
+    let dot = Value::from_json(&dot);
     let mut context = Context::new(Arc::new(Set::new("gotpl")), environment);
     let text = templates.render(&mut context, &last, &dot)?;
     Ok(String::from_utf8(text).unwrap())

@@ -77,7 +77,7 @@ impl Sets {
         let (others, go): (Vec<_>, Vec<_>) = sources.partition(|(name, _)| is_handlebars(name));
         let mut texts = lock(&self.texts);
         for (name, file) in go {
-            for tree in Text::of(&mut texts, name, file)? {
+            for tree in Text::of(&mut texts, &name, file)? {
                 set.add(Arc::clone(tree));
             }
         }
@@ -103,16 +103,16 @@ impl Sets {
 
 impl Text {
     /// The templates of a file. It is parsed if it is not cached.
-    fn of<'t>(texts: &'t mut HashMap<String, Text>, name: String, file: &File) -> Result<&'t [Arc<Tree>], Error> {
-        let is_known = texts.get(&name).is_some_and(|text| text.source.is_same(&file.data));
+    fn of<'t>(texts: &'t mut HashMap<String, Text>, name: &str, file: &File) -> Result<&'t [Arc<Tree>], Error> {
+        let is_known = texts.get(name).is_some_and(|text| text.source.is_same(&file.data));
         if !is_known {
             let text = Text {
                 source: file.data.clone(),
-                trees: trees(&name, &file.data, table()).map_err(|error| syntax(&error))?,
+                trees: trees(name, &file.data, table()).map_err(|error| syntax(&error))?,
             };
-            texts.insert(name.clone(), text);
+            texts.insert(name.to_owned(), text);
         }
-        Ok(texts.get(&name).map_or(&[], |text| &text.trees))
+        Ok(texts.get(name).map_or(&[], |text| &text.trees))
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn table<C: Env>() -> Vec<Func<C>> {
             "genCAWithKey",
             |env: &mut C, given: Given, name: &Str, days: i64, key: &[u8]| {
                 let call = env.call("genCAWithKey", given.0)?;
-                CertificateRequest::authority(name, days).issue(env, call, Some(given_key(key)?), None)
+                CertificateRequest::authority(name, days).issue(env, call, Some(&given_key(key)?), None)
             },
         ),
         Func::with_context(
@@ -53,7 +53,7 @@ pub(crate) fn table<C: Env>() -> Vec<Func<C>> {
             "genSelfSignedCertWithKey",
             |env: &mut C, given: Given, name: &Str, ips: &List, names: &List, days: i64, key: &[u8]| {
                 let (call, key) = (env.call("genSelfSignedCertWithKey", given.0)?, given_key(key)?);
-                CertificateRequest::leaf(env.meter(), name, ips, names, days)?.issue(env, call, Some(key), None)
+                CertificateRequest::leaf(env.meter(), name, ips, names, days)?.issue(env, call, Some(&key), None)
             },
         ),
         Func::with_context(
@@ -78,7 +78,7 @@ pub(crate) fn table<C: Env>() -> Vec<Func<C>> {
                 CertificateRequest::leaf(env.meter(), name, ips, names, days)?.issue(
                     env,
                     call,
-                    Some(key),
+                    Some(&key),
                     Some(&issuer),
                 )
             },
@@ -239,6 +239,7 @@ impl Issuer {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "`map_err` passes the error by value")]
 fn failed(error: rcgen::Error) -> CallError {
     CallError::Text(format!("error creating certificate: {error}"))
 }
@@ -294,15 +295,21 @@ impl CertificateRequest {
 
     /// Returns the stored certificate or a new one. A new one gets a new key unless one is given, and is self-signed
     /// unless there is an issuer.
-    fn issue<C: Env>(&self, env: &mut C, call: Call, given: Option<PrivateKey>, issuer: Option<&Issuer>) -> CertResult {
+    fn issue<C: Env>(
+        &self,
+        env: &mut C,
+        call: Call,
+        given: Option<&PrivateKey>,
+        issuer: Option<&Issuer>,
+    ) -> CertResult {
         let mut call = call.costing(if given.is_some() { SIGNATURE } else { RSA_2048 });
         call.untimed = given.is_none();
         let fits = |drawn: &Drawn| match drawn {
-            Drawn::Certificate(pair) => self.fits(pair, given.as_ref(), issuer).is_some(),
+            Drawn::Certificate(pair) => self.fits(pair, given, issuer).is_some(),
             _ => false,
         };
         let make = |source: &mut RandomSource| {
-            let pair = match &given {
+            let pair = match given {
                 Some(key) => self.sign(source, key, issuer)?,
                 None => {
                     let key = PrivateKey::draw(source, KeyKind::Rsa2048)?;

@@ -24,9 +24,11 @@ pub(crate) fn table<C: crate::sprig::Env>() -> Vec<Func<C>> {
 }
 
 /// An argument of any type as [`to_int64`] converts it.
+#[derive(Clone, Copy)]
 pub(crate) struct WholeNumber(pub(crate) i64);
 
 /// An argument of any type as [`to_float64`] converts it.
+#[derive(Clone, Copy)]
 pub(crate) struct Fraction(pub(crate) f64);
 
 impl Argument<'_> for WholeNumber {

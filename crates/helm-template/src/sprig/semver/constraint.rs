@@ -70,7 +70,11 @@ impl Constraints {
         }
         let group = |text: &&str| {
             if syntax.group.is_match(text) {
-                syntax.comparison.captures_iter(text).map(Comparison::new).collect()
+                syntax
+                    .comparison
+                    .captures_iter(text)
+                    .map(|found| Comparison::new(&found))
+                    .collect()
             } else {
                 Err(improper(text))
             }
@@ -89,7 +93,7 @@ impl Constraints {
 }
 
 impl Comparison {
-    fn new(found: Captures<'_>) -> Result<Self, String> {
+    fn new(found: &Captures<'_>) -> Result<Self, String> {
         let part = |index: usize| found.get(index).map_or("", |part| part.as_str());
         let is_open = |part: &str| matches!(part, "" | "x" | "X" | "*");
         let (major, minor, patch, prerelease) = (part(3), part(4), part(5), part(6));
