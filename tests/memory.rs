@@ -1,5 +1,5 @@
 //! What a render really takes: values and charts that want more memory than there is for a render end with an error that
-//! names the limit, and the process never holds much more than that meanwhile.
+//! names the limit, and the process never holds much more than that.
 //!
 //! A binary of its own, with one test, since its allocator counts for all threads.
 

@@ -167,9 +167,9 @@ fn the_image_is_pushed_with_sbom_and_provenance_for_both_platforms_after_the_tes
     assert!(runs(".ci/run") < push && runs("image-size") < push);
     assert!(push < runs("gh release create"));
     // What the workflow asks make for is there.
-    let asked = Regex::new(r"\bmake ([a-z-]+)").expect("a pattern");
+    let targets = Regex::new(r"\bmake ([a-z-]+)").expect("a pattern");
     for step in all.iter().filter_map(|step| step["run"].as_str()) {
-        for target in asked.captures_iter(step) {
+        for target in targets.captures_iter(step) {
             assert!(
                 read("Makefile").contains(&format!("\n{}:", &target[1])),
                 "{}",
@@ -179,7 +179,7 @@ fn the_image_is_pushed_with_sbom_and_provenance_for_both_platforms_after_the_tes
     }
 }
 
-/// make, without what `make test` tells other makes.
+/// make, without the settings that `make test` passes to other makes.
 fn make(arguments: &[&str]) -> (bool, String) {
     let mut command = Command::new("make");
     for name in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL"] {
@@ -191,18 +191,18 @@ fn make(arguments: &[&str]) -> (bool, String) {
         .current_dir(ROOT)
         .output()
         .expect("make");
-    let told = [output.stdout, output.stderr].concat();
-    (output.status.success(), String::from_utf8_lossy(&told).into_owned())
+    let printed = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&printed).into_owned())
 }
 
 #[test]
 fn a_release_has_its_version_and_its_notes() {
-    let (done, told) = make(&["release-notes", "VERSION=Unreleased"]);
-    assert!(done && told.contains("### Added") && !told.contains("## ["), "{told}");
-    let (done, told) = make(&["release-notes", "VERSION=99.0.0"]);
-    assert!(!done && told.contains("says nothing of 99.0.0"), "{told}");
-    let (done, told) = make(&["release-check", "TAG=v99.0.0"]);
-    assert!(!done && told.contains("the tag is v99.0.0"), "{told}");
+    let (done, printed) = make(&["release-notes", "VERSION=Unreleased"]);
+    assert!(done && printed.contains("### Added") && !printed.contains("## ["), "{printed}");
+    let (done, printed) = make(&["release-notes", "VERSION=99.0.0"]);
+    assert!(!done && printed.contains("says nothing of 99.0.0"), "{printed}");
+    let (done, printed) = make(&["release-check", "TAG=v99.0.0"]);
+    assert!(!done && printed.contains("the tag is v99.0.0"), "{printed}");
 }
 
 /// `image-size` with a tool that says so of an image.
@@ -212,9 +212,9 @@ fn a_too_large_image_is_refused() {
     let tool = folder.path().join("tool");
     for (size, is_good) in [("19999999", true), ("20000001", false)] {
         fs::write(&tool, format!("echo {size}")).expect("a script");
-        let (done, told) = make(&["image-size", &format!("CONTAINER_TOOL=sh {}", tool.display())]);
-        assert_eq!(done, is_good, "{told}");
-        assert!(told.contains(&format!("{size} bytes")), "{told}");
+        let (done, printed) = make(&["image-size", &format!("CONTAINER_TOOL=sh {}", tool.display())]);
+        assert_eq!(done, is_good, "{printed}");
+        assert!(printed.contains(&format!("{size} bytes")), "{printed}");
     }
 }
 
@@ -223,8 +223,8 @@ fn the_program_brings_its_manual_pages_and_completions() {
     let folder = tempfile::tempdir().expect("a folder");
     let share = folder.path().join("share");
     let program = format!("CLI={}", env!("CARGO_BIN_EXE_chartwright"));
-    let (done, told) = make(&["share", &program, &format!("SHARE={}", share.display())]);
-    assert!(done, "{told}");
+    let (done, printed) = make(&["share", &program, &format!("SHARE={}", share.display())]);
+    assert!(done, "{printed}");
     for file in [
         "man/man1/chartwright.1",
         "man/man1/chartwright-create-api.1",

@@ -53,7 +53,7 @@ next version of the same name that lies in a folder beside it, or whose path dif
 What is not as it should be is marked WRONG; its logs and answers are in target/conformance-operator, also those of charts
 that aren't Ready. The exit code is 0 if nothing is wrong, 1 if something is, 2 for wrong use.";
 
-/// What the environment asks for; make passes its variables on that way.
+/// The settings of the environment; make passes its variables on that way.
 struct TrialOptions {
     charts: PathBuf,
     only: Vec<String>,

@@ -93,7 +93,7 @@ impl TrialRelease<'_> {
     }
 
     /// Why kubectl can't apply the same manifests, if it can't: on the client's side, as Helm did for years. What only
-    /// server-side apply refuses is the operator's to put right.
+    /// server-side apply refuses must be handled by the operator.
     fn refused(&self) -> Result<Option<String>> {
         let manifests = match self.template() {
             Ok(manifests) => manifests,

@@ -22,7 +22,7 @@ const NODES: usize = 5;
 
 pub struct TrialLane {
     pub control_plane: ControlPlane,
-    /// Credentials of the operator, who may do anything: each chart asks for something else.
+    /// Credentials of the operator, who has all rights: each chart needs others.
     pub operator: PathBuf,
     /// The API server's version, as Helm takes it.
     pub kubernetes: String,

@@ -11,7 +11,7 @@ use crate::support::Kubectl;
 /// What comes and goes without the operator's doing, and the custom resource itself.
 const PASSING: [&str; 4] = ["events", "events.events.k8s.io", "leases.coordination.k8s.io", RELEASES];
 
-/// What is nobody's business that carries no mark of ours: the chart's `crds/` or a StatefulSet has made it.
+/// Ignored objects without our labels: the chart's `crds/` or a StatefulSet created them.
 const STAYS: [&str; 4] = [
     "CustomResourceDefinition",
     "APIService",

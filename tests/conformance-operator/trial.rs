@@ -141,7 +141,7 @@ impl Trial<'_> {
         self.release(&self.case.path).judge(&resource, took)
     }
 
-    /// Waits until the custom resource is Ready, or says that it won't be by itself, or patience ends. With a version, of
+    /// Waits until the custom resource is Ready, or reports that it can't be, or the time limit ends. With a version, of
     /// the release that has it.
     fn settle(&self, operator: &mut TrialOperator, step: &str, version: Option<&str>) -> Result<Value> {
         let start = Instant::now();
@@ -170,7 +170,7 @@ impl Trial<'_> {
         Ok(resource)
     }
 
-    /// What the operator has asked for, but what it asks as long as something is different: what is served, and the pods
+    /// The operator's requests, without those that it repeats while something differs: what is served, and the pods
     /// of members that aren't well.
     fn requests(&self, since: AuditMark) -> Result<AuditedRequests> {
         let audit = self.lane.control_plane.audit();
@@ -237,13 +237,13 @@ impl Trial<'_> {
         let writes = self.requests(mark)?.writes();
         Ok(match writes.is_empty() {
             true => TrialOutcome::Good("quiet".to_owned()),
-            // What isn't well, or is tried again, may be told otherwise.
+            // The message of an unhealthy or retried object may change.
             false if !is_ready => TrialOutcome::Good(format!("{} writes", writes.len())),
             false => TrialOutcome::Wrong(writes.to_string()),
         })
     }
 
-    /// An edit with a value that the chart doesn't know, which is taken back afterwards: the next version may refuse it.
+    /// An edit with a value that the chart doesn't know, which is reverted afterwards: the next version may refuse it.
     fn edit(&self, operator: &mut TrialOperator) -> Result<TrialOutcome> {
         let outcome = self.edit_without_effect(operator)?;
         let back = json!({"spec": {UNKNOWN: null, "global": {UNKNOWN: null}}});
@@ -277,7 +277,7 @@ impl Trial<'_> {
             })?,
         };
         self.rest()?;
-        // The custom resource, what is told of it, and the operator's own Secrets, in which it forgets random results that
+        // The custom resource, its Events, and the operator's own Secrets, in which it deletes random results that
         // are looked up by now.
         let is_own =
             |request: &AuditedRequest| request.resource == "secrets" && request.name.starts_with("chartwright-");

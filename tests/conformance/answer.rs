@@ -47,7 +47,7 @@ impl Helm {
         }
     }
 
-    /// Runs `helm template` with these arguments. What keeps Helm from answering is told as its error.
+    /// Runs `helm template` with these arguments. A failure to run Helm is reported as its error.
     pub fn render(&mut self, arguments: &[String]) -> RenderAnswer {
         let words = [&["template".to_owned()], arguments].concat();
         let request = json!({"op": "helm", "args": words, "dir": "/"});

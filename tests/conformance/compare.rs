@@ -17,7 +17,7 @@ pub enum RenderVerdict {
     Different(Vec<String>),
 }
 
-/// Why Helm must be asked again before there is a verdict.
+/// Why Helm must be reruns again before there is a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rerun {
     Now,
@@ -25,7 +25,7 @@ pub enum Rerun {
     Later,
 }
 
-/// How often Helm is asked at most when its lines come in another order, or when it fails: which of a chart's faults it
+/// How often Helm is reruns at most when its lines come in another order, or when it fails: which of a chart's faults it
 /// meets first may hang on the order of a map.
 const MOST: usize = 6;
 
@@ -270,15 +270,15 @@ mod tests {
         assert_eq!(judge(&two, &one, &twice), Ok(RenderVerdict::Different(lines)));
         let failed = RenderAnswer { code: 1, ..one.clone() };
         let lines = vec!["-exit code 0".to_owned(), "+exit code 1".to_owned()];
-        let asked = vec![one.clone(); MOST];
-        assert_eq!(judge(&failed, &one, &asked), Ok(RenderVerdict::Different(lines)));
+        let reruns = vec![one.clone(); MOST];
+        assert_eq!(judge(&failed, &one, &reruns), Ok(RenderVerdict::Different(lines)));
         // Which fault Helm meets first may vary, so a failing render is tried as often as it takes to meet ours.
         let fault = |error: &str| RenderAnswer {
             error: error.to_owned(),
             ..failed.clone()
         };
         let (mine, theirs) = (fault("x: no y"), fault("z: no w, and more"));
-        assert_eq!(judge(&mine, &theirs, &asked[..0]), Err(Rerun::Now));
+        assert_eq!(judge(&mine, &theirs, &reruns[..0]), Err(Rerun::Now));
         let mut met = vec![theirs.clone(); MOST - 1];
         assert_eq!(judge(&mine, &theirs, &met), Err(Rerun::Now));
         met.push(mine.clone());

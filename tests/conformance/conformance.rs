@@ -37,7 +37,7 @@ The outputs that differ are written to target/conformance. What Helm prints diff
 order, clock, chance) is found by rendering again, and masked. The exit code is 0 if nothing else differs, 1 if something
 does, 2 for wrong use.";
 
-/// What the environment asks for; make passes its variables on that way.
+/// The settings of the environment; make passes its variables on that way.
 struct ConformanceOptions {
     charts: PathBuf,
     only: Vec<String>,

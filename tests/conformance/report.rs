@@ -46,7 +46,7 @@ pub struct ConformanceReport {
     sum: Count,
     libraries: usize,
     slow: Vec<String>,
-    told: Instant,
+    reported: Instant,
 }
 
 impl ConformanceReport {
@@ -58,7 +58,7 @@ impl ConformanceReport {
             sum: Count::default(),
             libraries: 0,
             slow: Vec::new(),
-            told: Instant::now(),
+            reported: Instant::now(),
         }
     }
 
@@ -86,8 +86,8 @@ impl ConformanceReport {
             println!("{chart} ({name})");
             lines.iter().for_each(|line| println!("    {line}"));
         }
-        if self.told.elapsed() > PERIOD {
-            self.told = Instant::now();
+        if self.reported.elapsed() > PERIOD {
+            self.reported = Instant::now();
             let Count { renders, different, .. } = self.sum;
             eprintln!("conformance: {renders} of {} renders, {different} differ", self.total);
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use support::{Audit, ControlPlane, eventually, until};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A Deployment, StatefulSet (with a volume for each pod) or Job with one container and the given labels on its pods.
 fn workload(kind: &str, name: &str, replicas: u32, labels: &str) -> String {
@@ -49,19 +49,19 @@ fn workloads_run_on_the_control_plane() -> anyhow::Result<()> {
     ] {
         kubectl.apply(&workload(kind, name, replicas, labels))?;
     }
-    kubectl.wait("Available", "deployment", "web", PATIENCE)?;
+    kubectl.wait("Available", "deployment", "web", TIMEOUT)?;
     for (kind, name, replicas) in [("deployment", "web", 3), ("statefulset", "db", 2)] {
-        until("all replicas are ready", PATIENCE, || {
+        until("all replicas are ready", TIMEOUT, || {
             let workload = kubectl.get(kind, name)?.context("it was applied")?;
             Ok(workload["status"]["readyReplicas"] == replicas)
         })?;
     }
     assert_eq!(kubectl.list("persistentvolumeclaims", "")?.len(), 2);
-    kubectl.wait("Complete", "job", "once", PATIENCE)?;
-    kubectl.wait("Failed", "job", "crashing", PATIENCE)?;
+    kubectl.wait("Complete", "job", "once", TIMEOUT)?;
+    kubectl.wait("Failed", "job", "crashing", TIMEOUT)?;
 
     let reason = "/status/containerStatuses/0/state/waiting/reason";
-    let broken = eventually("the failing pod has a status", PATIENCE, || {
+    let broken = eventually("the failing pod has a status", TIMEOUT, || {
         let mut pods = kubectl.list("pods", "app=broken")?.into_iter();
         Ok(pods.find(|pod| pod.pointer(reason).is_some()))
     })?;
@@ -71,13 +71,13 @@ fn workloads_run_on_the_control_plane() -> anyhow::Result<()> {
     assert_eq!(deployment.pointer("/status/readyReplicas"), None);
 
     kubectl.run(["delete", "statefulset,persistentvolumeclaim", "--all", "--timeout=30s"])?;
-    until("the volumes of deleted claims are gone", PATIENCE, || {
+    until("the volumes of deleted claims are gone", TIMEOUT, || {
         Ok(kubectl.list("persistentvolumes", "")?.is_empty())
     })?;
 
-    // The garbage collector takes what the Deployment owned, and the pods' own end is not waited for in vain.
+    // The garbage collector takes what the Deployment owned, and waiting for the end of the pods succeeds.
     kubectl.delete("deployment", "web")?;
-    until("the pods of a deleted Deployment are gone", PATIENCE, || {
+    until("the pods of a deleted Deployment are gone", TIMEOUT, || {
         Ok(kubectl.list("pods,replicasets", "app=web")?.is_empty())
     })
 }
@@ -176,7 +176,7 @@ fn a_killed_process_leaves_nothing() -> anyhow::Result<()> {
     // The name of the test may stand before it on the line.
     let path = |line: String| line.split_once("victim in ").map(|(_, path)| PathBuf::from(path));
     let dir = lines.map_while(Result::ok).find_map(path).context("it did not start")?;
-    // The processes of a control plane can be told by its directory.
+    // The processes of a control plane are recognized by its directory.
     ensure!(!processes_of(&dir)?.is_empty());
     victim.kill()?;
     victim.wait()?;

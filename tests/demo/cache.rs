@@ -1,4 +1,4 @@
-//! The first half of the demo: what becomes of a custom resource, of an edit, and of what somebody does by hand.
+//! The first half of the demo: a custom resource, an edit, and manual changes.
 
 use std::time::Instant;
 
@@ -67,7 +67,7 @@ fn edit(play: &mut Playground, costs: &mut Costs) -> Result<()> {
 
 fn repair(play: &mut Playground, costs: &mut Costs) -> Result<()> {
     heading("3. A member is deleted by hand");
-    println!("Somebody takes the Service away.");
+    println!("You delete the Service.");
     let begin = play.control_plane.audit().mark()?;
     let uid = |service: Value| service["metadata"]["uid"].as_str().map(str::to_owned);
     let live = |play: &Playground| Ok::<_, anyhow::Error>(play.kubectl.get("service", SAMPLE)?.and_then(uid));

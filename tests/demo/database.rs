@@ -1,4 +1,4 @@
-//! The second half of the demo: hooks, a plan, and an upgrade that fails and is taken back.
+//! The second half of the demo: hooks, a plan, and an upgrade that fails and is rolled back.
 
 use std::time::Instant;
 
@@ -50,9 +50,9 @@ fn hooks(resource: &Value) {
 }
 
 fn back_up(play: &mut Playground, costs: &mut Costs) -> Result<()> {
-    heading("6. A plan: work that is done when somebody asks, or at its time");
+    heading("6. A plan: work that runs on request or on a schedule");
     println!(
-        "A Job that the chart marks with `helm.sh/hook: plan-backup` is a plan: it runs when it is asked for, and by the"
+        "A Job that the chart marks with `helm.sh/hook: plan-backup` is a plan: it runs on request, and by the"
     );
     println!("schedule in the spec. (What its log says here was put there: kwok runs no commands.)");
     play.write_pod_log("backup: /backups/20260102T030405Z.dump, 48213 bytes")?;
@@ -64,7 +64,7 @@ fn back_up(play: &mut Playground, costs: &mut Costs) -> Result<()> {
 }
 
 fn fail(play: &mut Playground, costs: &mut Costs) -> Result<()> {
-    heading("7. An upgrade whose migration fails is taken back");
+    heading("7. An upgrade whose migration fails is rolled back");
     println!("PostgreSQL 17.6, and a migration with a typing error. The watch says `onFailure: rollback`.");
     println!(
         "(No SQL runs here: the label has kwok let the pods of Jobs fail, and the log says what PostgreSQL would.)"
@@ -84,14 +84,14 @@ fn fail(play: &mut Playground, costs: &mut Costs) -> Result<()> {
         play,
         &["patch", "sampledb", SAMPLE, "--type=merge", "-p", &patch.to_string()],
     )?;
-    let ready = play.until("the upgrade is taken back", |play| {
+    let ready = play.until("the upgrade is rolled back", |play| {
         let resource = play.kubectl.get(RESOURCE, SAMPLE)?.context("the database is gone")?;
         let ready = condition(&resource, "Ready").context("it has no condition")?;
         ensure!(ready["reason"] == "RolledBack", "{ready}");
         Ok(Some(ready.clone()))
     })?;
     println!(
-        "Taken back after {}: the servers were not touched. Ready is {}, {}:\n",
+        "Rolled back after {}: the servers were not touched. Ready is {}, {}:\n",
         seconds(since),
         text(&ready["status"]),
         text(&ready["reason"])
@@ -103,7 +103,7 @@ fn fail(play: &mut Playground, costs: &mut Costs) -> Result<()> {
     play.chartwright(&["history", "sampledb", SAMPLE])?;
     costs.push(("the failed upgrade, and back", settled(play, begin)?));
 
-    println!("\nSomebody mends the migration:");
+    println!("\nYou repair the migration:");
     let last = migrations
         .as_array_mut()
         .and_then(|all| all.last_mut())

@@ -36,11 +36,11 @@ fn main() -> Result<()> {
         "No container runs here: kwok says of each pod that it is ready, and of each Job's pod that it is done.\n"
     );
     let mut play = Playground::start()?;
-    let told = present(&mut play, once);
-    if told.is_err() {
+    let outcome = present(&mut play, once);
+    if outcome.is_err() {
         eprintln!("\nThe end of the operator's log:\n{}\n", play.log_tail());
     }
-    told
+    outcome
 }
 
 fn present(play: &mut Playground, once: bool) -> Result<()> {
@@ -89,7 +89,7 @@ fn cost(play: &mut Playground, mut costs: Costs) -> Result<()> {
 
 fn clean_up(play: &mut Playground) -> Result<()> {
     heading("9. The custom resources go, and everything with them but the backups");
-    println!("No chart is asked: what belongs to a release is told by the objects themselves.");
+    println!("The chart is not needed: the objects themselves show which release they belong to.");
     show(play, &["delete", "memcached", cache::SAMPLE])?;
     println!("\nThe database takes one more backup first: a step of a plan that is marked chartwright.dev/on-delete.");
     show(play, &["delete", "sampledb", database::SAMPLE])?;
@@ -134,7 +134,7 @@ fn stay_up(play: &mut Playground) -> Result<()> {
     println!("  kubectl patch memcached {} --type=merge -p '{five}'", cache::SAMPLE);
     println!("  chartwright plan run sampledb {} backup --wait", database::SAMPLE);
     println!("  kubectl apply --server-side -k config/samples    # an etcd cluster and a flight ticket, too");
-    println!("\nIt stays up until Ctrl-C. What the operator tells in Events shows up here:\n");
+    println!("\nIt stays up until Ctrl-C. The operator's Events show up here:\n");
     let columns = "custom-columns=KIND:.involvedObject.kind,NAME:.involvedObject.name,REASON:.reason,MESSAGE:.message";
     let mut watch = play.kubectl.command();
     watch.args(["get", "events", "-A", "--watch-only", "--no-headers", "-o", columns]);
@@ -144,7 +144,7 @@ fn stay_up(play: &mut Playground) -> Result<()> {
     bail!("kubectl has ended")
 }
 
-/// What the operator has asked for since `begin`, once it has been quiet for a moment: an event comes after what it tells.
+/// The operator's requests since `begin`, once it has been quiet for a moment: an audit event arrives after its request.
 fn settled(play: &Playground, begin: AuditMark) -> Result<AuditedRequests> {
     let mut requests = AuditedRequests::default();
     for _ in 0..20 {

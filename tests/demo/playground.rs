@@ -17,7 +17,7 @@ const NAMESPACE: &str = "chartwright-system";
 pub const OPERATOR: &str = "system:serviceaccount:chartwright-system:chartwright-controller-manager";
 
 /// How long anything may take before the demo gives up. Generous: the machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// All that was started. Dropping it ends and removes everything.
 pub struct Playground {
@@ -67,11 +67,11 @@ impl Playground {
             if let Some(status) = self.operator.try_wait()? {
                 bail!("the operator ended by itself, {status}");
             }
-            let late = since.elapsed() > PATIENCE;
+            let late = since.elapsed() > TIMEOUT;
             match ask(self) {
                 Ok(Some(answer)) => return Ok(answer),
-                Ok(None) if late => bail!("{what}: not within {PATIENCE:?}"),
-                Err(error) if late => return Err(error.context(format!("{what}: not within {PATIENCE:?}"))),
+                Ok(None) if late => bail!("{what}: not within {TIMEOUT:?}"),
+                Err(error) if late => return Err(error.context(format!("{what}: not within {TIMEOUT:?}"))),
                 _ => std::thread::sleep(Duration::from_millis(50)),
             }
         }

@@ -18,7 +18,7 @@ const CASES: u32 = 400;
 /// How many seeds each target gets.
 const SEEDS: usize = 300;
 /// How long one input may take in an unoptimised build on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Bytes of any kind, or pieces of the languages in any order, with zero bytes between that make several parts.
 fn input() -> impl Strategy<Value = Vec<u8>> {
@@ -46,7 +46,7 @@ fn check(name: &str, target: fn(&[u8]), strategy: impl Strategy<Value = Vec<u8>>
         let started = Instant::now();
         target(&bytes);
         let took = started.elapsed();
-        prop_assert!(took < PATIENCE, "took {took:?}");
+        prop_assert!(took < TIMEOUT, "took {took:?}");
         Ok(())
     });
     if let Err(TestError::Fail(reason, bytes)) = outcome {

@@ -214,7 +214,7 @@ impl AuditedRequests {
         self.filter(AuditedRequest::is_write)
     }
 
-    /// Without what a client that does nothing does: its lease, and watches that begin anew.
+    /// Without what a client that does nothing does: its lease, and watches that restart.
     #[must_use]
     pub fn without_idling(self) -> Self {
         self.filter(|request| request.resource != "leases" && request.verb != "watch")
@@ -250,12 +250,12 @@ impl AuditedRequests {
     /// several of a kind.
     pub fn are(&self, expected: &str) -> anyhow::Result<()> {
         let kinds = self.kinds();
-        let told = kinds.iter().map(|(kind, count)| match count {
+        let counts = kinds.iter().map(|(kind, count)| match count {
             1 => kind.clone(),
             count => format!("{count} {kind}"),
         });
-        let told = told.collect::<Vec<_>>().join(", ");
-        ensure!(told == expected, "{told}, not {expected}:\n{self}");
+        let counts = counts.collect::<Vec<_>>().join(", ");
+        ensure!(counts == expected, "{counts}, not {expected}:\n{self}");
         Ok(())
     }
 

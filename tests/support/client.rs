@@ -1,4 +1,4 @@
-//! What kubectl is mostly asked for, without a process for each request: many tests wait at the same time.
+//! The most frequent kubectl requests without a process for each: many tests wait at the same time.
 
 use std::future::Future;
 use std::path::Path;

@@ -25,9 +25,9 @@ pub struct ControlPlaneBuilder {
     pods: bool,
 }
 
-/// etcd, kube-apiserver, kube-controller-manager and, if asked for, what makes pods run, on free ports of 127.0.0.1
+/// etcd, kube-apiserver, kube-controller-manager and, on request, what makes pods run, on free ports of 127.0.0.1
 /// and in a temporary directory of their own. All of it ends and goes when this is dropped, and when the process ends,
-/// in whatever way.
+/// in any way.
 #[derive(Debug)]
 pub struct ControlPlane {
     // The fields are dropped in this order, and the processes have to end before the directory goes.
@@ -167,7 +167,7 @@ impl ControlPlane {
     pub fn compact(&self) -> anyhow::Result<()> {
         let now = self.ask_etcd("kv/range", r#"{"key": "AA=="}"#)?;
         let now: serde_json::Value = serde_json::from_str(&now).context("etcd's answer")?;
-        let revision = now["header"]["revision"].as_str().context("etcd tells no revision")?;
+        let revision = now["header"]["revision"].as_str().context("etcd reports no revision")?;
         let all = format!(r#"{{"revision": "{revision}", "physical": true}}"#);
         self.ask_etcd("kv/compaction", &all).map(drop)
     }
@@ -349,7 +349,7 @@ impl Drop for ControlPlane {
         for process in processes.iter_mut() {
             let _ = process.child.wait();
         }
-        // Ends whatever was adopted and removes the directory, possibly a moment after this returns.
+        // Ends all adopted processes and removes the directory, possibly a moment after this returns.
         self.watchdog.release();
         let _ = fs::remove_dir_all(&self.dir);
     }

@@ -64,7 +64,7 @@ impl Kubectl {
     /// The command with the flags for credentials and namespace, to be run in another way than these methods do.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.binary);
-        // Plugins, preferences and aliases of whoever runs this have no say.
+        // Plugins, preferences and aliases of the user have no effect.
         command.env_remove("KUBECONFIG").env("KUBERC", "off");
         command
             .arg("--kubeconfig")

@@ -6,7 +6,7 @@
 //! kubectl.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: one}\n")?;
 //! let operator = control_plane.kubeconfig_for("system:serviceaccount:one:operator", &[])?;
 //! let before = control_plane.audit().mark()?;
-//! // ... whatever is to be tested ...
+//! // ... the test itself ...
 //! let writes = control_plane.audit().since(before)?.by_user("operator").writes();
 //! ```
 //!

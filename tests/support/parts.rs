@@ -60,7 +60,7 @@ pub struct Ports {
     pub etcd: u16,
     pub etcd_peer: u16,
     pub api_server: u16,
-    /// Where the API server asks for the logs of pods.
+    /// Where the API server requests the logs of pods.
     pub kubelet: u16,
 }
 

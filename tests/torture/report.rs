@@ -66,7 +66,7 @@ impl TortureReport {
     }
 
     /// # Errors
-    /// If so many cases failed: what fails each time is told once.
+    /// If so many cases failed: what fails each time is reported once.
     pub fn go_on_below(&self, failures: usize) -> Result<()> {
         let count = self.failures.len();
         ensure!(count < failures, "{count} failed:\n{}", self.failures.join("\n"));

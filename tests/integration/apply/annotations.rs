@@ -20,7 +20,7 @@ fn await_handled(world: &World, field: &str, token: &str) -> Result<Value> {
 
 #[test]
 fn annotation_requests_are_handled_once_and_acknowledged() -> Result<()> {
-    let world = World::new("asked")?;
+    let world = World::new("requested")?;
     let operator = world.launch(&METERED)?;
     world.install("a", json!({"extra": ["one", "two"]}))?;
     world.await_quiet(&operator)?;
@@ -76,7 +76,7 @@ fn annotation_requests_are_handled_once_and_acknowledged() -> Result<()> {
 
 #[test]
 fn a_request_is_not_acknowledged_while_a_member_fails() -> Result<()> {
-    let world = World::new("asked-failing")?;
+    let world = World::new("requested-failing")?;
     let operator = world.start()?;
     let odd = |field: &str| {
         json!({"extraDeploy": [{
@@ -103,7 +103,7 @@ fn a_request_is_not_acknowledged_while_a_member_fails() -> Result<()> {
 
 #[test]
 fn invalid_annotations_are_reported_and_have_no_effect() -> Result<()> {
-    let world = World::new("asked-badly")?.watch_key("watchDependentResources: false");
+    let world = World::new("requested-badly")?.watch_key("watchDependentResources: false");
     let _operator = world.start()?;
     let sdk = "helm.sdk.operatorframework.io";
     let mut widget = world.widget("a", json!({}));
@@ -114,10 +114,10 @@ fn invalid_annotations_are_reported_and_have_no_effect() -> Result<()> {
     world.apply(&widget)?;
     let widget = world.await_ready("a")?;
     ensure!(condition(&widget, "Suspended").is_null());
-    let told = world.events("a")?;
+    let events = world.events("a")?;
     for part in ["not a duration", "counts as \"false\"", "upgrade-force has no effect"] {
         let is_it = |(reason, note): &&(String, String)| reason == "AnnotationInvalid" && note.contains(part);
-        ensure!(told.iter().filter(is_it).count() == 1, "{part}: {told:?}");
+        ensure!(events.iter().filter(is_it).count() == 1, "{part}: {events:?}");
     }
     // A good one counts, operator-sdk's own as well: without the watches' help, time brings the member back.
     annotate(&world, "chartwright.dev/reconcile-period", None)?;
@@ -155,7 +155,7 @@ fn waves_are_applied_in_order_and_an_edit_ends_the_wait() -> Result<()> {
 /// As many of them as there are threads, and more: none of them may keep one to itself.
 #[test]
 fn a_too_short_reconcile_period_starves_no_release() -> Result<()> {
-    let world = World::new("asked-often")?;
+    let world = World::new("requested-often")?;
     let operator = world.start()?;
     for number in 0..5 {
         let mut widget = world.widget(&format!("often{number}"), json!({}));

@@ -24,8 +24,8 @@ fn replicas_belong_to_the_chart_again_without_its_autoscaler() -> Result<()> {
     world.update("a", json!({"autoscaler": false}))?;
     world.await_gone("hpa", "a")?;
     world.await_field("deployment", "a", "/spec/replicas", 2)?;
-    let told = ["replicas set by the chart again: Deployment.apps scale-chart/a"];
-    world.await_event("a", "UpgradeSuccessful", &told)?;
+    let texts = ["replicas set by the chart again: Deployment.apps scale-chart/a"];
+    world.await_event("a", "UpgradeSuccessful", &texts)?;
     world.await_ready("a")?;
     world.await_quiet(&operator)
 }
@@ -45,7 +45,7 @@ fn replicas_belong_to_a_foreign_autoscaler_until_it_is_deleted() -> Result<()> {
         .resource("deployments")
         .writes()
         .none()?;
-    // Nor by another edit, nor when something else drifts; which is put right.
+    // Nor by another edit, nor when something else drifts, which is corrected.
     world.update("a", json!({"color": "red"}))?;
     world.run(["set", "image", "deployment/a", "app=example/other:1"])?;
     world.await_field("deployment", "a", IMAGE, "example/app:1")?;

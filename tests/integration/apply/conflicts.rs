@@ -9,7 +9,7 @@ use crate::support::eventually;
 use crate::world::fields::{condition, ensure_contains, text};
 use crate::world::{SOON, World};
 
-/// Changes the color of the main member back, as often as it is put right, for a time. Returns how often.
+/// Changes the color of the main member back, as often as it is corrected, for a time. Returns how often.
 fn rival(world: &World, time: Duration) -> Result<usize> {
     let end = std::time::Instant::now() + time;
     let mut changes = 0;
@@ -43,9 +43,9 @@ fn a_competing_controller_is_reported_and_corrections_are_limited() -> Result<()
     let parts = ["data.color", "rival", "ConfigMap contest/a-main"];
     ensure_contains(text(&drifted["message"]), &parts)?;
     world.await_event("a", "DriftContested", &["data.color changed by rival"])?;
-    let told = world.events("a")?;
-    let contested = told.iter().filter(|(reason, _)| reason == "DriftContested");
-    ensure!(contested.count() == 1, "{told:?}");
+    let events = world.events("a")?;
+    let contested = events.iter().filter(|(reason, _)| reason == "DriftContested");
+    ensure!(contested.count() == 1, "{events:?}");
     let writes = requests.resource("events").writes();
     ensure!(writes.len() <= 8, "a flood of events:\n{writes}");
 

@@ -26,7 +26,7 @@ fn an_unchanged_release_makes_no_request() -> Result<()> {
     ensure!(later >= before + 4, "nothing was looked at: {before}, then {later}");
     ensure!(operator.renders()? == rendered, "rendered although nothing changed");
     let watches = world.all_requests(&operator, start)?.verb("watch");
-    ensure!(watches.len() <= 3, "watches begin anew all the time:\n{watches}");
+    ensure!(watches.len() <= 3, "watches restart all the time:\n{watches}");
 
     // Nor does what leaves the release as it is: a foreign label on the custom resource, the same spec once more.
     let start = world.mark()?;
@@ -79,7 +79,7 @@ fn a_release_costs_only_the_requests_of_its_change() -> Result<()> {
     world.install("b", json!({"extra": ["one", "two"]}))?;
     let requests = world.requests_until_quiet(&operator, start)?;
     requests.are("create events, 3 patch configmaps, patch widgets, patch widgets/status")?;
-    // A member before the finalizer would be left behind by whoever deletes the custom resource now.
+    // A member before the finalizer would be left behind if the custom resource were deleted now.
     let first = requests.clone().writes();
     let begins = first.iter().next().map(|write| write.resource.as_str());
     ensure!(begins == Some("widgets"), "{first}");
@@ -130,7 +130,7 @@ fn a_restart_only_lists_and_watches() -> Result<()> {
     world.await_there("configmap", "d-one").map(drop)
 }
 
-/// Why a pod isn't ready is looked up, not watched: a process that has just begun must not tell less than the one before.
+/// Why a pod isn't ready is looked up, not watched: a new process must not report less than the one before.
 #[test]
 fn a_restart_while_members_are_unhealthy_applies_nothing() -> Result<()> {
     let world = World::new("cost-unhealthy")?;
@@ -144,7 +144,7 @@ fn a_restart_while_members_are_unhealthy_applies_nothing() -> Result<()> {
     }
     names.push("waves".to_owned());
     world.apply_widget("waves", json!({"extraDeploy": later, "deployment": failing}))?;
-    let told = |name: &str, what: &str| {
+    let await_reason = |name: &str, what: &str| {
         eventually(&format!("{name}: {what}"), SOON, || {
             let ready = world.await_condition(name, "Ready", "False")?;
             ensure!(ready["message"].to_string().contains(what), "{ready}");
@@ -156,11 +156,11 @@ fn a_restart_while_members_are_unhealthy_applies_nothing() -> Result<()> {
             "waves" => "Deployment waves",
             _ => "ImagePullBackOff",
         };
-        told(name, what)?;
+        await_reason(name, what)?;
     }
     // Of a change that never got ready, either.
     world.edit("w0", json!({"color": "red"}))?;
-    told("w0", "ImagePullBackOff")?;
+    await_reason("w0", "ImagePullBackOff")?;
     world.await_quiet(&operator)?;
     let objects = || world.list(&format!("configmaps,deployments,{}", world.widgets()), "");
     let before = versions(&objects()?);

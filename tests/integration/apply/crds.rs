@@ -35,7 +35,7 @@ fn crds_of_the_crds_folder_belong_to_the_watch() -> Result<()> {
     world.absent("configmap", ["stray"])?;
     grant(&world)?;
     let made = world.await_there("crd", &name)?;
-    ensure!(made["metadata"]["labels"].is_null(), "it is nobody's member: {made}");
+    ensure!(made["metadata"]["labels"].is_null(), "it is no member: {made}");
     ensure!(operator.terminate()?.success());
 
     // A restart sends none that is there.
@@ -47,7 +47,7 @@ fn crds_of_the_crds_folder_belong_to_the_watch() -> Result<()> {
     requests
         .filter(|request| !["list", "watch"].contains(&request.verb.as_str()))
         .none()?;
-    // One that somebody deletes is made by the next start, not before.
+    // The next start recreates a deleted one, not before.
     ensure!(operator.terminate()?.success());
     world.kubectl.delete("crd", &name)?;
     let _operator = world.start()?;

@@ -14,7 +14,7 @@ fn a_deleted_or_changed_member_is_restored() -> Result<()> {
     world.install("a", json!({"extra": ["one"]}))?;
     let before = uid(&world.expect("configmap", "a-main")?);
     world.kubectl.delete("configmap", "a-main")?;
-    world.await_object("configmap", "a-main", "is made anew", |main| {
+    world.await_object("configmap", "a-main", "is recreated", |main| {
         uid(main) != before && main["data"]["color"] == "blue"
     })?;
     world.await_event("a", "DriftCorrected", &["a-main", "deleted"])?;
@@ -105,7 +105,7 @@ fn cluster_scoped_members_and_those_of_other_namespaces_are_watched_too() -> Res
     world.patch("priorityclass", "drift-far-a", &unmarked)?;
     await_class("is marked again", &|class| label(class, PART_OF).is_some())?;
     world.kubectl.delete("priorityclass", "drift-far-a")?;
-    await_class("is made anew", &|again| uid(again) != uid(&class))?;
+    await_class("is recreated", &|again| uid(again) != uid(&class))?;
 
     elsewhere.patch("configmap", "a-elsewhere", &json!({"data": {"from": "nowhere"}}))?;
     world.await_object("namespace", "drift-far-2", "has its member as it was", |_| {

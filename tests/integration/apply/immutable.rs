@@ -38,7 +38,7 @@ fn an_immutable_field_is_reported_and_other_members_are_applied() -> Result<()> 
     let widget = world.await_ready("a")?;
     ensure!(widget["status"]["lastHandledForceAt"] == "now", "{widget}");
     let second = world.expect("job", "a-job")?;
-    ensure!(uid(&second) != first, "it was not made anew");
+    ensure!(uid(&second) != first, "it was not recreated");
     ensure!(second["spec"]["template"]["spec"]["containers"][0]["image"] == "example/app:2");
     world.await_event("a", "UpgradeSuccessful", &["made anew", "spec.template"])?;
 
@@ -46,14 +46,14 @@ fn an_immutable_field_is_reported_and_other_members_are_applied() -> Result<()> 
     world.edit("a", json!({"extraDeploy": [job("example/app:3", json!({}))]}))?;
     world.await_stalled("a", "Immutable", &[])?;
     ensure!(uid(&world.expect("job", "a-job")?) == uid(&second));
-    // As the chart says, or somebody with kubectl.
+    // By an annotation of the chart, or one that a user set with kubectl.
     world.run(["annotate", "job", "a-job", "chartwright.dev/force=true"])?;
     world.await_ready("a")?;
     let third = uid(&world.expect("job", "a-job")?);
-    ensure!(third != uid(&second), "it was not made anew");
+    ensure!(third != uid(&second), "it was not recreated");
     let policy = json!({"chartwright.dev/update": "Recreate"});
     world.update("a", json!({"extraDeploy": [job("example/app:4", policy)]}))?;
-    ensure!(uid(&world.expect("job", "a-job")?) != third, "it was not made anew");
+    ensure!(uid(&world.expect("job", "a-job")?) != third, "it was not recreated");
     Ok(())
 }
 
@@ -75,13 +75,13 @@ fn objects_with_data_are_recreated_only_if_confirmed() -> Result<()> {
     ensure!(uid(&world.expect("pvc", "a-data")?) == first, "its data went");
     world.run(["annotate", "pvc", "a-data", "chartwright.dev/prune=true"])?;
     world
-        .await_object("pvc", "a-data", "is made anew", |claim| {
+        .await_object("pvc", "a-data", "is recreated", |claim| {
             uid(claim) != first && claim["spec"]["accessModes"][0] == "ReadWriteMany"
         })
         .map(drop)
 }
 
-/// Trap 9: "is immutable" is only text. What could not be made anew is never deleted.
+/// Trap 9: "is immutable" is only text. An object that could not be recreated is never deleted.
 #[test]
 fn an_error_text_does_not_delete_a_healthy_object() -> Result<()> {
     let world = World::new("immutable-text")?;
@@ -120,7 +120,7 @@ fn the_reconcile_annotation_excludes_members() -> Result<()> {
         map["data"] = json!({"color": color});
         json!({"color": color, "extraDeploy": [map]})
     };
-    // Somebody else's that is there already is all that the chart asks for; it is no member, and waited for by nobody.
+    // The chart only requires that this object of another owner exists; it is no member, and no release waits for it.
     world.run(["create", "configmap", "b-once", "--from-literal=color=theirs"])?;
     let widget = world.install("b", once("blue"))?;
     ensure!(inventory(&widget) == ["ConfigMap b-main"], "{widget}");
@@ -143,7 +143,7 @@ fn the_reconcile_annotation_excludes_members() -> Result<()> {
     world.kubectl.delete("configmap", "a-once")?;
     world.await_color("a-once", "red")?;
 
-    // One member, by somebody who wants to try something.
+    // A user excludes one member to try something.
     world.run(["annotate", "configmap", "a-main", "chartwright.dev/reconcile=disabled"])?;
     world.paint("a-main", "mine")?;
     world.update("a", json!({"color": "green", "size": 2}))?;

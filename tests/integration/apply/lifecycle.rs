@@ -68,7 +68,7 @@ fn orphans_are_pruned_single_objects_and_complete_kinds() -> Result<()> {
     let widget = world.install("a", json!({"extra": ["one", "two"], "deployment": {"enabled": true}}))?;
     let kinds = "applyset.kubernetes.io/contains-group-kinds";
     ensure!(annotation(&widget, kinds) == Some("ConfigMap,Deployment.apps"));
-    // Of the same name as a member might have, and with the labels that the chart gives: still somebody else's.
+    // Of the same name as a member might have, and with the labels that the chart gives: still another owner's.
     let mut three = config_map("a-three", json!({}));
     three["metadata"]["labels"] = json!({"app.kubernetes.io/instance": "a"});
     world.apply(&three)?;
@@ -154,7 +154,7 @@ fn ready_requires_healthy_members() -> Result<()> {
     let _operator = world.start_and_settle()?;
     world.await_unready("a", "Progressing", &[])?;
     // A pod says why, once the Deployment has had its time.
-    world.await_object(&world.widgets(), "a", "Ready tells why", |widget| {
+    world.await_object(&world.widgets(), "a", "Ready shows why", |widget| {
         let ready = crate::world::fields::condition(widget, "Ready");
         ready["message"] == "Deployment a: 0 of 1 available: ImagePullBackOff: Back-off pulling image \"example/app:7\""
     })?;

@@ -1,7 +1,7 @@
-//! Single requests, where only their preconditions stand between us and somebody else's object.
+//! Single requests whose preconditions protect the object of another owner.
 //!
 //! An apply creates or changes, whichever it finds to do. Ours says which one it is for, in a way that the API server
-//! checks in the same step: no object that somebody puts in a member's place meanwhile is taken for ours (P9).
+//! checks in the same step: an object that another client creates in a member's place in between is not taken for ours (P9).
 
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ fn no_write_recreates_a_deleted_custom_resource() -> Result<()> {
     ensure!(matches!(reported, Err(Error::NotFound(_))), "{reported:?}");
     let successor = world.live("a")?;
     ensure!(successor["status"].is_null(), "{successor}");
-    // Who only lags behind is told what is there now.
+    // A client that lags behind receives the live object.
     let late = WriteTarget {
         uid: uid(&successor),
         ..target
@@ -110,7 +110,7 @@ fn a_ttl_patch_names_the_finished_job() -> Result<()> {
     let id = ObjectId::new(GroupKind::new("batch", "Job"), &world.name, "a");
     let resource = snapshot.preferred(&id.group_kind).context("Job is served")?;
     let set = |uid: &str| runtime.block_on(objects::set_ttl(&client, resource, &id, uid, 900));
-    ensure!(!set("nobody")?, "it came into being");
+    ensure!(!set("unknown")?, "it came into being");
     world.run(["create", "job", "a", "--image=example/main"])?;
     ensure!(!set("8d1b9a1c-0000-4000-8000-000000000000")?, "its successor was taken");
     let job = world.expect("job", "a")?;
@@ -155,7 +155,7 @@ fn an_apply_names_the_state_that_was_read_for_every_kind() -> Result<()> {
             |object: &Value, onto| runtime.block_on(objects::apply(&client, resource, &id, &mut object.clone(), onto));
         let get = || world.get(&id.group_kind.to_string(), &id.name);
 
-        let gone = apply(&changed, ApplyTarget::Object("nobody"));
+        let gone = apply(&changed, ApplyTarget::Object("unknown"));
         ensure!(is_conflict(&gone), "{named}, which is gone, came back: {gone:?}");
         ensure!(get()?.is_none(), "{named} came back");
 

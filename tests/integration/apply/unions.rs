@@ -49,7 +49,7 @@ fn follow(world: &World, operator: &Operator, case: &Value) -> Result<()> {
             Ok(Some(()))
         })?;
         let now = uid(&world.expect(&kind, "web")?);
-        ensure!(*first.get_or_insert(now.clone()) == now, "{kind}: {state}: made anew");
+        ensure!(*first.get_or_insert(now.clone()) == now, "{kind}: {state}: recreated");
     }
     let widget = world.await_ready("a")?;
     ensure!(condition(&widget, "Drifted").is_null(), "{widget}");
@@ -78,7 +78,7 @@ fn union_fields_of_other_managers_are_kept() -> Result<()> {
     let case = &objects("unions")?[0];
     world.install("a", json!({"extraDeploy": [object(case, &Value::Null)?]}))?;
     let theirs = r#"{"spec": {"strategy": {"rollingUpdate": {"maxSurge": 3}}}}"#;
-    let patch = ["patch", "deployment", "web", "--type=merge", "--field-manager=somebody"];
+    let patch = ["patch", "deployment", "web", "--type=merge", "--field-manager=other"];
     world.kubectl.run(patch.into_iter().chain(["-p", theirs]))?;
     world.await_quiet(&operator)?;
     world.edit("a", json!({"extraDeploy": [object(case, &case["states"][1])?]}))?;

@@ -68,12 +68,12 @@ fn the_api_server_accepts_all_objects_of_a_bundle() -> Result<()> {
     fs::create_dir(&folder)?;
     succeed(&folder, "init --domain example.com --name bundled")?;
     succeed(&folder, "create api --group bundled --kind Web")?;
-    let told = succeed(
+    let printed = succeed(
         &folder,
         "generate bundle --version 0.1.0 --image registry.example.com/bundled:0.1.0",
     )?;
     ensure_contains(
-        &told,
+        &printed,
         &[
             "bundled.v0.1.0 keeps the rules",
             "bundle/metadata/annotations.yaml: created",
@@ -119,18 +119,18 @@ fn regenerating_a_bundle_keeps_edits() -> Result<()> {
     let folder = dir.path();
     succeed(folder, "init --domain example.com --name bundled")?;
     succeed(folder, "create api --group bundled --kind Web")?;
-    let (done, told) = run(folder, &["generate", "bundle", "--version", "0.1.0", "--check"])?;
+    let (done, printed) = run(folder, &["generate", "bundle", "--version", "0.1.0", "--check"])?;
     ensure!(
         !done && !folder.join("bundle").exists() && !folder.join(BASE).exists(),
-        "{told}"
+        "{printed}"
     );
     succeed(folder, "generate bundle --version 0.1.0")?;
-    let told = succeed(folder, "generate bundle --check")?;
+    let printed = succeed(folder, "generate bundle --check")?;
     ensure!(
-        told.trim().starts_with("warning: bundle/") && told.lines().count() == 1,
-        "{told}"
+        printed.trim().starts_with("warning: bundle/") && printed.lines().count() == 1,
+        "{printed}"
     );
-    // What was asked for once is asked for by the check, too, and not of another version.
+    // The check uses the recorded options, too, and not another version.
     let image = "--image registry.example.com/bundled:9";
     succeed(
         folder,
@@ -139,10 +139,10 @@ fn regenerating_a_bundle_keeps_edits() -> Result<()> {
     succeed(folder, "generate bundle --check")?;
     let csv = yaml(&folder.join(CSV))?;
     ensure!(csv["spec"]["replaces"] == "bundled.v0.0.9", "{csv}");
-    let (done, told) = run(folder, &["generate", "bundle", "--version", "0.2.0", "--check"])?;
-    ensure!(!done, "{told}");
+    let (done, printed) = run(folder, &["generate", "bundle", "--version", "0.2.0", "--check"])?;
+    ensure!(!done, "{printed}");
     ensure_contains(
-        &told,
+        &printed,
         &[
             "-  replaces: bundled.v0.0.9",
             "-    olm.skipRange",
@@ -151,19 +151,19 @@ fn regenerating_a_bundle_keeps_edits() -> Result<()> {
     )?;
     // Another kind: the base is still ours, and follows.
     succeed(folder, "create api --group bundled --kind Shop")?;
-    let told = succeed(folder, "generate bundle")?;
+    let printed = succeed(folder, "generate bundle")?;
     ensure_contains(
-        &told,
+        &printed,
         &[&format!("{BASE}: updated"), "bundled.example.com_shops.yaml: created"],
     )?;
-    // From now on it is somebody's.
+    // From now on it is edited by hand.
     let base = fs::read_to_string(folder.join(BASE))?.replace("maturity: alpha", "maturity: stable");
     fs::write(folder.join(BASE), &base)?;
     succeed(folder, "delete api --group bundled --kind Shop")?;
-    let (done, told) = run(folder, &["generate", "bundle", "--check"])?;
+    let (done, printed) = run(folder, &["generate", "bundle", "--check"])?;
     ensure!(!done);
     ensure_contains(
-        &told,
+        &printed,
         &["bundled.example.com_shops.yaml: removed", "+  maturity: stable"],
     )?;
     succeed(folder, "generate bundle -q")?;
@@ -223,9 +223,9 @@ fn an_error_leaves_no_bundle() -> Result<()> {
         .output()?;
     ensure!(wrong.status.code() == Some(2));
     succeed(folder, "generate catalog --bundle-image example.com/bundled:v0.1.0")?;
-    let told = succeed(folder, "generate catalog --bundle-image example.com/bundled:v0.1.0")?;
+    let printed = succeed(folder, "generate catalog --bundle-image example.com/bundled:v0.1.0")?;
     ensure_contains(
-        &told,
+        &printed,
         &["catalog-template.yaml: lists example.com/bundled:v0.1.0 already"],
     )?;
     refuse(

@@ -19,7 +19,7 @@ const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/fetc
 const USER: &str = "tester";
 const PASSWORD: &str = "secret";
 
-/// An empty project, in a folder of its own, of somebody whom no server knows.
+/// An empty project, in a folder of its own, of a user without credentials.
 struct FetchProject {
     dir: tempfile::TempDir,
     /// Its files without kinds.
@@ -33,8 +33,8 @@ impl FetchProject {
             empty: Vec::new(),
         };
         fs::create_dir(project.path("shop"))?;
-        let (done, told) = project.run("init --domain example.com --name shop", "")?;
-        ensure!(done, "{told}");
+        let (done, printed) = project.run("init --domain example.com --name shop", "")?;
+        ensure!(done, "{printed}");
         project.empty = files(&project.path("shop"))?;
         Ok(project)
     }
@@ -57,11 +57,11 @@ impl FetchProject {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = command.spawn()?;
-        // Whoever doesn't want it needn't read it.
+        // Other users need not read it.
         let _ = child.stdin.take().context("a pipe")?.write_all(stdin.as_bytes());
         let output = child.wait_with_output()?;
-        let told = [output.stdout, output.stderr].concat();
-        Ok((output.status.success(), String::from_utf8_lossy(&told).into_owned()))
+        let printed = [output.stdout, output.stderr].concat();
+        Ok((output.status.success(), String::from_utf8_lossy(&printed).into_owned()))
     }
 
     /// With the programs of this project first.
@@ -83,10 +83,10 @@ impl FetchProject {
     /// Makes a kind of a chart.
     fn take(&self, source: &str, stdin: &str, parts: &[&str]) -> Result<()> {
         let line = format!("create api --group shop --kind Web --helm-chart {source}");
-        let (done, told) = self.run(&line, stdin)?;
-        ensure!(done, "{line}: {told}");
-        ensure_contains(&told, parts)?;
-        ensure!(!told.contains(PASSWORD), "{told}");
+        let (done, printed) = self.run(&line, stdin)?;
+        ensure!(done, "{line}: {printed}");
+        ensure_contains(&printed, parts)?;
+        ensure!(!printed.contains(PASSWORD), "{printed}");
         Ok(())
     }
 
@@ -116,12 +116,12 @@ impl FetchProject {
         let parts = if cannot_verify(source) { &[] } else { parts };
         let before = files(&self.path("shop"))?;
         let line = format!("create api --group shop --kind Web --helm-chart {source}");
-        let (done, told) = self.run(&line, PASSWORD)?;
-        ensure!(!done && !told.contains("panicked"), "{line}: {told}");
-        ensure_contains(&told, parts)?;
+        let (done, printed) = self.run(&line, PASSWORD)?;
+        ensure!(!done && !printed.contains("panicked"), "{line}: {printed}");
+        ensure_contains(&printed, parts)?;
         ensure!(
-            told.trim_end().lines().count() == 1 && !told.contains(PASSWORD),
-            "{line}: {told}"
+            printed.trim_end().lines().count() == 1 && !printed.contains(PASSWORD),
+            "{line}: {printed}"
         );
         ensure!(files(&self.path("shop"))? == before, "{line}: something was written");
         Ok(())
@@ -191,8 +191,8 @@ pub type ChartAnswer = Box<dyn Fn(&str) -> (String, Vec<u8>) + Send>;
 pub fn serve(answer: ChartAnswer) -> Result<(String, Arc<Mutex<Vec<String>>>)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?.to_string();
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let log = Arc::clone(&asked);
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&received);
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let Ok(read) = stream.try_clone() else { continue };
@@ -206,7 +206,7 @@ pub fn serve(answer: ChartAnswer) -> Result<(String, Arc<Mutex<Vec<String>>>)> {
             let _ = stream.write_all(&[head.as_bytes(), &body].concat());
         }
     });
-    Ok((address, asked))
+    Ok((address, received))
 }
 
 /// What a request is for, by its head.
@@ -635,10 +635,10 @@ fn hostile_charts_write_nothing_elsewhere() -> Result<()> {
         "--version ../x",
     ] {
         pack(&[("web/Chart.yaml", &plain, regular)])?;
-        let (done, told) = project.run(&format!("create api --helm-chart ../hostile.tgz {options}"), "")?;
+        let (done, printed) = project.run(&format!("create api --helm-chart ../hostile.tgz {options}"), "")?;
         ensure!(
-            !done && told.contains("can't be") || told.contains("is no API version"),
-            "{options}: {told}"
+            !done && printed.contains("can't be") || printed.contains("is no API version"),
+            "{options}: {printed}"
         );
         ensure!(
             outside(&project)? == before,
@@ -715,8 +715,8 @@ fn dependencies_are_fetched() -> Result<()> {
     );
     let lock = fs::read_to_string(made.join("Chart.lock"))?;
     ensure_contains(&lock, &["version: 0.2.0", "version: 0.3.0", "digest: sha256:"])?;
-    let (done, told) = project.run("template x charts/web", "")?;
-    ensure!(done, "{told}");
+    let (done, printed) = project.run("template x charts/web", "")?;
+    ensure!(done, "{printed}");
     // Of a chart that is in the project already, too.
     fs::remove_file(made.join("charts/common-0.2.0.tgz"))?;
     fs::remove_file(made.join("Chart.lock"))?;
@@ -743,10 +743,10 @@ fn dependencies_are_fetched() -> Result<()> {
     let other = "create api --group shop --kind Other --dry-run --helm-chart";
     let refused = |parts: &[&str]| -> Result<()> {
         let before = files(&project.path("shop"))?;
-        let (done, told) = project.run(&format!("{other} {source}"), "")?;
-        ensure!(!done && told.trim_end().lines().count() == 1, "{told}");
+        let (done, printed) = project.run(&format!("{other} {source}"), "")?;
+        ensure!(!done && printed.trim_end().lines().count() == 1, "{printed}");
         ensure!(files(&project.path("shop"))? == before);
-        ensure_contains(&told, parts)
+        ensure_contains(&printed, parts)
     };
     about("- {name: common, version: ^0.2, repository: '@own'}\n")?;
     refused(&["Chart.lock", "out of sync"])?;
@@ -771,7 +771,7 @@ fn dependencies_are_fetched() -> Result<()> {
         about(&format!("- {{name: common, {dependency}}}\n"))?;
         refused(parts)?;
     }
-    // It asks for itself.
+    // It sends the credentials itself.
     about("- {name: web, version: 1.x, repository: 'file://.'}\n")?;
     refused(&["more than 8 levels deep"])
 }
@@ -827,11 +827,11 @@ fn disabled_dependencies_need_no_network() -> Result<()> {
         );
         fs::create_dir_all(project.path("shop/charts/web/verify"))?;
         fs::write(project.path("shop/charts/web/verify/a.yaml"), cases)?;
-        let (done, told) = project.run("verify charts/web", "")?;
-        ensure!(done, "{extra}: {told}");
+        let (done, printed) = project.run("verify charts/web", "")?;
+        ensure!(done, "{extra}: {printed}");
         // Helm renders no such chart.
-        let (done, told) = project.run("template x charts/web", "")?;
-        ensure!(!done && told.contains("missing in charts/ directory"), "{told}");
+        let (done, printed) = project.run("template x charts/web", "")?;
+        ensure!(!done && printed.contains("missing in charts/ directory"), "{printed}");
         project.reset()?;
     }
     for extra in [
@@ -861,7 +861,7 @@ fn wrong_chart_sources_give_one_clear_error() -> Result<()> {
     let wrong = manifest(config, layer);
     let image = manifest("application/vnd.oci.image.config.v1+json", layer);
     let empty = manifest(config, "text/plain");
-    let (address, asked) = serve(Box::new(move |head| {
+    let (address, received) = serve(Box::new(move |head| {
         let path = path(head);
         let ok = |body: &[u8]| ("200 OK".to_owned(), body.to_vec());
         match path {
@@ -952,6 +952,6 @@ fn wrong_chart_sources_give_one_clear_error() -> Result<()> {
     ] {
         project.refuses(&source, parts)?;
     }
-    ensure!(!asked.lock().expect("no panic").is_empty());
+    ensure!(!received.lock().expect("no panic").is_empty());
     Ok(())
 }

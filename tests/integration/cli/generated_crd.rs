@@ -223,11 +223,11 @@ fn fixtures_are_accepted_and_refused_as_their_schema_says() -> Result<()> {
     Ok(())
 }
 
-/// That the schema is against a spec, whoever finds it.
+/// Checks that the schema rejects a spec, in kubectl or in the API server.
 fn refuses(client: &Client, kind: &GeneratedKind, spec: &Value) -> Result<()> {
-    let told = kind.try_out(client, spec).map_err(|error| format!("{error:#}"));
-    let is_told = |error: &String| error.contains("is invalid") || error.contains("strict decoding error");
-    ensure!(told.as_ref().is_err_and(is_told), "{told:?}");
+    let result = kind.try_out(client, spec).map_err(|error| format!("{error:#}"));
+    let is_schema_error = |error: &String| error.contains("is invalid") || error.contains("strict decoding error");
+    ensure!(result.as_ref().is_err_and(is_schema_error), "{result:?}");
     Ok(())
 }
 
@@ -245,9 +245,9 @@ fn changes_are_refused(client: &Client, kind: &GeneratedKind) -> Result<()> {
         json!({"storage": null}),
     ] {
         let outcome = patch(spec.clone());
-        let told = outcome.as_ref().map_err(|error| format!("{error:#}"));
+        let result = outcome.as_ref().map_err(|error| format!("{error:#}"));
         ensure!(
-            told.is_err_and(|error| error.contains("can't be changed")),
+            result.is_err_and(|error| error.contains("can't be changed")),
             "{spec}: {outcome:?}"
         );
     }
@@ -374,13 +374,13 @@ fn the_definitions_of_a_project_follow_its_watches() -> Result<()> {
     ensure!(run(&[])?.0 == 0);
     let made: Value = serde_yaml::from_str(&fs::read_to_string(&file)?)?;
     let versions = made["spec"]["versions"].as_array().context("versions")?;
-    let told: Vec<_> = versions
+    let found: Vec<_> = versions
         .iter()
         .map(|version| (version["name"].as_str(), version["storage"].as_bool()))
         .collect();
     ensure!(
-        told == [(Some("v2"), Some(false)), (Some("v1"), Some(true))],
-        "{told:?}"
+        found == [(Some("v2"), Some(false)), (Some("v1"), Some(true))],
+        "{found:?}"
     );
     ensure!(run(&["--check"])? == (0, String::new()));
 
@@ -566,7 +566,7 @@ fn examine(client: &Client, kubectl: &Kubectl, kind: &GeneratedKind, tally: &mut
     }
 }
 
-/// What kubectl says of a field, once the API server tells it of the kind.
+/// What kubectl explains about a field, once the API server serves the kind.
 fn explain(kubectl: &Kubectl, kind: &GeneratedKind, field: &str) -> Result<String> {
     let version = format!(
         "--api-version={}",

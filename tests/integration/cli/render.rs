@@ -94,7 +94,7 @@ fn render_without_a_server_asks_none() -> Result<()> {
     world.install("a", spec(&world))?;
     let mut live = world.live("a")?;
     ensure!(annotation(&live, "chartwright.dev/kept-results").is_some(), "{live}");
-    // As `kubectl get -o yaml | chartwright render -f -` has it, with all that tells of the cluster.
+    // As `kubectl get -o yaml | chartwright render -f -` writes it, with all fields that the cluster adds.
     let text = render(&world, &live, &["--kubeconfig", "/nowhere"])?;
     ensure_contains(&text, &["number: int64 3000000", "fixed: from the watch"])?;
     ensure_contains(&text, &["found: nothing", "served: \"false\"", "revision: 1 false"])?;
@@ -135,15 +135,15 @@ fn a_server_dry_run_equals_helms() -> Result<()> {
         return Ok(());
     };
     // Standard output, the error without what stands before it, and the exit code.
-    let told = |output: Output| {
+    let visible = |output: Output| {
         let [shown, errors] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         let error = errors.lines().skip_while(|line| !line.starts_with("Error: "));
         let error: Vec<String> = error.map(str::to_owned).collect();
         (shown, error, output.status.code())
     };
     let compare = |chart: &Path, mode: &str, what: &str| -> Result<()> {
-        let theirs = told(run(&helm, chart, mode, kubeconfig)?);
-        let ours = told(run(ours, chart, mode, kubeconfig)?);
+        let theirs = visible(run(&helm, chart, mode, kubeconfig)?);
+        let ours = visible(run(ours, chart, mode, kubeconfig)?);
         ensure!(theirs == ours, "{what}: helm {theirs:?} ours {ours:?}");
         Ok(())
     };

@@ -14,21 +14,21 @@ use crate::world::{World, WorldSetup};
 pub fn run(folder: &Path, arguments: &[&str]) -> Result<(bool, String)> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_chartwright"));
     let output = command.args(arguments).current_dir(folder).output()?;
-    let told = [output.stdout, output.stderr].concat();
-    Ok((output.status.success(), String::from_utf8_lossy(&told).into_owned()))
+    let printed = [output.stdout, output.stderr].concat();
+    Ok((output.status.success(), String::from_utf8_lossy(&printed).into_owned()))
 }
 
 pub fn succeed(folder: &Path, line: &str) -> Result<String> {
-    let (done, told) = run(folder, &line.split(' ').collect::<Vec<_>>())?;
-    ensure!(done, "{line}: {told}");
-    Ok(told)
+    let (done, printed) = run(folder, &line.split(' ').collect::<Vec<_>>())?;
+    ensure!(done, "{line}: {printed}");
+    Ok(printed)
 }
 
 pub fn refuse(folder: &Path, line: &str, parts: &[&str]) -> Result<()> {
-    let (done, told) = run(folder, &line.split(' ').collect::<Vec<_>>())?;
-    ensure!(!done, "{line}: {told}");
-    ensure!(!told.contains("panicked"), "{told}");
-    ensure_contains(&told, parts)
+    let (done, printed) = run(folder, &line.split(' ').collect::<Vec<_>>())?;
+    ensure!(!done, "{line}: {printed}");
+    ensure!(!printed.contains("panicked"), "{printed}");
+    ensure_contains(&printed, parts)
 }
 
 #[test]
@@ -81,22 +81,22 @@ fn repeated_commands_lose_nothing() -> Result<()> {
     fs::write(&role, &edited)?;
     // What is written beside a chart holds from the beginning.
     fs::write(folder.join("charts/shop.crd.yaml"), "plural: shopz\nshortNames: [sh]\n")?;
-    let told = succeed(folder, "create api --group shop --kind Shop")?;
-    ensure_contains(&told, &["config/rbac/role.yaml: kept", "--force", "# by hand"])?;
+    let printed = succeed(folder, "create api --group shop --kind Shop")?;
+    ensure_contains(&printed, &["config/rbac/role.yaml: kept", "--force", "# by hand"])?;
     succeed(folder, "generate crd --check")?;
     let definition = fs::read_to_string(folder.join("config/crd/bases/shop.example.com_shopz.yaml"))?;
     ensure_contains(&definition, &["plural: shopz", "- sh\n"])?;
     ensure!(fs::read_to_string(&role)? == edited);
-    let told = succeed(folder, "init")?;
-    ensure!(!told.contains("created") && !told.contains("updated"), "{told}");
+    let printed = succeed(folder, "init")?;
+    ensure!(!printed.contains("created") && !printed.contains("updated"), "{printed}");
     succeed(folder, "init --base-image registry.example.com/cw:9")?;
     succeed(folder, "init")?;
     ensure_contains(
         &fs::read_to_string(folder.join("Dockerfile"))?,
         &["FROM registry.example.com/cw:9\n"],
     )?;
-    let told = succeed(folder, "delete api --group shop --kind Web --dry-run")?;
-    ensure_contains(&told, &["watches.yaml: updated", "nothing was written"])?;
+    let printed = succeed(folder, "delete api --group shop --kind Web --dry-run")?;
+    ensure_contains(&printed, &["watches.yaml: updated", "nothing was written"])?;
     succeed(folder, "delete api --group shop.example.com --kind Web --force")?;
     let watches = fs::read_to_string(folder.join("watches.yaml"))?;
     ensure!(
@@ -113,7 +113,7 @@ fn repeated_commands_lose_nothing() -> Result<()> {
     Ok(())
 }
 
-/// The role has what watches and samples bring in, under the plural of the definition, whoever of the commands writes it.
+/// The role covers watches and samples, under the plural of the definition, whichever command writes it.
 #[test]
 fn generate_rbac_and_create_api_make_the_same_role() -> Result<()> {
     let dir = tempfile::tempdir()?;
@@ -131,15 +131,15 @@ fn generate_rbac_and_create_api_make_the_same_role() -> Result<()> {
         "the role lacks what it makes",
         "host is needed",
     ];
-    let told = succeed(
+    let printed = succeed(
         folder,
         "create api --group shop --kind Redis --plural redis --helm-chart ./chart",
     )?;
-    ensure_contains(&told, &is_unknown)?;
+    ensure_contains(&printed, &is_unknown)?;
     let generate = "generate rbac -o config/rbac/role.yaml";
-    let told = succeed(folder, generate)?;
-    ensure_contains(&told, &is_unknown)?;
-    ensure_contains(&told, &["role.yaml: unchanged"])?;
+    let printed = succeed(folder, generate)?;
+    ensure_contains(&printed, &is_unknown)?;
+    ensure_contains(&printed, &["role.yaml: unchanged"])?;
 
     let sample = folder.join("config/samples/shop_v1alpha1_redis.yaml");
     let text = fs::read_to_string(&sample)?;
@@ -150,34 +150,34 @@ fn generate_rbac_and_create_api_make_the_same_role() -> Result<()> {
     fs::write(&watches, fs::read_to_string(&watches)?.replace("# +kube", more))?;
     let lacking = ["create", "daemonsets.apps", "configmaps", "secrets"];
     refuse(folder, &format!("{generate} --check"), &lacking)?;
-    let told = succeed(folder, generate)?;
+    let printed = succeed(folder, generate)?;
     ensure!(
-        told.contains("role.yaml: written") && !told.contains("warning"),
-        "{told}"
+        printed.contains("role.yaml: written") && !printed.contains("warning"),
+        "{printed}"
     );
     let role = || fs::read_to_string(folder.join("config/rbac/role.yaml"));
     let parts = ["daemonsets", "configmaps", "secrets", "- redis\n", "- redis/status"];
     ensure_contains(&role()?, &parts)?;
-    let (_, told) = run(folder, &["lint"])?;
+    let (_, printed) = run(folder, &["lint"])?;
     ensure!(
         ["missing-right", "optional-right", "excess-right"]
             .iter()
-            .all(|rule| !told.contains(rule)),
-        "{told}"
+            .all(|rule| !printed.contains(rule)),
+        "{printed}"
     );
 
     // It is known to be as it was made.
-    let told = succeed(folder, "create api --group shop --kind Web")?;
-    ensure_contains(&told, &["config/rbac/role.yaml: updated"])?;
+    let printed = succeed(folder, "create api --group shop --kind Web")?;
+    ensure_contains(&printed, &["config/rbac/role.yaml: updated"])?;
     ensure_contains(&role()?, &parts)?;
     ensure_contains(&role()?, &["- webs\n"])?;
     succeed(folder, &format!("{generate} --check"))?;
     let by_hand = role()? + "- apiGroups: [batch]\n  resources: [jobs]\n  verbs: [get]\n";
     fs::write(folder.join("config/rbac/role.yaml"), by_hand)?;
     succeed(folder, &format!("{generate} --check"))?;
-    let told = succeed(folder, "delete api --group shop --kind Redis --force")?;
+    let printed = succeed(folder, "delete api --group shop --kind Redis --force")?;
     ensure_contains(
-        &told,
+        &printed,
         &["bases/shop.example.com_redis.yaml: removed", "role.yaml: updated"],
     )?;
     ensure!(!folder.join("config/crd/bases/shop.example.com_redis.yaml").exists());
@@ -227,14 +227,14 @@ fn force_replaces_a_chart() -> Result<()> {
     succeed(&folder, "init --domain example.com")?;
     let again = "create api --group shop --kind Web --helm-chart ../v1";
     succeed(&folder, again)?;
-    let told = succeed(&folder, again)?;
-    ensure!(told.lines().count() == 1 && told.starts_with("next: "), "{told}");
+    let printed = succeed(&folder, again)?;
+    ensure!(printed.lines().count() == 1 && printed.starts_with("next: "), "{printed}");
     // What is edited by hand stays, and counts.
     fs::write(folder.join("charts/web/values.yaml"), "size: 1\nmine: true\n")?;
     fs::remove_file(folder.join("charts/web/templates/a.yaml"))?;
-    let told = succeed(&folder, again)?;
+    let printed = succeed(&folder, again)?;
     ensure_contains(
-        &told,
+        &printed,
         &[
             "charts/web/values.yaml: kept",
             "-mine: true",
@@ -244,7 +244,7 @@ fn force_replaces_a_chart() -> Result<()> {
         ],
     )?;
     let project = read("PROJECT")?;
-    // One digest of a chart, whatever the number of its files.
+    // One digest of a chart, for any number of files.
     ensure!(
         project.matches("charts/web/").count() == 1 && project.contains("charts/web/: "),
         "{project}"
@@ -267,9 +267,9 @@ fn force_replaces_a_chart() -> Result<()> {
         &["charts/web has another web 1.0.0: templates/a.yaml differs"],
     )?;
     ensure!(read("PROJECT")? == project);
-    let told = succeed(&folder, &format!("{other} --force"))?;
+    let printed = succeed(&folder, &format!("{other} --force"))?;
     ensure_contains(
-        &told,
+        &printed,
         &[
             "charts/web/templates/deep/old.yaml: removed",
             "charts/web/Chart.yaml: updated",
@@ -306,18 +306,18 @@ fn required_values_of_a_chart_are_reported() -> Result<()> {
     )?;
     succeed(&folder, "init --domain example.com")?;
     let line = "create api --group shop --kind Web --helm-chart ../web";
-    let told = succeed(&folder, line)?;
+    let printed = succeed(&folder, line)?;
     let sample = "config/samples/shop_v1alpha1_web.yaml";
     let warning = format!("warning: {sample} is refused until it sets ");
-    ensure_contains(&told, &[&format!("{warning}db.password, host\n")])?;
+    ensure_contains(&printed, &[&format!("{warning}db.password, host\n")])?;
     let text = fs::read_to_string(folder.join(sample))?;
     ensure!(
         text.ends_with("# Every value of the chart may stand here.\n# These have to: db.password, host\nspec: {}\n"),
         "{text}"
     );
     fs::write(folder.join(sample), text.replace("{}", "{host: a}"))?;
-    let told = succeed(&folder, line)?;
-    ensure_contains(&told, &[&format!("{warning}db.password\n")])
+    let printed = succeed(&folder, line)?;
+    ensure_contains(&printed, &[&format!("{warning}db.password\n")])
 }
 
 #[test]
@@ -350,8 +350,8 @@ fn generate_keeps_other_entries_of_existing_lists() -> Result<()> {
     // An edited sample stays.
     let sample = "config/samples/shop_v1alpha1_web.yaml";
     write(sample, &read(sample)?.replace("{}", "{replicaCount: 3}"))?;
-    let told = succeed(folder, "delete api --group shop --kind Web")?;
-    ensure_contains(&told, &[&format!("{sample}: kept"), "1 file; --force"])?;
+    let printed = succeed(folder, "delete api --group shop --kind Web")?;
+    ensure_contains(&printed, &[&format!("{sample}: kept"), "1 file; --force"])?;
     ensure!(read(sample)?.contains("replicaCount: 3"));
     let watches = read("watches.yaml")?;
     ensure!(!watches.contains("Web"), "{watches}");
@@ -398,9 +398,9 @@ fn a_kind_keeps_the_rules_that_its_other_watches_need() -> Result<()> {
         "delete api --group shop --kind Web --version v2",
         &["has no kind Web in the group shop in version v2"],
     )?;
-    let told = succeed(folder, "delete api --group shop --kind Web --version v1alpha1")?;
+    let printed = succeed(folder, "delete api --group shop --kind Web --version v1alpha1")?;
     ensure_contains(
-        &told,
+        &printed,
         &[
             "Web has another watch",
             "config/samples/shop_v1alpha1_web.yaml: removed",
@@ -416,8 +416,8 @@ fn a_kind_keeps_the_rules_that_its_other_watches_need() -> Result<()> {
     ensure!(read("config/rbac/web_admin_role.yaml")? == ours);
     let theirs = read("config/rbac/cache_web_admin_role.yaml")?;
     ensure_contains(&theirs, &["name: cache-web-admin-role", "cache.example.com"])?;
-    let told = succeed(folder, "delete api --group cache --kind Web")?;
-    ensure_contains(&told, &["config/rbac/cache_web_admin_role.yaml: removed"])?;
+    let printed = succeed(folder, "delete api --group cache --kind Web")?;
+    ensure_contains(&printed, &["config/rbac/cache_web_admin_role.yaml: removed"])?;
     ensure!(read("config/rbac/web_admin_role.yaml")? == ours);
     Ok(())
 }
@@ -437,16 +437,16 @@ fn the_example_of_a_ci_passes() -> Result<()> {
         .context("a folder")?;
     let search = format!("{}:{}", program.display(), std::env::var("PATH")?);
     let asks = |run: &&str| run.contains("chartwright ") && !run.contains("docker");
-    let mut asked = 0;
+    let mut count = 0;
     for run in steps.iter().filter_map(|step| step["run"].as_str()).filter(asks) {
         let mut command = Command::new("bash");
         command.args(["-e", "-c", run]).env("PATH", &search).current_dir(folder);
         let output = command.output()?;
-        let told = [output.stdout, output.stderr].concat();
-        ensure!(output.status.success(), "{run}: {}", String::from_utf8_lossy(&told));
-        asked += 1;
+        let printed = [output.stdout, output.stderr].concat();
+        ensure!(output.status.success(), "{run}: {}", String::from_utf8_lossy(&printed));
+        count += 1;
     }
-    ensure!(asked == 4, "{text}");
+    ensure!(count == 4, "{text}");
     Ok(())
 }
 

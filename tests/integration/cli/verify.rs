@@ -24,9 +24,9 @@ fn wrong(world: &World, row: &Value) -> Result<Option<String>> {
     Ok(match changed {
         Ok(()) => is_refused.then(|| format!("the API server takes {row}")),
         Err(error) => {
-            let told = format!("{error:#}");
-            let is_known = REFUSALS.iter().any(|part| told.contains(part));
-            (!is_refused || !is_known).then(|| format!("{row}: {told}"))
+            let message = format!("{error:#}");
+            let is_known = REFUSALS.iter().any(|part| message.contains(part));
+            (!is_refused || !is_known).then(|| format!("{row}: {message}"))
         }
     })
 }

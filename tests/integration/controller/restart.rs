@@ -44,9 +44,9 @@ fn sigterm_ends_the_operator_within_its_limit() -> Result<()> {
     let operator = world.start()?;
     let begun = || Ok(!world.labelled("configmaps")?.is_empty());
     until("the work has begun", SOON, begun)?;
-    let asked = Instant::now();
+    let start = Instant::now();
     ensure!(operator.terminate()?.success());
-    let took = asked.elapsed();
+    let took = start.elapsed();
     ensure!(took < Duration::from_secs(8), "after {took:?}");
     // What had begun was ended, not cut off: each release is whole, or not begun.
     for widget in world.list(&world.widgets(), "")? {

@@ -66,7 +66,7 @@ fn the_operator_waits_for_a_missing_crd() -> Result<()> {
     world.install_crd("Gadget")?;
     let begun = Instant::now();
     let widget = world.await_ready("a")?;
-    // Its watch tells, long before anybody looks again.
+    // Its watch reports it, long before the next resync.
     ensure!(begun.elapsed() < Duration::from_secs(20), "after {:?}", begun.elapsed());
     ensure!(inventory(&widget) == ["ConfigMap a-main", "Gadget made"], "{widget}");
 
@@ -207,9 +207,9 @@ fn a_custom_resource_name_cannot_move_a_release_to_another_namespace() -> Result
         world.await_stalled(name, "Refused", &[&format!("add \"{name}\" to `allow.namespaces`")])?;
     }
     world.install("scope-target", json!({}))?;
-    let asked = world.requests(&operator, start)?;
+    let requests = world.requests(&operator, start)?;
     let beyond = |request: &AuditedRequest| ["kube-system", "scope-target-2"].contains(&request.namespace.as_str());
-    asked.filter(beyond).none()?;
+    requests.filter(beyond).none()?;
     drop(operator);
 
     of_allowed("scope-target-2")?;
@@ -333,7 +333,7 @@ fn two_operators_of_one_name_converge_to_the_remaining_one() -> Result<()> {
         Ok(Some(()))
     })?;
     // The old one may have written the last status before it went.
-    eventually("and so they tell", at_last, || {
+    eventually("and they report it", at_last, || {
         for name in &names {
             let widget = world.live(name)?;
             ensure!(widget["status"]["release"]["chart"] == "new", "{widget}\n{}", new.log());

@@ -61,7 +61,7 @@ fn members_keep_other_owner_references() -> Result<()> {
     let await_owners = |name: &str, wanted: &[&str]| {
         world.await_object("configmap", name, "has its owners", |object| owners(object) == wanted)
     };
-    // Another's reference survives, whatever is applied.
+    // The reference of another owner survives each apply.
     let add = json!([{"op": "add", "path": "/metadata/ownerReferences/-", "value": second}]);
     world.patch_by("json", "configmap", "a-main", &add)?;
     world.edit("a", json!({"color": "red"}))?;

@@ -38,7 +38,7 @@ fn wait_for_termination_waits_for_the_last_member() -> Result<()> {
     world.begin_delete("a")?;
     world.await_unready("a", "Uninstalling", &["ConfigMap del-wait/a-one"])?;
     world.await_gone("configmap", "a-main")?;
-    // Its watch tells when it is gone; until then nothing is asked.
+    // Its watch reports when it is gone; until then no request is sent.
     world.await_quiet(&operator)?;
     let start = world.mark()?;
     world.ensure_no_requests(&operator, 6.0)?;
@@ -93,7 +93,7 @@ fn orphaned_members_stay_without_release_labels() -> Result<()> {
         let chart_label = label(&before, "app.kubernetes.io/instance");
         ensure!(label(&after, "app.kubernetes.io/instance") == chart_label, "{after}");
     }
-    // Nobody's, from now on: a successor doesn't take what may have another owner by then.
+    // Without an owner from now on: a successor doesn't adopt it, since it may have another owner by then.
     world.apply_widget("a", json!({}))?;
     world.await_stalled("a", "Collision", &[]).map(drop)
 }
@@ -241,7 +241,7 @@ fn foreign_objects_named_in_a_forged_status_are_not_deleted() -> Result<()> {
     let widget = world.install("a", json!({"extra": ["one"]}))?;
     ensure!(operator.terminate()?.success());
 
-    // All that whoever may write this custom resource and its status can say.
+    // Everything that a writer of this custom resource and its status can set.
     let mut forged = objects("forged-rows")?;
     forged[0]["uid"] = uid(&world.expect("configmap", "victim")?).into();
     forged[1]["uid"] = uid(&world.expect("configmap", "b-main")?).into();
@@ -318,7 +318,7 @@ fn a_member_that_changed_since_its_watch_event_is_read_again() -> Result<()> {
     let world = World::new("del-stale")?;
     let operator = world.start()?;
     world.install("a", json!({"extra": ["one"]}))?;
-    // Kept at the last moment, and handed to somebody else: while the operator can't see it.
+    // Kept at the last moment, and given to another owner, while the operator can't see it.
     ensure!(operator.terminate()?.success());
     world.begin_delete("a")?;
     world.run(["annotate", "configmap", "a-one", "helm.sh/resource-policy=keep"])?;

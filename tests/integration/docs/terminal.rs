@@ -12,7 +12,7 @@ use super::blocks::{self, DocStep};
 use crate::support::{ControlPlane, Kubectl, eventually};
 
 /// How long a block may take; pages wait for at most two minutes.
-const PATIENCE: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(180);
 
 /// Keeps folder and variables from one block to the next, as a shell does.
 const SHELL: &str = r#"
@@ -128,7 +128,7 @@ impl TerminalReader {
         let mut command = Command::new("bash");
         command.args(["--norc", "-c", &format!("{SHELL}{commands}")]);
         for (name, _) in std::env::vars() {
-            // What `make test` tells other makes, and what somebody has set for operators or Helm of his own.
+            // Settings that `make test` passes to other makes, and a user's settings for operators or Helm.
             let is_others = [
                 "MAKE",
                 "MFLAGS",
@@ -163,7 +163,7 @@ impl TerminalReader {
     fn shell(&mut self, commands: &str) -> Result<bool> {
         let log = self.path("printed");
         let mut child = self.command(commands, &log)?.spawn()?;
-        let ended = eventually(commands, PATIENCE, || Ok(child.try_wait()?));
+        let ended = eventually(commands, LIMIT, || Ok(child.try_wait()?));
         if ended.is_err() {
             child.kill()?;
             child.wait()?;
@@ -176,7 +176,7 @@ impl TerminalReader {
     fn leave(&mut self, commands: &str) -> Result<()> {
         let log = self.path(&format!("running-{}", self.running.len()));
         let mut child = self.command(commands, &log)?.spawn()?;
-        let watches = eventually("the operator watches", PATIENCE, || {
+        let watches = eventually("the operator watches", LIMIT, || {
             if let Some(status) = child.try_wait()? {
                 return Ok(Some(Err(status)));
             }

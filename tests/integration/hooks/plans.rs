@@ -56,7 +56,7 @@ fn ask(world: &World, text: &str) -> Result<()> {
 
 #[test]
 fn a_plan_runs_once_per_request() -> Result<()> {
-    let world = world("plans-asked", &[])?;
+    let world = world("plans-request", &[])?;
     let mut operator = world.launch(&METERED)?;
     let weight = |weight: &str| json!({"helm.sh/hook-weight": weight});
     let hooks = json!([
@@ -72,8 +72,8 @@ fn a_plan_runs_once_per_request() -> Result<()> {
     world.absent("job", ["a-dump", "a-check"])?;
     world.absent("configmap", ["a-mark"])?;
     ask(&world, "backup@1")?;
-    let told = await_plan(&world, "backup", 1, "Succeeded")?;
-    ensure!(told["runs"][0]["by"] == "request" && told["token"] == "1", "{told}");
+    let found = await_plan(&world, "backup", 1, "Succeeded")?;
+    ensure!(found["runs"][0]["by"] == "request" && found["token"] == "1", "{found}");
     let first = world.expect("job", "a-dump")?;
     ensure!(world.expect("configmap", "a-mark")?["data"]["label"] == "none");
     world.await_event("a", "PlanSucceeded", &["plan backup succeeded"])?;
@@ -221,10 +221,10 @@ fn a_schedule_catches_up_once_after_missed_runs() -> Result<()> {
     sign(&world, &keys(&world)?, &widget, &mut status);
     world.patch_status("a", &json!({"status": status}))?;
     let operator = world.start_and_settle()?;
-    let told = await_plan(&world, "backup", 1, "Succeeded")?;
+    let found = await_plan(&world, "backup", 1, "Succeeded")?;
     ensure!(
-        told["runs"][0]["by"] == "schedule" && told["next"] == next.to_string(),
-        "{told}"
+        found["runs"][0]["by"] == "schedule" && found["next"] == next.to_string(),
+        "{found}"
     );
     ensure!(plan(&world, "strict")?["count"] == 0);
     world.await_event("a", "PlanMissed", &["plan strict", "too late"])?;
@@ -249,8 +249,8 @@ fn plans_of_one_author_have_few_series_and_none_when_the_custom_resource_is_gone
         .map(|name| step(name, &format!("plan-{name}"), json!({"kind": "ConfigMap"})));
     world.install("a", json!({"hooks": hooks.collect::<Vec<_>>()}))?;
     let series = || -> Result<Vec<String>> {
-        let told = operator.metrics()?;
-        let lines = told
+        let metrics = operator.metrics()?;
+        let lines = metrics
             .lines()
             .filter(|line| line.starts_with("chartwright_plan_runs_total{"));
         Ok(lines.map(str::to_owned).collect())
@@ -298,8 +298,8 @@ fn plans_are_part_of_creation_change_and_deletion() -> Result<()> {
         let object = world.expect(kind, name)?;
         Ok::<_, anyhow::Error>(text(&object["metadata"]["creationTimestamp"]).to_owned())
     };
-    let told = await_plan(&world, "restore", 1, "Succeeded")?;
-    ensure!(told["runs"][0]["by"] == "create", "{told}");
+    let found = await_plan(&world, "restore", 1, "Succeeded")?;
+    ensure!(found["runs"][0]["by"] == "create", "{found}");
     ensure!(ended("a-restore")? <= created("job", "a-after")?);
     ensure!(ended("a-restore")? <= created("configmap", "a-main")?);
     world.absent("job", ["a-rotate", "a-snapshot"])?;
@@ -329,10 +329,10 @@ fn plans_are_part_of_creation_change_and_deletion() -> Result<()> {
         "HookFailed",
         &["plan-snapshot", "a-snapshot", "did not end within 2s"],
     )?;
-    let told = plan(&world, "snapshot")?;
+    let found = plan(&world, "snapshot")?;
     ensure!(
-        told["runs"][0]["by"] == "delete" && told["runs"][0]["phase"] == "Failed",
-        "{told}"
+        found["runs"][0]["by"] == "delete" && found["runs"][0]["phase"] == "Failed",
+        "{found}"
     );
     world.begin_delete("b")?;
     std::thread::sleep(Duration::from_secs(4));
@@ -347,7 +347,7 @@ fn plans_are_part_of_creation_change_and_deletion() -> Result<()> {
         ensure!(left.is_none(), "{left:?}");
         Ok(Some(()))
     })?;
-    // Somebody gives up what it was to save.
+    // A user gives up what it was to save.
     world.annotate("b", json!({"chartwright.dev/skip-plans": "true"}))?;
     world.await_gone(&world.widgets(), "b")?;
     world.absent("configmap", ["a-main", "b-main"])

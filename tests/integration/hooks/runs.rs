@@ -92,16 +92,16 @@ fn hooks_run_once_around_an_installation_and_once_around_each_upgrade() -> Resul
     ensure!(created(&main)? <= created(&job(&world, "a-after")?)?);
     world.expect("configmap", "a-config")?;
     ensure!(world.get("job", "a-upgraded")?.is_none() && world.get("job", "a-check")?.is_none());
-    let told = &widget["status"]["hooks"];
-    ensure!(told["operation"] == "install" && told["done"] == true, "{told}");
+    let hooks = &widget["status"]["hooks"];
+    ensure!(hooks["operation"] == "install" && hooks["done"] == true, "{hooks}");
     ensure!(widget["status"]["plans"][0]["name"] == "test", "{widget}");
     for name in ["a-before", "a-config", "a-after"] {
-        let runs = told["runs"].as_array().context("there are runs")?;
+        let runs = hooks["runs"].as_array().context("there are runs")?;
         let has_run = |run: &Value| run["name"] == name && run["phase"] == "Succeeded";
-        ensure!(runs.iter().any(has_run), "{name}: {told}");
+        ensure!(runs.iter().any(has_run), "{name}: {hooks}");
     }
 
-    // Neither drift nor a restart nor somebody's request runs one again, and theirs is no drift.
+    // Neither drift, a restart nor a user's request runs a hook again, and changes to hooks are no drift.
     world.paint("a-main", "by hand")?;
     world.await_color("a-main", "blue")?;
     world.kubectl.delete("job", "a-after")?;
@@ -284,17 +284,17 @@ fn the_last_log_lines_of_a_hook_are_reported_redacted() -> Result<()> {
     let operator = world.start()?;
     let color = json!({"color": "Logged-secret-1d7f"});
     world.apply(&json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"}, "stringData": color}))?;
-    let told = with(
-        hook("told", "pre-install"),
+    let logged = with(
+        hook("logged", "pre-install"),
         "annotations",
         json!({"helm.sh/hook-output-log-policy": "hook-succeeded"}),
     );
-    world.install("a", json!({"hooks": [told, hook("silent", "post-install")]}))?;
+    world.install("a", json!({"hooks": [logged, hook("silent", "post-install")]}))?;
     let last = ["line 4", "line 12", "signed in with [redacted]"];
     world.await_event(
         "a",
         "HookSucceeded",
-        &["pre-install hook Job a-told succeeded", last[1], last[2]],
+        &["pre-install hook Job a-logged succeeded", last[1], last[2]],
     )?;
     let failing = with(hook("fails", "pre-upgrade"), "pod", json!({CRASHES: "true"}));
     world.edit("a", json!({"hooks": [failing]}))?;
@@ -338,8 +338,8 @@ fn foreign_objects_with_a_hooks_name_are_not_read() -> Result<()> {
         object["metadata"]["annotations"] = json!({"helm.sh/hook": "pre-install"});
         world.apply_widget(name, json!({"extraDeploy": [object]}))?;
         let ready = world.await_unready(name, "HookFailed", &["theirs is left untouched", "exists already"])?;
-        let told = format!("{ready}{:?}{}", world.events(name)?, world.live(name)?["status"]);
-        ensure!(!told.contains("its log") && !told.contains("signed in"), "{told}");
+        let output = format!("{ready}{:?}{}", world.events(name)?, world.live(name)?["status"]);
+        ensure!(!output.contains("its log") && !output.contains("signed in"), "{output}");
     }
     Ok(())
 }
@@ -364,10 +364,10 @@ fn a_hook_waits_while_its_previous_job_is_still_being_deleted() -> Result<()> {
     world.await_unready("a", "HookRunning", &parts)?;
     std::thread::sleep(Duration::from_secs(12));
     world.await_unready("a", "HookRunning", &parts)?;
-    let told = format!("{:?}", world.events("a")?);
+    let output = format!("{:?}", world.events("a")?);
     ensure!(
-        !told.contains("HookFailed") && !told.contains("UpgradeFailed"),
-        "{told}"
+        !output.contains("HookFailed") && !output.contains("UpgradeFailed"),
+        "{output}"
     );
     ensure!(uid(&job(&world, "a-first")?) == uid(&first));
     world.remove_finalizers("pod", pod)?;

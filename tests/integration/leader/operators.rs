@@ -191,7 +191,7 @@ fn a_paused_leader_writes_nothing_when_it_resumes() -> Result<()> {
     until("the other replica works", Duration::from_secs(45), works)?;
     world.await_color("a-main", "green")?;
     world.await_gone("configmap", "a-one")?;
-    // More work for whoever still believes that it leads.
+    // More work for an operator that still believes that it leads.
     world.paint("a-main", "pink")?;
     world.await_color("a-main", "green")?;
 

@@ -81,7 +81,7 @@ fn elected(world: &World, kind: &str) -> Result<Value> {
 
 /// Waits for a leader other than this; its name.
 fn await_leader(world: &World, kind: &str, selector: &str, former: &str) -> Result<String> {
-    let led = eventually("somebody leads", PROMPT, || {
+    let led = eventually("a pod leads", PROMPT, || {
         let pods = world.list("pods", selector)?;
         let names: Vec<String> = pods.iter().map(uid).collect();
         let elected = elected(world, kind)?;
@@ -219,8 +219,8 @@ fn a_hand_written_label_makes_no_leader_and_unready_pods_never_lead() -> Result<
     for pod in &pods {
         set_ready(&world, &name(pod), false)?;
     }
-    until("nobody leads, and it is told", PROMPT, || {
-        let elected = elected(&world, "StatefulSet")?;
+    until("no pod leads, and the status says so", PROMPT, || {
+        let unset = elected(&world, "StatefulSet")?;
         let labelled = world.list("pods", LEADER)?;
         Ok(labelled.is_empty() && elected["pod"].is_null() && elected["message"] == "none of its pods is ready")
     })
@@ -263,9 +263,9 @@ fn an_elect_entry_removed_from_the_watch_removes_label_and_lease() -> Result<()>
         Ok(of(LEADER)?.is_empty() && of("role")?.is_empty() && of("part=active")?.len() == 1)
     })
     .with_context(|| world.describe_failure("a"))?;
-    until("it is told", SOON, || {
-        let told = elected(&world, "Deployment")?;
-        Ok(told["label"] == "part" && told["pod"].is_string())
+    until("the status shows the leader", SOON, || {
+        let elected = elected(&world, "Deployment")?;
+        Ok(elected["label"] == "part" && elected["pod"].is_string())
     })?;
     world.await_gone("lease", LEASE)?;
     world.expect("lease", "chartwright-elect-deployment-a-web")?;
@@ -285,15 +285,15 @@ fn obstacles_to_an_election_are_reported_and_affect_nothing_else() -> Result<()>
     let world = world.watch_key(&format!("elect: [{DB}, {{kind: DaemonSet, name: none}}]"));
     let operator = world.start()?;
     world.install("a", json!({}))?;
-    // It may list pods, to tell why a workload isn't well, and not watch them.
+    // It may list pods, to report why a workload is unhealthy, but not watch them.
     operator.await_log("its pods can't be watched")?;
     ensure_contains(
         &operator.log(),
         &["elect_role.yaml", "cannot watch resource \\\"pods\\\""],
     )?;
     world.await_ready("a")?;
-    let told = elected(&world, "StatefulSet")?;
-    ensure!(told["pod"].is_null(), "{told}");
+    let unset = elected(&world, "StatefulSet")?;
+    ensure!(unset["pod"].is_null(), "{unset}");
     ensure!(elected(&world, "DaemonSet")?["message"] == "it is no member of this release");
     let mut rules = world.project_rules("rbac/elect_role.yaml")?;
     rules[0]["verbs"] = json!(["get", "list", "watch"]);
@@ -392,9 +392,9 @@ fn an_invalid_elect_entry_is_an_error_in_watches_yaml() -> Result<()> {
     let world = World::new("elect-file")?.watch_key("elect: [{kind: Job, name: x}]");
     world.write_watches()?;
     let file = world.watches_file();
-    let (status, told) = world.chartwright(&["run", "--watches-file", &file.to_string_lossy()])?;
-    ensure!(!status.success(), "{told}");
-    ensure_contains(&told, &["watches.yaml:5", "`kind` must be one of StatefulSet"])
+    let (status, printed) = world.chartwright(&["run", "--watches-file", &file.to_string_lossy()])?;
+    ensure!(!status.success(), "{printed}");
+    ensure_contains(&printed, &["watches.yaml:5", "`kind` must be one of StatefulSet"])
 }
 
 #[test]

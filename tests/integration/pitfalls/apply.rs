@@ -2,14 +2,14 @@
 //!
 //! | trap | test |
 //! |---|---|
-//! | random values rendered anew in each loop | `values::random_results::random_results_survive_edits_restarts_and_a_deleted_member` |
+//! | random values rendered again in each loop | `values::random_results::random_results_survive_edits_restarts_and_a_deleted_member` |
 //! | a CRD that is made and used in one pass | `apply::crds::a_crd_among_the_templates_comes_before_its_objects` |
 //! | kinds without a generation | `apply::drift::a_deleted_or_changed_member_is_restored` |
 //! | labels that drift don't move the generation | `apply::drift::removed_labels_and_annotations_of_members_are_restored` |
 //! | "is immutable" is only text | `apply::immutable::an_error_text_does_not_delete_a_healthy_object` |
 //! | a namespace on an object that has none | `pitfalls::apply::server_defaults_are_no_drift` |
 //! | a Job that its TTL removes | `apply::immutable::a_finished_job_that_its_ttl_removes_is_satisfied` |
-//! | a retry wrapper for each reconcile | none is made: `plan::contest` and `Release::told` are bounded |
+//! | a retry wrapper for each reconcile | none is made: `drift::correction_backoff` and the Events of a release are bounded |
 //! | a request without a time limit | `cluster::connection::tests::a_request_without_an_answer_ends` |
 //! | labels that an owner copies to its children | `prune::guards::objects_with_copied_labels_are_no_prune_candidates` |
 //! | one cluster-scoped name in two releases | `security::refusals::an_object_belongs_to_one_release_at_a_time` |
@@ -156,10 +156,10 @@ fn lists_with_and_without_keys_are_merged_correctly() -> Result<()> {
     ensure!(env.as_array().is_some_and(|env| env.len() == 2), "{env}");
     let containers = &after["spec"]["template"]["spec"]["containers"];
     ensure!(containers.as_array().map(Vec::len) == Some(2), "{containers}");
-    let told = [
+    let texts = [
         "containers[name=app].command changed by kubectl-patch",
         "env[name=OURS].value",
     ];
-    world.await_event("a", "DriftCorrected", &told)?;
+    world.await_event("a", "DriftCorrected", &texts)?;
     rests(&world, &operator)
 }

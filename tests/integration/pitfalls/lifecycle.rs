@@ -34,7 +34,7 @@ fn a_removed_crd_blocks_neither_prune_nor_later_steps() -> Result<()> {
     world.await_gone(&world.resource("Gadget"), "made")
 }
 
-/// kro waits for ever, in `Unknown`, where an expression refers to what isn't there. What can't be evaluated is told, and
+/// kro waits for ever, in `Unknown`, where an expression refers to what isn't there. A failed evaluation is reported, and
 /// health that others write badly keeps no release from being ready.
 #[test]
 fn a_failed_health_evaluation_is_reported_immediately_and_never_unknown() -> Result<()> {
@@ -45,22 +45,22 @@ fn a_failed_health_evaluation_is_reported_immediately_and_never_unknown() -> Res
     let begun = Instant::now();
     world.apply_widget("a", json!({"refer": true}))?;
     world.await_stalled("a", "RenderFailed", &["templates/reference.yaml:1"])?;
-    ensure!(begun.elapsed() < PROMPT, "told after {:?}", begun.elapsed());
+    ensure!(begun.elapsed() < PROMPT, "reported after {:?}", begun.elapsed());
 
     let mut gadget = world.custom("Gadget", "made", json!({}));
     gadget["metadata"]["annotations"] = json!({"chartwright.dev/wave": "soon", "chartwright.dev/update": "Sometimes"});
     world.update("a", json!({"refer": false, "extraDeploy": [gadget]}))?;
-    let told = world.events("a")?;
+    let events = world.events("a")?;
     for part in ["chartwright.dev/wave", "chartwright.dev/update"] {
         let is_it = |(reason, note): &&(String, String)| reason == "AnnotationInvalid" && note.contains(part);
-        ensure!(told.iter().filter(is_it).count() == 1, "{part}: {told:?}");
+        ensure!(events.iter().filter(is_it).count() == 1, "{part}: {events:?}");
     }
     // A controller that doesn't know, and one that writes nonsense.
     let gadgets = world.resource("Gadget");
     let status = |status: Value| world.kubectl.patch_status(&gadgets, "made", &json!({"status": status}));
-    status(json!({"conditions": [{"type": "Ready", "status": "Unknown", "message": "can't tell"}]}))?;
+    status(json!({"conditions": [{"type": "Ready", "status": "Unknown", "message": "no answer yet"}]}))?;
     let ready = world.await_condition("a", "Ready", "False")?;
-    ensure_contains(text(&ready["message"]), &["can't tell"])?;
+    ensure_contains(text(&ready["message"]), &["no answer yet"])?;
     let soon = json!({"conditions": "soon", "observedGeneration": "many"});
     for nonsense in [soon, json!({"conditions": [{"type": "Ready", "status": 7}, null, 3]})] {
         status(json!({"conditions": [{"type": "Ready", "status": "False"}]}))?;
@@ -105,7 +105,7 @@ fn custom_resources_of_a_removed_watch_can_be_released() -> Result<()> {
     world.await_deleted("a")?;
     ensure!(world.labelled("configmaps")?.len() == 6);
 
-    // Those in deletion, and their members are nobody's any more.
+    // Those in deletion, and their members have no owner any more.
     let said = of_group(&["--deleting", "--orphan"])?;
     ensure!(said.contains("trap-20/b, being deleted: freed"), "{said}");
     ensure!(!said.contains("trap-20/c"), "{said}");

@@ -82,8 +82,8 @@ fn while_an_api_group_does_not_answer_nothing_is_pruned() -> Result<()> {
     // Of a release that still has one, the other members go on.
     world.edit("c", json!({"extra": ["two"], "color": "red"}))?;
     world.await_color("c-main", "red")?;
-    let told = world.await_condition("c", "Ready", "False")?;
-    ensure_contains(text(&told["message"]), &["down.test"])?;
+    let ready = world.await_condition("c", "Ready", "False")?;
+    ensure_contains(text(&ready["message"]), &["down.test"])?;
     world.expect("configmap", "c-one")?;
     let listed = inventory(&world.live("c")?);
     ensure!(listed.contains(&"Gizmo c-gizmo".to_owned()), "{listed:?}");
@@ -99,7 +99,7 @@ fn while_an_api_group_does_not_answer_nothing_is_pruned() -> Result<()> {
     world.await_gone("gizmos.down.test", "a-gizmo")?;
     world.await_gone("configmap", "c-one")?;
     world.await_ready("c")?;
-    ensure!(uid(&world.expect("gizmos.down.test", "c-gizmo")?) == made, "made anew");
+    ensure!(uid(&world.expect("gizmos.down.test", "c-gizmo")?) == made, "recreated");
     Ok(())
 }
 
@@ -114,7 +114,7 @@ fn a_spec_edit_to_an_empty_render_prunes_all_members() -> Result<()> {
     ensure!(condition(&widget, "PruneHeld").is_null(), "{widget}");
     ensure!(inventory(&widget).is_empty(), "{widget}");
     ensure!(widget["status"]["release"]["revision"] == 2, "{widget}");
-    // Also if nobody was there when it was edited.
+    // Also if no operator ran when it was edited.
     world.edit("a", json!({"on": true}))?;
     world.await_there("configmap", "a-only")?;
     world.await_ready("a")?;
@@ -166,7 +166,7 @@ fn an_unused_api_that_does_not_answer_costs_no_requests() -> Result<()> {
     let operator = world.launch(&METERED)?;
     world.install("a", json!({"extra": ["one", "two"]}))?;
     world.install("b", json!({}))?;
-    // Somebody else's: one kind that comes, and one whose API server is nowhere.
+    // Unrelated kinds: one that appears, and one whose API server does not exist.
     let before = operator.renders()?;
     world.install_crd("Foreign")?;
     let down = json!({
@@ -188,7 +188,7 @@ fn an_unused_api_that_does_not_answer_costs_no_requests() -> Result<()> {
     let widget = world.await_ready("a")?;
     ensure!(!widget["status"].to_string().contains("nowhere.test"), "{widget}");
 
-    // What was asked for does count.
+    // A requested change does count.
     world.kubectl.delete("apiservice", "v1.nowhere.test")?;
     world.apply(&crd("other.test", "Other"))?;
     for name in ["a-asks", "b-asks"] {

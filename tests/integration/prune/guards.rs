@@ -49,7 +49,7 @@ fn namespaces_crds_and_claims_are_pruned_only_if_allowed() -> Result<()> {
     world.absent("configmap", ["a-one"])?;
     ensure!(inventory(&widget).len() == 4, "what is held stays listed: {widget}");
 
-    // A hold outlives the process, and what is allowed is noticed at once, one by one.
+    // A hold outlives the process, and each permission is noticed immediately.
     let _operator = world.replace(operator)?;
     allow(&world, "persistentvolumeclaim", "data")?;
     world.await_gone("persistentvolumeclaim", "data")?;
@@ -125,7 +125,7 @@ fn a_held_prune_ends_when_the_object_is_rendered_again_and_deletion_ignores_guar
     world.edit("a", with_claim)?;
     world.await_released("a")?;
     ensure!(uid(&world.expect("persistentvolumeclaim", "data")?) == before);
-    // Whoever deletes the whole release has said what they want, as with helm uninstall.
+    // Deleting the release is an explicit request, as with helm uninstall.
     world.edit("a", json!({"extraDeploy": []}))?;
     world.await_condition("a", "PruneHeld", "True")?;
     world.delete("a")?;
@@ -230,7 +230,7 @@ fn while_a_member_is_being_deleted_nothing_is_pruned() -> Result<()> {
     world.hold("configmap", "a-main")?;
     world.kubectl.begin_delete("configmap", "a-main")?;
     world.edit("a", json!({"extra": [], "color": "red"}))?;
-    // It can be made anew only when it is gone.
+    // It can be recreated only when it is gone.
     world.await_unready("a", "Terminating", &[])?;
     std::thread::sleep(Duration::from_secs(1));
     world.expect("configmap", "a-one")?;

@@ -142,7 +142,7 @@ fn depends_on_reveals_only_the_authors_namespace() -> Result<()> {
         let list = list.to_string();
         world.annotate(name, json!({"chartwright.dev/depends-on": list}))
     };
-    for (entry, reason, told) in [
+    for (entry, reason, message) in [
         (json!({"kind": "ConfigMap"}), "ValuesInvalid", "missing field `name`"),
         (
             json!({"kind": "ConfigMap", "name": "{{ .x }}"}),
@@ -171,7 +171,7 @@ fn depends_on_reveals_only_the_authors_namespace() -> Result<()> {
         ),
     ] {
         set("a", json!([entry]))?;
-        world.await_unready("a", reason, &[told])?;
+        world.await_unready("a", reason, &[message])?;
     }
     // It runs all the same, and is well as soon as that is.
     world.paint("a-main", "odd")?;

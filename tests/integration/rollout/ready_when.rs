@@ -181,9 +181,9 @@ fn a_health_rule_that_does_not_compile_is_an_error_in_watches_yaml() -> Result<(
     world.write_watches()?;
     let file = world.watches_file();
     let file = file.to_string_lossy();
-    let (status, told) = world.chartwright(&["run", "--watches-file", &file])?;
-    ensure!(!status.success(), "{told}");
-    ensure_contains(&told, &["watches.yaml:5", "`readyWhen`", "does not compile"])
+    let (status, printed) = world.chartwright(&["run", "--watches-file", &file])?;
+    ensure!(!status.success(), "{printed}");
+    ensure_contains(&printed, &["watches.yaml:5", "`readyWhen`", "does not compile"])
 }
 
 #[test]

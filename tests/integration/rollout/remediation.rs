@@ -24,9 +24,9 @@ fn become_state(world: &World, state: &str) -> Result<()> {
 /// Waits until a predicate holds for the rule's status. Returns that status.
 fn await_remediation(world: &World, what: &str, holds: impl Fn(&Value) -> bool) -> Result<Value> {
     eventually(what, SOON, || {
-        let told = world.live("a")?["status"]["remediation"][0].clone();
-        ensure!(holds(&told), "{told}");
-        Ok(Some(told))
+        let entry = world.live("a")?["status"]["remediation"][0].clone();
+        ensure!(holds(&entry), "{entry}");
+        Ok(Some(entry))
     })
 }
 
@@ -51,8 +51,8 @@ fn a_plan_repairs_a_member_after_the_unhealthy_period() -> Result<()> {
     ensure!(plan_runs(&world)? == 0, "it did not last");
     become_state(&world, "bad")?;
     world.await_event("a", "Remediated", &["rule repair: plan repair is run", BAD])?;
-    let told = await_remediation(&world, "it was done once", |told| told["count"] == 1)?;
-    ensure!(told["name"] == "repair" && !told["last"].is_null(), "{told}");
+    let entry = await_remediation(&world, "it was done once", |entry| entry["count"] == 1)?;
+    ensure!(entry["name"] == "repair" && !entry["last"].is_null(), "{entry}");
     let fixed = world.await_there("configmap", "a-fix")?;
     ensure!(fixed["data"]["label"] == "rule", "{fixed}");
     // It is as bad as before: not again before it has cooled down, nor after a restart.
@@ -60,10 +60,10 @@ fn a_plan_repairs_a_member_after_the_unhealthy_period() -> Result<()> {
     let operator = world.restart(operator)?;
     sleep(Duration::from_millis(1500));
     ensure!(plan_runs(&world)? == 1);
-    await_remediation(&world, "it is held", |told| text(&told["message"]).contains("600s ago"))?;
+    await_remediation(&world, "it is held", |entry| text(&entry["message"]).contains("600s ago"))?;
     become_state(&world, "good")?;
-    await_remediation(&world, "it is well", |told| {
-        told["since"].is_null() && told["message"].is_null()
+    await_remediation(&world, "it is well", |entry| {
+        entry["since"].is_null() && entry["message"].is_null()
     })?;
     world.await_quiet(&operator)?;
     world.ensure_no_requests(&operator, 1.0)
@@ -79,9 +79,9 @@ fn a_member_is_recreated_within_the_budget() -> Result<()> {
     become_state(&world, "bad")?;
     world.await_event("a", "Remediated", &["Deployment a-web is made anew"])?;
     let is_new = |object: &Value| !uid(object).is_empty() && uid(object) != before;
-    let second = world.await_object("deployment", "a-web", "made anew", is_new)?;
-    await_remediation(&world, "the budget is spent", |told| {
-        text(&told["message"]).contains("it was done 1 times within an hour")
+    let second = world.await_object("deployment", "a-web", "recreated", is_new)?;
+    await_remediation(&world, "the budget is spent", |entry| {
+        text(&entry["message"]).contains("it was done 1 times within an hour")
     })?;
     ensure!(uid(&world.expect("deployment", "a-web")?) == uid(&second), "only once");
     become_state(&world, "good")?;
@@ -96,7 +96,7 @@ fn a_member_is_recreated_within_the_budget() -> Result<()> {
 #[test]
 fn remediation_does_not_compete_with_other_controllers() -> Result<()> {
     let world = world(
-        "remediation-peace",
+        "remediation-quiet",
         "do: {recreate: {kind: Deployment, name: a-web}}\n  coolDown: 1s",
     )?;
     let world = world.granted("autoscaling", "horizontalpodautoscalers")?;
@@ -110,18 +110,18 @@ fn remediation_does_not_compete_with_other_controllers() -> Result<()> {
     ensure!(world.live("a")?["status"]["remediation"][0]["since"].is_null());
     world.patch("deployment", "a-web", &json!({"spec": {"paused": true}}))?;
     world.annotate("a", json!({"chartwright.dev/suspend": null}))?;
-    await_remediation(&world, "it is paused", |told| {
-        text(&told["message"]).contains("is suspended")
+    await_remediation(&world, "it is paused", |entry| {
+        text(&entry["message"]).contains("is suspended")
     })?;
     world.run(["autoscale", "deployment", "a-web", "--max=9", "--min=1", "--cpu=80%"])?;
     world.patch("deployment", "a-web", &json!({"spec": {"paused": null}}))?;
-    await_remediation(&world, "an autoscaler's work would be lost", |told| {
-        text(&told["message"]).contains("sets the replicas")
+    await_remediation(&world, "an autoscaler's work would be lost", |entry| {
+        text(&entry["message"]).contains("sets the replicas")
     })?;
     let left = json!({"metadata": {"annotations": {"chartwright.dev/reconcile": "disabled"}}});
     world.patch("deployment", "a-web", &left)?;
-    await_remediation(&world, "somebody wants it left", |told| {
-        text(&told["message"]).contains("is to be left as it is")
+    await_remediation(&world, "a user excludes it", |entry| {
+        text(&entry["message"]).contains("is to be left as it is")
     })?;
     ensure!(uid(&world.expect("deployment", "a-web")?) == before);
     Ok(())
@@ -158,7 +158,7 @@ fn remediation_that_is_impossible_is_reported() -> Result<()> {
         let _operator = world.start()?;
         world.install("a", json!({}))?;
         become_state(&world, "bad")?;
-        await_remediation(&world, why, |told| text(&told["message"]).contains(why))?;
+        await_remediation(&world, why, |entry| text(&entry["message"]).contains(why))?;
         world.await_ready("a")?;
     }
     Ok(())

@@ -45,9 +45,9 @@ fn failures_are_counted_until_success_or_an_edit() -> Result<()> {
     ensure!(observed.as_i64() != widget["metadata"]["generation"].as_i64());
     let tries = world.requests(&operator, start)?.resource("limitranges").verb("get");
     ensure!(tries.len() <= 5, "1 s, 2 s, 4 s, ...:\n{tries}");
-    let told = world.events("a")?;
-    let events = told.iter().filter(|(reason, _)| reason == "Forbidden");
-    ensure!(events.count() == 1, "a failure is told once: {told:?}");
+    let all = world.events("a")?;
+    let events = all.iter().filter(|(reason, _)| reason == "Forbidden");
+    ensure!(events.count() == 1, "a failure is all once: {all:?}");
 
     // A new process goes on counting: nothing has changed.
     ensure!(operator.terminate()?.success());
@@ -214,7 +214,7 @@ fn one_release_that_panics_does_not_stop_the_others() -> Result<()> {
     Ok(())
 }
 
-/// A newer generation ends what an older one has begun, and so does suspending: nothing is finished in vain.
+/// A newer generation ends the work of an older one, and so does suspending: no outdated work is finished.
 #[test]
 fn an_edit_cancels_the_running_reconcile() -> Result<()> {
     const MANY: usize = 300;

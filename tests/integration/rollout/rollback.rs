@@ -64,13 +64,13 @@ fn an_upgrade_whose_hook_fails_is_rolled_back_to_the_healthy_revision() -> Resul
         "a",
         json!({"color": "red", "hooks": [failing("migrate", "pre-upgrade")]}),
     )?;
-    let told = world.await_stalled(
+    let message = world.await_stalled(
         "a",
         "RolledBack",
         &["revision 2, of generation 2, failed: HookFailed: pre-upgrade hook Job a-migrate failed"],
     )?;
     ensure_contains(
-        &told,
+        &message,
         &[
             "revision 1, of generation 1, runs as revision 3",
             "until the custom resource",
@@ -187,7 +187,7 @@ fn a_refused_upgrade_is_rolled_back_immediately_and_an_install_is_not() -> Resul
     world.edit("a", bad)?;
     world.await_stalled("a", "RolledBack", &["ObjectInvalid", "a-web", "revision 1"])?;
     ensure!(color(&world)? == "blue");
-    // What is rendered from the values alone is told, and nothing was touched.
+    // A problem of the values is reported, and nothing was touched.
     world.edit("a", json!({"hooks": 3}))?;
     world.await_stalled("a", "RenderFailed", &[])?;
     ensure!(color(&world)? == "blue");
@@ -203,8 +203,8 @@ fn a_stalled_upgrade_is_not_rolled_back() -> Result<()> {
         "a",
         json!({"color": "red", "hooks": [failing("migrate", "pre-upgrade")]}),
     )?;
-    let told = world.await_stalled("a", "UpgradeFailed", &["a-migrate", "it is not tried again"])?;
-    ensure!(!told.contains("runs as revision"), "{told}");
+    let message = world.await_stalled("a", "UpgradeFailed", &["a-migrate", "it is not tried again"])?;
+    ensure!(!message.contains("runs as revision"), "{message}");
     let first = uid(&world.expect("job", "a-migrate")?);
     world.await_quiet(&operator)?;
     std::thread::sleep(Duration::from_secs(3));

@@ -1,4 +1,4 @@
-//! The status of a custom resource and the Secrets beside it are untrusted input: whoever may write them must not have the
+//! The status of a custom resource and the Secrets beside it are untrusted input: their writer must not make the
 //! operator write, or even ask for, anything outside the release.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 //! What an operator does without a right that it needs, and when it gets it: it says which, goes on by itself, and
-//! deletes nothing meanwhile.
+//! deletes nothing until then.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -35,15 +35,15 @@ fn a_forbidden_status_write_is_reported_by_an_event_and_retried_with_backoff() -
     let world = without("rights-status", &["widgets/status"])?;
     let operator = world.start()?;
     world.apply_widget("a", json!({"extra": ["one"]}))?;
-    let told = ["cannot patch resource \"widgets/status\"", NEEDS_RIGHTS];
-    world.await_event("a", "StatusUnwritten", &told)?;
+    let texts = ["cannot patch resource \"widgets/status\"", NEEDS_RIGHTS];
+    world.await_event("a", "StatusUnwritten", &texts)?;
     world.await_there("configmap", "a-one")?;
     let start = world.mark()?;
     std::thread::sleep(Duration::from_secs(6));
     let attempts = world.requests(&operator, start)?.resource("widgets");
     ensure!((1..=3).contains(&attempts.len()), "{attempts}");
 
-    // Nobody has written down what there is.
+    // The inventory was not recorded.
     operator.kill()?;
     world.edit("a", json!({"extra": ["two"]}))?;
     let _operator = world.start()?;
@@ -61,8 +61,8 @@ fn forbidden_events_are_reported_in_the_log() -> Result<()> {
     let operator = world.start()?;
     world.install("a", json!({}))?;
     world.update("a", json!({"color": "green"}))?;
-    let told = operator.log().matches("Events can't be written").count();
-    ensure!(told == 1, "{told} times in\n{}", operator.log());
+    let count = operator.log().matches("Events can't be written").count();
+    ensure!(count == 1, "{count} times in\n{}", operator.log());
     world.grant("events", &[rule("events.k8s.io", "events", &["create", "patch"])])?;
     std::thread::sleep(Duration::from_secs(1));
     world.update("a", json!({"color": "red"}))?;
@@ -81,11 +81,11 @@ fn without_lease_rights_no_replica_leads_and_a_leader_that_loses_them_ends() -> 
     world.grant("leases", &[leases])?;
     world.await_ready("a")?;
 
-    let theirs = json!({"spec": {"holderIdentity": "somebody"}});
+    let theirs = json!({"spec": {"holderIdentity": "another"}});
     world.patch("lease", "widgets", &theirs)?;
     ensure!(operator.wait()?.code() == Some(1), "{}", operator.log());
-    let told = "leadership lost: lease rights-leases/widgets is held by somebody";
-    ensure_contains(&operator.log(), &[told])
+    let text = "leadership lost: lease rights-leases/widgets is held by another";
+    ensure_contains(&operator.log(), &[text])
 }
 
 /// As projects of operator-sdk have it: Events of the core group, and a Lease that may be looked at.
@@ -106,13 +106,13 @@ fn a_role_that_can_only_read_leases_is_enough_for_one_replica() -> Result<()> {
         world.update("a", json!({"color": color}))?;
     }
     world.await_event("a", "UpgradeSuccessful", &[])?;
-    let asked = world.all_requests(&operator, start)?.resource("events");
-    let groups: BTreeSet<(String, u16)> = asked.iter().map(|one| (one.group.clone(), one.status)).collect();
+    let requests = world.all_requests(&operator, start)?.resource("events");
+    let groups: BTreeSet<(String, u16)> = requests.iter().map(|one| (one.group.clone(), one.status)).collect();
     ensure!(groups.contains(&(String::new(), 201)), "{groups:?}");
-    let refused = asked
+    let refused = requests
         .iter()
         .filter(|one| one.status == 403 && one.group == "events.k8s.io");
-    ensure!(refused.count() == 1, "asked again and again");
+    ensure!(refused.count() == 1, "requested repeatedly");
 
     // Another process that may write it has the Lease: this one ends.
     let held = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "widgets"},
@@ -129,10 +129,10 @@ fn the_operator_waits_for_the_right_to_its_key_and_continues() -> Result<()> {
     world.apply_widget("a", json!({}))?;
     operator.await_log("before the operator may `get` Secret rights-key/rights-key-hmac-key")?;
     std::thread::sleep(Duration::from_secs(7));
-    let told = operator.log().matches("no release is worked on").count();
+    let count = operator.log().matches("no release is worked on").count();
     ensure!(
-        told == 1 && operator.is_running(),
-        "{told} times in\n{}",
+        count == 1 && operator.is_running(),
+        "{count} times in\n{}",
         operator.log()
     );
     ensure!(world.labelled("configmaps")?.is_empty());
@@ -170,7 +170,7 @@ fn a_member_kind_without_rights_is_reported_and_blocks_prune() -> Result<()> {
     world.grant("maps", &[member_rule("", "configmaps")])?;
     world.await_ready("a")?;
     ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "red");
-    // As soon as the watch of the ConfigMaps, which may have been refused meanwhile, shows all of them again.
+    // As soon as the watch of the ConfigMaps, which may have been refused in between, shows all of them again.
     world.await_gone("secret", "a-secret")
 }
 
@@ -229,8 +229,8 @@ fn force_keeps_replicas_while_their_manager_is_unknown() -> Result<()> {
     world.kubectl.scale("kube-controller-manager", "a", 4)?;
     world.await_quiet(&operator)?;
     world.force("a", "once")?;
-    let told = ["Deployment.apps rights-scale/a", "list horizontalpodautoscalers"];
-    world.await_event("a", "ReplicasLeft", &told)?;
+    let texts = ["Deployment.apps rights-scale/a", "list horizontalpodautoscalers"];
+    world.await_event("a", "ReplicasLeft", &texts)?;
     world.await_quiet(&operator)?;
     ensure!(world.expect("deployment", "a")?["spec"]["replicas"] == 4);
     world.await_ready("a")?;
@@ -273,7 +273,7 @@ fn each_right_of_the_role_is_needed() -> Result<()> {
         let rules = whole.project_rules(role)?;
         resources.extend(rules.iter().flat_map(|rule| texts(&rule["resources"])));
     }
-    // Autoscalers have a test of their own, and nobody serves ServiceMonitors here.
+    // Autoscalers have a test of their own, and no server has ServiceMonitors here.
     resources.retain(|resource| !["horizontalpodautoscalers", "servicemonitors"].contains(&resource.as_str()));
     ensure!(resources.len() >= 14, "{resources:?}");
     let mut running = Vec::new();
@@ -291,15 +291,15 @@ fn each_right_of_the_role_is_needed() -> Result<()> {
     for (resource, world, operator, start) in &running {
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
         until(&format!("{resource}/{subresource} is missed"), SOON, || {
-            let asked = world.all_requests(operator, *start)?.resource(resource);
-            let refused = asked.filter(|request| request.status == 403 && request.subresource == subresource);
+            let requests = world.all_requests(operator, *start)?.resource(resource);
+            let refused = requests.filter(|request| request.status == 403 && request.subresource == subresource);
             Ok(!refused.is_empty())
         })?;
     }
     Ok(())
 }
 
-/// The API server refuses what no rule gives, and this refuses a rule that gives what nobody asks for.
+/// The API server refuses a request without a rule, and this test refuses a rule without a request.
 #[test]
 fn every_right_of_the_project_is_used_and_none_is_missing() -> Result<()> {
     let world = World::with("rights-used", WorldSetup::ALONE)?;
@@ -335,11 +335,11 @@ fn every_right_of_the_project_is_used_and_none_is_missing() -> Result<()> {
         world.await_object("configmap", name, "is back", |map| uid(map) != before)?;
     }
     world.await_condition("a", "Deployed", "True")?;
-    // The status template lists the pods at once, and a new kind is watched a moment later.
+    // The status template lists the pods immediately, and a new kind is watched a moment later.
     for (resource, verb) in [("pods", "list"), ("servicemonitors", "watch")] {
-        until(&format!("{resource} are asked for: {verb}"), SOON, || {
-            let asked = world.control_plane.audit().requests()?.by_user(&operator.user);
-            Ok(!asked.resource(resource).verb(verb).is_empty())
+        until(&format!("{resource} are requested: {verb}"), SOON, || {
+            let requests = world.control_plane.audit().requests()?.by_user(&operator.user);
+            Ok(!requests.resource(resource).verb(verb).is_empty())
         })?;
     }
     world.delete("a")?;
@@ -348,20 +348,20 @@ fn every_right_of_the_project_is_used_and_none_is_missing() -> Result<()> {
     let user = operator.user.clone();
     ensure!(operator.terminate()?.success());
 
-    let asked = world.control_plane.audit().requests()?.by_user(&user);
+    let requests = world.control_plane.audit().requests()?.by_user(&user);
     let mut left = Vec::new();
     for role in ROLES {
-        left.extend(unused(role, &world.project_rules(role)?, &asked));
+        left.extend(unused(role, &world.project_rules(role)?, &requests));
     }
     ensure!(left.is_empty(), "{left:#?}");
     Ok(())
 }
 
 /// The rights of a role that none of these requests needed.
-pub fn unused(role: &str, rules: &[Value], asked: &AuditedRequests) -> Vec<String> {
+pub fn unused(role: &str, rules: &[Value], requests: &AuditedRequests) -> Vec<String> {
     let is_used = |group: &str, resource: &str, verb: &str, names: &[String]| {
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
-        asked.iter().any(|request| {
+        requests.iter().any(|request| {
             (request.group.as_str(), request.resource.as_str()) == (group, resource)
                 && (request.subresource.as_str(), request.verb.as_str()) == (subresource, verb)
                 && request.status != 403
@@ -450,8 +450,8 @@ fn every_right_of_elections_is_used_and_they_work_with_named_leases() -> Result<
     world.delete("a")?;
     world.await_gone("lease", "chartwright-elect-statefulset-a-db")?;
     ensure!(!operator.log().contains("forbidden"), "{}", operator.log());
-    let asked = world.control_plane.audit().requests()?.by_user(&operator.user);
-    let left = unused(ROLE, &world.project_rules(ROLE)?, &asked);
+    let requests = world.control_plane.audit().requests()?.by_user(&operator.user);
+    let left = unused(ROLE, &world.project_rules(ROLE)?, &requests);
     ensure!(left.is_empty(), "{left:#?}");
     Ok(())
 }
@@ -469,8 +469,8 @@ fn the_namespaced_rules_are_the_cluster_rules_without_cluster_scoped_kinds() -> 
     ensure!(world.project_rules("namespaced/elect_role.yaml")? == world.project_rules("rbac/elect_role.yaml")?);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/namespaced");
     let dry = ["apply", "--dry-run=server", "-k", &folder.display().to_string()];
-    let told = world.kubectl.run(dry)?;
-    ensure_contains(&told, &["rolebinding", "chartwright-manager-role "])
+    let printed = world.kubectl.run(dry)?;
+    ensure_contains(&printed, &["rolebinding", "chartwright-manager-role "])
 }
 
 #[test]
@@ -478,14 +478,14 @@ fn without_the_right_to_watch_crds_discovery_is_polled() -> Result<()> {
     let world = without("rights-crds", &["customresourcedefinitions", "apiservices"])?;
     let operator = world.start()?;
     world.install("a", json!({}))?;
-    // A kind that nobody serves: whoever waits for it must not ask on and on.
+    // A kind that is not installed: a release that waits for it must not send requests repeatedly.
     let absent = json!({"apiVersion": "absent.test/v1", "kind": "Absent", "metadata": {"name": "absent"}});
     world.apply_widget("b", json!({"extraDeploy": [absent]}))?;
     world.await_condition("b", "Ready", "False")?;
     let start = world.mark()?;
     std::thread::sleep(Duration::from_secs(6));
-    let asked = world.all_requests(&operator, start)?;
-    let reads = asked.filter(|request| request.uri == "/apis" || request.uri == "/api");
+    let requests = world.all_requests(&operator, start)?;
+    let reads = requests.filter(|request| request.uri == "/apis" || request.uri == "/api");
     ensure!(reads.len() <= 4, "{reads}");
     Ok(())
 }

@@ -80,7 +80,7 @@ impl RedactionStory {
             ];
             for (outlet, text) in &outlets {
                 for form in &forms {
-                    ensure!(!text.contains(form), "{outlet} tells {form}:\n{text}");
+                    ensure!(!text.contains(form), "{outlet} shows {form}:\n{text}");
                 }
             }
         }
@@ -118,7 +118,7 @@ fn errors_are_redacted() -> Result<()> {
     for mode in ["label", "address", "field", "data"] {
         describe_failure.fails(mode, "ObjectInvalid").context(mode)?;
     }
-    // These name a place and no value, or begin to: whatever they say, it is no secret.
+    // These name a place and no value, or begin to: their text is no secret.
     for mode in ["head", "metadata"] {
         describe_failure.world.edit("a", json!({"mode": mode}))?;
         describe_failure.world.await_condition("a", "Ready", "False")?;
@@ -154,7 +154,7 @@ fn console_logs_are_redacted() -> Result<()> {
     describe_failure.fails("label", "ObjectInvalid")?;
     describe_failure.operator.terminate()?;
 
-    // The next process knows none of it, and learns it before it tells of it.
+    // The next process knows none of it, and learns it before it reports it.
     let operator = describe_failure.world.launch(&METERED)?;
     operator.await_log("watching")?;
     // It renders what was refused once more; what a hook holds is known from a render alone.
@@ -188,7 +188,7 @@ fn console_logs_are_redacted() -> Result<()> {
     describe_failure.is_silent()
 }
 
-/// A defect may quote what it stumbled over, wherever it is: in the middle of a reconcile, or in a render.
+/// A panic message may quote its input, in a reconcile or in a render.
 #[test]
 fn a_panic_message_is_redacted() -> Result<()> {
     let mut describe_failure = RedactionStory::begin("redaction-panic", "json")?;
@@ -202,9 +202,9 @@ fn a_panic_message_is_redacted() -> Result<()> {
         describe_failure.world.await_event("a", "Panicked", &[])?;
         describe_failure.world.await_quiet(&describe_failure.operator)?;
         let log = describe_failure.operator.log();
-        let told: Vec<&str> = log.lines().filter(|line| line.contains(PANIC)).collect();
-        let is_marked = told.iter().all(|line| line.contains(MARK));
-        ensure!(!told.is_empty() && is_marked, "{at}: {told:?}");
+        let panics: Vec<&str> = log.lines().filter(|line| line.contains(PANIC)).collect();
+        let is_marked = panics.iter().all(|line| line.contains(MARK));
+        ensure!(!panics.is_empty() && is_marked, "{at}: {panics:?}");
         describe_failure.is_silent().with_context(|| at.to_owned())?;
     }
     Ok(())

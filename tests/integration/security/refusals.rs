@@ -13,7 +13,7 @@ fn may_bind() -> Value {
     json!({"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["bind"]})
 }
 
-/// Not about custom resources, nor about what is told of them.
+/// Not about custom resources, nor about their Events.
 fn is_elsewhere(request: &AuditedRequest) -> bool {
     !["widgets", "events"].contains(&request.resource.as_str())
 }
@@ -53,7 +53,7 @@ fn a_foreign_object_outlives_a_release_that_was_refused_it() -> Result<()> {
     ensure!(world.expect("configmap", "a-main")? == foreign);
     world.absent("configmap", ["a-one"])?;
 
-    // Somebody puts their own object in a member's place, with copies of its marks or without: the record is no proof.
+    // Another client puts an object in a member's place, with copies of its marks or without: the record is no proof.
     world.install("b", json!({"extra": ["one"]}))?;
     world.suspend("b")?;
     world.kubectl.delete("configmap", "b-one")?;
@@ -177,7 +177,7 @@ fn lookups_of_values_stay_in_the_namespace() -> Result<()> {
         .filter(|request| !["widgets", "events"].contains(&request.resource.as_str()))
         .none()?;
 
-    // Its own namespace, the kinds that tell where a chart runs, and what the watch opens.
+    // Its own namespace, the kinds that show where a chart runs, and what the watch opens.
     world.apply(&config_map("words", json!({"word": "hello"})))?;
     world.install("near", json!({"lookup": "words"}))?;
     ensure!(world.expect("configmap", "near-looked-up")?["data"]["copy"] == "hello");

@@ -59,8 +59,8 @@ fn no_value_exceeds_the_memory_budget() -> Result<()> {
         ),
     ] {
         world.apply_widget(name, template(&template_text))?;
-        let told = world.await_stalled(name, "RenderFailed", &["the limit of"])?;
-        ensure!(told.contains("MiB (--memory-limit"), "{name}: {told}");
+        let message = world.await_stalled(name, "RenderFailed", &["the limit of"])?;
+        ensure!(message.contains("MiB (--memory-limit"), "{name}: {message}");
         let peak = operator.peak_memory()?;
         ensure!(peak < PEAK, "{name}: {} MiB", peak >> 20);
     }
@@ -111,11 +111,11 @@ fn slow_conditions_are_reported_and_delay_no_other_release() -> Result<()> {
     for color in ["red", "green"] {
         world.update("a", json!({"color": color}))?;
     }
-    let told = "the conditions of this release are over their budget of 1 s of processor time";
+    let text = "the conditions of this release are over their budget of 1 s of processor time";
     for name in &hostile {
-        let tells = |widget: &Value| widget["status"].to_string().contains(told);
-        eventually("the budget is told of", SOON, || {
-            Ok(tells(&world.expect(&world.widgets(), name)?).then_some(()))
+        let is_reported = |widget: &Value| widget["status"].to_string().contains(text);
+        eventually("the budget is reported", SOON, || {
+            Ok(is_reported(&world.expect(&world.widgets(), name)?).then_some(()))
         })
         .with_context(|| world.describe_failure(name))?;
     }

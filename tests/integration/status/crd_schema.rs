@@ -79,7 +79,7 @@ fn a_record_that_the_status_schema_refuses_is_stored_in_a_secret() -> Result<()>
 
 #[test]
 fn a_removed_crd_deletes_its_releases_and_can_be_reinstalled() -> Result<()> {
-    // With references, the garbage collector would take in the end what is adopted or told of here.
+    // With references, the garbage collector would finally delete the objects that are adopted or reported here.
     let world = World::new("schema-gone")?.watch_key("ownerReferences: false");
     let operator = world.start()?;
     world.install("a", json!({"extra": ["one"]}))?;
@@ -101,9 +101,9 @@ fn a_removed_crd_deletes_its_releases_and_can_be_reinstalled() -> Result<()> {
     operator.await_log("waiting for its CustomResourceDefinition")?;
     world.install_crd("Widget")?;
     world.install("a", json!({"extra": ["three"], "color": "red"}))?;
-    ensure!(uid(&world.expect("configmap", "a-main")?) == uid(&main), "made anew");
-    let told = world.await_event("a", "Leftover", &["ConfigMap schema-gone/a-two"])?;
-    ensure!(!told.contains("a-main"), "{told}");
+    ensure!(uid(&world.expect("configmap", "a-main")?) == uid(&main), "recreated");
+    let message = world.await_event("a", "Leftover", &["ConfigMap schema-gone/a-two"])?;
+    ensure!(!message.contains("a-main"), "{message}");
     ensure!(world.expect("configmap", "a-two")? == two);
     world.delete("a")?;
     let left: Vec<String> = world.labelled("configmaps")?.iter().map(uid).collect();
@@ -133,8 +133,8 @@ fn nulls_that_the_schema_of_a_member_refuses_are_left_out() -> Result<()> {
     let first = made(1)?;
     world.await_quiet(&operator)?;
     world.update("a", json!({"extraDeploy": [gadget(2)]}))?;
-    ensure!(uid(&made(2)?) == uid(&first), "made anew");
-    // What isn't sent is nothing that somebody took away.
+    ensure!(uid(&made(2)?) == uid(&first), "recreated");
+    // A field that isn't sent was not removed by another client.
     world.await_quiet(&operator)?;
     world.ensure_no_requests(&operator, 3.0)
 }

@@ -22,8 +22,8 @@ fn notes_and_events_report_install_and_upgrade() -> Result<()> {
     world.update("a", json!({"extra": []}))?;
     world.await_quiet(&operator)?;
     let events = world.events("a")?;
-    let tells = |note: &str| note.contains("pruned") && note.contains("a-one");
-    ensure!(events.iter().any(|(_, note)| tells(note)), "{events:?}");
+    let is_pruned = |note: &str| note.contains("pruned") && note.contains("a-one");
+    ensure!(events.iter().any(|(_, note)| is_pruned(note)), "{events:?}");
     world.edit("a", json!({"fail": "oh no"}))?;
     world.await_event("a", "RenderFailed", &["oh no"])?;
     world.delete("a")?;

@@ -66,15 +66,15 @@ fn a_long_inventory_is_stored_in_secrets() -> Result<()> {
     operator.kill()?;
     let start = world.mark()?;
     let operator = world.start_and_settle()?;
-    let asked = world.requests(&operator, start)?;
-    let writes = asked.clone().writes();
+    let requests = world.requests(&operator, start)?;
+    let writes = requests.clone().writes();
     ensure!(writes.is_empty() && versions(&members(&world)?) == before, "{writes}");
-    let gets = asked.clone().resource("secrets").verb("get");
+    let gets = requests.clone().resource("secrets").verb("get");
     // The other Secret is the operator's key.
     ensure!(gets.filter(|get| get.name.starts_with("chartwright-record")).len() == 1);
-    ensure!(asked.resource("configmaps").verb("get").is_empty());
+    ensure!(requests.resource("configmaps").verb("get").is_empty());
 
-    // Beyond what the status shows, things are known as well: a member that goes, and one whose label somebody took.
+    // Facts beyond the status are known as well: a terminating member, and one whose label was removed.
     world.run(["label", "configmap", "a-340", "applyset.kubernetes.io/part-of-"])?;
     let is_labelled = |member: &Value| label(member, PART_OF).is_some();
     world.await_object("configmap", "a-340", "is labelled again", is_labelled)?;
@@ -114,10 +114,10 @@ fn three_thousand_members_are_recorded() -> Result<()> {
     operator.kill()?;
     let mark = world.mark()?;
     let operator = world.start_and_settle()?;
-    let asked = world.requests_until_quiet(&operator, mark)?;
-    let writes = asked.clone().writes();
+    let requests = world.requests_until_quiet(&operator, mark)?;
+    let writes = requests.clone().writes();
     ensure!(writes.is_empty(), "{writes}");
-    ensure!(asked.resource("configmaps").verb("get").is_empty());
+    ensure!(requests.resource("configmaps").verb("get").is_empty());
     Ok(())
 }
 
@@ -149,17 +149,17 @@ fn a_lost_record_is_rebuilt_from_live_objects() -> Result<()> {
         };
         let (mut before, after) = (uids(&before), uids(&after));
         before.remove(&format!("a-{}", members - 1));
-        ensure!(before == after, "an object was made anew");
+        ensure!(before == after, "an object was recreated");
         let widget = world.live("a")?;
         let release = &widget["status"]["release"];
         match what {
-            // Nothing but the status told of it; an Event says why the count begins anew.
+            // Only the status recorded it; an Event says why the count restarts.
             "status" => {
                 ensure!(release["revision"] == 1, "{release}");
                 let note = world.await_event("a", "InstallSuccessful", &[])?;
                 let events = world.events("a")?;
-                let told = events.iter().any(|(_, note)| note.contains("found without a record"));
-                ensure!(told, "{note} {events:?}");
+                let is_reported = events.iter().any(|(_, note)| note.contains("found without a record"));
+                ensure!(is_reported, "{note} {events:?}");
             }
             // What isn't known to have changed is no upgrade.
             _ => ensure!(release["revision"] == 2, "{release}"),
@@ -221,7 +221,7 @@ fn foreign_writes_to_the_record_are_not_trusted() -> Result<()> {
     write("\u{0}no JSON")?;
     let operator = world.start_and_settle()?;
     world.await_ready("a")?;
-    ensure!(versions(&members(&world)?) == before, "applied anew without a change");
+    ensure!(versions(&members(&world)?) == before, "applied again without a change");
     let stored = stored_record(&world.expect("secret", &name)?)?;
     ensure!(stored.contains("\"a-303\""), "it is written again");
     world.await_quiet(&operator)?;
@@ -260,7 +260,7 @@ fn stored_record(secret: &Value) -> Result<String> {
     Ok(std::io::read_to_string(unpacked)?)
 }
 
-/// The story of a release whose status says nothing: Events tell it, Secrets keep it.
+/// A release without a status: Events report its changes, Secrets store its record.
 fn lives_without_status(world: &World, warning: &str) -> Result<()> {
     let operator = world.start_and_settle()?;
     world.apply_widget("a", json!({"members": 3}))?;
@@ -279,8 +279,8 @@ fn lives_without_status(world: &World, warning: &str) -> Result<()> {
     operator.kill()?;
     let start = world.mark()?;
     let operator = world.start_and_settle()?;
-    let asked = world.requests(&operator, start)?;
-    let writes = asked.writes();
+    let requests = world.requests(&operator, start)?;
+    let writes = requests.writes();
     // Where there is a status, it is compared by writing it: a write without effect for each custom resource, and once
     // the question whether it can be applied.
     ensure!(writes.iter().all(|write| write.resource == "widgets"), "{writes}");

@@ -20,16 +20,16 @@ fn apply_deep(world: &World, object: &Value, levels: usize) -> Result<()> {
     world.kubectl.run_with_input(arguments, &text).map(drop)
 }
 
-/// The reason and message of a condition, of what can't be read as a whole.
-fn told(world: &World, name: &str, condition: &str) -> Result<String> {
+/// The reason and message of a condition of a custom resource that is too large to read.
+fn reason_and_message(world: &World, name: &str, condition: &str) -> Result<String> {
     let path = format!("jsonpath={{.status.conditions[?(@.type==\"{condition}\")]['status','reason','message']}}");
     world.run(["get", &world.widgets(), name, "-o", &path])
 }
 
 fn await_message(world: &World, name: &str, condition: &str, text: &str) -> Result<()> {
     let waited = eventually(&format!("{name}: {condition} says {text}"), SOON, || {
-        let told = told(world, name, condition)?;
-        ensure!(told.contains(text), "it says {told:?}");
+        let found = reason_and_message(world, name, condition)?;
+        ensure!(found.contains(text), "it says {found:?}");
         Ok(Some(()))
     });
     waited.with_context(|| world.describe_failure(""))
@@ -89,8 +89,8 @@ fn a_custom_resource_of_maximum_size_is_reported_and_can_be_deleted() -> Result<
     let world = World::new("bounds-large")?;
     let operator = world.launch(&METERED)?;
     apply_largest(&world, "big", &json!({"color": "red"}))?;
-    let told = ["request is too large", "make it smaller (it has about 157"];
-    world.await_event("big", "Claim", &told)?;
+    let text = ["request is too large", "make it smaller (it has about 157"];
+    world.await_event("big", "Claim", &text)?;
     world.await_quiet(&operator)?;
     world.absent("configmap", ["big-main"])?;
     ensure!(operator.metric("chartwright_refused_writes_total{kind=\"Widget\"}")? >= 2.0);

@@ -1,4 +1,4 @@
-//! The status template of a chart: what it computes from live members is told in the status, and nothing else suffers
+//! The status template of a chart: what it computes from live members appears in the status, and nothing else suffers
 //! from what is wrong with it.
 
 use std::fs;
@@ -53,7 +53,7 @@ fn fields_and_conditions_follow_the_members() -> Result<()> {
     ensure!(condition(&widget, "Open")["status"] == "True", "{widget}");
     world.await_quiet(&operator)?;
     world.ensure_no_requests(&operator, 1.5)?;
-    // Nothing changed meanwhile: nothing is read, nor written.
+    // Nothing changed in between: nothing is read or written.
     let before = world.mark()?;
     let operator = world.restart(operator)?;
     world.await_quiet(&operator)?;
@@ -71,7 +71,7 @@ fn a_status_template_can_use_pods_hooks_and_plans() -> Result<()> {
     let world = world("template-pods", template)?;
     let _operator = world.start()?;
     world.install("a", json!({"deployment": {"enabled": true, "replicas": 2}}))?;
-    until("two nodes are told", SOON, || {
+    until("the status shows two nodes", SOON, || {
         let widget = world.live("a")?;
         let nodes = widget["status"]["nodes"].as_array().cloned().unwrap_or_default();
         Ok(nodes.len() == 2 && nodes.iter().all(|node| text(node).starts_with("a-")))
@@ -104,7 +104,7 @@ fn an_invalid_status_template_is_only_a_condition() -> Result<()> {
     ] {
         write(&world, template)?;
         operator = world.replace_and_settle(operator)?;
-        until(&format!("it is told: {why}"), SOON, || {
+        until(&format!("the status says: {why}"), SOON, || {
             let invalid = condition(&world.live("a")?, "StatusInvalid");
             Ok(text(&invalid["message"]).contains(why))
         })?;
@@ -114,7 +114,7 @@ fn an_invalid_status_template_is_only_a_condition() -> Result<()> {
     operator = world.replace_and_settle(operator)?;
     await_status(&world, "a", "state", "fine")?;
     ensure!(condition(&world.live("a")?, "StatusInvalid").is_null());
-    // A chart that has none any more takes along what it told.
+    // A chart without a template removes the fields that it computed.
     fs::remove_file(world.chart().join("status.yaml"))?;
     let _operator = world.replace_and_settle(operator)?;
     until("its fields are gone", SOON, || {
@@ -142,7 +142,7 @@ fn a_status_that_the_schema_refuses_is_written_without_the_template_fields() -> 
 
 #[test]
 fn a_status_template_reveals_no_secret() -> Result<()> {
-    let template = "told: {{ .Values.secret.password }}\nkeys: {{ index .Members.Secret (printf \"%s-secret\" .Release.Name) | toJson | quote }}\n";
+    let template = "shown: {{ .Values.secret.password }}\nkeys: {{ index .Members.Secret (printf \"%s-secret\" .Release.Name) | toJson | quote }}\n";
     let world = world("template-secret", template)?.granted("", "secrets")?;
     let operator = world.start()?;
     let spec = json!({"secret": {"enabled": true, "password": "hunter2hunter2"}});
@@ -151,9 +151,9 @@ fn a_status_template_reveals_no_secret() -> Result<()> {
         let widget = world.live("a")?;
         let status = widget["status"].to_string();
         ensure!(!status.contains("hunter2") && !status.contains("aHVudGVy"), "{status}");
-        Ok(!widget["status"]["told"].is_null())
+        Ok(!widget["status"]["shown"].is_null())
     };
-    until("it is told without the password", SOON, is_clean)?;
+    until("the status has no password", SOON, is_clean)?;
     let _operator = world.restart(operator)?;
     world.annotate("a", json!({"chartwright.dev/requested-at": "1"}))?;
     await_status(&world, "a", "lastHandledReconcileAt", "1")?;

@@ -44,8 +44,8 @@ fn usage(world: &World, arguments: &[&str]) -> Result<String> {
         .args(arguments)
         .env("KUBECONFIG", world.control_plane.kubeconfig());
     let output = command.output()?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{told}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{printed}");
     Ok(String::from_utf8(output.stdout)?)
 }
 
@@ -127,7 +127,7 @@ fn requested_resources_are_metered_across_restarts() -> Result<()> {
     let third = await_line(&world, "a", "it goes on", |line| counts_at_least(line, counted + CORES))?;
     let rise = number(&third, "cpuCoreSeconds") - counted;
     let most = CORES * begun.elapsed().as_secs_f64() + 0.01;
-    ensure!(rise <= most, "what nobody saw was counted: {rise} of at most {most}");
+    ensure!(rise <= most, "an unseen request was counted: {rise} of at most {most}");
     ensure!(third["since"] == before["since"], "{before} {third}");
     let series = |what: &str| {
         format!(
@@ -181,10 +181,10 @@ fn without_metering_rights_a_warning_is_logged_and_reconciles_continue() -> Resu
     ensure!(operator.metric("chartwright_usage_failures_total")? >= 2.0);
     world.edit("a", json!({"extra": ["two"]}))?;
     world.await_there("configmap", "a-two")?;
-    let told = usage(&world, &[]).map_err(|error| error.to_string());
-    let told = told.err().context("there is nothing to be told")?;
+    let error = usage(&world, &[]).map_err(|error| error.to_string());
+    let error = error.err().context("there is no error")?;
     ensure_contains(
-        &told,
+        &error,
         &[
             "there is no",
             "ConfigMap usage-rights/usage-rights-usage",

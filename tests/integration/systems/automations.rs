@@ -38,11 +38,11 @@ fn await_behind(system: &System, service: &str, names: &[&str]) -> Result<()> {
 fn an_application_is_deployed_from_a_custom_resource() -> Result<()> {
     let system = System::new("automation-deploy", DATABASE)?;
     database(&system, "shop", json!({"size": 2}))?;
-    let told = [
+    let texts = [
         ("/ready", json!("2/2")),
         ("/endpoint", json!("shop-sampledb.automation-deploy.svc:5432")),
     ];
-    system.await_status("shop", &told)?;
+    system.await_status("shop", &texts)?;
     // Writes go to the first server, reads to any.
     await_behind(&system, "shop-sampledb", &["shop-sampledb-0"])?;
     await_behind(&system, "shop-sampledb-read", &["shop-sampledb-0", "shop-sampledb-1"])?;
@@ -159,12 +159,12 @@ fn a_leader_is_chosen_for_an_application_that_can_not_choose_one() -> Result<()>
     world.kubectl.delete("pod", &first)?;
     let second = await_leader(&first)?;
     let pod = uid(&world.expect("pod", &second)?);
-    let told = eventually("it is told who leads", SOON, || {
-        let told = world.live("a")?["status"]["elected"][0].clone();
-        ensure!(told["uid"] == pod.as_str(), "{told}");
-        Ok(Some(told))
+    let elected = eventually("the status shows the leader", SOON, || {
+        let elected = world.live("a")?["status"]["elected"][0].clone();
+        ensure!(elected["uid"] == pod.as_str(), "{elected}");
+        Ok(Some(elected))
     });
-    told.with_context(|| operator.log())?;
+    elected.with_context(|| operator.log())?;
     ensure!(operator.terminate()?.success());
     Ok(())
 }
@@ -214,7 +214,7 @@ fn a_simulated_failure_is_recovered_and_measured() -> Result<()> {
         .map(uid)
         .collect();
 
-    // More than the quorum bears is asked for in vain, before anything is done.
+    // A request beyond the quorum is refused before any change.
     let (succeeded, said) = system.run_plan("kv", "chaos", &["k=2"])?;
     ensure!(!succeeded, "{said}");
     let failed = condition(&system.live("kv")?, "PlanFailed");
@@ -246,7 +246,7 @@ fn a_simulated_failure_is_recovered_and_measured() -> Result<()> {
     evict(&system, "kv-etcd-2")?;
     world.end_pods_of("kv-etcd-chaos", "Succeeded")?;
     let recovered = eventually(
-        "all members are well again, and it is told how long that took",
+        "all members are healthy again, and the status shows how long that took",
         SOON,
         || {
             let kv = system.live("kv")?;

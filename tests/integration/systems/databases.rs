@@ -42,12 +42,12 @@ fn a_database_waits_for_its_credentials_and_is_configured_once() -> Result<()> {
     world.absent("statefulset", ["shop-sampledb"])?;
     credentials(&system, "shop")?;
     let shop = system.await_ready("shop")?;
-    let told = [
+    let texts = [
         ("/endpoint", json!("shop-sampledb.database-life.svc:5432")),
         ("/ready", json!("2/2")),
         ("/version", json!("17.5")),
     ];
-    system.await_status("shop", &told)?;
+    system.await_status("shop", &texts)?;
     ensure!(condition(&shop, "StatusInvalid").is_null(), "{shop}");
     for job in ["shop-sampledb-configure", "shop-sampledb-migrate"] {
         ensure!(world.expect("job", job)?["status"]["succeeded"] == 1);
@@ -67,12 +67,12 @@ fn a_database_waits_for_its_credentials_and_is_configured_once() -> Result<()> {
     ensure!(pods.len() == 3 && pods.iter().any(|pod| uid(pod) == first), "{pods:?}");
 
     // No secret is reported.
-    let told = [
+    let texts = [
         system.live("shop")?["status"].to_string(),
         format!("{:?}", world.list("events", "")?),
         system.operator.log(),
     ];
-    for said in told {
+    for said in texts {
         ensure!(!said.contains("secret-8842") && !said.contains("secret-1177"), "{said}");
     }
     for (spec, reason) in [
@@ -115,18 +115,18 @@ fn an_upgrade_whose_migration_fails_touches_no_server() -> Result<()> {
     let fails =
         json!({"version": "17.6", "migrations": [orders, names, broken], "jobs": {"podLabels": {CRASHES: "true"}}});
     system.edit("shop", fails)?;
-    let told = [
+    let texts = [
         "HookFailed: pre-upgrade hook Job shop-sampledb-migrate failed",
         "runs as revision",
     ];
-    system.await_unready("shop", "RolledBack", &told)?;
+    system.await_unready("shop", "RolledBack", &texts)?;
     ensure!(image(&system, "shop")? == "postgres:17.5" && pods(&system)? == before);
     let status = &system.live("shop")?["status"]["history"];
     ensure!(status.as_array().is_some_and(|history| history.len() == 4), "{status}");
 
     // Without the broken one it goes on.
-    let mended = json!({"migrations": [orders, names], "jobs": {"podLabels": {CRASHES: null}}});
-    system.update("shop", mended)?;
+    let repaired = json!({"migrations": [orders, names], "jobs": {"podLabels": {CRASHES: null}}});
+    system.update("shop", repaired)?;
     ensure!(image(&system, "shop")? == "postgres:17.6");
     world.await_quiet(&system.operator)?;
     system.end()
@@ -139,10 +139,10 @@ fn an_upgrade_whose_servers_stay_unready_is_rolled_back() -> Result<()> {
     let pod = |number: u32| system.world.expect("pod", &format!("shop-sampledb-{number}"));
     let first = uid(&pod(0)?);
     system.edit("shop", json!({"version": "17.5", "podLabels": {HANGS: "true"}}))?;
-    let told = ["not healthy within 8s", "shop-sampledb", "runs as revision 3"];
-    system.await_unready("shop", "RolledBack", &told)?;
+    let texts = ["not healthy within 8s", "shop-sampledb", "runs as revision 3"];
+    system.await_unready("shop", "RolledBack", &texts)?;
     ensure!(image(&system, "shop")? == "postgres:17.4");
-    // The one that couldn't begin is made anew as it was; the first was never touched.
+    // The pod that couldn't start is recreated as it was; the first was never touched.
     system.await_status("shop", &[("/ready", json!("2/2")), ("/version", json!("17.4"))])?;
     ensure!(uid(&pod(0)?) == first);
     system.update("shop", json!({"podLabels": {HANGS: null}}))?;
@@ -258,7 +258,7 @@ fn follower_data_survives_while_the_first_server_crashes_repeatedly() -> Result<
     system.operator = system.world.replace(system.operator)?;
     database(&system, "shop", json!({"size": 2}))?;
     let world = &system.world;
-    // While nobody answers, there is nothing to be had.
+    // While no server answers, there is no data.
     world.kubectl.patch_status("pod", "shop-sampledb-1", &fallen())?;
     world.kubectl.patch_status("pod", "shop-sampledb-0", &fallen())?;
     std::thread::sleep(MOMENT);
@@ -267,20 +267,20 @@ fn follower_data_survives_while_the_first_server_crashes_repeatedly() -> Result<
     world.kubectl.delete("pod", "shop-sampledb-1")?;
     system.await_event("shop", "Remediated", &["rule save-from-follower: plan backup is run"])?;
     let job = world.await_there("job", "shop-sampledb-backup")?;
-    let asked = r#"{"name":"PGHOST","value":"shop-sampledb-read"}"#;
-    ensure_contains(&job["spec"]["template"]["spec"].to_string(), &[asked])?;
-    let told = [
+    let expected = r#"{"name":"PGHOST","value":"shop-sampledb-read"}"#;
+    ensure_contains(&job["spec"]["template"]["spec"].to_string(), &[expected])?;
+    let texts = [
         ("/plans/0/runs/0/by", json!("remediation")),
         ("/plans/0/phase", json!("Succeeded")),
         ("/remediation/0/count", json!(1)),
     ];
-    system.await_status("shop", &told)?;
-    // Whoever asks gets what the first server has.
+    system.await_status("shop", &texts)?;
+    // A client reads the data of the first server.
     let (succeeded, said) = system.run_plan("shop", "backup", &[])?;
     ensure!(succeeded, "{said}");
     let job = world.expect("job", "shop-sampledb-backup")?;
-    let asked = r#"{"name":"PGHOST","value":"shop-sampledb"}"#;
-    ensure_contains(&job["spec"]["template"]["spec"].to_string(), &[asked])?;
+    let expected = r#"{"name":"PGHOST","value":"shop-sampledb"}"#;
+    ensure_contains(&job["spec"]["template"]["spec"].to_string(), &[expected])?;
     system.end()
 }
 

@@ -83,8 +83,8 @@ fn a_cluster_is_restored_member_by_member_before_it_begins() -> Result<()> {
 pub(super) fn set_ready(system: &System, pod: &str, ready: bool) -> Result<()> {
     let status = if ready { "True" } else { "False" };
     let ready = json!({"type": "Ready", "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z"});
-    let told = json!({"status": {"conditions": [ready]}});
-    system.world.kubectl.patch_status("pod", pod, &told)
+    let status = json!({"status": {"conditions": [ready]}});
+    system.world.kubectl.patch_status("pod", pod, &status)
 }
 
 #[test]
@@ -162,8 +162,8 @@ fn an_upgrade_that_breaks_a_member_is_rolled_back_with_quorum() -> Result<()> {
     system.edit("kv", json!({"version": "3.6.12", "podLabels": {HANGS: "true"}}))?;
     // The next member is not touched before this one is well.
     system.await_status("kv", &[("/quorum", json!("2 of 3 members in quorum"))])?;
-    let told = ["not healthy within 8s", "kv-etcd", "runs as revision 3"];
-    system.await_unready("kv", "RolledBack", &told)?;
+    let texts = ["not healthy within 8s", "kv-etcd", "runs as revision 3"];
+    system.await_unready("kv", "RolledBack", &texts)?;
     system.await_status(
         "kv",
         &[
@@ -258,7 +258,7 @@ fn members(system: &System, name: &str) -> Result<Vec<EtcdMember>> {
     (0..3).map(start).collect()
 }
 
-/// The pods here are kwok's. But what they would run is run, and what their probes find is told of them.
+/// The pods here are kwok's. But their commands run, and the results of their probes are written to their status.
 #[test]
 fn processes_of_etcd_make_the_cluster_that_the_chart_describes() -> Result<()> {
     let system = System::new("etcd-real", CLUSTER)?;
@@ -269,7 +269,7 @@ fn processes_of_etcd_make_the_cluster_that_the_chart_describes() -> Result<()> {
     })?;
     members[0].call("put", r#"{"key": "a2V5", "value": "dmFsdWU="}"#)?;
     ensure_contains(&members[2].call("range", r#"{"key": "a2V5"}"#)?, &["dmFsdWU="])?;
-    let tell = |members: &[EtcdMember]| {
+    let write_probes = |members: &[EtcdMember]| {
         for (number, member) in members.iter().enumerate() {
             set_ready(&system, &format!("kv-etcd-{number}"), member.probe("/readyz"))?;
         }
@@ -282,14 +282,14 @@ fn processes_of_etcd_make_the_cluster_that_the_chart_describes() -> Result<()> {
         Ok(members[..2].iter().all(|member| member.probe("/readyz")))
     })?;
     ensure_contains(&members[1].call("range", r#"{"key": "a2V5"}"#)?, &["dmFsdWU="])?;
-    tell(&members)?;
+    write_probes(&members)?;
     system.await_status("kv", &[("/quorum", json!("2 of 3 members in quorum"))])?;
 
     // One alone lives, and isn't ready: it is not restarted, and nothing is changed.
     members[1].process.kill()?;
     until("the last one is not ready", SOON, || Ok(!members[0].probe("/readyz")))?;
     ensure!(members[0].probe("/livez"));
-    tell(&members)?;
+    write_probes(&members)?;
     let kv = system.await_status("kv", &[("/quorum", json!("0 of 3 members in quorum"))])?;
     ensure!(condition(&kv, "Quorum")["status"] == "False", "{kv}");
     for member in &mut members {

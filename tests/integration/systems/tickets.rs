@@ -17,11 +17,11 @@ fn a_ticket_is_booked_after_it_is_made_and_cancelled_before_it_goes() -> Result<
     let system = System::new("ticket-life", TICKET)?;
     let world = &system.world;
     system.install("holiday", ticket("Mumbai", "London", 2))?;
-    let told = [
+    let texts = [
         ("/booking", json!("Booked")),
         ("/reference", json!("ticket-life-holiday")),
     ];
-    let holiday = system.await_status("holiday", &told)?;
+    let holiday = system.await_status("holiday", &texts)?;
     ensure!(holiday["status"]["bookedAt"].is_string(), "{holiday}");
     let booked = world.expect("job", "holiday-flightticket-book")?;
     ensure!(booked["status"]["succeeded"] == 1, "{booked}");
@@ -34,7 +34,7 @@ fn a_ticket_is_booked_after_it_is_made_and_cancelled_before_it_goes() -> Result<
     )
     .or_else(|_| ensure_contains(&world.run(["get", &system.resource()])?, &["Mumbai", "London"]))?;
 
-    // The booking is changed, and is not made anew by anything else.
+    // The booking is changed, and nothing else recreates it.
     system.update("holiday", json!({"number": 3}))?;
     let again = world.expect("job", "holiday-flightticket-book")?;
     ensure!(uid(&again) != uid(&booked));

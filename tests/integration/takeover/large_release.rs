@@ -31,7 +31,7 @@ fn a_release_with_its_record_in_secrets_is_taken_over() -> Result<()> {
     ensure!(widget["status"]["deployedRelease"].is_null());
     world.await_ready("shop")?;
     for (name, map) in maps(&world)? {
-        ensure!(before.get(&name).map(uid) == Some(uid(&map)), "{name} was made anew");
+        ensure!(before.get(&name).map(uid) == Some(uid(&map)), "{name} was recreated");
         let owners = map["metadata"]["ownerReferences"].as_array().map_or(0, Vec::len);
         ensure!(is_marked(&map) && owners == 1, "{map}");
     }

@@ -33,9 +33,9 @@ fn members_are_ours(world: &World, former: &FormerRelease) -> Result<()> {
     for before in former.members() {
         let name = text(&before["metadata"]["name"]);
         let now = world.expect(&kind(before), name)?;
-        ensure!(uid(&now) == uid(before), "{name} was made anew");
+        ensure!(uid(&now) == uid(before), "{name} was recreated");
         ensure!(is_marked(&now), "{now}");
-        // Where there was an owner reference there is ours now, which makes nobody the controller.
+        // The former owner reference is replaced by ours, which has no controller.
         let references = now["metadata"]["ownerReferences"].as_array();
         let is_ours = references.is_some_and(|all| all.len() == 1 && all[0].get("controller").is_none());
         let had = before["metadata"]["ownerReferences"].is_array();
@@ -58,7 +58,7 @@ fn members_are_ours(world: &World, former: &FormerRelease) -> Result<()> {
     Ok(())
 }
 
-/// A whole takeover of an unchanged release: nothing is made anew, no pod ends, nothing of the former owner remains.
+/// A complete takeover of an unchanged release: nothing is recreated, no pod ends, nothing of the former owner remains.
 fn takes_over(world: &World, former: &FormerRelease) -> Result<Operator> {
     let before = former.await_pods(world)?;
     ensure!(former.secrets(world)? > 0);
@@ -104,12 +104,12 @@ fn a_helm_operator_release_is_taken_over_without_touching_a_pod() -> Result<()> 
     ensure!(count("patch widgets/", after) == 1, "{writes:?}");
 
     // What the chart drops later goes, though it was helm-operator that had set it; what others set stays.
-    world.run(["annotate", "configmap", "shop-config", "somebody=else"])?;
+    world.run(["annotate", "configmap", "shop-config", "other=note"])?;
     world.update("shop", json!({"dropped": false, "extra": false}))?;
     let config = world.expect("configmap", "shop-config")?;
     ensure!(config["data"] == json!({"color": "red"}), "{config}");
     ensure!(label(&config, "dropped").is_none(), "{config}");
-    ensure!(annotation(&config, "somebody") == Some("else"), "{config}");
+    ensure!(annotation(&config, "other") == Some("note"), "{config}");
     let deployment = world.expect("deployment", "shop")?;
     let env = &deployment["spec"]["template"]["spec"]["containers"][0]["env"];
     ensure!(*env == json!([{"name": "COLOR", "value": "red"}]), "{env}");
@@ -145,7 +145,7 @@ fn a_takeover_runs_no_install_hooks_again() -> Result<()> {
 
     // The next upgrade runs it, in the place of what helm-operator left.
     world.patch(&world.widgets(), "shop", &json!({"spec": {"color": "green"}}))?;
-    let job = world.await_object("job", "shop-hook", "is made anew", |job| uid(job) != left)?;
+    let job = world.await_object("job", "shop-hook", "is recreated", |job| uid(job) != left)?;
     ensure!(is_marked(&job), "{job}");
     world.await_ready("shop").map(drop)
 }
@@ -173,7 +173,7 @@ fn a_custom_resource_that_is_being_deleted_is_uninstalled_without_its_chart() ->
     let world = store("take-delete", &[])?;
     let former = restore(&world, SDK, "shop", as_it_was)?;
     former.await_pods(&world)?;
-    // Nobody serves it: helm-operator is gone, and we are not there yet.
+    // No operator serves it: helm-operator is gone, and ours has not started.
     world.begin_delete("shop")?;
     let broken = world.second_chart("broken")?;
     world.write_watches_of(&[("Widget", &broken, &[])])?;
@@ -243,8 +243,8 @@ fn a_helm_release_is_refused_by_name_and_adopted_if_the_watch_allows() -> Result
         world.apply_widget(name, json!({"color": "red"}))?;
         let message = world.await_stalled(name, "Collision", &[])?;
         let owner = format!("it belongs to the Helm release {}/{name}", world.name);
-        let told = format!("{owner}; to take it over, set `collisions: Adopt`");
-        ensure_contains(&message, &[&told])?;
+        let advice = format!("{owner}; to take it over, set `collisions: Adopt`");
+        ensure_contains(&message, &[&advice])?;
         let untouched = world.expect("deployment", name)?;
         ensure!(!is_marked(&untouched) && former.secrets(&world)? == 1, "{untouched}");
         drop(operator);
@@ -255,7 +255,7 @@ fn a_helm_release_is_refused_by_name_and_adopted_if_the_watch_allows() -> Result
         world.await_ready(name)?;
         members_are_ours(&world, &former)?;
         ensure!(pods(&world)? == before, "pods were restarted");
-        // Helm's Secret goes after the status is written, and this is told after that.
+        // Helm's Secret goes after the status is written, and this is reported after that.
         world.await_event(name, "TakenOver", &["from Helm"])?;
         ensure!(former.secrets(&world)? == 0);
         world.update(name, json!({"dropped": false}))?;

@@ -44,14 +44,14 @@ fn a_release_follows_what_it_looked_up() -> Result<()> {
     world.await_field("configmap", "a-copy", "/data/count", (more + 1).to_string())?;
     world.await_quiet(&operator)?;
 
-    // A change that leaves the render as it is costs a look and writes nothing; what nobody looked up costs nothing.
+    // A change without effect on the render costs one read and writes nothing; an object that was not looked up costs nothing.
     let renders = || operator.renders();
     let (start, before) = (world.mark()?, renders()?);
     let label = json!({"metadata": {"labels": {"team": "x"}}});
     world.patch("configmap", "source", &label)?;
     let requests = world.requests_until_quiet(&operator, start)?;
     ensure!(requests.clone().writes().is_empty(), "{requests}");
-    ensure!(renders()? > before, "a looked-up object changed, and nobody looked");
+    ensure!(renders()? > before, "a looked-up object changed, and was not read");
     let (start, before) = (world.mark()?, renders()?);
     world.apply(&config_map("else", json!({})))?;
     world.patch_widget("a", &label)?;
@@ -71,8 +71,8 @@ fn lookup_names_are_escaped_and_path_changing_names_are_refused() -> Result<()> 
     world.await_quiet(&operator)?;
     for (name, source, wrong) in [("slash", "../../secrets/x", '/'), ("percent", "a%2Fb", '%')] {
         world.apply_widget(name, json!({"source": source}))?;
-        let told = format!("invalid resource name {source:?}: [may not contain '{wrong}']");
-        world.await_stalled(name, "LookupFailed", &[&told])?;
+        let message = format!("invalid resource name {source:?}: [may not contain '{wrong}']");
+        world.await_stalled(name, "LookupFailed", &[&message])?;
     }
     Ok(())
 }
@@ -130,7 +130,7 @@ fn members_dropped_by_a_lookup_are_pruned_after_a_quiet_period() -> Result<()> {
     world.apply(&source("two"))?;
     world.await_field("configmap", "a-copy", "/data/text", "two")?;
     world.await_released("a")?;
-    ensure!(uid(&world.expect("configmap", "a-copy")?) == before, "made anew");
+    ensure!(uid(&world.expect("configmap", "a-copy")?) == before, "recreated");
     ensure!(world.live("a")?["status"]["release"]["revision"] == 3);
 
     // It is removed permanently, and the user edits something else.
@@ -186,7 +186,7 @@ fn own_members_in_a_lookup_cause_no_upgrade() -> Result<()> {
     world.await_quiet(&operator)?;
     is_as_applied()?;
 
-    // What somebody asks for is an upgrade, with all that there is.
+    // A requested change is an upgrade, with all its effects.
     world.edit("a", json!({"color": "red"}))?;
     world.await_stalled("a", "RenderFailed", &["PASSWORDS ERROR"])?;
     let widget = world.update("a", json!({"password": "given"}))?;
@@ -230,8 +230,8 @@ fn lookups_over_the_limit_are_reported_and_not_sent() -> Result<()> {
     world.install("b", json!({"many": 2000}))?;
     world.await_quiet(&operator)?;
     // Many of one namespace are one list.
-    let asked = world.requests(&operator, start)?.resource("configmaps");
-    let read = asked.filter(|request| !request.is_write());
+    let requests = world.requests(&operator, start)?.resource("configmaps");
+    let read = requests.filter(|request| !request.is_write());
     ensure!(read.len() < 20, "{read}");
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Values from Secrets and ConfigMaps: whose win, what waits for one, that a change is followed at once, and that nobody is
-//! told what a Secret says.
+//! Values from Secrets and ConfigMaps: their precedence, waiting for a missing one, following a change immediately, and that
+//! the content of a Secret is never shown.
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ fn a_custom_resource_can_list_sources_where_the_watch_allows_it() -> Result<()> 
     world.install("a", json!({"more": {"from": from}}))?;
     world.await_color("a-main", "red")?;
     await_size(&world, "2")?;
-    for (entry, reason, told) in [
+    for (entry, reason, message) in [
         (
             json!({"kind": "Pod", "name": "x"}),
             "ValuesInvalid",
@@ -116,7 +116,7 @@ fn a_custom_resource_can_list_sources_where_the_watch_allows_it() -> Result<()> 
         ),
     ] {
         world.edit("a", json!({"more": {"from": [entry]}}))?;
-        world.await_stalled("a", reason, &[told])?;
+        world.await_stalled("a", reason, &[message])?;
     }
     let many = vec![json!({"kind": "ConfigMap", "name": "one"}); 51];
     world.edit("a", json!({"more": {"from": many}}))?;

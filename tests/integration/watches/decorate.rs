@@ -12,7 +12,7 @@ use crate::world::operator::METERED;
 use crate::world::{COLLECTED, SOON, World, member_rule};
 
 /// A ConfigMap with what the chart sees of its object.
-const TELLS: &str = r#"
+const SHOWS: &str = r#"
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: {{ .Release.Name }}-{{ .Chart.Name }}}
@@ -41,7 +41,7 @@ fn world(name: &str, kind: [&str; 3], decorators: &[Decorator<'_>]) -> Result<Wo
     world.grant("decorated", &[rule, member_rule("", "secrets")])?;
     let mut watches = String::new();
     for (decorator, selector, more) in decorators {
-        let chart = world.write_chart(decorator, &[&[("tells.yaml", TELLS)], *more].concat())?;
+        let chart = world.write_chart(decorator, &[&[("shows.yaml", SHOWS)], *more].concat())?;
         writeln!(
             watches,
             "- {{group: {group:?}, version: v1, kind: {kind}, chart: {}, decorate: true, selector: {{matchLabels: {{{selector}}}}}}}",
@@ -140,7 +140,7 @@ fn a_namespace_has_the_members_of_its_decorators_while_their_selectors_match() -
     let requests = world.requests(&operator, start)?;
     ensure!(requests.clone().writes().is_empty(), "{requests}");
 
-    // One leaves, the other stays. Whoever else wrote a mark doesn't keep it there.
+    // One leaves, the other stays. A mark that another client wrote as well is removed, too.
     world.run([
         "annotate",
         "namespace",
@@ -154,7 +154,7 @@ fn a_namespace_has_the_members_of_its_decorators_while_their_selectors_match() -
     await_map(&place, &format!("{target}-two"), true)?;
     let namespace = world.expect("namespace", &target)?;
     ensure!(marks(&namespace) == expected(&["two"]), "{namespace}");
-    // The other does while nobody looks.
+    // The other leaves while no operator runs.
     operator.kill()?;
     label(json!({"decorate-ns/two": null}))?;
     let operator = world.start()?;
@@ -214,11 +214,11 @@ fn decorated_members_are_deleted_by_garbage_collector_or_finalizer() -> Result<(
     await_data(&world.kubectl, "web-plain", "replicas", "3")?;
 
     // What it is attached to is known to who looks for leftovers, and to who frees what is held.
-    let (status, told) =
+    let (status, printed) =
         world.chartwright(&["leftovers", "--namespace", &world.name, "--operator-name", &world.name])?;
     ensure!(
-        status.success() && told.contains("No object without its custom resource"),
-        "{told}"
+        status.success() && printed.contains("No object without its custom resource"),
+        "{printed}"
     );
     let free = [
         "release-finalizers",
@@ -230,17 +230,17 @@ fn decorated_members_are_deleted_by_garbage_collector_or_finalizer() -> Result<(
         &world.name,
         "--dry-run",
     ];
-    let (status, told) = world.chartwright(&free)?;
+    let (status, printed) = world.chartwright(&free)?;
     let parts = [
         "decorate-gc/web (decorator keeps): would be freed",
         "kubectl get ConfigMap -A",
     ];
     ensure!(
-        status.success() && parts.iter().all(|part| told.contains(part)),
-        "{told}"
+        status.success() && parts.iter().all(|part| printed.contains(part)),
+        "{printed}"
     );
 
-    // Both come back that somebody takes off, also while no operator runs; what is forged on another object goes.
+    // Both are restored after a removal, also while no operator runs; forged marks on another object are removed.
     operator.kill()?;
     world.remove_finalizers("deployment", "web")?;
     let operator = world.start()?;
@@ -353,23 +353,23 @@ fn an_object_that_is_decorated_again_keeps_its_members() -> Result<()> {
 fn the_operators_own_releases_can_be_decorated() -> Result<()> {
     let world = World::new("decorate-own")?;
     world.grant("secrets", &[member_rule("", "secrets")])?;
-    let (plain, tells) = (world.chart(), world.write_chart("tells", &[("tells.yaml", TELLS)])?);
+    let (plain, shows) = (world.chart(), world.write_chart("shows", &[("shows.yaml", SHOWS)])?);
     let clash = world.write_chart(
         "clash",
-        &[("tells.yaml", &TELLS.replace("-{{ .Chart.Name }}", "-tells"))],
+        &[("shows.yaml", &SHOWS.replace("-{{ .Chart.Name }}", "-shows"))],
     )?;
-    let decorate = ["decorate: true", "selector: {matchLabels: {tell: all}}"];
+    let decorate = ["decorate: true", "selector: {matchLabels: {show: all}}"];
     world.write_watches_of(&[
         ("Widget", &plain, &[]),
-        ("Widget", &tells, &decorate),
+        ("Widget", &shows, &decorate),
         ("Widget", &clash, &decorate),
     ])?;
     let operator = world.start()?;
     world.install("a", json!({"replicas": 4}))?;
-    world.patch_widget("a", &json!({"metadata": {"labels": {"tell": "all", "team": "y"}}}))?;
-    await_data(&world.kubectl, "a-tells", "team", "y")?;
+    world.patch_widget("a", &json!({"metadata": {"labels": {"show": "all", "team": "y"}}}))?;
+    await_data(&world.kubectl, "a-shows", "team", "y")?;
     // The second one reports the collision and takes nothing.
-    world.await_event("a", "Collision", &["a-tells", "it belongs to another release"])?;
+    world.await_event("a", "Collision", &["a-shows", "it belongs to another release"])?;
     world.await_quiet(&operator)?;
     let widget = world.await_ready("a")?;
     let inventory = crate::world::fields::inventory(&widget);
@@ -383,7 +383,7 @@ fn the_operators_own_releases_can_be_decorated() -> Result<()> {
     );
     world.delete("a")?;
     await_map(&world.kubectl, "a-main", false)?;
-    world.await_gone_within(COLLECTED, "configmap", "a-tells")
+    world.await_gone_within(COLLECTED, "configmap", "a-shows")
 }
 
 #[test]
@@ -396,10 +396,10 @@ fn a_decorator_can_wait_for_the_decorated_object() -> Result<()> {
     fs::write(world.watches_file(), format!("{watches}}}}}, {itself}}}\n"))?;
     let operator = world.start()?;
     world.apply(&deployment("web", json!({"decorate": "late"})))?;
-    eventually("an Event tells what it waits for", SOON, || {
-        let told = world.run(["get", "events", "-o", "yaml"])?;
-        let is_told = told.contains("DependencyNotReady") && told.contains("is false");
-        ensure!(is_told, "{told}");
+    eventually("an Event reports what it waits for", SOON, || {
+        let printed = world.run(["get", "events", "-o", "yaml"])?;
+        let is_reported = printed.contains("DependencyNotReady") && printed.contains("is false");
+        ensure!(is_reported, "{printed}");
         Ok(Some(()))
     })?;
     world.await_quiet(&operator)?;

@@ -117,8 +117,8 @@ fn the_projects_own_manifests_are_accepted_and_are_enough() -> Result<()> {
 fn every_right_of_the_charts_is_used(user: &str) -> Result<()> {
     const ROLE: &str = "config/rbac/charts_role.yaml";
     let role: Value = serde_yaml::from_str(&fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(ROLE))?)?;
-    let asked = ControlPlane::shared().audit().requests()?.by_user(user);
-    let mut left = unused(ROLE, role["rules"].as_array().context("rules")?, &asked);
+    let requests = ControlPlane::shared().audit().requests()?.by_user(user);
+    let mut left = unused(ROLE, role["rules"].as_array().context("rules")?, &requests);
     // Only where a Prometheus operator is, for a Job that failed, and where a restore replaces a claim.
     let elsewhere = ["\"monitoring.coreos.com\"", "pods/log", "delete persistentvolumeclaims"];
     left.retain(|right| !elsewhere.iter().any(|what| right.contains(what)));
@@ -155,10 +155,10 @@ fn a_built_in_kind_is_a_release_only_with_a_selector() -> Result<()> {
     world.await_field("deployment", "a", "/status/readyReplicas", 1)?;
     world.await_quiet(&operator)?;
     let made = world.expect("deployment", "a")?;
-    let told = condition(&made, "Ready");
-    ensure!(told.is_null() && made["status"]["inventory"].is_null(), "{made}");
-    let asked = world.requests(&operator, start)?;
-    asked.filter(|request| request.subresource == "status").none()?;
+    let ready = condition(&made, "Ready");
+    ensure!(ready.is_null() && made["status"]["inventory"].is_null(), "{made}");
+    let requests = world.requests(&operator, start)?;
+    requests.filter(|request| request.subresource == "status").none()?;
     world.absent("configmap", ["b-main"])?;
     ensure!(world.expect("deployment", "b")?["metadata"]["finalizers"].is_null());
     world.kubectl.delete("deployment", "a")?;

@@ -1,4 +1,4 @@
-//! What is watched, and for whom: what somebody writes into annotations begins no watch, what nobody needs ends, and what
+//! Which kinds are watched, and for which release: annotations begin no watch, watches without a user end, and what
 //! one release can't see delays no other.
 
 use std::time::{Duration, Instant};
@@ -59,7 +59,7 @@ fn an_unused_watch_ends() -> Result<()> {
     let operator = world.launch(&launch.metered())?;
     world.install("a", json!({}))?;
     let watches = || operator.metric("chartwright_watches");
-    // What the start asked for and nobody needs has ended by then.
+    // Watches of the start that no release needs have ended by then.
     std::thread::sleep(Duration::from_secs(5));
     let before = watches()?;
     world.install("b", json!({"extraDeploy": [quota()]}))?;

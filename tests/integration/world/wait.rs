@@ -66,9 +66,9 @@ impl World {
         let waited = eventually(&what, SOON, || {
             let object = self.expect(resource, name)?;
             let generation = &object["metadata"]["generation"];
-            let (found, told) = (condition(&object, kind), &object["status"]);
+            let (found, recorded) = (condition(&object, kind), &object["status"]);
             let holds = found["status"] == status && found["observedGeneration"] == *generation;
-            ensure!(holds, "generation {generation}, condition {found}, status {told}");
+            ensure!(holds, "generation {generation}, condition {found}, status {recorded}");
             Ok(Some(found))
         });
         waited.with_context(|| self.describe_failure(name))
@@ -120,8 +120,8 @@ impl World {
         let events = self.list("events", "")?;
         let is_about = |about: &Value| about["name"] == name && about["kind"] == "Widget";
         let events = events.iter().filter(|event| is_about(&event["involvedObject"]));
-        let told = |event: &Value| (text(&event["reason"]).to_owned(), text(&event["message"]).to_owned());
-        Ok(events.map(told).collect())
+        let summary = |event: &Value| (text(&event["reason"]).to_owned(), text(&event["message"]).to_owned());
+        Ok(events.map(summary).collect())
     }
 
     /// Waits for an Event whose note contains all parts. Returns the note.

@@ -43,7 +43,7 @@ pub enum Fault {
     Watches(WatchEnd),
     /// From now on all watch events have this delay.
     WatchesLate(Duration),
-    /// All watches end, and for so long whoever lists or watches is answered with this status.
+    /// All watches end, and for this time each list or watch is answered with this status.
     WatchesBroken(u16, Duration),
 }
 
@@ -83,7 +83,7 @@ impl FaultPlan {
 pub struct LoggedCall {
     pub call: ApiCall,
     /// What the client was answered; `None`: nothing.
-    pub told: Option<u16>,
+    pub answered: Option<u16>,
     /// What the server behind answered; `None`: it never heard of it.
     pub done: Option<u16>,
 }
@@ -207,7 +207,7 @@ impl Faults {
             let due = faults.due(&call);
             let mut entry = LoggedCall {
                 call: call.clone(),
-                told: None,
+                answered: None,
                 done: None,
             };
             let answer = faults.carry_out(call, due, &mut entry).await;
@@ -225,16 +225,16 @@ impl Faults {
             self.state().broken = Some((code, Instant::now() + how_long));
             self.end_watches(WatchEnd::Cut);
         }
-        let mut tell = |code, seconds| {
-            entry.told = Some(code);
+        let mut reply = |code, seconds| {
+            entry.answered = Some(code);
             Ok(status(code, seconds))
         };
         if let Some(code) = self.breaks(&call) {
-            return tell(code, 1);
+            return reply(code, 1);
         }
         match due {
-            Some(Fault::Status(code)) => return tell(code, 1),
-            Some(Fault::Busy(seconds)) => return tell(429, seconds),
+            Some(Fault::Status(code)) => return reply(code, 1),
+            Some(Fault::Busy(seconds)) => return reply(429, seconds),
             Some(Fault::CutBefore) => return Err("cut before the request".into()),
             Some(Fault::Tardy) => tokio::time::sleep(Duration::from_secs(2)).await,
             Some(Fault::Hang) => return std::future::pending().await,
@@ -248,8 +248,8 @@ impl Faults {
         }
         let answer = self.forward(call, entry).await;
         match due {
-            Some(Fault::Late) => entry.told = Some(504),
-            Some(Fault::CutAfter | Fault::KillAfter) => entry.told = None,
+            Some(Fault::Late) => entry.answered = Some(504),
+            Some(Fault::CutAfter | Fault::KillAfter) => entry.answered = None,
             _ => {}
         }
         match due {
@@ -285,7 +285,7 @@ impl Faults {
         let is_groups = call.path == "/apis";
         let response = self.server.answer(call).await?;
         entry.done = Some(response.status().as_u16());
-        entry.told = entry.done;
+        entry.answered = entry.done;
         let (mut parts, body) = response.into_parts();
         parts.headers.remove(http::header::TRANSFER_ENCODING);
         parts.headers.remove(http::header::CONNECTION);
@@ -304,7 +304,7 @@ impl Faults {
 
 /// What the API server answers with a status; with 429, that it may be asked again in so many seconds.
 fn status(code: u16, seconds: u64) -> Response<CallBody> {
-    let told = match code {
+    let answered = match code {
         403 => "Forbidden|forbidden: the rights of who asks don't reach that far",
         // As of a kind that isn't served: no object is named.
         404 => "NotFound|the server could not find the requested resource",
@@ -317,7 +317,7 @@ fn status(code: u16, seconds: u64) -> Response<CallBody> {
         504 => "Timeout|request did not complete within the allotted timeout",
         _ => "InternalError|an error on the server has prevented the request from succeeding",
     };
-    let (reason, message) = told.split_once('|').unwrap_or_default();
+    let (reason, message) = answered.split_once('|').unwrap_or_default();
     let mut response = failure(code, reason, message);
     if code == 429 {
         response.headers_mut().insert(http::header::RETRY_AFTER, seconds.into());

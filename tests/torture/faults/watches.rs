@@ -21,7 +21,7 @@ pub enum WatchEnd {
     Cut,
     /// With its connection, after it was silent for so long.
     Silent(Duration),
-    /// Never: it stays open and tells nothing any more, not even bookmarks. What is behind the connection is gone.
+    /// Never: it stays open and sends nothing any more, not even bookmarks. What is behind the connection is gone.
     Mute,
 }
 

@@ -108,11 +108,11 @@ fn difference(first: &Value, second: &Value) -> String {
     let (first, second) = (leaves(first), leaves(second));
     let paths: BTreeSet<_> = first.keys().chain(second.keys()).collect();
     let differ = paths.into_iter().filter(|path| first.get(*path) != second.get(*path));
-    let told = differ.take(6).map(|path| {
+    let texts = differ.take(6).map(|path| {
         let (was, is) = (first.get(path), second.get(path));
         format!("{} is {is:?}, not {was:?}", path.join("."))
     });
-    told.collect::<Vec<_>>().join("; ")
+    texts.collect::<Vec<_>>().join("; ")
 }
 
 async fn edited(history: &mut ModelHistory, spec: Value) -> Result<(Value, Uids)> {
@@ -165,11 +165,11 @@ async fn there_and_back(
     ensure!(same, "the way matters: {}", difference(&scratch, &changed));
     let (back, uids) = edited(history, json!({})).await?;
     ensure!(back == *original, "back is not back: {}", difference(original, &back));
-    // What both had was changed, not made anew.
+    // Objects of both were changed, not recreated.
     let stayed = |key: &&String| !changed["members"][*key].is_null() && before.contains_key(*key);
-    let anew = uids.keys().filter(stayed).filter(|key| uids[*key] != before[*key]);
-    let anew: Vec<&String> = anew.collect();
-    ensure!(anew.is_empty(), "made anew: {anew:?}");
+    let recreated = uids.keys().filter(stayed).filter(|key| uids[*key] != before[*key]);
+    let recreated: Vec<&String> = recreated.collect();
+    ensure!(recreated.is_empty(), "recreated: {recreated:?}");
     *before = uids;
     Ok(changed != *original)
 }

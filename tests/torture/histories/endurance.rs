@@ -15,12 +15,12 @@ fn writes_a_map(call: &ApiCall) -> bool {
     call.is_write() && call.is_of("configmaps")
 }
 
-/// How many statuses were written in vain in ten minutes in which all such calls fail.
+/// How many status writes fail in ten minutes in which all such calls fail.
 async fn tries(fails: fn(&ApiCall) -> bool, restarts: bool) -> Result<usize> {
     let mut history = ModelHistory::begin().await?;
     history.set_plan(FaultPlan::always(Fault::Status(503), fails));
     history.edit("a", spec("blue", &[], false)).await?;
-    let told = |history: &ModelHistory| {
+    let count_writes = |history: &ModelHistory| {
         let log = history.faults().log();
         log.iter().filter(|entry| writes_a_status(&entry.call)).count()
     };
@@ -28,12 +28,12 @@ async fn tries(fails: fn(&ApiCall) -> bool, restarts: bool) -> Result<usize> {
     for _ in 0..10 {
         tokio::time::sleep(60 * SECOND).await;
         if restarts {
-            count += told(&history);
+            count += count_writes(&history);
             history.restart(true).await?;
             history.set_plan(FaultPlan::always(Fault::Status(503), fails));
         }
     }
-    count += told(&history);
+    count += count_writes(&history);
     history.faults().disarm();
     history.end().await?;
     Ok(count)
@@ -46,7 +46,7 @@ fn each_retry_waits_twice_as_long() -> Result<()> {
         ("a member", writes_a_map as fn(&ApiCall) -> bool, false, 13),
         ("the status", writes_a_status, false, 13),
         ("both", |call| writes_a_map(call) || writes_a_status(call), false, 13),
-        // A new process tries at once, and then goes on where the former was.
+        // A new process tries immediately, and then continues with the backoff of the former one.
         ("a member, with restarts", writes_a_map, true, 20),
     ] {
         let tries = in_virtual_time(tries(fails, restarts))?;

@@ -1,5 +1,5 @@
 //! Every fault at every request of what an operator does most, on the model: enumerated, where histories draw. As time
-//! costs nothing there, a good part of it runs with `cargo test`. Whatever goes wrong, nobody else's object is taken (P9).
+//! costs nothing there, a good part of it runs with `cargo test`. In no case is an object of another owner taken (P9).
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
@@ -26,9 +26,9 @@ enum OperatorWork {
     Replace,
     /// A user edits a member and deletes another.
     Drift,
-    /// Somebody else's object has the name of a member; nothing of it is in the way of ours.
+    /// An object of another owner has the name of a member; its fields don't conflict with ours.
     Collision,
-    /// Somebody has a member left as it is, and takes our labels off it: no watch shows it any more.
+    /// A user excludes a member from reconciles, and removes our labels: no watch shows it any more.
     Hide,
 }
 
@@ -113,7 +113,7 @@ async fn case(work: OperatorWork, fault: Fault, position: usize, times: usize) -
         }
         Hide => bail!("nothing is to be made good"),
     }
-    // Of another chart nobody knows before its operator has looked.
+    // The state of another chart is unknown before its operator has read it.
     let watched = !matches!(work, Drift | OtherChart);
     let hit = settle(&history, watched).await?;
     if work == Collision {
@@ -122,12 +122,12 @@ async fn case(work: OperatorWork, fault: Fault, position: usize, times: usize) -
             history.request("a").await?;
         }
         // A retry may wait six minutes.
-        let told = history.until(400, |history| {
+        let reported = history.until(400, |history| {
             let stalled = history.condition("a", "Stalled");
             ensure!(stalled["reason"] == "Collision", "{stalled}");
             Ok(())
         });
-        told.await.with_context(|| format!("hit {hit:?}"))?;
+        reported.await.with_context(|| format!("hit {hit:?}"))?;
     } else if watched {
         history.never_lied().with_context(|| format!("hit {hit:?}"))?;
     }
@@ -135,8 +135,8 @@ async fn case(work: OperatorWork, fault: Fault, position: usize, times: usize) -
     Ok(!hit.is_empty())
 }
 
-/// The request at `position`, or the answer to it, takes two seconds, and after one of them somebody does something.
-async fn interrupted(work: OperatorWork, meanwhile: ConcurrentChange, fault: Fault, position: usize) -> Result<bool> {
+/// The request at `position`, or the answer to it, takes two seconds, and after one of them another client acts.
+async fn interrupted(work: OperatorWork, event: ConcurrentChange, fault: Fault, position: usize) -> Result<bool> {
     let mut history = begin(work).await?;
     history.set_plan(FaultPlan::new(fault, position, 1, asks));
     let labels = history.map("a-one").unwrap_or_default()["metadata"]["labels"].take();
@@ -153,7 +153,7 @@ async fn interrupted(work: OperatorWork, meanwhile: ConcurrentChange, fault: Fau
     tokio::time::sleep(SECOND).await;
     let mut kept = false;
     let everything = spec("green", &["one", "two", "three"], true);
-    match meanwhile {
+    match event {
         Deletes => history.delete("a").await?,
         Supplants => history.supplant("a", everything).await?,
         Edits => history.edit("a", spec("green", &["three"], false)).await?,
@@ -166,14 +166,14 @@ async fn interrupted(work: OperatorWork, meanwhile: ConcurrentChange, fault: Fau
             history.by_hand("a-one", 4).await?;
         }
         Robs | Usurps => {
-            let name = if meanwhile == Robs { "a-two" } else { "a-main" };
+            let name = if event == Robs { "a-two" } else { "a-main" };
             history.by_hand(name, 4).await?;
             history.by_others(name, None).await?;
         }
     }
-    let hit = settle(&history, !matches!(meanwhile, Usurps | Removes)).await?;
-    saw(&history, meanwhile, kept)
-        .and_then(|()| match meanwhile {
+    let hit = settle(&history, !matches!(event, Usurps | Removes)).await?;
+    saw(&history, event, kept)
+        .and_then(|()| match event {
             Robs | Usurps | Removes => Ok(()),
             _ => history.never_lied(),
         })
@@ -183,17 +183,17 @@ async fn interrupted(work: OperatorWork, meanwhile: ConcurrentChange, fault: Fau
 }
 
 /// The operator saw the change.
-fn saw(history: &ModelHistory, meanwhile: ConcurrentChange, kept: bool) -> Result<()> {
+fn saw(history: &ModelHistory, event: ConcurrentChange, kept: bool) -> Result<()> {
     let is_there = history.map("a-two").is_some();
     ensure!(!kept || is_there, "what is to be kept was deleted");
-    if meanwhile == Usurps {
+    if event == Usurps {
         let stalled = history.condition("a", "Stalled");
         ensure!(stalled["reason"] == "Collision", "{stalled}");
     }
-    if meanwhile == Supplants {
+    if event == Supplants {
         let finalizers = history.widget("a").unwrap_or_default()["metadata"]["finalizers"].take();
         let has_theirs = finalizers.as_array().is_some_and(|all| all.contains(&THEIRS.into()));
-        ensure!(has_theirs, "somebody else's finalizer is gone: {finalizers}");
+        ensure!(has_theirs, "a foreign finalizer is gone: {finalizers}");
     }
     Ok(())
 }
@@ -226,13 +226,13 @@ fn a_concurrent_change_at_any_request_is_seen_on_the_model() -> Result<()> {
         (Usurps, &[Install, Upgrade]),
         (Removes, &[Hide]),
     ];
-    let each = |(meanwhile, works): (ConcurrentChange, &'static [OperatorWork])| {
-        works.iter().map(move |work| (*work, meanwhile))
+    let each = |(event, works): (ConcurrentChange, &'static [OperatorWork])| {
+        works.iter().map(move |work| (*work, event))
     };
-    for (work, meanwhile) in cases.into_iter().flat_map(each) {
+    for (work, event) in cases.into_iter().flat_map(each) {
         for fault in [Fault::Slow, Fault::Tardy] {
-            let what = format!("{work:?}, {meanwhile:?}, {fault:?}");
-            let run = async |position| interrupted(work, meanwhile, fault, position).await;
+            let what = format!("{work:?}, {event:?}, {fault:?}");
+            let run = async |position| interrupted(work, event, fault, position).await;
             each_position(&mut report, &what, run)?;
         }
     }

@@ -1,4 +1,4 @@
-//! The finalizer on a custom resource: somebody takes it off, it comes too late, or its operator dies before it noted what
+//! The finalizer on a custom resource: another client removes it, it comes too late, or its operator dies before it noted what
 //! it made.
 
 use anyhow::{Context, Result, ensure};
@@ -17,8 +17,8 @@ fn is_held(history: &ModelHistory) -> bool {
     finalizers.as_array().is_some_and(|all| all.contains(&OURS.into()))
 }
 
-/// It is put on again, whatever the release is like, and nothing else is written.
-async fn taken_off(fail: &str, restarts: bool) -> Result<()> {
+/// It is added again in any state of the release, and nothing else is written.
+async fn remove_finalizer(fail: &str, restarts: bool) -> Result<()> {
     let mut history = ModelHistory::with("a", spec("blue", &["one"], true)).await?;
     ensure!(is_held(&history), "it has no finalizer");
     if !fail.is_empty() {
@@ -52,7 +52,7 @@ async fn taken_off(fail: &str, restarts: bool) -> Result<()> {
 fn a_removed_finalizer_is_restored() -> Result<()> {
     for fail in ["", "on purpose"] {
         for restarts in [false, true] {
-            let outcome = in_virtual_time(taken_off(fail, restarts));
+            let outcome = in_virtual_time(remove_finalizer(fail, restarts));
             outcome.with_context(|| format!("{fail:?}, restarts: {restarts}"))?;
         }
     }
@@ -60,7 +60,7 @@ fn a_removed_finalizer_is_restored() -> Result<()> {
 }
 
 /// A custom resource that is deleted while it is claimed goes in spite of the finalizer that is written then: the API
-/// server looked for one before. Each request takes two seconds to arrive; so many seconds after the creation somebody
+/// server looked for one before. Each request takes two seconds to arrive; so many seconds after the creation another client
 /// deletes, which takes so long.
 async fn deleted(after: u32, takes: u32, again: bool) -> Result<()> {
     let mut history = ModelHistory::begin().await?;
@@ -114,9 +114,9 @@ async fn unlisted() -> Result<()> {
     let lists_maps = |call: &ApiCall| call.verb() == "list" && call.is_of("configmaps");
     history.set_plan(FaultPlan::always(Fault::Status(500), lists_maps));
     tokio::time::sleep(400 * SECOND).await;
-    let left = history.widget("a").context("gone, though nobody knows what it has")?;
-    let told = left["status"]["conditions"].to_string();
-    ensure!(told.contains("DeleteFailed"), "{told}");
+    let left = history.widget("a").context("gone, though its members are unknown")?;
+    let conditions = left["status"]["conditions"].to_string();
+    ensure!(conditions.contains("DeleteFailed"), "{conditions}");
     ensure!(!history.faults().disarm().is_empty(), "nothing was listed");
     history.end().await
 }

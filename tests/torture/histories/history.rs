@@ -65,7 +65,7 @@ fn charts() -> &'static [PathBuf; 2] {
     })
 }
 
-/// Runs what happens in a history: tokio's clock goes on when everybody waits.
+/// Runs what happens in a history: tokio's clock advances when all tasks wait.
 pub fn in_virtual_time<T>(what: impl Future<Output = Result<T>>) -> Result<T> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().start_paused(true).build()?;
@@ -85,8 +85,8 @@ pub fn writes_a_member(call: &ApiCall) -> bool {
 pub struct WantedRelease {
     pub spec: Value,
     pub suspended: bool,
-    /// The last run of its plan that somebody asked for.
-    pub asked: String,
+    /// The last run of its plan that a user requested.
+    pub requested: String,
     /// How long each operator's log was when the suspension had certainly been seen.
     pub since: [usize; 2],
 }
@@ -110,14 +110,14 @@ pub struct ModelHistory {
     watch_keys: &'static str,
     /// By place.
     pub wanted: BTreeMap<String, WantedRelease>,
-    /// Objects that are somebody else's, by place, with their versions.
+    /// Objects of other owners, by place, with their versions.
     pub foreign: BTreeMap<String, String>,
-    /// Members with a label of somebody else's, by name and UID.
+    /// Members with a label of another client, by name and UID.
     pub labelled: BTreeSet<(String, String)>,
     /// Something that only a change may end went wrong, such as a 422.
     pub refused: bool,
     /// Two operators ran at the same time.
-    pub had_twin: bool,
+    pub had_second_operator: bool,
     /// UIDs of custom resources, and when they were deleted.
     deleted: Vec<(Instant, String)>,
 }
@@ -226,7 +226,7 @@ impl ModelHistory {
             return Ok(());
         };
         self.careful(number, &running.faults)?;
-        let told = Instant::now();
+        let start = Instant::now();
         match killed {
             true => {
                 running.faults.kill();
@@ -236,14 +236,14 @@ impl ModelHistory {
         }
         let ended = tokio::time::timeout(60 * SECOND, running.task).await;
         ensure!(ended.is_ok(), "the operator does not stop");
-        self.delete_leftovers(told);
+        self.delete_leftovers(start);
         Ok(())
     }
 
     /// As an admin does with `chartwright leftovers --delete`: what is left of a custom resource that went in spite of its
-    /// finalizer, in the moment in which the operator was told to end. No operator knows whether that one was suspended.
-    fn delete_leftovers(&mut self, told: Instant) {
-        let moment = told - 2 * SECOND;
+    /// finalizer, in the moment in which the operator was stopped. No operator knows whether that one was suspended.
+    fn delete_leftovers(&mut self, start: Instant) {
+        let moment = start - 2 * SECOND;
         let mut store = self.model.store();
         let there: BTreeSet<String> = store.objects.values().map(|object| uid(object)).collect();
         let deleted = std::mem::take(&mut self.deleted).into_iter();
@@ -281,10 +281,10 @@ impl ModelHistory {
     }
 
     /// Another operator of the same name comes, or goes.
-    pub async fn twin(&mut self, runs: bool) -> Result<()> {
+    pub async fn set_second_operator(&mut self, runs: bool) -> Result<()> {
         match (runs, self.running[1].is_some()) {
             (true, false) => {
-                self.had_twin = true;
+                self.had_second_operator = true;
                 self.start(1)
             }
             (false, true) => self.stop(1, false).await,
@@ -294,7 +294,7 @@ impl ModelHistory {
 
     /// All operators come with another chart.
     pub async fn other_chart(&mut self, killed: bool) -> Result<()> {
-        self.twin(false).await?;
+        self.set_second_operator(false).await?;
         self.chart = 1 - self.chart;
         self.restart(killed).await
     }
@@ -351,14 +351,14 @@ impl ModelHistory {
         Ok(())
     }
 
-    /// Somebody asks for the plan of a release, which ends like this, if it has one.
+    /// Requests the plan of a release, which ends like this, if it has one.
     pub async fn run_plan(&mut self, name: &str, outcome: &str) -> Result<()> {
         let Some(wanted) = self.wanted.get_mut(name) else {
             return Ok(());
         };
-        wanted.asked = self.model.store().version.to_string();
+        wanted.requested = self.model.store().version.to_string();
         let annotations = json!({
-            "chartwright.dev/run-plan": format!("work@{}", wanted.asked),
+            "chartwright.dev/run-plan": format!("work@{}", wanted.requested),
             "chartwright.dev/plan-params": json!({"outcome": outcome}).to_string(),
         });
         let patch = json!({"metadata": {"annotations": annotations}});
@@ -367,7 +367,7 @@ impl ModelHistory {
             .map(drop)
     }
 
-    /// Somebody has a release looked at anew: what was refused is sent once more.
+    /// Requests a reconcile of a release: refused requests are sent again.
     pub async fn request(&self, name: &str) -> Result<()> {
         let when = self.model.store().version.to_string();
         let patch = json!({"metadata": {"annotations": {"chartwright.dev/requested-at": when}}});
@@ -376,7 +376,7 @@ impl ModelHistory {
             .map(drop)
     }
 
-    /// Somebody takes a custom resource away, finalizer and all, and makes another of the same name, with a finalizer of
+    /// Deletes a custom resource with its finalizer, and creates another of the same name, with a finalizer of
     /// his own.
     pub async fn supplant(&mut self, name: &str, spec: Value) -> Result<()> {
         let place = ReleasePlace::of(name);
@@ -393,7 +393,7 @@ impl ModelHistory {
         self.edit(name, spec).await
     }
 
-    /// Somebody sets labels or annotations of a member. False if it is gone.
+    /// Sets labels or annotations of a member. False if it is gone.
     pub async fn mark(&mut self, member: &str, metadata: Value) -> Result<bool> {
         let (path, patch) = (ReleasePlace::of(member).map_path(), json!({"metadata": metadata}));
         Ok(self.ask("MERGE", &path, "hand", patch).await?.0 == 200)
@@ -441,7 +441,7 @@ impl ModelHistory {
         self.object(&ReleasePlace::of(place).map_key())
     }
 
-    /// Somebody changes a member by hand: another value, none, a label of his own, our marks taken off, or all of it.
+    /// Changes a member by hand: another value, none, a foreign label, our marks removed, or the complete object.
     pub async fn by_hand(&mut self, member: &str, what: usize) -> Result<()> {
         let Some(found) = self.map(member).filter(|_| !self.foreign.contains_key(member)) else {
             return Ok(());
@@ -467,7 +467,7 @@ impl ModelHistory {
         Ok(())
     }
 
-    /// Somebody makes an object of this name, if there is none; with our labels copied from a member if there is one.
+    /// Creates an object of this name, if there is none; with our labels copied from a member if there is one.
     pub async fn by_others(&mut self, name: &str, copied_from: Option<&str>) -> Result<()> {
         if self.map(name).is_some() {
             return Ok(());
@@ -477,7 +477,7 @@ impl ModelHistory {
         let place = ReleasePlace::of(name);
         let object = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": place.name, "labels": labels},
-            "data": {"of": "somebody else"},
+            "data": {"of": "another owner"},
         });
         let path = place.maps();
         let (status, answer) = self.ask("POST", &path, "other", object).await?;
@@ -496,7 +496,7 @@ impl ModelHistory {
         Ok(())
     }
 
-    /// Somebody writes what releases of a namespace may look up, or takes it away.
+    /// Writes or deletes an object that releases of a namespace may look up.
     pub async fn source(&mut self, namespace: &str, word: Option<&str>) -> Result<()> {
         let path = ReleasePlace::of(&format!("{namespace}/{SOURCE}")).map_path();
         let map = |word| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": SOURCE}, "data": {"word": word}});
@@ -507,7 +507,7 @@ impl ModelHistory {
         Ok(())
     }
 
-    /// What this plan lets go wrong happens to the operator.
+    /// The faults of this plan happen to the operator.
     pub fn set_plan(&mut self, plan: FaultPlan) {
         self.refused |= matches!(plan.fault, Fault::Status(400..=408 | 413..=422));
         self.faults().set_plan(plan);

@@ -127,7 +127,7 @@ async fn forge(history: &ModelHistory, field: &str, objects: &Value, made: &mut 
     Ok(())
 }
 
-/// He asks to be left alone, or says of an object of his that somebody else controls it, so that nobody but he can delete
+/// The author excludes an object from reconciles, or sets a foreign controller on it, so that only he can delete
 /// it then.
 fn leaves_members(number: usize) -> bool {
     IDEAS[number].contains("chartwright.dev/suspend") || IDEAS[number].contains("name: e-fake, ownerReferences")
@@ -145,7 +145,7 @@ enum HostileStep {
     /// The same while no operator runs, so that the next one begins with it.
     Behind(usize, usize),
     Delete(usize),
-    /// So many at once, each deleted so many milliseconds later.
+    /// The number at the same time, and the milliseconds after which each is deleted.
     Burst(usize, u64),
     Restart(bool),
     Wait(u64),
@@ -170,7 +170,7 @@ fn innocent(color: &str) -> Value {
     spec
 }
 
-/// The author asks for something; what the API server refuses is no failure.
+/// The author sends a request; a refusal by the API server is no failure.
 async fn ask(history: &ModelHistory, verb: &str, path: &str, body: Value) -> Result<()> {
     history.ask(verb, path, "evil", body).await.map(drop)
 }
@@ -283,13 +283,13 @@ fn tells_no_secret(history: &ModelHistory) -> Result<()> {
         let Some(object) = change.after.as_deref() else {
             continue;
         };
-        let told = match change.key.0 {
+        let written = match change.key.0 {
             "events" => object.to_string(),
             plural if ReleasePlace::PLURALS.contains(&plural) => object["status"].to_string(),
             _ => continue,
         };
-        let secret = SECRETS.iter().find(|secret| told.contains(**secret));
-        ensure!(secret.is_none(), "{:?} quotes {secret:?}: {told}", change.key);
+        let secret = SECRETS.iter().find(|secret| written.contains(**secret));
+        ensure!(secret.is_none(), "{:?} quotes {secret:?}: {written}", change.key);
     }
     Ok(())
 }
@@ -377,7 +377,7 @@ fn is_red(history: &ModelHistory, other: &str) -> Result<()> {
 }
 
 /// He goes with all that is his. Where he took the operator's finalizer off, the garbage collector sees to it; what he
-/// asked to be left alone is his own loss.
+/// was excluded at his request is his own loss.
 async fn leaves(history: &mut ModelHistory, steps: &[HostileStep], scene: &HostileScene) -> Result<()> {
     let his: Vec<String> = {
         let store = history.model.store();

@@ -1,4 +1,4 @@
-//! What must hold of a [`ModelHistory`]: at any time, and when nobody does anything any more.
+//! What must hold of a [`ModelHistory`]: at any time, and after all changes have ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl ModelHistory {
             if entry.call.verb() == "delete" && is_member {
                 let options: Value = serde_json::from_slice(&entry.call.body).unwrap_or_default();
                 let uid = &options["preconditions"]["uid"];
-                ensure!(uid.is_string(), "deleted whatever has the name: {}", entry.call);
+                ensure!(uid.is_string(), "deleted without a UID: {}", entry.call);
             }
             for (name, wanted) in self.wanted.iter().filter(|(_, wanted)| wanted.suspended) {
                 let of_it = is_member && ReleasePlace::of(name).has(&target.namespace, &target.name);
@@ -42,19 +42,19 @@ impl ModelHistory {
         for (name, version) in &self.foreign {
             let found = self.map(name).unwrap_or_default();
             let is_as_made = found["metadata"]["resourceVersion"] == version.as_str();
-            ensure!(is_as_made, "somebody else's {name} was written, or is gone: {found}");
+            ensure!(is_as_made, "the foreign {name} was written, or is gone: {found}");
         }
         Ok(())
     }
 
-    /// Nothing goes wrong any more, nobody is in the way: the cluster becomes what the custom resources say, and then
+    /// Faults and conflicts have ended: the cluster becomes what the custom resources say, and then
     /// nothing is written any more.
     pub async fn end(mut self) -> Result<()> {
         let faults = self.faults();
         self.all_careful()?;
         self.nothing_ran_twice()?;
         faults.disarm();
-        self.twin(false).await?;
+        self.set_second_operator(false).await?;
         let names: Vec<String> = self.wanted.keys().cloned().collect();
         for name in names {
             self.suspend(&name, false).await?;
@@ -75,9 +75,9 @@ impl ModelHistory {
         for name in foreign {
             self.by_others_no_more(&name).await?;
         }
-        // A retry may wait six minutes, and whoever removed what was in the way tells nobody.
+        // A retry may wait six minutes, and the removal of an obstacle sends no event.
         self.until(1_000, Self::is_as_wanted).await?;
-        // A watch that fell silent is begun anew after two minutes, and shows then what changed meanwhile.
+        // A silent watch is restarted after two minutes, and then shows the missed changes.
         tokio::time::sleep(300 * SECOND).await;
         let version = self.model.store().version;
         faults.clear_log();
@@ -87,8 +87,8 @@ impl ModelHistory {
         let now = self.model.store().version;
         let log = faults.log();
         let calls = log.iter().map(|entry| &entry.call).filter(|call| !call.is_watch());
-        let asked: Vec<String> = calls.map(ToString::to_string).collect();
-        ensure!(version == now && asked.is_empty(), "it never comes to rest: {asked:?}");
+        let calls: Vec<String> = calls.map(ToString::to_string).collect();
+        ensure!(version == now && calls.is_empty(), "it never comes to rest: {calls:?}");
         if let Some(running) = self.running[0].take() {
             running.stop.cancel();
             let _ = tokio::time::timeout(60 * SECOND, running.task).await;
@@ -116,7 +116,7 @@ impl ModelHistory {
     }
 
     /// A status that claims to be ready for the current generation is right about every member (P8). Not to be asked
-    /// while somebody changes members.
+    /// while another client changes members.
     pub fn is_truthful(&self) -> Result<()> {
         for (name, WantedRelease { spec, .. }) in &self.wanted {
             if !claims_ready(&self.widget(name).unwrap_or_default()) {
@@ -131,8 +131,8 @@ impl ModelHistory {
         Ok(())
     }
 
-    /// No status ever said of its generation that it is ready while a member was not what that spec asks for (P8): each
-    /// is held against what there was when it was written. Not to be asked where somebody changed members by hand.
+    /// No status ever said of its generation that it is ready while a member did not match that spec (P8): each
+    /// is held against what there was when it was written. Not valid where a user changed members by hand.
     pub fn never_lied(&self) -> Result<()> {
         let store = self.model.store();
         let mut there: BTreeMap<_, Arc<Value>> = BTreeMap::new();
@@ -161,7 +161,7 @@ impl ModelHistory {
     /// No run of a hook was ever made twice. What one of two operators has ended, a late request of the other's may begin
     /// again: only a Lease keeps that from happening.
     fn nothing_ran_twice(&self) -> Result<()> {
-        if self.had_twin {
+        if self.had_second_operator {
             return Ok(());
         }
         let store = self.model.store();
@@ -176,27 +176,27 @@ impl ModelHistory {
         Ok(())
     }
 
-    /// The plan of a release has run as it was asked for last. Of two operators one may answer for a render that only the
+    /// The plan of a release has run as it was requested last. Of two operators one may answer for a render that only the
     /// other has made.
     fn has_run_plan(&self, widget: &Value, wanted: &WantedRelease) -> Result<()> {
-        if self.had_twin {
+        if self.had_second_operator {
             return Ok(());
         }
         let plan = &widget["status"]["plans"][0];
-        let has_run = plan["phase"] == "Succeeded" && plan["token"] == wanted.asked.as_str();
+        let has_run = plan["phase"] == "Succeeded" && plan["token"] == wanted.requested.as_str();
         ensure!(
-            wanted.spec["plan"] != true || wanted.asked.is_empty() || has_run,
-            "asked for {}: {}",
-            wanted.asked,
+            wanted.spec["plan"] != true || wanted.requested.is_empty() || has_run,
+            "requested {}: {}",
+            wanted.requested,
             widget["status"]
         );
         Ok(())
     }
 
     /// What is there of hooks and plans belongs to a release that has some. Of two operators one may write a status that
-    /// doesn't tell of the Job which the other has begun.
+    /// doesn't report the Job that the other has begun.
     fn hooks_are_as_wanted(&self) -> Result<()> {
-        if self.had_twin {
+        if self.had_second_operator {
             return Ok(());
         }
         let has_hooks = |key: &ObjectKey| {
@@ -225,8 +225,8 @@ impl ModelHistory {
         let mut expected = BTreeMap::new();
         for (name, wanted) in &self.wanted {
             let widget = self.widget(name).with_context(|| format!("{name} is gone"))?;
-            let (told, generation) = (&widget["status"]["conditions"], &widget["metadata"]["generation"]);
-            ensure!(claims_ready(&widget), "{name}: {told}, generation {generation}");
+            let (conditions, generation) = (&widget["status"]["conditions"], &widget["metadata"]["generation"]);
+            ensure!(claims_ready(&widget), "{name}: {conditions}, generation {generation}");
             self.has_run_plan(&widget, wanted).with_context(|| name.clone())?;
             let all = self.members_of(name, &wanted.spec);
             let rows = widget["status"]["inventory"].as_array().map_or(0, Vec::len);
@@ -255,13 +255,13 @@ impl ModelHistory {
             ensure!(found == expected[id], "{id:?} is {found}, not {}", expected[id]);
             let owns = self.labelled.contains(&(id.2.clone(), uid(object)));
             let has_it = object["metadata"]["labels"]["mine"] == "1";
-            ensure!(!owns || has_it, "{id:?} lost a label of somebody else's");
+            ensure!(!owns || has_it, "{id:?} lost a foreign label");
         }
         Ok(())
     }
 }
 
-/// What a spec makes by itself, whatever the chart and what it looks up.
+/// The objects that a spec creates, independent of the chart and its lookups.
 fn made_of(place: &ReleasePlace, spec: &Value) -> BTreeMap<ObjectKey, Value> {
     let members = members(&place.namespace, &place.name, spec).into_iter();
     members

@@ -1,6 +1,6 @@
-//! Reads that are late, in the ways that Sieve (Sun et al., OSDI 2022) tells of: one stream lags behind all others, each in
-//! turn; what was deleted and made anew is seen as one change; an event is lost; after a restart or a reconnect everything
-//! is read as it was a while ago. In the end nothing shows of it, not even in how often an object was made or deleted.
+//! Reads that are late, in the ways that Sieve (Sun et al., OSDI 2022) describes: one stream lags behind all others, each in
+//! turn; a deletion and recreation is seen as one change; an event is lost; after a restart or a reconnect everything
+//! is read in an older state. In the end this has no effect, not even in how often an object was made or deleted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,9 +22,9 @@ const STREAMS: [&str; 6] = ["", "widgets", "configmaps", "secrets", "prioritycla
 #[derive(Clone, Copy, Debug)]
 enum Disturbance {
     /// In each step; an event is lost once in each.
-    Told(Stale),
-    /// After each step the operator starts anew, or (`false`) its watches do, and reads for a while what was before it.
-    Read { anew: bool },
+    Late(Stale),
+    /// After each step the operator restarts, or (`false`) its watches do, and first reads the state before the step.
+    Read { restarts: bool },
 }
 
 /// Creations and deletions.
@@ -49,7 +49,7 @@ async fn step(history: &mut ModelHistory, number: usize) -> Result<bool> {
             history.by_hand("a-main", 0).await?;
             history.by_hand("a-two", 4).await?;
         }
-        // Somebody puts one of his own in a member's place, and takes it away again.
+        // Another client puts its object in a member's place, and deletes it again.
         3 => {
             history.by_hand("a-three", 4).await?;
             history.by_others("a-three", None).await?;
@@ -78,16 +78,16 @@ async fn run_late_reads(disturbance: Disturbance, pause: Duration) -> Result<Cou
             counts = counted(&history);
         }
         let before = history.model.store().version;
-        if let Disturbance::Told(stale) = disturbance {
+        if let Disturbance::Late(stale) = disturbance {
             history.model.store().stale = stale;
         }
         if !step(&mut history, number).await? {
             break;
         }
         tokio::time::sleep(pause).await;
-        if let Disturbance::Read { anew } = disturbance {
+        if let Disturbance::Read { restarts } = disturbance {
             history.model.store().read_at(Some(before));
-            match anew {
+            match restarts {
                 true => history.restart(true).await?,
                 false => history.faults().end_watches(WatchEnd::Gone),
             }
@@ -117,17 +117,17 @@ fn counted(history: &ModelHistory) -> Counts {
 }
 
 fn disturbances() -> Vec<Disturbance> {
-    let told = |late, gathers, loses| {
-        Disturbance::Told(Stale {
+    let disturbed = |late, gathers, loses| {
+        Disturbance::Late(Stale {
             late,
             gathers,
             loses,
             ..Stale::default()
         })
     };
-    let late = |plural, delay, gathers| told(Some((plural, Duration::from_millis(delay))), gathers, None);
-    let lost = |plural| told(None, false, Some(plural));
-    let mut all = vec![Disturbance::Read { anew: true }, Disturbance::Read { anew: false }];
+    let late = |plural, delay, gathers| disturbed(Some((plural, Duration::from_millis(delay))), gathers, None);
+    let lost = |plural| disturbed(None, false, Some(plural));
+    let mut all = vec![Disturbance::Read { restarts: true }, Disturbance::Read { restarts: false }];
     for plural in STREAMS {
         all.push(late(plural, 3_000, false));
         if everything() || matches!(plural, "widgets" | "configmaps") {
@@ -148,7 +148,7 @@ fn late_reads_leave_no_trace() -> Result<()> {
     // Long enough for what is late to come, and to be seen at the next LIST.
     let pause = 120 * SECOND;
     let undisturbed =
-        in_virtual_time(run_late_reads(Disturbance::Told(Stale::default()), pause)).context("undisturbed")?;
+        in_virtual_time(run_late_reads(Disturbance::Late(Stale::default()), pause)).context("undisturbed")?;
     ensure!(undisturbed.len() > 6, "{undisturbed:?}");
     for disturbance in disturbances() {
         let outcome = in_virtual_time(run_late_reads(disturbance, pause)).and_then(|counts| {
@@ -162,7 +162,7 @@ fn late_reads_leave_no_trace() -> Result<()> {
     report.end("")
 }
 
-/// Nobody waits for what is late: only the end counts.
+/// Nothing waits for late reads: only the final state counts.
 #[test]
 fn releases_converge_despite_late_reads() -> Result<()> {
     let mut report = TortureReport::new("sieve-hasty");

@@ -20,8 +20,8 @@ fn sees_maps(call: &ApiCall) -> bool {
     watches_maps(call) || call.verb() == "list" && call.is_of("configmaps")
 }
 
-/// Nobody can tell any more what becomes of the ConfigMaps: nothing is pruned, the status says so and claims nothing,
-/// and what happened meanwhile is corrected when they can be watched again.
+/// The state of the ConfigMaps is unknown: nothing is pruned, the status says so and claims nothing,
+/// and the missed changes are corrected when they can be watched again.
 async fn refused(code: u16, counts: fn(&ApiCall) -> bool, at_once: bool) -> Result<()> {
     let with_secret = |extra: &[&str], enabled: bool| {
         let mut spec = spec("blue", extra, false);
@@ -36,11 +36,11 @@ async fn refused(code: u16, counts: fn(&ApiCall) -> bool, at_once: bool) -> Resu
     }
     // The watches that are open end by themselves.
     tokio::time::sleep(400 * SECOND).await;
-    let told = history.condition("a", "Ready");
-    let message = told["message"].as_str().unwrap_or_default();
-    ensure!(told["status"] == "False", "{told}");
-    ensure!(told["reason"] == "WatchFailed", "{told}");
-    ensure!(message.contains("ConfigMap: not known since "), "{told}");
+    let ready = history.condition("a", "Ready");
+    let message = ready["message"].as_str().unwrap_or_default();
+    ensure!(ready["status"] == "False", "{ready}");
+    ensure!(ready["reason"] == "WatchFailed", "{ready}");
+    ensure!(message.contains("ConfigMap: not known since "), "{ready}");
     history.by_hand("a-one", 4).await?;
     history.by_hand("a-main", 0).await?;
     history.edit("a", with_secret(&["one"], false)).await?;
@@ -49,8 +49,8 @@ async fn refused(code: u16, counts: fn(&ApiCall) -> bool, at_once: bool) -> Resu
     let has_secret = history.model.store().objects.contains_key(&secret);
     let has_map = history.map("a-two").is_some();
     ensure!(has_secret && has_map, "pruned on partial knowledge");
-    let told = history.condition("a", "Ready");
-    ensure!(told["status"] == "False", "{told}");
+    let ready = history.condition("a", "Ready");
+    ensure!(ready["status"] == "False", "{ready}");
     let status = |history: &ModelHistory| history.widget("a").unwrap_or_default()["status"].take();
     let before = status(&history);
     tokio::time::sleep(900 * SECOND).await;
@@ -71,7 +71,7 @@ fn a_kind_that_can_no_longer_be_watched_counts_as_unknown() -> Result<()> {
     ] {
         for code in codes {
             let outcome = in_virtual_time(refused(*code, counts, at_once));
-            outcome.with_context(|| format!("with {code}, at once: {at_once}"))?;
+            outcome.with_context(|| format!("with {code}, immediately: {at_once}"))?;
         }
     }
     Ok(())
@@ -121,8 +121,8 @@ async fn lookup_in_a_version_that_ends() -> Result<()> {
     end_early(&history.model);
     history.edit("a", spec).await?;
     tokio::time::sleep(60 * SECOND).await;
-    let told = history.condition("a", "Ready");
-    ensure!(told["status"] == "True", "{told}");
+    let ready = history.condition("a", "Ready");
+    ensure!(ready["status"] == "True", "{ready}");
     history.close().await
 }
 
@@ -140,7 +140,7 @@ async fn await_color(history: &ModelHistory, color: &str, what: &str) -> Result<
     history.until(120, is_it).await
 }
 
-/// etcd is restored: everything is as it was some time ago, in lower versions than were told since.
+/// etcd is restored: everything is as it was some time ago, in lower versions than were sent since.
 async fn restored() -> Result<()> {
     let mut history = ModelHistory::with("a", spec("blue", &["one"], false)).await?;
     let has = |history: &ModelHistory, name: &str| history.map(name).is_some();
@@ -163,7 +163,7 @@ async fn restored() -> Result<()> {
     let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/a-main");
     let patch = json!({"data": {"color": "by hand"}});
     history.ask("MERGE", &path, "hand", patch).await?;
-    await_color(&history, "blue", "put right").await?;
+    await_color(&history, "blue", "corrected").await?;
     history.edit("a", spec("green", &["three"], false)).await?;
     await_color(&history, "green", "edited after that").await?;
     tokio::time::sleep(60 * SECOND).await;

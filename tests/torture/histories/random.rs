@@ -34,7 +34,7 @@ enum HistoryStep {
     /// What may be looked up in a namespace is written or taken away.
     Source(usize, Option<&'static str>),
     /// Another operator of the same name comes or goes.
-    Twin(bool),
+    SecondOperator(bool),
     /// A version of a member's kind is not served any more.
     EarlyEnds,
     /// By kill, or (`false`) by SIGTERM.
@@ -99,7 +99,7 @@ fn step() -> impl Strategy<Value = HistoryStep> {
         1 => (release, proptest::bool::weighted(0.3)).prop_map(|(release, fails)| HistoryStep::FaultPlan(release, fails)),
         2 => (0..NAMESPACES.len(), proptest::sample::select(vec![None, Some("first"), Some("second")]))
             .prop_map(|(namespace, word)| HistoryStep::Source(namespace, word)),
-        1 => any::<bool>().prop_map(HistoryStep::Twin),
+        1 => any::<bool>().prop_map(HistoryStep::SecondOperator),
         1 => Just(HistoryStep::EarlyEnds),
         2 => any::<bool>().prop_map(HistoryStep::Restart),
         1 => any::<bool>().prop_map(HistoryStep::OtherChart),
@@ -141,7 +141,7 @@ async fn run(steps: &[HistoryStep]) -> Result<()> {
                     .await?;
             }
             HistoryStep::Source(namespace, word) => history.source(NAMESPACES[*namespace], *word).await?,
-            HistoryStep::Twin(runs) => history.twin(*runs).await?,
+            HistoryStep::SecondOperator(runs) => history.set_second_operator(*runs).await?,
             HistoryStep::EarlyEnds => end_early(&history.model),
             HistoryStep::Restart(killed) => history.restart(*killed).await?,
             HistoryStep::OtherChart(killed) => history.other_chart(*killed).await?,
@@ -210,7 +210,7 @@ fn earlier_failed_histories_pass() -> Result<()> {
             HistoryStep::Edit(0, spec(&[])),
             HistoryStep::Wait(1),
         ],
-        // Somebody takes the name of a member while its release comes again.
+        // Another client takes the name of a member while its release is recreated.
         vec![
             HistoryStep::Edit(1, spec(&[])),
             HistoryStep::Wait(1),

@@ -61,7 +61,7 @@ fn all_cases() -> Vec<FaultCase> {
     cases
 }
 
-/// Some for releases that have more than members, and for those that were somebody else's.
+/// Some for releases that have more than members, and for those of another former owner.
 fn cases_of(scenarios: &[Scenario]) -> Vec<FaultCase> {
     let mut cases = Vec::new();
     for (index, (fault, times)) in FAULTS.into_iter().enumerate() {
@@ -97,7 +97,7 @@ async fn run(lane: &mut TortureLane, case: FaultCase, release: &str) -> Result<b
     let careful = scenario.was_careful(lane, release, &before).await;
     let careful = careful.and(order_was_kept(lane, scenario, release, &log));
     careful.with_context(|| {
-        let call = |entry: &LoggedCall| format!("{} {:?} {:?}", entry.call, entry.done, entry.told);
+        let call = |entry: &LoggedCall| format!("{} {:?} {:?}", entry.call, entry.done, entry.answered);
         let calls: Vec<String> = log.iter().map(call).collect();
         format!("hit {hit:?}; all calls:\n{}", calls.join("\n"))
     })?;
@@ -115,7 +115,7 @@ fn order_was_kept(lane: &TortureLane, scenario: Scenario, release: &str, log: &[
     let mut uncertain: BTreeSet<String> = BTreeSet::new();
     for entry in log {
         let Some(target) = entry.call.target() else { continue };
-        let fine = entry.told.is_some_and(|code| code < 300);
+        let fine = entry.answered.is_some_and(|code| code < 300);
         match entry.call.verb() {
             "delete" => {
                 let name = &target.name;

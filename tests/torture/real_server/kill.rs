@@ -53,7 +53,7 @@ async fn case(lane: &mut TortureLane, scenario: Scenario, fault: Fault, position
             variant::former_owner_could_go_on(lane, &release).await?;
         }
         drawn = variant::password(lane, &release).await?;
-        scenario.meanwhile(lane, &release).await?;
+        scenario.interrupt(lane, &release).await?;
     }
     let hit = lane.faults.disarm();
     if killed {
@@ -74,7 +74,7 @@ async fn case(lane: &mut TortureLane, scenario: Scenario, fault: Fault, position
     }
     let now = variant::password(lane, &release).await?;
     let stays = drawn.is_none() || now.is_none() || drawn == now;
-    ensure!(stays, "killed at {hit:?}: a random result that was live was drawn anew");
+    ensure!(stays, "killed at {hit:?}: a random result that was live was regenerated");
     lane.clear(&release).await?;
     Ok(killed)
 }
@@ -241,9 +241,9 @@ fn leader(lane: &TortureLane) -> Result<Option<Value>> {
     Ok(pods.into_iter().next())
 }
 
-/// There is a leader other than this, and it is told.
+/// There is another leader than this, and the status shows it.
 fn is_led(lane: &TortureLane, release: &str, former: &str) -> Result<String> {
-    let leader = leader(lane)?.context("nobody leads")?;
+    let leader = leader(lane)?.context("no pod leads")?;
     let widget = tokio::task::block_in_place(|| lane.world.live(release))?;
     let (uid, elected) = (uid(&leader), &widget["status"]["elected"][0]);
     ensure!(uid != former && elected["uid"] == uid.as_str(), "{uid} {elected}");
@@ -259,7 +259,7 @@ fn set_ready(lane: &TortureLane, pod: &str, ready: bool) -> Result<()> {
 /// The leader isn't ready any more; the operator is killed at the write `position` of what follows. False if there are fewer.
 async fn moves(lane: &mut TortureLane, release: &str, fault: Fault, position: usize) -> Result<bool> {
     let name = lane.until("one leads", async || is_led(lane, release, "")).await?;
-    let former = uid(&leader(lane)?.context("nobody leads")?);
+    let former = uid(&leader(lane)?.context("no pod leads")?);
     tokio::time::sleep(Duration::from_millis(200)).await;
     let counts = |call: &ApiCall| call.is_write() && !call.is_of("events");
     lane.faults.arm(FaultPlan::new(fault, position, 1, counts));

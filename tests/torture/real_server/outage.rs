@@ -31,8 +31,8 @@ async fn discovery_is_partial() -> Result<()> {
         lane.start()?;
         lane.until("it says what it doesn't know", async || {
             let widget = lane.widget(&release).await?.context("the custom resource is gone")?;
-            let told = widget["status"]["conditions"].to_string();
-            ensure!(told.contains(GROUP), "{told}");
+            let conditions = widget["status"]["conditions"].to_string();
+            ensure!(conditions.contains(GROUP), "{conditions}");
             Ok(())
         })
         .await?;
@@ -41,7 +41,7 @@ async fn discovery_is_partial() -> Result<()> {
         let left = found.keys();
         let all = left.clone().eq(before.keys());
         ensure!(all, "deleted on partial knowledge: {left:?} are left");
-        // Nothing tells the operator: it has to look by itself.
+        // No event informs the operator: it has to read by itself.
         lane.faults.disarm();
         let done = async || scenario.is_done(&lane, &release, false).await;
         lane.until("it ends what it began", done).await?;
@@ -63,11 +63,11 @@ fn calls(lane: &TortureLane, counts: impl Fn(&ApiCall) -> bool) -> Vec<String> {
 
 /// What a watch may be silent in this test, in seconds: far less than between two bookmarks.
 const SILENCE: &str = "4";
-/// Long enough for watches to end and begin anew some times.
+/// Long enough for watches to end and restart several times.
 const QUIET: Duration = Duration::from_secs(9);
 
-/// A watch stays open and tells nothing any more, because what was behind its connection is gone: it is given up and
-/// begun anew, and what it missed is made good.
+/// A watch stays open and sends nothing any more, because the server behind its connection is gone: it is closed and
+/// restarted, and the missed changes are corrected.
 async fn watches_are_mute() -> Result<()> {
     let mut lane = TortureLane::new("silence", ReleaseVariant::Plain, &[]).await?;
     lane.environment.push(("CHARTWRIGHT_TEST_SILENCE", SILENCE));
@@ -90,11 +90,11 @@ async fn watches_are_mute() -> Result<()> {
     let watches = calls(&lane, |call| call.verb() == "watch" && call.is_of("configmaps"));
     ensure!(watches.len() >= 2, "no silent watch ended: {watches:?}");
     let lists = calls(&lane, |call| call.verb() == "list");
-    ensure!(lists.is_empty(), "listed anew: {lists:?}");
+    ensure!(lists.is_empty(), "listed again: {lists:?}");
     let written = calls(&lane, ApiCall::is_write);
     ensure!(written.is_empty(), "written for nothing: {written:?}");
 
-    // Nothing that happens from here on is told by the watches that are open.
+    // The open watches report no event from here on.
     lane.faults.end_watches(WatchEnd::Mute);
     lane.faults.clear_log();
     let edit = Patch::Merge(json!({"data": {"color": "pink"}}));
@@ -109,12 +109,12 @@ async fn watches_are_mute() -> Result<()> {
         Scenario::Drift.is_done(&lane, "a", false).await
     })
     .await?;
-    let heals = |call: &ApiCall| call.is_write() && ["a-main", "a-one"].iter().any(|name| call.names(name));
-    let told = calls(&lane, |call| {
-        call.is_of("configmaps") && (call.is_watch() || heals(call))
+    let is_correction = |call: &ApiCall| call.is_write() && ["a-main", "a-one"].iter().any(|name| call.names(name));
+    let read = calls(&lane, |call| {
+        call.is_of("configmaps") && (call.is_watch() || is_correction(call))
     });
     let watches = calls(&lane, |call| call.is_of("configmaps") && call.is_watch());
-    ensure!(told.first() == watches.first(), "told before a watch began: {told:?}");
+    ensure!(read.first() == watches.first(), "read before a watch began: {read:?}");
 
     // A deletion, too.
     lane.faults.end_watches(WatchEnd::Mute);
@@ -128,7 +128,7 @@ fn a_silent_watch_is_restarted() -> Result<()> {
     in_real_time(watches_are_mute())
 }
 
-const PATIENCE: u64 = 8;
+const TIMEOUT: u64 = 8;
 
 /// Throttling is respected, and no worker sleeps during that time.
 async fn put_off() -> Result<()> {
@@ -140,21 +140,21 @@ async fn put_off() -> Result<()> {
         FaultPlan::new(Fault::Busy(seconds), 1, times, counts)
     };
 
-    lane.arm("a", busy(PATIENCE, 1));
-    // It is told after this moment, and seen to be told some time later.
+    lane.arm("a", busy(TIMEOUT, 1));
+    // It is reported after this moment, and the report is seen some time later.
     let before = Instant::now();
     lane.put("a", &json!({"color": "red"})).await?;
     lane.await_hit().await?;
-    let told = Instant::now();
+    let start = Instant::now();
     lane.put("b", &json!({})).await?;
     lane.await_ready("b").await?;
-    let took = told.elapsed();
-    ensure!(took < Duration::from_secs(PATIENCE - 1), "the only worker was held up");
+    let took = start.elapsed();
+    ensure!(took < Duration::from_secs(TIMEOUT - 1), "the only worker was held up");
     let widget = lane.widget("a").await?.unwrap_or_default();
     ensure!(widget["status"]["failures"].is_null(), "it was put off: {widget}");
     lane.await_ready("a").await?;
     let took = before.elapsed();
-    ensure!(took >= Duration::from_secs(PATIENCE), "it came back too early");
+    ensure!(took >= Duration::from_secs(TIMEOUT), "it came back too early");
     ensure!(lane.faults.disarm().len() == 1);
 
     // Where it goes on, the status says it.
@@ -173,8 +173,8 @@ fn a_throttled_release_delays_no_other() -> Result<()> {
 
 /// Requests that write members, or the Secrets of the release.
 fn writes(lane: &TortureLane) -> Vec<String> {
-    let is_told = |call: &ApiCall| call.is_of("widgets") || call.is_of("events");
-    calls(lane, |call| call.is_write() && !is_told(call))
+    let is_report = |call: &ApiCall| call.is_of("widgets") || call.is_of("events");
+    calls(lane, |call| call.is_write() && !is_report(call))
 }
 
 /// A record in Secrets can't be read when an operator starts: it is not lost, and nothing is done until it is there.
@@ -197,7 +197,7 @@ async fn record_is_unread() -> Result<()> {
     };
     lane.faults.arm(FaultPlan::always(Fault::Status(500), reads_it));
     lane.start()?;
-    lane.until("the status tells of it", async || {
+    lane.until("the status reports it", async || {
         let ready = lane.condition("a", "Ready").await?;
         ensure!(ready["status"] == "False", "{ready}");
         Ok(())

@@ -22,7 +22,7 @@ use crate::world::operator::{Launch, Operator};
 
 /// How long anything may take once nothing goes wrong any more: a retry waits up to some seconds, and the machine may
 /// be busy.
-const HEALED: Duration = Duration::from_secs(60);
+const RECOVERY_TIME: Duration = Duration::from_secs(60);
 
 pub struct TortureLane {
     pub world: World,
@@ -161,10 +161,10 @@ impl TortureLane {
     }
 
     /// How long one step of a release may take: hundreds of applies take their time on a busy machine.
-    fn patience(&self) -> Duration {
+    fn recovery_time(&self) -> Duration {
         match self.variant {
-            ReleaseVariant::Long => HEALED * 5,
-            _ => HEALED,
+            ReleaseVariant::Long => RECOVERY_TIME * 5,
+            _ => RECOVERY_TIME,
         }
     }
 
@@ -229,7 +229,7 @@ impl TortureLane {
         .await
     }
 
-    /// Every live object whose name is that of a member of this release, whoever made it.
+    /// Every live object whose name is that of a member of this release, from any owner.
     pub async fn live(&self, name: &str) -> Result<Vec<Value>> {
         let mut found = Vec::new();
         for (_, kind) in KINDS {
@@ -252,7 +252,7 @@ impl TortureLane {
 
     /// Waits until a check passes; its last complaint is the error, with the end of the operator's log.
     pub async fn until<T>(&self, what: &str, mut check: impl AsyncFnMut() -> Result<T>) -> Result<T> {
-        let within = self.patience();
+        let within = self.recovery_time();
         let deadline = Instant::now() + within;
         loop {
             match check().await {

@@ -37,7 +37,7 @@ pub async fn serve(faults: Arc<Faults>) -> anyhow::Result<u16> {
                 async move {
                     let call = ApiCall::read(request).await?;
                     // A task of its own: the connection of a client that is killed takes along what it waits for, and
-                    // what the API server carries out meanwhile is to be in the log.
+                    // requests that the API server carries out in between must be in the log.
                     tokio::spawn(faults.answer(call)).await?
                 }
             });

@@ -1,4 +1,4 @@
-//! Somebody puts an object of his own in a member's place after the operator has looked, and before its apply arrives at
+//! Another client puts its own object in a member's place after the operator has looked, and before its apply arrives at
 //! a real API server (P9). That the two have no field in common makes it worth the trouble: nothing is in conflict.
 
 use anyhow::{Context, Result, ensure};
@@ -14,7 +14,7 @@ use crate::world::fields::{OPERATOR, PART_OF, TRACKING, ensure_contains, invento
 /// Whose object it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Theirs {
-    /// Somebody's who knows nothing of us.
+    /// The object of an unrelated client.
     Foreign,
     /// Another release's of the same operator: even the field manager is the same.
     OtherRelease,
@@ -24,14 +24,14 @@ impl Theirs {
     /// The manager that applies it, and what a refusal says of it.
     fn facts(self) -> (&'static str, &'static str) {
         match self {
-            Theirs::Foreign => ("somebody", "exists already"),
+            Theirs::Foreign => ("other", "exists already"),
             Theirs::OtherRelease => ("chartwright", "another release"),
         }
     }
 
     fn object(self, lane: &TortureLane, name: &str) -> Value {
         let mut object = json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"of": "somebody else"},
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"of": "another owner"},
         });
         if self == Theirs::OtherRelease {
             object["metadata"]["labels"] = json!({(PART_OF): "applyset-of-another-v1", (OPERATOR): lane.world.name});
@@ -42,7 +42,7 @@ impl Theirs {
     }
 }
 
-/// A spec is written whose apply of a member is held up for two seconds, and before it arrives somebody makes an object
+/// A spec is written whose apply of a member is held up for two seconds, and before it arrives another client creates an object
 /// in the member's place, as `kubectl apply --server-side` or another release makes it.
 async fn overtake(
     lane: &TortureLane,
@@ -72,7 +72,7 @@ async fn is_as_made(lane: &TortureLane, made: &DynamicObject) -> Result<()> {
     Ok(())
 }
 
-/// The release says whose object is in its way, at once, and that object is as it was made.
+/// The release immediately reports the owner of the conflicting object, which stays unchanged.
 async fn is_refused(
     lane: &TortureLane,
     release: &str,
@@ -84,13 +84,13 @@ async fn is_refused(
     ensure_contains(text(&stalled["message"]), &[member, theirs.facts().1])?;
     is_as_made(lane, made).await?;
     // Events follow the status.
-    let told = lane.until("an Event tells it", async || {
+    let reported = lane.until("an Event reports it", async || {
         let events = lane.world.events(release)?;
         let has = |reason: &str| events.iter().any(|(found, _)| found == reason);
         ensure!(has("Collision") && !has("ApplyFailed"), "{events:?}");
         Ok(())
     });
-    told.await
+    reported.await
 }
 
 /// A member that comes, and one that changes; what was refused is no member, and stays when it is no longer rendered.
@@ -117,7 +117,7 @@ async fn taken(lane: &TortureLane, theirs: Theirs) -> Result<()> {
     lane.clear(release).await
 }
 
-/// A member that is only to be there is there, and somebody else's.
+/// A member that only needs to exist exists, and belongs to another owner.
 async fn yields(lane: &TortureLane) -> Result<()> {
     let once = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "data": {"ours": "1"},
@@ -131,13 +131,13 @@ async fn yields(lane: &TortureLane) -> Result<()> {
     is_as_made(lane, &made).await
 }
 
-/// A release that may take what is there takes what came meanwhile, too.
+/// A release that may adopt objects adopts one that appeared in between, too.
 async fn forces(lane: &TortureLane) -> Result<()> {
     let spec = json!({"extra": ["two"]});
     let made = overtake(lane, "forces", &spec, "forces-two", Theirs::Foreign).await?;
     lane.await_ready("forces").await?;
     let taken = lane.maps().get("forces-two").await?;
-    ensure!(taken.metadata.uid == made.metadata.uid, "it was made anew");
+    ensure!(taken.metadata.uid == made.metadata.uid, "it was recreated");
     ensure!(is_marked(&serde_json::to_value(&taken)?), "{taken:?}");
     ensure!(taken.data["data"]["extra"] == "two", "{taken:?}");
     lane.clear("forces").await

@@ -1,4 +1,4 @@
-//! What a release must be like: the members that its spec asks for, no others, and a status that says so.
+//! The goal state of a release: exactly the members of its spec, and a status that says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -119,9 +119,9 @@ pub async fn has_run_once(lane: &TortureLane, release: &str, spec: &Value) -> Re
 pub async fn is_rolled_back(lane: &TortureLane, release: &str, spec: &Value) -> Result<Value> {
     let widget = lane.widget(release).await?.context("the custom resource is gone")?;
     let stalled = condition(&widget, "Stalled");
-    let is_told =
+    let is_reported =
         stalled["reason"] == "RolledBack" && stalled["observedGeneration"] == widget["metadata"]["generation"];
-    ensure!(is_told, "{}", widget["status"]);
+    ensure!(is_reported, "{}", widget["status"]);
     has_members(lane, release, spec, widget).await
 }
 
@@ -158,14 +158,14 @@ async fn has_members(lane: &TortureLane, release: &str, spec: &Value, widget: Va
     if spec["plan"] == true || lane.variant == variant::ReleaseVariant::Hooked {
         kinds.insert("Job.batch".into());
     }
-    let told = annotation(&widget, "applyset.kubernetes.io/contains-group-kinds").unwrap_or_default();
-    let told: BTreeSet<String> = told.split(',').map(str::to_owned).collect();
-    ensure!(told == kinds, "its kinds are told as {told:?}, not {kinds:?}");
+    let listed = annotation(&widget, "applyset.kubernetes.io/contains-group-kinds").unwrap_or_default();
+    let listed: BTreeSet<String> = listed.split(',').map(str::to_owned).collect();
+    ensure!(listed == kinds, "its kinds are listed as {listed:?}, not {kinds:?}");
     variant::holds(lane, release, &widget, expected.len()).await?;
     Ok(widget)
 }
 
-/// A status that claims to be ready for the current generation tells the truth about every member, at any time (P8).
+/// A status that claims to be ready for the current generation is true for every member, at any time (P8).
 pub async fn status_is_truthful(lane: &TortureLane, release: &str, spec: &Value) -> Result<()> {
     let widget = lane.widget(release).await?;
     if !widget.is_some_and(|widget| claims_ready(&widget)) {

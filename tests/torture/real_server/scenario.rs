@@ -118,9 +118,9 @@ impl Scenario {
             Takeover | TakeoverAbandoned => lane.start(),
             Delete => lane.delete(release).await,
             Plan => {
-                let asked = json!({"metadata": {"annotations": {"chartwright.dev/run-plan": "work@1"}}});
-                let asked = kube::api::Patch::Merge(asked);
-                lane.widgets().patch(release, &Default::default(), &asked).await?;
+                let request = json!({"metadata": {"annotations": {"chartwright.dev/run-plan": "work@1"}}});
+                let request = kube::api::Patch::Merge(request);
+                lane.widgets().patch(release, &Default::default(), &request).await?;
                 Ok(())
             }
             Drift => {
@@ -135,7 +135,7 @@ impl Scenario {
     }
 
     /// What happens between a kill and the next start.
-    pub async fn meanwhile(self, lane: &TortureLane, release: &str) -> Result<()> {
+    pub async fn interrupt(self, lane: &TortureLane, release: &str) -> Result<()> {
         match self {
             Abandoned | TakeoverAbandoned => lane.delete(release).await,
             Reverted => lane.put(release, &first()).await,
@@ -143,7 +143,7 @@ impl Scenario {
         }
     }
 
-    /// It is as it must be in the end; `interrupted` if [`Scenario::meanwhile`] happened.
+    /// It is as it must be in the end; `interrupted` if [`Scenario::interrupt`] happened.
     pub async fn is_done(self, lane: &TortureLane, release: &str, interrupted: bool) -> Result<()> {
         match self {
             Delete => is_gone(lane, release).await,
@@ -167,11 +167,11 @@ impl Scenario {
             Takeover | TakeoverAbandoned => {
                 for (id, (uid, _)) in &after {
                     let was = before.get(id).map(|(uid, _)| uid);
-                    ensure!(was == Some(uid), "{id:?} was made anew");
+                    ensure!(was == Some(uid), "{id:?} was recreated");
                 }
                 Ok(())
             }
-            // A member may have changed and changed back; what somebody edited or deleted is written again.
+            // A member may have changed and changed back; members that a user edited or deleted are written again.
             Reverted | RollsBack | Drift => {
                 let mut before = before.clone();
                 before.retain(|id, _| !id.1.ends_with("-main") && !id.1.ends_with("-one"));

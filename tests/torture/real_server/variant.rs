@@ -1,4 +1,4 @@
-//! Releases that have more to keep than their members: hooks that are told, random results, a record in Secrets.
+//! Releases with more state than their members: hooks in the status, random results, a record in Secrets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -76,7 +76,7 @@ impl ReleaseVariant {
     }
 }
 
-/// The Secrets in which the operator keeps something of a release, whatever became of its custom resource.
+/// The Secrets in which the operator stores data of a release, even after its custom resource is gone.
 pub async fn record_secrets(lane: &TortureLane, release: &str) -> Result<Vec<Value>> {
     let about = format!("Widget.{} {}/{release}", lane.world.group(), lane.world.name);
     let secrets = lane.of_kind("Secret").list(&ListParams::default()).await?;
@@ -149,7 +149,7 @@ pub async fn holds(lane: &TortureLane, release: &str, widget: &Value, members: u
             let results = file(kept[0], "results.json")?;
             ensure!(results.contains(&password), "the password that is live is not kept");
             let place = &widget["metadata"]["annotations"]["chartwright.dev/kept-results"];
-            ensure!(!place.is_null(), "the custom resource doesn't tell of the kept results");
+            ensure!(!place.is_null(), "the custom resource doesn't name the kept results");
         }
     }
     Ok(())
@@ -163,7 +163,7 @@ pub async fn is_truthful(lane: &TortureLane, release: &str, members: &BTreeMap<M
     };
     if lane.variant == ReleaseVariant::Lossy && !lane.has_resident && record_secrets(lane, release).await?.is_empty() {
         // By the status of its first release an operator finds out that the schema keeps no record. If it ends between
-        // the two writes, the labels tell what it made.
+        // the two writes, the labels show what it created.
         return Ok(());
     }
     let rows = rows(lane, release, &widget, members.len()).await;
@@ -192,7 +192,7 @@ pub fn ran_once(lane: &TortureLane, release: &str, [first, last]: [&str; 2]) -> 
     let (first, last) = (made(first), made(last));
     ensure!(first.len() == 1 && last.len() == 1, "made at {first:?} and {last:?}");
     let member = format!("{release}-main");
-    // Also one whose answer nobody was there to hear: it may have been carried out.
+    // Also one whose answer no operator received: it may have been carried out.
     let is_member = |entry: &&LoggedCall| entry.call.is_of("configmaps") && entry.call.names(&member);
     let touched = writes.iter().position(is_member);
     ensure!(
