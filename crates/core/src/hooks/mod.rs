@@ -355,7 +355,7 @@ fn is_hook(id: &ObjectId, hooks: &[Hook]) -> bool {
 }
 
 /// How a Job or a Pod is that a hook made.
-pub fn state(mut object: Value) -> State {
+pub fn state(mut object: Value, now: Timestamp) -> State {
     let Some((group_kind, _)) = GroupKind::of(&object) else {
         return State::Succeeded;
     };
@@ -364,7 +364,7 @@ pub fn state(mut object: Value) -> State {
     let deleting = metadata
         .and_then(|metadata| metadata.remove("deletionTimestamp"))
         .is_some();
-    let health = health::health(&group_kind, &object, Timestamp::now());
+    let health = health::health(&group_kind, &object, now);
     let phase = object.pointer("/status/phase").and_then(Value::as_str);
     let suspended = object.pointer("/spec/suspend") == Some(&Value::Bool(true));
     let state = match (group_kind.kind.as_str(), phase, health.status) {
@@ -528,15 +528,15 @@ impl Progress {
     }
 }
 impl HookRun {
-    /// One that begins now.
-    pub fn begins(event: &str, id: &ObjectId, run: String) -> Self {
+    /// A run that begins at `now`.
+    pub fn begins(event: &str, id: &ObjectId, run: String, now: Timestamp) -> Self {
         HookRun {
             event: event.to_owned(),
             object: id.clone(),
             run,
             uid: String::new(),
             phase: RunPhase::Running,
-            started: whole(Timestamp::now()),
+            started: whole(now),
             ended: None,
             message: String::new(),
             deleted: false,
@@ -545,10 +545,11 @@ impl HookRun {
         }
     }
 
-    pub fn ends(self, phase: RunPhase, message: &str) -> Self {
+    /// The same run, ended at `now`.
+    pub fn ends(self, phase: RunPhase, message: &str, now: Timestamp) -> Self {
         HookRun {
             phase,
-            ended: Some(whole(Timestamp::now())),
+            ended: Some(whole(now)),
             message: chartwright_watches::text::cut(message, MESSAGE_BYTES),
             waiting_since: None,
             ..self

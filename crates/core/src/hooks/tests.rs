@@ -1,6 +1,8 @@
 use super::*;
 use crate::testing::{id, member};
 
+const NOW: Timestamp = Timestamp::constant(1_767_225_600, 0);
+
 fn hook(kind: &str, name: &str, annotations: Value) -> Hook {
     let mut member = member(&id(kind, name));
     member.object = json!({"metadata": {"annotations": annotations}});
@@ -74,7 +76,7 @@ fn a_run_that_waits_for_the_garbage_collector_loses_no_time() {
     let timeout = Duration::from_secs(10);
     let run = HookRun {
         started: at(100),
-        ..HookRun::begins("pre-delete", &job, "run".into())
+        ..HookRun::begins("pre-delete", &job, "run".into(), at(100))
     };
     let (owed, kept) = (removal(Value::Null), removal(json!(["example.com/stay"])));
     let mut waiting = run.clone();
@@ -91,7 +93,7 @@ fn a_run_that_waits_for_the_garbage_collector_loses_no_time() {
     assert!(bounded.awaits(&owed, true, at(100)) && !bounded.awaits(&owed, true, late));
     assert!(unbounded.awaits(&owed, false, at(100)) && unbounded.awaits(&owed, false, late));
     assert_eq!(
-        bounded.ends(RunPhase::Failed, "").time_left(timeout, late),
+        bounded.ends(RunPhase::Failed, "", late).time_left(timeout, late),
         Duration::ZERO
     );
     // What another controller keeps counts.
@@ -115,11 +117,11 @@ fn a_ttl_is_due_once_a_run_has_ended() {
     let run = HookRun {
         ttl: Some(9),
         uid: "u".into(),
-        ..HookRun::begins("pre-upgrade", &id("Job.batch", "a"), "run".into())
+        ..HookRun::begins("pre-upgrade", &id("Job.batch", "a"), "run".into(), NOW)
     };
     assert_eq!(run.ttl_due(), None);
     for phase in [RunPhase::Succeeded, RunPhase::Failed, RunPhase::GivenUp] {
-        let ended = run.clone().ends(phase, "");
+        let ended = run.clone().ends(phase, "", NOW);
         assert_eq!(ended.ttl_due(), Some(9), "{phase:?}");
         let uid = String::new();
         assert_eq!(HookRun { uid, ..ended.clone() }.ttl_due(), None);
@@ -172,10 +174,10 @@ fn each_run_is_told_apart() {
         Next::Done => "done".to_owned(),
     };
     let note = |progress: &mut Progress, name: &str, phase| {
-        let run = HookRun::begins(event, &id("Job.batch", name), progress.name(event));
+        let run = HookRun::begins(event, &id("Job.batch", name), progress.name(event), NOW);
         progress.note(match phase {
             RunPhase::Running => run,
-            phase => run.ends(phase, ""),
+            phase => run.ends(phase, "", NOW),
         });
     };
     progress.begin(Operation::Upgrade, 4, "d", &all);
@@ -236,7 +238,7 @@ fn jobs_and_pods_have_to_end() {
         if deleting {
             object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         }
-        let text = format!("{:?}", state(object.clone()));
+        let text = format!("{:?}", state(object.clone(), NOW));
         assert!(text.starts_with(expected), "{object}: {text}");
     }
 }

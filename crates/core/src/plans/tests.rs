@@ -164,7 +164,12 @@ fn requests_are_queued_one_for_each_plan_and_refused_with_a_reason() {
 fn a_run_that_is_part_of_an_operation_counts_once_for_each_attempt() {
     let step = step("a", "plan-restore", json!({ON_CREATE: "true"}));
     let mut hooks = Progress::default();
-    let mut run = HookRun::begins("plan-restore", &step.member.id, "run".to_owned());
+    let mut run = HookRun::begins(
+        "plan-restore",
+        &step.member.id,
+        "run".to_owned(),
+        at("2026-01-02T02:00:00Z"),
+    );
     let mut plans = Plans::default();
     plans.follow("restore", By::Create, &hooks, false);
     assert!(plans.is_empty(), "nothing has begun");

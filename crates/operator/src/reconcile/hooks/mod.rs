@@ -9,6 +9,7 @@ pub(crate) mod stored_objects;
 use std::ops::ControlFlow::{Break, Continue};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::cluster::objects::ApplyTarget;
@@ -232,7 +233,7 @@ impl HookRunner<'_, '_> {
                         return Break(unready.clone());
                     }
                     let name = release.record.progress(event).name(event);
-                    (hook, HookRun::begins(event, &hook.member.id, name))
+                    (hook, HookRun::begins(event, &hook.member.id, name, Timestamp::now()))
                 }
                 Next::Retry(hook, run) => match self.retry(release, hook, event, run)? {
                     Some(run) => (hook, run),
@@ -250,7 +251,7 @@ impl HookRunner<'_, '_> {
         let progress = release.record.progress_mut(event);
         // A plan on delete saves data: it is retried until it succeeds, each time from its first step.
         let is_bounded = progress.operation == Some(Operation::Delete) && plans::plan_of(event).is_none();
-        let left = run.time_left(self.timeout(hook), jiff::Timestamp::now());
+        let left = run.time_left(self.timeout(hook), Timestamp::now());
         if is_bounded && left.is_zero() {
             progress.note(HookRun {
                 phase: RunPhase::GivenUp,
@@ -274,7 +275,7 @@ impl HookRunner<'_, '_> {
         release.retry.cache.hook_retry = None;
         let progress = release.record.progress_mut(event);
         progress.attempt = progress.attempt.saturating_add(1);
-        let mut next = HookRun::begins(event, &hook.member.id, progress.name(event));
+        let mut next = HookRun::begins(event, &hook.member.id, progress.name(event), Timestamp::now());
         if is_bounded {
             // All attempts share one timeout.
             next.started = run.started;
@@ -296,7 +297,7 @@ impl HookRunner<'_, '_> {
         // A plan on delete saves data, so the deletion never continues without it.
         let is_bounded = is_of_deletion && plans::plan_of(&run.event).is_none();
         let state = self.reconcile_object(release, hook, &mut run).await?;
-        let now = jiff::Timestamp::now();
+        let now = Timestamp::now();
         let state = match state {
             State::AwaitsRemoval(removal) if run.awaits(&removal, is_bounded, now) => {
                 release.schedule.at(POLL, RequeueReason::HookStep);
@@ -326,7 +327,7 @@ impl HookRunner<'_, '_> {
                 }
                 // The timeout of the members starts after the hook.
                 release.restart_clock();
-                release.record.note(run.ends(RunPhase::Succeeded, ""));
+                release.record.note(run.ends(RunPhase::Succeeded, "", Timestamp::now()));
                 Continue(())
             }
             State::Running(message) if !left.is_zero() => {
@@ -342,13 +343,15 @@ impl HookRunner<'_, '_> {
                 self.record_failure(release, hook, run, &what, message).await
             }
             State::Hopeless(message) if is_of_deletion => {
-                release.record.note(run.ends(RunPhase::GivenUp, &message));
+                release
+                    .record
+                    .note(run.ends(RunPhase::GivenUp, &message, Timestamp::now()));
                 Continue(())
             }
             State::Refused(why) if is_bounded => {
                 let note = format!("{what} is not run: the deletion goes on without it. {why}");
                 self.scope.warn_once(release, "HookRefused", note).await;
-                release.record.note(run.ends(RunPhase::GivenUp, &why));
+                release.record.note(run.ends(RunPhase::GivenUp, &why, Timestamp::now()));
                 Continue(())
             }
             State::AwaitsRemoval(Removal { message, .. })
@@ -370,7 +373,7 @@ impl HookRunner<'_, '_> {
         let message = message + &HookLogs::new(self.scope).last_lines(release, hook, &run).await;
         let progress = release.record.progress_mut(&run.event);
         progress.failures = progress.failures.saturating_add(1);
-        let run = run.ends(RunPhase::Failed, &message);
+        let run = run.ends(RunPhase::Failed, &message, Timestamp::now());
         release.record.note(run.clone());
         if hook.deleted_on_failure {
             HookObjects::new(self.scope).delete_if_ours(&hook.member.id).await?;
@@ -397,7 +400,7 @@ impl HookRunner<'_, '_> {
                 let gate = off_worker(|| Gate::of_object(&object));
                 let gated = gate.map(|gate| (gate, object.clone()));
                 let state = if hook.is_awaited() {
-                    hooks::state(object)
+                    hooks::state(object, Timestamp::now())
                 } else {
                     State::Succeeded
                 };
@@ -464,7 +467,11 @@ impl HookRunner<'_, '_> {
                     format!("{what} belongs to an operation that was replaced: waiting until it is deleted"),
                 ));
             }
-            let ended = run.ends(RunPhase::Failed, "stopped: another operation was requested since");
+            let ended = run.ends(
+                RunPhase::Failed,
+                "stopped: another operation was requested since",
+                Timestamp::now(),
+            );
             release.record.hooks.note(HookRun { deleted: true, ..ended });
         }
         Continue(())
