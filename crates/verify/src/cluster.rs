@@ -16,12 +16,13 @@ use chartwright_core::annotations::{self, DEPENDS_ON, HOOK_RUN, READY_WHEN};
 use chartwright_core::digest::{Key, Keyring};
 use chartwright_core::health::{Health, Status, has_health};
 use chartwright_core::identity::applyset::{OPERATOR_LABEL, TRACKING_ANNOTATION};
+use chartwright_core::identity::cluster_scoped::is_cluster_scoped;
 use chartwright_core::identity::{GroupKind, ObjectId};
 use chartwright_core::index::members::{Live, Scope};
 use chartwright_core::members::desired::{Member, fold_string_data};
 use chartwright_core::members::immutable_fields;
 use chartwright_core::status::{Phase, conditions};
-use chartwright_operator::cluster::discovery::{Discovery, Resource, is_cluster_scoped};
+use chartwright_operator::cluster::discovery::{Discovery, Resource};
 use chartwright_operator::cluster::events::Events;
 use chartwright_operator::cluster::objects;
 use chartwright_operator::reconcile::{

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
-use chartwright_operator::cluster::discovery::{Resource, is_cluster_scoped};
+use chartwright_operator::cluster::discovery::Resource;
 use chartwright_operator::cluster::events::Events;
 use chartwright_operator::cluster::{self, Discovery};
 use chartwright_operator::reconcile::{self, Context, CustomResource, LookupAnswers, PreparedRelease, Release, Unit};
@@ -21,6 +21,7 @@ use crate::cli::stdout::{note, stdout};
 use chartwright_core::apply::{content, sign};
 use chartwright_core::digest::{Key, Keyring};
 use chartwright_core::identity::GroupKind;
+use chartwright_core::identity::cluster_scoped::is_cluster_scoped;
 use chartwright_core::status::Phase;
 use chartwright_watches::Watch;
 use helm_template::render::{Capabilities, Engine};

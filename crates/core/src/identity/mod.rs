@@ -1,6 +1,7 @@
 //! The identity of an object: group, kind, namespace and name. The API version is not part of it.
 
 pub mod applyset;
+pub mod cluster_scoped;
 pub mod decorator;
 pub mod owner_references;
 pub mod ownership;

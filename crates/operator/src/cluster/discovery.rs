@@ -18,6 +18,7 @@ use crate::cluster::connection::throttle;
 use crate::cluster::connection::url_path::segment;
 use crate::cluster::error::{Error, Result};
 use chartwright_core::identity::GroupKind;
+use chartwright_core::identity::cluster_scoped::is_cluster_scoped;
 use helm_template::render::{Capabilities, KubeVersion};
 
 /// One served kind and version.
@@ -53,36 +54,6 @@ pub struct Snapshot {
 struct MissedGroups {
     groups: std::sync::Mutex<BTreeSet<String>>,
     added: Notify,
-}
-
-/// Built-in cluster-scoped kinds, for renders without an API server (Kubernetes API reference, 1.37).
-const CLUSTER_SCOPED: [&str; 21] = [
-    "APIService.apiregistration.k8s.io",
-    "CSIDriver.storage.k8s.io",
-    "CSINode.storage.k8s.io",
-    "CertificateSigningRequest.certificates.k8s.io",
-    "ClusterRole.rbac.authorization.k8s.io",
-    "ClusterRoleBinding.rbac.authorization.k8s.io",
-    "CustomResourceDefinition.apiextensions.k8s.io",
-    "DeviceClass.resource.k8s.io",
-    "FlowSchema.flowcontrol.apiserver.k8s.io",
-    "IngressClass.networking.k8s.io",
-    "MutatingWebhookConfiguration.admissionregistration.k8s.io",
-    "Namespace",
-    "Node",
-    "PersistentVolume",
-    "PriorityClass.scheduling.k8s.io",
-    "PriorityLevelConfiguration.flowcontrol.apiserver.k8s.io",
-    "RuntimeClass.node.k8s.io",
-    "StorageClass.storage.k8s.io",
-    "ValidatingAdmissionPolicy.admissionregistration.k8s.io",
-    "ValidatingAdmissionPolicyBinding.admissionregistration.k8s.io",
-    "ValidatingWebhookConfiguration.admissionregistration.k8s.io",
-];
-
-/// True for a built-in cluster-scoped kind. Needs no request.
-pub fn is_cluster_scoped(group_kind: &GroupKind) -> bool {
-    CLUSTER_SCOPED.contains(&group_kind.to_string().as_str())
 }
 
 /// The shared current snapshot, and the reads that replace it.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::examine::{Examined, NAMESPACE};
 use crate::lint::{LintReport, rules};
 use chartwright_core::identity::GroupKind;
-use chartwright_operator::cluster::discovery::is_cluster_scoped;
+use chartwright_core::identity::cluster_scoped::is_cluster_scoped;
 use helm_template::render::{Engine, Input, Kept, Release, Rendered};
 
 /// As long as Helm lets a release's name be.

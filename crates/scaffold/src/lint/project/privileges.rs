@@ -8,7 +8,7 @@ use crate::lint::chart::examine::{Examined, ExaminedObject, NAMESPACE};
 use crate::lint::{LintReport, join, rules};
 use chartwright_core::grants::{carries_rights, may_look_up};
 use chartwright_core::identity::GroupKind;
-use chartwright_operator::cluster::discovery::is_cluster_scoped;
+use chartwright_core::identity::cluster_scoped::is_cluster_scoped;
 use chartwright_watches::{AllowList, Watch};
 
 /// `watch`: whose chart it is; `None` for a chart alone.
