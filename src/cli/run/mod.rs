@@ -14,7 +14,7 @@ pub use self::flags::RunArgs;
 use crate::cli::stdout::note;
 use chartwright_operator::telemetry::logging;
 use chartwright_operator::telemetry::metrics::Metrics;
-use chartwright_operator::telemetry::probes::Health;
+use chartwright_operator::telemetry::probes::ProcessHealth;
 use chartwright_operator::telemetry::server::{Servers, metrics_site, probes_site};
 use chartwright_operator::{cluster, controller};
 use chartwright_watches as watches;
@@ -50,7 +50,7 @@ fn serve_and_operate(args: RunArgs) -> anyhow::Result<()> {
         tracing::warn!("{warning}");
     }
     let metrics = Arc::new(Metrics::new());
-    let health = Health::default();
+    let health = ProcessHealth::default();
     let mut servers = Servers::default();
     let (address, warning) = args.metrics_server();
     if let Some(warning) = warning {
@@ -79,7 +79,7 @@ async fn operate(
     args: RunArgs,
     watches: Vec<watches::Watch>,
     metrics: Arc<Metrics>,
-    health: Health,
+    health: ProcessHealth,
 ) -> anyhow::Result<()> {
     let stop = stop_on_signal()?;
     let config = cluster::config_without_retries(args.kubeconfig.as_deref()).await?;

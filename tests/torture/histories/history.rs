@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use chartwright_core::identity::applyset;
 use chartwright_operator::controller::{self, Options};
-use chartwright_operator::telemetry::{metrics::Metrics, probes::Health};
+use chartwright_operator::telemetry::{metrics::Metrics, probes::ProcessHealth};
 use chartwright_watches::ReadContext;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -210,7 +210,14 @@ impl ModelHistory {
                     shutdown_timeout: 5 * SECOND,
                 };
                 let metrics = metrics.clone();
-                let _ = controller::run(client.clone(), options, metrics, Health::default(), token.clone()).await;
+                let _ = controller::run(
+                    client.clone(),
+                    options,
+                    metrics,
+                    ProcessHealth::default(),
+                    token.clone(),
+                )
+                .await;
                 tokio::time::sleep(SECOND).await;
             }
         });

@@ -32,7 +32,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 pub use self::election::Timing;
-use self::election::{Election, Failure};
+use self::election::{Election, LeaseFailure};
 use crate::cluster::connection::fence::Fence;
 use crate::telemetry::chain;
 use crate::telemetry::metrics::Metrics;
@@ -125,7 +125,7 @@ impl LeaderElection {
             metrics: self.metrics.clone(),
             fence: self.fence.clone(),
         };
-        let mut lock = Lock::new(self);
+        let mut lock = LeaseLock::new(self);
         tracing::info!(lease = %lock.describe(), identity = lock.candidate.identity, "waiting to lead");
         if !lock.acquire(&stop).await {
             return Ended::NeverLed;
@@ -187,7 +187,7 @@ impl Drop for Leading {
 
 /// The end of renewing: the lock if it was stopped and still holds the Lease, else the reason and whether another
 /// candidate has it.
-type Renewal = Result<Box<Lock>, (String, bool)>;
+type Renewal = Result<Box<LeaseLock>, (String, bool)>;
 
 /// The renewal as its task returned it. A task that is gone without a word took the knowledge of the Lease along.
 fn joined(joined: Option<Result<Renewal, JoinError>>) -> Renewal {
@@ -199,7 +199,7 @@ fn joined(joined: Option<Result<Renewal, JoinError>>) -> Renewal {
 }
 
 /// The Lease on the server and what we know of it.
-struct Lock {
+struct LeaseLock {
     api: Api<Lease>,
     candidate: LeaderElection,
     election: Election,
@@ -215,7 +215,7 @@ struct Lock {
     said: String,
 }
 
-impl Lock {
+impl LeaseLock {
     fn new(candidate: LeaderElection) -> Self {
         let api = Api::namespaced(candidate.client.clone(), &candidate.namespace);
         let election = Election::new(candidate.identity.clone(), candidate.timing.lease);
@@ -298,7 +298,7 @@ impl Lock {
             };
             match renewed {
                 Ok(Ok(())) => self.said.clear(),
-                Ok(Err(Failure::Lost)) => {
+                Ok(Err(LeaseFailure::Lost)) => {
                     let holder = self.election.holder().unwrap_or("no candidate");
                     return Err((format!("lease {} is held by {holder} now", self.describe()), true));
                 }
@@ -310,8 +310,8 @@ impl Lock {
 
     /// True once the Lease was free, and forbidden to be written, for as long as a Lease lasts. An API server that starts
     /// forbids what it has not read the roles for.
-    fn may_do_without(&mut self, failure: &Failure) -> bool {
-        if !matches!(failure, Failure::Unwritable(_)) {
+    fn may_do_without(&mut self, failure: &LeaseFailure) -> bool {
+        if !matches!(failure, LeaseFailure::Unwritable(_)) {
             self.unwritable = None;
             return false;
         }
@@ -350,8 +350,8 @@ impl Lock {
                     self.said.clear();
                     return Ok(());
                 }
-                (Err(Failure::Unwritable(_)), _) => self.extend_fence(read),
-                (Err(Failure::Held), Some(holder)) => {
+                (Err(LeaseFailure::Unwritable(_)), _) => self.extend_fence(read),
+                (Err(LeaseFailure::Held), Some(holder)) => {
                     return Err((format!("lease {} is held by {holder} now", self.describe()), true));
                 }
                 // Without answers there are no writes either: the fence closes by itself.
@@ -364,20 +364,20 @@ impl Lock {
         self.candidate.fence.extend(sent + self.candidate.timing.renew_deadline);
     }
 
-    async fn try_acquire(&mut self) -> Result<(), Failure> {
+    async fn try_acquire(&mut self) -> Result<(), LeaseFailure> {
         self.read().await?;
         self.write().await
     }
 
     /// First on top of what we wrote last, in one request; if that fails, on top of what is really there.
-    async fn try_renew(&mut self) -> Result<(), Failure> {
+    async fn try_renew(&mut self) -> Result<(), LeaseFailure> {
         if self.lease.is_some() && self.write().await.is_ok() {
             return Ok(());
         }
         self.try_acquire().await
     }
 
-    async fn read(&mut self) -> Result<(), Failure> {
+    async fn read(&mut self) -> Result<(), LeaseFailure> {
         let read = timeout(self.candidate.timing.call(), self.api.get_opt(&self.candidate.name)).await;
         self.lease = read
             .map_err(|_| self.no_answer())?
@@ -388,7 +388,7 @@ impl Lock {
     }
 
     /// Creates, takes or renews the Lease if what was seen allows it.
-    async fn write(&mut self) -> Result<(), Failure> {
+    async fn write(&mut self) -> Result<(), LeaseFailure> {
         let spec = self.election.next(Instant::now(), micro_now())?;
         let sent = Instant::now();
         self.send(&spec).await?;
@@ -403,7 +403,7 @@ impl Lock {
     async fn release(&mut self) {
         let mut outcome = self.try_release().await;
         // A renewal that was broken off may arrive between our read and our write.
-        if matches!(outcome, Err(Failure::Held)) {
+        if matches!(outcome, Err(LeaseFailure::Held)) {
             outcome = self.try_release().await;
         }
         match outcome {
@@ -411,15 +411,15 @@ impl Lock {
             Ok(false) => {}
             Err(failure) => {
                 let why = match failure {
-                    Failure::Call(why) | Failure::Unwritable(why) => why,
-                    Failure::Held | Failure::Lost => "it changed at the same time".to_owned(),
+                    LeaseFailure::Call(why) | LeaseFailure::Unwritable(why) => why,
+                    LeaseFailure::Held | LeaseFailure::Lost => "it changed at the same time".to_owned(),
                 };
                 tracing::warn!(lease = %self.describe(), "can't give leadership back, it will expire: {why}");
             }
         }
     }
 
-    async fn try_release(&mut self) -> Result<bool, Failure> {
+    async fn try_release(&mut self) -> Result<bool, LeaseFailure> {
         self.read().await?;
         match self.election.release(micro_now()) {
             Some(spec) => self.send(&spec).await.map(|()| true),
@@ -428,7 +428,7 @@ impl Lock {
     }
 
     /// Writes `spec` over the version that was read last.
-    async fn send(&mut self, spec: &LeaseSpec) -> Result<(), Failure> {
+    async fn send(&mut self, spec: &LeaseSpec) -> Result<(), LeaseFailure> {
         let LeaderElection { name, namespace, .. } = &self.candidate;
         let params = PostParams::default();
         let spec = Some(spec.clone());
@@ -458,33 +458,33 @@ impl Lock {
         Ok(())
     }
 
-    fn no_answer(&self) -> Failure {
-        Failure::Call(format!("no answer within {:?}", self.candidate.timing.call()))
+    fn no_answer(&self) -> LeaseFailure {
+        LeaseFailure::Call(format!("no answer within {:?}", self.candidate.timing.call()))
     }
 
-    fn failure(&self, verb: &str, error: kube::Error) -> Failure {
+    fn failure(&self, verb: &str, error: kube::Error) -> LeaseFailure {
         match error {
-            kube::Error::Api(status) if status.is_conflict() || status.is_already_exists() => Failure::Held,
+            kube::Error::Api(status) if status.is_conflict() || status.is_already_exists() => LeaseFailure::Held,
             kube::Error::Api(status) if status.is_forbidden() => {
                 let why = format!(
                     "{}; leader election needs get, create and update on leases (coordination.k8s.io) in namespace {}",
                     status.message, self.candidate.namespace
                 );
                 match verb {
-                    "get" => Failure::Call(why),
-                    _ => Failure::Unwritable(why),
+                    "get" => LeaseFailure::Call(why),
+                    _ => LeaseFailure::Unwritable(why),
                 }
             }
-            kube::Error::Api(status) => Failure::Call(format!("can't {verb} it: {}", status.message)),
-            error => Failure::Call(format!("can't {verb} it: {}", chain(&error))),
+            kube::Error::Api(status) => LeaseFailure::Call(format!("can't {verb} it: {}", status.message)),
+            error => LeaseFailure::Call(format!("can't {verb} it: {}", chain(&error))),
         }
     }
 
     /// Says why we don't lead, or can't renew, when that is news.
-    fn say(&mut self, failure: &Failure) {
+    fn say(&mut self, failure: &LeaseFailure) {
         let news = match failure {
-            Failure::Call(why) | Failure::Unwritable(why) => why.clone(),
-            Failure::Held | Failure::Lost => match self.election.holder() {
+            LeaseFailure::Call(why) | LeaseFailure::Unwritable(why) => why.clone(),
+            LeaseFailure::Held | LeaseFailure::Lost => match self.election.holder() {
                 Some(holder) if holder != self.candidate.identity => format!("held by {holder}"),
                 // Another candidate was faster. The next read shows which one.
                 _ => return,
@@ -494,10 +494,10 @@ impl Lock {
             return;
         }
         match failure {
-            Failure::Call(_) | Failure::Unwritable(_) => {
+            LeaseFailure::Call(_) | LeaseFailure::Unwritable(_) => {
                 tracing::warn!(lease = %self.describe(), "lease trouble: {news}")
             }
-            Failure::Held | Failure::Lost => tracing::info!(lease = %self.describe(), "not leading: {news}"),
+            LeaseFailure::Held | LeaseFailure::Lost => tracing::info!(lease = %self.describe(), "not leading: {news}"),
         }
         self.said = news;
     }

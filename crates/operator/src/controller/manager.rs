@@ -19,7 +19,7 @@ use crate::cluster::events::Events;
 use crate::cluster::{self, Discovery};
 use crate::reconcile::Context;
 use crate::telemetry::metrics::Metrics;
-use crate::telemetry::probes::Health;
+use crate::telemetry::probes::ProcessHealth;
 use chartwright_core::digest::Keyring;
 use chartwright_core::status::conditions::short_list;
 use chartwright_watches::Watch;
@@ -74,7 +74,7 @@ pub async fn run(
     client: kube::Client,
     options: Options,
     metrics: Arc<Metrics>,
-    health: Health,
+    health: ProcessHealth,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let blueprints = blueprints(&options);
@@ -177,7 +177,7 @@ async fn lead(
     options: Options,
     blueprints: Vec<Blueprint>,
     metrics: Arc<Metrics>,
-    health: Health,
+    health: ProcessHealth,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     health.set_waiting("the API server");
@@ -241,7 +241,11 @@ async fn lead(
 }
 
 /// What the leader needs before anything else.
-async fn start(client: &kube::Client, options: &Options, health: &Health) -> anyhow::Result<(Discovery, Keyring)> {
+async fn start(
+    client: &kube::Client,
+    options: &Options,
+    health: &ProcessHealth,
+) -> anyhow::Result<(Discovery, Keyring)> {
     let Options {
         own_namespace,
         operator,

@@ -13,12 +13,12 @@ use crate::sync::lock;
 
 /// A queue of keys.
 pub struct Queue<K> {
-    state: Mutex<State<K>>,
+    state: Mutex<QueueState<K>>,
     changed: Notify,
 }
 
-struct State<K> {
-    /// Keys that were due at the last [`State::look`]. The number orders keys of the same instant.
+struct QueueState<K> {
+    /// Keys that were due at the last [`QueueState::look`]. The number orders keys of the same instant.
     ready: BTreeMap<(Instant, u64), K>,
     /// When each of the others is due.
     due: BTreeMap<(Instant, u64), K>,
@@ -39,7 +39,7 @@ enum RunRequests {
 
 impl<K> Default for Queue<K> {
     fn default() -> Self {
-        let state = State {
+        let state = QueueState {
             ready: BTreeMap::new(),
             due: BTreeMap::new(),
             scheduled: HashMap::new(),
@@ -157,12 +157,12 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         state.put_off.remove(key);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State<K>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, QueueState<K>> {
         lock(&self.state)
     }
 }
 
-impl<K: Clone + Eq + Hash> State<K> {
+impl<K: Clone + Eq + Hash> QueueState<K> {
     /// Moves the keys whose time has come; each is moved once.
     fn look(&mut self, now: Instant) {
         while let Some(first) = self.due.first_entry().filter(|first| first.key().0 <= now) {

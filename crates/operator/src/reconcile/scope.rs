@@ -12,7 +12,7 @@ use crate::reconcile::custom_resource::CustomResource;
 use crate::reconcile::release::Release;
 use crate::reconcile::release::former_release::FormerRelease;
 use crate::reconcile::unit::Unit;
-use crate::telemetry::metrics::Operation;
+use crate::telemetry::metrics::WriteOperation;
 use chartwright_core::identity::ownership::Owner;
 use chartwright_core::record::requests::Request;
 use chartwright_core::status::{Chart, Phase, Reason};
@@ -108,7 +108,7 @@ impl ReleaseScope<'_> {
         tracing::warn!(kind = %self.unit.group_kind, resource = %self.written.key, reason, "{note}");
         let about = self.written.reference(&self.unit.resource);
         self.context.events.warning(&about, reason, self.action(), note).await;
-        self.context.metrics.wrote("Event", Operation::Event);
+        self.context.metrics.wrote("Event", WriteOperation::Event);
     }
 
     /// The same of what went well.
@@ -116,7 +116,7 @@ impl ReleaseScope<'_> {
         tracing::info!(kind = %self.unit.group_kind, resource = %self.written.key, reason, "{note}");
         let about = self.written.reference(&self.unit.resource);
         self.context.events.normal(&about, reason, self.action(), note).await;
-        self.context.metrics.wrote("Event", Operation::Event);
+        self.context.metrics.wrote("Event", WriteOperation::Event);
     }
 
     fn action(&self) -> &'static str {

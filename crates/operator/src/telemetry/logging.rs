@@ -22,7 +22,7 @@ use chartwright_watches::text::cut;
 
 /// How a line looks: `--zap-encoder`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Encoder {
+pub enum LogEncoder {
     /// One JSON object a line, with zap's keys.
     Json,
     /// Readable lines, coloured on a terminal.
@@ -31,7 +31,7 @@ pub enum Encoder {
 
 /// Which events are logged: `--zap-log-level`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
+pub enum LogLevel {
     /// Errors only. `panic` means this too: there is no level above errors here.
     Error,
     /// Errors and warnings; zap's flag has no word for it, `warn` is ours.
@@ -86,11 +86,11 @@ pub struct LogOptions {
 
     /// Format of log lines [default: console on a terminal, else json]
     #[arg(long = "zap-encoder", value_name = "ENCODER", ignore_case = true)]
-    pub encoder: Option<Encoder>,
+    pub encoder: Option<LogEncoder>,
 
     /// Lowest level: debug, info, warn, error, or a number from 1 (debug) upwards [default: info]
     #[arg(long = "zap-log-level", value_name = "LEVEL")]
-    pub level: Option<Level>,
+    pub level: Option<LogLevel>,
 
     /// Format of time stamps [default: rfc3339]
     #[arg(long = "zap-time-encoding", value_name = "ENCODING", ignore_case = true)]
@@ -131,13 +131,13 @@ where
     let time = options.time.unwrap_or_default();
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     match options.encoder(terminal) {
-        Encoder::Json => Box::new(
+        LogEncoder::Json => Box::new(
             builder
                 .fmt_fields(JsonFields::new())
                 .event_format(ZapJson { time })
                 .finish(),
         ),
-        Encoder::Console => Box::new(
+        LogEncoder::Console => Box::new(
             builder
                 .fmt_fields(DefaultFields::new())
                 .with_ansi(colour)
@@ -175,24 +175,28 @@ where
 }
 
 impl LogOptions {
-    fn encoder(&self, terminal: bool) -> Encoder {
+    fn encoder(&self, terminal: bool) -> LogEncoder {
         match self.encoder {
             Some(encoder) => encoder,
-            None if self.devel || terminal => Encoder::Console,
-            None => Encoder::Json,
+            None if self.devel || terminal => LogEncoder::Console,
+            None => LogEncoder::Json,
         }
     }
 
     /// The filter's directives. Libraries stay at `info` for `debug`: their debug events drown ours. The caller of a
     /// failed request logs it with kind and namespace; kube's own lines about watches and requests say less.
     fn directives(&self) -> &'static str {
-        let default = if self.devel { Level::Verbose(1) } else { Level::Info };
+        let default = if self.devel {
+            LogLevel::Verbose(1)
+        } else {
+            LogLevel::Info
+        };
         match self.level.unwrap_or(default) {
-            Level::Error => "error,kube_client::client::builder=off",
-            Level::Warn => "warn,kube_runtime=off,kube_client::client::builder=off",
-            Level::Info | Level::Verbose(0) => "info,kube_runtime=off,kube_client::client::builder=off",
-            Level::Verbose(1) => "info,kube_runtime=off,kube_client::client::builder=off,chartwright=debug",
-            Level::Verbose(_) => "debug,chartwright=trace",
+            LogLevel::Error => "error,kube_client::client::builder=off",
+            LogLevel::Warn => "warn,kube_runtime=off,kube_client::client::builder=off",
+            LogLevel::Info | LogLevel::Verbose(0) => "info,kube_runtime=off,kube_client::client::builder=off",
+            LogLevel::Verbose(1) => "info,kube_runtime=off,kube_client::client::builder=off,chartwright=debug",
+            LogLevel::Verbose(_) => "debug,chartwright=trace",
         }
     }
 
@@ -209,7 +213,7 @@ impl LogOptions {
     }
 }
 
-impl FromStr for Level {
+impl FromStr for LogLevel {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {

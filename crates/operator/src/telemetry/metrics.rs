@@ -23,7 +23,7 @@ const RENDER_BUCKETS: [f64; 12] = [
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 5.0,
 ];
 
-type Labels<const N: usize> = [(&'static str, String); N];
+type LabelPairs<const N: usize> = [(&'static str, String); N];
 
 /// Every metric of the process. One is made at the start and shared as `Arc<Metrics>`.
 ///
@@ -31,22 +31,22 @@ type Labels<const N: usize> = [(&'static str, String); N];
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    reconcile: Family<Labels<3>, Counter>,
-    reconcile_duration: Family<Labels<2>, Histogram, fn() -> Histogram>,
-    writes: BoundedFamily<Labels<2>, Counter>,
-    drift_corrected: BoundedFamily<Labels<1>, Counter>,
-    watch_failures: BoundedFamily<Labels<1>, Counter>,
-    unreadable_objects: BoundedFamily<Labels<1>, Counter>,
-    refused_writes: Family<Labels<1>, Counter>,
-    elections: Family<Labels<2>, Counter>,
+    reconcile: Family<LabelPairs<3>, Counter>,
+    reconcile_duration: Family<LabelPairs<2>, Histogram, fn() -> Histogram>,
+    writes: BoundedFamily<LabelPairs<2>, Counter>,
+    drift_corrected: BoundedFamily<LabelPairs<1>, Counter>,
+    watch_failures: BoundedFamily<LabelPairs<1>, Counter>,
+    unreadable_objects: BoundedFamily<LabelPairs<1>, Counter>,
+    refused_writes: Family<LabelPairs<1>, Counter>,
+    elections: Family<LabelPairs<2>, Counter>,
     plan_runs: PlanRuns,
-    failed_upgrades: Family<Labels<2>, Counter>,
-    watches_failing: BoundedFamily<Labels<1>, Gauge>,
+    failed_upgrades: Family<LabelPairs<2>, Counter>,
+    watches_failing: BoundedFamily<LabelPairs<1>, Gauge>,
     release_ready: BoundedFamily<ReleaseLabels, Gauge>,
-    queue_depth: Family<Labels<2>, Gauge>,
-    chart: Family<Labels<2>, Gauge>,
+    queue_depth: Family<LabelPairs<2>, Gauge>,
+    chart: Family<LabelPairs<2>, Gauge>,
     /// CPU, memory and storage.
-    usage: [Family<Labels<2>, Counter<f64, AtomicU64>>; 3],
+    usage: [Family<LabelPairs<2>, Counter<f64, AtomicU64>>; 3],
     /// Attempts to take a sample of what is requested, or to write what was counted, that failed.
     pub usage_failures: Counter,
     /// Bytes that the process may take; 0 without a limit.
@@ -84,7 +84,7 @@ pub enum ReconcileResult {
 
 /// What a write did, the label `operation`.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
-pub enum Operation {
+pub enum WriteOperation {
     /// A server-side apply of a member.
     Apply,
     /// A deletion of a member.
@@ -118,7 +118,7 @@ pub struct ReleaseLabels {
 #[derive(Debug)]
 pub struct ReconcileTimer<'a> {
     metrics: &'a Metrics,
-    labels: Labels<2>,
+    labels: LabelPairs<2>,
     started: Instant,
     result: Option<ReconcileResult>,
 }
@@ -229,7 +229,7 @@ impl Metrics {
     }
 
     /// Counts a write of an object of this kind.
-    pub fn wrote(&self, kind: &str, operation: Operation) {
+    pub fn wrote(&self, kind: &str, operation: WriteOperation) {
         let [kind] = kind_alone(kind);
         let labels = [kind, ("operation", lower_case(operation))];
         self.writes.with(&labels, |count| _ = count.inc());
@@ -385,11 +385,11 @@ impl Drop for ReconcileTimer<'_> {
     }
 }
 
-fn kind_alone(kind: &str) -> Labels<1> {
+fn kind_alone(kind: &str) -> LabelPairs<1> {
     [("kind", value(kind).into_owned())]
 }
 
-fn group_and_kind(group: &str, kind: &str) -> Labels<2> {
+fn group_and_kind(group: &str, kind: &str) -> LabelPairs<2> {
     [("group", group.to_owned()), ("kind", kind.to_owned())]
 }
 
@@ -472,7 +472,7 @@ mod tests {
         let metrics = Metrics::new();
         for number in 0..2 * series::MAX_SERIES {
             let kind = format!("Kind{number}");
-            metrics.wrote(&kind, Operation::Apply);
+            metrics.wrote(&kind, WriteOperation::Apply);
             metrics.corrected_drift(&kind);
             metrics.watch_failed(&kind);
             metrics.unreadable(&kind);
@@ -515,7 +515,7 @@ mod tests {
             .time_reconcile("cache.example.com", "Memcached")
             .finish(ReconcileResult::Success);
         metrics.render_duration.observe(0.003);
-        metrics.wrote("Service", Operation::Apply);
+        metrics.wrote("Service", WriteOperation::Apply);
         metrics.pruned.inc_by(2);
         metrics.corrected_drift("ConfigMap");
         metrics.elected("example.com", "Shop");

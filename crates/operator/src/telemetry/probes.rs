@@ -7,15 +7,15 @@ use tokio::sync::watch;
 /// Not ready at first. Ready means that the caches are synced, or that another replica leads and this one waits (an
 /// idle replica that never became ready would block a rolling update for ever).
 #[derive(Clone, Debug)]
-pub struct Health(watch::Sender<Option<&'static str>>);
+pub struct ProcessHealth(watch::Sender<Option<&'static str>>);
 
-impl Default for Health {
+impl Default for ProcessHealth {
     fn default() -> Self {
-        Health(watch::Sender::new(Some("the operator to start")))
+        ProcessHealth(watch::Sender::new(Some("the operator to start")))
     }
 }
 
-impl Health {
+impl ProcessHealth {
     /// From now on `/readyz` says 200.
     pub fn set_ready(&self) {
         self.0.send_replace(None);

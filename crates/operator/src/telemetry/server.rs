@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::metrics::Metrics;
-use super::probes::Health;
+use super::probes::ProcessHealth;
 
 /// The media type of what `/metrics` answers.
 pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -81,7 +81,7 @@ pub fn metrics_site(metrics: Arc<Metrics>) -> Site {
 }
 
 /// `/healthz` and `/readyz`. `/healthz` is 200 as long as the process has the strength to say so.
-pub fn probes_site(health: Health) -> Site {
+pub fn probes_site(health: ProcessHealth) -> Site {
     let router = Router::new()
         .route("/healthz", get(|| async { "ok" }))
         .route("/readyz", get(serve_ready));
@@ -118,7 +118,7 @@ async fn serve_metrics(State(scrapes): State<Arc<Scrapes>>) -> Response {
     }
 }
 
-async fn serve_ready(State(health): State<Health>) -> Response {
+async fn serve_ready(State(health): State<ProcessHealth>) -> Response {
     match health.waiting_for() {
         None => "ok".into_response(),
         Some(what) => (StatusCode::SERVICE_UNAVAILABLE, format!("waiting for {what}\n")).into_response(),
@@ -301,7 +301,7 @@ mod tests {
         assert!(request(address, "/").unwrap().starts_with("HTTP/1.1 404"));
         servers.end();
 
-        let health = Health::default();
+        let health = ProcessHealth::default();
         let (servers, address) = serve("", probes_site(health.clone()));
         let address = ([127, 0, 0, 1], address.port()).into();
         assert!(request(address, "/healthz").unwrap().starts_with("HTTP/1.1 200"));
@@ -333,8 +333,9 @@ mod tests {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = at("127.0.0.1", taken.local_addr().unwrap().port());
         let mut servers = Servers::default();
-        let mut serve =
-            |address: &BindAddress| servers.serve("--metrics-bind-address", address, probes_site(Health::default()));
+        let mut serve = |address: &BindAddress| {
+            servers.serve("--metrics-bind-address", address, probes_site(ProcessHealth::default()))
+        };
         assert_eq!(
             serve(&address).unwrap_err().to_string(),
             format!(
@@ -368,7 +369,7 @@ mod tests {
         let metrics = Arc::new(Metrics::new());
         metrics.leader.set(1);
         let (servers, scraped) = serve("127.0.0.1", metrics_site(metrics));
-        let (others, probed) = serve("127.0.0.1", probes_site(Health::default()));
+        let (others, probed) = serve("127.0.0.1", probes_site(ProcessHealth::default()));
         // As in the attack: a head of 390 kB that never ends.
         let part = ["GET /metrics HTTP/1.1\r\nX: ".as_bytes(), &vec![b'x'; 390_000]].concat();
         let before = resident();
@@ -403,7 +404,7 @@ mod tests {
 
     #[test]
     fn an_endless_request_is_ended_and_a_large_one_refused() {
-        let (servers, address) = serve("127.0.0.1", probes_site(Health::default()));
+        let (servers, address) = serve("127.0.0.1", probes_site(ProcessHealth::default()));
         let mut silent = send_part(address, b"").unwrap();
         let mut slow = send_part(address, b"GET /healthz HTTP/1.1\r\nHo").unwrap();
         let large = format!(
@@ -424,7 +425,7 @@ mod tests {
     fn the_client_with_the_most_connections_loses_one() {
         let site = Site {
             connections: 3,
-            ..probes_site(Health::default())
+            ..probes_site(ProcessHealth::default())
         };
         let (servers, address) = serve("127.0.0.1", site);
         // Every address of 127.0.0.0/8 is this machine's.

@@ -3,7 +3,7 @@ use clap::{CommandFactory, FromArgMatches, Parser};
 use std::path::Path;
 
 use super::*;
-use chartwright_operator::telemetry::logging::{Encoder, Level, TimeEncoding};
+use chartwright_operator::telemetry::logging::{LogEncoder, LogLevel, TimeEncoding};
 
 #[derive(Debug, Parser)]
 #[command(name = "run")]
@@ -108,8 +108,8 @@ fn every_helm_operator_flag_is_accepted() {
     assert_eq!(args.lease(), Some(("memcached-operator", Some("ops"))));
     let log = LogOptions {
         devel: true,
-        encoder: Some(Encoder::Json),
-        level: Some(Level::Verbose(3)),
+        encoder: Some(LogEncoder::Json),
+        level: Some(LogLevel::Verbose(3)),
         time: Some(TimeEncoding::Nano),
     };
     assert_eq!(args.log, log);

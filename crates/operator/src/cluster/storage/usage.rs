@@ -23,7 +23,7 @@ use chartwright_core::usage::sample::{BETWEEN, Consumer, Sample};
 const FIELD: &str = "usage.json";
 
 #[derive(Clone, Debug, Default, Deserialize)]
-struct Status {
+struct StorageStatus {
     phase: Option<String>,
 }
 
@@ -70,18 +70,18 @@ pub async fn sample(client: &Client, snapshot: &Snapshot, namespaces: Option<&BT
 }
 
 /// `None` for a pod that has ended: it uses nothing.
-fn pod(pod: Object<PodSpec, Status>) -> Option<Consumer> {
+fn pod(pod: Object<PodSpec, StorageStatus>) -> Option<Consumer> {
     let phase = pod.status.and_then(|status| status.phase);
     let has_ended = matches!(phase.as_deref(), Some("Succeeded" | "Failed"));
     (!has_ended).then(|| Consumer::new(pod.metadata, requests::of_pod(&pod.spec)))
 }
 
-fn claim(claim: Object<ClaimSpec, Status>) -> Consumer {
+fn claim(claim: Object<ClaimSpec, StorageStatus>) -> Consumer {
     Consumer::new(claim.metadata, requests::of_claim(&claim.spec))
 }
 
 /// Objects of the kind `K`, of which only the fields of `T` are read.
-fn api<K: Resource<DynamicType = ()>, T>(client: &Client, namespace: Option<&str>) -> Api<Object<T, Status>>
+fn api<K: Resource<DynamicType = ()>, T>(client: &Client, namespace: Option<&str>) -> Api<Object<T, StorageStatus>>
 where
     T: Clone + DeserializeOwned,
 {

@@ -242,17 +242,17 @@ pub fn read_pod(object: &Whole, labels: &BTreeSet<String>) -> Pod {
 
 fn is_ready(object: &Whole) -> bool {
     #[derive(Deserialize)]
-    struct Status {
+    struct PodStatus {
         #[serde(default)]
-        conditions: Vec<Condition>,
+        conditions: Vec<PodCondition>,
     }
     #[derive(Deserialize)]
-    struct Condition {
+    struct PodCondition {
         #[serde(rename = "type")]
         kind: String,
         status: String,
     }
-    let status = object.status().map(serde_json::from_str::<Status>);
+    let status = object.status().map(serde_json::from_str::<PodStatus>);
     let Some(Ok(status)) = status else { return false };
     let mut conditions = status.conditions.iter();
     conditions.any(|condition| condition.kind == "Ready" && condition.status == "True")

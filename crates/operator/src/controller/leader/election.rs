@@ -19,7 +19,7 @@ pub struct Timing {
 
 /// A try that didn't give us the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum LeaseFailure {
     /// Another candidate has it, or was faster.
     Held,
     /// We led, and another candidate has led since.
@@ -96,7 +96,7 @@ impl Election {
     ///
     /// # Errors
     /// Nothing is to be written: `Held` or `Lost`.
-    pub fn next(&self, now: Instant, stamp: MicroTime) -> Result<LeaseSpec, Failure> {
+    pub fn next(&self, now: Instant, stamp: MicroTime) -> Result<LeaseSpec, LeaseFailure> {
         let Some((seen, since)) = &self.seen else {
             return Ok(self.taken(0, stamp));
         };
@@ -109,8 +109,8 @@ impl Election {
             }),
             // Emptied by hand is no loss: had anybody taken it in between, the transitions would have counted that.
             (None, Some(term)) if transitions == term => take(stamp),
-            (_, Some(_)) => Err(Failure::Lost),
-            (Some(_), None) if now < *since + self.duration(seen) => Err(Failure::Held),
+            (_, Some(_)) => Err(LeaseFailure::Lost),
+            (Some(_), None) if now < *since + self.duration(seen) => Err(LeaseFailure::Held),
             (_, None) => take(stamp),
         }
     }
@@ -153,7 +153,7 @@ fn holder(spec: &LeaseSpec) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::Failure::{Held, Lost};
+    use super::LeaseFailure::{Held, Lost};
     use super::*;
 
     fn secs(seconds: f64) -> Duration {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     /// The transitions that it writes at a second, and whether it says that its term begins.
-    fn decided(election: &Election, start: Instant, at: f64) -> Result<(i32, bool), Failure> {
+    fn decided(election: &Election, start: Instant, at: f64) -> Result<(i32, bool), LeaseFailure> {
         let next = election.next(start + secs(at), stamp(50))?;
         let transitions = next.lease_transitions.unwrap();
         let expected = LeaseSpec {
@@ -206,7 +206,7 @@ mod tests {
             &'a str,
             &'a [(f64, Option<LeaseSpec>)],
             f64,
-            Result<(i32, bool), Failure>,
+            Result<(i32, bool), LeaseFailure>,
         );
         let table: &[Case<'_>] = &[
             ("nothing seen", &[], 0.0, Ok((0, true))),

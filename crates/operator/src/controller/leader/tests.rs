@@ -276,7 +276,7 @@ async fn a_lease_taken_by_force_stops_the_work_at_once_and_one_deleted_is_made_a
 async fn a_refusal_says_which_rights_are_needed_and_is_waited_out() {
     let bench = Bench::start();
     bench.with(|server| server.mood = Mood::Forbids);
-    let Err(Failure::Call(why)) = Lock::new(bench.candidate("a")).read().await else {
+    let Err(LeaseFailure::Call(why)) = LeaseLock::new(bench.candidate("a")).read().await else {
         panic!("not refused")
     };
     assert_eq!(
@@ -362,7 +362,7 @@ async fn a_candidate_that_waits_stops_without_a_write() {
 async fn a_write_whose_answer_got_lost_is_taken_back_on_stop() {
     let bench = Bench::start();
     bench.with(|server| server.set_holder("", 0));
-    let mut lock = Lock::new(bench.candidate("a"));
+    let mut lock = LeaseLock::new(bench.candidate("a"));
     assert!(lock.read().await.is_ok());
     bench.with(|server| server.mood = Mood::SwallowsAnswers);
     assert!(lock.write().await.is_err());

@@ -8,7 +8,7 @@ use api_objects::{MetadataOnly, Whole};
 use futures::{Stream, StreamExt};
 use kube::core::ObjectMeta;
 
-use super::scopes::{Purpose, fail};
+use super::scopes::{WatchPurpose, fail};
 use super::stream::{News, watch};
 use crate::cluster::discovery::Resource;
 use crate::cluster::workloads::elect;
@@ -111,7 +111,7 @@ async fn follow<K: kube::Resource>(
                     continue;
                 }
                 context.pod_index().doubt(scope);
-                fail(context, Purpose::Dependencies, scope, error, refused)
+                fail(context, WatchPurpose::Dependencies, scope, error, refused)
             }
         };
         context.notify(&sets);

@@ -59,7 +59,7 @@ impl ServedChanges {
 
 /// Hashes of the relevant parts of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct State {
+struct ObjectHashes {
     /// The served kinds.
     served: u64,
     /// The schemas that the API server validates with.
@@ -125,7 +125,7 @@ async fn follow_crds(context: Arc<Context>, changes: Arc<ServedChanges>) {
     let api = resource.api_in::<MetadataOnly>(&context.client, None);
     let state = |object: &MetadataOnly| {
         let metadata = &object.metadata;
-        let state = State {
+        let state = ObjectHashes {
             // A status change may mean that it is served now.
             served: hash((&metadata.uid, &metadata.resource_version)),
             schema: hash((&metadata.uid, metadata.generation)),
@@ -155,8 +155,8 @@ async fn follow_api_services(context: Arc<Context>, changes: Arc<ServedChanges>)
     follow(&context, API_SERVICE, stream, availability, |_| (), &changes).await;
 }
 
-/// The name of an APIService, and its [`State`].
-fn availability(object: &Whole) -> (String, State) {
+/// The name of an APIService, and its [`ObjectHashes`].
+fn availability(object: &Whole) -> (String, ObjectHashes) {
     let data = object.outline();
     let conditions = data.pointer("/status/conditions").and_then(|list| list.as_array());
     let available = conditions
@@ -168,7 +168,7 @@ fn availability(object: &Whole) -> (String, State) {
     let name = object.metadata.name.clone().unwrap_or_default();
     let served = hash((&object.metadata.uid, spec, available));
     // The server of the group has the schemas, and may be replaced.
-    (name, State { served, schema: served })
+    (name, ObjectHashes { served, schema: served })
 }
 
 fn hash(value: impl Hash) -> u64 {
@@ -182,12 +182,12 @@ async fn follow<K>(
     context: &Context,
     kind: &'static str,
     stream: impl Stream<Item = News<K>>,
-    state: impl Fn(&K) -> (String, State),
+    state: impl Fn(&K) -> (String, ObjectHashes),
     publish: impl Fn(HashSet<String>),
     changes: &ServedChanges,
 ) {
     let mut stream = std::pin::pin!(stream);
-    let mut known: HashMap<String, State> = HashMap::new();
+    let mut known: HashMap<String, ObjectHashes> = HashMap::new();
     let mut seen = HashSet::new();
     let (mut listed, mut failing) = (false, false);
     let mut last_error = String::new();

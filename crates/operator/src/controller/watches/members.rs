@@ -9,7 +9,7 @@ use futures::{Stream, StreamExt};
 use jiff::Timestamp;
 use kube::core::ObjectMeta;
 
-use super::scopes::{Purpose, fail};
+use super::scopes::{WatchPurpose, fail};
 use super::stream::{News, watch};
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects;
@@ -98,7 +98,7 @@ async fn follow<K: kube::Resource>(
                 if !listing && refused.is_none() {
                     continue;
                 }
-                fail(context, Purpose::Members, scope, error, refused)
+                fail(context, WatchPurpose::Members, scope, error, refused)
             }
         };
         context.notify(&sets);

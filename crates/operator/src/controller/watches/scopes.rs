@@ -24,7 +24,7 @@ const UNNEEDED: Duration = Duration::from_secs(30);
 
 /// The purpose of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Purpose {
+pub(super) enum WatchPurpose {
     Members,
     Dependencies,
 }
@@ -40,7 +40,7 @@ struct Watch {
 /// The watches of a process.
 struct Watches {
     context: Arc<Context>,
-    running: HashMap<(Purpose, Scope), Watch>,
+    running: HashMap<(WatchPurpose, Scope), Watch>,
     tasks: JoinSet<()>,
     /// Member scopes that were not needed at the last tick.
     unneeded: BTreeSet<Scope>,
@@ -86,17 +86,17 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
 impl Watches {
     fn start_wanted(&mut self) {
         let snapshot = self.context.discovery.snapshot();
-        let mut wanted: Vec<(Purpose, Scope)> = Vec::new();
+        let mut wanted: Vec<(WatchPurpose, Scope)> = Vec::new();
         wanted.extend(
             self.context
                 .members()
                 .wanted()
-                .map(|scope| (Purpose::Members, scope.clone())),
+                .map(|scope| (WatchPurpose::Members, scope.clone())),
         );
         for scope in self.context.dependencies().wanted() {
             // A kind that is not served has nothing to watch.
             if snapshot.preferred(&scope.group_kind).is_some() {
-                wanted.push((Purpose::Dependencies, scope.clone()));
+                wanted.push((WatchPurpose::Dependencies, scope.clone()));
             }
         }
         for place in wanted {
@@ -105,8 +105,8 @@ impl Watches {
                 let resource = snapshot.preferred(&scope.group_kind).cloned();
                 let version = resource.as_ref().map(|resource| resource.api.version.clone());
                 let task = match purpose {
-                    Purpose::Members => self.tasks.spawn(members::scope_watch(context, scope, resource)),
-                    Purpose::Dependencies => self.tasks.spawn(dependencies::scope_watch(context, scope, resource)),
+                    WatchPurpose::Members => self.tasks.spawn(members::scope_watch(context, scope, resource)),
+                    WatchPurpose::Dependencies => self.tasks.spawn(dependencies::scope_watch(context, scope, resource)),
                 };
                 Watch {
                     task,
@@ -124,12 +124,12 @@ impl Watches {
         let looked_up: HashSet<Scope> = context.dependencies().wanted().cloned().collect();
         self.running.retain(|(purpose, scope), watch| {
             let kind = &scope.group_kind;
-            let is_wanted = *purpose == Purpose::Members || looked_up.contains(scope);
+            let is_wanted = *purpose == WatchPurpose::Members || looked_up.contains(scope);
             if snapshot.is_gone(kind) {
                 // It has no objects.
                 let sets = match purpose {
-                    Purpose::Members => context.members().forget(scope),
-                    Purpose::Dependencies => context.dependencies().listed(scope, &HashSet::new()),
+                    WatchPurpose::Members => context.members().forget(scope),
+                    WatchPurpose::Dependencies => context.dependencies().listed(scope, &HashSet::new()),
                 };
                 tracing::info!(%kind, "no longer served: its watch ends");
                 context.notify(&sets);
@@ -141,7 +141,7 @@ impl Watches {
                 return true;
             }
             watch.task.abort();
-            if *purpose == Purpose::Dependencies {
+            if *purpose == WatchPurpose::Dependencies {
                 context.pod_index().lose(scope);
             }
             context.count_failing(kind);
@@ -155,7 +155,7 @@ impl Watches {
         let unneeded = members.unneeded();
         for scope in unneeded.intersection(&self.unneeded) {
             members.release(scope);
-            if let Some(watch) = self.running.get(&(Purpose::Members, scope.clone())) {
+            if let Some(watch) = self.running.get(&(WatchPurpose::Members, scope.clone())) {
                 watch.task.abort();
             }
         }
@@ -202,19 +202,19 @@ impl Watch {
 /// Marks a scope as failing. `refused`: how long the API server has refused its watch. Returns the ApplySets to notify.
 pub(super) fn fail(
     context: &Context,
-    purpose: Purpose,
+    purpose: WatchPurpose,
     scope: &Scope,
     error: String,
     refused: Option<Duration>,
 ) -> Vec<String> {
     let is_reportable = refused.is_some_and(|refused| refused >= REPORTED_AFTER);
     let sets = match purpose {
-        Purpose::Members => {
+        WatchPurpose::Members => {
             let mut members = context.members();
             members.set_failing(scope, error, Timestamp::now());
             is_reportable.then(|| members.report_failing(scope))
         }
-        Purpose::Dependencies => {
+        WatchPurpose::Dependencies => {
             let mut dependencies = context.dependencies();
             if dependencies.set_refused(scope, &error, Timestamp::now()) {
                 context.wanted.notify_one();

@@ -8,7 +8,7 @@ use crate::cluster::error::{Cause, Error};
 use crate::cluster::objects::{self, ApplyTarget, CreationCheck, DeleteOutcome};
 use crate::reconcile::release::Release;
 use crate::reconcile::scope::ReleaseScope;
-use crate::telemetry::metrics::Operation;
+use crate::telemetry::metrics::WriteOperation;
 use chartwright_core::apply::member_outcome::MemberOutcome;
 use chartwright_core::apply::{Why, content, schema_errors, sign};
 use chartwright_core::identity::ObjectId;
@@ -185,7 +185,7 @@ impl MemberSender<'_> {
             self.scope
                 .context
                 .metrics
-                .wrote(&member.id.group_kind.kind, Operation::Apply);
+                .wrote(&member.id.group_kind.kind, WriteOperation::Apply);
         }
         answer
     }
@@ -262,7 +262,11 @@ impl MemberSender<'_> {
             None => DeleteOutcome::Absent,
         };
         match deleted {
-            DeleteOutcome::Accepted => self.scope.context.metrics.wrote(&id.group_kind.kind, Operation::Delete),
+            DeleteOutcome::Accepted => self
+                .scope
+                .context
+                .metrics
+                .wrote(&id.group_kind.kind, WriteOperation::Delete),
             DeleteOutcome::Absent => {}
             DeleteOutcome::Changed => return Err(Error::Conflict(format!("{id} changed at the same time"))),
         }

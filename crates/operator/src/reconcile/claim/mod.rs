@@ -16,7 +16,7 @@ use crate::reconcile::release::Release;
 use crate::reconcile::render::generated_values;
 use crate::reconcile::render::prepared::PreparedRelease;
 use crate::reconcile::scope::{ReleaseScope, interrupted};
-use crate::telemetry::metrics::Operation;
+use crate::telemetry::metrics::WriteOperation;
 use chartwright_core::annotations;
 use chartwright_core::identity::{applyset, decorator as decorator_identity};
 use chartwright_core::status::{Phase, Reason};
@@ -119,7 +119,10 @@ impl Claimer<'_, '_> {
         let target = self.scope.written.target(&self.scope.unit.resource);
         let decorator = self.scope.written.decorator.as_deref();
         let object = apply_metadata(&self.scope.context.client, &target, marks, decorator).await?;
-        self.scope.context.metrics.wrote("CustomResource", Operation::Metadata);
+        self.scope
+            .context
+            .metrics
+            .wrote("CustomResource", WriteOperation::Metadata);
         self.scope.set_written(object);
         Ok(())
     }

@@ -29,7 +29,7 @@ use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::status::StatusWriter;
 use crate::reconcile::takeover::TakeoverStage;
 use crate::reconcile::takeover::former_members::FormerMembers;
-use crate::telemetry::metrics::{Operation, ReconcileResult};
+use crate::telemetry::metrics::{ReconcileResult, WriteOperation};
 use chartwright_core::apply::sequence::{self, Turn};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::prune::Purpose;
@@ -171,7 +171,10 @@ impl Deleter<'_, '_> {
                 ..ReconcileOutcome::again(wait, ReconcileResult::Error)
             };
         }
-        self.scope.context.metrics.wrote("CustomResource", Operation::Metadata);
+        self.scope
+            .context
+            .metrics
+            .wrote("CustomResource", WriteOperation::Metadata);
         self.scope.inform("UninstallSuccessful", note).await;
         // The watches of the members may report their end before the watch of the custom resource reports its own.
         self.scope.written.finalizers.retain(|other| *other != finalizer);

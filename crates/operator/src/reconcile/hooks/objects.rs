@@ -63,7 +63,7 @@ impl HookObjects<'_> {
                 self.scope
                     .context
                     .metrics
-                    .wrote(&id.group_kind.kind, metrics::Operation::Apply);
+                    .wrote(&id.group_kind.kind, metrics::WriteOperation::Apply);
                 run.uid = live.uid;
                 Continue(if hook.is_awaited() || is_stated(&hook.member.object) {
                     State::Running("has not started yet".into())
@@ -112,7 +112,7 @@ impl HookObjects<'_> {
                     .scope
                     .context
                     .metrics
-                    .wrote(&id.group_kind.kind, metrics::Operation::Delete),
+                    .wrote(&id.group_kind.kind, metrics::WriteOperation::Delete),
             }
         }
         Ok(objects::read_live(client, resource, id).await?.is_none())

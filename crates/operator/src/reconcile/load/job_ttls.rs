@@ -4,7 +4,7 @@ use crate::cluster::error::Error;
 use crate::cluster::objects;
 use crate::reconcile::release::Release;
 use crate::reconcile::scope::ReleaseScope;
-use crate::telemetry::metrics::Operation;
+use crate::telemetry::metrics::WriteOperation;
 use chartwright_core::annotations;
 use chartwright_core::identity::ObjectId;
 use chartwright_core::identity::ownership::{Ownership, ownership};
@@ -82,7 +82,10 @@ impl JobTtls<'_> {
             return Ok(());
         }
         if objects::set_ttl(&self.scope.context.client, resource, id, uid, ttl).await? {
-            self.scope.context.metrics.wrote(&id.group_kind.kind, Operation::Apply);
+            self.scope
+                .context
+                .metrics
+                .wrote(&id.group_kind.kind, WriteOperation::Apply);
         }
         Ok(())
     }

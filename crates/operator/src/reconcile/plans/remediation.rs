@@ -18,7 +18,7 @@ use crate::reconcile::status::StatusWriter;
 use crate::reconcile::status::build::StatusBuilder;
 use crate::reconcile::status::conclusion::Conclusion;
 use crate::reconcile::values::name_templates::NameTemplates;
-use crate::telemetry::metrics::Operation;
+use crate::telemetry::metrics::WriteOperation;
 use chartwright_core::annotations;
 use chartwright_core::identity::ObjectId;
 use chartwright_core::members::autoscaling;
@@ -316,7 +316,10 @@ impl Remediator<'_, '_> {
         };
         match deleted.map_err(|error| format!("{id}: {error}"))? {
             DeleteOutcome::Accepted => {
-                self.scope.context.metrics.wrote(&id.group_kind.kind, Operation::Delete);
+                self.scope
+                    .context
+                    .metrics
+                    .wrote(&id.group_kind.kind, WriteOperation::Delete);
                 Ok(())
             }
             DeleteOutcome::Absent => Ok(()),

@@ -5,7 +5,7 @@ use futures::StreamExt;
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects::{self, DeleteOutcome};
 use crate::reconcile::scope::ReleaseScope;
-use crate::telemetry::metrics::Operation;
+use crate::telemetry::metrics::WriteOperation;
 use chartwright_core::apply::sequence::Turn;
 use chartwright_core::identity::ObjectId;
 use chartwright_core::index::members::Live;
@@ -181,15 +181,15 @@ impl MemberRemover<'_> {
             let (request, operation, done) = match verdict(id, &live, &self.scope.owner, purpose) {
                 Verdict::Delete => {
                     let request = objects::delete(client, resource, id, &live).await;
-                    (request, Operation::Delete, RemovalOutcome::Deleted)
+                    (request, WriteOperation::Delete, RemovalOutcome::Deleted)
                 }
                 Verdict::Release => {
                     let request = objects::release_member(client, resource, id, &live).await;
-                    (request, Operation::Release, RemovalOutcome::Left)
+                    (request, WriteOperation::Release, RemovalOutcome::Left)
                 }
                 Verdict::Disown => {
                     let request = objects::remove_owner_reference(client, resource, id, &live).await;
-                    (request, Operation::Metadata, RemovalOutcome::Left)
+                    (request, WriteOperation::Metadata, RemovalOutcome::Left)
                 }
                 Verdict::Going => return RemovalOutcome::Going,
                 _ if !was_read => continue,

@@ -16,7 +16,7 @@ use crate::cluster::storage::secrets::{self, Files, SecretName, SecretSpec, Stor
 use crate::reconcile::context::Context;
 use crate::reconcile::custom_resource::CustomResource;
 use crate::reconcile::scope::ReleaseScope;
-use crate::telemetry::metrics::Operation;
+use crate::telemetry::metrics::WriteOperation;
 use chartwright_core::digest::{self, KeyUse};
 use chartwright_core::identity::reserved_names;
 use chartwright_core::record::secret::{pack, unpack};
@@ -184,7 +184,7 @@ impl SignedSecrets<'_> {
             owner: owner.filter(|_| purpose.is_owned),
         };
         let version = secrets::write(&self.scope.context.client, &place, files, &form, version).await?;
-        self.scope.context.metrics.wrote("Secret", Operation::Apply);
+        self.scope.context.metrics.wrote("Secret", WriteOperation::Apply);
         Ok(version)
     }
 

@@ -28,7 +28,7 @@ use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::status::announce::Announcer;
 use crate::reconcile::status::build::StatusBuilder;
 use crate::reconcile::status::conclusion::{Conclusion, NextStatus};
-use crate::telemetry::metrics::{Operation, ReconcileResult};
+use crate::telemetry::metrics::{ReconcileResult, WriteOperation};
 use chartwright_core::annotations;
 use chartwright_core::apply::missing_rights;
 use chartwright_core::record::requests::Request;
@@ -179,7 +179,10 @@ impl StatusWriter<'_, '_> {
         match written {
             Ok(object) => {
                 release.retry.backoff.unwritten = 0;
-                self.scope.context.metrics.wrote("CustomResource", Operation::Status);
+                self.scope
+                    .context
+                    .metrics
+                    .wrote("CustomResource", WriteOperation::Status);
                 self.scope.set_written(object);
                 if release.retry.refused_status == StatusRefusal::Everything {
                     release.retry.refused_status = StatusRefusal::Details;

@@ -15,7 +15,7 @@ use crate::reconcile::render::pool::{PoolLane, off_worker};
 use crate::reconcile::render::prepared::PreparedRelease;
 use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::takeover::claimant::claimant;
-use crate::telemetry::metrics::Operation;
+use crate::telemetry::metrics::WriteOperation;
 use chartwright_core::apply::{Step, Why};
 use chartwright_core::digest::Key;
 use chartwright_core::identity::ownership::{Ownership, ownership};
@@ -101,7 +101,7 @@ impl FormerMembers<'_> {
                 self.scope
                     .context
                     .metrics
-                    .wrote(&id.group_kind.kind, Operation::Metadata);
+                    .wrote(&id.group_kind.kind, WriteOperation::Metadata);
                 Ok(true)
             }
             Err(error) if error.is_not_found() => Ok(false),
@@ -175,7 +175,7 @@ impl FormerMembers<'_> {
     pub(crate) async fn remove_stored(&self, former_release: &FormerRelease) -> Result<(), Error> {
         for (name, uid) in &former_release.secrets {
             requests::remove_release(&self.scope.context.client, &former_release.namespace, name, uid).await?;
-            self.scope.context.metrics.wrote("Secret", Operation::Delete);
+            self.scope.context.metrics.wrote("Secret", WriteOperation::Delete);
         }
         Ok(())
     }

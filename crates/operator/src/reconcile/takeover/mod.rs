@@ -30,7 +30,7 @@ use crate::reconcile::render::pool::PoolLane;
 use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::takeover::former_members::{FormerMembers, failed};
 use crate::reconcile::values::release_namespace::release_namespace;
-use crate::telemetry::metrics::Operation;
+use crate::telemetry::metrics::WriteOperation;
 use chartwright_core::identity::ObjectId;
 use chartwright_core::record::Entry;
 use chartwright_core::status::conditions::short_list;
@@ -355,11 +355,14 @@ impl TakeoverStage<'_, '_> {
         };
         if let Some(patch) = takeover::farewell(&metadata, STATUS_MANAGER) {
             requests::patch_metadata(client, resource, &key.namespace, &key.name, &patch).await?;
-            self.scope.context.metrics.wrote("CustomResource", Operation::Metadata);
+            self.scope.context.metrics.wrote("CustomResource", WriteOperation::Metadata);
             // Our field manager owns the former status fields now, so this apply removes those that are not ours.
             let ours = status::ours(self.scope.written_status());
             writes::apply_status(client, &self.scope.written.target(resource), &ours).await?;
-            self.scope.context.metrics.wrote("CustomResource", Operation::Status);
+            self.scope
+                .context
+                .metrics
+                .wrote("CustomResource", WriteOperation::Status);
         }
         if left.is_empty() {
             FormerMembers::new(self.scope).remove_stored(former_release).await?;

@@ -33,7 +33,7 @@ fn json(line: &str) -> serde_json::Value {
 
 /// For either kind of lines.
 fn either(options: LogOptions) -> [LogOptions; 2] {
-    [Encoder::Json, Encoder::Console].map(|encoder| LogOptions {
+    [LogEncoder::Json, LogEncoder::Console].map(|encoder| LogOptions {
         encoder: Some(encoder),
         ..options
     })
@@ -74,7 +74,7 @@ fn lines_of_either_kind_hold_no_secret_of_the_release() {
         let text = logged(&options, None, || redact::during(&secrets, events));
         assert!(!text.contains("er2"), "{text}");
         assert_eq!(text.matches(redact::MARK).count(), 5, "{text}");
-        if options.encoder == Some(Encoder::Json) {
+        if options.encoder == Some(LogEncoder::Json) {
             assert_eq!(json(&text)["msg"], "says [redacted]");
         }
     }
@@ -136,7 +136,7 @@ fn levels_choose_events() {
         assert_eq!(problem.is_some(), rust_log == Some("kube=nonsense=3"));
     }
     for bad in ["loud", "0", "-1", "", "1.5"] {
-        assert!(bad.parse::<Level>().is_err(), "{bad}");
+        assert!(bad.parse::<LogLevel>().is_err(), "{bad}");
     }
 }
 
@@ -148,12 +148,12 @@ fn kube_logs_of_requests_are_quiet_and_of_bodies_absent() {
         tracing::warn!(target: "kube_client::client::tls", "failed to reload CA bundle");
     };
     for (level, rust_log, builder) in [
-        (Level::Error, None, false),
-        (Level::Warn, None, false),
-        (Level::Info, None, false),
-        (Level::Verbose(1), None, false),
-        (Level::Verbose(2), None, true),
-        (Level::Info, Some("debug"), true),
+        (LogLevel::Error, None, false),
+        (LogLevel::Warn, None, false),
+        (LogLevel::Info, None, false),
+        (LogLevel::Verbose(1), None, false),
+        (LogLevel::Verbose(2), None, true),
+        (LogLevel::Info, Some("debug"), true),
     ] {
         let options = LogOptions {
             level: Some(level),
@@ -163,7 +163,7 @@ fn kube_logs_of_requests_are_quiet_and_of_bodies_absent() {
             let text = logged(&options, rust_log, events);
             let is_logged = text.contains("failed with status");
             assert_eq!(is_logged, builder, "{level:?} {rust_log:?}: {text}");
-            assert_eq!(text.contains("CA bundle"), level != Level::Error, "{text}");
+            assert_eq!(text.contains("CA bundle"), level != LogLevel::Error, "{text}");
             assert!(!text.contains("password"), "{text}");
         }
     }
@@ -210,13 +210,13 @@ fn the_encoder_depends_on_where_lines_go() {
     let auto = LogOptions::default();
     let devel = LogOptions { devel: true, ..auto };
     let json = LogOptions {
-        encoder: Some(Encoder::Json),
+        encoder: Some(LogEncoder::Json),
         ..devel
     };
     for (options, on_terminal, elsewhere) in [
-        (auto, Encoder::Console, Encoder::Json),
-        (devel, Encoder::Console, Encoder::Console),
-        (json, Encoder::Json, Encoder::Json),
+        (auto, LogEncoder::Console, LogEncoder::Json),
+        (devel, LogEncoder::Console, LogEncoder::Console),
+        (json, LogEncoder::Json, LogEncoder::Json),
     ] {
         assert_eq!(
             [options.encoder(true), options.encoder(false)],

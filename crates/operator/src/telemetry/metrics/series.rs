@@ -12,7 +12,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use sha2::{Digest, Sha256};
 
-use super::{Labels, ReleaseLabels};
+use super::{LabelPairs, ReleaseLabels};
 
 /// Series of a family, by kinds or by plans. What has no series of its own is counted under [`OTHER`].
 pub(super) const MAX_SERIES: usize = 1000;
@@ -48,7 +48,7 @@ pub(super) struct BoundedFamily<S, M> {
 /// Runs of plans. A series is there as long as a release is that had such a run.
 #[derive(Debug)]
 pub(super) struct PlanRuns {
-    runs: Family<Labels<4>, Counter>,
+    runs: Family<LabelPairs<4>, Counter>,
     owners: Mutex<PlanOwners>,
 }
 
@@ -77,7 +77,7 @@ pub(super) fn value(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{}-{digest}", &text[..kept]))
 }
 
-impl<const N: usize> Bounded for Labels<N> {
+impl<const N: usize> Bounded for LabelPairs<N> {
     const MAX: usize = MAX_SERIES;
 
     fn overflow(&self) -> Option<Self> {
@@ -136,7 +136,7 @@ impl<S: Bounded, M: Default> BoundedFamily<S, M> {
 
 impl PlanRuns {
     /// Bounds a family without series.
-    pub(super) fn new(runs: Family<Labels<4>, Counter>) -> Self {
+    pub(super) fn new(runs: Family<LabelPairs<4>, Counter>) -> Self {
         PlanRuns {
             runs,
             owners: Mutex::default(),
@@ -217,7 +217,7 @@ fn is_last_one<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) -> bool {
     is_last
 }
 
-fn labels(group: &str, kind: &str, plan: &str, result: &str) -> Labels<4> {
+fn labels(group: &str, kind: &str, plan: &str, result: &str) -> LabelPairs<4> {
     [
         ("group", group.to_owned()),
         ("kind", kind.to_owned()),
