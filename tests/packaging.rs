@@ -198,7 +198,10 @@ fn make(arguments: &[&str]) -> (bool, String) {
 #[test]
 fn a_release_has_its_version_and_its_notes() {
     let (done, printed) = make(&["release-notes", "VERSION=Unreleased"]);
-    assert!(done && printed.contains("### Added") && !printed.contains("## ["), "{printed}");
+    assert!(
+        done && printed.contains("### Added") && !printed.contains("## ["),
+        "{printed}"
+    );
     let (done, printed) = make(&["release-notes", "VERSION=99.0.0"]);
     assert!(!done && printed.contains("says nothing of 99.0.0"), "{printed}");
     let (done, printed) = make(&["release-check", "TAG=v99.0.0"]);

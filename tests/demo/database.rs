@@ -51,9 +51,7 @@ fn hooks(resource: &Value) {
 
 fn back_up(play: &mut Playground, costs: &mut Costs) -> Result<()> {
     heading("6. A plan: work that runs on request or on a schedule");
-    println!(
-        "A Job that the chart marks with `helm.sh/hook: plan-backup` is a plan: it runs on request, and by the"
-    );
+    println!("A Job that the chart marks with `helm.sh/hook: plan-backup` is a plan: it runs on request, and by the");
     println!("schedule in the spec. (What its log says here was put there: kwok runs no commands.)");
     play.write_pod_log("backup: /backups/20260102T030405Z.dump, 48213 bytes")?;
     let begin = play.control_plane.audit().mark()?;

@@ -88,7 +88,10 @@ fn repeated_commands_lose_nothing() -> Result<()> {
     ensure_contains(&definition, &["plural: shopz", "- sh\n"])?;
     ensure!(fs::read_to_string(&role)? == edited);
     let printed = succeed(folder, "init")?;
-    ensure!(!printed.contains("created") && !printed.contains("updated"), "{printed}");
+    ensure!(
+        !printed.contains("created") && !printed.contains("updated"),
+        "{printed}"
+    );
     succeed(folder, "init --base-image registry.example.com/cw:9")?;
     succeed(folder, "init")?;
     ensure_contains(
@@ -228,7 +231,10 @@ fn force_replaces_a_chart() -> Result<()> {
     let again = "create api --group shop --kind Web --helm-chart ../v1";
     succeed(&folder, again)?;
     let printed = succeed(&folder, again)?;
-    ensure!(printed.lines().count() == 1 && printed.starts_with("next: "), "{printed}");
+    ensure!(
+        printed.lines().count() == 1 && printed.starts_with("next: "),
+        "{printed}"
+    );
     // What is edited by hand stays, and counts.
     fs::write(folder.join("charts/web/values.yaml"), "size: 1\nmine: true\n")?;
     fs::remove_file(folder.join("charts/web/templates/a.yaml"))?;

@@ -222,7 +222,7 @@ fn a_hand_written_label_makes_no_leader_and_unready_pods_never_lead() -> Result<
     until("no pod leads, and the status says so", PROMPT, || {
         let unset = elected(&world, "StatefulSet")?;
         let labelled = world.list("pods", LEADER)?;
-        Ok(labelled.is_empty() && elected["pod"].is_null() && elected["message"] == "none of its pods is ready")
+        Ok(labelled.is_empty() && unset["pod"].is_null() && unset["message"] == "none of its pods is ready")
     })
     .with_context(|| world.describe_failure("a"))?;
     ensure_no_requests(&world, &operator)?;

@@ -32,7 +32,10 @@ fn a_template_error_after_a_good_release_changes_nothing_until_the_next_edit() -
     let writes = world.requests(&operator, start)?.writes();
     let only_tells = |resource: &str| ["widgets", "events"].contains(&resource);
     ensure!(writes.iter().all(|write| only_tells(&write.resource)), "{writes}");
-    ensure!(writes.len() == 2, "Stalled is reported once, not tried again:\n{writes}");
+    ensure!(
+        writes.len() == 2,
+        "Stalled is reported once, not tried again:\n{writes}"
+    );
     world.await_event("a", "RenderFailed", &["no more widgets"])?;
 
     let widget = world.update("a", json!({"fail": ""}))?;

@@ -60,7 +60,9 @@ fn a_plan_repairs_a_member_after_the_unhealthy_period() -> Result<()> {
     let operator = world.restart(operator)?;
     sleep(Duration::from_millis(1500));
     ensure!(plan_runs(&world)? == 1);
-    await_remediation(&world, "it is held", |entry| text(&entry["message"]).contains("600s ago"))?;
+    await_remediation(&world, "it is held", |entry| {
+        text(&entry["message"]).contains("600s ago")
+    })?;
     become_state(&world, "good")?;
     await_remediation(&world, "it is well", |entry| {
         entry["since"].is_null() && entry["message"].is_null()

@@ -226,9 +226,8 @@ fn a_concurrent_change_at_any_request_is_seen_on_the_model() -> Result<()> {
         (Usurps, &[Install, Upgrade]),
         (Removes, &[Hide]),
     ];
-    let each = |(event, works): (ConcurrentChange, &'static [OperatorWork])| {
-        works.iter().map(move |work| (*work, event))
-    };
+    let each =
+        |(event, works): (ConcurrentChange, &'static [OperatorWork])| works.iter().map(move |work| (*work, event));
     for (work, event) in cases.into_iter().flat_map(each) {
         for fault in [Fault::Slow, Fault::Tardy] {
             let what = format!("{work:?}, {event:?}, {fault:?}");

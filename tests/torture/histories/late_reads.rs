@@ -127,7 +127,10 @@ fn disturbances() -> Vec<Disturbance> {
     };
     let late = |plural, delay, gathers| disturbed(Some((plural, Duration::from_millis(delay))), gathers, None);
     let lost = |plural| disturbed(None, false, Some(plural));
-    let mut all = vec![Disturbance::Read { restarts: true }, Disturbance::Read { restarts: false }];
+    let mut all = vec![
+        Disturbance::Read { restarts: true },
+        Disturbance::Read { restarts: false },
+    ];
     for plural in STREAMS {
         all.push(late(plural, 3_000, false));
         if everything() || matches!(plural, "widgets" | "configmaps") {

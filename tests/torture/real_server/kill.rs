@@ -74,7 +74,10 @@ async fn case(lane: &mut TortureLane, scenario: Scenario, fault: Fault, position
     }
     let now = variant::password(lane, &release).await?;
     let stays = drawn.is_none() || now.is_none() || drawn == now;
-    ensure!(stays, "killed at {hit:?}: a random result that was live was regenerated");
+    ensure!(
+        stays,
+        "killed at {hit:?}: a random result that was live was regenerated"
+    );
     lane.clear(&release).await?;
     Ok(killed)
 }

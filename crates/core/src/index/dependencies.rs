@@ -280,7 +280,11 @@ impl Dependencies {
             // Watches of single namespaces may have had their time.
             self.settle(&scope.group_kind);
         }
-        if reported { self.dependents_in(scope) } else { Vec::new() }
+        if reported {
+            self.dependents_in(scope)
+        } else {
+            Vec::new()
+        }
     }
 
     /// As [`Dependencies::listed`], for a list that proves nothing of what comes after it.

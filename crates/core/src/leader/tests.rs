@@ -84,7 +84,11 @@ fn one_step_after_the_other() {
             former: holder(former),
             epoch: "e1".into(),
         });
-        assert_eq!(describe(round.next()), expected, "{pods}, held by {held} after {former}");
+        assert_eq!(
+            describe(round.next()),
+            expected,
+            "{pods}, held by {held} after {former}"
+        );
     }
 }
 

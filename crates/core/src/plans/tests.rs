@@ -77,7 +77,11 @@ fn a_missed_time_is_reported() {
         plans.start(at("2026-01-02T01:59:00Z")).unwrap();
         let notices = plans.tick(at("2026-01-02T02:00:00Z"));
         let replaces = notices == [Due::Replace("backup".into())];
-        assert_eq!((replaces, waiting(&plans).len()), (expected == 1, expected), "{notices:?}");
+        assert_eq!(
+            (replaces, waiting(&plans).len()),
+            (expected == 1, expected),
+            "{notices:?}"
+        );
     }
 }
 

@@ -81,7 +81,8 @@ mod tests {
     #[test]
     fn an_edit_stays_one_until_all_is_settled() {
         let (first, second) = (inputs("g", "a"), inputs("g", "b"));
-        let is = |settled: &str, inputs: &str| changed(settled, inputs).map(|changed| (changed.requested, changed.given));
+        let is =
+            |settled: &str, inputs: &str| changed(settled, inputs).map(|changed| (changed.requested, changed.given));
         assert_eq!(is(&first, &first), Some((false, false)));
         assert_eq!(is(&first, &second), Some((true, false)));
         assert_eq!(is(&first, &inputs("h", "a")), Some((false, true)));

@@ -295,8 +295,7 @@ mod tests {
                 let method = request.method().to_string();
                 let body = request.into_body().collect_bytes().await.unwrap_or_default();
                 let event: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
-                sent
-                    .lock()
+                sent.lock()
                     .unwrap()
                     .push(format!("{method} {}", event["note"].as_str().unwrap_or("-")));
                 Ok::<_, Infallible>(http::Response::new(Body::from(body.to_vec())))

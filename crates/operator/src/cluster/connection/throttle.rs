@@ -167,7 +167,9 @@ mod tests {
         let times: std::collections::BTreeSet<Duration> = (0..100).map(|asker| spread(retry_after, asker)).collect();
         assert!(times.len() > 30, "{times:?}");
         assert!(
-            times.iter().all(|time| (retry_after..=retry_after * 3 / 2).contains(time)),
+            times
+                .iter()
+                .all(|time| (retry_after..=retry_after * 3 / 2).contains(time)),
             "{times:?}"
         );
         assert_eq!(spread(retry_after, "a"), spread(retry_after, "a"));

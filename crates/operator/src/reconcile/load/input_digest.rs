@@ -50,7 +50,10 @@ pub fn digest(key: &Key, unit: &Unit, resource: &CustomResource, snapshot: &Snap
         name.as_bytes(),
     ];
     let asked = [resource.spec_bytes(), data.as_bytes()];
-    intent::inputs(&key.digest(KeyUse::Given, &given), &key.digest(KeyUse::Requested, &asked))
+    intent::inputs(
+        &key.digest(KeyUse::Given, &given),
+        &key.digest(KeyUse::Requested, &asked),
+    )
 }
 
 /// Before the first reconcile: watches for what the record says was looked up, as far as the release may look there;

@@ -355,7 +355,10 @@ impl TakeoverStage<'_, '_> {
         };
         if let Some(patch) = takeover::farewell(&metadata, STATUS_MANAGER) {
             requests::patch_metadata(client, resource, &key.namespace, &key.name, &patch).await?;
-            self.scope.context.metrics.wrote("CustomResource", WriteOperation::Metadata);
+            self.scope
+                .context
+                .metrics
+                .wrote("CustomResource", WriteOperation::Metadata);
             // Our field manager owns the former status fields now, so this apply removes those that are not ours.
             let ours = status::ours(self.scope.written_status());
             writes::apply_status(client, &self.scope.written.target(resource), &ours).await?;
