@@ -33,6 +33,7 @@ pub const TTL: &str = "ttlSecondsAfterFinished";
 
 /// What happens to a release, with hooks before and after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
     Install,
@@ -65,29 +66,31 @@ pub struct Hook {
 
 /// How far the hooks of a release have come: `status.hooks`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct Progress {
-    /// The last operation, under way unless it is `done`; `None`: no hook ever ran, or a deletion was reverted.
+    /// `install`, `upgrade`, `rollback` or `delete`: the operation whose hooks run or ran last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<Operation>,
-    /// The revision that the operation makes or ends.
+    /// Revision that the operation makes or ends.
     pub revision: i64,
-    /// Counts the attempts at this revision: another render, or a hook that is tried again.
+    /// Number of the attempt at this revision.
     pub attempt: u32,
-    /// Runs that failed in this operation.
+    /// Failed runs in this operation.
     #[serde(skip_serializing_if = "is_zero")]
     pub failures: u32,
-    /// Keyed digest of the members and hooks that the operation is for.
+    /// Digest of the members and hooks of the operation.
     pub digest: String,
+    /// The hooks are over.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub done: bool,
-    /// Keyed digest of the hooks of the recorded revision; empty if it has none.
+    /// Digest of the hooks of the recorded revision.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub hooks: String,
-    /// The same of the hooks that are stored for the deletion.
+    /// Digest of the hooks that are stored for the deletion.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub stored: String,
-    /// The release was taken over: hooks of its former owner may have left objects without our marks.
+    /// The release was taken over: its hooks may have left objects.
     #[serde(rename = "takenOver", skip_serializing_if = "std::ops::Not::not")]
     pub after_takeover: bool,
     /// The last run of each hook.
@@ -97,35 +100,41 @@ pub struct Progress {
 
 /// How a hook ran last.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HookRun {
-    /// As `helm.sh/hook` writes it.
+    /// Event of the hook.
     pub event: String,
     #[serde(flatten)]
     pub object: ObjectId,
-    /// What the annotation of its object says: event, revision, attempt and a part of the digest.
+    /// Value of the annotation `chartwright.dev/hook-run` of the object.
     pub run: String,
-    /// Of its object, once that was made.
+    /// UID of the object.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
+    /// `Running`, `Succeeded`, `Failed` or `GivenUp`.
     pub phase: RunPhase,
+    /// Start of the run.
     pub started: Timestamp,
+    /// End of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Timestamp>,
+    /// Why the run failed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Its object was deleted, by its delete policy or since it isn't wanted any more.
+    /// The object was deleted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deleted: bool,
-    /// The TTL that its Job is to get once it is written down how the run ended; `None`: none, or it has it.
+    /// TTL in seconds that the Job still has to get.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<u32>,
-    /// Since when Kubernetes owes the removal of what an earlier run left: its time stands still.
+    /// Since when Kubernetes removes an earlier Job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_since: Option<Timestamp>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum RunPhase {
     Running,
     Succeeded,
@@ -520,11 +529,6 @@ impl Progress {
     /// The objects that hooks made.
     pub fn ids(&self) -> impl Iterator<Item = &ObjectId> {
         self.runs.iter().map(|run| &run.object)
-    }
-
-    /// `status.hooks`; `None` if there is nothing to say.
-    pub fn to_status(&self) -> Option<Value> {
-        (!self.is_empty()).then(|| json!(self))
     }
 }
 impl HookRun {

@@ -15,19 +15,25 @@ use serde_json::Value;
 /// A kind of object, across its versions. Prints as `Deployment.apps`, core kinds as `ConfigMap`: the form of the
 /// ApplySet annotation `contains-group-kinds`, of `allow:` and of tracking ids.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct GroupKind {
+    /// API group of the object.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub group: String,
+    /// Kind of the object.
     pub kind: String,
 }
 
 /// One object in a cluster. `namespace` is empty for a cluster-scoped object.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ObjectId {
     #[serde(flatten)]
     pub group_kind: GroupKind,
+    /// Namespace of the object.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
+    /// Name of the object.
     pub name: String,
 }
 impl GroupKind {

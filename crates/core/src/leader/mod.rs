@@ -88,23 +88,31 @@ pub struct Round<'a> {
 
 /// What the status shows of an election.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Elected {
+    /// Kind of the workload.
     pub kind: String,
+    /// Namespace of the workload.
     pub namespace: String,
+    /// Name of the workload.
     pub name: String,
+    /// Key of the leader's label.
     pub label: String,
+    /// Value of the leader's label.
     pub value: String,
-    /// The leader; `None` while there is none.
+    /// Name of the leader.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
+    /// UID of the leader.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
+    /// Since when this pod leads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     /// How often another pod became leader.
     pub transitions: i32,
-    /// Why there is none, or what can't be done.
+    /// Why there is no leader, or what prevents an election.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }

@@ -43,38 +43,46 @@ pub struct Plans {
 
 /// What is done and what waits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct Work {
+    /// The run in progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub running: Option<Run>,
+    /// Runs that wait.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub queue: Vec<Run>,
-    /// The steps of the last run of each plan.
+    /// Steps of the last run of each plan.
     #[serde(skip_serializing_if = "Progress::is_empty")]
     pub steps: Progress,
-    /// The last request that nothing could be done about.
+    /// The last request that could not be carried out, and why.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub refused: String,
 }
 
 /// One run that is requested or in progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
+    /// Name of the plan.
     pub plan: String,
+    /// `request`, `schedule`, `change`, `remediation`, `create` or `delete`.
     pub by: By,
-    /// What distinguishes a request from another one.
+    /// Token of the request.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub token: String,
-    /// `.Plan.Params`
+    /// Parameters of the run: `.Plan.Params`.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub params: Map<String, Value>,
+    /// Start of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Timestamp>,
 }
 
 /// Who requested it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum By {
     Request,
@@ -89,64 +97,83 @@ pub enum By {
 
 /// A plan of the chart, and how it ran.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct Plan {
+    /// Name of the plan.
     pub name: String,
-    /// Five fields of cron; empty: only on request.
+    /// Schedule of the plan.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub schedule: String,
+    /// Time zone of the schedule.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub time_zone: String,
-    /// Seconds after which a missed time is not made up for.
+    /// Starting deadline, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub starting_deadline: Option<u64>,
+    /// `concurrency: Replace`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub replaces: bool,
+    /// How many runs are listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history_limit: Option<usize>,
+    /// The plan runs before an installation.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub on_create: bool,
+    /// The plan runs before a deletion.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub on_delete: bool,
-    /// A path of values; and a keyed digest of what stood there when all was applied last.
+    /// Path of the value whose change runs the plan.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub run_on_change: String,
+    /// Digest of that value.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub value: String,
-    /// What is wrong with it, with its template.
+    /// What is wrong with the plan, with its template.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub invalid: String,
-    /// How many runs there were.
+    /// Number of runs.
     pub count: i64,
-    /// The last one: `Running`, `Succeeded` or `Failed`; empty before the first.
+    /// Last run: `Running`, `Succeeded` or `Failed`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub phase: String,
+    /// Last run: start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started: Option<Timestamp>,
+    /// Last run: end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<Timestamp>,
+    /// Last run: token of its request.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub token: String,
+    /// Last run: why it failed.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// The last ones, the newest first.
+    /// The last runs, the newest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<Past>,
-    /// The time of the schedule that was carried out last, or from which on it counts.
+    /// Scheduled time that was carried out last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduled: Option<Timestamp>,
+    /// Next scheduled time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<Timestamp>,
 }
 
 /// A run that is over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Past {
+    /// Number of the run.
     pub run: i64,
+    /// `request`, `schedule`, `change`, `remediation`, `create` or `delete`.
     pub by: By,
+    /// `Succeeded` or `Failed`.
     pub phase: String,
+    /// Start of the run.
     pub started: Timestamp,
+    /// End of the run.
     pub ended: Timestamp,
 }
 
@@ -317,13 +344,6 @@ fn crontab(schedule: &str, zone: &str) -> Result<Crontab, String> {
     })
 }
 impl Plans {
-    pub(crate) fn of_status(status: &Value) -> Self {
-        Plans {
-            plans: Vec::deserialize(&status["plans"]).unwrap_or_default(),
-            work: Work::deserialize(&status["planRun"]).unwrap_or_default(),
-        }
-    }
-
     pub fn is_empty(&self) -> bool {
         *self == Plans::default()
     }

@@ -2,6 +2,7 @@ use serde_json::json;
 
 use super::*;
 use crate::hooks::{HookRun, RunPhase};
+use crate::status::Status;
 use crate::testing::{id, member};
 
 fn step(name: &str, at: &str, annotations: Value) -> Hook {
@@ -160,8 +161,8 @@ fn requests_are_queued_one_for_each_plan_and_refused_with_a_reason() {
         (USUAL_HISTORY, FAILED)
     );
     // It outlives the status.
-    let status = json!({"plans": plans.plans, "planRun": plans.work});
-    assert_eq!(Plans::of_status(&status), plans);
+    let status = Status::read(&json!({"plans": plans.plans, "planRun": plans.work}));
+    assert_eq!((status.plans, status.plan_run), (plans.plans, plans.work));
 }
 
 #[test]

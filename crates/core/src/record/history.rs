@@ -19,65 +19,76 @@ const WHY_BYTES: usize = 512;
 
 /// One revision, as `chartwright history` lists it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct Revision {
+    /// Number of the revision.
     pub revision: i64,
-    /// Of the custom resource that it was rendered from.
+    /// Generation of the CR.
     pub generation: i64,
+    /// Name of the chart.
     pub chart: String,
+    /// Version of the chart.
     pub version: String,
+    /// `appVersion` of the chart.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub app_version: String,
-    /// When all of it was applied; `None`: it never was.
+    /// When all of it was applied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deployed: Option<Timestamp>,
-    /// All members were ready at the same time, and its hooks had ended.
+    /// All members were ready at the same time, and the hooks were over.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub healthy: bool,
-    /// Why it was given up.
+    /// Why the revision failed.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub failed: String,
-    /// The revision that it is made of, if it went back to one.
+    /// The revision that this one repeats.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollback_to: Option<i64>,
-    /// A Secret keeps what was rendered.
+    /// A Secret holds the render: you can roll back to this revision.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub kept: bool,
 }
 
 /// `status.history`, the oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct History(Vec<Revision>);
 
 /// An upgrade from its first write until it is healthy: `status.release.attempt`. Only kept where a failure has
 /// consequences.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Attempt {
+    /// Revision of the upgrade.
     pub revision: i64,
-    /// Digests of what it is rendered from: of everything but what was read for its values, and of the values.
+    /// Digest of its inputs, without values.
     pub inputs: String,
+    /// Digest of its values.
     pub values: String,
+    /// When the upgrade started.
     pub began: Timestamp,
 }
 
 /// The revision that runs instead of the one that the custom resource specifies: `status.release.fallback`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Fallback {
-    /// Of the custom resource, when that was decided.
+    /// Generation of the CR when an earlier revision, or a stop, was decided.
     pub generation: i64,
-    /// The revision that runs again; `None`: the upgrade is left where it failed.
+    /// The revision that runs again. Absent: the failed upgrade is left as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<i64>,
-    /// Which revision that makes.
+    /// Number of the revision that this makes.
     #[serde(default)]
     pub revision: i64,
-    /// The upgrade that failed; `None`: a user requested the rollback.
+    /// The upgrade that failed. Absent: a user requested the revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<Attempt>,
-    /// Why, for people.
+    /// Reason, for people.
     pub why: String,
 }
 

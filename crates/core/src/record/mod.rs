@@ -12,7 +12,7 @@ pub mod secret;
 pub mod signature;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::hooks::{HookRun, Progress};
 use crate::identity::ObjectId;
@@ -22,6 +22,7 @@ use crate::plans::{self, Plans};
 use crate::record::history::{Attempt, Fallback, History};
 use crate::record::remediation::Remedied;
 use crate::record::requests::Handled;
+use crate::status::{RecordLocation, Status};
 use signature::RecordSeal;
 
 /// The version of the stored form, in the status (where an absent one is 1) and in a Secret. A later one is not read.
@@ -34,23 +35,26 @@ pub const STATUS_LOOKUPS: usize = 100;
 
 /// One member, as last applied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Entry {
     #[serde(flatten)]
     pub id: ObjectId,
-    /// The API version it was applied with, without the group.
+    /// API version with which it was applied.
     pub version: String,
+    /// UID of the member.
     #[serde(default)]
     pub uid: String,
-    /// The wave it was applied in; prune and deletion go through the waves backwards.
+    /// [Wave](annotations.md#waves) in which it was applied.
     #[serde(default)]
     pub wave: i32,
-    /// Keyed digest of what was sent; empty when the last apply failed or it only waits to be deleted.
+    /// Digest of the applied content. Empty after a failed apply.
     #[serde(default)]
     pub digest: String,
-    /// Hash of our managedFields entry after the apply, as `Live::fingerprint`.
+    /// Hash of the operator's `managedFields` entry, 16 hex digits. See [drift](../explanation/drift.md).
     #[serde(default, with = "hex", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub fingerprint: Option<u64>,
-    /// A Job that was complete, and that its TTL removes or has removed: it need not be there.
+    /// A complete Job that its TTL removes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub finished: bool,
 }
@@ -222,31 +226,32 @@ impl Record {
     }
 
     fn read(status: &Value) -> Self {
-        let release = &status["release"];
-        let text = |key: &str| release[key].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
-        let texts = |key: &str| -> Vec<String> {
-            let texts = release[key].as_array().into_iter().flatten();
-            texts.filter_map(Value::as_str).map(str::to_owned).collect()
-        };
-        let rows = status["inventory"].as_array().into_iter().flatten();
+        let mut status = Status::read(status);
+        let handled = Handled::take_from(&mut status);
+        let release = status.release.unwrap_or_default();
+        let given = |text: Option<String>| text.filter(|text| !text.is_empty());
+        let done_for = given(release.inputs);
         Record {
-            revision: release["revision"].as_i64().unwrap_or_default(),
-            done_for: text("inputs"),
-            settled: text("settled").or_else(|| text("inputs")).unwrap_or_default(),
-            entries: rows.filter_map(|row| Entry::deserialize(row).ok()).collect(),
-            key: text("key").unwrap_or_default(),
-            lookups: texts("lookups"),
-            capabilities: texts("capabilities"),
-            renewal: text("renewal").and_then(|time| time.parse().ok()),
-            handled: Handled::of_status(status),
-            upgrading: release["upgrading"] == true,
-            hooks: Progress::deserialize(&status["hooks"]).unwrap_or_default(),
-            plans: Plans::of_status(status),
-            remediation: remediation::of_status(status),
-            history: History::deserialize(&status["history"]).unwrap_or_default(),
-            elected: Vec::deserialize(&status["elected"]).unwrap_or_default(),
-            attempt: Attempt::deserialize(&release["attempt"]).ok(),
-            fallback: Fallback::deserialize(&release["fallback"]).ok(),
+            revision: release.revision,
+            settled: given(release.settled).or_else(|| done_for.clone()).unwrap_or_default(),
+            done_for,
+            entries: status.inventory,
+            key: release.key.unwrap_or_default(),
+            lookups: release.lookups,
+            capabilities: release.capabilities,
+            renewal: release.renewal,
+            handled,
+            upgrading: release.upgrading,
+            hooks: status.hooks,
+            plans: Plans {
+                plans: status.plans,
+                work: status.plan_run,
+            },
+            remediation: status.remediation,
+            history: status.history,
+            elected: status.elected,
+            attempt: release.attempt,
+            fallback: release.fallback,
         }
     }
 
@@ -291,9 +296,8 @@ impl Record {
     }
 
     /// `status.inventory`: the first [`STATUS_ENTRIES`] entries.
-    pub fn inventory(&self) -> Value {
-        let shown = self.entries.iter().take(STATUS_ENTRIES);
-        shown.map(|entry| json!(entry)).collect()
+    pub fn shown_entries(&self) -> &[Entry] {
+        self.entries.get(..STATUS_ENTRIES).unwrap_or(&self.entries)
     }
 
     /// `status.release.lookups`: the first [`STATUS_LOOKUPS`].
@@ -302,23 +306,24 @@ impl Record {
     }
 
     /// `status.release.record`, if the status doesn't hold all of it or a Secret does; otherwise `None`.
-    pub fn whereabouts(&self, in_secret: bool) -> Option<Value> {
+    pub fn location(&self, in_secret: bool) -> Option<RecordLocation> {
         let longer = self.lookups.len() > STATUS_LOOKUPS;
         let elsewhere = in_secret || longer || self.entries.len() > STATUS_ENTRIES;
-        elsewhere.then(|| {
-            let secrets = usize::from(in_secret);
-            let mut stored = json!({"version": VERSION, "members": self.entries.len(), "secrets": secrets});
-            if longer {
-                stored["lookups"] = self.lookups.len().into();
-            }
-            stored
+        elsewhere.then(|| RecordLocation {
+            version: Some(VERSION),
+            members: Some(self.entries.len() as u64),
+            lookups: longer.then_some(self.lookups.len() as u64),
+            secrets: Some(u64::from(in_secret)),
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::status::recorded;
     use crate::testing::{entry, id};
 
     /// Whether a status has all of a record, what it has, and whether a Secret has it.
@@ -356,12 +361,14 @@ mod tests {
             record.renewal.map(|time| time.to_string()).as_deref(),
             Some("2026-02-03T04:05:06Z")
         );
-        assert_eq!(record.hooks.to_status().as_ref(), Some(&status["hooks"]));
-        let mut written = serde_json::Map::new();
-        record.handled.write_to(&mut written);
+        assert_eq!(json!(record.hooks), status["hooks"]);
+        let mut told = Status::default();
+        record.handled.write_into(&mut told);
+        let told = json!(told);
+        let handled: Vec<_> = recorded().filter(|field| field.starts_with("last")).collect();
         assert!(
-            written.len() == 4 && written.iter().all(|(field, text)| status[field] == *text),
-            "{written:?}"
+            handled.len() == 6 && handled.iter().all(|field| told[*field] == status[*field]),
+            "{told:?}"
         );
         let member = Entry {
             id: id("Deployment.apps", "web"),
@@ -373,7 +380,7 @@ mod tests {
             finished: true,
         };
         assert_eq!(
-            (&record.entries, record.inventory()),
+            (&record.entries, json!(record.shown_entries())),
             (&vec![member], status["inventory"].clone())
         );
     }
@@ -406,10 +413,10 @@ mod tests {
                 entries: (0..members).map(entry).collect(),
                 ..Record::default()
             };
-            let whereabouts = record.whereabouts(in_secret);
-            assert_eq!(whereabouts.is_some(), in_secret || members > 1);
+            let location = record.location(in_secret);
+            assert_eq!(location.is_some(), in_secret || members > 1);
             let status = json!({
-                "release": {"revision": 2, "inputs": "abc", "record": whereabouts}, "inventory": record.inventory(),
+                "release": {"revision": 2, "inputs": "abc", "record": location}, "inventory": record.shown_entries(),
             });
             let is_whole = members == 1;
             let shown = Record {

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::status::conditions::whole;
 use chartwright_watches::RemediationRule;
@@ -17,21 +16,24 @@ const MESSAGE_BYTES: usize = 512;
 
 /// What is remembered of one rule: an entry of `status.remediation`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct Remedied {
+    /// Name of the rule.
     pub name: String,
-    /// Since when its condition has been true; `None`: it isn't.
+    /// Since when its condition has been true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// When something was done within the last hour.
+    /// Actions of the last hour.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub recent: Vec<Timestamp>,
-    /// When something was done last, and how often since the release exists.
+    /// The last action.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<Timestamp>,
+    /// Number of actions.
     #[serde(skip_serializing_if = "is_zero")]
     pub count: u64,
-    /// Why nothing is done although it is due, or why its condition can't be evaluated.
+    /// Why the operator does not act.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
@@ -50,10 +52,6 @@ pub enum Verdict {
     Act,
 }
 
-/// What a status holds of them.
-pub(crate) fn of_status(status: &Value) -> Vec<Remedied> {
-    Vec::deserialize(&status["remediation"]).unwrap_or_default()
-}
 impl Remedied {
     /// What is to be done. `holds`: whether the condition of the rule is true.
     pub fn judge(&mut self, rule: &RemediationRule, holds: bool, now: Timestamp) -> Verdict {
@@ -110,6 +108,7 @@ impl Remedied {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::Status;
     use chartwright_watches::RemediationAction;
     use chartwright_watches::cel::Expression;
 
@@ -187,7 +186,6 @@ mod tests {
         known.acts(at(70));
         known.name = "stuck".into();
         let status = serde_json::json!({"remediation": [known]});
-        assert_eq!(of_status(&status), [known]);
-        assert_eq!(of_status(&serde_json::json!({"remediation": 5})), []);
+        assert_eq!(Status::read(&status).remediation, [known]);
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use crate::annotations::{Annotations, FORCE_AT, REGENERATE, REQUESTED_AT, RESET_AT, ROLLBACK_TO, RUN_PLAN};
+use crate::status::Status;
 
 /// A request by a new text in an annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -49,18 +49,6 @@ impl Request {
             Request::Plan => RUN_PLAN,
         }
     }
-
-    /// The status field with the one that was carried out last.
-    pub fn status_field(self) -> &'static str {
-        match self {
-            Request::Reconcile => "lastHandledReconcileAt",
-            Request::Force => "lastHandledForceAt",
-            Request::Reset => "lastHandledResetAt",
-            Request::Regenerate => "lastHandledRegenerateAt",
-            Request::Rollback => "lastHandledRollbackTo",
-            Request::Plan => "lastHandledRunPlan",
-        }
-    }
 }
 impl Handled {
     /// The text of a request that is not carried out yet. An empty one requests nothing.
@@ -74,14 +62,16 @@ impl Handled {
         self.0.insert(request, text.to_owned());
     }
 
-    pub(crate) fn of_status(status: &Value) -> Self {
-        let text = |request: Request| Some((request, status.get(request.status_field())?.as_str()?.to_owned()));
+    /// Takes the requests out of a status.
+    pub(crate) fn take_from(status: &mut Status) -> Self {
+        let text = |request: Request| Some((request, status.last_handled(request).take()?));
         Handled(Request::ALL.into_iter().filter_map(text).collect())
     }
 
-    pub(crate) fn write_to(&self, status: &mut Map<String, Value>) {
+    /// Writes the requests into a status.
+    pub(crate) fn write_into(&self, status: &mut Status) {
         for (request, text) in self.0.iter().filter(|(_, text)| !text.is_empty()) {
-            status.insert(request.status_field().into(), text.as_str().into());
+            *status.last_handled(*request) = Some(text.clone());
         }
     }
 }

@@ -13,22 +13,25 @@ const REASON_BYTES: usize = 1024;
 
 /// One condition. Reading is lenient, since older or other operators may have written it: what is missing is empty.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
+    /// Type of the condition.
     #[serde(rename = "type", default)]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     #[serde(default)]
     pub status: String,
-    /// The generation of the object that the condition was decided for.
+    /// The generation for which the condition was decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// When the status changed last; written in whole seconds, in UTC.
+    /// When the status of the condition changed last.
     #[serde(default, serialize_with = "seconds", deserialize_with = "lenient")]
     pub last_transition_time: Timestamp,
-    /// CamelCase, never empty when written by [`set`].
+    /// Reason, in CamelCase.
     #[serde(default, deserialize_with = "nothing_is_empty")]
     pub reason: String,
+    /// Message, at most 32 KiB.
     #[serde(default, deserialize_with = "nothing_is_empty")]
     pub message: String,
 }

@@ -2,6 +2,7 @@
 //! when `observedGeneration` changes) are tested by table.
 
 pub mod conditions;
+mod fields;
 pub mod template;
 
 use std::borrow::Cow;
@@ -9,12 +10,12 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::plans::Work;
 use crate::record::Record;
-use crate::record::requests::Request;
 use crate::record::signature::RecordSeal;
 use crate::redact::Secrets;
 use crate::status::template::{Computed, Templated};
+
+pub use fields::{FIELDS, RecordLocation, ReleaseStatus, Status, recorded, schema};
 
 mod release_conditions;
 
@@ -237,45 +238,6 @@ impl Event {
     }
 }
 
-/// The fields of the status that are ours. Those of the chart's status template are as well; anything else there belongs to
-/// somebody else.
-pub const FIELDS: [&str; 19] = [
-    "observedGeneration",
-    "conditions",
-    "release",
-    "inventory",
-    "notes",
-    "hooks",
-    "history",
-    "plans",
-    "planRun",
-    "remediation",
-    "elected",
-    "templated",
-    "lastHandledRegenerateAt",
-    "lastHandledReconcileAt",
-    "lastHandledForceAt",
-    "lastHandledResetAt",
-    "lastHandledRollbackTo",
-    "lastHandledRunPlan",
-    "failures",
-];
-
-/// Those of them that the record is read from.
-pub fn recorded() -> impl Iterator<Item = &'static str> {
-    let parts = [
-        "release",
-        "inventory",
-        "hooks",
-        "history",
-        "plans",
-        "planRun",
-        "remediation",
-        "elected",
-    ];
-    parts.into_iter().chain(Request::ALL.map(Request::status_field))
-}
-
 /// Of a list that a custom resource's author can make longer, this many are shown, each cut at so many bytes.
 const SHOWN: usize = 50;
 const SHOWN_BYTES: usize = 512;
@@ -450,90 +412,29 @@ pub fn says_the_same(one: &Value, other: &Value) -> bool {
 
 /// The new status, from the report and the one before.
 pub fn status(report: &Report<'_>, previous: &Value) -> Value {
-    let mut status = Map::new();
-    let observed = match report.phase {
-        Phase::Ready | Phase::Stalled { .. } => Some(report.generation),
-        _ => previous.get("observedGeneration").and_then(Value::as_i64),
+    let mut status = Status {
+        observed_generation: match report.phase {
+            Phase::Ready | Phase::Stalled { .. } => Some(report.generation),
+            _ => previous.get("observedGeneration").and_then(Value::as_i64),
+        },
+        conditions: release_conditions::all(report, previous),
+        failures: report.failures,
+        notes: notes(report, previous),
+        ..Status::default()
     };
-    if let Some(observed) = observed {
-        status.insert("observedGeneration".into(), observed.into());
+    if !report.record_unread {
+        record_into(report, previous, &mut status);
     }
-    status.insert("conditions".into(), json!(release_conditions::all(report, previous)));
-    let keep = |status: &mut Map<String, Value>, fields: &[&str]| {
-        let kept = fields
-            .iter()
-            .filter_map(|field| Some(((*field).to_owned(), previous.get(*field)?.clone())));
-        status.extend(kept);
-    };
-    if report.record_unread {
-        // With its signature, which is of all of these.
-        keep(&mut status, &recorded().collect::<Vec<_>>());
-    } else {
-        report.record.handled.write_to(&mut status);
-        status.insert("release".into(), release(report, previous));
-        if !report.record.entries.is_empty() && !report.brief {
-            status.insert("inventory".into(), report.record.inventory());
-        }
-        if !report.record.history.is_empty() && !report.brief {
-            status.insert("history".into(), json!(report.record.history));
-        }
-        let plans = &report.record.plans;
-        if !plans.plans.is_empty() && !report.brief {
-            status.insert("plans".into(), json!(plans.plans));
-        }
-        if plans.work != Work::default() && !report.brief {
-            status.insert("planRun".into(), json!(plans.work));
-        }
-        if !report.record.remediation.is_empty() && !report.brief {
-            status.insert("remediation".into(), json!(report.record.remediation));
-        }
-        if !report.record.elected.is_empty() && !report.brief {
-            status.insert("elected".into(), json!(report.record.elected));
-        }
-    }
-    if report.failures > 0 {
-        status.insert("failures".into(), report.failures.into());
-    }
-    match &report.render {
-        _ if report.brief => {}
-        Some(render) => {
-            if let Some(notes) = render.notes.filter(|notes| !notes.trim().is_empty()) {
-                let notes = report.secrets.redact(notes);
-                status.insert("notes".into(), conditions::cut(&notes, 8 * NOTES_BYTES).into());
-            }
-        }
-        None => keep(&mut status, &["notes"]),
-    }
-    if !report.brief
-        && let Some(hooks) = hooks(report, previous)
+    let mut status = json!(status);
+    if report.record_unread
+        && let Some(status) = status.as_object_mut()
     {
-        status.insert("hooks".into(), hooks);
+        // With its signature, which is of all of these.
+        let kept = recorded().filter_map(|field| Some((field.to_owned(), previous.get(field)?.clone())));
+        status.extend(kept);
     }
-    let mut status = Value::Object(status);
-    for texts in [
-        "/notes",
-        "/planRun/refused",
-        "/release/lookups",
-        "/release/capabilities",
-        "/release/fallback/why",
-    ] {
-        if let Some(value) = status.pointer_mut(texts) {
-            redact(value, report.secrets);
-        }
-    }
-    for (list, field) in [
-        ("/hooks/runs", "message"),
-        ("/planRun/steps/runs", "message"),
-        ("/plans", "message"),
-        ("/elected", "message"),
-        ("/plans", "invalid"),
-        ("/history", "failed"),
-        ("/remediation", "message"),
-    ] {
-        let items = status.pointer_mut(list).and_then(Value::as_array_mut);
-        for text in items.into_iter().flatten().filter_map(|item| item.get_mut(field)) {
-            redact(text, report.secrets);
-        }
+    for path in fields::REDACTED {
+        fields::redact_path(&mut status, path, report.secrets);
     }
     // Invariant: what is signed comes from the record alone, never from the status that was there.
     if !report.record_unread {
@@ -574,12 +475,33 @@ fn templated(report: &Report<'_>, previous: &Value, status: &mut Map<String, Val
     status.extend(fields);
 }
 
-/// `status.hooks`: how far they have come.
-fn hooks(report: &Report<'_>, previous: &Value) -> Option<Value> {
-    if report.record_unread {
-        return previous.get("hooks").cloned();
+/// The chart's notes. A reconcile that renders nothing keeps those of before.
+fn notes(report: &Report<'_>, previous: &Value) -> Option<String> {
+    if report.brief {
+        return None;
     }
-    report.record.hooks.to_status()
+    let Some(render) = &report.render else {
+        return previous["notes"].as_str().map(str::to_owned);
+    };
+    let notes = render.notes.filter(|notes| !notes.trim().is_empty())?;
+    Some(conditions::cut(&report.secrets.redact(notes), 8 * NOTES_BYTES))
+}
+
+/// Writes the record into a status.
+fn record_into(report: &Report<'_>, previous: &Value, status: &mut Status) {
+    let record = report.record;
+    record.handled.write_into(status);
+    status.release = Some(release(report, previous));
+    if report.brief {
+        return;
+    }
+    status.inventory = record.shown_entries().to_vec();
+    status.hooks = record.hooks.clone();
+    status.history = record.history.clone();
+    status.plans.clone_from(&record.plans.plans);
+    status.plan_run = record.plans.work.clone();
+    status.remediation.clone_from(&record.remediation);
+    status.elected.clone_from(&record.elected);
 }
 
 /// Takes secret values out of every text. What only programs read is spared: the inventory must name objects as they
@@ -610,42 +532,38 @@ fn shown(texts: &[String]) -> Vec<String> {
     shown
 }
 
-fn release(report: &Report<'_>, previous: &Value) -> Value {
+fn release(report: &Report<'_>, previous: &Value) -> ReleaseStatus {
     let record = report.record;
     let chart = report.chart.as_ref();
     let namespace = match &report.render {
-        Some(render) => render.namespace.into(),
-        None => previous["release"]["namespace"].clone(),
+        Some(render) => Some(render.namespace),
+        None => previous["release"]["namespace"].as_str(),
     };
-    let app_version = chart
-        .map(|chart| &chart.app_version)
-        .filter(|version| !version.is_empty());
-    let settled =
-        (!record.settled.is_empty() && record.done_for.as_ref() != Some(&record.settled)).then_some(&record.settled);
-    let lookups = (!record.lookups.is_empty() && !report.brief).then(|| record.shown_lookups());
-    let capabilities = (!record.capabilities.is_empty()).then_some(&record.capabilities);
-    let mut release = json!({
-        "name": report.release_name,
-        "namespace": namespace,
-        "chart": chart.map(|chart| &chart.name),
-        "version": chart.map(|chart| &chart.version),
-        "appVersion": app_version,
-        "revision": record.revision,
-        "inputs": record.done_for,
-        "settled": settled,
-        "key": (!record.key.is_empty()).then_some(&record.key),
-        "renewal": record.renewal,
-        "upgrading": record.upgrading.then_some(true),
-        "attempt": record.attempt,
-        "fallback": record.fallback,
-        "lookups": lookups,
-        "capabilities": capabilities,
-        "record": record.whereabouts(report.record_in_secret),
-    });
-    if let Some(fields) = release.as_object_mut() {
-        fields.retain(|_, value| !value.is_null());
+    let is_settled = record.settled.is_empty() || record.done_for.as_ref() == Some(&record.settled);
+    let given = |text: &String| (!text.is_empty()).then(|| text.clone());
+    ReleaseStatus {
+        name: report.release_name.to_owned(),
+        namespace: namespace.map(str::to_owned),
+        chart: chart.map(|chart| chart.name.clone()),
+        version: chart.map(|chart| chart.version.clone()),
+        app_version: chart.and_then(|chart| given(&chart.app_version)),
+        revision: record.revision,
+        inputs: record.done_for.clone(),
+        settled: (!is_settled).then(|| record.settled.clone()),
+        key: given(&record.key),
+        signature: None,
+        renewal: record.renewal,
+        upgrading: record.upgrading,
+        attempt: record.attempt.clone(),
+        fallback: record.fallback.clone(),
+        lookups: if report.brief {
+            Vec::new()
+        } else {
+            record.shown_lookups().to_vec()
+        },
+        capabilities: record.capabilities.clone(),
+        record: record.location(report.record_in_secret),
     }
-    release
 }
 
 #[cfg(test)]

@@ -54,12 +54,15 @@ pub struct ComputedCondition {
 
 /// What the status keeps of it: which fields and conditions are the template's, and of what they were computed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Templated {
+    /// Fields that the status template computes.
     pub fields: Vec<String>,
+    /// Conditions that the status template computes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<String>,
-    /// Digest of what the template read, when it last made something else than before.
+    /// Digest of what the status template read.
     pub seen: String,
 }
 impl Computed {

@@ -6,8 +6,9 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::schema::{FieldSchema, PRESERVE};
+use super::schema::FieldSchema;
 use crate::names;
+use chartwright_core::status;
 
 /// What the kind is called, and how.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -120,7 +121,7 @@ fn root(names: &Names, spec: &FieldSchema, rules: &[Value], about: &str) -> Valu
     properties.insert("kind".into(), json!({"type": "string"}));
     properties.insert("metadata".into(), json!({"type": "object"}));
     properties.insert("spec".into(), spec_schema);
-    properties.insert("status".into(), status());
+    properties.insert("status".into(), status::schema());
     let mut root = json!({
         "description": format!("{} is a release of the chart {about}.", names.kind),
         "type": "object",
@@ -171,90 +172,6 @@ fn columns(names: &Names) -> Value {
         json!({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}),
     ]);
     Value::Array(columns)
-}
-
-/// What the operator writes; the chart's status template may add to it.
-fn status() -> Value {
-    let text = |description: &str| json!({"type": "string", "description": description});
-    let number = |description: &str| json!({"type": "integer", "format": "int64", "description": description});
-    let any = |description: &str| json!({PRESERVE: true, "description": description});
-    let mut status = json!({
-        "description": "Written by the operator.",
-        "type": "object",
-        PRESERVE: true,
-        // Below the first generation, so that an object that was never reconciled does not count as up to date.
-        "default": {"observedGeneration": -1},
-        "properties": {
-            "observedGeneration": number("The generation for which Ready or Stalled was decided last."),
-            "conditions": conditions(),
-            "release": {
-                "description": "The release that this custom resource owns.",
-                "type": "object",
-                PRESERVE: true,
-                "properties": {
-                    "name": text("Its name."),
-                    "namespace": text("Its namespace."),
-                    "chart": text("The chart's name."),
-                    "version": text("The chart's version."),
-                    "appVersion": text("The version of what the chart installs."),
-                    "revision": number("Counts the upgrades, from 1."),
-                    "inputs": text("Digest of all that the render was made from."),
-                },
-            },
-            "inventory": {
-                "description": "The release's members.",
-                "type": "array",
-                "x-kubernetes-list-type": "atomic",
-                "items": {"type": "object", PRESERVE: true},
-            },
-            "history": {
-                "description": "The last revisions.",
-                "type": "array",
-                "x-kubernetes-list-type": "atomic",
-                "items": {"type": "object", PRESERVE: true},
-            },
-            "notes": text("The chart's NOTES.txt, rendered."),
-            "hooks": any("The hooks that run, or ran last."),
-            "plans": any("The chart's plans, and how their last runs went."),
-            "planRun": any("The run of a plan that is under way, and those that wait."),
-            "remediation": any("How the rules of the watch stand."),
-            "templated": any("Which fields are those of the chart's status template."),
-            "failures": number("Failed attempts since something changed."),
-        },
-    });
-    let handled = [
-        "ReconcileAt",
-        "ForceAt",
-        "ResetAt",
-        "RegenerateAt",
-        "RollbackTo",
-        "RunPlan",
-    ];
-    for request in handled {
-        status["properties"][format!("lastHandled{request}")] = text("The request that was carried out last.");
-    }
-    status
-}
-
-fn conditions() -> Value {
-    json!({
-        "description": "How the release is; Ready sums it up.",
-        "type": "array",
-        "x-kubernetes-list-type": "map",
-        "x-kubernetes-list-map-keys": ["type"],
-        "items": {
-            "type": "object",
-            "required": ["type", "status"],
-            "properties": {
-                "type": {"type": "string"},
-                "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
-                "reason": {"type": "string"},
-                "message": {"type": "string"},
-                "observedGeneration": {"type": "integer", "format": "int64"},
-                "lastTransitionTime": {"type": "string", "format": "date-time"},
-            },
-        },
-    })
 }
 
 /// A definition in a project.

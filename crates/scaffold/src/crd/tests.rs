@@ -256,3 +256,35 @@ fn objects_are_checked_as_the_api_server_does() {
         );
     }
 }
+
+/// `config/crd` is edited by hand, except for the fields of the operator.
+#[test]
+fn the_definitions_of_this_repository_have_the_status_of_the_operator() {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let schema = chartwright_core::status::schema();
+    let own = schema["properties"].as_object().unwrap();
+    let templates: String = fs::read_dir(root.join("charts"))
+        .unwrap()
+        .filter_map(|chart| fs::read_to_string(chart.unwrap().path().join("status.yaml")).ok())
+        .collect();
+    for base in fs::read_dir(root.join(definition::BASES)).unwrap() {
+        let path = base.unwrap().path();
+        let object = go_yaml::to_json(&fs::read(&path).unwrap()).unwrap();
+        let status = &object["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"];
+        for (name, field) in own {
+            assert_eq!(&status["properties"][name], field, "{}: {name}", path.display());
+        }
+        let others = status["properties"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .filter(|name| !own.contains_key(*name));
+        for name in others {
+            assert!(
+                templates.contains(name.as_str()),
+                "{}: no code writes {name}",
+                path.display()
+            );
+        }
+    }
+}

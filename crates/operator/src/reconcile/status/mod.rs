@@ -223,7 +223,7 @@ impl StatusWriter<'_, '_> {
         }
         let templated = Templated::of(StatusBuilder::new(self.scope).previous(release)).fields;
         let templated = templated.iter().map(String::as_str);
-        let fields: Vec<&str> = status::FIELDS.into_iter().chain(templated).collect();
+        let fields: Vec<&str> = status::FIELDS.iter().copied().chain(templated).collect();
         let written = writes::merge_status(client, &target, next, &fields).await;
         self.scope.unit.lossy.refuses.store(true, Relaxed);
         written
