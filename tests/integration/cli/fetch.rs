@@ -367,7 +367,7 @@ fn charts_come_from_a_registry() -> Result<()> {
         ),
         (
             format!("{at}/web:1.0.0 --helm-chart-version 1.1.0 --plain-http"),
-            &["asked for in the version \"1.1.0\", too"],
+            &["the tag of the reference differs from the version \"1.1.0\""],
         ),
         (
             format!("{at}/web@sha256:{} --plain-http", "a".repeat(64)),
@@ -758,7 +758,7 @@ fn dependencies_are_fetched() -> Result<()> {
         ),
         (
             "version: ^0.2, repository: '@other'",
-            &["Helm knows no repository of that name"],
+            &["no repository that Helm knows"],
         ),
         ("version: ^0.2, repository: own", &["is no address of a repository"]),
         ("version: ^0.2", &["it names no repository"]),

@@ -79,7 +79,7 @@ fn a_member_is_recreated_within_the_budget() -> Result<()> {
     let widget = world.install("a", json!({"deployment": {"tier": "web"}}))?;
     let before = uid(&world.expect("deployment", "a-web")?);
     become_state(&world, "bad")?;
-    world.await_event("a", "Remediated", &["Deployment a-web is made anew"])?;
+    world.await_event("a", "Remediated", &["Deployment a-web is recreated"])?;
     let is_new = |object: &Value| !uid(object).is_empty() && uid(object) != before;
     let second = world.await_object("deployment", "a-web", "recreated", is_new)?;
     await_remediation(&world, "the budget is spent", |entry| {
@@ -139,7 +139,7 @@ fn a_dry_run_reports_the_remediation_it_skips() -> Result<()> {
     world.install("a", json!({"deployment": {"tier": "web"}}))?;
     let before = uid(&world.expect("deployment", "a-web")?);
     become_state(&world, "bad")?;
-    world.await_event("a", "RemediationDue", &["Deployment a-web would be made anew"])?;
+    world.await_event("a", "RemediationDue", &["Deployment a-web would be recreated"])?;
     ensure!(uid(&world.expect("deployment", "a-web")?) == before);
     Ok(())
 }
