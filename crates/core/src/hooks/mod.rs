@@ -9,7 +9,7 @@ use std::time::Duration;
 use helm_template::render::HookEvent;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::annotations::{AFTER, TIMEOUT, bad_value};
 use crate::health::{self, Status};

@@ -1,5 +1,6 @@
 use super::*;
 use crate::testing::{id, member};
+use serde_json::json;
 
 const NOW: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
