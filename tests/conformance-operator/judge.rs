@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use chartwright_core::health::{self, Status};
+use chartwright_core::health::{self, HealthStatus};
 use chartwright_core::identity::applyset::DIGEST_ANNOTATION;
 use chartwright_core::identity::{GroupKind, ObjectId};
 use chartwright_core::status::conditions::{self, Condition};
@@ -118,7 +118,7 @@ impl TrialRelease<'_> {
                 return Some(format!("{id} is not there"));
             };
             let health = health::health(&id.group_kind, &object, Timestamp::now());
-            (health.status != Status::Current).then(|| format!("{id}: {}", health.message))
+            (health.status != HealthStatus::Current).then(|| format!("{id}: {}", health.message))
         };
         Ok(self.members(resource)?.into_iter().filter_map(unwell).collect())
     }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use chartwright_core::health::{self, Status};
+use chartwright_core::health::{self, HealthStatus};
 use chartwright_core::identity::GroupKind;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -123,9 +123,9 @@ fn members(play: &Playground, resource: &Value) -> Result<()> {
         };
         let health = health::health(&GroupKind::new(text(&row["group"]), kind), &object, Timestamp::now());
         let (mark, message) = match health.status {
-            Status::Current => ('✔', String::new()),
-            Status::InProgress | Status::Terminating => ('…', health.message),
-            Status::Failed => ('✘', health.message),
+            HealthStatus::Current => ('✔', String::new()),
+            HealthStatus::InProgress | HealthStatus::Terminating => ('…', health.message),
+            HealthStatus::Failed => ('✘', health.message),
         };
         println!("  {mark} {kind} {name} {message}");
     }

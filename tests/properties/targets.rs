@@ -238,7 +238,7 @@ const UID: &str = "u";
 /// The Secret of a record: any bytes, and any bytes packed. What is believed can be stored again, and reads back as the same.
 pub fn record(data: &[u8]) {
     for stored in [data, &secret::pack(data)] {
-        if let secret::Found::Record { record, generation, .. } = secret::Found::read(stored, UID) {
+        if let secret::FoundRecord::Record { record, generation, .. } = secret::FoundRecord::read(stored, UID) {
             is_stored_and_read_back(&record, generation);
         }
     }
@@ -246,8 +246,8 @@ pub fn record(data: &[u8]) {
 
 fn is_stored_and_read_back(record: &Record, generation: i64) {
     let packed = secret::Packed::of(record, UID, generation);
-    match secret::Found::read(&packed.bytes(), UID) {
-        secret::Found::Record {
+    match secret::FoundRecord::read(&packed.bytes(), UID) {
+        secret::FoundRecord::Record {
             record: read,
             generation: stored_for,
             ..

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Map, Value};
 
 use super::matching::Expected;
-use super::refer::{FieldPath, Reference};
+use super::refer::{Reference, ReferencePath};
 use helm_template::render::Capabilities;
 
 /// A file, and what holds for all its cases.
@@ -14,7 +14,7 @@ pub struct CaseFile {
     /// Where the chart is, if the folder of the file does not show it.
     pub chart: Option<PathBuf>,
     pub world: World,
-    pub cases: Vec<Case>,
+    pub cases: Vec<VerifyCase>,
 }
 
 /// What there is beside the custom resource; `None`: what there was before.
@@ -23,13 +23,13 @@ pub struct World {
     /// Further keys of the watch.
     pub watch: Option<Map<String, Value>>,
     /// Objects that exist.
-    pub lookups: Option<Vec<Given>>,
+    pub lookups: Option<Vec<CaseInput>>,
     pub capabilities: Option<Capabilities>,
 }
 
 /// Objects that exist.
 #[derive(Clone, Debug)]
-pub enum Given {
+pub enum CaseInput {
     Object(Value),
     /// Those in a file.
     File(PathBuf),
@@ -37,18 +37,18 @@ pub enum Given {
 
 /// One release, and what becomes of it.
 #[derive(Debug)]
-pub struct Case {
+pub struct VerifyCase {
     pub name: String,
     pub line: usize,
     /// The file with the custom resource.
     pub cr: Option<PathBuf>,
     /// The installation, and what follows.
-    pub steps: Vec<Step>,
+    pub steps: Vec<CaseStep>,
 }
 
 /// One reconcile.
 #[derive(Debug, Default)]
-pub struct Step {
+pub struct CaseStep {
     pub line: usize,
     /// Another chart from here on.
     pub chart: Option<PathBuf>,
@@ -74,7 +74,7 @@ pub enum Check {
     Contains(Vec<Reference>),
     /// None of these.
     Lacks(Vec<Reference>),
-    Field(Reference, FieldPath, Expected),
+    Field(Reference, ReferencePath, Expected),
     /// A part of the notes, or of a warning.
     Notes(String),
     Warning(String),
@@ -85,13 +85,13 @@ pub enum Check {
     /// To these members, and to no others, that happens.
     Members(What, Vec<Reference>),
     /// These are changed and no others.
-    Changed(Vec<Changed>),
+    Changed(Vec<ExpectedChange>),
     /// Everything is as in the golden file.
     Snapshot,
 }
 
 /// A member that is changed; the fields, if that is said.
-pub type Changed = (Reference, Option<Vec<FieldPath>>);
+pub type ExpectedChange = (Reference, Option<Vec<ReferencePath>>);
 
 /// What becomes of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

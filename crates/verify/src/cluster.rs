@@ -11,10 +11,10 @@ use kube::api::DynamicObject;
 use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 
-use super::outcome::{Done, MemberChange, Performed, Stopped, restarts};
+use super::outcome::{DoneStep, MemberChange, Performed, Stopped, restarts};
 use chartwright_core::annotations::{self, DEPENDS_ON, HOOK_RUN, READY_WHEN};
 use chartwright_core::digest::{Key, Keyring};
-use chartwright_core::health::{Health, Status, has_health};
+use chartwright_core::health::{Health, HealthStatus, has_health};
 use chartwright_core::identity::applyset::{OPERATOR_LABEL, TRACKING_ANNOTATION};
 use chartwright_core::identity::cluster_scoped::is_cluster_scoped;
 use chartwright_core::identity::{GroupKind, ObjectId};
@@ -91,7 +91,7 @@ impl FakeCluster {
     ///
     /// # Errors
     /// Why nothing is done.
-    pub async fn perform(&mut self, scene: &Scene<'_>) -> Done {
+    pub async fn perform(&mut self, scene: &Scene<'_>) -> DoneStep {
         let namespace = scene.object["metadata"]["namespace"].as_str().unwrap_or_default();
         self.state_objects(scene.others, namespace);
         let began = self.server.store().changes.len();
@@ -452,7 +452,7 @@ fn healthy(id: &ObjectId, object: &Value) -> Live {
     let has_health = has_health(&id.group_kind.group, &id.group_kind.kind);
     Live {
         health: has_health.then(|| Health {
-            status: Status::Current,
+            status: HealthStatus::Current,
             message: String::new(),
         }),
         ready_when: None,

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::case::{Changed, Check, Expectation, Step, What};
-use super::outcome::{Done, MemberChange, Performed, Stopped};
-use super::refer::{FieldPath, Reference, differences};
+use super::case::{CaseStep, Check, Expectation, ExpectedChange, What};
+use super::outcome::{DoneStep, MemberChange, Performed, Stopped};
+use super::refer::{Reference, ReferencePath, differences};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::identity::applyset;
 use chartwright_watches::suggestion;
@@ -21,7 +21,7 @@ pub struct Failure {
 }
 
 /// What is wrong with a step, but for its golden file.
-pub fn failures(step: &Step, done: &Done) -> Vec<Failure> {
+pub fn failures(step: &CaseStep, done: &DoneStep) -> Vec<Failure> {
     let stops = step
         .expect
         .iter()
@@ -234,7 +234,7 @@ fn hooks(wanted: &[(String, Vec<Reference>)], found: &[(String, Vec<ObjectId>)])
     (!text.is_empty()).then(|| format!("hooks: - is expected, + is found{text}"))
 }
 
-fn changed(wanted: &[Changed], performed: &Performed) -> Option<String> {
+fn changed(wanted: &[ExpectedChange], performed: &Performed) -> Option<String> {
     let mut text = String::new();
     let mut known: Vec<&ObjectId> = Vec::new();
     for (id, outcome) in &performed.members {
@@ -249,8 +249,9 @@ fn changed(wanted: &[Changed], performed: &Performed) -> Option<String> {
             }
             Some((_, None)) => {}
             Some((_, Some(paths))) => {
-                let covers = |path: &FieldPath, field: &str| {
-                    FieldPath::parse(field).is_ok_and(|field| path.covers(&field, after) || path.covers(&field, before))
+                let covers = |path: &ReferencePath, field: &str| {
+                    ReferencePath::parse(field)
+                        .is_ok_and(|field| path.covers(&field, after) || path.covers(&field, before))
                 };
                 for path in paths
                     .iter()

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::outcome::{Done, Performed};
+use super::outcome::{DoneStep, Performed};
 use chartwright_core::identity::applyset;
 use chartwright_core::members::desired::Member;
 use chartwright_core::values::recovery::random_leaves;
@@ -41,7 +41,7 @@ pub fn path(file: &Path, case: &str, step: usize) -> PathBuf {
 ///
 /// # Errors
 /// Something nests too deep.
-pub fn text(done: &Done, again: Option<&Done>) -> Result<String, go_yaml::Error> {
+pub fn text(done: &DoneStep, again: Option<&DoneStep>) -> Result<String, go_yaml::Error> {
     let performed = match done {
         Ok(performed) => performed,
         Err(stopped) => return Ok(format!("# {}\n{}\n", stopped.reason, commented(&stopped.message))),

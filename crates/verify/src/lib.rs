@@ -29,18 +29,18 @@ use anyhow::{Context as _, bail};
 use futures::StreamExt as _;
 
 use bounds::Bounds;
-use case::{Case, CaseFile, Check};
+use case::{CaseFile, Check, VerifyCase};
 pub use expect::Failure;
-use outcome::Done;
-use run::Chart;
-use subject::{Charts, Found, Surroundings, shown};
+use outcome::DoneStep;
+use run::StepChart;
+use subject::{CaseSurroundings, Charts, FoundFile, shown};
 
 use chartwright_scaffold::progress::ProgressLine;
 use chartwright_scaffold::tree;
 
 /// How it is done.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct VerifyOptions {
     /// Golden files are written, not compared.
     pub update: bool,
     /// Only cases whose names have this in them; `*` stands for anything.
@@ -51,7 +51,7 @@ pub struct Options {
 
 /// What came of one case.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct CaseReport {
     /// The case file, from the working directory on.
     pub file: String,
     /// The case; empty if the file itself is wrong.
@@ -67,13 +67,13 @@ pub struct Report {
 #[derive(Clone, Debug, Default)]
 pub struct Verified {
     /// By file, in the order of the cases.
-    pub reports: Vec<Report>,
+    pub reports: Vec<CaseReport>,
     /// What has no effect on the cases.
     pub warnings: Vec<String>,
 }
 
 /// One case, with all that it needs.
-struct Work {
+struct CaseWork {
     path: PathBuf,
     name: String,
     file: Arc<CaseFile>,
@@ -81,17 +81,17 @@ struct Work {
     /// What it may read.
     bounds: Arc<Bounds>,
     /// Of each step; or why there is none, with a line.
-    charts: Result<Vec<Chart>, (usize, String)>,
+    charts: Result<Vec<StepChart>, (usize, String)>,
 }
 
 /// Carries out the cases that these paths lead to.
 ///
 /// # Errors
 /// There are none.
-pub fn verify(paths: &[PathBuf], options: &Options) -> anyhow::Result<Verified> {
+pub fn verify(paths: &[PathBuf], options: &VerifyOptions) -> anyhow::Result<Verified> {
     let mut verified = Verified::default();
     let mut loader = Loader::default();
-    let mut work: Vec<Work> = Vec::new();
+    let mut work: Vec<CaseWork> = Vec::new();
     for found in subject::find(paths)? {
         match loader.read(&found, options) {
             Ok(cases) => work.extend(cases),
@@ -138,7 +138,7 @@ pub fn verify(paths: &[PathBuf], options: &Options) -> anyhow::Result<Verified> 
 #[derive(Default)]
 struct Loader {
     charts: Charts,
-    surroundings: BTreeMap<PathBuf, Result<Arc<Surroundings>, String>>,
+    surroundings: BTreeMap<PathBuf, Result<Arc<CaseSurroundings>, String>>,
     packing: Vec<PathBuf>,
 }
 
@@ -149,10 +149,10 @@ impl Loader {
     ///
     /// # Errors
     /// What is wrong with the file or with its chart, as a report.
-    fn read(&mut self, found: &Found, options: &Options) -> Result<Vec<Work>, Box<Report>> {
+    fn read(&mut self, found: &FoundFile, options: &VerifyOptions) -> Result<Vec<CaseWork>, Box<CaseReport>> {
         let shown = shown(&found.file);
         let wrong = |line: usize, message: String| {
-            let report = Report::of(&shown, "", line);
+            let report = CaseReport::of(&shown, "", line);
             Box::new(report.fail(&message))
         };
         let bounds = Arc::new(Bounds::of(&found.file, found.chart.as_deref()));
@@ -164,9 +164,9 @@ impl Loader {
                 line: error.line,
                 message: error.message,
             });
-            Box::new(Report {
+            Box::new(CaseReport {
                 failures: failures.collect(),
-                ..Report::of(&shown, "", 0)
+                ..CaseReport::of(&shown, "", 0)
             })
         })?;
         let chart = file.chart.clone().or_else(|| found.chart.clone()).ok_or_else(|| {
@@ -193,7 +193,7 @@ impl Loader {
                 let loaded = is_within.clone().and_then(|()| self.chart(&path, &chart));
                 loaded.map_err(|error| (step.line, error))
             });
-            work.push(Work {
+            work.push(CaseWork {
                 charts: charts.collect(),
                 path: found.file.clone(),
                 name: shown.clone(),
@@ -206,16 +206,16 @@ impl Loader {
     }
 
     /// A chart, with what surrounds another one.
-    fn chart(&mut self, path: &Path, around: &Path) -> Result<Chart, String> {
+    fn chart(&mut self, path: &Path, around: &Path) -> Result<StepChart, String> {
         let loaded = self.charts.load(path)?;
         if loaded.packs_cases && !self.packing.iter().any(|known| known == path) {
             self.packing.push(path.to_owned());
         }
         let surroundings = self.surroundings.entry(around.to_owned()).or_insert_with(|| {
-            let found = Surroundings::of(around).map(Arc::new);
+            let found = CaseSurroundings::of(around).map(Arc::new);
             found.map_err(|error| format!("{error:#}"))
         });
-        Ok(Chart {
+        Ok(StepChart {
             path: path.to_owned(),
             loaded,
             surroundings: surroundings.clone()?,
@@ -236,17 +236,17 @@ impl Loader {
 
 // === impl Work ===
 
-impl Work {
-    fn case(&self) -> Option<&Case> {
+impl CaseWork {
+    fn case(&self) -> Option<&VerifyCase> {
         self.file.cases.get(self.number)
     }
 
-    fn place(&self) -> Report {
+    fn place(&self) -> CaseReport {
         let (name, line) = self.case().map_or(("", 0), |case| (case.name.as_str(), case.line));
-        Report::of(&self.name, name, line)
+        CaseReport::of(&self.name, name, line)
     }
 
-    async fn carry_out(&self, update: bool) -> Report {
+    async fn carry_out(&self, update: bool) -> CaseReport {
         let started = Instant::now();
         let mut report = self.place();
         if let Some(case) = self.case()
@@ -258,7 +258,7 @@ impl Work {
         report
     }
 
-    async fn run(&self, case: &Case, update: bool, report: &mut Report) -> anyhow::Result<()> {
+    async fn run(&self, case: &VerifyCase, update: bool, report: &mut CaseReport) -> anyhow::Result<()> {
         let charts = match &self.charts {
             Ok(charts) => charts,
             Err((line, message)) => {
@@ -277,7 +277,7 @@ impl Work {
             }
         };
         let has_snapshots = snapshots(case).next().is_some();
-        let is_random = |done: &Done| done.as_ref().is_ok_and(|performed| performed.prepared.is_random());
+        let is_random = |done: &DoneStep| done.as_ref().is_ok_and(|performed| performed.prepared.is_random());
         let again = match has_snapshots && done.iter().any(is_random) {
             true => run().await.unwrap_or_default(),
             false => Vec::new(),
@@ -302,7 +302,7 @@ impl Work {
 }
 
 /// The steps with golden files, and the lines that say so.
-fn snapshots(case: &Case) -> impl Iterator<Item = (usize, usize)> {
+fn snapshots(case: &VerifyCase) -> impl Iterator<Item = (usize, usize)> {
     let steps = case.steps.iter().enumerate();
     steps.filter_map(|(number, step)| {
         let mut expectations = step.expect.iter();
@@ -360,9 +360,9 @@ fn is_like(name: &str, pattern: &str) -> bool {
 
 // === impl Report ===
 
-impl Report {
+impl CaseReport {
     fn of(file: &str, name: &str, line: usize) -> Self {
-        Report {
+        CaseReport {
             file: file.to_owned(),
             name: name.to_owned(),
             line,

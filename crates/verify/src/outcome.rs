@@ -43,7 +43,7 @@ pub struct Stopped {
 }
 
 /// The result of a step.
-pub type Done = Result<Performed, Stopped>;
+pub type DoneStep = Result<Performed, Stopped>;
 
 /// The reason if the API server does not accept the custom resource.
 const REFUSED: &str = "CustomResourceInvalid";

@@ -6,7 +6,7 @@ use std::time::Duration;
 use handlebars::Handlebars;
 use serde_json::{Value, json};
 
-use super::{Failure, Report, Verified};
+use super::{CaseReport, Failure, Verified};
 use chartwright_scaffold::printable::{one_line, printable as terminal};
 
 const JUNIT: &str = include_str!("junit.xml.hbs");
@@ -55,11 +55,11 @@ fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-fn by_file(verified: &Verified) -> impl Iterator<Item = &[Report]> {
+fn by_file(verified: &Verified) -> impl Iterator<Item = &[CaseReport]> {
     verified.reports.chunk_by(|one, next| one.file == next.file)
 }
 
-fn place(report: &Report, failure: &Failure) -> String {
+fn place(report: &CaseReport, failure: &Failure) -> String {
     match failure.line {
         0 => report.file.clone(),
         line => format!("{}:{line}", report.file),
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     fn verified() -> Verified {
-        let report = |file: &str, line: usize, name: &str, failures: &[&str]| Report {
+        let report = |file: &str, line: usize, name: &str, failures: &[&str]| CaseReport {
             file: file.to_owned(),
             name: name.to_owned(),
             line,

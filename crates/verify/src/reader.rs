@@ -7,9 +7,9 @@ use go_yaml::{Data, Node};
 use serde_json::{Map, Value};
 
 use super::bounds::Bounds;
-use super::case::{Case, CaseFile, Changed, Check, Expectation, Given, Step, What, World};
+use super::case::{CaseFile, CaseInput, CaseStep, Check, Expectation, ExpectedChange, VerifyCase, What, World};
 use super::matching::Expected;
-use super::refer::{FieldPath, Reference};
+use super::refer::{Reference, ReferencePath};
 use chartwright_core::identity::GroupKind;
 use chartwright_watches::{FileErrors, Findings, MapFields, describe_node, node_to_json, suggestion};
 use helm_template::render::{Capabilities, KubeVersion};
@@ -87,7 +87,7 @@ impl Reader<'_> {
             return None;
         }
         let fields = MapFields::open(root, "a case file", &KNOWN, &[], &mut self.report)?;
-        let mut cases: Vec<Case> = Vec::new();
+        let mut cases: Vec<VerifyCase> = Vec::new();
         let nodes = self.report.read_list(&fields, "cases");
         if nodes.is_empty()
             && fields
@@ -111,7 +111,7 @@ impl Reader<'_> {
         })
     }
 
-    fn case(&mut self, node: &Node) -> Option<Case> {
+    fn case(&mut self, node: &Node) -> Option<VerifyCase> {
         const KNOWN: [&str; 9] = [
             "name",
             "cr",
@@ -145,10 +145,10 @@ impl Reader<'_> {
             if let Some(fields) = MapFields::open(node, "a step of `then`", &KNOWN, &[], &mut self.report) {
                 let chart = self.path(&fields, "chart");
                 let step = self.step(node, &fields);
-                steps.push(Step { chart, ..step });
+                steps.push(CaseStep { chart, ..step });
             }
         }
-        Some(Case {
+        Some(VerifyCase {
             name,
             line: node.line,
             cr: self.path(&fields, "cr"),
@@ -156,8 +156,8 @@ impl Reader<'_> {
         })
     }
 
-    fn step(&mut self, node: &Node, fields: &MapFields<'_>) -> Step {
-        Step {
+    fn step(&mut self, node: &Node, fields: &MapFields<'_>) -> CaseStep {
+        CaseStep {
             line: node.line,
             chart: None,
             metadata: self.map(fields, "metadata").map(Value::Object),
@@ -202,7 +202,7 @@ impl Reader<'_> {
         }
     }
 
-    fn given(&mut self, node: &Node) -> Option<Given> {
+    fn given(&mut self, node: &Node) -> Option<CaseInput> {
         if let Data::String(text) = &node.data {
             let path = self.folder.join(text);
             if let Err(error) = self.bounds.check(&path) {
@@ -210,7 +210,7 @@ impl Reader<'_> {
             } else if !path.is_file() {
                 self.report.error(node, format!("there is no file {}", path.display()));
             }
-            return Some(Given::File(path));
+            return Some(CaseInput::File(path));
         }
         let object = node_to_json(node, &mut self.report);
         let is_object =
@@ -219,7 +219,7 @@ impl Reader<'_> {
             let message = "an object of `lookups` needs apiVersion, kind and metadata.name; a text is the path of a file with objects";
             self.report.error(node, message);
         }
-        Some(Given::Object(object))
+        Some(CaseInput::Object(object))
     }
 
     fn capabilities(&mut self, fields: &MapFields<'_>) -> Option<Capabilities> {
@@ -333,8 +333,8 @@ impl Reader<'_> {
         found
     }
 
-    fn field(&mut self, path: &str, key: &Node, node: &Node) -> Option<(FieldPath, Expected)> {
-        let parsed = FieldPath::parse(path)
+    fn field(&mut self, path: &str, key: &Node, node: &Node) -> Option<(ReferencePath, Expected)> {
+        let parsed = ReferencePath::parse(path)
             .map_err(|error| self.report.error(key, error))
             .ok();
         let value = node_to_json(node, &mut self.report);
@@ -342,7 +342,7 @@ impl Reader<'_> {
         Some((parsed?, expected?))
     }
 
-    fn changed(&mut self, node: &Node) -> Vec<Changed> {
+    fn changed(&mut self, node: &Node) -> Vec<ExpectedChange> {
         if matches!(node.data, Data::List(_)) {
             let all = self.references("changed", node).into_iter();
             return all.map(|reference| (reference, None)).collect();
@@ -359,7 +359,7 @@ impl Reader<'_> {
             let texts = self.items(node, "changed");
             let mut paths = Vec::new();
             for (text, node) in texts {
-                match FieldPath::parse(&text) {
+                match ReferencePath::parse(&text) {
                     Ok(path) => paths.push(path),
                     Err(error) => self.report.error(node, error),
                 }

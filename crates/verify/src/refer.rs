@@ -31,7 +31,7 @@ enum Part {
 /// Where a field is: `spec.containers[0].image`, `spec.containers[name=web].image`, `metadata.labels["a.b/c"]` or
 /// `metadata.labels.a\.b/c`; or a JSON pointer, `/spec/containers/0/image`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldPath {
+pub struct ReferencePath {
     parts: Vec<Part>,
     /// As it was written.
     text: String,
@@ -96,7 +96,7 @@ impl fmt::Display for Reference {
 
 // === impl FieldPath ===
 
-impl FieldPath {
+impl ReferencePath {
     /// # Errors
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
@@ -106,7 +106,7 @@ impl FieldPath {
         };
         match parts.is_empty() {
             true => Err(format!("{text:?} is no path, such as spec.replicas")),
-            false => Ok(FieldPath {
+            false => Ok(ReferencePath {
                 parts,
                 text: text.to_owned(),
             }),
@@ -119,7 +119,7 @@ impl FieldPath {
     }
 
     /// Whether another one is this one, or leads further.
-    pub fn covers(&self, other: &FieldPath, object: &Value) -> bool {
+    pub fn covers(&self, other: &ReferencePath, object: &Value) -> bool {
         let (own, other) = (self.places(object), other.places(object));
         other.starts_with(&own)
     }
@@ -145,7 +145,7 @@ impl FieldPath {
     }
 }
 
-impl fmt::Display for FieldPath {
+impl fmt::Display for ReferencePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
@@ -222,7 +222,7 @@ fn bracket(chars: &mut std::str::Chars<'_>) -> Option<Part> {
     ))
 }
 
-/// The path of a key within a mapping, as [`FieldPath::parse`] reads it.
+/// The path of a key within a mapping, as [`ReferencePath::parse`] reads it.
 fn joined(path: &str, key: &str) -> String {
     let key = key.replace('\\', "\\\\").replace('.', "\\.").replace('[', "\\[");
     match path {
@@ -312,11 +312,11 @@ mod tests {
             ("spec.containers[7]", Value::Null),
             ("spec.containers[name=none].ports", Value::Null),
         ] {
-            let found = FieldPath::parse(path).unwrap();
+            let found = ReferencePath::parse(path).unwrap();
             assert_eq!(found.find(&object).cloned().unwrap_or_default(), expected, "{path}");
         }
         for path in ["", "a[", "a[x]", "a[\"x]"] {
-            assert!(FieldPath::parse(path).is_err(), "{path}");
+            assert!(ReferencePath::parse(path).is_err(), "{path}");
         }
     }
 
@@ -327,9 +327,9 @@ mod tests {
         let found = differences(&before, &after);
         assert_eq!(found, ["a.b\\.c", "a.new", "list[1].x", "more"]);
         for path in found {
-            assert!(FieldPath::parse(&path).unwrap().find(&after).is_some(), "{path}");
+            assert!(ReferencePath::parse(&path).unwrap().find(&after).is_some(), "{path}");
         }
-        let path = |text: &str| FieldPath::parse(text).unwrap();
+        let path = |text: &str| ReferencePath::parse(text).unwrap();
         assert!(path("list[x=3]").covers(&path("list[1].x"), &after));
         assert!(path("a").covers(&path("a.new"), &after) && !path("a.new").covers(&path("a"), &after));
         assert!(!path("list[0]").covers(&path("list[1].x"), &after));

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow, ensure};
 use serde_json::{Map, Value, json};
 
-use super::case::{Case, CaseFile, Given, Step, World};
+use super::case::{CaseFile, CaseInput, CaseStep, VerifyCase, World};
 use super::cluster::{FakeCluster, Scene};
-use super::outcome::{Done, Stopped};
-use super::subject::{Loaded, Surroundings};
+use super::outcome::{DoneStep, Stopped};
+use super::subject::{CaseSurroundings, Loaded};
 use chartwright_core::identity::GroupKind;
 use chartwright_core::identity::cluster_scoped::is_cluster_scoped;
 use chartwright_operator::cluster::discovery::Resource;
@@ -25,14 +25,14 @@ const NAMESPACE: &str = "default";
 
 /// A chart of a case, with what surrounds it.
 #[derive(Clone)]
-pub struct Chart {
+pub struct StepChart {
     pub path: std::path::PathBuf,
     pub loaded: Arc<Loaded>,
-    pub surroundings: Arc<Surroundings>,
+    pub surroundings: Arc<CaseSurroundings>,
 }
 
 /// A custom resource as it moves on from step to step, and what there is beside it.
-struct State {
+struct CaseState {
     object: Value,
     /// What lies in its file beside it.
     companions: Vec<Value>,
@@ -47,8 +47,12 @@ struct State {
 ///
 /// # Errors
 /// What is wrong with the case itself, and the line: nothing of it can be carried out.
-pub async fn run(file: &CaseFile, case: &Case, charts: &[Chart]) -> Result<Vec<Done>, (usize, anyhow::Error)> {
-    let mut state = State::begin(file, case).map_err(|error| (case.line, error))?;
+pub async fn run(
+    file: &CaseFile,
+    case: &VerifyCase,
+    charts: &[StepChart],
+) -> Result<Vec<DoneStep>, (usize, anyhow::Error)> {
+    let mut state = CaseState::begin(file, case).map_err(|error| (case.line, error))?;
     let mut cluster = FakeCluster::new();
     let mut done = Vec::with_capacity(case.steps.len());
     for (step, chart) in case.steps.iter().zip(charts) {
@@ -74,7 +78,7 @@ struct Prepared {
     namespaced: bool,
 }
 
-async fn perform(cluster: &mut FakeCluster, state: &State, prepared: Prepared, chart: &Chart) -> Done {
+async fn perform(cluster: &mut FakeCluster, state: &CaseState, prepared: Prepared, chart: &StepChart) -> DoneStep {
     let Prepared {
         mut watch,
         group_kind,
@@ -115,8 +119,8 @@ async fn perform(cluster: &mut FakeCluster, state: &State, prepared: Prepared, c
 
 // === impl State ===
 
-impl State {
-    fn begin(file: &CaseFile, case: &Case) -> anyhow::Result<Self> {
+impl CaseState {
+    fn begin(file: &CaseFile, case: &VerifyCase) -> anyhow::Result<Self> {
         let mut documents = match &case.cr {
             Some(path) => read(path)?,
             None => vec![json!({})],
@@ -127,7 +131,7 @@ impl State {
             object.is_object(),
             "the file of `cr` holds something else than an object"
         );
-        let mut state = State {
+        let mut state = CaseState {
             object,
             companions: documents,
             watch: Map::new(),
@@ -147,8 +151,8 @@ impl State {
             self.lookups = Vec::new();
             for given in given {
                 match given {
-                    Given::Object(object) => self.lookups.push(object.clone()),
-                    Given::File(path) => self.lookups.extend(read(path)?),
+                    CaseInput::Object(object) => self.lookups.push(object.clone()),
+                    CaseInput::File(path) => self.lookups.extend(read(path)?),
                 }
             }
         }
@@ -159,7 +163,7 @@ impl State {
     }
 
     /// Takes in what a step changes, and finds the watch that the custom resource is for.
-    fn advance(&mut self, step: &Step, chart: &Chart) -> anyhow::Result<Prepared> {
+    fn advance(&mut self, step: &CaseStep, chart: &StepChart) -> anyhow::Result<Prepared> {
         self.take_in(&step.world)?;
         for (field, patch) in [("metadata", &step.metadata), ("spec", &step.spec)] {
             match patch {

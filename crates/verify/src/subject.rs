@@ -25,7 +25,7 @@ const FOLDER: &str = "verify";
 
 /// A case file, and the chart that it is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Found {
+pub struct FoundFile {
     pub file: PathBuf,
     /// `None` if the file has to say it.
     pub chart: Option<PathBuf>,
@@ -46,7 +46,7 @@ pub struct Loaded {
 pub struct Charts(BTreeMap<PathBuf, Result<Arc<Loaded>, String>>);
 
 /// What surrounds a chart: the watches for it, as they are written, and the definitions of the project.
-pub struct Surroundings {
+pub struct CaseSurroundings {
     /// Where paths of charts start from.
     root: PathBuf,
     /// Empty if there is no project.
@@ -58,7 +58,7 @@ pub struct Surroundings {
 ///
 /// # Errors
 /// A path that is none of it; or there are no case files at all.
-pub fn find(paths: &[PathBuf]) -> anyhow::Result<Vec<Found>> {
+pub fn find(paths: &[PathBuf]) -> anyhow::Result<Vec<FoundFile>> {
     let mut found = Vec::new();
     let mut looked_at = Vec::new();
     for path in paths {
@@ -74,7 +74,7 @@ pub fn find(paths: &[PathBuf]) -> anyhow::Result<Vec<Found>> {
                 "{}: name a project, a chart's folder, or case files (.yaml)",
                 path.display()
             );
-            found.push(Found {
+            found.push(FoundFile {
                 chart: path.parent().and_then(chart_of),
                 file: path.clone(),
             });
@@ -103,7 +103,7 @@ pub fn find(paths: &[PathBuf]) -> anyhow::Result<Vec<Found>> {
                 path.display()
             );
             looked_at.push(path.clone());
-            found.extend(in_folder(path).into_iter().map(|file| Found {
+            found.extend(in_folder(path).into_iter().map(|file| FoundFile {
                 chart: chart.clone(),
                 file,
             }));
@@ -131,7 +131,7 @@ pub fn shown(path: &Path) -> String {
 }
 
 /// The case files of a chart: in its folder `verify`, and in `<chart>.verify` beside it.
-fn of_chart(chart: &Path, found: &mut Vec<Found>, looked_at: &mut Vec<PathBuf>) {
+fn of_chart(chart: &Path, found: &mut Vec<FoundFile>, looked_at: &mut Vec<PathBuf>) {
     let mut folders = vec![chart.join(FOLDER)];
     if let Some(name) = chart.file_name() {
         let name = name.to_string_lossy();
@@ -139,7 +139,7 @@ fn of_chart(chart: &Path, found: &mut Vec<Found>, looked_at: &mut Vec<PathBuf>) 
         folders.push(chart.with_file_name(format!("{name}.{FOLDER}")));
     }
     for folder in folders {
-        found.extend(in_folder(&folder).into_iter().map(|file| Found {
+        found.extend(in_folder(&folder).into_iter().map(|file| FoundFile {
             chart: Some(chart.to_owned()),
             file,
         }));
@@ -235,7 +235,7 @@ impl Charts {
 
 // === impl Surroundings ===
 
-impl Surroundings {
+impl CaseSurroundings {
     /// Looks for a project around a chart: the watches.yaml in the nearest folder above it that has one, if it names the chart.
     ///
     /// # Errors
@@ -244,7 +244,7 @@ impl Surroundings {
         let absolute = chart.canonicalize().with_context(|| chart.display().to_string())?;
         let above = absolute.ancestors().skip(1);
         let Some(root) = above.into_iter().find(|folder| folder.join(WATCHES).is_file()) else {
-            return Ok(Surroundings {
+            return Ok(CaseSurroundings {
                 root: absolute.parent().unwrap_or(&absolute).to_owned(),
                 watches: Vec::new(),
                 crds: Vec::new(),
@@ -258,7 +258,7 @@ impl Surroundings {
             let own = own_chart(root, watch).and_then(|own| own.canonicalize().ok());
             own.is_some_and(|own| own == absolute)
         };
-        Ok(Surroundings {
+        Ok(CaseSurroundings {
             root: root.to_owned(),
             watches: written(root)?.into_iter().filter(is_own).collect(),
             crds: crd::read(root),

@@ -14,7 +14,7 @@ fn fixtures() -> PathBuf {
 }
 
 fn verified(path: &Path) -> anyhow::Result<Verified> {
-    verify(&[path.to_owned()], &Options::default())
+    verify(&[path.to_owned()], &VerifyOptions::default())
 }
 
 /// The report as people see it, and the warnings.
@@ -37,9 +37,9 @@ fn each_fixture_has_the_report_that_is_written_beside_it() {
     let mut wrong = String::new();
     let mut count = 0;
     if std::env::var_os(SET_TO_WRITE).is_some() {
-        let update = Options {
+        let update = VerifyOptions {
             update: true,
-            ..Options::default()
+            ..VerifyOptions::default()
         };
         verify(
             &[
@@ -115,9 +115,9 @@ fn wrong_use_is_an_error() {
         let error = one(path);
         assert!(error.contains(expected), "{error}");
     }
-    let options = Options {
+    let options = VerifyOptions {
         only: Some("no such".to_owned()),
-        ..Options::default()
+        ..VerifyOptions::default()
     };
     let error = verify(&[web], &options).unwrap_err().to_string();
     assert_eq!(error, "no case has \"no such\" in its name");
@@ -142,9 +142,9 @@ fn golden_files_are_written_on_request() {
         "cases:\n- {name: All of it, expect: {snapshot: true}, then: [{spec: {a: 1}, expect: {snapshot: true}}]}\n",
     );
     let run = |update: bool| {
-        let options = Options {
+        let options = VerifyOptions {
             update,
-            ..Options::default()
+            ..VerifyOptions::default()
         };
         verify(&[folder.path().to_owned()], &options).unwrap()
     };
@@ -320,9 +320,9 @@ fn nothing_outside_of_the_project_is_read() {
             root.join("charts/web/verify/a.yaml"),
         ] {
             for update in [false, true] {
-                let options = Options {
+                let options = VerifyOptions {
                     update,
-                    ..Options::default()
+                    ..VerifyOptions::default()
                 };
                 let report = match verify(std::slice::from_ref(&path), &options) {
                     Ok(verified) => output::text(&verified),

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 
 use crate::cli::stdout::note;
-use chartwright_verify::{Options, Verified, output};
+use chartwright_verify::{Verified, VerifyOptions, output};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -89,7 +89,7 @@ pub fn run(args: &VerifyArgs) -> ExitCode {
 }
 
 fn run_cases(args: &VerifyArgs) -> anyhow::Result<Verified> {
-    let options = Options {
+    let options = VerifyOptions {
         update: args.update,
         only: args.only.clone(),
         at_once: args.jobs,

@@ -13,7 +13,7 @@ use super::table::align_columns;
 use crate::cli::block_on;
 use crate::cli::stdout::note;
 use crate::cli::stdout::stdout;
-use chartwright_core::usage::{Counters, GIB, Line, Release};
+use chartwright_core::usage::{Counters, GIB, Line, UsageRelease};
 use chartwright_operator::cluster;
 
 const EXAMPLES: &str = "\
@@ -73,7 +73,7 @@ enum UsageFormat {
 }
 
 /// Sums by release. Fields that were summed up are empty.
-type UsageSums = BTreeMap<Release, Line>;
+type UsageSums = BTreeMap<UsageRelease, Line>;
 
 pub fn run(args: &UsageArgs) -> anyhow::Result<()> {
     block_on(async {
@@ -117,14 +117,14 @@ async fn read_counters(args: &UsageArgs) -> anyhow::Result<Counters> {
 }
 
 fn sum_up(counters: &Counters, args: &UsageArgs) -> UsageSums {
-    let is_kind = |release: &Release, kind: &str| {
+    let is_kind = |release: &UsageRelease, kind: &str| {
         let named = release
             .kind
             .split_once('.')
             .map_or(release.kind.as_str(), |(kind, _)| kind);
         kind.eq_ignore_ascii_case(named) || kind.eq_ignore_ascii_case(&release.kind)
     };
-    let is_selected = |(release, _): &(Release, &Line)| {
+    let is_selected = |(release, _): &(UsageRelease, &Line)| {
         args.kind.as_ref().is_none_or(|kind| is_kind(release, kind))
             && args
                 .namespace
@@ -135,12 +135,12 @@ fn sum_up(counters: &Counters, args: &UsageArgs) -> UsageSums {
     for (release, line) in counters.lines().filter(is_selected) {
         let of = match args.by {
             GroupBy::Release => release,
-            GroupBy::Kind => Release {
+            GroupBy::Kind => UsageRelease {
                 namespace: String::new(),
                 name: String::new(),
                 ..release
             },
-            GroupBy::Namespace => Release {
+            GroupBy::Namespace => UsageRelease {
                 kind: String::new(),
                 name: String::new(),
                 ..release

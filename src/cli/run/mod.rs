@@ -95,7 +95,7 @@ async fn operate(
         .memory_limit
         .or_else(memory::read_container_limit)
         .or_else(memory::derive_machine_limit);
-    let operator = controller::Options {
+    let operator = controller::ControllerOptions {
         watches,
         namespaces: args.watch_namespace,
         operator: args.operator_name,

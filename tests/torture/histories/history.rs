@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use chartwright_core::identity::applyset;
-use chartwright_operator::controller::{self, Options};
+use chartwright_operator::controller::{self, ControllerOptions};
 use chartwright_operator::telemetry::{metrics::Metrics, probes::ProcessHealth};
 use chartwright_watches::ReadContext;
 use serde_json::{Value, json};
@@ -197,7 +197,7 @@ impl ModelHistory {
         let task = tokio::spawn(async move {
             // As the kubelet does with a container that ends.
             while !token.is_cancelled() {
-                let options = Options {
+                let options = ControllerOptions {
                     watches: watches.clone(),
                     namespaces: None,
                     operator: "torture".into(),

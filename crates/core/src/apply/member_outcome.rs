@@ -1,6 +1,6 @@
 //! What a reconcile did to a member, and what the record holds of the member afterwards.
 
-use super::Why;
+use super::ApplyReason;
 use crate::index::members::Live;
 use crate::members::desired::Member;
 use crate::members::policy::Update;
@@ -17,7 +17,7 @@ pub enum MemberOutcome {
     Yielded,
     /// A Job that is done, and gone.
     Finished,
-    Applied(Box<Live>, Why),
+    Applied(Box<Live>, ApplyReason),
     /// Drift was corrected: the fields, and the field managers that had changed them.
     Corrected(Box<Live>, String),
     /// Recreated because these fields are immutable.

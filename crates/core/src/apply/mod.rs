@@ -35,7 +35,7 @@ pub enum Step {
     Look,
     /// Server-side apply: with force to the very object that was seen, without to create one where nothing is. Who loses
     /// a race hears of a conflict, and looks again.
-    Apply { force: bool, why: Why },
+    Apply { force: bool, why: ApplyReason },
     /// It is ours, but its policy or an annotation excludes it from reconciles.
     Leave,
     /// It belongs to another owner, and its policy only requires that it exists.
@@ -50,7 +50,7 @@ pub enum Step {
 
 /// Why a member is applied; what events and logs call it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum ApplyReason {
     Missing,
     Changed,
     /// Another field manager changed or removed a field that is ours.
@@ -70,7 +70,7 @@ pub fn step(member: &Member, entry: Option<&Entry>, seen: &Seen<'_>, owner: &Own
         Seen::NotInIndex | Seen::Absent if has_finished => return Step::Satisfied,
         Seen::NotInIndex => return Step::Look,
         Seen::Absent => {
-            let (force, why) = (false, Why::Missing);
+            let (force, why) = (false, ApplyReason::Missing);
             return Step::Apply { force, why };
         }
         Seen::Present(live) => live,
@@ -82,22 +82,22 @@ pub fn step(member: &Member, entry: Option<&Entry>, seen: &Seen<'_>, owner: &Own
         Ownership::Ours | Ownership::Predecessor if live.deleting => Step::AwaitDeletion,
         Ownership::Ours | Ownership::Predecessor if live.disabled => Step::Leave,
         Ownership::Ours if member.policy.update == Update::IfNotPresent => Step::Leave,
-        Ownership::Predecessor => apply(Why::Adopted),
+        Ownership::Predecessor => apply(ApplyReason::Adopted),
         Ownership::Ours => match entry {
-            None => apply(Why::Unrecorded),
-            Some(entry) if entry.uid != live.uid || entry.digest != member.digest => apply(Why::Changed),
+            None => apply(ApplyReason::Unrecorded),
+            Some(entry) if entry.uid != live.uid || entry.digest != member.digest => apply(ApplyReason::Changed),
             // The result of the last apply is unknown, so the difference is not drift.
-            Some(entry) if entry.fingerprint.is_none() => apply(Why::Changed),
-            Some(entry) if entry.fingerprint != live.fingerprint => apply(Why::Drifted),
+            Some(entry) if entry.fingerprint.is_none() => apply(ApplyReason::Changed),
+            Some(entry) if entry.fingerprint != live.fingerprint => apply(ApplyReason::Drifted),
             Some(_) if owner_references::has_wanted(member, live) => Step::Unchanged,
-            Some(_) => apply(Why::Changed),
+            Some(_) => apply(ApplyReason::Changed),
         },
         // Another client removed our label or our annotation. The record alone proves nothing, but together with our
         // entry in managedFields it shows that this very object was applied by us.
         Ownership::Foreign | Ownership::Copy
             if live.fingerprint.is_some() && entry.is_some_and(|entry| entry.uid == live.uid) && !live.deleting =>
         {
-            apply(Why::Drifted)
+            apply(ApplyReason::Drifted)
         }
         Ownership::Foreign | Ownership::Copy if member.policy.update == Update::IfNotPresent => {
             if live.deleting {

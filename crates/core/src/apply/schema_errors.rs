@@ -12,7 +12,7 @@ const NULL_REFUSED: &str = "in body must be of type ";
 
 /// One step of a path: a field, or an item of a list by its keys.
 #[derive(Clone, Debug, PartialEq)]
-enum Step {
+enum ErrorPathStep {
     Field(String),
     Item(Map<String, Value>),
 }
@@ -69,7 +69,9 @@ pub fn without_duplicates(object: &Value, message: &str) -> Option<(Value, Vec<S
         let (Some(path), Some(keys)) = (parse(&complaint.path), parse(keys)) else {
             continue;
         };
-        let [Step::Item(keys)] = keys.as_slice() else { continue };
+        let [ErrorPathStep::Item(keys)] = keys.as_slice() else {
+            continue;
+        };
         let mut removed = 0;
         at(&mut object, &path, &mut |list| {
             let Some(items) = list.as_array_mut() else { return };
@@ -113,17 +115,17 @@ pub fn without_nulls(object: &Value, refused: &[(&str, &str)]) -> Option<Value> 
 }
 
 /// Shows every value that a path leads to.
-fn at(value: &mut Value, path: &[Step], show: &mut dyn FnMut(&mut Value)) {
+fn at(value: &mut Value, path: &[ErrorPathStep], show: &mut dyn FnMut(&mut Value)) {
     let Some((step, rest)) = path.split_first() else {
         return show(value);
     };
     match (step, value) {
-        (Step::Field(name), Value::Object(fields)) => {
+        (ErrorPathStep::Field(name), Value::Object(fields)) => {
             if let Some(child) = fields.get_mut(name) {
                 at(child, rest, show);
             }
         }
-        (Step::Item(keys), Value::Array(items)) => {
+        (ErrorPathStep::Item(keys), Value::Array(items)) => {
             for item in items.iter_mut().filter(|item| may_have(item, keys)) {
                 at(item, rest, show);
             }
@@ -132,17 +134,17 @@ fn at(value: &mut Value, path: &[Step], show: &mut dyn FnMut(&mut Value)) {
     }
 }
 
-fn parse(mut path: &str) -> Option<Vec<Step>> {
+fn parse(mut path: &str) -> Option<Vec<ErrorPathStep>> {
     let mut steps = Vec::new();
     while !path.is_empty() {
         if let Some(rest) = path.strip_prefix('[') {
             let (keys, rest) = parse_keys(rest)?;
-            steps.push(Step::Item(keys));
+            steps.push(ErrorPathStep::Item(keys));
             path = rest;
         } else {
             let field = path.strip_prefix('.').unwrap_or(path);
             let end = field.find(['.', '[']).unwrap_or(field.len());
-            steps.push(Step::Field(field.get(..end)?.to_owned()));
+            steps.push(ErrorPathStep::Field(field.get(..end)?.to_owned()));
             path = field.get(end..)?;
         }
     }
@@ -168,7 +170,7 @@ fn parse_keys(mut text: &str) -> Option<(Map<String, Value>, &str)> {
 /// The line of a template, from 1, on which a field is written, if there is only one that could be meant. The path is
 /// that of a complaint.
 pub fn line_of(path: &str, template: &str) -> Option<usize> {
-    let Some(Step::Field(name)) = parse(path)?.pop() else {
+    let Some(ErrorPathStep::Field(name)) = parse(path)?.pop() else {
         return None;
     };
     let is_it = |line: &str| {

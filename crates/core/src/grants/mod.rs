@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::identity::reserved_names::is_reserved;
 use crate::identity::{GroupKind, ObjectId};
-use crate::members::desired::{Member, Rendered};
+use crate::members::desired::{Member, RenderedObject};
 use crate::status::conditions::list;
 use chartwright_watches::AllowList;
 
@@ -53,7 +53,7 @@ pub enum Own {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StoredObject {
     #[serde(flatten)]
-    pub rendered: Rendered,
+    pub rendered: RenderedObject,
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub own: Own,
     /// Digest of the chart and its default values that `own` is about; empty where that is nothing.
@@ -454,7 +454,7 @@ mod tests {
         type Row = (String, String, Own, String, Option<String>, AllowList, Option<String>);
         for (kind, place, own, defaults, now, allow, refusal) in table::<Row>("grants", "may_use") {
             let stored = StoredObject {
-                rendered: Rendered {
+                rendered: RenderedObject {
                     object: Value::Null,
                     source: String::new(),
                 },

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use crate::annotations::READY_WHEN;
-use crate::health::{Health, Status, is_observed};
+use crate::health::{Health, HealthStatus, is_observed};
 use crate::identity::{GroupKind, ObjectId};
 use crate::index::members::Live;
 use chartwright_watches::HealthRule;
@@ -24,7 +24,7 @@ pub struct Gate {
 
 /// What states when a live object is well.
 #[derive(Clone, Debug)]
-pub enum Condition {
+pub enum GateCondition {
     /// Its annotation.
     Stated(Box<str>),
     /// The rule of its kind.
@@ -45,25 +45,25 @@ pub fn is_stated(object: &Value) -> bool {
     let annotations = object.pointer("/metadata/annotations");
     annotations.is_some_and(|annotations| annotations.get(READY_WHEN).is_some())
 }
-impl Condition {
+impl GateCondition {
     /// That of a live object: what its annotation states, else the rule of its kind.
     pub fn of(id: &ObjectId, live: &Live, rules: &[HealthRule]) -> Option<Self> {
         if let Some(text) = &live.ready_when {
-            return Some(Condition::Stated(text.clone()));
+            return Some(GateCondition::Stated(text.clone()));
         }
         let GroupKind { group, kind } = &id.group_kind;
         let rule = rules.iter().find(|rule| rule.group == *group && rule.kind == *kind)?;
-        Some(Condition::Rule(Gate {
+        Some(GateCondition::Rule(Gate {
             ready: rule.ready_when.clone(),
             failed: rule.failed_when.clone(),
         }))
     }
 
-    /// Whether [`Condition::gate`] takes no time.
+    /// Whether [`GateCondition::gate`] takes no time.
     pub fn is_compiled(&self) -> bool {
         match self {
-            Condition::Stated(text) => Expression::is_compiled(text),
-            Condition::Rule(_) => true,
+            GateCondition::Stated(text) => Expression::is_compiled(text),
+            GateCondition::Rule(_) => true,
         }
     }
 
@@ -73,8 +73,8 @@ impl Condition {
     /// What its annotation states is no condition.
     pub fn gate(self) -> Result<Gate, CelError> {
         match self {
-            Condition::Stated(text) => Gate::stated(&text),
-            Condition::Rule(gate) => Ok(gate),
+            GateCondition::Stated(text) => Gate::stated(&text),
+            GateCondition::Rule(gate) => Ok(gate),
         }
     }
 }
@@ -108,17 +108,17 @@ impl Gate {
         {
             let message = format!("has failed: {}", cut(failed.text(), SHOWN));
             return Health {
-                status: Status::Failed,
+                status: HealthStatus::Failed,
                 message,
             };
         }
         let (status, message) = match self.ready.evaluate(&variables) {
-            Ok(true) => (Status::Current, "is ready".to_owned()),
+            Ok(true) => (HealthStatus::Current, "is ready".to_owned()),
             Ok(false) => (
-                Status::InProgress,
+                HealthStatus::InProgress,
                 format!("waits for {}", cut(self.ready.text(), SHOWN)),
             ),
-            Err(error) => (Status::InProgress, error.to_string()),
+            Err(error) => (HealthStatus::InProgress, error.to_string()),
         };
         Health { status, message }
     }
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn a_condition_takes_the_place_of_what_is_known_of_a_kind() {
         let gate = |text: &str| {
-            let condition = Condition::of(&id("StatefulSet.apps", "db"), &live(Some(text)), &[]);
+            let condition = GateCondition::of(&id("StatefulSet.apps", "db"), &live(Some(text)), &[]);
             condition.unwrap().gate()
         };
         let object = json!({
@@ -155,20 +155,24 @@ mod tests {
         for (text, status, message) in [
             (
                 "self.status.readyReplicas * 2 > self.spec.replicas",
-                Status::Current,
+                HealthStatus::Current,
                 "is ready",
             ),
             (
                 "members.Service['web'].spec.clusterIP != '' && pods.size() == 1",
-                Status::Current,
+                HealthStatus::Current,
                 "is ready",
             ),
             (
                 "self.status.readyReplicas == 3",
-                Status::InProgress,
+                HealthStatus::InProgress,
                 "waits for self.status.readyReplicas == 3",
             ),
-            ("self.status.missing == 3", Status::InProgress, "there is no missing"),
+            (
+                "self.status.missing == 3",
+                HealthStatus::InProgress,
+                "there is no missing",
+            ),
         ] {
             let health = gate(text).unwrap().health(&object, &facts);
             assert_eq!(health.status, status, "{text}");
@@ -177,7 +181,11 @@ mod tests {
         let mut newer = object;
         newer["metadata"]["generation"] = 3.into();
         let health = gate("true").unwrap().health(&newer, &facts);
-        assert_eq!(health.status, Status::InProgress, "its status is of an earlier spec");
+        assert_eq!(
+            health.status,
+            HealthStatus::InProgress,
+            "its status is of an earlier spec"
+        );
         assert!(gate("self.").is_err());
         assert!(
             gate("other.x")
@@ -196,13 +204,13 @@ mod tests {
             ready_when: compile("self.status.state == 'up'"),
             failed_when: Some(compile("self.status.state == 'broken'")),
         }];
-        let of = |kind: &str| Condition::of(&id(kind, "x"), &live(None), &rules).map(Condition::gate);
+        let of = |kind: &str| GateCondition::of(&id(kind, "x"), &live(None), &rules).map(GateCondition::gate);
         assert!(of("Database").is_none() && of("ConfigMap").is_none());
         let gate = of("Database.db.example.com").unwrap().unwrap();
         for (state, status) in [
-            ("up", Status::Current),
-            ("broken", Status::Failed),
-            ("new", Status::InProgress),
+            ("up", HealthStatus::Current),
+            ("broken", HealthStatus::Failed),
+            ("new", HealthStatus::InProgress),
         ] {
             let health = gate.health(
                 &json!({"status": {"state": state}}),

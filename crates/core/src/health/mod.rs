@@ -17,7 +17,7 @@ use crate::identity::GroupKind;
 /// How an object is, in kstatus' words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(test, derive(serde::Serialize, serde::Deserialize))]
-pub enum Status {
+pub enum HealthStatus {
     /// As its spec asks.
     Current,
     /// On its way.
@@ -32,7 +32,7 @@ pub enum Status {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(test, derive(serde::Serialize, serde::Deserialize))]
 pub struct Health {
-    pub status: Status,
+    pub status: HealthStatus,
     /// For people, such as `1 of 3 available`. May quote a condition of the object.
     pub message: String,
 }
@@ -85,7 +85,7 @@ pub fn health(kind: &GroupKind, object: &Value, now: Timestamp) -> Health {
     for condition in conditions(object) {
         match condition.kind {
             "Reconciling" if condition.is_true() => return Health::in_progress(condition.says("is reconciling")),
-            "Stalled" if condition.is_true() => return Health::new(Status::Failed, condition.says("is stalled")),
+            "Stalled" if condition.is_true() => return Health::new(HealthStatus::Failed, condition.says("is stalled")),
             _ => {}
         }
     }
@@ -101,7 +101,7 @@ pub fn health(kind: &GroupKind, object: &Value, now: Timestamp) -> Health {
 /// How the object is, for it isn't.
 pub fn is_observed(object: &Value) -> Result<(), Health> {
     if text(object, "/metadata/deletionTimestamp").is_some() {
-        return Err(Health::new(Status::Terminating, "is being deleted"));
+        return Err(Health::new(HealthStatus::Terminating, "is being deleted"));
     }
     let (generation, observed) = (
         int(object, "/metadata/generation"),
@@ -127,18 +127,18 @@ fn by_ready_condition(object: &Value) -> Health {
 }
 
 /// A condition of an object's status, as far as it can be read.
-struct Condition<'a> {
+struct ObjectCondition<'a> {
     kind: &'a str,
     status: &'a str,
     reason: &'a str,
     message: &'a str,
 }
 
-fn conditions(object: &Value) -> impl Iterator<Item = Condition<'_>> {
+fn conditions(object: &Value) -> impl Iterator<Item = ObjectCondition<'_>> {
     let list = object.pointer("/status/conditions").and_then(Value::as_array);
     list.into_iter().flatten().map(|condition| {
         let field = |name: &str| condition.get(name).and_then(Value::as_str).unwrap_or_default();
-        Condition {
+        ObjectCondition {
             kind: field("type"),
             status: field("status"),
             reason: field("reason"),
@@ -157,7 +157,7 @@ fn text<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
 fn int(object: &Value, pointer: &str) -> Option<i64> {
     object.pointer(pointer).and_then(Value::as_i64)
 }
-impl Condition<'_> {
+impl ObjectCondition<'_> {
     fn is_true(&self) -> bool {
         self.status == "True"
     }
@@ -172,7 +172,7 @@ impl Condition<'_> {
     }
 }
 impl Health {
-    fn new(status: Status, message: impl Into<String>) -> Self {
+    fn new(status: HealthStatus, message: impl Into<String>) -> Self {
         Health {
             status,
             message: message.into(),
@@ -180,11 +180,11 @@ impl Health {
     }
 
     fn current(message: impl Into<String>) -> Self {
-        Health::new(Status::Current, message)
+        Health::new(HealthStatus::Current, message)
     }
 
     fn in_progress(message: impl Into<String>) -> Self {
-        Health::new(Status::InProgress, message)
+        Health::new(HealthStatus::InProgress, message)
     }
 }
 

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::{Condition, Health, Status, conditions, int, text};
+use super::{Health, HealthStatus, ObjectCondition, conditions, int, text};
 
 /// How one kind is judged.
 pub(super) type Rule = fn(&Value, Timestamp) -> Health;
@@ -80,7 +80,7 @@ fn deployment(object: &Value, _: Timestamp) -> Health {
         .as_ref()
         .filter(|condition| condition.reason == "ProgressDeadlineExceeded")
     {
-        return Health::new(Status::Failed, late.says("progress deadline exceeded"));
+        return Health::new(HealthStatus::Failed, late.says("progress deadline exceeded"));
     }
     // Without a deadline (the largest int32 stands for none) the controller doesn't report progress.
     let deadline = int(object, "/spec/progressDeadlineSeconds").filter(|seconds| *seconds != i64::from(i32::MAX));
@@ -88,7 +88,7 @@ fn deployment(object: &Value, _: Timestamp) -> Health {
     let available = find("Available").is_some_and(|condition| condition.is_true());
     let pods = replicas(object);
     // A quota or an admission webhook refuses the pods: only this condition shows it.
-    let refused = find("ReplicaFailure").filter(Condition::is_true);
+    let refused = find("ReplicaFailure").filter(ObjectCondition::is_true);
     first(
         [
             refused.map(|condition| Health::in_progress(condition.says("pods cannot be created"))),
@@ -168,10 +168,10 @@ fn job(object: &Value, _: Timestamp) -> Health {
         .or(int(object, "/spec/parallelism"))
         .unwrap_or(1);
     let (succeeded, failed) = (count(object, "succeeded"), count(object, "failed"));
-    for condition in conditions(object).filter(Condition::is_true) {
+    for condition in conditions(object).filter(ObjectCondition::is_true) {
         match condition.kind {
             "Complete" => return Health::current(format!("{succeeded} of {want} completed")),
-            "Failed" => return Health::new(Status::Failed, condition.says(&format!("{failed} failed"))),
+            "Failed" => return Health::new(HealthStatus::Failed, condition.says(&format!("{failed} failed"))),
             "Suspended" => return Health::current("is suspended"),
             _ => {}
         }
@@ -208,7 +208,7 @@ fn running_pod(object: &Value) -> Health {
     if crashing.is_empty() {
         Health::in_progress("runs but is not ready")
     } else {
-        Health::new(Status::Failed, format!("keeps crashing: {}", crashing.join(", ")))
+        Health::new(HealthStatus::Failed, format!("keeps crashing: {}", crashing.join(", ")))
     }
 }
 
@@ -222,7 +222,7 @@ fn pending_pod(object: &Value, now: Timestamp) -> Health {
     if created.is_some_and(|created| now.duration_since(created) < SCHEDULE_WINDOW) {
         Health::in_progress("is not scheduled yet")
     } else {
-        Health::new(Status::Failed, condition.says("cannot be scheduled"))
+        Health::new(HealthStatus::Failed, condition.says("cannot be scheduled"))
     }
 }
 
@@ -248,7 +248,7 @@ fn service(object: &Value, _: Timestamp) -> Health {
 fn namespace(object: &Value, _: Timestamp) -> Health {
     match text(object, "/status/phase") {
         Some("Active") => Health::current("is active"),
-        Some("Terminating") => Health::new(Status::Terminating, "is being deleted"),
+        Some("Terminating") => Health::new(HealthStatus::Terminating, "is being deleted"),
         _ => Health::in_progress("is not active yet"),
     }
 }
@@ -256,10 +256,12 @@ fn namespace(object: &Value, _: Timestamp) -> Health {
 fn crd(object: &Value, _: Timestamp) -> Health {
     for condition in conditions(object) {
         match (condition.kind, condition.status) {
-            ("NamesAccepted", "False") => return Health::new(Status::Failed, condition.says("its names are taken")),
+            ("NamesAccepted", "False") => {
+                return Health::new(HealthStatus::Failed, condition.says("its names are taken"));
+            }
             ("Established", "True") => return Health::current("is established"),
             ("Established", "False") if condition.reason != "Installing" => {
-                return Health::new(Status::Failed, condition.says("cannot be established"));
+                return Health::new(HealthStatus::Failed, condition.says("cannot be established"));
             }
             _ => {}
         }

@@ -7,7 +7,7 @@ use super::*;
 struct Case {
     name: String,
     object: Value,
-    status: Status,
+    status: HealthStatus,
     message: String,
 }
 
@@ -52,14 +52,19 @@ fn every_fixture_has_its_health() {
 fn the_items_of_a_list_which_do_not_name_their_kind_are_judged_all_the_same() {
     let deployment = serde_json::json!({"metadata": {"generation": 1}, "status": {"observedGeneration": 1}});
     let health = health(&GroupKind::new("apps", "Deployment"), &deployment, now());
-    assert_eq!(health.status, Status::InProgress, "{health:?}");
+    assert_eq!(health.status, HealthStatus::InProgress, "{health:?}");
 }
 
 #[test]
 fn kinds_without_health_are_well_whatever_their_status() {
     for case in cases() {
         let GroupKind { group, kind } = kind(&case.object);
-        let is_well = || matches!(judged(&case.object).status, Status::Current | Status::Terminating);
+        let is_well = || {
+            matches!(
+                judged(&case.object).status,
+                HealthStatus::Current | HealthStatus::Terminating
+            )
+        };
         assert!(has_health(&group, &kind) || is_well(), "{}", case.name);
     }
     for (group, kind) in [

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::annotations::{AFTER, TIMEOUT, bad_value};
-use crate::health::{self, Status};
+use crate::health::{self, HealthStatus};
 use crate::identity::{GroupKind, ObjectId};
-use crate::members::desired::{Member, Rendered, Stage};
+use crate::members::desired::{Member, RenderedObject, Stage};
 use crate::members::policy::Policy;
 use crate::plans;
 use crate::prune::is_protected;
@@ -171,7 +171,7 @@ pub enum Next<'h> {
 
 /// How a hook that runs is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum HookState {
     /// With what there is to say of it.
     Running(String),
     Succeeded,
@@ -220,7 +220,7 @@ impl Operation {
 }
 impl Hook {
     /// Parses a stored hook. Returns `None` if the data was not written by this operator.
-    pub fn read(kept: Rendered) -> Option<Self> {
+    pub fn read(kept: RenderedObject) -> Option<Self> {
         let (group_kind, version) = GroupKind::of(&kept.object)?;
         let text = |field: &str| kept.object["metadata"][field].as_str().unwrap_or_default();
         let id = ObjectId::new(group_kind, text("namespace"), text("name"));
@@ -364,9 +364,9 @@ fn is_hook(id: &ObjectId, hooks: &[Hook]) -> bool {
 }
 
 /// How a Job or a Pod is that a hook made.
-pub fn state(mut object: Value, now: Timestamp) -> State {
+pub fn state(mut object: Value, now: Timestamp) -> HookState {
     let Some((group_kind, _)) = GroupKind::of(&object) else {
-        return State::Succeeded;
+        return HookState::Succeeded;
     };
     // What has ended has, though its TTL takes it away by now.
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
@@ -378,15 +378,15 @@ pub fn state(mut object: Value, now: Timestamp) -> State {
     let suspended = object.pointer("/spec/suspend") == Some(&Value::Bool(true));
     let state = match (group_kind.kind.as_str(), phase, health.status) {
         // A Pod is well while it runs, and as a hook it has to end.
-        ("Pod", Some("Succeeded"), _) => State::Succeeded,
-        ("Pod", Some("Failed"), _) => State::Failed(health.message),
-        ("Pod", ..) => State::Running(health.message),
-        (_, _, Status::Current) if !suspended => State::Succeeded,
-        (_, _, Status::Failed) => State::Failed(health.message),
-        _ => State::Running(health.message),
+        ("Pod", Some("Succeeded"), _) => HookState::Succeeded,
+        ("Pod", Some("Failed"), _) => HookState::Failed(health.message),
+        ("Pod", ..) => HookState::Running(health.message),
+        (_, _, HealthStatus::Current) if !suspended => HookState::Succeeded,
+        (_, _, HealthStatus::Failed) => HookState::Failed(health.message),
+        _ => HookState::Running(health.message),
     };
     match state {
-        State::Running(_) if deleting => State::Failed(DELETED.to_owned()),
+        HookState::Running(_) if deleting => HookState::Failed(DELETED.to_owned()),
         state => state,
     }
 }

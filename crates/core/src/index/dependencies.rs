@@ -27,7 +27,7 @@ const SHARED: usize = 5;
 /// The index: for each scope with a dependency in it, the versions of its objects.
 #[derive(Default)]
 pub struct Dependencies {
-    scopes: HashMap<Scope, State>,
+    scopes: HashMap<Scope, ScopeState>,
     dependents: HashMap<Dependency, BTreeSet<String>>,
     of_sets: HashMap<String, BTreeSet<Dependency>>,
     /// The namespaces (empty: all) with dependencies, by kind, and how many there are in each.
@@ -37,7 +37,7 @@ pub struct Dependencies {
 }
 
 #[derive(Default)]
-struct State {
+struct ScopeState {
     synced: bool,
     failing: bool,
     /// Since when its watch is refused, and why.
@@ -186,12 +186,12 @@ impl Dependencies {
     }
 
     /// The state of the scope that contains a dependency.
-    fn state(&self, dependency: &Dependency) -> Option<&State> {
+    fn state(&self, dependency: &Dependency) -> Option<&ScopeState> {
         self.states(dependency).find(|state| state.synced)
     }
 
     /// Those of the watches that show a dependency.
-    fn states(&self, dependency: &Dependency) -> impl Iterator<Item = &State> {
+    fn states(&self, dependency: &Dependency) -> impl Iterator<Item = &ScopeState> {
         let everywhere = Scope::everywhere(&dependency.group_kind);
         let states = [self.scopes.get(&everywhere), self.scopes.get(&dependency.scope())];
         states.into_iter().flatten()

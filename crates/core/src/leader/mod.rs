@@ -55,7 +55,7 @@ pub struct Held {
 
 /// What comes next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum LeaderStep {
     Nothing,
     /// The Lease is read.
     Read,
@@ -238,34 +238,34 @@ impl<'a> Round<'a> {
         self.label.leads(holder).then_some(holder)
     }
 
-    pub fn next(&self) -> Step {
+    pub fn next(&self) -> LeaderStep {
         let Some(held) = &self.held else {
-            return Step::Read;
+            return LeaderStep::Read;
         };
         let label = self.label;
         if let Some(chosen) = &held.holder {
             let holder = chosen.among(&self.pods);
             let is_other = |pod: &&Pod| label.is_on(pod) && pod.uid != chosen.uid;
             if let Some(other) = self.pods.iter().find(is_other) {
-                return Step::TakeOff(other.clone());
+                return LeaderStep::TakeOff(other.clone());
             }
             match held.former.as_ref().map(|former| (former, former.among(&self.pods))) {
-                Some((former, None)) => return Step::Look(former.clone()),
-                Some((_, Some(pod))) if pod.mark != held.epoch => return Step::TakeOff(pod.clone()),
+                Some((former, None)) => return LeaderStep::Look(former.clone()),
+                Some((_, Some(pod))) if pod.mark != held.epoch => return LeaderStep::TakeOff(pod.clone()),
                 _ => {}
             }
             match holder {
-                Some(pod) if label.leads(pod) => return Step::Nothing,
-                Some(pod) if label.may_be_on(pod) => return Step::Put(pod.clone()),
+                Some(pod) if label.leads(pod) => return LeaderStep::Nothing,
+                Some(pod) if label.may_be_on(pod) => return LeaderStep::Put(pod.clone()),
                 _ => {}
             }
         }
         let fit = self.pods.iter().filter(|pod| label.may_be_on(pod));
         if let Some(best) = fit.min_by_key(|pod| (!label.is_on(pod), pod.created, &pod.name)) {
-            return Step::Claim(best.clone());
+            return LeaderStep::Claim(best.clone());
         }
         let carries = self.pods.iter().find(|pod| label.is_on(pod));
-        carries.map_or(Step::Nothing, |pod| Step::TakeOff(pod.clone()))
+        carries.map_or(LeaderStep::Nothing, |pod| LeaderStep::TakeOff(pod.clone()))
     }
 }
 

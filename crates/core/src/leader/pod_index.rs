@@ -19,14 +19,14 @@ pub struct Workload {
 pub struct PodIndex {
     /// The labels that watches give to leaders.
     pub labels: BTreeSet<String>,
-    scopes: HashMap<Scope, Seen>,
+    scopes: HashMap<Scope, SeenPods>,
     followers: HashMap<Workload, BTreeSet<String>>,
     of_sets: HashMap<String, BTreeSet<Workload>>,
 }
 
 /// What one watch shows: by namespace and name.
 #[derive(Default)]
-struct Seen {
+struct SeenPods {
     synced: bool,
     pods: BTreeMap<(String, String), Pod>,
 }
@@ -69,7 +69,7 @@ impl PodIndex {
 
     /// The watch of a scope begins. The methods below report its events and ignore other scopes.
     pub fn begin(&mut self, scope: &Scope) {
-        self.scopes.insert(scope.clone(), Seen::default());
+        self.scopes.insert(scope.clone(), SeenPods::default());
     }
 
     /// It has ended.

@@ -30,14 +30,14 @@ fn holder(name: &str) -> Option<Holder> {
     })
 }
 
-fn describe(step: Step) -> String {
+fn describe(step: LeaderStep) -> String {
     match step {
-        Step::Nothing => "nothing".to_owned(),
-        Step::Read => "read".to_owned(),
-        Step::Look(holder) => format!("look {}", holder.name),
-        Step::TakeOff(pod) => format!("off {}", pod.name),
-        Step::Claim(pod) => format!("claim {}", pod.name),
-        Step::Put(pod) => format!("put {}", pod.name),
+        LeaderStep::Nothing => "nothing".to_owned(),
+        LeaderStep::Read => "read".to_owned(),
+        LeaderStep::Look(holder) => format!("look {}", holder.name),
+        LeaderStep::TakeOff(pod) => format!("off {}", pod.name),
+        LeaderStep::Claim(pod) => format!("claim {}", pod.name),
+        LeaderStep::Put(pod) => format!("put {}", pod.name),
     }
 }
 
@@ -173,18 +173,18 @@ impl Operator {
         let round = self.round.get_or_insert_with(|| Round::new(LABEL, stale.to_vec()));
         let step = round.next();
         let target = match &step {
-            Step::Look(holder) => holder.clone(),
-            Step::TakeOff(pod) | Step::Claim(pod) | Step::Put(pod) => Holder::of(pod),
-            Step::Nothing | Step::Read => Holder::default(),
+            LeaderStep::Look(holder) => holder.clone(),
+            LeaderStep::TakeOff(pod) | LeaderStep::Claim(pod) | LeaderStep::Put(pod) => Holder::of(pod),
+            LeaderStep::Nothing | LeaderStep::Read => Holder::default(),
         };
         match step {
-            Step::Nothing => return self.round = None,
-            Step::Read => {
+            LeaderStep::Nothing => return self.round = None,
+            LeaderStep::Read => {
                 (self.lease, self.epoch) = (server.lease, server.held.epoch.clone());
                 return round.read(server.held.clone());
             }
-            Step::Claim(_) if self.lease != server.lease => return round.doubt(),
-            Step::Claim(_) => {
+            LeaderStep::Claim(_) if self.lease != server.lease => return round.doubt(),
+            LeaderStep::Claim(_) => {
                 server.lease += 1;
                 let former = server.held.holder.replace(target);
                 server.held = Held {
@@ -195,13 +195,15 @@ impl Operator {
                 (self.lease, self.epoch) = (server.lease, server.held.epoch.clone());
                 return round.read(server.held.clone());
             }
-            Step::Look(_) => {}
-            Step::TakeOff(pod) | Step::Put(pod) if !server.is_current(&pod) => round.doubt(),
-            Step::TakeOff(pod) => server.touch(&pod.name, |pod| {
+            LeaderStep::Look(_) => {}
+            LeaderStep::TakeOff(pod) | LeaderStep::Put(pod) if !server.is_current(&pod) => round.doubt(),
+            LeaderStep::TakeOff(pod) => server.touch(&pod.name, |pod| {
                 pod.labels.clear();
                 pod.mark.clone_from(&self.epoch);
             }),
-            Step::Put(pod) => server.touch(&pod.name, |pod| drop(pod.labels.insert("lead".into(), "true".into()))),
+            LeaderStep::Put(pod) => {
+                server.touch(&pod.name, |pod| drop(pod.labels.insert("lead".into(), "true".into())))
+            }
         }
         match server.pods.iter().find(|pod| pod.uid == target.uid) {
             Some(pod) => round.learn(pod.clone()),

@@ -52,7 +52,7 @@ pub struct Member {
 
 /// A rendered object with its template.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Rendered {
+pub struct RenderedObject {
     pub object: Value,
     pub source: String,
 }
@@ -142,7 +142,12 @@ impl Stage {
 }
 
 /// Turns a render (already in install order, `List` kinds flattened) into members.
-pub fn desired(rendered: Vec<Rendered>, identity: &Identity, namespaced: &IsNamespaced<'_>, key: &Key) -> Desired {
+pub fn desired(
+    rendered: Vec<RenderedObject>,
+    identity: &Identity,
+    namespaced: &IsNamespaced<'_>,
+    key: &Key,
+) -> Desired {
     let mut result = Desired::default();
     let mut sources: HashMap<ObjectId, String> = HashMap::new();
     for one in rendered {
@@ -181,7 +186,7 @@ impl Desired {
     /// Makes a member of a manifest; takes note of why that can't be.
     fn read(
         &mut self,
-        Rendered { mut object, source }: Rendered,
+        RenderedObject { mut object, source }: RenderedObject,
         identity: &Identity,
         namespaced: &IsNamespaced<'_>,
         key: &Key,
@@ -226,14 +231,14 @@ impl Desired {
 /// Adds the hooks of a render, in install order. Several may have one name, if they run at different events.
 pub fn add_hooks(
     desired: &mut Desired,
-    rendered: Vec<Rendered>,
+    rendered: Vec<RenderedObject>,
     identity: &Identity,
     namespaced: &IsNamespaced<'_>,
     key: &Key,
 ) {
-    for Rendered { mut object, source } in rendered {
+    for RenderedObject { mut object, source } in rendered {
         give_name(&mut object, key);
-        let Some(member) = desired.read(Rendered { object, source }, identity, namespaced, key) else {
+        let Some(member) = desired.read(RenderedObject { object, source }, identity, namespaced, key) else {
             continue;
         };
         let place = format!("{}: {}", member.source, member.id);
@@ -334,8 +339,8 @@ impl Member {
     }
 
     /// As it is kept, to be read like a manifest again.
-    pub fn rendered(&self) -> Rendered {
-        Rendered {
+    pub fn rendered(&self) -> RenderedObject {
+        RenderedObject {
             object: self.object.clone(),
             source: self.source.clone(),
         }
@@ -431,7 +436,7 @@ mod tests {
             operator: "chartwright".into(),
             namespace: "shop".into(),
         };
-        let rendered = manifests.into_iter().enumerate().map(|(n, object)| Rendered {
+        let rendered = manifests.into_iter().enumerate().map(|(n, object)| RenderedObject {
             object,
             source: format!("t{n}.yaml"),
         });

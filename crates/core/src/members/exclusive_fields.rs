@@ -30,7 +30,7 @@ const ONE_OF: [&str; 4] = [
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step<'a> {
+enum UnionStep<'a> {
     Field(&'a str),
     /// An item of a list. Its place says nothing: the server counts in the object that it refuses.
     Item,
@@ -58,7 +58,7 @@ pub fn claim(live: &Value, manager: &str, rendered: &Value, refused: &[(&str, &s
     let mut found = false;
     for (field, message) in refused.iter().filter(|(_, message)| is_exclusion(message)) {
         let either = ONE_OF.iter().any(|phrase| message.contains(phrase));
-        let path = steps(field).filter(|path| path.len() > 1 && path.first() != Some(&Step::Field("metadata")));
+        let path = steps(field).filter(|path| path.len() > 1 && path.first() != Some(&UnionStep::Field("metadata")));
         if let Some(more) = path.and_then(|path| unowned(live, rendered, Some(own), &others, &path, either)) {
             add(&mut fields, &more);
             found = true;
@@ -91,7 +91,7 @@ fn unowned(
     rendered: &Value,
     own: Option<&Value>,
     others: &[&Value],
-    path: &[Step<'_>],
+    path: &[UnionStep<'_>],
     either: bool,
 ) -> Option<Value> {
     // An atomic field is replaced, or kept, completely.
@@ -100,7 +100,7 @@ fn unowned(
     }
     match path {
         [] => None,
-        [Step::Field(last)] => {
+        [UnionStep::Field(last)] => {
             let (live, rendered) = (live.as_object()?, rendered.as_object()?);
             let is_named = |key: &str, value: &Value| {
                 if rendered.contains_key(*last) {
@@ -118,14 +118,14 @@ fn unowned(
             let found: Map<String, Value> = found.map(|(key, _)| (format!("f:{key}"), json!({}))).collect();
             (!found.is_empty()).then_some(Value::Object(found))
         }
-        [Step::Field(name), rest @ ..] => {
+        [UnionStep::Field(name), rest @ ..] => {
             let key = format!("f:{name}");
             let others = below(others, &key);
             let own = own.and_then(|fields| fields.get(&key));
             let found = unowned(live.get(name)?, rendered.get(name)?, own, &others, rest, either)?;
             Some(json!({ key: found }))
         }
-        [Step::Item, rest @ ..] => {
+        [UnionStep::Item, rest @ ..] => {
             let (live, rendered) = (live.as_array()?, rendered.as_array()?);
             let mut found = Map::new();
             for (key, own) in own?.as_object()? {
@@ -144,7 +144,7 @@ fn unowned(
 }
 
 /// `spec.volumes[0].configMap`; `None` for a path through the keys of a map.
-fn steps(path: &str) -> Option<Vec<Step<'_>>> {
+fn steps(path: &str) -> Option<Vec<UnionStep<'_>>> {
     let mut steps = Vec::new();
     for part in path.split('.') {
         let mut rest = part;
@@ -155,8 +155,8 @@ fn steps(path: &str) -> Option<Vec<Step<'_>>> {
         if rest.is_empty() || rest.contains(['[', ']']) {
             return None;
         }
-        steps.push(Step::Field(rest));
-        steps.extend(part.matches('[').map(|_| Step::Item));
+        steps.push(UnionStep::Field(rest));
+        steps.extend(part.matches('[').map(|_| UnionStep::Item));
     }
     Some(steps)
 }

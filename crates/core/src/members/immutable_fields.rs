@@ -15,7 +15,7 @@ use crate::usage::requests::quantity;
 
 /// Why a member isn't recreated, although immutable fields differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum KeptField {
     /// No annotation requests it.
     NotAsked,
     /// Data, or objects of others, would go with it.
@@ -86,14 +86,14 @@ const FIELDS: [(&str, Fields); 14] = [
 
 /// What may be changed of a Pod's spec, besides the images of its containers.
 const OF_PODS: [&str; 3] = ["activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations"];
-impl Kept {
+impl KeptField {
     /// The message that a release reports.
     pub fn message(self, member: &Member, fields: &str) -> String {
         let advice = match self {
-            Kept::NotAsked => format!(
+            KeptField::NotAsked => format!(
                 "to have it recreated, annotate it with {UPDATE}=Recreate, or the custom resource with {FORCE_AT}"
             ),
-            Kept::TakesData => format!(
+            KeptField::TakesData => format!(
                 "recreating it would delete data or other objects: to allow that, annotate it with {PRUNE}=true"
             ),
         };

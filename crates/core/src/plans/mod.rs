@@ -38,20 +38,20 @@ const LARGEST_STEP: Duration = Duration::from_secs(3600);
 pub struct Plans {
     /// Those of the chart, as it was applied last.
     pub plans: Vec<Plan>,
-    pub work: Work,
+    pub work: PlanWork,
 }
 
 /// What is done and what waits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
-pub struct Work {
+pub struct PlanWork {
     /// The run in progress.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub running: Option<Run>,
+    pub running: Option<PlanRun>,
     /// Runs that wait.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub queue: Vec<Run>,
+    pub queue: Vec<PlanRun>,
     /// Steps of the last run of each plan.
     #[serde(skip_serializing_if = "Progress::is_empty")]
     pub steps: Progress,
@@ -64,7 +64,7 @@ pub struct Work {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-pub struct Run {
+pub struct PlanRun {
     /// Name of the plan.
     pub plan: String,
     /// `request`, `schedule`, `change`, `remediation`, `create` or `delete`.
@@ -381,7 +381,7 @@ impl Plans {
                     plan.value.clone_from(&before.value);
                 }
                 if !plan.value.is_empty() && !before.value.is_empty() && plan.value != before.value {
-                    self.ask(Run::of(name, By::Change));
+                    self.ask(PlanRun::of(name, By::Change));
                 }
                 let same_times = (&plan.schedule, &plan.time_zone) == (&before.schedule, &before.time_zone);
                 plan = Plan {
@@ -415,7 +415,7 @@ impl Plans {
     }
 
     /// Adds a requested run. At most one run of each plan waits: the one that was requested last.
-    pub fn ask(&mut self, run: Run) {
+    pub fn ask(&mut self, run: PlanRun) {
         let queue = &mut self.work.queue;
         match queue.iter().position(|waiting| waiting.plan == run.plan) {
             // A request of a user is not replaced by another trigger.
@@ -443,10 +443,10 @@ impl Plans {
             _ if !names.contains(&plan) => Some(format!("the chart's plans are {}", names.join(", "))),
             Err(wrong) => Some(wrong),
             Ok(params) => {
-                self.ask(Run {
+                self.ask(PlanRun {
                     token: token.to_owned(),
                     params,
-                    ..Run::of(plan, By::Request)
+                    ..PlanRun::of(plan, By::Request)
                 });
                 None
             }
@@ -473,10 +473,10 @@ impl Plans {
                     "plan {name} was to run at {slot}: it is too late for that"
                 )));
             } else if running.as_ref() != Some(name) {
-                runs.push(Run::of(name, By::Schedule));
+                runs.push(PlanRun::of(name, By::Schedule));
             } else if plan.replaces {
                 notices.push(Due::Replace(name.clone()));
-                runs.push(Run::of(name, By::Schedule));
+                runs.push(PlanRun::of(name, By::Schedule));
             } else {
                 notices.push(Due::Missed(format!(
                     "plan {name} was to run at {slot}: it still runs since the last time"
@@ -493,12 +493,12 @@ impl Plans {
     }
 
     /// The next run begins; `None` if one is under way, or nothing waits.
-    pub fn start(&mut self, now: Timestamp) -> Option<Run> {
+    pub fn start(&mut self, now: Timestamp) -> Option<PlanRun> {
         if self.work.running.is_some() || self.work.queue.is_empty() {
             return None;
         }
         let now = whole(now);
-        let run = Run {
+        let run = PlanRun {
             started: Some(now),
             ..self.work.queue.remove(0)
         };
@@ -528,7 +528,7 @@ impl Plans {
             plan.count = plan.count.saturating_sub(1);
             plan.phase = plan.runs.first().map(|past| past.phase.clone()).unwrap_or_default();
         }
-        self.work.queue.insert(0, Run { started: None, ..run });
+        self.work.queue.insert(0, PlanRun { started: None, ..run });
     }
 
     /// What ran is over. `failed`: why it failed.
@@ -578,9 +578,9 @@ impl Plans {
         of_plans.chain(refused).collect()
     }
 }
-impl Run {
+impl PlanRun {
     pub fn of(plan: &str, by: By) -> Self {
-        Run {
+        PlanRun {
             plan: plan.to_owned(),
             by,
             token: String::new(),

@@ -74,7 +74,7 @@ fn a_missed_time_is_reported() {
     assert!(waiting(&plans).is_empty());
     for (concurrency, expected) in [("Forbid", 0), ("Replace", 1)] {
         let mut plans = scheduled(json!({CONCURRENCY: concurrency}));
-        plans.ask(Run::of("backup", By::Request));
+        plans.ask(PlanRun::of("backup", By::Request));
         plans.start(at("2026-01-02T01:59:00Z")).unwrap();
         let notices = plans.tick(at("2026-01-02T02:00:00Z"));
         let replaces = notices == [Due::Replace("backup".into())];

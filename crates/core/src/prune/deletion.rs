@@ -60,7 +60,7 @@ pub enum End {
 /// A state of a custom resource, as far as its end is concerned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(test, derive(serde::Deserialize), serde(default))]
-pub struct Held {
+pub struct HeldDeletion {
     /// Our finalizer is on it.
     pub held: bool,
     /// It has a deletionTimestamp.
@@ -69,7 +69,7 @@ pub struct Held {
 
 /// Judges how a custom resource ended: from its state before (our own writes counted), from the last one that its watch
 /// showed, unless it was only missing from a list, and from whether it still had known members.
-pub fn end(before: Held, shown: Option<Held>, has_members: bool) -> End {
+pub fn end(before: HeldDeletion, shown: Option<HeldDeletion>, has_members: bool) -> End {
     let last = shown.unwrap_or(before);
     match last.held && !last.deleting {
         true => End::Vanished,
@@ -106,7 +106,9 @@ mod tests {
 
     #[test]
     fn the_last_state_tells_how_a_custom_resource_ended() {
-        for (before, shown, has_members, expected) in table::<(Held, Option<Held>, bool, String)>("deletion", "ends") {
+        for (before, shown, has_members, expected) in
+            table::<(HeldDeletion, Option<HeldDeletion>, bool, String)>("deletion", "ends")
+        {
             let found = end(before, shown, has_members);
             assert_eq!(format!("{found:?}"), expected, "{before:?} {shown:?} {has_members}");
         }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::status::conditions::whole;
-use crate::status::{Chart, Phase, Reason};
+use crate::status::{Phase, Reason, ReleaseChart};
 use chartwright_watches::OnFailure;
 
 /// So many revisions are listed, as Helm keeps by default.
@@ -126,7 +126,7 @@ impl History {
     }
 
     /// All of a revision is applied, for the first time or again.
-    pub fn deployed(&mut self, revision: i64, generation: i64, chart: Option<&Chart>, now: Timestamp) {
+    pub fn deployed(&mut self, revision: i64, generation: i64, chart: Option<&ReleaseChart>, now: Timestamp) {
         let new = Revision {
             deployed: Some(whole(now)),
             ..Revision::of(revision, generation, chart)
@@ -140,7 +140,7 @@ impl History {
     }
 
     /// A revision was given up.
-    pub fn failed(&mut self, revision: i64, generation: i64, chart: Option<&Chart>, why: &str) {
+    pub fn failed(&mut self, revision: i64, generation: i64, chart: Option<&ReleaseChart>, why: &str) {
         if self.get(revision).is_none() {
             self.list(Revision::of(revision, generation, chart));
         }
@@ -210,7 +210,7 @@ impl History {
     }
 }
 impl Revision {
-    fn of(revision: i64, generation: i64, chart: Option<&Chart>) -> Self {
+    fn of(revision: i64, generation: i64, chart: Option<&ReleaseChart>) -> Self {
         let chart = chart.cloned().unwrap_or_default();
         Revision {
             revision,
@@ -222,8 +222,8 @@ impl Revision {
         }
     }
 
-    pub fn chart(&self) -> Chart {
-        Chart {
+    pub fn chart(&self) -> ReleaseChart {
+        ReleaseChart {
             name: self.chart.clone(),
             version: self.version.clone(),
             app_version: self.app_version.clone(),

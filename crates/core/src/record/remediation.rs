@@ -44,7 +44,7 @@ fn is_zero(count: &u64) -> bool {
 
 /// What is to be done about a rule now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RuleVerdict {
     /// Its condition isn't true.
     Fine,
     /// Nothing before this time has passed, for this reason (empty: it has not lasted long enough).
@@ -54,7 +54,7 @@ pub enum Verdict {
 
 impl Remedied {
     /// What is to be done. `holds`: whether the condition of the rule is true.
-    pub fn judge(&mut self, rule: &RemediationRule, holds: bool, now: Timestamp) -> Verdict {
+    pub fn judge(&mut self, rule: &RemediationRule, holds: bool, now: Timestamp) -> RuleVerdict {
         // A clock that went back: what is said to come is taken for just done, which holds back rather than repeats.
         let past = |time: &mut Timestamp| *time = (*time).min(now);
         self.recent.iter_mut().for_each(past);
@@ -64,7 +64,7 @@ impl Remedied {
         self.message.clear();
         if !holds {
             self.since = None;
-            return Verdict::Fine;
+            return RuleVerdict::Fine;
         }
         let since = *self.since.get_or_insert(whole(now));
         let until = |start: Timestamp, length: Duration| {
@@ -72,10 +72,10 @@ impl Remedied {
             length.checked_sub(passed).filter(|left| !left.is_zero())
         };
         if let Some(left) = until(since, rule.lasting) {
-            return Verdict::Wait(left, String::new());
+            return RuleVerdict::Wait(left, String::new());
         }
         if let Some(left) = self.last.and_then(|last| until(last, rule.cool_down)) {
-            return Verdict::Wait(left, format!("the last time is less than {:?} ago", rule.cool_down));
+            return RuleVerdict::Wait(left, format!("the last time is less than {:?} ago", rule.cool_down));
         }
         if self.recent.len() >= rule.budget {
             let hour = Duration::from_secs(3600);
@@ -84,9 +84,9 @@ impl Remedied {
                 .first()
                 .and_then(|first| until(*first, hour))
                 .unwrap_or(hour);
-            return Verdict::Wait(left, format!("it was done {} times within an hour", self.recent.len()));
+            return RuleVerdict::Wait(left, format!("it was done {} times within an hour", self.recent.len()));
         }
-        Verdict::Act
+        RuleVerdict::Act
     }
 
     /// Something is done now.
@@ -134,23 +134,23 @@ mod tests {
     #[test]
     fn it_has_to_last_and_is_done_within_its_budget() {
         let (rule, mut known) = (rule(), Remedied::default());
-        let wait = |seconds| Verdict::Wait(Duration::from_secs(seconds), String::new());
+        let wait = |seconds| RuleVerdict::Wait(Duration::from_secs(seconds), String::new());
         assert_eq!(known.judge(&rule, true, at(0)), wait(60));
-        assert_eq!(known.judge(&rule, false, at(30)), Verdict::Fine);
+        assert_eq!(known.judge(&rule, false, at(30)), RuleVerdict::Fine);
         assert_eq!(known.judge(&rule, true, at(40)), wait(60), "from the beginning");
         assert_eq!(known.judge(&rule, true, at(70)), wait(30));
-        assert_eq!(known.judge(&rule, true, at(100)), Verdict::Act);
+        assert_eq!(known.judge(&rule, true, at(100)), RuleVerdict::Act);
         known.acts(at(100));
         assert_eq!(known.judge(&rule, true, at(101)), wait(60));
-        let Verdict::Wait(left, why) = known.judge(&rule, true, at(200)) else {
+        let RuleVerdict::Wait(left, why) = known.judge(&rule, true, at(200)) else {
             panic!()
         };
         assert_eq!(left, Duration::from_secs(200));
         assert!(why.contains("less than 300s ago"), "{why}");
-        assert_eq!(known.judge(&rule, true, at(400)), Verdict::Act);
+        assert_eq!(known.judge(&rule, true, at(400)), RuleVerdict::Act);
         known.acts(at(400));
         known.judge(&rule, true, at(401));
-        let Verdict::Wait(left, why) = known.judge(&rule, true, at(1000)) else {
+        let RuleVerdict::Wait(left, why) = known.judge(&rule, true, at(1000)) else {
             panic!()
         };
         assert_eq!(
@@ -159,7 +159,7 @@ mod tests {
         );
         assert_eq!(
             known.judge(&rule, true, at(3700)),
-            Verdict::Act,
+            RuleVerdict::Act,
             "the first is an hour ago"
         );
         assert_eq!(known.count, 2);
@@ -171,12 +171,12 @@ mod tests {
         known.judge(&rule, true, at(100_000));
         known.acts(at(100_000));
         // It went back: what was done counts from now.
-        assert!(matches!(known.judge(&rule, true, at(0)), Verdict::Wait(..)));
-        let Verdict::Wait(left, _) = known.judge(&rule, true, at(61)) else {
+        assert!(matches!(known.judge(&rule, true, at(0)), RuleVerdict::Wait(..)));
+        let RuleVerdict::Wait(left, _) = known.judge(&rule, true, at(61)) else {
             panic!()
         };
         assert_eq!(left, Duration::from_secs(239));
-        assert_eq!(known.judge(&rule, true, at(301)), Verdict::Act);
+        assert_eq!(known.judge(&rule, true, at(301)), RuleVerdict::Act);
     }
 
     #[test]

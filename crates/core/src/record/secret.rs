@@ -32,7 +32,7 @@ pub fn unpack(bytes: &[u8]) -> Option<Vec<u8>> {
 
 /// What a Secret holds.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Found {
+pub enum FoundRecord {
     /// Nothing that is the record of this custom resource.
     Nothing,
     /// `generation`: of the custom resource, when this was written.
@@ -86,7 +86,7 @@ impl Packed {
         pack(&self.json)
     }
 }
-impl Found {
+impl FoundRecord {
     /// Reads what is stored. What is malformed, or another custom resource's, is nothing.
     pub fn read(bytes: &[u8], owner: &str) -> Self {
         #[derive(Deserialize)]
@@ -94,20 +94,20 @@ impl Found {
             version: u64,
         }
         let Some(json) = unpack(bytes) else {
-            return Found::Nothing;
+            return FoundRecord::Nothing;
         };
         match serde_json::from_slice(&json) {
-            Ok(Version { version }) if version > VERSION => return Found::Later(version),
+            Ok(Version { version }) if version > VERSION => return FoundRecord::Later(version),
             Ok(_) => {}
-            Err(_) => return Found::Nothing,
+            Err(_) => return FoundRecord::Nothing,
         }
         match serde_json::from_slice::<Form<'_>>(&json) {
-            Ok(form) if form.owner == owner => Found::Record {
+            Ok(form) if form.owner == owner => FoundRecord::Record {
                 record: Box::new(form.record.into_owned()),
                 generation: form.generation,
                 stamp: stamp(&json),
             },
-            _ => Found::Nothing,
+            _ => FoundRecord::Nothing,
         }
     }
 }
@@ -146,14 +146,14 @@ mod tests {
             assert!(bytes.len() < 600 + members * 30, "{members}: {}", bytes.len());
             let (record, generation) = (record.clone(), 7);
             assert_eq!(
-                Found::read(&bytes, "u"),
-                Found::Record {
+                FoundRecord::read(&bytes, "u"),
+                FoundRecord::Record {
                     record: Box::new(record),
                     generation,
                     stamp
                 }
             );
-            assert_eq!(Found::read(&bytes, "another"), Found::Nothing);
+            assert_eq!(FoundRecord::read(&bytes, "another"), FoundRecord::Nothing);
         }
     }
 
@@ -169,14 +169,18 @@ mod tests {
             br#"{"version":"1"}"#,
             &bomb,
         ] {
-            assert_eq!(Found::read(&pack(malformed), "u"), Found::Nothing);
+            assert_eq!(FoundRecord::read(&pack(malformed), "u"), FoundRecord::Nothing);
         }
         let whole = Packed::of(&Record::default(), "u", 1);
-        assert_eq!(Found::read(&whole.bytes()[..40], "u"), Found::Nothing);
-        assert_eq!(Found::read(&whole.json, "u"), Found::Nothing, "it is not packed");
+        assert_eq!(FoundRecord::read(&whole.bytes()[..40], "u"), FoundRecord::Nothing);
         assert_eq!(
-            Found::read(&pack(br#"{"version":2,"what":"ever"}"#), "u"),
-            Found::Later(2)
+            FoundRecord::read(&whole.json, "u"),
+            FoundRecord::Nothing,
+            "it is not packed"
+        );
+        assert_eq!(
+            FoundRecord::read(&pack(br#"{"version":2,"what":"ever"}"#), "u"),
+            FoundRecord::Later(2)
         );
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::hooks::Progress;
 use crate::leader::Elected;
-use crate::plans::{Plan, Work};
+use crate::plans::{Plan, PlanWork};
 use crate::record::Entry;
 use crate::record::history::{Attempt, Fallback, History};
 use crate::record::remediation::Remedied;
@@ -50,7 +50,7 @@ pub struct Status {
     pub plans: Vec<Plan>,
     /// The run of a plan that is in progress, and those that wait.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "is_default")]
-    pub plan_run: Work,
+    pub plan_run: PlanWork,
     /// State of the watch's [remediation rules](watches.md#remediation).
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
     pub remediation: Vec<Remedied>,
@@ -254,16 +254,16 @@ fn lenient<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserialize
 
 /// Reads a list of a `&Value` without the items that have a wrong type.
 fn lenient_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
-    let items = Vec::<Readable<T>>::deserialize(deserializer).unwrap_or_default();
+    let items = Vec::<LenientField<T>>::deserialize(deserializer).unwrap_or_default();
     Ok(items.into_iter().filter_map(|item| item.0).collect())
 }
 
 /// An item that may have a wrong type.
-struct Readable<T>(Option<T>);
+struct LenientField<T>(Option<T>);
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Readable<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for LenientField<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Readable(T::deserialize(deserializer).ok()))
+        Ok(LenientField(T::deserialize(deserializer).ok()))
     }
 }
 

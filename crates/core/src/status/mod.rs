@@ -177,7 +177,7 @@ pub enum Phase {
 
 /// The chart of a release.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Chart {
+pub struct ReleaseChart {
     pub name: String,
     pub version: String,
     pub app_version: String,
@@ -191,13 +191,13 @@ pub struct Render<'a> {
 }
 
 /// Everything that the status is made of.
-pub struct Report<'a> {
+pub struct StatusReport<'a> {
     pub generation: i64,
     pub release_name: &'a str,
     pub phase: &'a Phase,
     /// Told of a release that is ready or waits.
     pub changes: &'a Changes,
-    pub chart: Option<Chart>,
+    pub chart: Option<ReleaseChart>,
     pub record: &'a Record,
     /// Signs what the status says of the record.
     pub seal: RecordSeal<'a>,
@@ -411,7 +411,7 @@ pub fn says_the_same(one: &Value, other: &Value) -> bool {
 }
 
 /// The new status, from the report and the one before.
-pub fn status(report: &Report<'_>, previous: &Value) -> Value {
+pub fn status(report: &StatusReport<'_>, previous: &Value) -> Value {
     let mut status = Status {
         observed_generation: match report.phase {
             Phase::Ready | Phase::Stalled { .. } => Some(report.generation),
@@ -447,7 +447,7 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
 }
 
 /// The fields of the chart's status template.
-fn templated(report: &Report<'_>, previous: &Value, status: &mut Map<String, Value>) {
+fn templated(report: &StatusReport<'_>, previous: &Value, status: &mut Map<String, Value>) {
     let mut kept = Templated::of(previous);
     let fields = match report.computed {
         _ if report.brief => {
@@ -476,7 +476,7 @@ fn templated(report: &Report<'_>, previous: &Value, status: &mut Map<String, Val
 }
 
 /// The chart's notes. A reconcile that renders nothing keeps those of before.
-fn notes(report: &Report<'_>, previous: &Value) -> Option<String> {
+fn notes(report: &StatusReport<'_>, previous: &Value) -> Option<String> {
     if report.brief {
         return None;
     }
@@ -488,7 +488,7 @@ fn notes(report: &Report<'_>, previous: &Value) -> Option<String> {
 }
 
 /// Writes the record into a status.
-fn record_into(report: &Report<'_>, previous: &Value, status: &mut Status) {
+fn record_into(report: &StatusReport<'_>, previous: &Value, status: &mut Status) {
     let record = report.record;
     record.handled.write_into(status);
     status.release = Some(release(report, previous));
@@ -532,7 +532,7 @@ fn shown(texts: &[String]) -> Vec<String> {
     shown
 }
 
-fn release(report: &Report<'_>, previous: &Value) -> ReleaseStatus {
+fn release(report: &StatusReport<'_>, previous: &Value) -> ReleaseStatus {
     let record = report.record;
     let chart = report.chart.as_ref();
     let namespace = match &report.render {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::{BRIEF_BYTES, NOTES_BYTES, Phase, Reason, Report, shown};
+use super::{BRIEF_BYTES, NOTES_BYTES, Phase, Reason, StatusReport, shown};
 use crate::status::conditions::{self, Condition};
 use crate::status::template::{INVALID, Templated};
 
@@ -16,7 +16,7 @@ fn said(holds: bool, reason: &str, message: &str) -> Said {
 }
 
 /// What stands in the place of the previous ones. Those of others stay.
-pub(super) fn all(report: &Report<'_>, previous: &Value) -> Vec<Condition> {
+pub(super) fn all(report: &StatusReport<'_>, previous: &Value) -> Vec<Condition> {
     let mut list = conditions::of(previous);
     let initialized = ("Initialized", said(true, "Initialized", ""));
     let all = [initialized]
@@ -50,7 +50,7 @@ pub(super) fn all(report: &Report<'_>, previous: &Value) -> Vec<Condition> {
 }
 
 /// How the release is. What isn't named stays.
-fn own_conditions(report: &Report<'_>) -> Vec<(&'static str, Said)> {
+fn own_conditions(report: &StatusReport<'_>) -> Vec<(&'static str, Said)> {
     let mut list = match report.phase {
         Phase::Ready => {
             let message = match (&report.changes.gap, report.record.entries.len()) {
@@ -114,7 +114,7 @@ fn own_conditions(report: &Report<'_>) -> Vec<(&'static str, Said)> {
 }
 
 /// operator-sdk's conditions, for those who wait on them; their meaning is "Helm returned", not "ready".
-fn sdk_conditions(report: &Report<'_>, previous: &Value) -> Vec<(&'static str, Said)> {
+fn sdk_conditions(report: &StatusReport<'_>, previous: &Value) -> Vec<(&'static str, Said)> {
     let revision = report.record.revision;
     let mut list = match report.phase {
         Phase::Waiting {

@@ -3,8 +3,8 @@ use crate::record::Stored;
 use crate::status::conditions::Condition;
 use crate::testing::table;
 
-fn report<'a>(phase: &'a Phase, record: &'a Record) -> Report<'a> {
-    Report {
+fn report<'a>(phase: &'a Phase, record: &'a Record) -> StatusReport<'a> {
+    StatusReport {
         generation: 3,
         release_name: "web",
         phase,
@@ -65,7 +65,7 @@ fn conditions_come_and_go() {
             held: case.held,
             ..Changes::default()
         };
-        let report = Report {
+        let report = StatusReport {
             contested: case.contested,
             changes: &changes,
             failures,
@@ -107,7 +107,7 @@ fn only_texts_are_cleaned_of_secrets() {
     ] {
         secrets.learn(value);
     }
-    let report = |phase| Report {
+    let report = |phase| StatusReport {
         secrets: &secrets,
         ..report(phase, &record)
     };
@@ -131,7 +131,7 @@ fn the_same_report_makes_the_same_status() {
     };
     let phase = Phase::Ready;
     let first = status(&report(&phase, &record), &json!({"foreign": 1}));
-    let later = Report {
+    let later = StatusReport {
         now: "2027-01-01T00:00:00Z".parse().unwrap(),
         ..report(&phase, &record)
     };
@@ -141,7 +141,7 @@ fn the_same_report_makes_the_same_status() {
         namespace: "shop",
         notes: Some("Have fun."),
     });
-    let rendered = Report {
+    let rendered = StatusReport {
         render,
         ..report(&phase, &record)
     };
@@ -167,7 +167,7 @@ fn what_an_author_can_make_longer_has_a_bound() {
         namespace: "shop",
         notes: Some(&long),
     });
-    let report = Report {
+    let report = StatusReport {
         render,
         ..report(&phase, &record)
     };
@@ -184,7 +184,7 @@ fn what_an_author_can_make_longer_has_a_bound() {
     };
     assert_eq!(read.lookups, lookups[..read.lookups.len()]);
 
-    let brief = status(&Report { brief: true, ..report }, &full);
+    let brief = status(&StatusReport { brief: true, ..report }, &full);
     assert!(brief.to_string().len() < 8 << 10, "{brief}");
     assert_eq!(types(&brief), types(&full));
     for absent in ["notes", "hooks", "inventory"] {

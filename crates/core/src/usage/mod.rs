@@ -41,7 +41,7 @@ pub type Counted = Amounts<f64>;
 /// Whose requests they are. Without a name: those of releases of this namespace, or (without one, too) of this kind, that
 /// have no line of their own any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Release {
+pub struct UsageRelease {
     /// As `Kind.group`.
     pub kind: String,
     pub namespace: String,
@@ -182,8 +182,8 @@ impl Counters {
         &mut self,
         now: Timestamp,
         elapsed: Option<Duration>,
-        requested: BTreeMap<Release, Requests>,
-        is_there: impl Fn(&Release) -> bool,
+        requested: BTreeMap<UsageRelease, Requests>,
+        is_there: impl Fn(&UsageRelease) -> bool,
     ) {
         for line in self.lines_mut() {
             let requested = mem::take(&mut line.requested);
@@ -215,7 +215,8 @@ impl Counters {
         loop {
             let text = serde_json::to_string(self)?;
             let excess = text.len().saturating_sub(limit);
-            let is_own = |(release, _): &(Release, &Line)| !(release.name.is_empty() && release.namespace.is_empty());
+            let is_own =
+                |(release, _): &(UsageRelease, &Line)| !(release.name.is_empty() && release.namespace.is_empty());
             let mut smallest: Vec<_> = self.lines().filter(is_own).collect();
             if excess == 0 || smallest.is_empty() {
                 return Ok(text);
@@ -237,12 +238,12 @@ impl Counters {
     }
 
     /// Every release, in order.
-    pub fn lines(&self) -> impl Iterator<Item = (Release, &Line)> {
+    pub fn lines(&self) -> impl Iterator<Item = (UsageRelease, &Line)> {
         self.kinds.iter().flat_map(|(kind, namespaces)| {
             namespaces.iter().flat_map(move |(namespace, lines)| {
                 lines.iter().map(move |(name, line)| {
                     let (kind, namespace, name) = (kind.clone(), namespace.clone(), name.clone());
-                    (Release { kind, namespace, name }, line)
+                    (UsageRelease { kind, namespace, name }, line)
                 })
             })
         })
@@ -264,14 +265,14 @@ impl Counters {
         lines.flat_map(BTreeMap::values_mut)
     }
 
-    fn line(&mut self, release: Release) -> &mut Line {
+    fn line(&mut self, release: UsageRelease) -> &mut Line {
         let namespaces = self.kinds.entry(release.kind).or_default();
         let lines = namespaces.entry(release.namespace).or_default();
         lines.entry(release.name).or_default()
     }
 
     /// Counts a release among those of a namespace, or (empty) of its kind, that have no line of their own.
-    fn fold(&mut self, release: Release, namespace: String) {
+    fn fold(&mut self, release: UsageRelease, namespace: String) {
         let Some(namespaces) = self.kinds.get_mut(&release.kind) else {
             return;
         };
@@ -280,7 +281,7 @@ impl Counters {
         if lines.is_empty() {
             namespaces.remove(&release.namespace);
         }
-        let rest = self.line(Release {
+        let rest = self.line(UsageRelease {
             kind: release.kind,
             namespace,
             name: String::new(),

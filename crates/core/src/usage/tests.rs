@@ -6,8 +6,8 @@ use super::sample::{Consumer, Sample};
 use super::*;
 use crate::identity::ObjectId;
 
-fn release(kind: &str, name: &str) -> Release {
-    Release {
+fn release(kind: &str, name: &str) -> UsageRelease {
+    UsageRelease {
         kind: format!("{kind}.a.test"),
         namespace: "shop".into(),
         name: name.into(),
@@ -22,7 +22,7 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
 }
 
-fn line<'a>(counters: &'a Counters, release: &Release) -> Option<&'a Line> {
+fn line<'a>(counters: &'a Counters, release: &UsageRelease) -> Option<&'a Line> {
     counters
         .lines()
         .find(|(found, _)| found == release)
@@ -182,7 +182,7 @@ fn what_has_no_room_is_counted_for_its_kind() {
     let all = || (1..=200).map(|n: u64| (release("Shop", &format!("release-{n}")), requests(n, n << 20, 0)));
     let mut counters = Counters::new(at(0));
     for sample in 0..4 {
-        let is_there = |release: &Release| release.name != "release-200";
+        let is_there = |release: &UsageRelease| release.name != "release-200";
         counters.take(
             at(sample),
             Some(Duration::from_secs(sample as u64 * 1000)),

@@ -27,7 +27,7 @@ pub struct Leaf {
 
 /// A leaf as it was rendered, and as it is live.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct FoundResult {
     pub leaf: Leaf,
     pub rendered: Value,
     pub live: Value,
@@ -99,7 +99,7 @@ pub fn live_leaf<'a>(rendered: &Value, live: &'a Value, pointer: &str) -> Option
 }
 
 /// Restores those of the `missed` results that live leaves show, and returns them. `None` if none can be found.
-pub fn recover(kept: &Kept, missed: &BTreeSet<KeptKey>, found: &[Found]) -> Option<(Kept, BTreeSet<KeptKey>)> {
+pub fn recover(kept: &Kept, missed: &BTreeSet<KeptKey>, found: &[FoundResult]) -> Option<(Kept, BTreeSet<KeptKey>)> {
     let views: Vec<(String, String)> = found.iter().flat_map(views).collect();
     let mut table = kept.clone();
     let mut known = BTreeSet::new();
@@ -118,7 +118,7 @@ pub fn recover(kept: &Kept, missed: &BTreeSet<KeptKey>, found: &[Found]) -> Opti
 }
 
 /// A leaf's text before and after, as it stands and, if it is base64, as it reads.
-fn views(found: &Found) -> Vec<(String, String)> {
+fn views(found: &FoundResult) -> Vec<(String, String)> {
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
@@ -140,7 +140,7 @@ fn replaced(rendered: &str, live: &str, text: &str) -> Option<String> {
 }
 impl Pin {
     /// Keeps the live value of a leaf.
-    pub fn new(found: &Found, key: &Key) -> Self {
+    pub fn new(found: &FoundResult, key: &Key) -> Self {
         Pin {
             leaf: found.leaf.clone(),
             rendered: digest(&found.rendered, key),
@@ -204,8 +204,8 @@ mod tests {
         })
     }
 
-    fn found(rendered: Value, live: Value) -> Found {
-        Found {
+    fn found(rendered: Value, live: Value) -> FoundResult {
+        FoundResult {
             leaf: Leaf {
                 id: id("a"),
                 pointer: "/data/a".into(),

@@ -11,7 +11,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use tokio::sync::Semaphore;
 
-use crate::cluster::connection::fence::{Fence, Gate};
+use crate::cluster::connection::fence::{Fence, RequestGate};
 use crate::cluster::connection::silent_watch::MonitoredBody;
 use crate::cluster::error::{Error, Result};
 use crate::telemetry::chain;
@@ -119,10 +119,10 @@ pub fn with_time_limits(client: Client) -> Client {
 /// As [`with_time_limits`]; also refuses writes while the fence is closed.
 #[must_use]
 pub fn with_fence(client: Client, fence: Arc<Fence>) -> Client {
-    limited_client(client, Some(Arc::new(Gate::new(fence))))
+    limited_client(client, Some(Arc::new(RequestGate::new(fence))))
 }
 
-fn limited_client(client: Client, gate: Option<Arc<Gate>>) -> Client {
+fn limited_client(client: Client, gate: Option<Arc<RequestGate>>) -> Client {
     let namespace = client.default_namespace().to_owned();
     let silence = silent_watch::longest_silence();
     let requests = Arc::new(Semaphore::new(REQUESTS));

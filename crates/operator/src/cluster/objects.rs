@@ -100,7 +100,7 @@ pub fn live_with_health(id: &ObjectId, object: &Whole) -> Live {
         fields.insert("metadata".into(), health_metadata(&object.metadata));
         let value = Value::Object(fields);
         let health = health::health(&id.group_kind, &value, jiff::Timestamp::now());
-        if health.status != health::Status::Current {
+        if health.status != health::HealthStatus::Current {
             live.pods = health::pods::selector(&id.group_kind, &value).map(String::into_boxed_str);
         }
         live.health = Some(health);

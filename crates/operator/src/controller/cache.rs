@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::reconcile::{CustomResource, Release, ResourceKey};
 use crate::sync::lock;
-use chartwright_core::prune::deletion::{End, Held, end};
+use chartwright_core::prune::deletion::{End, HeldDeletion, end};
 
 /// The cache of a unit.
 #[derive(Default)]
@@ -226,7 +226,7 @@ impl Deleted {
 
     /// How it ended.
     pub fn end(&self) -> End {
-        let held = |resource: &CustomResource| Held {
+        let held = |resource: &CustomResource| HeldDeletion {
             held: resource.has_finalizer(),
             deleting: resource.deleting,
         };

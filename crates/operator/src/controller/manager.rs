@@ -27,7 +27,7 @@ use helm_template::chart::stamp::{Stamp, load_stable};
 use helm_template::render::Engine;
 
 /// The options of `chartwright run`.
-pub struct Options {
+pub struct ControllerOptions {
     pub watches: Vec<Watch>,
     /// `None`: all.
     pub namespaces: Option<BTreeSet<String>>,
@@ -72,7 +72,7 @@ const RIGHTS_WAIT: Duration = Duration::from_secs(5);
 /// If the API server does not answer, the operator's own Secret is unavailable, or leadership is lost.
 pub async fn run(
     client: kube::Client,
-    options: Options,
+    options: ControllerOptions,
     metrics: Arc<Metrics>,
     health: ProcessHealth,
     stop: CancellationToken,
@@ -116,7 +116,7 @@ fn end_process(reason: &str) {
 }
 
 /// Loads every chart once. A chart that can't be read keeps its releases `Stalled`, and everything else running.
-fn blueprints(options: &Options) -> Vec<Blueprint> {
+fn blueprints(options: &ControllerOptions) -> Vec<Blueprint> {
     let mut loaded: HashMap<PathBuf, (Result<Arc<Engine>, String>, Stamp)> = HashMap::new();
     let mut blueprints = Vec::new();
     for watch in &options.watches {
@@ -149,7 +149,7 @@ fn blueprints(options: &Options) -> Vec<Blueprint> {
 }
 
 /// Reports the memory of the charts, and warns if they and the program need more than half of the limit.
-fn report_chart_sizes(options: &Options, blueprints: &[Blueprint], metrics: &Metrics) {
+fn report_chart_sizes(options: &ControllerOptions, blueprints: &[Blueprint], metrics: &Metrics) {
     let limit = options.memory.unwrap_or_default();
     metrics.memory_limit.set(i64::try_from(limit).unwrap_or(i64::MAX));
     let mut charts: HashMap<&PathBuf, u64> = HashMap::new();
@@ -174,7 +174,7 @@ fn report_chart_sizes(options: &Options, blueprints: &[Blueprint], metrics: &Met
 /// The work of the leader.
 async fn lead(
     client: kube::Client,
-    options: Options,
+    options: ControllerOptions,
     blueprints: Vec<Blueprint>,
     metrics: Arc<Metrics>,
     health: ProcessHealth,
@@ -243,10 +243,10 @@ async fn lead(
 /// What the leader needs before anything else.
 async fn start(
     client: &kube::Client,
-    options: &Options,
+    options: &ControllerOptions,
     health: &ProcessHealth,
 ) -> anyhow::Result<(Discovery, Keyring)> {
-    let Options {
+    let ControllerOptions {
         own_namespace,
         operator,
         ..

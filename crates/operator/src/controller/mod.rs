@@ -16,4 +16,4 @@ mod unit;
 mod usage_meter;
 mod watches;
 
-pub use manager::{LeaseOptions, Options, run};
+pub use manager::{ControllerOptions, LeaseOptions, run};

@@ -15,7 +15,7 @@ use crate::reconcile::Context;
 use chartwright_core::identity::applyset;
 use chartwright_core::identity::ownership::owner_of;
 use chartwright_core::identity::{GroupKind, ObjectId};
-use chartwright_core::usage::{Counters, Release, Requests};
+use chartwright_core::usage::{Counters, Requests, UsageRelease};
 
 const SHORTEST: Duration = Duration::from_secs(1);
 /// The wait before the first sample, while the watches list the members.
@@ -23,7 +23,7 @@ const LISTS: Duration = Duration::from_secs(10);
 /// After this many periods without a sample, the time between is not counted.
 const GAP: u32 = 3;
 
-struct Meter {
+struct UsageMeter {
     context: Arc<Context>,
     period: Duration,
     /// `None`: not read yet.
@@ -37,7 +37,7 @@ struct Meter {
 /// Takes a sample in every period. Runs until `stop`.
 pub async fn run(context: Arc<Context>, period: Duration, stop: CancellationToken) {
     let period = period.max(SHORTEST);
-    let mut meter = Meter {
+    let mut meter = UsageMeter {
         context,
         period,
         counters: None,
@@ -59,7 +59,7 @@ pub async fn run(context: Arc<Context>, period: Duration, stop: CancellationToke
     }
 }
 
-impl Meter {
+impl UsageMeter {
     async fn meter(&mut self) -> anyhow::Result<()> {
         let context = &self.context;
         let (namespace, operator) = (&context.settings.own_namespace, &context.settings.operator);
@@ -78,7 +78,7 @@ impl Meter {
         let begun = Instant::now();
         let snapshot = context.discovery.snapshot();
         let sample = usage::sample(&context.client, &snapshot, context.settings.namespaces.as_ref()).await?;
-        let requested: BTreeMap<Release, Requests> = sample.by_release(&|id, uid| release_of(context, id, uid));
+        let requested: BTreeMap<UsageRelease, Requests> = sample.by_release(&|id, uid| release_of(context, id, uid));
         let gap = self.period * GAP;
         let last = self.last.filter(|(_, ended)| begun.duration_since(*ended) <= gap);
         let elapsed = last.map(|(before, _)| begun.duration_since(before));
@@ -114,21 +114,21 @@ impl Meter {
 }
 
 /// The release of a member.
-fn release_of(context: &Context, id: &ObjectId, uid: Option<&str>) -> Option<Release> {
+fn release_of(context: &Context, id: &ObjectId, uid: Option<&str>) -> Option<UsageRelease> {
     let owner = {
         let members = context.members();
         let live = members.get(id)?;
         uid.is_none_or(|uid| uid == live.uid).then(|| owner_of(id, live))??
     };
     let (kind, key) = context.release(&owner)?;
-    Some(Release {
+    Some(UsageRelease {
         kind: kind.to_string(),
         namespace: key.namespace,
         name: key.name,
     })
 }
 
-fn is_there(context: &Context, release: &Release) -> bool {
+fn is_there(context: &Context, release: &UsageRelease) -> bool {
     let kind = GroupKind::parse(&release.kind);
     context.knows(&applyset::id(
         &release.name,

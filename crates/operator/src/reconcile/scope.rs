@@ -15,7 +15,7 @@ use crate::reconcile::unit::Unit;
 use crate::telemetry::metrics::WriteOperation;
 use chartwright_core::identity::ownership::Owner;
 use chartwright_core::record::requests::Request;
-use chartwright_core::status::{Chart, Phase, Reason};
+use chartwright_core::status::{Phase, Reason, ReleaseChart};
 
 /// The custom resource of a reconcile, and what its stages found out about it.
 pub(crate) struct ReleaseScope<'a> {
@@ -75,9 +75,9 @@ impl ReleaseScope<'_> {
     }
 
     /// The chart that the operator has.
-    pub(crate) fn chart(&self) -> Option<Chart> {
+    pub(crate) fn chart(&self) -> Option<ReleaseChart> {
         let metadata = &self.unit.renderer.as_ref().ok()?.chart().metadata;
-        Some(Chart {
+        Some(ReleaseChart {
             name: metadata.name.clone(),
             version: metadata.version.clone(),
             app_version: metadata.app_version.clone(),

@@ -69,7 +69,7 @@ pub(super) fn compile(text: &[u8], chart: &Chart, fetch: Option<&Fetch>) -> Resu
         .for_each(|format| compiler.register_format(format));
     compiler.use_loader(Box::new(SchemaLoader {
         fetch: fetch.cloned(),
-        own: ChartFiles::of(chart),
+        own: SchemaFiles::of(chart),
         patterns: Rc::clone(&patterns),
     }));
     let mut schemas = Schemas::new();
@@ -124,7 +124,7 @@ fn read(text: &[u8], patterns: &RefCell<Patterns>) -> Result<Value, String> {
 }
 
 /// The JSON files of the chart, which its schema may refer to.
-struct ChartFiles {
+struct SchemaFiles {
     chart: String,
     files: Vec<File>,
 }
@@ -132,10 +132,10 @@ struct ChartFiles {
 /// Folders of charts in projects: a schema may name its chart's folder from the project's, or from the operator's in its image.
 const CHARTS: [&str; 2] = ["charts", "helm-charts"];
 
-impl ChartFiles {
+impl SchemaFiles {
     fn of(chart: &Chart) -> Self {
         let files = chart.files.iter().filter(|file| file.name.ends_with(".json"));
-        ChartFiles {
+        SchemaFiles {
             chart: chart.metadata.name.clone(),
             files: files.cloned().collect(),
         }
@@ -163,7 +163,7 @@ impl ChartFiles {
 /// only the chart's files.
 struct SchemaLoader {
     fetch: Option<Fetch>,
-    own: ChartFiles,
+    own: SchemaFiles,
     patterns: Rc<RefCell<Patterns>>,
 }
 

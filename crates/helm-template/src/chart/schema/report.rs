@@ -21,7 +21,7 @@ pub(super) fn lines(error: &ValidationError<'_, '_>, patterns: &Patterns) -> Vec
         depth: 0,
     };
     let mut lines = Vec::new();
-    let findings = Report { patterns }.all(&error.causes, &visit);
+    let findings = SchemaReport { patterns }.all(&error.causes, &visit);
     findings.iter().for_each(|finding| finding.lines(0, &mut lines));
     lines
 }
@@ -53,11 +53,11 @@ struct Visit<'u> {
     depth: usize,
 }
 
-struct Report<'p> {
+struct SchemaReport<'p> {
     patterns: &'p Patterns,
 }
 
-impl Report<'_> {
+impl SchemaReport<'_> {
     /// The findings of one visit, sorted by place: boon's order is random for `unevaluatedProperties`.
     fn all(&self, errors: &[ValidationError<'_, '_>], visit: &Visit<'_>) -> Vec<Finding> {
         if let Some(finding) = self.alternative(errors, visit) {

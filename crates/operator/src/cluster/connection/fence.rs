@@ -28,7 +28,7 @@ pub struct Fence {
 }
 
 /// Checks the writes of one client against a fence.
-pub(in crate::cluster) struct Gate {
+pub(in crate::cluster) struct RequestGate {
     fence: Arc<Fence>,
     /// Wraps request bodies. kube can only wrap response bodies, so this client talks to a service that echoes the body.
     wrap: Client,
@@ -71,7 +71,7 @@ impl Fence {
     }
 }
 
-impl Gate {
+impl RequestGate {
     pub(in crate::cluster) fn new(fence: Arc<Fence>) -> Self {
         let of_bodies = fence.clone();
         let echo = tower::service_fn(move |request: Request<Body>| {
@@ -82,7 +82,7 @@ impl Gate {
             };
             std::future::ready(Ok::<_, Infallible>(Response::new(body)))
         });
-        Gate {
+        RequestGate {
             fence,
             wrap: Client::new(echo, ""),
         }

@@ -30,7 +30,7 @@ pub(super) enum WatchPurpose {
 }
 
 /// A running watch, or one that found nothing to watch.
-struct Watch {
+struct ScopeWatch {
     task: AbortHandle,
     /// The watched API version; `None` if the kind is not served.
     version: Option<String>,
@@ -40,7 +40,7 @@ struct Watch {
 /// The watches of a process.
 struct Watches {
     context: Arc<Context>,
-    running: HashMap<(WatchPurpose, Scope), Watch>,
+    running: HashMap<(WatchPurpose, Scope), ScopeWatch>,
     tasks: JoinSet<()>,
     /// Member scopes that were not needed at the last tick.
     unneeded: BTreeSet<Scope>,
@@ -108,7 +108,7 @@ impl Watches {
                     WatchPurpose::Members => self.tasks.spawn(members::scope_watch(context, scope, resource)),
                     WatchPurpose::Dependencies => self.tasks.spawn(dependencies::scope_watch(context, scope, resource)),
                 };
-                Watch {
+                ScopeWatch {
                     task,
                     version,
                     is_idle: false,
@@ -185,7 +185,7 @@ impl Watches {
     }
 }
 
-impl Watch {
+impl ScopeWatch {
     /// The watched version, if it is no longer served, and the version that replaces it.
     fn superseded(&self, kind: &GroupKind, snapshot: &Snapshot) -> Option<(&str, String)> {
         let former = self.version.as_deref()?;

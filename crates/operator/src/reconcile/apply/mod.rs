@@ -20,7 +20,7 @@ use crate::reconcile::scope::{CHANGED, ReleaseScope};
 use crate::reconcile::takeover::former_members::FormerMembers;
 use chartwright_core::apply::member_outcome::{MemberOutcome, recorded_entry};
 use chartwright_core::apply::sequence::{self, Turn};
-use chartwright_core::apply::{Seen, Step, Why, content, sign, step};
+use chartwright_core::apply::{ApplyReason, Seen, Step, content, sign, step};
 use chartwright_core::drift::{DriftedField, drifted_fields};
 use chartwright_core::health::gates;
 use chartwright_core::identity::ObjectId;
@@ -95,7 +95,7 @@ impl MemberDecision {
 /// The step for a member with drift.
 const DRIFTED: Step = Step::Apply {
     force: true,
-    why: Why::Drifted,
+    why: ApplyReason::Drifted,
 };
 
 impl ApplyPass {
@@ -109,7 +109,7 @@ impl ApplyPass {
             | MemberOutcome::Contested => {}
             MemberOutcome::Applied(_, why) => {
                 changes.applied += 1;
-                changes.found += usize::from(why == Why::Unrecorded);
+                changes.found += usize::from(why == ApplyReason::Unrecorded);
             }
             MemberOutcome::Corrected(_, how) => {
                 changes.applied += 1;
@@ -373,7 +373,7 @@ impl Applier<'_> {
         if task.forced && decision.next == Step::Unchanged {
             decision.next = Step::Apply {
                 force: true,
-                why: Why::Forced,
+                why: ApplyReason::Forced,
             };
         }
         // An object that the former owner created from the same chart belongs to the release.
@@ -465,8 +465,8 @@ impl Applier<'_> {
             Step::Apply { force, why } => (force, why),
         };
         // The member was applied with this content and is gone: another client deleted it.
-        let was_deleted =
-            why == Why::Missing && entry.is_some_and(|entry| !entry.uid.is_empty() && entry.digest == member.digest);
+        let was_deleted = why == ApplyReason::Missing
+            && entry.is_some_and(|entry| !entry.uid.is_empty() && entry.digest == member.digest);
         if was_deleted && release.must_wait(&member.id) {
             return Ok(MemberOutcome::Contested);
         }
@@ -487,7 +487,7 @@ impl Applier<'_> {
             .await?;
         release.retry.cache.note_refusal(member, live, &done);
         match done {
-            MemberOutcome::Applied(live, why) if was_deleted || why == Why::Drifted => {
+            MemberOutcome::Applied(live, why) if was_deleted || why == ApplyReason::Drifted => {
                 let how = if was_deleted {
                     "was deleted".to_owned()
                 } else if decision.has_other_operator {

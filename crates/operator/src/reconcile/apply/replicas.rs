@@ -13,7 +13,7 @@ use crate::reconcile::flow::Flow;
 use crate::reconcile::observe::warnings::Warnings;
 use crate::reconcile::release::Release;
 use crate::reconcile::render::prepared::PreparedRelease;
-use chartwright_core::apply::Why;
+use chartwright_core::apply::ApplyReason;
 use chartwright_core::apply::member_outcome::MemberOutcome;
 use chartwright_core::index::members::Live;
 use chartwright_core::members::autoscaling;
@@ -79,7 +79,7 @@ impl Applier<'_> {
             };
             let order = SendOptions {
                 force: true,
-                why: Why::Forced,
+                why: ApplyReason::Forced,
                 recreate: false,
             };
             let sent = MemberSender::new(self.scope)

@@ -10,12 +10,12 @@ use crate::reconcile::release::Release;
 use crate::reconcile::scope::ReleaseScope;
 use crate::telemetry::metrics::WriteOperation;
 use chartwright_core::apply::member_outcome::MemberOutcome;
-use chartwright_core::apply::{Why, content, schema_errors, sign};
+use chartwright_core::apply::{ApplyReason, content, schema_errors, sign};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::index::members::Live;
 use chartwright_core::members::desired::Member;
 use chartwright_core::members::exclusive_fields;
-use chartwright_core::members::immutable_fields::{self, Kept, may_recreate};
+use chartwright_core::members::immutable_fields::{self, KeptField, may_recreate};
 use chartwright_core::status::Reason;
 use chartwright_core::status::conditions::short_list;
 
@@ -28,7 +28,7 @@ const ROUNDS: usize = 4;
 pub(crate) struct SendOptions {
     /// True to apply to the live object. False to create the object only.
     pub force: bool,
-    pub why: Why,
+    pub why: ApplyReason,
     /// True if a `force-at` request permits to recreate members with immutable changes, once.
     pub recreate: bool,
 }
@@ -64,7 +64,7 @@ impl MemberSender<'_> {
         }
         match answer {
             Ok(live) => {
-                if order.why == Why::Drifted {
+                if order.why == ApplyReason::Drifted {
                     self.scope.context.metrics.corrected_drift(&member.id.group_kind.kind);
                 }
                 Ok(MemberOutcome::Applied(Box::new(live), order.why))
@@ -243,17 +243,17 @@ impl MemberSender<'_> {
         if let CreationCheck::Refused(_) = objects::check_creation(client, resource, id, &member.object).await? {
             return Ok(Some(self.failure(member, error)));
         }
-        let immutable = |kept: Kept| {
+        let immutable = |kept: KeptField| {
             Ok(Some(MemberOutcome::Failed(
                 Reason::Immutable,
                 kept.message(member, fields),
             )))
         };
         if !may_recreate(member, live, order.recreate) {
-            return immutable(Kept::NotAsked);
+            return immutable(KeptField::NotAsked);
         }
         if self.takes_data(resource, id).await? && !live.prune_allowed {
-            return immutable(Kept::TakesData);
+            return immutable(KeptField::TakesData);
         }
         // The delete request names the version, which a status write may have changed: read it again.
         let deleted = match objects::read_live(client, resource, id).await? {

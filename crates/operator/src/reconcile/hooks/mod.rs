@@ -29,9 +29,9 @@ use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::status::StatusWriter;
 use chartwright_core::annotations::ON_CREATE;
 use chartwright_core::digest::KeyUse;
-use chartwright_core::health::Status;
+use chartwright_core::health::HealthStatus;
 use chartwright_core::health::gates::{Gate, is_stated};
-use chartwright_core::hooks::{self, Hook, HookRun, Next, Operation, Removal, RunPhase, State, in_order};
+use chartwright_core::hooks::{self, Hook, HookRun, HookState, Next, Operation, Removal, RunPhase, in_order};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::identity::ownership::{Ownership, ownership};
 use chartwright_core::members::desired;
@@ -299,13 +299,13 @@ impl HookRunner<'_, '_> {
         let state = self.reconcile_object(release, hook, &mut run).await?;
         let now = Timestamp::now();
         let state = match state {
-            State::AwaitsRemoval(removal) if run.awaits(&removal, is_bounded, now) => {
+            HookState::AwaitsRemoval(removal) if run.awaits(&removal, is_bounded, now) => {
                 release.schedule.at(POLL, RequeueReason::HookStep);
                 release.record.note(run);
                 let message = format!("{what}: {}", removal.message);
                 return Break(Phase::waiting(Reason::HookRunning, message));
             }
-            State::AwaitsRemoval(removal) => State::Running(removal.message),
+            HookState::AwaitsRemoval(removal) => HookState::Running(removal.message),
             state => {
                 run.resume(now);
                 state
@@ -313,7 +313,7 @@ impl HookRunner<'_, '_> {
         };
         let left = run.time_left(self.timeout(hook), now);
         match state {
-            State::Succeeded => {
+            HookState::Succeeded => {
                 let lines = if hook.tells_log {
                     HookLogs::new(self.scope).last_lines(release, hook, &run).await
                 } else {
@@ -330,7 +330,7 @@ impl HookRunner<'_, '_> {
                 release.record.note(run.ends(RunPhase::Succeeded, "", Timestamp::now()));
                 Continue(())
             }
-            State::Running(message) if !left.is_zero() => {
+            HookState::Running(message) if !left.is_zero() => {
                 // No watch shows when a former owner's object with the hook's name is gone.
                 let is_unseen = id.group_kind.kind == "Pod" || run.uid.is_empty() || is_stated(&hook.member.object);
                 let often = if is_unseen { POLL } else { left };
@@ -338,26 +338,26 @@ impl HookRunner<'_, '_> {
                 release.record.note(run);
                 Break(Phase::waiting(Reason::HookRunning, format!("{what}: {message}")))
             }
-            State::Running(message) => {
+            HookState::Running(message) => {
                 let message = format!("it did not end within {:?}: {message}", self.timeout(hook));
                 self.record_failure(release, hook, run, &what, message).await
             }
-            State::Hopeless(message) if is_of_deletion => {
+            HookState::Hopeless(message) if is_of_deletion => {
                 release
                     .record
                     .note(run.ends(RunPhase::GivenUp, &message, Timestamp::now()));
                 Continue(())
             }
-            State::Refused(why) if is_bounded => {
+            HookState::Refused(why) if is_bounded => {
                 let note = format!("{what} is not run: the deletion goes on without it. {why}");
                 self.scope.warn_once(release, "HookRefused", note).await;
                 release.record.note(run.ends(RunPhase::GivenUp, &why, Timestamp::now()));
                 Continue(())
             }
-            State::AwaitsRemoval(Removal { message, .. })
-            | State::Failed(message)
-            | State::Hopeless(message)
-            | State::Refused(message) => self.record_failure(release, hook, run, &what, message).await,
+            HookState::AwaitsRemoval(Removal { message, .. })
+            | HookState::Failed(message)
+            | HookState::Hopeless(message)
+            | HookState::Refused(message) => self.record_failure(release, hook, run, &what, message).await,
         }
     }
 
@@ -384,11 +384,11 @@ impl HookRunner<'_, '_> {
 
     /// Reads the object of a hook, creates or deletes it if needed, and returns the state of the run. Stops with the
     /// phase of the release if the object cannot be read.
-    async fn reconcile_object(&mut self, release: &mut Release, hook: &Hook, run: &mut HookRun) -> Flow<State> {
+    async fn reconcile_object(&mut self, release: &mut Release, hook: &Hook, run: &mut HookRun) -> Flow<HookState> {
         let Hook { member, .. } = hook;
         let snapshot = self.scope.context.discovery.snapshot();
         let Some(resource) = snapshot.resource(&member.id.group_kind, &member.version) else {
-            return Continue(State::Failed("the API server does not serve its kind".into()));
+            return Continue(HookState::Failed("the API server does not serve its kind".into()));
         };
         let found = match HookObjects::new(self.scope).find(resource, &member.id, &run.run).await {
             Ok(found) => found,
@@ -402,10 +402,10 @@ impl HookRunner<'_, '_> {
                 let state = if hook.is_awaited() {
                     hooks::state(object, Timestamp::now())
                 } else {
-                    State::Succeeded
+                    HookState::Succeeded
                 };
                 match (gated, state) {
-                    (Some((gate, object)), State::Succeeded) => {
+                    (Some((gate, object)), HookState::Succeeded) => {
                         Continue(self.pass_gate(release, gate, &member.id, object).await)
                     }
                     (_, state) => Continue(state),
@@ -413,10 +413,10 @@ impl HookRunner<'_, '_> {
             }
             // The object existed and is gone, but no reconcile saw it succeed. Our own TTL did not remove it.
             HookObject::Nothing | HookObject::Other(..) if !run.uid.is_empty() => {
-                Continue(State::Failed(hooks::DELETED.into()))
+                Continue(HookState::Failed(hooks::DELETED.into()))
             }
             HookObject::Nothing | HookObject::Other(..) if hook.refused.is_some() => {
-                Continue(State::Refused(hook.refused.clone().unwrap_or_default()))
+                Continue(HookState::Refused(hook.refused.clone().unwrap_or_default()))
             }
             HookObject::Nothing => {
                 HookObjects::new(self.scope)
@@ -431,7 +431,7 @@ impl HookRunner<'_, '_> {
                 match ownership(&member.id, &live, &self.scope.owner) {
                     Ownership::Ours => {}
                     _ if is_left_behind => {}
-                    other => return Continue(State::Failed(format!("{} is left untouched: {other}", member.id))),
+                    other => return Continue(HookState::Failed(format!("{} is left untouched: {other}", member.id))),
                 }
                 if !live.deleting && !hook.is_recreated() {
                     return HookObjects::new(self.scope)
@@ -447,7 +447,7 @@ impl HookRunner<'_, '_> {
                             .create_object(resource, hook, run, ApplyTarget::Nothing)
                             .await
                     }
-                    Ok(false) => Continue(State::AwaitsRemoval(hooks::removal(&member.id, &object))),
+                    Ok(false) => Continue(HookState::AwaitsRemoval(hooks::removal(&member.id, &object))),
                     Err(error) => HookObjects::new(self.scope).state_of(&member.id, error),
                 }
             }
@@ -509,18 +509,18 @@ impl HookRunner<'_, '_> {
         gate: Result<Gate, cel::CelError>,
         id: &ObjectId,
         object: Value,
-    ) -> State {
+    ) -> HookState {
         let health = match gate {
             Ok(gate) => {
                 MemberObserver::new(self.scope)
                     .judge_object(release, gate, id, object)
                     .await
             }
-            Err(error) => return State::Failed(error.to_string()),
+            Err(error) => return HookState::Failed(error.to_string()),
         };
         match health.status {
-            Status::Current => State::Succeeded,
-            _ => State::Running(health.message),
+            HealthStatus::Current => HookState::Succeeded,
+            _ => HookState::Running(health.message),
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::telemetry::metrics;
 use chartwright_core::annotations::HOOK_RUN;
 use chartwright_core::apply::content;
 use chartwright_core::health::gates::is_stated;
-use chartwright_core::hooks::{self, Hook, HookRun, State};
+use chartwright_core::hooks::{self, Hook, HookRun, HookState};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::identity::ownership::{Ownership, ownership};
 use chartwright_core::index::members::Live;
@@ -49,7 +49,7 @@ impl HookObjects<'_> {
         hook: &Hook,
         run: &mut HookRun,
         onto: ApplyTarget<'_>,
-    ) -> Flow<State> {
+    ) -> Flow<HookState> {
         let id = &hook.member.id;
         let mut object = content(&hook.member, None);
         object["metadata"]["annotations"][HOOK_RUN] = run.run.as_str().into();
@@ -66,9 +66,9 @@ impl HookObjects<'_> {
                     .wrote(&id.group_kind.kind, metrics::WriteOperation::Apply);
                 run.uid = live.uid;
                 Continue(if hook.is_awaited() || is_stated(&hook.member.object) {
-                    State::Running("has not started yet".into())
+                    HookState::Running("has not started yet".into())
                 } else {
-                    State::Succeeded
+                    HookState::Succeeded
                 })
             }
             Err(error) => self.state_of(id, error),
@@ -77,13 +77,13 @@ impl HookObjects<'_> {
 
     /// Converts an error into the state of a hook. Stops with the phase of the release if the error is not about the
     /// hook.
-    pub(crate) fn state_of(&self, id: &ObjectId, error: Error) -> Flow<State> {
+    pub(crate) fn state_of(&self, id: &ObjectId, error: Error) -> Flow<HookState> {
         match error {
             error if error.is_transient() || matches!(error, Error::Conflict(_)) => {
                 Break(Phase::failed(Reason::ApplyFailed, format!("{id}: {error}")))
             }
-            Error::Terminating(_) => Continue(State::Hopeless(error.to_string())),
-            error => Continue(State::Failed(error.to_string())),
+            Error::Terminating(_) => Continue(HookState::Hopeless(error.to_string())),
+            error => Continue(HookState::Failed(error.to_string())),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::reconcile::observe::pods::diagnose_pods;
 use crate::reconcile::release::Release;
 use crate::reconcile::release::last_render::split;
 use crate::reconcile::scope::ReleaseScope;
-use chartwright_core::health::{Health, Status, has_health};
+use chartwright_core::health::{Health, HealthStatus, has_health};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::index::members::Members;
 use chartwright_core::status::conditions::short_list;
@@ -34,10 +34,10 @@ pub(crate) fn health_problem(id: &ObjectId, members: &Members, gate: Option<&Hea
             }
             None => return None,
             Some(health) => match health.status {
-                Status::Current => return None,
-                Status::InProgress => (Reason::Progressing, health.message.clone()),
-                Status::Terminating => (Reason::Terminating, "is being deleted".to_owned()),
-                Status::Failed => (Reason::MemberFailed, health.message.clone()),
+                HealthStatus::Current => return None,
+                HealthStatus::InProgress => (Reason::Progressing, health.message.clone()),
+                HealthStatus::Terminating => (Reason::Terminating, "is being deleted".to_owned()),
+                HealthStatus::Failed => (Reason::MemberFailed, health.message.clone()),
             },
         },
     };

@@ -22,7 +22,7 @@ use chartwright_core::identity::ownership::owner_of;
 use chartwright_core::identity::{GroupKind, ObjectId};
 use chartwright_core::index::dependencies::Dependency;
 use chartwright_core::leader::pod_index::Workload;
-use chartwright_core::leader::{Elected, Held, Holder, Label, Pod, Round, Step};
+use chartwright_core::leader::{Elected, Held, Holder, Label, LeaderStep, Pod, Round};
 
 /// The maximum number of steps in one reconcile. Two changes of leaders with conflicting writes need fewer.
 const STEPS: usize = 24;
@@ -160,7 +160,7 @@ impl LeaderElector<'_> {
         // Send no request while the record matches the pods.
         round.read(elected.held());
         let before = elected.clone();
-        if round.next() != Step::Nothing {
+        if round.next() != LeaderStep::Nothing {
             round.doubt();
             match self.vote(release, seat, &mut round, label).await {
                 Ok(lease) => {
@@ -220,13 +220,13 @@ impl LeaderElector<'_> {
         let mut lease: Option<Lease> = None;
         for _ in 0..STEPS {
             let (asked, answer) = match round.next() {
-                Step::Nothing => return Ok(lease),
-                Step::Read => {
+                LeaderStep::Nothing => return Ok(lease),
+                LeaderStep::Read => {
                     lease = elect::read(client, &seat.place).await?;
                     round.read(self.believed(seat, lease.as_ref())?);
                     continue;
                 }
-                Step::Claim(pod) => {
+                LeaderStep::Claim(pod) => {
                     let holder = Holder::of(&pod);
                     let mark = self.lease_mark(&seat.place);
                     match elect::claim(client, &seat.place, lease.take(), &holder, seat.reference(), mark).await {
@@ -241,12 +241,12 @@ impl LeaderElector<'_> {
                     }
                     continue;
                 }
-                Step::Look(holder) => (holder.clone(), pods.read(&holder.name).await),
-                Step::TakeOff(pod) => {
+                LeaderStep::Look(holder) => (holder.clone(), pods.read(&holder.name).await),
+                LeaderStep::TakeOff(pod) => {
                     let mark = elect::held(lease.as_ref()).epoch;
                     (Holder::of(&pod), pods.remove_label(&pod, label, &mark).await.map(Some))
                 }
-                Step::Put(pod) => (Holder::of(&pod), pods.add_label(&pod, label).await.map(Some)),
+                LeaderStep::Put(pod) => (Holder::of(&pod), pods.add_label(&pod, label).await.map(Some)),
             };
             let found = match answer {
                 Err(Error::Conflict(_)) => {

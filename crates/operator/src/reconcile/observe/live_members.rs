@@ -17,9 +17,9 @@ use crate::reconcile::release::full_members::{KnownObject, Pods};
 use crate::reconcile::release::schedule::{RECHECK, RequeueReason};
 use crate::reconcile::render::pool::{Deadline, PoolError};
 use crate::reconcile::scope::ReleaseScope;
-use chartwright_core::health::gates::{Condition, Facts, Gate};
+use chartwright_core::health::gates::{Facts, Gate, GateCondition};
 use chartwright_core::health::pods::{is_of_workload, selector};
-use chartwright_core::health::{Health, Status, cel_view};
+use chartwright_core::health::{Health, HealthStatus, cel_view};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::identity::ownership::{Ownership, owner_of, ownership};
 use chartwright_watches::cel::CelData;
@@ -68,7 +68,7 @@ fn too_large() -> String {
 }
 
 fn in_progress(message: String) -> Health {
-    let status = Status::InProgress;
+    let status = HealthStatus::InProgress;
     Health { status, message }
 }
 
@@ -89,10 +89,10 @@ impl MemberObserver<'_> {
         if let Some(whole) = &mut release.observed.full_members {
             whole.gates.clear();
         }
-        let conditions: Vec<(ObjectId, Condition)> = {
+        let conditions: Vec<(ObjectId, GateCondition)> = {
             let members = self.scope.context.members();
             let rules = &self.scope.unit.watch.health;
-            let condition = |id: &ObjectId| Condition::of(id, members.get(id)?, rules);
+            let condition = |id: &ObjectId| GateCondition::of(id, members.get(id)?, rules);
             let condition = |id: &ObjectId| Some((id.clone(), condition(id)?));
             ids.iter().filter_map(condition).collect()
         };
@@ -118,7 +118,7 @@ impl MemberObserver<'_> {
         if judged.iter().any(|(_, health)| health.message == over_budget) {
             release.schedule.at(BUDGET_PERIOD, RequeueReason::EvaluationBudget);
         }
-        if reads_pods && judged.iter().any(|(_, health)| health.status != Status::Current) {
+        if reads_pods && judged.iter().any(|(_, health)| health.status != HealthStatus::Current) {
             self.await_pods(release);
         }
         release.observed.full_members.get_or_insert_default().gates = judged.into_iter().collect();
@@ -136,14 +136,14 @@ impl MemberObserver<'_> {
     ///
     /// # Errors
     /// The time for them is used up.
-    async fn compile(&self, conditions: Vec<(ObjectId, Condition)>) -> Result<CompiledGates, PoolError> {
+    async fn compile(&self, conditions: Vec<(ObjectId, GateCondition)>) -> Result<CompiledGates, PoolError> {
         let compile =
-            |(id, condition): (ObjectId, Condition)| (id, condition.gate().map_err(|error| error.to_string()));
+            |(id, condition): (ObjectId, GateCondition)| (id, condition.gate().map_err(|error| error.to_string()));
         if conditions.iter().all(|(_, condition)| condition.is_compiled()) {
             return Ok(conditions.into_iter().map(compile).collect());
         }
         let work = move |deadline: Deadline| {
-            let compile = |one: (ObjectId, Condition)| {
+            let compile = |one: (ObjectId, GateCondition)| {
                 if deadline.is_over() && !one.1.is_compiled() {
                     (one.0, Err(PoolError::OverBudget.to_string()))
                 } else {
@@ -210,7 +210,7 @@ impl MemberObserver<'_> {
             Err(why) => Err(why),
         };
         let health = judged.unwrap_or_else(in_progress);
-        if pods && health.status != Status::Current {
+        if pods && health.status != HealthStatus::Current {
             self.await_pods(release);
         }
         health

@@ -22,9 +22,9 @@ use crate::telemetry::metrics::WriteOperation;
 use chartwright_core::annotations;
 use chartwright_core::identity::ObjectId;
 use chartwright_core::members::autoscaling;
-use chartwright_core::plans::{By, Run as PlanRun};
+use chartwright_core::plans::{By, PlanRun};
 use chartwright_core::prune::{self, Purpose, verdict};
-use chartwright_core::record::remediation::{Remedied, Verdict};
+use chartwright_core::record::remediation::{Remedied, RuleVerdict};
 use chartwright_core::status::Phase;
 use chartwright_watches::cel::{self, CelData, Expression};
 use chartwright_watches::{RemediationAction, RemediationRule};
@@ -123,12 +123,12 @@ impl Remediator<'_, '_> {
         let known = remedied(release, &rule.name);
         let verdict = known.judge(rule, holds == Ok(true), Timestamp::now());
         match verdict {
-            Verdict::Fine => {
+            RuleVerdict::Fine => {
                 if let Err(error) = holds {
                     known.set_message(&error.to_string());
                 }
             }
-            Verdict::Wait(left, why) => {
+            RuleVerdict::Wait(left, why) => {
                 known.set_message(&why);
                 release.schedule.at(left, RequeueReason::Remediation);
                 if !why.is_empty() {
@@ -136,8 +136,8 @@ impl Remediator<'_, '_> {
                     self.scope.warn_once(release, "RemediationHeld", note).await;
                 }
             }
-            Verdict::Act if waits => release.schedule.at(RECHECK, RequeueReason::Remediation),
-            Verdict::Act => match self.act(release, rule, phase).await {
+            RuleVerdict::Act if waits => release.schedule.at(RECHECK, RequeueReason::Remediation),
+            RuleVerdict::Act => match self.act(release, rule, phase).await {
                 Done::Yes(what) => {
                     let condition = rule.when.text();
                     let note = format!("rule {}: {what}, since for {:?}: {condition}", rule.name, rule.lasting);

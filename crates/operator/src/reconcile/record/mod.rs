@@ -26,7 +26,7 @@ use crate::reconcile::render::prepared::PreparedRelease;
 use crate::reconcile::scope::ReleaseScope;
 use chartwright_core::digest;
 use chartwright_core::plans::Plan;
-use chartwright_core::record::secret::{Found, Packed};
+use chartwright_core::record::secret::{FoundRecord, Packed};
 use chartwright_core::record::signature::{self, RecordSeal};
 use chartwright_core::record::{Entry, Record, STATUS_ENTRIES, STATUS_LOOKUPS, Stored};
 use chartwright_core::status::{self, Phase, Reason, conditions};
@@ -180,8 +180,10 @@ impl RecordStore<'_> {
             loaded => loaded.or_stop(|error| self.failed(&error))?,
         };
         let file = loaded.files.and_then(|mut files| files.remove(FILE));
-        match file.map_or(Found::Nothing, |file| Found::read(&file, &self.scope.written.uid)) {
-            Found::Record {
+        match file.map_or(FoundRecord::Nothing, |file| {
+            FoundRecord::read(&file, &self.scope.written.uid)
+        }) {
+            FoundRecord::Record {
                 record,
                 generation: stored_for,
                 stamp,
@@ -192,8 +194,8 @@ impl RecordStore<'_> {
                     ..recalled(record, SavedRecord { exists: true, stamp }, false)
                 })
             }
-            Found::Record { .. } => Continue(recalled(in_status.unproven(), saved(true), expected)),
-            Found::Nothing => {
+            FoundRecord::Record { .. } => Continue(recalled(in_status.unproven(), saved(true), expected)),
+            FoundRecord::Nothing => {
                 if expected {
                     tracing::warn!(%resource, "the Secret with the record is absent or not ours: the operator finds the members by their labels");
                 }
@@ -206,7 +208,7 @@ impl RecordStore<'_> {
                     ..recalled(record, saved(known), expected)
                 })
             }
-            Found::Later(version) => Break(later(version)),
+            FoundRecord::Later(version) => Break(later(version)),
         }
     }
 

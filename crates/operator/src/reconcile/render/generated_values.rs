@@ -29,7 +29,7 @@ use chartwright_core::index::members::Live;
 use chartwright_core::members::desired::Desired;
 use chartwright_core::record::requests::Request::Regenerate;
 use chartwright_core::status::{Phase, Reason};
-use chartwright_core::values::recovery::{self, Found, Pin};
+use chartwright_core::values::recovery::{self, FoundResult, Pin};
 use helm_template::render::{Kept, KeptError, KeptKey, Rendered};
 
 const RESULTS: &str = "results.json";
@@ -230,7 +230,7 @@ impl RenderJob<'_> {
         revision: i64,
         (rendered, one): &(Rendered, Desired),
         answers: &LookupAnswers,
-    ) -> Flow<Vec<Found>> {
+    ) -> Flow<Vec<FoundResult>> {
         let request = RenderRequest {
             revision,
             lookups: Arc::new(answers.clone()),
@@ -255,7 +255,7 @@ impl RenderJob<'_> {
             if let (Some(rendered), Some(value)) = (member.object.pointer(&leaf.pointer), value) {
                 // A random result is secret in every kind of object.
                 self.secrets.learn(value.as_str().unwrap_or_default());
-                found.push(Found {
+                found.push(FoundResult {
                     rendered: rendered.clone(),
                     live: value.clone(),
                     leaf,

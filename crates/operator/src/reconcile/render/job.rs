@@ -29,7 +29,7 @@ use chartwright_core::digest::{Key, KeyUse};
 use chartwright_core::hooks::{self, Hook};
 use chartwright_core::identity::{GroupKind, owner_references};
 use chartwright_core::index::dependencies;
-use chartwright_core::members::desired::{self, Desired, Identity, Member, Rendered as Manifest};
+use chartwright_core::members::desired::{self, Desired, Identity, Member, RenderedObject as Manifest};
 use chartwright_core::members::policy::Update;
 use chartwright_core::record::Entry;
 use chartwright_core::record::history::is_watched;

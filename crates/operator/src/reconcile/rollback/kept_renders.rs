@@ -17,7 +17,7 @@ use crate::reconcile::render::job::give_owners;
 use crate::reconcile::render::prepared::PreparedRelease;
 use crate::reconcile::scope::ReleaseScope;
 use chartwright_core::identity::GroupKind;
-use chartwright_core::members::desired::{self, Desired, Rendered};
+use chartwright_core::members::desired::{self, Desired, RenderedObject};
 use chartwright_core::members::policy::Update;
 use chartwright_core::record::history::{Attempt, Fallback, Judgement, is_watched, judge};
 use chartwright_core::status::conditions::whole;
@@ -266,7 +266,7 @@ impl KeptRenders<'_> {
 /// The stored render of one revision.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct KeptRender {
-    pub(crate) members: Vec<Rendered>,
-    pub(crate) hooks: Vec<Rendered>,
+    pub(crate) members: Vec<RenderedObject>,
+    pub(crate) hooks: Vec<RenderedObject>,
     pub(crate) notes: Option<String>,
 }

@@ -8,7 +8,7 @@ use crate::reconcile::release::saved_record::StatusRefusal;
 use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::status::conclusion::{Conclusion, NextStatus};
 use chartwright_core::record::history::Revision;
-use chartwright_core::status::{self, Phase, Report};
+use chartwright_core::status::{self, Phase, StatusReport};
 
 /// Builds the status of the custom resource from the state of the release.
 pub(crate) struct StatusBuilder<'a> {
@@ -40,7 +40,7 @@ impl StatusBuilder<'_> {
         let chart = earlier.map(Revision::chart).or_else(|| self.scope.chart());
         let template = release.observed.template.as_deref();
         let store = RecordStore::new(self.scope);
-        let report = Report {
+        let report = StatusReport {
             generation: self.scope.generation,
             release_name: &self.scope.written.key.name,
             phase: &conclusion.phase,

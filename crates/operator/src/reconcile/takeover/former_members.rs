@@ -16,11 +16,11 @@ use crate::reconcile::render::prepared::PreparedRelease;
 use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::takeover::claimant::claimant;
 use crate::telemetry::metrics::WriteOperation;
-use chartwright_core::apply::{Step, Why};
+use chartwright_core::apply::{ApplyReason, Step};
 use chartwright_core::digest::Key;
 use chartwright_core::identity::ownership::{Ownership, ownership};
 use chartwright_core::identity::{GroupKind, ObjectId};
-use chartwright_core::members::desired::{Desired, Identity, Member, Rendered, desired};
+use chartwright_core::members::desired::{Desired, Identity, Member, RenderedObject, desired};
 use chartwright_core::status::{Phase, Reason};
 use chartwright_core::takeover::{self, Claim, Heir};
 
@@ -48,7 +48,7 @@ impl FormerMembers<'_> {
             tracing::warn!(resource = %self.scope.written.key, %error, "the former release's manifest can't be read");
             Vec::new()
         });
-        let rendered = objects.into_iter().map(|object| Rendered {
+        let rendered = objects.into_iter().map(|object| RenderedObject {
             object,
             source: "the former release".into(),
         });
@@ -128,7 +128,7 @@ impl FormerMembers<'_> {
                 .await
                 .map_err(unable)?;
             let Some(metadata) = found else {
-                return apply(false, Why::Missing);
+                return apply(false, ApplyReason::Missing);
             };
             let left = |why: &str| format!("{} ({}) is left untouched: {why}", member.id, member.source);
             match (takeover::claim(&metadata, &claimant), &self.scope.unlisted) {
@@ -159,11 +159,11 @@ impl FormerMembers<'_> {
                 owner_uid: &claimant.uid,
             };
             let Some(patch) = takeover::migration(&metadata, &heir) else {
-                return apply(true, Why::Adopted);
+                return apply(true, ApplyReason::Adopted);
             };
             match self.patch_metadata(resource, &member.id, &patch).await {
-                Ok(true) => return apply(true, Why::Adopted),
-                Ok(false) => return apply(false, Why::Missing),
+                Ok(true) => return apply(true, ApplyReason::Adopted),
+                Ok(false) => return apply(false, ApplyReason::Missing),
                 Err(error @ Error::Conflict(_)) => conflict = error,
                 Err(error) => return Err(unable(error)),
             }

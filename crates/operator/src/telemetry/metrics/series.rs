@@ -55,14 +55,14 @@ pub(super) struct PlanRuns {
 #[derive(Debug, Default)]
 struct PlanOwners {
     /// Plans, but [`OTHER`], that releases had runs of.
-    plans: HashMap<Plan, usize>,
+    plans: HashMap<PlanLabels, usize>,
     of_release: HashMap<ReleaseLabels, BTreeSet<Arc<str>>>,
     /// Releases that have runs under [`OTHER`], by their group and kind.
     others: HashMap<(Arc<str>, Arc<str>), usize>,
 }
 
 /// Group and kind of the custom resource, and the plan's name.
-type Plan = (Arc<str>, Arc<str>, Arc<str>);
+type PlanLabels = (Arc<str>, Arc<str>, Arc<str>);
 
 /// How runs end.
 const RESULTS: [&str; 2] = ["success", "error"];
@@ -190,7 +190,7 @@ impl PlanOwners {
     }
 
     /// The plans that no release is left of.
-    fn disown(&mut self, release: &ReleaseLabels) -> Vec<Plan> {
+    fn disown(&mut self, release: &ReleaseLabels) -> Vec<PlanLabels> {
         let plans = self.of_release.remove(release).unwrap_or_default();
         let (group, kind) = (&release.group, &release.kind);
         let is_last = |plan: &Arc<str>| match &**plan {
