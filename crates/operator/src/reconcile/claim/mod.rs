@@ -126,9 +126,7 @@ impl Claimer<'_, '_> {
         self.scope.set_written(object);
         Ok(())
     }
-}
 
-impl Claimer<'_, '_> {
     /// Removes all our marks from an object that is no longer decorated. Other field managers may own them, too, for
     /// example after an edit of the complete object.
     pub(crate) async fn undecorate(&mut self) -> Result<(), Error> {
@@ -150,9 +148,7 @@ impl Claimer<'_, '_> {
         )
         .await
     }
-}
 
-impl Claimer<'_, '_> {
     /// Returns the phase after the finalizer or the ApplySet annotations could not be written.
     pub(super) fn claim_error(&self, error: &Error) -> Phase {
         let size = match error {

@@ -5,4 +5,3 @@ pub(crate) mod input_digest;
 pub(crate) mod job_ttls;
 pub(crate) mod member_watches;
 pub(crate) mod release_dependencies;
-pub(crate) mod requests;

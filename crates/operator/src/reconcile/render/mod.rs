@@ -93,6 +93,13 @@ impl Renderer<'_> {
         release.render.knows_secrets = true;
         Continue(())
     }
+
+    /// True if the secret values of the release are known, so that logs may be shown. Renders the release after a
+    /// start, except for a deletion.
+    pub(crate) async fn knows_secrets(&self, release: &mut Release) -> bool {
+        release.render.knows_secrets
+            || !self.scope.written.deleting && Box::pin(self.prepare(release)).await.is_continue()
+    }
 }
 
 fn unread(id: &ObjectId, error: &Error) -> Phase {
@@ -100,13 +107,4 @@ fn unread(id: &ObjectId, error: &Error) -> Phase {
         "the chart can't be rendered; the error is shown once it is known which values are secret: {id}: {error}"
     );
     Phase::failed(Reason::RenderFailed, message)
-}
-
-impl Renderer<'_> {
-    /// True if the secret values of the release are known, so that logs may be shown. Renders the release after a
-    /// start, except for a deletion.
-    pub(crate) async fn knows_secrets(&self, release: &mut Release) -> bool {
-        release.render.knows_secrets
-            || !self.scope.written.deleting && Box::pin(self.prepare(release)).await.is_continue()
-    }
 }
