@@ -52,10 +52,15 @@ impl PrivateKey {
         PrivateKey::of(pair).ok_or_else(|| "failed to generate private key".to_owned())
     }
 
-    /// A key for a call: the shared one if keys are shared.
+    /// A key for a call: the shared one if keys are shared. It is an ECDSA key in place of an RSA key, because RSA keys take
+    /// milliseconds to read and to sign with.
     pub(crate) fn draw(source: &RandomSource, kind: KeyKind) -> Result<Self, String> {
         match source.shared_keys() {
             Some(keys) => {
+                let kind = match kind {
+                    KeyKind::Rsa2048 | KeyKind::Rsa4096 => KeyKind::Ecdsa,
+                    other => other,
+                };
                 let pem = keys.get(kind.name(), || PrivateKey::generate(kind).map(|key| key.pem))?;
                 PrivateKey::parse(pem.as_bytes())
             }

@@ -35,6 +35,8 @@ pub(crate) fn table<C: Env>() -> Vec<Func<C>> {
 }
 
 const BCRYPT_COST: u32 = 10;
+/// The lowest cost, for results that are only looked at.
+const STAND_IN_COST: u32 = 4;
 /// Go's bcrypt refuses longer passwords.
 const BCRYPT_MAX: usize = 72;
 const BLOCK: usize = 16;
@@ -50,7 +52,12 @@ fn bcrypt_hash<C: Env>(env: &mut C, call: Call, password: &[u8]) -> Result<Strin
     let make = |source: &mut RandomSource| {
         let mut salt = [0u8; 16];
         source.fill(&mut salt)?;
-        Ok(match bcrypt::hash_with_salt(password, BCRYPT_COST, salt) {
+        let cost = if source.shared_keys().is_some() {
+            STAND_IN_COST
+        } else {
+            BCRYPT_COST
+        };
+        Ok(match bcrypt::hash_with_salt(password, cost, salt) {
             Ok(parts) => parts.format_for_version(bcrypt::Version::TwoA),
             Err(error) => format!("failed to encrypt string with bcrypt: {error}"),
         })

@@ -1,6 +1,7 @@
 //! Names that get too long, and names that two releases would share.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -8,7 +9,7 @@ use super::examine::{Examined, NAMESPACE};
 use crate::lint::{LintReport, rules};
 use chartwright_core::identity::GroupKind;
 use chartwright_core::identity::cluster_scoped::is_cluster_scoped;
-use helm_template::render::{Engine, Input, Kept, Release, Rendered};
+use helm_template::render::{Engine, Input, Kept, Random, Release, Rendered, StandIns};
 
 /// As long as Helm lets a release's name be.
 const LONGEST: usize = 53;
@@ -20,8 +21,9 @@ pub(in crate::lint) fn check(examined: &Examined, report: &mut LintReport) {
     let Ok(engine) = Engine::for_releases(examined.chart.clone()) else {
         return;
     };
+    let random: Arc<dyn Random> = Arc::new(StandIns::new(0));
     let mut found = BTreeSet::new();
-    if let Some(rendered) = render(&engine, &"long-name-".repeat(6)[..LONGEST], NAMESPACE) {
+    if let Some(rendered) = render(&engine, &random, &"long-name-".repeat(6)[..LONGEST], NAMESPACE) {
         each(&rendered, &mut |source, object| too_long(source, object, &mut found));
     }
     for (source, kind, message) in found {
@@ -30,7 +32,7 @@ pub(in crate::lint) fn check(examined: &Examined, report: &mut LintReport) {
             report.add(rules::LONG_NAME, file, at, message);
         }
     }
-    let Some(other) = render(&engine, "release-name", "another-namespace") else {
+    let Some(other) = render(&engine, &random, "release-name", "another-namespace") else {
         return;
     };
     let mut shared = Vec::new();
@@ -59,10 +61,11 @@ pub(in crate::lint) fn check(examined: &Examined, report: &mut LintReport) {
     });
 }
 
-fn render(engine: &Engine, name: &str, namespace: &str) -> Option<Rendered> {
+fn render(engine: &Engine, random: &Arc<dyn Random>, name: &str, namespace: &str) -> Option<Rendered> {
     let kept = Kept::default();
     let input = Input {
         kept: Some(&kept),
+        random: Some(Arc::clone(random)),
         read_objects: true,
         skip_schema: true,
         ..Input::new(Release::install(name, namespace), json!({}))

@@ -13,7 +13,7 @@ use crate::lint::{LintReport, rules, schema};
 use crate::survey::{apis_named, one_line};
 use chartwright_core::identity::GroupKind;
 use chartwright_watches::Watch;
-use helm_template::render::{Capabilities, Engine, Input, Kept, Release};
+use helm_template::render::{Capabilities, Engine, Input, Kept, Release, StandIns};
 
 const FOLDER: &str = "config/samples";
 
@@ -110,6 +110,7 @@ fn renders(examined: &Examined, name: &str, values: Value) -> Result<(), String>
     let render = |capabilities: &Capabilities| {
         let input = Input {
             kept: Some(&kept),
+            random: Some(Arc::new(StandIns::new(0))),
             capabilities,
             ..Input::new(
                 Release::install(name, crate::lint::chart::examine::NAMESPACE),
