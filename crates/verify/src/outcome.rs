@@ -67,7 +67,7 @@ impl From<Phase> for Stopped {
     fn from(phase: Phase) -> Self {
         match phase {
             Phase::Stalled { reason, message, .. }
-            | Phase::Failed { reason, message }
+            | Phase::Failed { reason, message, .. }
             | Phase::Waiting { reason, message } => Stopped {
                 reason: reason.as_str().to_owned(),
                 message,

@@ -245,7 +245,7 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
     };
     let prepared = match prepared {
         ControlFlow::Continue(prepared) => prepared,
-        ControlFlow::Break(Phase::Stalled { reason, message, .. } | Phase::Failed { reason, message }) => {
+        ControlFlow::Break(Phase::Stalled { reason, message, .. } | Phase::Failed { reason, message, .. }) => {
             bail!("{}: {message}{hint}", reason.as_str())
         }
         ControlFlow::Break(other) => bail!("{other:?}"),

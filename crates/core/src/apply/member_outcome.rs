@@ -1,5 +1,7 @@
 //! What a reconcile did to a member, and what the record holds of the member afterwards.
 
+use std::time::Duration;
+
 use super::ApplyReason;
 use crate::index::members::Live;
 use crate::members::desired::Member;
@@ -26,6 +28,8 @@ pub enum MemberOutcome {
     Contested,
     Awaited,
     Failed(Reason, String),
+    /// The API server throttles requests, and requests this wait before the retry.
+    Throttled(String, Duration),
 }
 
 /// What the record holds of a member after a reconcile. `previous`: its entry before. `live`: the member in the index. `None`
@@ -75,7 +79,7 @@ pub fn recorded_entry(
         MemberOutcome::Failed(Reason::Collision, _) => previous,
         // A request that timed out may have been carried out: it stays listed, and without a fingerprint it is
         // looked at again. A content that was recorded before is no upgrade when it arrives at last.
-        MemberOutcome::Awaited | MemberOutcome::Failed(..) => {
+        MemberOutcome::Awaited | MemberOutcome::Failed(..) | MemberOutcome::Throttled(..) => {
             let (uid, digest) = previous.map(|entry| (entry.uid, entry.digest)).unwrap_or_default();
             let digest = if digest == member.digest { digest } else { String::new() };
             Some(entry(uid, digest, None))

@@ -17,7 +17,7 @@ const READ: [&str; 3] = ["get", "list", "watch"];
 /// `namespaces`: those that the operator works in; `None` for all.
 pub fn add_remedy(phase: &mut Phase, namespaces: Option<&BTreeSet<String>>) {
     let (Phase::Waiting { reason, message }
-    | Phase::Failed { reason, message }
+    | Phase::Failed { reason, message, .. }
     | Phase::Stalled { reason, message, .. }) = phase
     else {
         return;

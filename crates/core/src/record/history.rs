@@ -290,10 +290,12 @@ pub fn judge(
         Phase::Failed {
             reason: reason @ Reason::HookFailed,
             message,
+            ..
         } if of_hooks > retries => failed(*reason, message),
         Phase::Failed {
             reason: reason @ Reason::Denied,
             message,
+            ..
         } if in_a_row >= retries => failed(*reason, message),
         // No retry makes these another object.
         Phase::Stalled {

@@ -6,6 +6,7 @@ mod fields;
 pub mod template;
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -161,10 +162,13 @@ pub enum Phase {
         reason: Reason,
         message: String,
     },
-    /// Failed, and tried again by itself.
+    /// Failed, and retried.
     Failed {
         reason: Reason,
         message: String,
+        /// The API server requested this wait before the retry.
+        #[cfg_attr(test, serde(default))]
+        retry_after: Option<Duration>,
     },
     /// Failed, and only a change can help. `recheck`: something that no watch shows may be that change.
     Stalled {
@@ -254,7 +258,29 @@ impl Phase {
 
     pub fn failed(reason: Reason, message: impl Into<String>) -> Self {
         let message = message.into();
-        Phase::Failed { reason, message }
+        Phase::Failed {
+            reason,
+            message,
+            retry_after: None,
+        }
+    }
+
+    /// The same phase. If it is `Failed`, the retry waits at least as long as the API server requested.
+    #[must_use]
+    pub fn not_before(mut self, requested: Option<Duration>) -> Self {
+        if let Phase::Failed { retry_after, .. } = &mut self {
+            *retry_after = (*retry_after).max(requested);
+        }
+        self
+    }
+
+    /// The wait that the API server requested before the retry.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Phase::Failed { retry_after, .. } => *retry_after,
+            _ => None,
+        }
     }
 
     /// Without a recheck.
@@ -279,7 +305,7 @@ impl Phase {
     /// What is worth an event: failures, and changes that were made.
     pub fn event(&self, changes: &Changes) -> Option<Event> {
         let (warning, reason, note) = match self {
-            Phase::Failed { reason, message } | Phase::Stalled { reason, message, .. } => {
+            Phase::Failed { reason, message, .. } | Phase::Stalled { reason, message, .. } => {
                 (true, reason.as_str().to_owned(), message.clone())
             }
             Phase::Suspended => return None,

@@ -73,7 +73,7 @@ fn own_conditions(report: &StatusReport<'_>) -> Vec<(&'static str, Said)> {
                 ("Stalled", None),
             ]
         }
-        Phase::Failed { reason, message } => {
+        Phase::Failed { reason, message, .. } => {
             let reconciling = said(true, "ProgressingWithRetry", message);
             let ready = said(false, reason.as_str(), message);
             vec![("Ready", ready), ("Reconciling", reconciling), ("Stalled", None)]
@@ -134,7 +134,7 @@ fn sdk_conditions(report: &StatusReport<'_>, previous: &Value) -> Vec<(&'static 
             };
             vec![("Deployed", said(true, reason, &notes))]
         }
-        Phase::Failed { reason, message } | Phase::Stalled { reason, message, .. } => {
+        Phase::Failed { reason, message, .. } | Phase::Stalled { reason, message, .. } => {
             let reason = match reason {
                 Reason::DeleteFailed => "UninstallError",
                 _ if revision == 0 => "InstallError",

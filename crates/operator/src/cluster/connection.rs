@@ -159,7 +159,7 @@ fn is_lease<B>(request: &Request<B>) -> bool {
 /// Sends a request with the time limit [`REQUEST_TIMEOUT`], so that a server that never answers does not block a worker.
 pub async fn bounded<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T> {
     match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
-        Ok(answer) => answer.map_err(Error::from).inspect_err(throttle::note_retry_after),
+        Ok(answer) => answer.map_err(Error::from),
         Err(_) => Err(Error::TimedOut(REQUEST_TIMEOUT)),
     }
 }

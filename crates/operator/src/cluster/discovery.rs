@@ -14,7 +14,6 @@ use kube::{Api, Client};
 use tokio::sync::{Mutex, Notify, watch};
 
 use crate::cluster::connection::bounded;
-use crate::cluster::connection::throttle;
 use crate::cluster::connection::url_path::segment;
 use crate::cluster::error::{Error, Result};
 use chartwright_core::identity::GroupKind;
@@ -317,7 +316,7 @@ impl Discovery {
         let begun = self.reads.begun.load(Ordering::SeqCst);
         let mut last = self.reads.last.lock().await;
         if last.0 > begun {
-            return last.1.clone().inspect_err(throttle::note_retry_after);
+            return last.1.clone();
         }
         let number = self.reads.begun.fetch_add(1, Ordering::SeqCst) + 1;
         let read = self.read().await;

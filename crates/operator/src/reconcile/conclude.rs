@@ -55,7 +55,8 @@ impl Concluder<'_, '_> {
         };
         changes.pruned = pruned.gone.iter().map(ToString::to_string).collect();
         if !pruned.failures.is_empty() {
-            return Break(Phase::failed(Reason::PruneFailed, short_list(pruned.failures)));
+            let failed = Phase::failed(Reason::PruneFailed, short_list(pruned.failures));
+            return Break(failed.not_before(pruned.retry_after));
         }
         if pruned.gap.is_none() {
             let hooks = MemberScopes::from_objects(prepared.hook_ids());

@@ -39,7 +39,6 @@ mod values;
 
 use std::ops::ControlFlow::{Break, Continue};
 
-use crate::cluster::connection::throttle;
 use crate::reconcile::apply::Applier;
 use crate::reconcile::claim::Claimer;
 use crate::reconcile::claim::decorator::ClaimRules;
@@ -106,7 +105,7 @@ pub async fn reconcile(
     let timer = context.metrics.time_reconcile(&kind.group, &kind.kind);
     let mut scope = ReleaseScope::new(context, unit, resource);
     let secrets = release.secrets.clone();
-    let outcome = redact::scope(&secrets, throttle::track_retry_after(run_stages(&mut scope, release))).await;
+    let outcome = redact::scope(&secrets, run_stages(&mut scope, release)).await;
     let elapsed = timer.finish(outcome.result);
     tracing::debug!(%kind, resource = %resource.key, result = ?outcome.result, ?elapsed, "reconciled");
     outcome

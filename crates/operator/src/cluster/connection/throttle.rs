@@ -1,7 +1,6 @@
 //! Throttling by the API server (429, or 5xx with `Retry-After`). The request fails immediately instead of sleeping. The
 //! caller retries when the time is over.
 
-use std::cell::Cell;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
@@ -14,35 +13,12 @@ use crate::cluster::error::{Error, is_denied};
 /// The longest part of a message that is not a `Status`, in characters.
 const LONGEST_TEXT: usize = 200;
 
-tokio::task_local! {
-    static LONGEST_WAIT: Cell<Option<Duration>>;
-}
-
-/// Runs work that may call [`requested_wait`].
-// An `async fn` would store the future twice.
-pub fn track_retry_after<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
-    LONGEST_WAIT.scope(Cell::new(None), work)
-}
-
-/// The longest `Retry-After` time that the current work received. `None` outside [`track_retry_after`].
-pub fn requested_wait() -> Option<Duration> {
-    LONGEST_WAIT.try_with(Cell::get).ok().flatten()
-}
-
 /// Adds 0 to 50 % to a wait, always the same for the same key, so that clients with the same wait do not retry together.
 pub fn spread(after: Duration, key: impl Hash) -> Duration {
     let mut hash = DefaultHasher::new();
     key.hash(&mut hash);
     let percent = hash.finish() % 51;
     after + after.mul_f64(percent as f64 / 100.0)
-}
-
-/// Records the wait that an error requests.
-pub(in crate::cluster) fn note_retry_after(error: &Error) {
-    if let Some(after) = error.retry_after() {
-        // Fails outside `track_retry_after`, where the wait is not used.
-        let _ = LONGEST_WAIT.try_with(|wait| wait.set(wait.get().max(Some(after))));
-    }
 }
 
 /// Passes a response through unless it has `Retry-After`. kube's errors do not contain that header.
@@ -99,11 +75,9 @@ mod tests {
             async { answer }
         });
         let client = with_time_limits(kube::Client::new(service, "shop"));
-        track_retry_after(async {
-            let error = bounded(client.apiserver_version()).await.unwrap_err();
-            (error, requested_wait())
-        })
-        .await
+        let error = bounded(client.apiserver_version()).await.unwrap_err();
+        let retry_after = error.retry_after();
+        (error, retry_after)
     }
 
     #[tokio::test(start_paused = true)]
@@ -174,24 +148,5 @@ mod tests {
         );
         assert_eq!(spread(retry_after, "a"), spread(retry_after, "a"));
         assert_eq!(spread(Duration::ZERO, "a"), Duration::ZERO);
-    }
-
-    #[tokio::test]
-    async fn the_longest_wait_counts_within_the_tracked_work_only() {
-        let retry_after = |seconds| Error::Throttled {
-            message: String::new(),
-            after: Duration::from_secs(seconds),
-        };
-        track_retry_after(async {
-            for seconds in [2, 9, 3] {
-                note_retry_after(&retry_after(seconds));
-            }
-            note_retry_after(&Error::TimedOut(Duration::from_secs(30)));
-            assert_eq!(requested_wait(), Some(Duration::from_secs(9)));
-            assert_eq!(track_retry_after(async { requested_wait() }).await, None);
-        })
-        .await;
-        note_retry_after(&retry_after(1));
-        assert_eq!(requested_wait(), None);
     }
 }

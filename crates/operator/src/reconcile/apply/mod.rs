@@ -5,8 +5,8 @@ pub(crate) mod replicas;
 pub(crate) mod send;
 
 use std::collections::HashMap;
+use std::time::Duration;
 
-use crate::cluster::connection::throttle::requested_wait;
 use crate::cluster::discovery::{Resource, Snapshot};
 use crate::cluster::error::Error;
 use crate::cluster::objects;
@@ -50,6 +50,8 @@ struct ApplyPass {
     /// The new entries of members that the pass has reached, in apply order.
     reached: Vec<Entry>,
     failures: Vec<(Reason, String)>,
+    /// The longest wait that the API server requested.
+    retry_after: Option<Duration>,
     /// True if no watch may show that a failure is over.
     recheck: bool,
     /// Why the pass stops here. Empty if the failures explain it.
@@ -130,9 +132,12 @@ impl ApplyPass {
                 self.recheck |= reason == Reason::Collision;
                 self.recheck |= reason == Reason::ObjectInvalid && member.id.group_kind.group.contains('.');
                 self.failures.push((reason, message));
-                if requested_wait().is_some() {
-                    self.closed = Some(String::new());
-                }
+            }
+            MemberOutcome::Throttled(message, after) => {
+                knowledge.not_applied.push(member.id.to_string());
+                self.failures.push((Reason::ApplyFailed, message));
+                self.retry_after = self.retry_after.max(Some(after));
+                self.closed = Some(String::new());
             }
         }
     }
@@ -150,7 +155,8 @@ impl ApplyPass {
 
     fn end(self, prepared: &PreparedRelease, snapshot: &Snapshot) -> ApplyResult {
         ApplyResult {
-            phase: phase(self.failures, self.recheck, self.closed, prepared, snapshot),
+            phase: phase(self.failures, self.recheck, self.closed, prepared, snapshot)
+                .map(|phase| phase.not_before(self.retry_after)),
             ..self.applied
         }
     }

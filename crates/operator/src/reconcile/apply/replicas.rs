@@ -52,7 +52,7 @@ impl Applier<'_> {
                     // No event would start another check.
                     Err(error) if error.is_transient() => {
                         let message = format!("the HorizontalPodAutoscalers in {namespace}: {error}");
-                        return Break(Phase::failed(Reason::ApplyFailed, message));
+                        return Break(Phase::failed(Reason::ApplyFailed, message).not_before(error.retry_after()));
                     }
                     Err(error) => {
                         tracing::debug!(namespace, %error, "autoscalers can't be listed: replicas stay given up");
@@ -95,7 +95,10 @@ impl Applier<'_> {
                     Warnings::new(self.scope).corrected(release, member, &how).await;
                     changes.reclaimed.push(member.id.to_string());
                 }
-                MemberOutcome::Failed(reason, message) => return Break(Phase::Failed { reason, message }),
+                MemberOutcome::Failed(reason, message) => return Break(Phase::failed(reason, message)),
+                MemberOutcome::Throttled(message, after) => {
+                    return Break(Phase::failed(Reason::ApplyFailed, message).not_before(Some(after)));
+                }
                 _ => {}
             }
         }

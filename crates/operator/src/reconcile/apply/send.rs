@@ -285,7 +285,11 @@ impl MemberSender<'_> {
             _ => Reason::ApplyFailed,
         };
         let source = self.place(member, &error.to_string());
-        MemberOutcome::Failed(reason, format!("{} ({source}): {error}", member.id))
+        let message = format!("{} ({source}): {error}", member.id);
+        match error.retry_after() {
+            Some(after) => MemberOutcome::Throttled(message, after),
+            None => MemberOutcome::Failed(reason, message),
+        }
     }
 
     /// Returns the template of a member, with a line number if the error names a field that is on exactly one line.

@@ -4,8 +4,8 @@
 //! members.
 
 use std::ops::ControlFlow::{Break, Continue};
+use std::time::Duration;
 
-use crate::cluster::connection::throttle::{self, requested_wait};
 use crate::cluster::custom_resource::still_exists;
 use crate::reconcile::context::Context;
 use crate::reconcile::custom_resource::CustomResource;
@@ -31,11 +31,7 @@ pub async fn uninstall(
     let mut scope = ReleaseScope::new(context, unit, resource);
     scope.written.deleting = true;
     let secrets = release.secrets.clone();
-    redact::scope(
-        &secrets,
-        throttle::track_retry_after(Deleter::new(&mut scope).uninstall_deleted(release)),
-    )
-    .await
+    redact::scope(&secrets, Deleter::new(&mut scope).uninstall_deleted(release)).await
 }
 
 /// Warns that another client removed our finalizer from a custom resource, so that its release is left behind.
@@ -66,11 +62,14 @@ impl Deleter<'_, '_> {
                 tracing::info!(resource = %self.scope.written.key, "a list did not show it, and it is there all the same");
                 return finished();
             }
-            Err(error) => return self.uninstall_later(release, &error.to_string()),
+            Err(error) => return self.uninstall_later(release, &error.to_string(), error.retry_after()),
         }
         // An unreadable record may name members that no label finds.
-        if let Break(Phase::Failed { message, .. }) = RecordStore::new(self.scope).load_record(release).await {
-            return self.uninstall_later(release, &message);
+        if let Break(Phase::Failed {
+            message, retry_after, ..
+        }) = RecordStore::new(self.scope).load_record(release).await
+        {
+            return self.uninstall_later(release, &message, retry_after);
         }
         let done = match TakeoverStage::new(self.scope).find_former_release(release).await {
             // The watches may not show our latest writes yet.
@@ -84,18 +83,18 @@ impl Deleter<'_, '_> {
                 finished()
             }
             Continue(UninstallProgress::Going(_)) => ReconcileOutcome::again(POLL, ReconcileResult::Progressing),
-            Break(Phase::Failed { message, .. } | Phase::Stalled { message, .. }) => {
-                self.uninstall_later(release, &message)
-            }
+            Break(Phase::Failed {
+                message, retry_after, ..
+            }) => self.uninstall_later(release, &message, retry_after),
+            Break(Phase::Stalled { message, .. }) => self.uninstall_later(release, &message, None),
             Break(_) => ReconcileOutcome::again(POLL, ReconcileResult::Progressing),
         }
     }
 
     /// Logs the failure and retries. There is no status that could report it.
-    fn uninstall_later(&self, release: &mut Release, why: &str) -> ReconcileOutcome {
+    fn uninstall_later(&self, release: &mut Release, why: &str, retry_after: Option<Duration>) -> ReconcileOutcome {
         let (kind, resource) = (&self.scope.unit.group_kind, &self.scope.written.key);
         tracing::warn!(%kind, %resource, "it is gone, and what was made for it can't be deleted yet: {why}");
-        let wait = release.back_off();
-        ReconcileOutcome::again(wait.max(requested_wait().unwrap_or_default()), ReconcileResult::Error)
+        ReconcileOutcome::again(release.back_off(retry_after), ReconcileResult::Error)
     }
 }

@@ -7,7 +7,6 @@ pub(crate) mod hook_runs;
 use std::collections::HashSet;
 use std::ops::ControlFlow::{Break, Continue};
 
-use crate::cluster::connection::throttle::requested_wait;
 use crate::cluster::custom_resource::remove_finalizer;
 use crate::cluster::error::Error;
 use crate::reconcile::claim::Claimer;
@@ -164,10 +163,11 @@ impl Deleter<'_, '_> {
                     .await;
             }
             tracing::info!(resource = %self.scope.written.key, %error, "the finalizer could not be removed yet");
-            let wait = release.back_off().min(RECHECK);
-            let wait = wait.max(requested_wait().unwrap_or_default());
+            let requested = error.retry_after();
+            let wait = release.back_off(requested).min(RECHECK);
+            let wait = wait.max(requested.unwrap_or_default());
             return ReconcileOutcome {
-                put_off: requested_wait().is_some(),
+                put_off: requested.is_some(),
                 ..ReconcileOutcome::again(wait, ReconcileResult::Error)
             };
         }
@@ -220,13 +220,15 @@ impl Deleter<'_, '_> {
 /// object could not be deleted.
 fn awaited_objects(removed: Result<RemovalResult, Error>) -> Flow<Option<Vec<ObjectId>>> {
     let removed = removed.unwrap_or_else(|error| RemovalResult {
+        retry_after: error.retry_after(),
         failures: vec![error.to_string()],
         ..RemovalResult::default()
     });
     if removed.failures.is_empty() {
         Continue(removed.awaited.map(|_| removed.open))
     } else {
-        Break(Phase::failed(Reason::DeleteFailed, short_list(removed.failures)))
+        let failed = Phase::failed(Reason::DeleteFailed, short_list(removed.failures));
+        Break(failed.not_before(removed.retry_after))
     }
 }
 

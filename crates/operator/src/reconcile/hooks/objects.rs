@@ -80,7 +80,8 @@ impl HookObjects<'_> {
     pub(crate) fn state_of(&self, id: &ObjectId, error: Error) -> Flow<HookState> {
         match error {
             error if error.is_transient() || matches!(error, Error::Conflict(_)) => {
-                Break(Phase::failed(Reason::ApplyFailed, format!("{id}: {error}")))
+                let failed = Phase::failed(Reason::ApplyFailed, format!("{id}: {error}"));
+                Break(failed.not_before(error.retry_after()))
             }
             Error::Terminating(_) => Continue(HookState::Hopeless(error.to_string())),
             error => Continue(HookState::Failed(error.to_string())),

@@ -5,6 +5,7 @@ pub(crate) mod removal;
 pub(crate) mod search;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -39,6 +40,8 @@ pub(super) struct PruneResult {
     /// True if some orphans are held, so that a later reconcile decides about them.
     pub(crate) undecided: bool,
     pub(crate) failures: Vec<String>,
+    /// The wait that the API server requested.
+    pub(crate) retry_after: Option<Duration>,
 }
 
 impl PruneResult {
@@ -53,6 +56,7 @@ impl PruneResult {
             )
         }));
         self.failures = removed.failures;
+        self.retry_after = removed.retry_after;
         if let Some(awaited) = removed.awaited {
             // The watches of these objects start the next reconcile.
             let awaited = short_list(awaited);

@@ -1,8 +1,11 @@
 //! Deletes members or removes our marks from them, for prunes and deletions.
 
+use std::time::Duration;
+
 use futures::StreamExt;
 
 use crate::cluster::discovery::Resource;
+use crate::cluster::error::Error;
 use crate::cluster::objects::{self, DeleteOutcome};
 use crate::reconcile::scope::ReleaseScope;
 use crate::telemetry::metrics::WriteOperation;
@@ -24,7 +27,8 @@ pub(crate) enum RemovalOutcome {
     Left,
     /// A guard holds the object. Only prunes have guards.
     Held,
-    Failed(String),
+    /// With the wait that the API server requested.
+    Failed(String, Option<Duration>),
 }
 
 pub(crate) enum RemovalCandidate {
@@ -65,6 +69,8 @@ pub(crate) struct RemovalResult {
     pub left: Vec<ObjectId>,
     pub held: Vec<ObjectId>,
     pub failures: Vec<String>,
+    /// The longest wait that the API server requested.
+    pub retry_after: Option<Duration>,
     /// The next turn waits until these are gone.
     pub awaited: Option<Vec<ObjectId>>,
 }
@@ -79,7 +85,10 @@ impl RemovalResult {
             RemovalOutcome::Going => self.open.push(id),
             RemovalOutcome::Absent | RemovalOutcome::Left => self.left.push(id),
             RemovalOutcome::Held => self.held.push(id),
-            RemovalOutcome::Failed(message) => self.failures.push(message),
+            RemovalOutcome::Failed(message, requested) => {
+                self.failures.push(message);
+                self.retry_after = self.retry_after.max(requested);
+            }
         }
     }
 }
@@ -141,7 +150,7 @@ impl MemberRemover<'_> {
                 Ok(Some(resource)) => self.delete_or_release(resource, &id, candidate, purpose).await,
                 // The kind is not installed, so no object of it exists.
                 Ok(None) => RemovalOutcome::Absent,
-                Err(unknown) => RemovalOutcome::Failed(format!("{id}: {unknown}")),
+                Err(unknown) => RemovalOutcome::Failed(format!("{id}: {unknown}"), unknown.retry_after()),
             };
             (id, outcome)
         });
@@ -158,7 +167,7 @@ impl MemberRemover<'_> {
     ) -> RemovalOutcome {
         let client = &self.scope.context.client;
         let kind = &id.group_kind.kind;
-        let failed = |error: &dyn std::fmt::Display| RemovalOutcome::Failed(format!("{id}: {error}"));
+        let failed = |error: &Error| RemovalOutcome::Failed(format!("{id}: {error}"), error.retry_after());
         // Only the complete object shows whether PersistentVolumeClaims are deleted with it.
         let is_read_whole = matches!(purpose, Purpose::Prune | Purpose::Rollback) && kind == "StatefulSet";
         let mut candidate = candidate;
@@ -213,6 +222,7 @@ impl MemberRemover<'_> {
                 Err(error) => return failed(&error),
             }
         }
-        failed(&"other clients changed it during each attempt to delete it")
+        let message = format!("{id}: other clients changed it during each attempt to delete it");
+        RemovalOutcome::Failed(message, None)
     }
 }

@@ -119,7 +119,7 @@ impl RecordStore<'_> {
             match SignedSecrets::new(self.scope).sign_again(purpose, &suffix).await {
                 // Without rights on Secrets the operator has written none.
                 Ok(()) | Err(Error::Forbidden(_)) => {}
-                Err(error) => return Break(self.failed(&error)),
+                Err(error) => return Break(self.failed(&error).not_before(error.retry_after())),
             }
         }
         release.retry.cache.kept = None;
@@ -231,7 +231,7 @@ impl RecordStore<'_> {
         {
             Ok(found) => found.files.is_some() || !record.plans.plans.is_empty(),
             Err(Error::Forbidden(_)) => false,
-            Err(error) => return Break(self.failed(&error)),
+            Err(error) => return Break(self.failed(&error).not_before(error.retry_after())),
         };
         if has_some {
             UNKNOWN.clone_into(&mut record.hooks.stored);

@@ -20,15 +20,14 @@ pub struct Backoff {
     pub unwritten: u32,
     /// Reconciles in a row that ended because the API server throttled requests, and that the status did not report.
     pub throttled: u32,
-    /// The wait that the API server requested.
-    pub retry_after: Option<Duration>,
 }
 
 impl Backoff {
     /// How long to wait after one more failure: doubling, with jitter so that many releases don't retry as one.
-    pub fn failed(&mut self) -> Duration {
+    /// `requested`: the wait that the API server requested.
+    pub fn failed(&mut self, requested: Option<Duration>) -> Duration {
         let wait = wait(&self.uid, &mut self.failures);
-        wait.max(self.spread(self.retry_after))
+        wait.max(self.spread(requested))
     }
 
     /// How long to wait after one more failure to write the status. `retry_after`: the wait that the API server
@@ -69,21 +68,20 @@ mod tests {
             uid: "u".into(),
             ..Backoff::default()
         };
-        let waits: Vec<_> = (0..12).map(|_| backoff.failed()).collect();
+        let waits: Vec<_> = (0..12).map(|_| backoff.failed(None)).collect();
         assert!(waits[0] >= SHORTEST.mul_f64(0.8) && waits[0] <= SHORTEST.mul_f64(1.2));
         assert!(waits[4] > waits[0] * 4);
         assert!(waits.iter().all(|wait| *wait <= LONGEST.mul_f64(1.2)));
         assert_eq!(backoff.failures, 12, "counted, for the status");
         let requested = Duration::from_secs(900);
         backoff.failures = 0;
-        backoff.retry_after = Some(requested);
-        let wait = backoff.failed();
+        let wait = backoff.failed(Some(requested));
         assert!(
             (requested..=requested * 3 / 2).contains(&wait),
             "the server knows better: {wait:?}"
         );
         backoff.failures = 0;
         backoff.uid = "another".into();
-        assert_ne!(backoff.failed(), wait, "they don't come back as one");
+        assert_ne!(backoff.failed(Some(requested)), wait, "they don't come back as one");
     }
 }

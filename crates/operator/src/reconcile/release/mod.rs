@@ -21,7 +21,6 @@ use std::time::Duration;
 use contests::DriftContests;
 use serde_json::Value;
 
-use crate::cluster::connection::throttle::requested_wait;
 use crate::reconcile::custom_resource::CustomResource;
 use crate::reconcile::release::announced::AnnouncedEvents;
 use crate::reconcile::release::author_permit::AuthorPermit;
@@ -209,7 +208,6 @@ impl Release {
         }
         self.contests.begin();
         self.schedule.begin();
-        self.retry.backoff.retry_after = None;
     }
 
     /// After a panic: what is known is what the status says, and all of it must be looked at again.
@@ -229,9 +227,8 @@ impl Release {
     }
 
     /// How long to wait after one more failure, at least as long as the API server requested.
-    pub(super) fn back_off(&mut self) -> Duration {
-        self.retry.backoff.retry_after = requested_wait();
-        self.retry.backoff.failed()
+    pub(super) fn back_off(&mut self, requested: Option<Duration>) -> Duration {
+        self.retry.backoff.failed(requested)
     }
 
     /// True if the correction of a member has to wait, because another client reverts it each time.

@@ -380,7 +380,7 @@ impl GeneratedStore<'_> {
                 });
             }
             Err(Error::Conflict(_)) => return Continue(false),
-            Err(error) => return Break(failed(&place, &error)),
+            Err(error) => return Break(failed(&place, &error).not_before(error.retry_after())),
         }
         Continue(true)
     }

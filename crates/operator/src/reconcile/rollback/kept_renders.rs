@@ -178,7 +178,10 @@ impl KeptRenders<'_> {
                 self.scope.warn_once(release, "NotKept", note).await;
                 Continue(())
             }
-            Err(error) => Break(self.render_storage_error(revision, &error)),
+            Err(error) => Break(
+                self.render_storage_error(revision, &error)
+                    .not_before(error.retry_after()),
+            ),
         }
     }
 
@@ -244,7 +247,11 @@ impl KeptRenders<'_> {
                 };
                 Phase::waiting(reason, format!("{message}; {fallback_message}"))
             }
-            Phase::Failed { reason, message } => Phase::failed(reason, format!("{message}; {fallback_message}")),
+            Phase::Failed {
+                reason,
+                message,
+                retry_after,
+            } => Phase::failed(reason, format!("{message}; {fallback_message}")).not_before(retry_after),
             other => other,
         }
     }

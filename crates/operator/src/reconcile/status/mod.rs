@@ -12,7 +12,6 @@ use std::time::Duration;
 use api_objects::CustomObject;
 use serde_json::Value;
 
-use crate::cluster::connection::throttle::requested_wait;
 use crate::cluster::custom_resource as writes;
 use crate::cluster::error::Error;
 use crate::reconcile::flow::Flow;
@@ -37,6 +36,37 @@ use chartwright_core::status::{self, Phase, Reason};
 
 /// How many throttled reconciles in a row the status does not report.
 const UNTOLD: u32 = 3;
+
+/// What came of a write of the status.
+struct StatusWrite {
+    /// False if the write must be retried.
+    is_done: bool,
+    /// The wait that the API server requested before the retry.
+    retry_after: Option<Duration>,
+}
+
+impl StatusWrite {
+    const DONE: Self = StatusWrite {
+        is_done: true,
+        retry_after: None,
+    };
+
+    fn failed(retry_after: Option<Duration>) -> Self {
+        StatusWrite {
+            is_done: false,
+            retry_after,
+        }
+    }
+}
+
+impl From<Flow> for StatusWrite {
+    fn from(saved: Flow) -> Self {
+        match saved {
+            Continue(()) => StatusWrite::DONE,
+            Break(unsaved) => StatusWrite::failed(unsaved.retry_after()),
+        }
+    }
+}
 
 /// Writes the status of the custom resource and decides when the next reconcile comes.
 pub(crate) struct StatusWriter<'s, 'a> {
@@ -100,12 +130,15 @@ impl StatusWriter<'_, '_> {
         self.scope.context.metrics.set_release_ready(&labels, phase.is_ready());
         let refused = release.retry.refused_status;
         let mut written = self.write_status(release, &conclusion, &next).await;
-        if written && release.retry.refused_status == StatusRefusal::Details && refused == StatusRefusal::Nothing {
+        if written.is_done
+            && release.retry.refused_status == StatusRefusal::Details
+            && refused == StatusRefusal::Nothing
+        {
             next = StatusBuilder::new(self.scope).status(release, &conclusion);
             written = self.write_status(release, &conclusion, &next).await;
         }
-        if !written {
-            let wait = release.retry.backoff.failed_to_write(requested_wait());
+        if !written.is_done {
+            let wait = release.retry.backoff.failed_to_write(written.retry_after);
             // A failed status write must not shorten the backoff of the other failure.
             let failed = again.filter(|_| release.retry.backoff.failures > failures);
             again = Some(failed.map_or(wait, |failed| failed.max(wait)));
@@ -113,7 +146,7 @@ impl StatusWriter<'_, '_> {
             next = StatusBuilder::new(self.scope).status(release, &conclusion);
             self.write_status(release, &conclusion, &next).await;
         }
-        if is_saved && written && !self.scope.missing && !JobTtls::new(self.scope).set_ttls(release).await {
+        if is_saved && written.is_done && !self.scope.missing && !JobTtls::new(self.scope).set_ttls(release).await {
             again = Some(again.map_or(RECHECK, |again| again.min(RECHECK)));
         }
         Announcer::new(self.scope)
@@ -127,7 +160,7 @@ impl StatusWriter<'_, '_> {
             .await;
         ReconcileOutcome {
             again,
-            put_off: requested_wait().is_some(),
+            put_off: conclusion.phase.retry_after().or(written.retry_after).is_some(),
             written: Some(self.scope.written.clone()),
             missing: self.scope.missing,
             ..ReconcileOutcome::of(result(&conclusion.phase))
@@ -137,7 +170,7 @@ impl StatusWriter<'_, '_> {
     /// True if the only problem is that the API server throttles requests. A status write would add to its load. A
     /// problem that lasts is reported.
     fn is_only_put_off(&self, release: &mut Release, phase: &Phase) -> bool {
-        let Some(wait) = requested_wait().filter(|_| matches!(phase, Phase::Failed { .. })) else {
+        let Some(wait) = phase.retry_after() else {
             release.retry.backoff.throttled = 0;
             return false;
         };
@@ -154,16 +187,16 @@ impl StatusWriter<'_, '_> {
         true
     }
 
-    /// Writes the status if it has changed. Returns false if the write must be retried.
-    async fn write_status(&mut self, release: &mut Release, conclusion: &Conclusion, next: &NextStatus) -> bool {
+    /// Writes the status if it has changed.
+    async fn write_status(&mut self, release: &mut Release, conclusion: &Conclusion, next: &NextStatus) -> StatusWrite {
         if !next.is_news {
-            return true;
+            return StatusWrite::DONE;
         }
         let mut next = &next.status;
         if !self.scope.unit.resource.status {
             // The kind has no status, so all fields are dropped.
             RecordStore::new(self.scope).compare_status(release, next, &Value::Null);
-            return true;
+            return StatusWrite::DONE;
         }
         let mut written = self.send_status(release, next).await;
         let without;
@@ -189,15 +222,15 @@ impl StatusWriter<'_, '_> {
                 }
                 RecordStore::new(self.scope).compare_status(release, next, self.scope.written_status());
                 // The API server dropped the record from this status.
-                RecordStore::new(self.scope).save_record(release).await.is_continue()
+                RecordStore::new(self.scope).save_record(release).await.into()
             }
             Err(error) if error.is_not_found() => {
                 self.scope.missing = true;
-                true
+                StatusWrite::DONE
             }
             Err(error) if is_about_status(&error) => {
                 self.note_refused_status(release, next, &error).await;
-                RecordStore::new(self.scope).save_record(release).await.is_continue()
+                RecordStore::new(self.scope).save_record(release).await.into()
             }
             Err(error) => {
                 let text = format!("the status could not be written: {error}");
@@ -205,7 +238,7 @@ impl StatusWriter<'_, '_> {
                     Some(remedy) => self.scope.warn_once(release, "StatusUnwritten", text + remedy).await,
                     None => tracing::warn!(resource = %self.scope.written.key, "{text}"),
                 }
-                false
+                StatusWrite::failed(error.retry_after())
             }
         }
     }
@@ -265,13 +298,12 @@ impl StatusWriter<'_, '_> {
         RecordStore::new(self.scope).save_record(release).await?;
         let conclusion = phase.into();
         let next = StatusBuilder::new(self.scope).status(release, &conclusion);
-        if self.write_status(release, &conclusion, &next).await && !self.scope.missing {
+        let written = self.write_status(release, &conclusion, &next).await;
+        if written.is_done && !self.scope.missing {
             Continue(())
         } else {
-            Break(Phase::failed(
-                Reason::Record,
-                "how far the release has come can't be written into the status now",
-            ))
+            let message = "how far the release has come can't be written into the status now";
+            Break(Phase::failed(Reason::Record, message).not_before(written.retry_after))
         }
     }
 
@@ -291,7 +323,7 @@ impl StatusWriter<'_, '_> {
         let phase = &conclusion.phase;
         // The owner may delete a refused object, which no watch of ours shows.
         if matches!(phase, Phase::Failed { .. } | Phase::Stalled { recheck: true, .. }) {
-            return Some(release.back_off());
+            return Some(release.back_off(phase.retry_after()));
         }
         release.retry.backoff.failures = 0;
         match phase {

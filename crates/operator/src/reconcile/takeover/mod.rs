@@ -146,7 +146,10 @@ impl TakeoverStage<'_, '_> {
                 self.scope.unlisted = Some(error);
                 Continue(None)
             }
-            Err(error) => Break(failed(&format!("the release Secrets of {namespace}/{name}"), &error)),
+            Err(error) => {
+                let failed = failed(&format!("the release Secrets of {namespace}/{name}"), &error);
+                Break(failed.not_before(error.retry_after()))
+            }
         }
     }
 
@@ -311,7 +314,7 @@ impl TakeoverStage<'_, '_> {
                 Ok(Some(uid)) => release.record.entries.push(Entry { uid, ..entry }),
                 Ok(None) => {}
                 Err(error) => {
-                    outcome = Break(failed(&entry.id.to_string(), &error));
+                    outcome = Break(failed(&entry.id.to_string(), &error).not_before(error.retry_after()));
                     release.record.entries.push(entry);
                 }
             }
@@ -334,7 +337,7 @@ impl TakeoverStage<'_, '_> {
             Err(error) => {
                 tracing::warn!(resource = %self.scope.written.key, %error, "the takeover could not be finished yet");
                 release.retry.backoff.failures = failures;
-                outcome.again = Some(release.back_off());
+                outcome.again = Some(release.back_off(error.retry_after()));
             }
         }
         outcome
