@@ -361,6 +361,7 @@ pub(super) fn rules_of(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
     want("events.k8s.io", "events", &["create", "patch"]);
     // Why a workload isn't ready, and whether its replicas are an autoscaler's.
     want("", "pods", &["list"]);
+    want("", "events", &["list"]);
     want("autoscaling", "horizontalpodautoscalers", &["list"]);
     // Kinds that come and go.
     want("apiextensions.k8s.io", "customresourcedefinitions", &["list", "watch"]);

@@ -336,7 +336,7 @@ fn every_right_of_the_project_is_used_and_none_is_missing() -> Result<()> {
     }
     world.await_condition("a", "Deployed", "True")?;
     // The status template lists the pods immediately, and a new kind is watched a moment later.
-    for (resource, verb) in [("pods", "list"), ("servicemonitors", "watch")] {
+    for (resource, verb) in [("pods", "list"), ("events", "list"), ("servicemonitors", "watch")] {
         until(&format!("{resource} are requested: {verb}"), SOON, || {
             let requests = world.control_plane.audit().requests()?.by_user(&operator.user);
             Ok(!requests.resource(resource).verb(verb).is_empty())

@@ -7,15 +7,19 @@ use serde_json::Value;
 use super::{conditions, text};
 use crate::identity::{GroupKind, ObjectId};
 
-/// The longest message of a container or a condition that is repeated, in characters.
+/// The longest message of a container or a condition that is repeated, in characters, and of an Event.
 const LONGEST: usize = 160;
+const LONGEST_EVENT: usize = 240;
 
 /// What a container waits for while nothing is wrong.
 const ON_ITS_WAY: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
 /// The pods of a workload as a label selector in the form that requests take. `None` for what has no pods of its own,
-/// or says nothing about which.
+/// or says nothing about which. Empty for a claim: its Events say what it waits for.
 pub fn selector(kind: &GroupKind, object: &Value) -> Option<String> {
+    if kind.group.is_empty() && kind.kind == "PersistentVolumeClaim" {
+        return Some(String::new());
+    }
     let workload = match kind.group.as_str() {
         "apps" => ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"].contains(&kind.kind.as_str()),
         "batch" => kind.kind == "Job",
@@ -209,13 +213,41 @@ fn ended(status: &Value, state: &str) -> Option<String> {
     (code != 0).then(|| format!("ended with exit code {code} ({reason})"))
 }
 
-/// A reason and the first line of its message, cut.
-fn said(reason: &str, message: &str) -> String {
+/// The reason of the Event of a claim that no pod uses, in a storage class with `volumeBindingMode: WaitForFirstConsumer`.
+const NO_CONSUMER: &str = "WaitForFirstConsumer";
+
+/// True if a problem is that of a claim which no pod uses now: nothing waits for it.
+pub fn is_unused_claim(id: &ObjectId, problem: &str) -> bool {
+    id.group_kind.kind == "PersistentVolumeClaim" && problem.starts_with(NO_CONSUMER)
+}
+
+/// The first line of a message about a pod that a controller could not create, cut. Names of pods are left out: each attempt has
+/// another one. `workload`: the name that they start with.
+pub fn without_pod_name(message: &str, workload: &str) -> String {
+    let quoted = format!("\"{workload}-");
+    let line = match message.split_once(&quoted) {
+        Some((before, rest)) => {
+            let after = rest.split_once('"').map_or("", |(_, after)| after);
+            format!("{before}\"{workload}-...\"{after}")
+        }
+        None => message.to_owned(),
+    };
+    cut_line(&line, LONGEST_EVENT)
+}
+
+/// The first line of a message, cut.
+fn cut_line(message: &str, longest: usize) -> String {
     let line = message.lines().next().unwrap_or_default();
-    let mut short: String = line.chars().take(LONGEST).collect();
+    let mut short: String = line.chars().take(longest).collect();
     if short.len() < line.len() {
         short.push_str("...");
     }
+    short
+}
+
+/// A reason and the first line of its message, cut.
+fn said(reason: &str, message: &str) -> String {
+    let short = cut_line(message, LONGEST);
     match (reason.is_empty(), short.is_empty()) {
         (true, _) => short,
         (_, true) => reason.to_owned(),
@@ -244,6 +276,10 @@ mod tests {
                 );
             }
         }
+        let message = "Error creating: pods \"web-x7k2p\" is forbidden: violates PodSecurity\nmore";
+        let expected = "Error creating: pods \"web-...\" is forbidden: violates PodSecurity";
+        assert_eq!(without_pod_name(message, "web"), expected);
+        assert_eq!(without_pod_name("no volume plugin", "web"), "no volume plugin");
         let service = json!({"spec": {"selector": {"matchLabels": {"a": "b"}}}});
         assert_eq!(
             selector(&GroupKind::new("", "Service"), &service),

@@ -3,3 +3,4 @@
 pub mod autoscalers;
 pub mod elect;
 pub mod pods;
+pub mod warnings;

@@ -10,6 +10,7 @@ use crate::reconcile::observe::pods::diagnose_pods;
 use crate::reconcile::release::Release;
 use crate::reconcile::release::last_render::split;
 use crate::reconcile::scope::ReleaseScope;
+use chartwright_core::health::pods::is_unused_claim;
 use chartwright_core::health::{Health, HealthStatus, has_health};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::index::members::Members;
@@ -71,6 +72,7 @@ impl HealthReporter<'_> {
             let explained = |id: &ObjectId| {
                 let (reason, text) = health_problem(id, &members, condition_health(release, id))?;
                 match release.observed.pods.of(id) {
+                    Some(why) if is_unused_claim(id, why) => None,
                     Some(why) => Some((reason, format!("{text}: {why}"))),
                     None => Some((reason, text)),
                 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use chartwright_core::health::pods::is_unused_claim;
 use chartwright_core::identity::ObjectId;
 
 /// The pods of a started workload are read for the first time after this.
@@ -73,7 +74,11 @@ impl PodProblems {
         } else {
             FIRST_LOOK
         };
-        for id in troubled.iter().take(LOOKED_AT) {
+        // Only its Events show that a claim is not needed, so that it does not keep the release from being ready.
+        let (claims, workloads): (Vec<_>, Vec<_>) = troubled
+            .iter()
+            .partition(|id| id.group_kind.kind == "PersistentVolumeClaim");
+        for id in claims.into_iter().chain(workloads.into_iter().take(LOOKED_AT)) {
             self.known.entry(id.clone()).or_insert_with(|| PodProblem {
                 next: now + wait,
                 looks: 0,
@@ -108,7 +113,9 @@ impl PodProblems {
     pub(crate) fn lasting(&mut self, now: Instant) -> Vec<String> {
         let mut found = Vec::new();
         for (id, why) in &mut self.known {
-            let Some(text) = &why.text else { continue };
+            let Some(text) = why.text.as_ref().filter(|text| !is_unused_claim(id, text)) else {
+                continue;
+            };
             let start = if why.reported.is_empty() {
                 why.first
             } else {

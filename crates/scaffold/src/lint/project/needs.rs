@@ -117,6 +117,10 @@ impl Needs {
                 &["get"],
                 "the status does not show the last lines of a failed hook's log",
             ),
+            ("", "events") => optional(
+                &["list"],
+                "the status does not say why pods cannot be created or claims stay pending",
+            ),
             ("", "pods") if needed.len() == 1 => {
                 optional(&["list"], "the status does not say why a workload is not ready")
             }
