@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::support::eventually;
+use crate::support::{eventually, until};
 use crate::world::fields::{text, uid};
 use crate::world::{SOON, World};
 
@@ -141,6 +141,43 @@ fn a_dry_run_reports_the_remediation_it_skips() -> Result<()> {
     become_state(&world, "bad")?;
     world.await_event("a", "RemediationDue", &["Deployment a-web would be recreated"])?;
     ensure!(uid(&world.expect("deployment", "a-web")?) == before);
+    Ok(())
+}
+
+#[test]
+fn a_refused_remediation_uses_up_no_budget() -> Result<()> {
+    let action = "do: {recreate: {kind: ConfigMap, name: a-main}}\n  budget: 1\n  coolDown: 1h";
+    for dry_run in [true, false] {
+        let keys = if dry_run {
+            format!("{action}\n  dryRun: true")
+        } else {
+            action.to_owned()
+        };
+        let world = world(&format!("remediation-refused-{dry_run}"), &keys)?;
+        let _operator = world.start()?;
+        world.install("a", json!({}))?;
+        world.deny_writes("DELETE", "false", "ConfigMaps stay")?;
+        let probe = || world.run(["delete", "configmap", "a-main", "--dry-run=server"]);
+        until("the policy is at work", SOON, || Ok(probe().is_err()))?;
+        become_state(&world, "bad")?;
+        let held = await_remediation(&world, "the policy's words", |entry| {
+            text(&entry["message"]).contains("ConfigMaps stay")
+        })?;
+        ensure!(held["count"].is_null() && held["recent"].is_null(), "{held}");
+        ensure!(held["refusals"].as_u64() >= Some(1), "{held}");
+        world.await_event("a", "RemediationHeld", &["ConfigMaps stay"])?;
+        // The reason stays while the operator waits.
+        sleep(Duration::from_secs(2));
+        await_remediation(&world, "the policy's words stay", |entry| {
+            text(&entry["message"]).contains("ConfigMaps stay")
+        })?;
+        world.allow_writes()?;
+        let reason = if dry_run { "RemediationDue" } else { "Remediated" };
+        eventually("it is done once it may be", Duration::from_secs(60), || {
+            let events = world.events("a")?;
+            Ok(events.into_iter().find(|(found, _)| found == reason))
+        })?;
+    }
     Ok(())
 }
 

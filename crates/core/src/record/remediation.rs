@@ -33,9 +33,22 @@ pub struct Remedied {
     /// Number of actions.
     #[serde(skip_serializing_if = "is_zero")]
     pub count: u64,
+    /// Attempts in a row that were refused, for example by an admission policy. They use up no budget.
+    #[serde(skip_serializing_if = "is_none")]
+    pub refusals: u32,
+    /// When the last attempt was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused_at: Option<Timestamp>,
     /// Why the operator does not act.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
+}
+
+/// The first wait after a refused attempt. It doubles with each further one, up to an hour.
+const REFUSED: Duration = Duration::from_secs(30);
+
+fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 fn is_zero(count: &u64) -> bool {
@@ -61,9 +74,9 @@ impl Remedied {
         self.last.iter_mut().for_each(past);
         self.since.iter_mut().for_each(past);
         self.recent.retain(|time| now.duration_since(*time) < HOUR);
-        self.message.clear();
+        let refusal = std::mem::take(&mut self.message);
         if !holds {
-            self.since = None;
+            (self.since, self.refusals, self.refused_at) = (None, 0, None);
             return RuleVerdict::Fine;
         }
         let since = *self.since.get_or_insert(whole(now));
@@ -86,7 +99,12 @@ impl Remedied {
                 .unwrap_or(hour);
             return RuleVerdict::Wait(left, format!("it was done {} times within an hour", self.recent.len()));
         }
-        RuleVerdict::Act
+        let wait = REFUSED.saturating_mul(1 << self.refusals.saturating_sub(1).min(10));
+        let hour = Duration::from_secs(3600);
+        match self.refused_at.and_then(|refused| until(refused, wait.min(hour))) {
+            Some(left) => RuleVerdict::Wait(left, refusal),
+            None => RuleVerdict::Act,
+        }
     }
 
     /// Something is done now.
@@ -95,8 +113,16 @@ impl Remedied {
         self.recent.push(now);
         self.last = Some(now);
         self.count = self.count.saturating_add(1);
+        (self.refusals, self.refused_at) = (0, None);
         // It has to last as long again.
         self.since = None;
+    }
+
+    /// An attempt is refused now.
+    pub fn is_refused(&mut self, why: &str, now: Timestamp) {
+        self.refusals = self.refusals.saturating_add(1);
+        self.refused_at = Some(whole(now));
+        self.set_message(why);
     }
 
     /// Sets the message: why nothing can be done or judged.
@@ -163,6 +189,27 @@ mod tests {
             "the first is an hour ago"
         );
         assert_eq!(known.count, 2);
+    }
+
+    #[test]
+    fn what_is_refused_uses_up_no_budget_and_backs_off() {
+        let (mut known, rule) = (Remedied::default(), rule());
+        assert_eq!(
+            known.judge(&rule, true, at(0)),
+            RuleVerdict::Wait(rule.lasting, String::new())
+        );
+        let mut now = i64::try_from(rule.lasting.as_secs()).unwrap();
+        for wait in [30, 60, 120] {
+            assert_eq!(known.judge(&rule, true, at(now)), RuleVerdict::Act);
+            known.is_refused("a policy", at(now));
+            let expected = RuleVerdict::Wait(Duration::from_secs(wait), "a policy".to_owned());
+            assert_eq!(known.judge(&rule, true, at(now)), expected);
+            known.set_message("a policy");
+            now += i64::try_from(wait).unwrap();
+        }
+        assert_eq!((known.count, known.recent.len()), (0, 0));
+        assert_eq!(known.judge(&rule, false, at(now)), RuleVerdict::Fine);
+        assert_eq!((known.refusals, known.message.as_str()), (0, ""));
     }
 
     #[test]

@@ -35,6 +35,8 @@ enum Done {
     Yes(String),
     /// Nothing can be done, for this reason.
     Held(String),
+    /// The API server, or the object itself, refused the action.
+    Refused(String),
 }
 
 /// Applies the remediation rules of the watch.
@@ -145,6 +147,12 @@ impl Remediator<'_, '_> {
                     self.scope.inform(reason, &note).await;
                     return true;
                 }
+                Done::Refused(why) => {
+                    remedied(release, &rule.name).is_refused(&why, Timestamp::now());
+                    release.schedule.at(RECHECK, RequeueReason::Remediation);
+                    let note = format!("rule {}: nothing is done: {why}", rule.name);
+                    self.scope.warn_once(release, "RemediationHeld", note).await;
+                }
                 Done::Held(why) => {
                     remedied(release, &rule.name).set_message(&why);
                     release.schedule.at(RECHECK, RequeueReason::Remediation);
@@ -220,15 +228,35 @@ impl Remediator<'_, '_> {
         if let Err(why) = self.can_be_recreated(release, &id).await {
             return Done::Held(why);
         }
-        remedied(release, &rule.name).acts(Timestamp::now());
         if rule.dry_run {
-            return Done::Yes(format!("{kind} {name} would be recreated"));
+            return match self.delete_to_recreate(&id, true).await {
+                Ok(()) => {
+                    remedied(release, &rule.name).acts(Timestamp::now());
+                    Done::Yes(format!("{kind} {name} would be recreated"))
+                }
+                Err(why) => Done::Refused(why),
+            };
         }
+        // Stored before the deletion: after a crash the action counts.
+        let before = remedied(release, &rule.name).clone();
+        remedied(release, &rule.name).acts(Timestamp::now());
+        let done = self.recreate(release, &id, phase).await;
+        if done.is_err() {
+            *remedied(release, &rule.name) = before;
+        }
+        match done {
+            Ok(()) => Done::Yes(format!("{kind} {name} is recreated")),
+            Err(why) => Done::Refused(why),
+        }
+    }
+
+    /// Stores the action, then deletes a member so that it is recreated. The error says why it was not done.
+    async fn recreate(&mut self, release: &mut Release, id: &ObjectId, phase: &Phase) -> Result<(), String> {
         if let Break(Phase::Failed { message, .. }) = StatusWriter::new(self.scope)
             .store_decision(release, phase.clone())
             .await
         {
-            return Done::Held(message);
+            return Err(message);
         }
         // The custom resource may have changed while the rules were judged.
         let trigger = self.scope.written.trigger();
@@ -239,12 +267,9 @@ impl Remediator<'_, '_> {
                 .context
                 .is_outdated(&self.scope.owner.set, &self.scope.written, trigger)
         {
-            return Done::Held("the custom resource has changed since".to_owned());
+            return Err("the custom resource has changed since".to_owned());
         }
-        match self.delete_to_recreate(&id).await {
-            Ok(()) => Done::Yes(format!("{kind} {name} is recreated")),
-            Err(why) => Done::Held(why),
-        }
+        self.delete_to_recreate(id, false).await
     }
 
     /// Checks that a member may be recreated. The error names the obstacle.
@@ -296,7 +321,8 @@ impl Remediator<'_, '_> {
         }
     }
 
-    async fn delete_to_recreate(&self, id: &ObjectId) -> Result<(), String> {
+    /// Deletes a member that belongs to the release. With `dry_run`, the API server only checks the request.
+    async fn delete_to_recreate(&self, id: &ObjectId, dry_run: bool) -> Result<(), String> {
         let snapshot = self.scope.context.discovery.snapshot();
         let live = self.scope.context.members().get(id).cloned();
         let (Some(resource), Some(live)) = (snapshot.preferred(&id.group_kind), live) else {
@@ -307,6 +333,9 @@ impl Remediator<'_, '_> {
             Some(seen) if seen.uid == live.uid => {
                 // What stands in a status is no proof: the object itself is asked whose it is.
                 match verdict(id, &seen, &self.scope.owner, Purpose::Prune) {
+                    prune::Verdict::Delete if dry_run => {
+                        objects::check_deletion(&self.scope.context.client, resource, id, &seen).await
+                    }
                     prune::Verdict::Delete => objects::delete(&self.scope.context.client, resource, id, &seen).await,
                     prune::Verdict::Leave(whose) => return Err(format!("{id}: {whose}")),
                     _ => return Err(format!("{id} is to stay, or another owner decides about it")),
@@ -315,6 +344,7 @@ impl Remediator<'_, '_> {
             _ => return Err(format!("{id} is another one by now")),
         };
         match deleted.map_err(|error| format!("{id}: {error}"))? {
+            DeleteOutcome::Accepted if dry_run => Ok(()),
             DeleteOutcome::Accepted => {
                 self.scope
                     .context
