@@ -247,7 +247,7 @@ async fn remove_leftover(client: &Client, found: &Leftover) -> anyhow::Result<&'
     let (request, done) = match decided {
         Verdict::Delete => (objects::delete(client, resource, id, live).await, "deleted"),
         Verdict::Release => {
-            let request = objects::release_member(client, resource, id, live).await;
+            let request = objects::release_member(client, resource, id, live, None).await;
             (request, "kept, without our marks")
         }
         Verdict::Going => return Ok("being deleted"),

@@ -275,7 +275,7 @@ async fn orphan_members(
                 let done = match verdict {
                     _ if args.dry_run => objects::DeleteOutcome::Accepted,
                     Verdict::Disown => objects::remove_owner_reference(client, resource, &id, &live).await?,
-                    _ => objects::release_member(client, resource, &id, &live).await?,
+                    _ => objects::release_member(client, resource, &id, &live, None).await?,
                 };
                 if done == objects::DeleteOutcome::Changed {
                     bail!("{id} changed during the command; try again");

@@ -18,6 +18,37 @@ fn job(image: &str, annotations: Value) -> Value {
     })
 }
 
+fn stateful_set(size: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"},
+        "spec": {
+            "replicas": 0, "serviceName": "db", "selector": {"matchLabels": {"app": "db"}},
+            "template": {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "db", "image": "example/db"}]}},
+            "volumeClaimTemplates": [{
+                "metadata": {"name": "data"},
+                "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}},
+            }],
+        },
+    })
+}
+
+#[test]
+fn an_immutable_field_of_a_stateful_set_is_named_with_a_step_that_keeps_its_pods() -> Result<()> {
+    let world = World::new("immutable-sts")?.granted("apps", "statefulsets")?;
+    let _operator = world.start()?;
+    world.install("a", json!({"extraDeploy": [stateful_set("8Gi")]}))?;
+    world.edit("a", json!({"extraDeploy": [stateful_set("16Gi")]}))?;
+    let field = "spec.volumeClaimTemplates[0].spec.resources.requests.storage can't be changed";
+    let step = "kubectl delete statefulset db -n immutable-sts --cascade=orphan";
+    world.await_stalled("a", "Immutable", &[field, step, "claims keep their size"])?;
+    world.run(["delete", "statefulset", "db", "--cascade=orphan"])?;
+    world.await_ready("a")?;
+    let set = world.expect("statefulset", "db")?;
+    let size = &set["spec"]["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]["storage"];
+    ensure!(*size == "16Gi", "{set}");
+    Ok(())
+}
+
 #[test]
 fn an_immutable_field_is_reported_and_other_members_are_applied() -> Result<()> {
     let world = World::new("immutable-job")?.granted("batch", "jobs")?;

@@ -2,11 +2,14 @@
 
 pub mod annotations;
 pub mod autoscaler;
+pub mod claims;
 pub mod conflicts;
 pub mod cost;
 pub mod crds;
 pub mod drift;
 pub mod immutable;
+pub mod kept_objects;
 pub mod lifecycle;
 pub mod preconditions;
+pub mod refused_values;
 pub mod unions;

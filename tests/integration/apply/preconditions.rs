@@ -45,7 +45,7 @@ fn a_delete_names_the_uid_that_was_read() -> Result<()> {
 
     ensure!(delete(&seen)? == DeleteOutcome::Changed);
     world.expect("configmap", "a")?;
-    let released = runtime.block_on(objects::release_member(&client, resource, &id, &seen))?;
+    let released = runtime.block_on(objects::release_member(&client, resource, &id, &seen, None))?;
     ensure!(released == DeleteOutcome::Changed, "its successor keeps its marks");
 
     let now = look()?;

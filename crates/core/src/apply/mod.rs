@@ -79,10 +79,10 @@ pub fn step(member: &Member, entry: Option<&Entry>, seen: &Seen<'_>, owner: &Own
     let owned = ownership(&member.id, live, owner);
     match owned {
         Ownership::Ours if live.deleting && has_finished => Step::Satisfied,
-        Ownership::Ours | Ownership::Predecessor if live.deleting => Step::AwaitDeletion,
-        Ownership::Ours | Ownership::Predecessor if live.disabled => Step::Leave,
+        Ownership::Ours | Ownership::Predecessor | Ownership::Kept if live.deleting => Step::AwaitDeletion,
+        Ownership::Ours | Ownership::Predecessor | Ownership::Kept if live.disabled => Step::Leave,
         Ownership::Ours if member.policy.update == Update::IfNotPresent => Step::Leave,
-        Ownership::Predecessor => apply(ApplyReason::Adopted),
+        Ownership::Predecessor | Ownership::Kept => apply(ApplyReason::Adopted),
         Ownership::Ours => match entry {
             None => apply(ApplyReason::Unrecorded),
             Some(entry) if entry.uid != live.uid || entry.digest != member.digest => apply(ApplyReason::Changed),

@@ -3,6 +3,7 @@
 //! Server-side apply answers `failed to create typed patch object (…): .spec.x: field not declared in schema`, or a list
 //! of such lines after `errors:` (sigs.k8s.io/structured-merge-diff, `typed/validate.go`).
 
+use data_encoding::BASE64;
 use serde_json::{Map, Value};
 
 use crate::drift::managed_fields::may_have;
@@ -57,13 +58,27 @@ fn split_path(line: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// The object without the items that have the same keys as a later one of their list, as Helm's own updates would leave
-/// it, and what was left out. `None` if the message complains of no such items, or they can't be found.
+/// What to do about items of one list with the same key, of which each means something.
+pub const DIFFERENT_DUPLICATES: &str = "items of one list have the same key and different content, and server-side apply can keep only one of \
+                                        them: change the key of one of them, such as its port";
+
+/// True if an object was refused because of items with the same key.
+pub fn has_duplicates(message: &str) -> bool {
+    message.contains(DUPLICATES)
+}
+
+/// In the API server's message about items with the same key.
+const DUPLICATES: &str = "duplicate entries for key ";
+
+/// The object without the items that have the same keys as a later one of their list, and what was left out. An item is left out
+/// only if nothing is lost: it is equal, or a variable that the later one replaces. Host names of one IP address are merged.
+///
+/// `None` if the message complains of no such items, if they can't be found, or if they differ in what they mean.
 pub fn without_duplicates(object: &Value, message: &str) -> Option<(Value, Vec<String>)> {
     let mut object = object.clone();
     let mut left_out = Vec::new();
     for complaint in complaints(message) {
-        let Some(keys) = complaint.what.strip_prefix("duplicate entries for key ") else {
+        let Some(keys) = complaint.what.strip_prefix(DUPLICATES) else {
             continue;
         };
         let (Some(path), Some(keys)) = (parse(&complaint.path), parse(keys)) else {
@@ -72,13 +87,22 @@ pub fn without_duplicates(object: &Value, message: &str) -> Option<(Value, Vec<S
         let [ErrorPathStep::Item(keys)] = keys.as_slice() else {
             continue;
         };
-        let mut removed = 0;
+        let list_name = match path.last() {
+            Some(ErrorPathStep::Field(name)) => name.as_str(),
+            _ => "",
+        };
+        let (mut removed, mut differs) = (0, false);
         at(&mut object, &path, &mut |list| {
             let Some(items) = list.as_array_mut() else { return };
             let Some(last) = items.iter().rposition(|item| may_have(item, keys)) else {
                 return;
             };
+            let mut kept = items[last].clone();
+            for item in items[..last].iter().rev().filter(|item| may_have(item, keys)) {
+                differs |= !is_replaced_by(list_name, item, &mut kept);
+            }
             let before = items.len();
+            items[last] = kept;
             let mut index = 0;
             items.retain(|item| {
                 index += 1;
@@ -86,11 +110,45 @@ pub fn without_duplicates(object: &Value, message: &str) -> Option<(Value, Vec<S
             });
             removed += before - items.len();
         });
+        if differs {
+            return None;
+        }
         if removed > 0 {
             left_out.push(format!("{}: {}", complaint.path, complaint.what));
         }
     }
     (!left_out.is_empty()).then_some((object, left_out))
+}
+
+/// True if an earlier item of a list can be left out for a later one with the same key. Adds to the later one what both mean.
+fn is_replaced_by(list: &str, earlier: &Value, later: &mut Value) -> bool {
+    match list {
+        // As Kubernetes reads variables.
+        "env" => true,
+        "hostAliases" => {
+            let names = earlier["hostnames"].as_array().cloned().unwrap_or_default();
+            if let Some(known) = later.get_mut("hostnames").and_then(Value::as_array_mut) {
+                for name in names.into_iter().rev() {
+                    if !known.contains(&name) {
+                        known.insert(0, name);
+                    }
+                }
+            }
+            later["hostnames"].is_array()
+        }
+        _ => {
+            let plain = |item: &Value| {
+                let mut item = item.clone();
+                if item["protocol"] == "TCP"
+                    && let Some(fields) = item.as_object_mut()
+                {
+                    fields.remove("protocol");
+                }
+                item
+            };
+            plain(earlier) == plain(later)
+        }
+    }
 }
 
 /// The object of a custom resource without the nulls that its schema doesn't take. A create drops them, and with it Helm
@@ -112,6 +170,68 @@ pub fn without_nulls(object: &Value, refused: &[(&str, &str)]) -> Option<Value> 
         }
     }
     is_changed.then_some(object)
+}
+
+/// The fields of an object that the API server could not decode: quantities, each with its value, and base64. The server's message
+/// names none.
+pub fn undecodable_fields(object: &Value, message: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let is_quantity = message.contains("quantit");
+    let is_base64 = message.contains("base64");
+    find_undecodable(object, &mut Vec::new(), &mut |path, text| {
+        let parent = path.len().checked_sub(2).map_or("", |at| path[at].as_str());
+        let is_wrong = match parent {
+            "limits" | "requests" | "capacity" | "hard" => is_quantity && !is_a_quantity(text),
+            "data" | "binaryData" => is_base64 && BASE64.decode(text.as_bytes()).is_err(),
+            _ => is_quantity && path.last().is_some_and(|field| field == "sizeLimit") && !is_a_quantity(text),
+        };
+        if is_wrong {
+            let path = path.join(".").replace(".[", "[");
+            // The data of a Secret is not shown.
+            found.push(if is_base64 {
+                format!("{path}: not base64")
+            } else {
+                format!("{path}: {text:?}")
+            });
+        }
+    });
+    found
+}
+
+fn find_undecodable(value: &Value, path: &mut Vec<String>, show: &mut dyn FnMut(&[String], &str)) {
+    match value {
+        Value::Object(fields) => {
+            for (field, value) in fields {
+                path.push(field.clone());
+                find_undecodable(value, path, show);
+                path.pop();
+            }
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                path.push(format!("[{index}]"));
+                find_undecodable(item, path, show);
+                path.pop();
+            }
+        }
+        Value::String(text) => show(path, text),
+        _ => {}
+    }
+}
+
+/// As `resource.Quantity` of apimachinery: a number with a suffix or an exponent.
+fn is_a_quantity(text: &str) -> bool {
+    let number = text.trim_start_matches(['+', '-']);
+    let end = number
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(number.len());
+    let (digits, suffix) = number.split_at(end);
+    let is_exponent = |rest: &str| rest.trim_start_matches(['+', '-']).parse::<u32>().is_ok();
+    let suffixes = [
+        "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
+    ];
+    let is_suffix = suffixes.contains(&suffix) || suffix.strip_prefix(['e', 'E']).is_some_and(is_exponent);
+    digits.parse::<f64>().is_ok() && is_suffix
 }
 
 /// Shows every value that a path leads to.
@@ -190,6 +310,24 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    #[test]
+    fn what_cannot_be_decoded_is_named() {
+        let resources =
+            json!({"limits": {"cpu": "lots", "memory": "1.5Gi"}, "requests": {"cpu": "1e3", "memory": "-5m"}});
+        let object = json!({"spec": {"containers": [{"name": "a"}, {"name": "b", "resources": resources}]}});
+        let quantity = "quantities must match the regular expression";
+        assert_eq!(
+            undecodable_fields(&object, quantity),
+            ["spec.containers[1].resources.limits.cpu: \"lots\""]
+        );
+        let secret = json!({"data": {"a": "not base64!", "b": "YQ=="}});
+        assert_eq!(
+            undecodable_fields(&secret, "illegal base64 data at input byte 3"),
+            ["data.a: not base64"]
+        );
+        assert!(undecodable_fields(&object, "anything else").is_empty());
+    }
+
     const MESSAGE: &str = "failed to create typed patch object (default/a; apps/v1, Kind=Deployment): errors:\n  \
         .spec.containers[name=\"x\"].ports: duplicate entries for key [containerPort=80,protocol=\"TCP\"]\n  \
         .spec.containers[name=\"x\"].env: duplicate entries for key [name=\"A: b\"]\n  \
@@ -211,9 +349,30 @@ mod tests {
     }
 
     #[test]
+    fn items_that_mean_something_else_are_not_dropped() {
+        let message = |list: &str, key: &str| {
+            format!(
+                "failed to create typed patch object (a; v1, Kind=Pod): .spec.{list}: duplicate entries for key [{key}]"
+            )
+        };
+        let ports = json!({"spec": {"ports": [{"name": "http", "containerPort": 80}, {"name": "metrics", "containerPort": 80}]}});
+        let message_of_ports = message("ports", "containerPort=80,protocol=\"TCP\"");
+        assert_eq!(without_duplicates(&ports, &message_of_ports), None);
+        assert!(has_duplicates(&message_of_ports));
+        let aliases = json!({"spec": {"hostAliases": [
+            {"ip": "1.2.3.4", "hostnames": ["a"]}, {"ip": "5.6.7.8", "hostnames": ["b"]},
+            {"ip": "1.2.3.4", "hostnames": ["a", "c"]}, {"ip": "1.2.3.4", "hostnames": ["d"]},
+        ]}});
+        let (merged, _) = without_duplicates(&aliases, &message("hostAliases", "ip=\"1.2.3.4\"")).unwrap();
+        let names = &merged["spec"]["hostAliases"][1]["hostnames"];
+        assert_eq!(*names, json!(["a", "c", "d"]), "{merged}");
+        assert_eq!(merged["spec"]["hostAliases"].as_array().map(Vec::len), Some(2));
+    }
+
+    #[test]
     fn the_last_of_equal_items_stays() {
         let object = json!({"spec": {"containers": [
-            {"name": "y", "image": "old"},
+            {"name": "y", "image": "new"},
             {"name": "x", "env": [{"name": "A: b", "value": "1"}, {"name": "C"}, {"name": "A: b", "value": "2"}],
              "ports": [{"containerPort": 80}, {"containerPort": 81}, {"containerPort": 80, "protocol": "TCP"}]},
             {"name": "y", "image": "new"},

@@ -22,6 +22,9 @@ pub const NAMESPACES_ANNOTATION: &str = "applyset.kubernetes.io/additional-names
 pub const OPERATOR_LABEL: &str = "chartwright.dev/operator";
 /// On a member: whose it is and which object it is ([`tracking_id`]), so that copied labels prove nothing.
 pub const TRACKING_ANNOTATION: &str = "chartwright.dev/tracking-id";
+/// On an object that its release left behind because of `helm.sh/resource-policy: keep`: the ApplySet id of the release. A release of the
+/// same kind, namespace and name takes the object up again.
+pub const KEPT_ANNOTATION: &str = "chartwright.dev/kept-from";
 /// On a member: the digest of what was applied. Two operators of one name own the same fields; this shows whose content
 /// it is, even within the second that `managedFields` can distinguish.
 pub const DIGEST_ANNOTATION: &str = "chartwright.dev/applied-digest";

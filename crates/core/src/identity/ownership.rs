@@ -29,6 +29,8 @@ pub enum Ownership {
     OtherRelease(String),
     /// Carries our label, but the tracking annotation belongs to another object: a controller copied the labels.
     Copy,
+    /// Left behind by a release of this kind, namespace and name, because it is to be kept. It is adopted when it is rendered.
+    Kept,
     /// Carries nothing of ours: made by a person or by another tool.
     Foreign,
 }
@@ -47,6 +49,7 @@ pub fn ownership(id: &ObjectId, live: &Live, owner: &Owner) -> Ownership {
         (Some(tracking), _) if itself => Ownership::OtherRelease(tracking.owner_uid.clone()),
         (_, Some(_)) => Ownership::Copy,
         (_, None) if live.controller.as_ref().is_some_and(|(_, uid)| *uid == owner.uid) => Ownership::Inherited,
+        (None, None) if live.controller.is_none() && live.kept_from.as_deref() == Some(&owner.set) => Ownership::Kept,
         (_, None) => Ownership::Foreign,
     }
 }
@@ -67,6 +70,7 @@ impl fmt::Display for Ownership {
             Ownership::Inherited => f.write_str("it was made by helm-operator for this custom resource"),
             Ownership::Predecessor => f.write_str("it belongs to an earlier custom resource of the same name"),
             Ownership::OtherRelease(other) => write!(f, "it belongs to another release ({other})"),
+            Ownership::Kept => f.write_str("it was kept by an earlier release of the same name"),
             Ownership::Copy => f.write_str("it carries a copy of this release's labels"),
             Ownership::Foreign => f.write_str("it exists already and was not made by this operator"),
         }

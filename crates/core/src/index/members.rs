@@ -23,6 +23,8 @@ pub struct Live {
     pub part_of: Option<String>,
     /// Annotation `chartwright.dev/tracking-id`.
     pub tracking: Option<String>,
+    /// Annotation `chartwright.dev/kept-from`: the ApplySet id of the release that left it behind.
+    pub kept_from: Option<Box<str>>,
     /// Annotation `helm.sh/resource-policy: keep`.
     pub keep: bool,
     /// Annotation `chartwright.dev/prune: "true"`: may be pruned although its kind is protected.

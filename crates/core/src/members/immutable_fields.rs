@@ -90,6 +90,13 @@ impl KeptField {
     /// The message that a release reports.
     pub fn message(self, member: &Member, fields: &str) -> String {
         let advice = match self {
+            KeptField::NotAsked if member.id.group_kind == GroupKind::new("apps", "StatefulSet") => {
+                let ObjectId { namespace, name, .. } = &member.id;
+                format!(
+                    "`kubectl delete statefulset {name} -n {namespace} --cascade=orphan` lets the operator create it again around the \
+                     running pods, and existing claims keep their size; or set the value back"
+                )
+            }
             KeptField::NotAsked => format!(
                 "to have it recreated, annotate it with {UPDATE}=Recreate, or the custom resource with {FORCE_AT}"
             ),
@@ -143,6 +150,47 @@ pub fn changed(group_kind: &GroupKind, live: &Value, wanted: &Value) -> Vec<Stri
     found
 }
 
+/// The immutable leaves in which a rendered object differs from the live one: the API server names only `spec` of some kinds.
+/// `wanted`: as it is rendered, without defaults.
+pub fn changed_leaves(group_kind: &GroupKind, live: &Value, wanted: &Value) -> Vec<String> {
+    let kind = group_kind.to_string();
+    let fields = FIELDS
+        .iter()
+        .find(|(name, _)| *name == kind)
+        .map_or(&[][..], |(_, own)| own);
+    let mut found = Vec::new();
+    for (path, usual) in fields {
+        let at = |object: &Value| path.split('.').fold(object, |value, name| &value[name]).clone();
+        if !at(wanted).is_null() {
+            differing_leaves(&said(live, path, usual), &at(wanted), path, &mut found);
+        }
+    }
+    found
+}
+
+fn differing_leaves(live: &Value, wanted: &Value, path: &str, found: &mut Vec<String>) {
+    match (live, wanted) {
+        (Value::Object(live), Value::Object(wanted)) => {
+            for (field, value) in wanted {
+                let path = format!("{path}.{field}");
+                differing_leaves(live.get(field).unwrap_or(&Value::Null), value, &path, found);
+            }
+        }
+        (Value::Array(live), Value::Array(wanted)) if live.len() == wanted.len() => {
+            for (index, (live, wanted)) in live.iter().zip(wanted).enumerate() {
+                differing_leaves(live, wanted, &format!("{path}[{index}]"), found);
+            }
+        }
+        (live, wanted) if live == wanted || wanted.is_null() => {}
+        (live, wanted) => {
+            let size = |value: &Value| value.as_str().and_then(quantity);
+            if size(live).is_none() || size(live) != size(wanted) {
+                found.push(path.to_owned());
+            }
+        }
+    }
+}
+
 /// What an object says of a field, or what stands for it.
 fn said(object: &Value, path: &str, usual: &str) -> Value {
     let value = path.split('.').fold(object, |value, name| &value[name]);
@@ -185,6 +233,24 @@ fn of_pod(live: &Value, wanted: &Value) -> Option<String> {
 mod tests {
     use super::*;
     use crate::testing::table;
+
+    #[test]
+    fn leaves_of_a_statefulset_are_named() {
+        let claim = |size: &str, mode: Option<&str>| {
+            let mut spec = serde_json::json!({"resources": {"requests": {"storage": size}}});
+            spec["volumeMode"] = mode.into();
+            serde_json::json!({"spec": {
+                "serviceName": "db", "replicas": 3, "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": spec}],
+            }})
+        };
+        let kind = GroupKind::new("apps", "StatefulSet");
+        let live = claim("8Gi", Some("Filesystem"));
+        assert_eq!(
+            changed_leaves(&kind, &live, &claim("16Gi", None)),
+            ["spec.volumeClaimTemplates[0].spec.resources.requests.storage"]
+        );
+        assert!(changed_leaves(&kind, &live, &claim("8192Mi", None)).is_empty());
+    }
 
     #[test]
     fn what_can_not_be_changed_is_known() {

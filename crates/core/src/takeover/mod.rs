@@ -119,8 +119,8 @@ pub fn claim(metadata: &ObjectMeta, claimant: &Claimant) -> Claim {
     }
     let Some((release, namespace)) = annotation(HELM_RELEASE).zip(annotation(HELM_NAMESPACE)) else {
         return Claim::Refused(
-            "it exists already and was not made by this operator; delete it, or let the release have it by \
-             `collisions: Force` on this watch in watches.yaml"
+            "it exists already and was not made by this operator; rename one of them, or let the release have it with its data by \
+             `collisions: Force` on this watch in watches.yaml; delete it only if nothing needs it"
                 .into(),
         );
     };

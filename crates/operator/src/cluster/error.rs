@@ -130,7 +130,7 @@ impl From<kube::Error> for Error {
             400 | 415 | 422 => Error::Invalid(text),
             401 | 403 => Error::Forbidden(text),
             // A structured merge that the schema refuses: the server reports an internal error.
-            500 if text.contains(UNTYPED) => Error::Invalid(text),
+            500 if text.contains(UNTYPED) || is_undecodable(&text) => Error::Invalid(text),
             _ => Error::Unavailable(text),
         }
     }
@@ -138,6 +138,20 @@ impl From<kube::Error> for Error {
 
 /// In the API server's message about an apply that does not match the schema.
 const UNTYPED: &str = "failed to create typed patch object";
+
+/// True if the API server could not decode the object into the type of its kind, such as a quantity or base64. It reports an internal
+/// error, which no retry ends.
+fn is_undecodable(text: &str) -> bool {
+    [
+        "cannot be handled as a ",
+        "quantities must match the regular expression",
+        "unable to parse quantity",
+        "illegal base64 data",
+        "json: cannot unmarshal",
+    ]
+    .iter()
+    .any(|words| text.contains(words))
+}
 
 /// Matches the messages of etcd and of the API server's etcd client.
 fn is_too_large(text: &str) -> bool {

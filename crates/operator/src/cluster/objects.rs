@@ -65,6 +65,7 @@ pub fn live(metadata: &ObjectMeta) -> Live {
         part_of: label(applyset::PART_OF_LABEL),
         owner: owner_references::of_owner(metadata, tracking.as_deref()),
         tracking,
+        kept_from: annotation(applyset::KEPT_ANNOTATION).map(String::into_boxed_str),
         keep: annotation(annotations::RESOURCE_POLICY).is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep")),
         prune_allowed: annotation(annotations::PRUNE).is_some_and(|value| value == "true"),
         disabled: annotation(annotations::RECONCILE).is_some_and(|value| value.trim() == "disabled"),
@@ -406,7 +407,15 @@ impl DeleteOutcome {
 ///
 /// Its dependents (a Deployment's pods) are deleted in the background, as with Helm.
 pub async fn delete(client: &Client, resource: &Resource, id: &ObjectId, live: &Live) -> Result<DeleteOutcome> {
-    delete_with_policy(PropagationPolicy::Background, client, resource, id, live).await
+    delete_with_policy(PropagationPolicy::Background, false, client, resource, id, live).await
+}
+
+/// As [`delete`], but the API server only checks the request: rights, admission and preconditions.
+///
+/// # Errors
+/// The deletion would be refused.
+pub async fn check_deletion(client: &Client, resource: &Resource, id: &ObjectId, live: &Live) -> Result<DeleteOutcome> {
+    delete_with_policy(PropagationPolicy::Background, true, client, resource, id, live).await
 }
 
 /// As [`delete`], but the object stays until its dependents are gone: a Job until none of its pods runs.
@@ -416,11 +425,12 @@ pub async fn delete_in_foreground(
     id: &ObjectId,
     live: &Live,
 ) -> Result<DeleteOutcome> {
-    delete_with_policy(PropagationPolicy::Foreground, client, resource, id, live).await
+    delete_with_policy(PropagationPolicy::Foreground, false, client, resource, id, live).await
 }
 
 async fn delete_with_policy(
     propagation: PropagationPolicy,
+    dry_run: bool,
     client: &Client,
     resource: &Resource,
     id: &ObjectId,
@@ -428,6 +438,7 @@ async fn delete_with_policy(
 ) -> Result<DeleteOutcome> {
     let api = resource.api_in::<MetadataOnly>(client, namespace(id));
     let parameters = DeleteParams {
+        dry_run,
         propagation_policy: Some(propagation),
         preconditions: Some(Preconditions {
             uid: Some(live.uid.clone()),
@@ -443,11 +454,22 @@ async fn delete_with_policy(
 
 /// Removes our labels, annotations and owner reference from an object that stays, so that it is no longer a member and the
 /// garbage collector keeps it. As [`delete`], only in the state that was read.
-pub async fn release_member(client: &Client, resource: &Resource, id: &ObjectId, live: &Live) -> Result<DeleteOutcome> {
-    let patch = json!({
+///
+/// `kept_from`: the ApplySet id of a release that may take it up again.
+pub async fn release_member(
+    client: &Client,
+    resource: &Resource,
+    id: &ObjectId,
+    live: &Live,
+    kept_from: Option<&str>,
+) -> Result<DeleteOutcome> {
+    let mut patch = json!({
         "labels": {(applyset::PART_OF_LABEL): null, (applyset::OPERATOR_LABEL): null},
         "annotations": {(applyset::TRACKING_ANNOTATION): null, (applyset::DIGEST_ANNOTATION): null},
     });
+    if let Some(applyset_id) = kept_from {
+        patch["annotations"][applyset::KEPT_ANNOTATION] = applyset_id.into();
+    }
     patch_metadata_if_unchanged(client, resource, id, live, patch).await
 }
 
@@ -459,6 +481,34 @@ pub async fn remove_owner_reference(
     live: &Live,
 ) -> Result<DeleteOutcome> {
     patch_metadata_if_unchanged(client, resource, id, live, json!({})).await
+}
+
+/// Removes the owner reference to a custom resource from an object that is not its member, so that the garbage collector does not
+/// delete the object with it.
+///
+/// # Errors
+/// Those of the requests.
+pub async fn remove_reference_to(
+    client: &Client,
+    resource: &Resource,
+    id: &ObjectId,
+    owner_uid: &str,
+) -> Result<DeleteOutcome> {
+    let Some(found) = metadata(client, resource, &id.namespace, &id.name).await? else {
+        return Ok(DeleteOutcome::Absent);
+    };
+    let Some(rest) = owner_references::without(&found, owner_uid) else {
+        return Ok(DeleteOutcome::Accepted);
+    };
+    let patch = json!({"metadata": {
+        "uid": found.uid, "resourceVersion": found.resource_version, "ownerReferences": rest,
+    }});
+    let api = resource.api_in::<MetadataOnly>(client, namespace(id));
+    let parameters = PatchParams {
+        field_manager: Some(FIELD_MANAGER.into()),
+        ..PatchParams::default()
+    };
+    DeleteOutcome::of(bounded(api.patch(&segment(&id.name), &parameters, &Patch::Merge(&patch))).await)
 }
 
 /// Patches metadata, and removes the owner reference to the custom resource that the tracking annotation names.

@@ -23,8 +23,8 @@ use chartwright_core::apply::sequence::{self, Turn};
 use chartwright_core::apply::{ApplyReason, Seen, Step, content, sign, step};
 use chartwright_core::drift::{DriftedField, drifted_fields};
 use chartwright_core::health::gates;
-use chartwright_core::identity::ObjectId;
 use chartwright_core::identity::ownership::Ownership;
+use chartwright_core::identity::{GroupKind, ObjectId};
 use chartwright_core::index::members::Live;
 use chartwright_core::members::desired::Member;
 use chartwright_core::prune::Knowledge;
@@ -320,8 +320,10 @@ impl Applier<'_> {
         if !pass.failures.is_empty() {
             return Some(String::new());
         }
-        // Finished Jobs and objects of other owners are not waited for.
-        let awaited = pass.reached.iter().filter(|entry| !entry.finished);
+        // Finished Jobs and objects of other owners are not waited for. A claim may be bound only when a pod of a later wave uses it, and
+        // pods wait for their claims themselves.
+        let is_claim = |entry: &&Entry| entry.id.group_kind == GroupKind::new("", "PersistentVolumeClaim");
+        let awaited = pass.reached.iter().filter(|entry| !entry.finished && !is_claim(entry));
         let awaited: Vec<ObjectId> = awaited.map(|entry| entry.id.clone()).collect();
         MemberObserver::new(self.scope).judge(release, &awaited).await;
         let members = self.scope.context.members();

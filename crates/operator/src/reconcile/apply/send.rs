@@ -115,7 +115,7 @@ impl MemberSender<'_> {
                 return Err(error);
             };
             let note = format!(
-                "{} ({}): the last one counts: {}",
+                "{} ({}): of items with the same key, the last one counts: {}",
                 member.id,
                 member.source,
                 short_list(left_out)
@@ -201,10 +201,18 @@ impl MemberSender<'_> {
         order: SendOptions,
         error: Error,
     ) -> Result<MemberOutcome, Error> {
-        let fields = match &error {
+        let mut fields = match &error {
             Error::Unprocessable { causes, .. } => fields(causes),
             _ => String::new(),
         };
+        if fields == "spec"
+            && let Ok(Some((_, object))) = objects::read(&self.scope.context.client, resource, &member.id).await
+        {
+            let leaves = immutable_fields::changed_leaves(&member.id.group_kind, &object, &member.object);
+            if !leaves.is_empty() {
+                fields = leaves.join(", ");
+            }
+        }
         match self
             .delete_for_recreation(resource, member, live, order, &error, &fields)
             .await
@@ -284,8 +292,22 @@ impl MemberSender<'_> {
             Error::Denied(_) => Reason::Denied,
             _ => Reason::ApplyFailed,
         };
-        let source = self.place(member, &error.to_string());
-        let message = format!("{} ({source}): {error}", member.id);
+        let text = error.to_string();
+        let fields = if reason == Reason::ObjectInvalid {
+            schema_errors::undecodable_fields(&member.object, &text)
+        } else {
+            Vec::new()
+        };
+        let source = self.place(member, &text, &fields);
+        let message = match fields[..] {
+            [] => format!("{} ({source}): {text}", member.id),
+            _ => format!("{} ({source}): {}: {text}", member.id, fields.join(", ")),
+        };
+        let message = if schema_errors::has_duplicates(&text) {
+            format!("{message}; {}", schema_errors::DIFFERENT_DUPLICATES)
+        } else {
+            message
+        };
         match error.retry_after() {
             Some(after) => MemberOutcome::Throttled(message, after),
             None => MemberOutcome::Failed(reason, message),
@@ -293,16 +315,21 @@ impl MemberSender<'_> {
     }
 
     /// Returns the template of a member, with a line number if the error names a field that is on exactly one line.
-    fn place(&self, member: &Member, error: &str) -> String {
+    fn place(&self, member: &Member, error: &str, fields: &[String]) -> String {
         let template = self.scope.unit.renderer.as_ref().ok().and_then(|renderer| {
             let file = renderer.chart().template(&member.source)?;
             std::str::from_utf8(file.data.as_bytes()).ok()
         });
         let line = template.and_then(|template| {
             let complaints = schema_errors::complaints(error);
-            complaints
+            let named = fields
                 .iter()
-                .find_map(|complaint| schema_errors::line_of(&complaint.path, template))
+                .filter_map(|field| field.split_once(": "))
+                .map(|(path, _)| path);
+            let paths = complaints.iter().map(|complaint| complaint.path.as_str()).chain(named);
+            paths
+                .into_iter()
+                .find_map(|path| schema_errors::line_of(path, template))
         });
         match line {
             Some(line) => format!("{}:{line}", member.source),

@@ -193,7 +193,8 @@ impl MemberRemover<'_> {
                     (request, WriteOperation::Delete, RemovalOutcome::Deleted)
                 }
                 Verdict::Release => {
-                    let request = objects::release_member(client, resource, id, &live).await;
+                    let kept_from = Some(self.scope.owner.set.as_str()).filter(|_| purpose != Purpose::Orphan);
+                    let request = objects::release_member(client, resource, id, &live, kept_from).await;
                     (request, WriteOperation::Release, RemovalOutcome::Left)
                 }
                 Verdict::Disown => {
@@ -206,7 +207,15 @@ impl MemberRemover<'_> {
                 Verdict::Stay => return RemovalOutcome::Left,
                 verdict @ (Verdict::Leave(_) | Verdict::Controlled(_)) => {
                     tracing::info!(object = %id, ?verdict, "not deleted");
-                    return RemovalOutcome::Left;
+                    if matches!(purpose, Purpose::Prune | Purpose::Rollback) {
+                        return RemovalOutcome::Left;
+                    }
+                    // The garbage collector would delete it with the custom resource.
+                    match objects::remove_reference_to(client, resource, id, &self.scope.owner.uid).await {
+                        Ok(DeleteOutcome::Changed) => continue,
+                        Ok(_) => return RemovalOutcome::Left,
+                        Err(error) => return failed(&error),
+                    }
                 }
             };
             match request {

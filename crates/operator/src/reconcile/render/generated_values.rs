@@ -279,7 +279,7 @@ impl RenderJob<'_> {
         let owner = &self.identity.owner;
         let claimant = claimant(self.unit, self.resource, &self.identity.namespace);
         let ours = |live: &Live, object: &serde_json::Value| match ownership(id, live, owner) {
-            Ownership::Ours | Ownership::Predecessor => true,
+            Ownership::Ours | Ownership::Predecessor | Ownership::Kept => true,
             Ownership::Foreign | Ownership::Inherited => may_adopt(object, &claimant),
             _ => false,
         };
