@@ -141,6 +141,39 @@ fn a_status_that_the_schema_refuses_is_written_without_the_template_fields() -> 
 }
 
 #[test]
+fn a_refused_field_keeps_its_last_value_and_the_others_follow() -> Result<()> {
+    let world = world(
+        "template-field",
+        "state: {{ .Values.color }}\nsize: {{ .Values.size }}\n",
+    )?;
+    let mut status = any_fields();
+    status["properties"] = json!({"state": {"type": "string", "enum": ["red"]}});
+    world.install_crd_with("Widget", Some(status))?;
+    let operator = world.start()?;
+    world.install("a", json!({"color": "red", "size": 1}))?;
+    await_status(&world, "a", "state", "red")?;
+    world.edit("a", json!({"color": "blue", "size": 3}))?;
+    let invalid = world.await_condition("a", "StatusInvalid", "True")?;
+    ensure_contains(text(&invalid["message"]), &["the API server refuses", "state"])?;
+    let widget = await_status(&world, "a", "size", 3)?;
+    ensure!(widget["status"]["state"] == "red", "{widget}");
+    // Nothing changes at the next evaluation.
+    world.await_quiet(&operator)?;
+    world.patch("configmap", "a-main", &json!({"data": {"more": "x"}}))?;
+    world.await_quiet(&operator)?;
+    let widget = world.live("a")?;
+    ensure!(
+        widget["status"]["state"] == "red" && widget["status"]["size"] == 3,
+        "{widget}"
+    );
+    world.edit("a", json!({"color": "red", "size": 4}))?;
+    await_status(&world, "a", "size", 4)?;
+    world.await_ready("a")?;
+    ensure!(condition(&world.live("a")?, "StatusInvalid").is_null());
+    Ok(())
+}
+
+#[test]
 fn a_status_template_reveals_no_secret() -> Result<()> {
     let template = "shown: {{ .Values.secret.password }}\nkeys: {{ index .Members.Secret (printf \"%s-secret\" .Release.Name) | toJson | quote }}\n";
     let world = world("template-secret", template)?.granted("", "secrets")?;

@@ -363,7 +363,8 @@ impl ModelHistory {
         let Some(wanted) = self.wanted.get_mut(name) else {
             return Ok(());
         };
-        wanted.requested = self.model.store().version.to_string();
+        // A time after the creation of the custom resource: an older request may come from a backup.
+        wanted.requested = format!("2999-01-01T00:00:00.{:09}Z", self.model.store().version);
         let annotations = json!({
             "chartwright.dev/run-plan": format!("work@{}", wanted.requested),
             "chartwright.dev/plan-params": json!({"outcome": outcome}).to_string(),

@@ -14,7 +14,9 @@ use crate::annotations::{
     CONCURRENCY, HISTORY_LIMIT, ON_CREATE, ON_DELETE, RUN_ON_CHANGE, SCHEDULE, STARTING_DEADLINE, TIME_ZONE,
 };
 use crate::digest::{Key, KeyUse};
+use crate::grants::StoredObject;
 use crate::hooks::{Hook, Progress, in_order};
+use crate::operation::{Operation, OperationKind};
 use crate::status::conditions::whole;
 use chartwright_watches::duration;
 use chartwright_watches::text::cut;
@@ -508,7 +510,7 @@ impl Plans {
         let steps = &mut self.work.steps;
         let this = event(&run.plan);
         steps.runs.retain(|step| step.event != this);
-        (steps.revision, steps.attempt, steps.failures) = (count, 1, 0);
+        steps.operation = Some(Operation::begin(OperationKind::Plan, count, ""));
         self.work.running = Some(run.clone());
         Some(run)
     }
@@ -518,7 +520,9 @@ impl Plans {
         let Some(run) = &self.work.running else { return };
         let started = run.started.map(|time| time.to_string()).unwrap_or_default();
         let parts = [steps, &started, &run.token].map(str::as_bytes);
-        self.work.steps.digest = key.digest(KeyUse::PlanRun, &parts);
+        if let Some(operation) = &mut self.work.steps.operation {
+            operation.digest = key.digest(KeyUse::PlanRun, &parts);
+        }
     }
 
     /// A run that nothing was made of waits again.
@@ -578,6 +582,23 @@ impl Plans {
         of_plans.chain(refused).collect()
     }
 }
+/// The steps of the plan that ran last, as a Secret of the release stores them.
+#[derive(Serialize, Deserialize)]
+pub struct StoredSteps {
+    /// Value of `chartwright.dev/run-plan` that was carried out last. It outlives the status.
+    pub handled: String,
+    pub steps: Vec<StoredObject>,
+}
+
+/// True if the token of a `run-plan` request is a time (RFC 3339) at or after the creation of the custom resource. Any other
+/// request may have been carried out for the custom resource that a backup was made of.
+pub fn is_made_for(request: &str, created: Timestamp) -> bool {
+    let token = request.split_once('@').map(|(_, token)| token.trim());
+    token
+        .and_then(|token| token.parse::<Timestamp>().ok())
+        .is_some_and(|time| time >= created)
+}
+
 impl PlanRun {
     pub fn of(plan: &str, by: By) -> Self {
         PlanRun {

@@ -57,6 +57,11 @@ impl Handled {
         (self.0.get(&request) != Some(text)).then_some(text)
     }
 
+    /// The text of the request of that kind that was carried out last.
+    pub fn last(&self, request: Request) -> Option<&str> {
+        self.0.get(&request).map(String::as_str)
+    }
+
     /// A request is carried out.
     pub fn set(&mut self, request: Request, text: &str) {
         self.0.insert(request, text.to_owned());

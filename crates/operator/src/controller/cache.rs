@@ -47,7 +47,8 @@ impl Cache {
 
     /// Stores a custom resource unless a newer one is known. True if it can start a reconcile.
     pub fn observe(&self, resource: CustomResource) -> bool {
-        Self::insert_newer(&mut lock(&self.resources), resource)
+        let is_running = lock(&self.ends).running.contains(&resource.key);
+        Self::insert_newer(&mut lock(&self.resources), resource, is_running)
     }
 
     /// Notes that a list of one namespace, or of all, begins.
@@ -61,6 +62,7 @@ impl Cache {
         let learned = lock(&self.lists)
             .get(&namespace.map(str::to_owned))
             .is_some_and(|learned| learned.contains(&resource.key));
+        let is_running = lock(&self.ends).running.contains(&resource.key);
         let mut resources = lock(&self.resources);
         let is_older = |known: &Arc<CustomResource>| known.uid == resource.uid && known.version > resource.version;
         if !learned && resources.get(&resource.key).is_some_and(is_older) {
@@ -71,7 +73,7 @@ impl Cache {
             resources.insert(resource.key.clone(), Arc::new(resource));
             return true;
         }
-        Self::insert_newer(&mut resources, resource)
+        Self::insert_newer(&mut resources, resource, is_running)
     }
 
     pub fn list_ends(&self, namespace: Option<&str>) {
@@ -88,12 +90,17 @@ impl Cache {
             for learned in lock(&self.lists).values_mut() {
                 learned.insert(written.key.clone());
             }
-            Self::insert_newer(&mut resources, written);
+            Self::insert_newer(&mut resources, written, true);
         }
         is_there
     }
 
-    fn insert_newer(resources: &mut HashMap<ResourceKey, Arc<CustomResource>>, mut resource: CustomResource) -> bool {
+    /// `is_running`: a reconcile of it runs, so that a new status may be our own.
+    fn insert_newer(
+        resources: &mut HashMap<ResourceKey, Arc<CustomResource>>,
+        mut resource: CustomResource,
+        is_running: bool,
+    ) -> bool {
         if let Some(known) = resources.get(&resource.key) {
             if known.uid == resource.uid {
                 // The garbage collector removes this finalizer quickly.
@@ -103,8 +110,10 @@ impl Cache {
                 return false;
             }
             if known.trigger() == resource.trigger() {
+                // Another client changed the status.
+                let is_changed = !is_running && !known.has_same_status(&resource);
                 resources.insert(resource.key.clone(), Arc::new(resource));
-                return false;
+                return is_changed;
             }
         }
         resources.insert(resource.key.clone(), Arc::new(resource));

@@ -159,6 +159,10 @@ impl CustomResource {
             + texts(&self.annotations)
     }
 
+    pub fn has_same_status(&self, other: &CustomResource) -> bool {
+        self.status == other.status
+    }
+
     /// Parses the status, at each call.
     pub fn status(&self) -> Value {
         let bytes = self.status.as_deref();

@@ -62,7 +62,7 @@ impl StatusEvaluator<'_> {
         let retries = template
             .refused
             .as_ref()
-            .is_some_and(|(_, _, since)| since.elapsed() >= REFUSED_FOR);
+            .is_some_and(|refused| refused.since.elapsed() >= REFUSED_FOR);
         let is_known = if template.seen.is_empty() {
             Templated::of(self.scope.written_status()).seen == seen
         } else {

@@ -29,10 +29,9 @@ use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::status::StatusWriter;
 use crate::reconcile::status::build::StatusBuilder;
 use chartwright_core::annotations::{PLAN_PARAMS, RUN_PLAN};
-use chartwright_core::grants::StoredObject;
 use chartwright_core::hooks::{Hook, in_order};
 use chartwright_core::members::desired;
-use chartwright_core::plans::{self, Due};
+use chartwright_core::plans::{self, Due, StoredSteps};
 use chartwright_core::record::requests::Request;
 use chartwright_core::status::{Phase, Reason, conditions};
 
@@ -212,6 +211,11 @@ impl PlanRunner<'_, '_> {
         release.record.plans.identify(key, &digest);
         let ids: Vec<_> = steps.iter().map(|hook| hook.member.id.clone()).collect();
         let stored = StoredObjects::to_store(&steps, StoredObjects::new(self.scope).permits(release, &steps));
+        let handled = release.record.handled.last(Request::Plan).unwrap_or_default();
+        let stored = StoredSteps {
+            handled: handled.to_owned(),
+            steps: stored,
+        };
         let sealed = SignedSecrets::new(self.scope)
             .write_signed(&PLAN_STEPS, "", &stored)
             .await;
@@ -222,7 +226,7 @@ impl PlanRunner<'_, '_> {
         let keeps = self.scope.has_generated_values();
         let written = Claimer::new(self.scope).write_member_scopes(&superset, keeps).await;
         written.or_stop(|error| Claimer::new(self.scope).claim_error(&error))?;
-        let steps = StoredObjects::new(self.scope).check_stored(release, stored);
+        let steps = StoredObjects::new(self.scope).check_stored(release, stored.steps);
         self.watch_steps(&steps);
         Continue(steps)
     }
@@ -250,12 +254,12 @@ impl PlanRunner<'_, '_> {
         };
         if release.render.plan_steps.is_none() {
             match SignedSecrets::new(self.scope)
-                .read_signed::<Vec<StoredObject>>(&PLAN_STEPS, "")
+                .read_signed::<StoredSteps>(&PLAN_STEPS, "")
                 .await
             {
                 Ok(Some(stored)) => {
                     // The watch may permit less than it did when the run began.
-                    let steps = StoredObjects::new(self.scope).check_stored(release, stored);
+                    let steps = StoredObjects::new(self.scope).check_stored(release, stored.steps);
                     // The record does not contain the steps that have not started.
                     self.watch_steps(&steps);
                     Renderer::new(self.scope).learn_secrets(release, steps.iter().map(|step| &step.member));

@@ -24,8 +24,10 @@ use crate::reconcile::release::Release;
 use crate::reconcile::release::saved_record::{SavedRecord, StatusRefusal};
 use crate::reconcile::render::prepared::PreparedRelease;
 use crate::reconcile::scope::ReleaseScope;
+use chartwright_core::annotations::RUN_PLAN;
 use chartwright_core::digest;
-use chartwright_core::plans::Plan;
+use chartwright_core::plans::{self, Plan, StoredSteps};
+use chartwright_core::record::requests::Request;
 use chartwright_core::record::secret::{FoundRecord, Packed};
 use chartwright_core::record::signature::{self, RecordSeal};
 use chartwright_core::record::{Entry, Record, STATUS_ENTRIES, STATUS_LOOKUPS, Stored};
@@ -83,6 +85,7 @@ impl RecordStore<'_> {
                             tracking annotations";
                 self.scope.warn_once(release, "RecordLost", note.to_owned()).await;
             }
+            self.recall_plan_request(release).await?;
         }
         if release.stored.signer.is_some() && !self.scope.written.deleting {
             self.sign_again(release).await?;
@@ -94,6 +97,40 @@ impl RecordStore<'_> {
             release.stored.partial = true;
         }
         release.observe(&self.scope.written);
+        Continue(())
+    }
+
+    /// Marks a `run-plan` request as handled if the record does not know it, and it may have been carried out before: for this custom
+    /// resource, or for one that a backup was made of. A plan may restore or delete data.
+    async fn recall_plan_request(&self, release: &mut Release) -> Flow {
+        if release.record.revision > 0 || release.record.handled.last(Request::Plan).is_some() {
+            return Continue(());
+        }
+        let Some(text) = self.scope.requested(release, Request::Plan) else {
+            return Continue(());
+        };
+        if self.scope.written.is_claimed() {
+            let stored = SignedSecrets::new(self.scope)
+                .read_signed::<StoredSteps>(&PLAN_STEPS, "")
+                .await;
+            match stored {
+                Ok(Some(stored)) if stored.handled == text => {
+                    release.record.handled.set(Request::Plan, &text);
+                    return Continue(());
+                }
+                // Without rights on Secrets no plan can run.
+                Ok(_) | Err(Error::Forbidden(_)) => {}
+                Err(error) => return Break(self.failed(&error).not_before(error.retry_after())),
+            }
+        }
+        if !plans::is_made_for(&text, self.scope.written.created) {
+            release.record.handled.set(Request::Plan, &text);
+            let note = format!(
+                "{RUN_PLAN}: {text} is as old as the custom resource, which may come from a backup: the plan is not run. To run it, set \
+                 the annotation to another value"
+            );
+            self.scope.warn_once(release, "PlanRefused", note).await;
+        }
         Continue(())
     }
 

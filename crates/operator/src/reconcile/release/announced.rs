@@ -18,6 +18,8 @@ pub struct AnnouncedEvents {
     pub conditions: Option<Vec<String>>,
     /// The status that was sent, if the API server drops a part of it.
     pub status: Option<Value>,
+    /// Digest of the status that was written last, without times.
+    pub written: Option<u64>,
     /// The object that the last Event about waiting named.
     pub(crate) awaited: Option<String>,
     /// The generation whose values were compared with those that the chart reads.

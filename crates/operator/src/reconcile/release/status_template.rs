@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::time::Instant;
 
 use chartwright_core::status::template::Computed;
@@ -22,10 +23,20 @@ pub struct StatusTemplate {
     pub(crate) seen: String,
     pub(crate) computed: Option<Computed>,
     pub(crate) invalid: Option<String>,
-    /// The last refused result, with reason and time.
-    pub(crate) refused: Option<(Computed, String, Instant)>,
+    /// The last result that the API server refused.
+    pub(crate) refused: Option<RefusedResult>,
     /// The times of recent evaluations.
     pub(crate) recent: VecDeque<Instant>,
+}
+
+/// A result of the template that the API server refused.
+#[derive(Debug)]
+pub(crate) struct RefusedResult {
+    computed: Computed,
+    /// What is reported in its place: other fields, and the last accepted values of the refused ones.
+    accepted: Computed,
+    why: String,
+    pub(crate) since: Instant,
 }
 
 impl StatusTemplate {
@@ -33,16 +44,39 @@ impl StatusTemplate {
         Some((self.computed.as_ref()?, self.seen.as_str()))
     }
 
-    /// Records that the API server refused a status with these fields. Returns false if there are none, so that they
-    /// are not the cause.
-    pub(crate) fn refuse(&mut self, error: &str) -> bool {
+    /// Records that the API server refused a status with these fields. Fields that the error names keep their value of the
+    /// previous status; all fields if it names none. Returns false if there are none, so that they are not the cause.
+    pub(crate) fn refuse(&mut self, error: &str, named: &[String], previous: &Value) -> bool {
         let Some(computed) = self.computed.take_if(|computed| !computed.fields.is_empty()) else {
             return false;
         };
+        let is_refused = |field: &String| named.is_empty() || named.contains(field);
+        let fields = computed.fields.iter().filter_map(|(field, value)| {
+            let value = if is_refused(field) {
+                // The previous value may be the refused one.
+                previous.get(field).filter(|previous| *previous != value)?
+            } else {
+                value
+            };
+            Some((field.clone(), value.clone()))
+        });
+        let accepted = Computed {
+            fields: fields.collect(),
+            ..computed.without_fields()
+        };
         self.invalid = Some(refused(error));
-        // Leave out all fields, because any of them may be the refused one.
-        self.computed = Some(computed.without_fields());
-        self.refused = Some((computed, error.to_owned(), Instant::now()));
+        self.computed = Some(accepted.clone());
+        let computed = match self.refused.take() {
+            // The values of the previous status are refused as well.
+            Some(known) if known.accepted == computed => known.computed,
+            _ => computed,
+        };
+        self.refused = Some(RefusedResult {
+            computed,
+            accepted,
+            why: error.to_owned(),
+            since: Instant::now(),
+        });
         true
     }
 
@@ -51,15 +85,12 @@ impl StatusTemplate {
         let known = self
             .refused
             .as_ref()
-            .filter(|(_, _, since)| since.elapsed() < REFUSED_FOR);
+            .filter(|known| known.since.elapsed() < REFUSED_FOR);
         match made {
             Ok(computed) => {
-                let same = known.filter(|(refused, ..)| *refused == computed);
-                self.invalid = same.map(|(_, why, _)| refused(why));
-                self.computed = Some(match same {
-                    Some(_) => computed.without_fields(),
-                    None => computed,
-                });
+                let same = known.filter(|known| known.computed == computed);
+                self.invalid = same.map(|known| refused(&known.why));
+                self.computed = Some(same.map_or(computed, |known| known.accepted.clone()));
             }
             Err(why) if is_ready => self.invalid = Some(why),
             Err(why) => tracing::debug!(why, "the status template failed; the release isn't ready yet"),

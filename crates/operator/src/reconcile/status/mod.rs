@@ -5,6 +5,7 @@ pub(crate) mod build;
 pub(crate) mod conclusion;
 pub(crate) mod lossy_status;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow::{Break, Continue};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use serde_json::Value;
 
 use crate::cluster::custom_resource as writes;
 use crate::cluster::error::Error;
+use crate::reconcile::custom_resource::ResourceKey;
 use crate::reconcile::flow::Flow;
 use crate::reconcile::hints::refusal;
 use crate::reconcile::load::job_ttls::JobTtls;
@@ -30,6 +32,7 @@ use crate::reconcile::status::conclusion::{Conclusion, NextStatus};
 use crate::telemetry::metrics::{ReconcileResult, WriteOperation};
 use chartwright_core::annotations;
 use chartwright_core::apply::missing_rights;
+use chartwright_core::identity::ObjectId;
 use chartwright_core::record::requests::Request;
 use chartwright_core::status::template::Templated;
 use chartwright_core::status::{self, Phase, Reason};
@@ -137,6 +140,9 @@ impl StatusWriter<'_, '_> {
             next = StatusBuilder::new(self.scope).status(release, &conclusion);
             written = self.write_status(release, &conclusion, &next).await;
         }
+        // A contested status is written later.
+        let contest = release.next_round().filter(|_| conclusion.phase != Phase::Suspended);
+        again = contest.into_iter().chain(again).min();
         if !written.is_done {
             let wait = release.retry.backoff.failed_to_write(written.retry_after);
             // A failed status write must not shorten the backoff of the other failure.
@@ -193,25 +199,37 @@ impl StatusWriter<'_, '_> {
             return StatusWrite::DONE;
         }
         let mut next = &next.status;
+        if !self.may_correct(release, next).await {
+            return StatusWrite::DONE;
+        }
         if !self.scope.unit.resource.status {
             // The kind has no status, so all fields are dropped.
             RecordStore::new(self.scope).compare_status(release, next, &Value::Null);
             return StatusWrite::DONE;
         }
         let mut written = self.send_status(release, next).await;
-        let without;
-        if let Err(error) = &written
-            && is_about_status(error)
-            && let Some(template) = &mut release.observed.template
-            && template.refuse(&error.to_string())
-        {
-            without = StatusBuilder::new(self.scope).status(release, conclusion).status;
-            next = &without;
+        let mut accepted;
+        // Without the refused fields of the template, then without the values that they had before.
+        for _ in 0..2 {
+            let Err(error) = &written else { break };
+            let previous = StatusBuilder::new(self.scope).previous(release).clone();
+            if !is_about_status(error)
+                || !release
+                    .observed
+                    .template
+                    .as_mut()
+                    .is_some_and(|template| template.refuse(&error.to_string(), &refused_fields(error), &previous))
+            {
+                break;
+            }
+            accepted = StatusBuilder::new(self.scope).status(release, conclusion).status;
+            next = &accepted;
             written = self.send_status(release, next).await;
         }
         match written {
             Ok(object) => {
                 release.retry.backoff.unwritten = 0;
+                release.announced.written = Some(digest_of(next));
                 self.scope
                     .context
                     .metrics
@@ -241,6 +259,26 @@ impl StatusWriter<'_, '_> {
                 StatusWrite::failed(error.retry_after())
             }
         }
+    }
+
+    /// Counts the correction of a status that another client changed. Returns false while that client changes it each time: it is
+    /// then corrected later.
+    async fn may_correct(&self, release: &mut Release, next: &Value) -> bool {
+        if release.announced.written != Some(digest_of(next)) {
+            return true;
+        }
+        let ResourceKey { namespace, name } = &self.scope.written.key;
+        let id = ObjectId::new(self.scope.unit.group_kind.clone(), namespace, name);
+        if release.must_wait(&id) {
+            return false;
+        }
+        if release.contests.corrected(&id, "another client changes the status") {
+            let note = format!(
+                "{id}: another client changes the status again and again; it is corrected at growing intervals"
+            );
+            self.scope.warn("DriftContested", &note).await;
+        }
+        true
     }
 
     async fn send_status(&self, release: &Release, next: &Value) -> Result<CustomObject, Error> {
@@ -325,7 +363,9 @@ impl StatusWriter<'_, '_> {
         if matches!(phase, Phase::Failed { .. } | Phase::Stalled { recheck: true, .. }) {
             return Some(release.back_off(phase.retry_after()));
         }
-        release.retry.backoff.failures = 0;
+        if !is_attempt_in_progress(release, phase) {
+            release.retry.backoff.failures = 0;
+        }
         match phase {
             // A watch event reports its recovery. Until then, each reconcile renders if the chart looks something up.
             Phase::Waiting {
@@ -358,6 +398,58 @@ fn is_about_status(error: &Error) -> bool {
             .iter()
             .all(|cause| cause.field == "status" || cause.field.starts_with("status.")),
         _ => false,
+    }
+}
+
+/// True if a release waits within an attempt that may fail as the last one did. Only a success or a new input ends its backoff.
+fn is_attempt_in_progress(release: &Release, phase: &Phase) -> bool {
+    let Phase::Waiting { reason, .. } = phase else {
+        return false;
+    };
+    let record = &release.record;
+    record.hooks.is_open() || record.plans.work.running.is_some() || *reason == Reason::DependencyNotReady
+}
+
+/// A digest of a status without the times at which its conditions changed.
+fn digest_of(status: &Value) -> u64 {
+    let mut hash = DefaultHasher::new();
+    hash_without_times(status, &mut hash);
+    hash.finish()
+}
+
+fn hash_without_times(value: &Value, hash: &mut DefaultHasher) {
+    match value {
+        Value::Object(fields) => {
+            for (field, value) in fields.iter().filter(|(field, _)| *field != "lastTransitionTime") {
+                field.hash(hash);
+                hash_without_times(value, hash);
+            }
+        }
+        Value::Array(items) => {
+            items.len().hash(hash);
+            items.iter().for_each(|item| hash_without_times(item, hash));
+        }
+        Value::String(text) => text.hash(hash),
+        Value::Number(number) => number.hash(hash),
+        Value::Bool(is_true) => is_true.hash(hash),
+        Value::Null => 0_u8.hash(hash),
+    }
+}
+
+/// The fields of the status that an error names.
+fn refused_fields(error: &Error) -> Vec<String> {
+    let name = |path: &str| {
+        let end = path.find(|character: char| !character.is_ascii_alphanumeric() && character != '_');
+        path[..end.unwrap_or(path.len())].to_owned()
+    };
+    match error {
+        Error::Unprocessable { causes, .. } => {
+            let paths = causes.iter().filter_map(|cause| cause.field.strip_prefix("status."));
+            paths.map(name).collect()
+        }
+        // As the structured merge names a field: `.status.color: ...`.
+        Error::Invalid(text) => text.split(".status.").skip(1).map(name).collect(),
+        _ => Vec::new(),
     }
 }
 
