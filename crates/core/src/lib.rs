@@ -12,6 +12,7 @@ pub mod identity;
 pub mod index;
 pub mod leader;
 pub mod members;
+pub mod operation;
 pub mod plans;
 pub mod prune;
 pub mod record;

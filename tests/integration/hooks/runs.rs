@@ -93,7 +93,11 @@ fn hooks_run_once_around_an_installation_and_once_around_each_upgrade() -> Resul
     world.expect("configmap", "a-config")?;
     ensure!(world.get("job", "a-upgraded")?.is_none() && world.get("job", "a-check")?.is_none());
     let hooks = &widget["status"]["hooks"];
-    ensure!(hooks["operation"] == "install" && hooks["done"] == true, "{hooks}");
+    let operation = &hooks["operation"];
+    ensure!(
+        operation["kind"] == "install" && operation["phase"] == "Done",
+        "{hooks}"
+    );
     ensure!(widget["status"]["plans"][0]["name"] == "test", "{widget}");
     for name in ["a-before", "a-config", "a-after"] {
         let runs = hooks["runs"].as_array().context("there are runs")?;
@@ -114,7 +118,7 @@ fn hooks_run_once_around_an_installation_and_once_around_each_upgrade() -> Resul
     let second = job(&world, "a-before")?;
     ensure!(uid(&second) != uid(&first), "{second}");
     job(&world, "a-upgraded")?;
-    ensure!(widget["status"]["hooks"]["operation"] == "upgrade", "{widget}");
+    ensure!(widget["status"]["hooks"]["operation"]["kind"] == "upgrade", "{widget}");
     world.await_color("a-main", "red")?;
 
     // A Job that the chart drops goes; what else hooks made may be needed, and goes with the release.

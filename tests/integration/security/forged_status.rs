@@ -139,7 +139,7 @@ impl Victim {
             ("inventory", rows.collect()),
             (
                 "hooks",
-                json!({"operation": "install", "revision": 1, "attempt": 1, "digest": "d", "stored": "s",
+                json!({"operation": {"kind": "install", "revision": 1, "attempt": 1, "digest": "d", "phase": "PreHooks"}, "stored": "s",
                 "takenOver": true, "runs": self.runs("pre-install")}),
             ),
             (
@@ -149,7 +149,7 @@ impl Victim {
             (
                 "planRun",
                 json!({"running": run, "queue": [run],
-                "steps": {"revision": 1, "attempt": 1, "digest": "d", "runs": self.runs("plan-backup")}}),
+                "steps": {"operation": {"kind": "plan", "revision": 1, "attempt": 1, "digest": "d", "phase": "PreHooks"}, "runs": self.runs("plan-backup")}}),
             ),
             (
                 "history",

@@ -134,7 +134,7 @@ pub async fn holds(lane: &TortureLane, release: &str, widget: &Value, members: u
         ReleaseVariant::Plain | ReleaseVariant::Lossy | ReleaseVariant::Long => {}
         ReleaseVariant::Hooked => {
             let hooks = &widget["status"]["hooks"];
-            ensure!(hooks["done"] == true, "the hooks are {hooks}");
+            ensure!(hooks["operation"]["phase"] == "Done", "the hooks are {hooks}");
             for hook in ["hook", "before", "after"] {
                 let name = format!("{release}-{hook}");
                 let mut runs = hooks["runs"].as_array().into_iter().flatten();

@@ -16,6 +16,7 @@ use crate::health::{self, HealthStatus};
 use crate::identity::{GroupKind, ObjectId};
 use crate::members::desired::{Member, RenderedObject, Stage};
 use crate::members::policy::Policy;
+use crate::operation::{self, Operation, OperationEffect, OperationEvent, OperationKind};
 use crate::plans;
 use crate::prune::is_protected;
 use crate::status::conditions::whole;
@@ -30,18 +31,6 @@ pub const DELETED: &str = "its object was deleted before it was seen to end";
 
 /// Of a Job: how many seconds it stays once it has ended.
 pub const TTL: &str = "ttlSecondsAfterFinished";
-
-/// What happens to a release, with hooks before and after.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum Operation {
-    Install,
-    Upgrade,
-    /// Back to an earlier revision, with the hooks of that one.
-    Rollback,
-    Delete,
-}
 
 /// One hook, as it is applied but for the annotation that names its run.
 #[derive(Clone, Debug)]
@@ -64,26 +53,14 @@ pub struct Hook {
     pub refused: Option<String>,
 }
 
-/// How far the hooks of a release have come: `status.hooks`.
+/// The operation of a release and the runs of its hooks: `status.hooks`. Also a run of a plan and its steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct Progress {
-    /// `install`, `upgrade`, `rollback` or `delete`: the operation whose hooks run or ran last.
+    /// The operation in progress, or the last one with hooks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<Operation>,
-    /// Revision that the operation makes or ends.
-    pub revision: i64,
-    /// Number of the attempt at this revision.
-    pub attempt: u32,
-    /// Failed runs in this operation.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub failures: u32,
-    /// Digest of the members and hooks of the operation.
-    pub digest: String,
-    /// The hooks are over.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub done: bool,
     /// Digest of the hooks of the recorded revision.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub hooks: String,
@@ -119,7 +96,7 @@ pub struct HookRun {
     /// End of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Timestamp>,
-    /// Why the run failed.
+    /// Why the run failed. While it runs: why the last attempt failed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// The object was deleted.
@@ -195,29 +172,6 @@ pub struct Removal {
 
 /// While Kubernetes owes a removal, the time of a hook stands still; in a deletion for no longer than this.
 pub const LONGEST_REMOVAL: Duration = Duration::from_secs(600);
-impl Operation {
-    /// The event of the hooks that are over before the first member is touched.
-    pub fn before(self) -> &'static str {
-        let event = match self {
-            Operation::Install => HookEvent::PreInstall,
-            Operation::Upgrade => HookEvent::PreUpgrade,
-            Operation::Rollback => HookEvent::PreRollback,
-            Operation::Delete => HookEvent::PreDelete,
-        };
-        event.name()
-    }
-
-    /// The event of the hooks that begin after the last one.
-    pub fn after(self) -> &'static str {
-        let event = match self {
-            Operation::Install => HookEvent::PostInstall,
-            Operation::Upgrade => HookEvent::PostUpgrade,
-            Operation::Rollback => HookEvent::PostRollback,
-            Operation::Delete => HookEvent::PostDelete,
-        };
-        event.name()
-    }
-}
 impl Hook {
     /// Parses a stored hook. Returns `None` if the data was not written by this operator.
     pub fn read(kept: RenderedObject) -> Option<Self> {
@@ -241,15 +195,8 @@ impl Hook {
     pub fn of(member: Member) -> (Self, Vec<String>) {
         let annotations = member.object.pointer("/metadata/annotations");
         let text = |key: &str| annotations.and_then(|all| all.get(key)?.as_str()).map(str::trim);
-        let list = |key: &str| -> Vec<String> {
-            let items = text(key).unwrap_or_default().split(',');
-            items
-                .map(|item| item.trim().to_lowercase())
-                .filter(|item| !item.is_empty())
-                .collect()
-        };
+        let list = |key: &str| items(text(key).unwrap_or_default());
         let mut problems = Vec::new();
-        let events = list("helm.sh/hook");
         let policies = list("helm.sh/hook-delete-policy");
         let logs = list("helm.sh/hook-output-log-policy");
         let has = |policy: &str| policies.iter().any(|item| item == policy);
@@ -270,7 +217,7 @@ impl Hook {
             }
         };
         let hook = Hook {
-            events: events.iter().filter_map(|event| known_event(event)).collect(),
+            events: events(&member.object),
             deleted_before: policies.is_empty() || has("before-hook-creation"),
             deleted_on_success: has("hook-succeeded"),
             deleted_on_failure: has("hook-failed"),
@@ -311,10 +258,10 @@ impl Hook {
     /// True if one of the operations that a release goes through by itself runs it.
     pub fn is_of_an_operation(&self) -> bool {
         let operations = [
-            Operation::Install,
-            Operation::Upgrade,
-            Operation::Rollback,
-            Operation::Delete,
+            OperationKind::Install,
+            OperationKind::Upgrade,
+            OperationKind::Rollback,
+            OperationKind::Delete,
         ];
         operations
             .iter()
@@ -323,7 +270,7 @@ impl Hook {
 
     /// True if it runs when the release goes.
     pub fn is_of_deletion(&self) -> bool {
-        self.runs_at(Operation::Delete.before()) || self.runs_at(Operation::Delete.after())
+        self.runs_at(OperationKind::Delete.before()) || self.runs_at(OperationKind::Delete.after())
     }
 
     /// The TTL of its Job. What is none is for the API server to refuse.
@@ -335,16 +282,27 @@ impl Hook {
     }
 }
 
-fn is_zero(count: &u32) -> bool {
-    *count == 0
-}
-
 /// An event as `helm.sh/hook` writes it; `None` for an unknown one.
 fn known_event(text: &str) -> Option<String> {
     let plan = || plans::plan_of(text).map(|_| text.to_owned());
     HookEvent::parse(text)
         .map(|event| event.name().to_owned())
         .or_else(plan)
+}
+
+/// The items of a list as Helm's annotations write it, in lower case.
+fn items(list: &str) -> Vec<String> {
+    let items = list.split(',').map(|item| item.trim().to_lowercase());
+    items.filter(|item| !item.is_empty()).collect()
+}
+
+/// The known events at which an object runs as a hook.
+pub fn events(object: &Value) -> Vec<String> {
+    let listed = object
+        .pointer("/metadata/annotations/helm.sh~1hook")
+        .and_then(Value::as_str);
+    let listed = items(listed.unwrap_or_default());
+    listed.iter().filter_map(|event| known_event(event)).collect()
 }
 
 /// True if every one of these events, as `helm.sh/hook` lists them, is known here, though not all are to Helm.
@@ -457,31 +415,50 @@ impl Progress {
         *self == Progress::default()
     }
 
-    /// True if hooks of an operation are still to be run.
+    /// True if an operation is in progress.
     pub fn is_open(&self) -> bool {
-        self.operation.is_some() && !self.done
+        self.operation.as_ref().is_some_and(Operation::is_open)
     }
 
-    /// True if this operation is under way or over.
-    pub fn is_of(&self, operation: Operation, revision: i64, digest: &str) -> bool {
-        self.operation == Some(operation) && self.revision == revision && self.digest == digest
+    /// True if the release is being deleted, or was until its object was decorated again.
+    pub fn is_of_deletion(&self) -> bool {
+        let operation = self.operation.as_ref();
+        operation.is_some_and(|operation| operation.kind == OperationKind::Delete)
     }
 
-    /// An operation begins, or restarts with another render: these hooks run at its events, even if they ran before.
-    pub fn begin(&mut self, operation: Operation, revision: i64, digest: &str, hooks: &[Hook]) {
-        // What runs for one that was begun before has a name of its own.
-        let is_same = self.operation.is_none_or(|known| known == operation);
-        let again = revision < self.revision || is_same && self.revision == revision;
-        self.attempt = if again { self.attempt.saturating_add(1) } else { 1 };
-        self.failures = 0;
-        self.operation = Some(operation);
-        self.revision = revision;
-        digest.clone_into(&mut self.digest);
-        self.done = false;
-        let events = [operation.before(), operation.after()];
+    /// Passes an event to the operation, and returns what the reconcile does next.
+    pub fn advance(&mut self, event: OperationEvent<'_>) -> Vec<OperationEffect> {
+        let (operation, effects) = operation::next(self.operation.as_ref(), event);
+        self.operation = operation;
+        effects
+    }
+
+    /// Failed runs of hooks in the operation.
+    pub fn failures(&self) -> u32 {
+        self.operation.as_ref().map_or(0, |operation| operation.failures)
+    }
+
+    /// Forgets which of these hooks ran in the operation, so that all of them run.
+    pub fn forget_runs(&mut self, hooks: &[Hook]) {
+        let Some(operation) = &self.operation else { return };
+        let events = [operation.kind.before(), operation.kind.after()];
         let is_of_operation = |event: &str| events.contains(&event) || plans::plan_of(event).is_some();
-        let runs_again = |run: &HookRun| is_of_operation(&run.event) && is_hook(&run.object, hooks);
-        self.runs.retain(|run| !runs_again(run));
+        self.runs
+            .retain(|run| !is_of_operation(&run.event) || !is_hook(&run.object, hooks));
+    }
+
+    /// Starts another attempt at a hook that failed.
+    pub fn begin_attempt(&mut self) {
+        if let Some(operation) = &mut self.operation {
+            operation.attempt = operation.attempt.saturating_add(1);
+        }
+    }
+
+    /// Removes the operation of a release without hooks, once it is over.
+    pub fn forget_operation_without_hooks(&mut self) {
+        if self.hooks.is_empty() && self.runs.is_empty() && !self.is_open() && !self.is_of_deletion() {
+            self.operation = None;
+        }
     }
 
     /// Jobs and Pods of hooks that the chart no longer has: they are not needed any more. Other hook objects stay, because
@@ -495,11 +472,10 @@ impl Progress {
         self.runs.retain(|run| run.object != *id);
     }
 
-    /// The name of the run of an event that begins now: equal only for the same revision, attempt and render, regardless of
-    /// which process counts them.
+    /// Name of the run of an event that begins now.
     pub fn name(&self, event: &str) -> String {
-        let digest = self.digest.get(..8).unwrap_or(&self.digest);
-        format!("{event}.{}.{}.{digest}", self.revision, self.attempt)
+        let operation = self.operation.as_ref();
+        operation.map_or_else(|| event.to_owned(), |operation| operation.run_name(event))
     }
 
     pub fn run(&self, event: &str, id: &ObjectId) -> Option<&HookRun> {
@@ -546,6 +522,26 @@ impl HookRun {
             deleted: false,
             ttl: None,
             waiting_since: None,
+        }
+    }
+
+    /// The next attempt at the hook of a run that failed.
+    #[must_use]
+    pub fn retry(&self, run: String, now: Timestamp) -> Self {
+        HookRun {
+            message: self.message.clone(),
+            ..HookRun::begins(&self.event, &self.object, run, now)
+        }
+    }
+
+    /// What `message` reports about a run in progress, with the attempt if an earlier one failed.
+    #[must_use]
+    pub fn progress_message(&self, message: &str, failures: u32) -> String {
+        if self.message.is_empty() {
+            message.to_owned()
+        } else {
+            let attempt = failures.saturating_add(1);
+            format!("{message}; attempt {attempt}; the last one failed: {}", self.message)
         }
     }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::operation::WantedRender;
 use crate::testing::{id, member};
 use serde_json::json;
 
@@ -181,7 +182,7 @@ fn each_run_is_told_apart() {
             phase => run.ends(phase, "", NOW),
         });
     };
-    progress.begin(Operation::Upgrade, 4, "d", &all);
+    progress.operation = Some(Operation::begin(OperationKind::Upgrade, 4, "d"));
     assert_eq!(step(&progress), "start a");
     note(&mut progress, "a", RunPhase::Running);
     assert_eq!(step(&progress), "await a pre-upgrade.4.1.d");
@@ -189,7 +190,7 @@ fn each_run_is_told_apart() {
     assert_eq!(step(&progress), "start b");
     note(&mut progress, "b", RunPhase::Failed);
     assert_eq!(step(&progress), "retry b pre-upgrade.4.1.d");
-    progress.attempt += 1;
+    progress.begin_attempt();
     note(&mut progress, "b", RunPhase::Running);
     assert_eq!(step(&progress), "await b pre-upgrade.4.2.d");
     // It outlives the status.
@@ -199,8 +200,16 @@ fn each_run_is_told_apart() {
     assert_eq!(step(&progress), "done");
     // Another render of the same revision, and then another revision, run all of them again.
     for (revision, digest, run) in [(4, "e", "pre-upgrade.4.3.e"), (5, "e", "pre-upgrade.5.1.e")] {
-        assert!(!progress.is_of(Operation::Upgrade, revision, digest));
-        progress.begin(Operation::Upgrade, revision, digest, &all);
+        let wanted = WantedRender {
+            revision,
+            recorded: revision - 1,
+            digest,
+            is_rollback: false,
+            is_found: false,
+        };
+        let effects = progress.advance(OperationEvent::Rendered(wanted));
+        assert!(effects.contains(&OperationEffect::ForgetRuns), "{effects:?}");
+        progress.forget_runs(&all);
         assert_eq!(
             (step(&progress).as_str(), progress.name(event).as_str()),
             ("start a", run)

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::annotations::READY_WHEN;
 use crate::digest::{Key, KeyUse};
 use crate::health::gates::Gate;
-use crate::hooks::Hook;
+use crate::hooks::{self, Hook};
 use crate::identity::applyset;
 use crate::identity::ownership::Owner;
 use crate::identity::{GroupKind, ObjectId};
@@ -93,6 +93,8 @@ pub struct Unknown {
     pub group_kind: GroupKind,
     pub version: String,
     pub source: String,
+    /// If the object is a hook: when it runs.
+    pub events: Vec<String>,
 }
 
 impl Unknown {
@@ -301,6 +303,7 @@ fn identify(
                 group_kind: kind,
                 version,
                 source: source.to_owned(),
+                events: hooks::events(object),
             }));
         }
         Some(true) => text("namespace").unwrap_or(release_namespace),
@@ -365,6 +368,7 @@ fn prepare(object: &mut Value, id: &ObjectId, identity: &Identity) -> Result<(),
     if id.group_kind == GroupKind::new("rbac.authorization.k8s.io", "ClusterRole") {
         leave_aggregated_rules(object);
     }
+    leave_empty_ca_bundles(object, &id.group_kind);
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
         return Err("metadata");
     };
@@ -398,6 +402,30 @@ fn leave_aggregated_rules(object: &mut Value) {
         && let Some(fields) = object.as_object_mut()
     {
         fields.remove("rules");
+    }
+}
+
+/// An empty `caBundle` requests nothing, and an injector such as cert-manager's fills it.
+fn leave_empty_ca_bundles(object: &mut Value, kind: &GroupKind) {
+    let remove = |config: Option<&mut Value>| {
+        if let Some(config) = config.and_then(Value::as_object_mut)
+            && config.get("caBundle").is_some_and(|bundle| bundle == "")
+        {
+            config.remove("caBundle");
+        }
+    };
+    match (kind.group.as_str(), kind.kind.as_str()) {
+        ("admissionregistration.k8s.io", _) => {
+            let webhooks = object.get_mut("webhooks").and_then(Value::as_array_mut);
+            for webhook in webhooks.into_iter().flatten() {
+                remove(webhook.get_mut("clientConfig"));
+            }
+        }
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+            remove(object.pointer_mut("/spec/conversion/webhook/clientConfig"));
+        }
+        ("apiregistration.k8s.io", "APIService") => remove(object.get_mut("spec")),
+        _ => {}
     }
 }
 
@@ -526,6 +554,7 @@ mod tests {
                 group_kind: GroupKind::parse(group_kind),
                 version: version.to_owned(),
                 source: "a.yaml".to_owned(),
+                events: Vec::new(),
             };
             let expected = format!("a.yaml: the API server does not serve {expected}");
             assert_eq!(unknown.message(served), expected);

@@ -165,6 +165,15 @@ impl History {
         }
     }
 
+    /// Why a revision that failed stops the release: an upgrade, or an installation if no revision was ever healthy.
+    pub fn failure_reason(&self) -> Reason {
+        if self.0.iter().any(|listed| listed.healthy) {
+            Reason::UpgradeFailed
+        } else {
+            Reason::InstallFailed
+        }
+    }
+
     /// The release of this revision is well. True if it is so for the first time.
     pub fn is_healthy_now(&mut self, revision: i64) -> bool {
         let listed = self.get_mut(revision);

@@ -343,7 +343,7 @@ mod tests {
                 "capabilities": ["KubeVersion"], "renewal": "2026-02-03T04:05:06Z",
             },
             "lastHandledRegenerateAt": "once", "lastHandledReconcileAt": "1", "lastHandledForceAt": "2",
-            "lastHandledResetAt": "3", "hooks": {"revision": 3, "attempt": 1, "digest": "d", "stored": "s"},
+            "lastHandledResetAt": "3", "hooks": {"operation": {"kind": "upgrade", "revision": 3, "attempt": 1, "digest": "d", "phase": "Done"}, "stored": "s"},
             "inventory": [{
                 "group": "apps", "version": "v1", "kind": "Deployment", "namespace": "shop", "name": "web",
                 "uid": "u", "wave": -3, "digest": "d", "fingerprint": "00000000000000ab", "finished": true,

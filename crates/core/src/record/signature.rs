@@ -94,7 +94,7 @@ mod tests {
             "release": {"revision": 3, "inputs": "abc"}, "lastHandledForceAt": "2",
             "elected": [{"kind": "StatefulSet", "namespace": "shop", "name": "db", "label": "role", "value": "primary",
                 "transitions": 0}],
-            "hooks": {"revision": 3, "attempt": 1, "digest": "d"},
+            "hooks": {"operation": {"kind": "upgrade", "revision": 3, "attempt": 1, "digest": "d", "phase": "Done"}},
         });
         seal.sign(&mut status);
         let is_whole = |seal: &RecordSeal<'_>, status: &Value| matches!(Record::from_status(status, Some(seal)), Stored::Whole { record, .. } if record.revision == 3);
@@ -135,7 +135,7 @@ mod tests {
             ("/release/record", json!({"secrets": 1})),
             ("/lastHandledForceAt", json!("3")),
             ("/elected/0/namespace", json!("victim")),
-            ("/hooks/attempt", json!(2)),
+            ("/hooks/operation/attempt", json!(2)),
             (
                 "/hooks/runs",
                 json!([{"event": "pre-install", "group": "batch", "kind": "Job", "namespace": "victim",

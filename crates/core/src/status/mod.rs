@@ -81,6 +81,8 @@ pub enum Reason {
     RollingBack,
     /// An upgrade failed, and is not tried again.
     UpgradeFailed,
+    /// An installation failed, and is not tried again.
+    InstallFailed,
     /// A member says that it failed.
     MemberFailed,
     /// A member is being deleted and will be made anew.
@@ -123,6 +125,7 @@ impl Reason {
             Reason::RolledBack => "RolledBack",
             Reason::RollingBack => "RollingBack",
             Reason::UpgradeFailed => "UpgradeFailed",
+            Reason::InstallFailed => "InstallFailed",
             Reason::MemberFailed => "MemberFailed",
             Reason::Terminating => "Terminating",
             Reason::Panicked => "Panicked",

@@ -210,3 +210,26 @@ fn events_tell_what_changed() {
     assert_eq!(event(&changes), told("Pruned", "pruned: ConfigMap a/b"));
     assert!(stalled().event(&changes).unwrap().once);
 }
+
+#[test]
+fn every_reason_has_a_section_in_the_guide() {
+    let reference = include_str!("../../../../docs/reference/status.md");
+    let guide = include_str!("../../../../docs/guides/troubleshooting.md");
+    let table = reference.split("## Reasons").nth(1).unwrap_or_default();
+    let rows = table
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let reasons: Vec<&str> = rows
+        .take_while(|(reason, _)| !reason.starts_with("chartwright"))
+        .filter(|(_, rest)| {
+            ["stalled", "retries", "waits"]
+                .iter()
+                .any(|kind| rest.starts_with(&format!(" | {kind}")))
+        })
+        .map(|(reason, _)| reason)
+        .collect();
+    assert!(reasons.len() >= 33, "{reasons:?}");
+    for reason in reasons {
+        assert!(guide.contains(&format!("\n## {reason}\n")), "{reason}");
+    }
+}

@@ -11,8 +11,9 @@ use crate::reconcile::release::Release;
 use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::status::StatusWriter;
 use chartwright_core::annotations::{self, ON_DELETE};
-use chartwright_core::hooks::{Operation, RunPhase, in_order};
+use chartwright_core::hooks::{RunPhase, in_order};
 use chartwright_core::identity::ObjectId;
+use chartwright_core::operation::{OperationEvent, OperationKind};
 
 /// Runs the stored hooks of a deletion.
 pub(crate) struct DeleteHookRunner<'s, 'a> {
@@ -37,13 +38,18 @@ impl DeleteHookRunner<'_, '_> {
             &MemberScopes::from_objects(&ids),
         );
         let stored = release.record.hooks.stored.clone();
-        if release.record.hooks.operation != Some(Operation::Delete) {
+        if !release.record.hooks.is_of_deletion() {
             HookRunner::new(self.scope).stop_hooks(release).await?;
             PlanRunner::new(self.scope).stop_plan(release).await?;
             let revision = release.record.revision;
-            release.record.hooks.begin(Operation::Delete, revision, &stored, &hooks);
+            let digest = &stored;
+            release
+                .record
+                .hooks
+                .advance(OperationEvent::Deleting { revision, digest });
+            release.record.hooks.forget_runs(&hooks);
         }
-        if event == Operation::Delete.before() && !annotations::skips_plans(&self.scope.written.annotations) {
+        if event == OperationKind::Delete.before() && !annotations::skips_plans(&self.scope.written.annotations) {
             HookRunner::new(self.scope)
                 .run_marked_plans(release, &hooks, ON_DELETE)
                 .await?;
@@ -67,14 +73,15 @@ impl DeleteHookRunner<'_, '_> {
     /// Records that the delete hooks are over before the members are deleted. After a crash they would run again
     /// without members.
     pub(crate) async fn end_delete_hooks(&mut self, release: &mut Release) -> Flow {
-        if release.record.hooks.done {
+        if !release.record.hooks.is_open() {
             return Continue(());
         }
-        release.record.hooks.done = true;
+        let before = release.record.hooks.operation.clone();
+        release.record.hooks.advance(OperationEvent::PostHooksSucceeded);
         let message = "the hooks of the deletion are over".to_owned();
         let stored = StatusWriter::new(self.scope).store_progress(release, message).await;
         if stored.is_break() {
-            release.record.hooks.done = false;
+            release.record.hooks.operation = before;
         }
         stored
     }

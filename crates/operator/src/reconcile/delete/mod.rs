@@ -31,11 +31,12 @@ use crate::reconcile::takeover::former_members::FormerMembers;
 use crate::telemetry::metrics::{ReconcileResult, WriteOperation};
 use chartwright_core::apply::sequence::{self, Turn};
 use chartwright_core::identity::ObjectId;
+use chartwright_core::operation::{OperationEvent, OperationKind};
 use chartwright_core::prune::Purpose;
 use chartwright_core::prune::deletion::policy;
 use chartwright_core::status::conditions::short_list;
 use chartwright_core::status::{Phase, Reason};
-use chartwright_core::{annotations, hooks, takeover};
+use chartwright_core::{annotations, takeover};
 use chartwright_watches::DeletionPolicy;
 
 pub(super) enum UninstallProgress {
@@ -100,8 +101,9 @@ impl Deleter<'_, '_> {
         let has_hooks = has_hooks && !release.record.hooks.stored.is_empty();
         if has_hooks {
             DeleteHookRunner::new(self.scope)
-                .run_delete_hooks(release, hooks::Operation::Delete.before())
+                .run_delete_hooks(release, OperationKind::Delete.before())
                 .await?;
+            release.record.hooks.advance(OperationEvent::PreHooksSucceeded);
         }
         if suspended {
             FormerMembers::new(self.scope).detach_former_members(release).await?
@@ -119,8 +121,9 @@ impl Deleter<'_, '_> {
             return Continue(UninstallProgress::Going(going));
         }
         if has_hooks {
+            release.record.hooks.advance(OperationEvent::MembersApplied);
             DeleteHookRunner::new(self.scope)
-                .run_delete_hooks(release, hooks::Operation::Delete.after())
+                .run_delete_hooks(release, OperationKind::Delete.after())
                 .await?;
             DeleteHookRunner::new(self.scope).end_delete_hooks(release).await?;
             if let Some(going) = awaited_objects(self.delete_members(release, policy, listed, false).await)? {

@@ -15,7 +15,7 @@ use crate::reconcile::scope::ReleaseScope;
 use chartwright_core::annotations::{self, ON_DELETE, SKIP_PLANS};
 use chartwright_core::digest::KeyUse;
 use chartwright_core::grants::{Own, StoredObject};
-use chartwright_core::hooks::{Hook, Operation};
+use chartwright_core::hooks::Hook;
 use chartwright_core::members::desired;
 use chartwright_core::plans;
 use chartwright_core::status::{Phase, Reason};
@@ -84,7 +84,7 @@ impl StoredDeleteHooks<'_> {
         let place = SignedSecrets::new(self.scope).secret_name(&DELETE_HOOKS, "");
         let record = &release.record;
         let plan = record.plans.plans.iter().find(|plan| plan.on_delete);
-        let has_begun = record.hooks.operation == Some(Operation::Delete);
+        let has_begun = record.hooks.is_of_deletion();
         if let Some(plan) = plan.filter(|_| !has_begun && !annotations::skips_plans(&self.scope.written.annotations)) {
             let is_namespace_terminating = secrets::is_namespace_terminating(&self.scope.context.client, &place).await;
             if !is_namespace_terminating.or_stop(|error| self.delete_hooks_failed(&error))? {

@@ -19,6 +19,7 @@ use crate::reconcile::hooks::delete_hooks::StoredDeleteHooks;
 use crate::reconcile::hooks::logs::HookLogs;
 use crate::reconcile::hooks::objects::{HookObject, HookObjects};
 use crate::reconcile::observe::live_members::MemberObserver;
+use crate::reconcile::observe::pods::diagnose_hook;
 use crate::reconcile::prune::removal::RemovalCandidate;
 use crate::reconcile::prune::search::MemberSearch;
 use crate::reconcile::release::Release;
@@ -31,11 +32,15 @@ use chartwright_core::annotations::ON_CREATE;
 use chartwright_core::digest::KeyUse;
 use chartwright_core::health::HealthStatus;
 use chartwright_core::health::gates::{Gate, is_stated};
-use chartwright_core::hooks::{self, Hook, HookRun, HookState, Next, Operation, Removal, RunPhase, in_order};
+use chartwright_core::hooks::{self, Hook, HookRun, HookState, Next, Removal, RunPhase, in_order};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::identity::ownership::{Ownership, ownership};
-use chartwright_core::members::desired;
+use chartwright_core::members::desired::{self, Unknown};
+use chartwright_core::operation::{
+    self, Operation, OperationEffect, OperationEvent, OperationKind, OperationPhase, WantedRender,
+};
 use chartwright_core::plans::{self, By};
+use chartwright_core::status::conditions::short_list;
 use chartwright_core::status::{Changes, Phase, Reason};
 use chartwright_watches::cel;
 
@@ -49,6 +54,26 @@ fn failed(message: String) -> Phase {
 /// Names a hook in messages.
 fn describe(event: &str, id: &ObjectId) -> String {
     format!("{event} hook {} {}", id.group_kind.kind, id.name)
+}
+
+/// Stops if the API server does not serve the kind of a hook of the event. Helm creates nothing then either.
+fn await_kinds_of(prepared: &PreparedRelease, event: &str) -> Flow {
+    let is_of_event = |unknown: &&Unknown| unknown.events.iter().any(|known| known == event);
+    let unknown: Vec<String> = prepared
+        .desired
+        .unknown
+        .iter()
+        .filter(is_of_event)
+        .map(|unknown| unknown.message(None))
+        .collect();
+    if unknown.is_empty() {
+        return Continue(());
+    }
+    let message = format!(
+        "{event} hooks wait, and nothing is applied before them: {}",
+        short_list(unknown)
+    );
+    Break(Phase::waiting(Reason::KindUnknown, message))
 }
 
 /// Runs the hooks of an operation.
@@ -72,10 +97,6 @@ impl HookRunner<'_, '_> {
         prepared: &PreparedRelease,
         before: &MemberScopes,
     ) -> Flow {
-        let progress = &release.record.hooks;
-        if prepared.hooks_digest.is_empty() && progress.is_empty() {
-            return Continue(());
-        }
         if self.scope.former_release.is_some() {
             // The former owner has run the hooks.
             StoredDeleteHooks::new(self.scope)
@@ -84,76 +105,81 @@ impl HookRunner<'_, '_> {
             release.record.hooks.after_takeover = true;
             return Continue(());
         }
-        let revision = release.record.revision;
-        let operation = match revision {
-            0 => Operation::Install,
-            _ if prepared.revision > revision => match prepared.rollback {
-                Some(_) => Operation::Rollback,
-                None => Operation::Upgrade,
-            },
-            _ => return self.end_abandoned_operation(release, prepared).await,
-        };
         let hooks = &prepared.desired.hooks;
         let key = release.key(&self.scope.context.keys);
         let members = desired::digest(key, prepared.desired.members.iter());
         let parts = [&members, &prepared.hooks_digest].map(|digest| digest.as_bytes());
         let digest = key.digest(KeyUse::Operation, &parts);
-        if !progress.is_of(operation, prepared.revision, &digest) {
-            let was_there = self.had_members(release, before).await?;
-            self.stop_hooks(release).await?;
-            StoredDeleteHooks::new(self.scope)
-                .store_delete_hooks(release, hooks)
-                .await?;
-            release.record.done_for = None;
-            release
-                .record
-                .entries
-                .retain(|entry| !hooks.iter().any(|hook| hook.member.id == entry.id));
-            let progress = &mut release.record.hooks;
-            progress.begin(operation, prepared.revision, &digest, hooks);
-            progress.done = was_there;
-            for id in progress.dropped(hooks) {
-                HookObjects::new(self.scope).delete_if_ours(&id).await?;
-                release.record.hooks.forget(&id);
+        let wanted = WantedRender {
+            revision: prepared.revision,
+            recorded: release.record.revision,
+            digest: &digest,
+            is_rollback: prepared.rollback.is_some(),
+            is_found: self.had_members(release, prepared, before).await?,
+        };
+        let operation = release.record.hooks.operation.as_ref();
+        let (operation, effects) = operation::next(operation, OperationEvent::Rendered(wanted));
+        if effects.contains(&OperationEffect::RunPreHooks)
+            && let Some(kind) = operation.as_ref().map(|operation| operation.kind)
+        {
+            await_kinds_of(prepared, kind.before())?;
+        }
+        for effect in effects {
+            match effect {
+                OperationEffect::StopHooks => {
+                    self.stop_hooks(release).await?;
+                    for id in release.record.hooks.dropped(hooks) {
+                        HookObjects::new(self.scope).delete_if_ours(&id).await?;
+                        release.record.hooks.forget(&id);
+                    }
+                }
+                OperationEffect::StoreDeleteHooks => {
+                    StoredDeleteHooks::new(self.scope)
+                        .store_delete_hooks(release, hooks)
+                        .await?;
+                }
+                OperationEffect::Begin => {
+                    release.record.hooks.operation.clone_from(&operation);
+                    release.record.done_for = None;
+                    release
+                        .record
+                        .entries
+                        .retain(|entry| !hooks.iter().any(|hook| hook.member.id == entry.id));
+                }
+                OperationEffect::ForgetRuns => release.record.hooks.forget_runs(hooks),
+                OperationEffect::Store if hooks.is_empty() => {}
+                OperationEffect::Store => {
+                    StatusWriter::new(self.scope)
+                        .store_progress(release, "hooks run before the first object is applied".into())
+                        .await?;
+                }
+                OperationEffect::RunPreHooks => self.run_pre_hooks(release, hooks).await?,
+                OperationEffect::Apply | OperationEffect::RunPostHooks | OperationEffect::Report => {}
             }
-            StatusWriter::new(self.scope)
-                .store_progress(release, "hooks run before the first object is applied".into())
-                .await?;
         }
-        if release.record.hooks.done {
-            return Continue(());
-        }
-        if operation == Operation::Install {
-            self.run_marked_plans(release, hooks, ON_CREATE).await?;
-        }
-        let event = operation.before();
-        self.run_hooks(release, &in_order(hooks, event), event, None).await
+        Continue(())
     }
 
-    /// Ends an operation that is no longer requested: a reverted upgrade, or the deletion of an object that is
-    /// decorated again. The delete hooks are those of the revision that stays.
-    async fn end_abandoned_operation(&mut self, release: &mut Release, prepared: &PreparedRelease) -> Flow {
-        let progress = &release.record.hooks;
-        let is_deletion = progress.operation == Some(Operation::Delete);
-        if is_deletion || progress.is_open() && progress.revision > release.record.revision {
-            self.stop_hooks(release).await?;
-            let progress = &mut release.record.hooks;
-            progress.done = true;
-            if is_deletion {
-                progress.operation = None;
-            }
+    /// Runs the hooks before the first member. Stops with the phase of the release while one has not succeeded.
+    async fn run_pre_hooks(&mut self, release: &mut Release, hooks: &[Hook]) -> Flow {
+        let Some(kind) = release.record.hooks.operation.as_ref().map(|operation| operation.kind) else {
+            return Continue(());
+        };
+        if kind == OperationKind::Install {
+            self.run_marked_plans(release, hooks, ON_CREATE).await?;
         }
-        StoredDeleteHooks::new(self.scope)
-            .store_delete_hooks(release, &prepared.desired.hooks)
-            .await
+        let event = kind.before();
+        self.run_hooks(release, &in_order(hooks, event), event, None).await?;
+        release.record.hooks.advance(OperationEvent::PreHooksSucceeded);
+        Continue(())
     }
 
     /// True if the release already has members but no record: the record is lost, and the install hooks have run. A
     /// failed installation has a record, because it lists its members.
-    async fn had_members(&self, release: &Release, before: &MemberScopes) -> Flow<bool> {
+    async fn had_members(&self, release: &Release, prepared: &PreparedRelease, before: &MemberScopes) -> Flow<bool> {
         let record = &release.record;
         let has_record = record.revision > 0 || record.hooks.operation.is_some() || !record.entries.is_empty();
-        if has_record || before.is_empty() {
+        if has_record || before.is_empty() || prepared.desired.hooks.is_empty() {
             return Continue(false);
         }
         let found = MemberSearch::new(self.scope).find_members(release, true).await;
@@ -175,25 +201,32 @@ impl HookRunner<'_, '_> {
         phase: Phase,
         mut changes: Changes,
     ) -> (Phase, Changes) {
-        let progress = &release.record.hooks;
-        let (Some(operation), true) = (progress.operation, progress.is_open()) else {
+        let Some(operation) = release.record.hooks.operation.clone().filter(Operation::is_open) else {
             return (phase, changes);
         };
-        if progress.revision != release.record.revision {
+        if operation.revision != release.record.revision {
             return (phase, changes);
         }
-        let event = operation.after();
+        if operation.phase == OperationPhase::Apply {
+            release.retry.backoff.failures = 0;
+        }
+        release.record.hooks.advance(OperationEvent::MembersApplied);
+        let event = operation.kind.after();
         let hooks = in_order(&prepared.desired.hooks, event);
         let unready = Some(&phase).filter(|phase| !phase.is_ready());
-        let ended = self.run_hooks(release, &hooks, event, unready).await;
-        let is_over = ended.is_continue();
-        release.record.hooks.done = is_over;
-        // Reported once, after the hooks are over.
-        changes.installed = is_over && operation == Operation::Install;
-        changes.upgraded = is_over && matches!(operation, Operation::Upgrade | Operation::Rollback);
-        match ended {
-            Continue(()) => (phase, changes),
+        match self.run_hooks(release, &hooks, event, unready).await {
+            Continue(()) => {
+                let effects = release.record.hooks.advance(OperationEvent::PostHooksSucceeded);
+                let is_over = effects.contains(&OperationEffect::Report);
+                let is_install = operation.kind == OperationKind::Install;
+                changes.installed = is_over && is_install;
+                changes.upgraded = is_over && !is_install;
+                release.record.hooks.forget_operation_without_hooks();
+                (phase, changes)
+            }
             Break(unfinished) => {
+                // Reported once, after the hooks are over.
+                (changes.installed, changes.upgraded) = (false, false);
                 release.retry.applied_before += std::mem::take(&mut changes.applied);
                 release.record.done_for = None;
                 (unfinished, changes)
@@ -250,7 +283,7 @@ impl HookRunner<'_, '_> {
         let what = describe(&run.event, &hook.member.id);
         let progress = release.record.progress_mut(event);
         // A plan on delete saves data: it is retried until it succeeds, each time from its first step.
-        let is_bounded = progress.operation == Some(Operation::Delete) && plans::plan_of(event).is_none();
+        let is_bounded = progress.is_of_deletion() && plans::plan_of(event).is_none();
         let left = run.time_left(self.timeout(hook), Timestamp::now());
         if is_bounded && left.is_zero() {
             progress.note(HookRun {
@@ -274,8 +307,8 @@ impl HookRunner<'_, '_> {
         }
         release.retry.cache.hook_retry = None;
         let progress = release.record.progress_mut(event);
-        progress.attempt = progress.attempt.saturating_add(1);
-        let mut next = HookRun::begins(event, &hook.member.id, progress.name(event), Timestamp::now());
+        progress.begin_attempt();
+        let mut next = run.retry(progress.name(event), Timestamp::now());
         if is_bounded {
             // All attempts share one timeout.
             next.started = run.started;
@@ -293,7 +326,7 @@ impl HookRunner<'_, '_> {
         let id = &hook.member.id;
         let what = describe(&run.event, id);
         run.ttl = hook.ttl();
-        let is_of_deletion = release.record.hooks.operation == Some(Operation::Delete);
+        let is_of_deletion = release.record.hooks.is_of_deletion();
         // A plan on delete saves data, so the deletion never continues without it.
         let is_bounded = is_of_deletion && plans::plan_of(&run.event).is_none();
         let state = self.reconcile_object(release, hook, &mut run).await?;
@@ -327,6 +360,7 @@ impl HookRunner<'_, '_> {
                 }
                 // The timeout of the members starts after the hook.
                 release.restart_clock();
+                release.retry.backoff.failures = 0;
                 release.record.note(run.ends(RunPhase::Succeeded, "", Timestamp::now()));
                 Continue(())
             }
@@ -335,8 +369,12 @@ impl HookRunner<'_, '_> {
                 let is_unseen = id.group_kind.kind == "Pod" || run.uid.is_empty() || is_stated(&hook.member.object);
                 let often = if is_unseen { POLL } else { left };
                 release.schedule.at(left.min(often), RequeueReason::HookStep);
+                let problem = diagnose_hook(self.scope, release, id).await;
+                let message = problem.map_or(message.clone(), |problem| format!("{message}: {problem}"));
+                let failures = release.record.progress(&run.event).failures();
+                let message = format!("{what}: {}", run.progress_message(&message, failures));
                 release.record.note(run);
-                Break(Phase::waiting(Reason::HookRunning, format!("{what}: {message}")))
+                Break(Phase::waiting(Reason::HookRunning, message))
             }
             HookState::Running(message) => {
                 let message = format!("it did not end within {:?}: {message}", self.timeout(hook));
@@ -371,8 +409,10 @@ impl HookRunner<'_, '_> {
         message: String,
     ) -> Flow {
         let message = message + &HookLogs::new(self.scope).last_lines(release, hook, &run).await;
-        let progress = release.record.progress_mut(&run.event);
-        progress.failures = progress.failures.saturating_add(1);
+        release
+            .record
+            .progress_mut(&run.event)
+            .advance(OperationEvent::HookFailed);
         let run = run.ends(RunPhase::Failed, &message, Timestamp::now());
         release.record.note(run.clone());
         if hook.deleted_on_failure {

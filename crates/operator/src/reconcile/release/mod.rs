@@ -116,6 +116,8 @@ pub(super) struct ObservedState {
     pub dependencies: DependencyVerdicts,
     /// Why workloads are not ready.
     pub pods: PodProblems,
+    /// Why the hook in progress has not ended.
+    pub hook_pods: PodProblems,
     /// The members that were read complete. `None`: nothing requested them, as with most charts.
     pub full_members: Option<Box<FullMembers>>,
     /// What the chart's status template printed.

@@ -51,7 +51,10 @@ impl KeptRenders<'_> {
             return Continue(());
         }
         let Some(to) = fallback.to else {
-            return Break(Phase::stalled(Reason::UpgradeFailed, fallback.message(None)));
+            return Break(Phase::stalled(
+                release.record.history.failure_reason(),
+                fallback.message(None),
+            ));
         };
         let kept = SignedSecrets::new(self.scope)
             .read_signed::<KeptRender>(&RENDERS, &suffix(to))
@@ -73,7 +76,10 @@ impl KeptRenders<'_> {
             };
             let fallback_message = fallback.message(None);
             release.record.fallback = Some(fallback);
-            return Break(Phase::stalled(Reason::UpgradeFailed, fallback_message));
+            return Break(Phase::stalled(
+                release.record.history.failure_reason(),
+                fallback_message,
+            ));
         };
         let notes = kept.notes.clone();
         let desired = self.read(release, prepared, kept);
@@ -109,10 +115,12 @@ impl KeptRenders<'_> {
         desired
     }
 
-    /// Notes before the first member of an upgrade when it started and from which revision.
+    /// Notes before the first member of an upgrade or an installation when it started and from which revision.
     pub(crate) fn note_attempt(&self, release: &mut Release, prepared: &PreparedRelease) {
         let record = &mut release.record;
-        let is_upgrade = prepared.revision > record.revision && record.revision > 0;
+        // An installation has nothing to go back to.
+        let is_judged = record.revision > 0 || self.scope.unit.watch.on_failure == OnFailure::Stall;
+        let is_upgrade = prepared.revision > record.revision && is_judged;
         let is_known = |attempt: &&Attempt| attempt.revision == prepared.revision;
         let known = record.attempt.as_ref().filter(is_known);
         if prepared.rollback.is_some()
@@ -264,7 +272,9 @@ impl KeptRenders<'_> {
         let timeout = self.scope.unit.watch.timeout.unwrap_or(TIMEOUT);
         let judged = judge(&phase, attempt, usize::MAX, (0, 0), timeout, jiff::Timestamp::now());
         match (judged, &phase) {
-            (Judgement::Failed(why), Phase::Waiting { .. }) => Phase::stalled(Reason::UpgradeFailed, why),
+            (Judgement::Failed(why), Phase::Waiting { .. }) => {
+                Phase::stalled(release.record.history.failure_reason(), why)
+            }
             _ => phase,
         }
     }

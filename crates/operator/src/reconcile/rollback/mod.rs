@@ -14,6 +14,7 @@ use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::status::StatusWriter;
 use chartwright_core::annotations;
 use chartwright_core::identity::GroupKind;
+use chartwright_core::operation::OperationEvent;
 use chartwright_core::record::history::{Fallback, Judgement, judge};
 use chartwright_core::record::requests::Request;
 use chartwright_core::status::conditions::whole;
@@ -88,7 +89,7 @@ impl RollbackStage<'_, '_> {
         let Some(attempt) = release.record.attempt.clone() else {
             return Continue(false);
         };
-        let failures = (release.record.hooks.failures, release.retry.backoff.failures);
+        let failures = (release.record.hooks.failures(), release.retry.backoff.failures);
         let (watch, now) = (&self.scope.unit.watch, jiff::Timestamp::now());
         let timeout = watch.timeout.unwrap_or(TIMEOUT);
         let why = match judge(phase, &attempt, watch.retries, failures, timeout, now) {
@@ -140,6 +141,7 @@ impl RollbackStage<'_, '_> {
         };
         release.end_fallback();
         release.record.attempt = None;
+        release.record.hooks.advance(OperationEvent::GivenUp);
         release.record.fallback = Some(fallback);
         // This attempt was the forced one. A `force-at` request is carried out once.
         if let Some(text) = self.scope.requested(release, Request::Force) {
@@ -147,7 +149,9 @@ impl RollbackStage<'_, '_> {
         }
         let GroupKind { group, kind } = &self.scope.unit.group_kind;
         self.scope.context.metrics.upgrade_failed(group, kind);
-        self.scope.warn("UpgradeFailed", &note).await;
+        self.scope
+            .warn(release.record.history.failure_reason().as_str(), &note)
+            .await;
         StatusWriter::new(self.scope)
             .store_decision(release, Phase::waiting(Reason::RollingBack, note))
             .await?;
@@ -176,10 +180,14 @@ impl Release {
 
     /// Retries an upgrade that was given up.
     pub(super) fn retry_upgrade(&mut self) {
-        let was_given_up = |fallback: &Fallback| fallback.failed.is_some();
-        if self.record.fallback.as_ref().is_some_and(was_given_up) {
+        let fallback = self.record.fallback.as_ref();
+        if let Some(failed) = fallback.and_then(|fallback| fallback.failed.clone()) {
             self.end_fallback();
-            self.record.hooks.failures = 0;
+            // The members may be applied: then nothing else shows that the upgrade is in progress.
+            self.record.attempt = Some(failed);
+            self.restart_clock();
+            let recorded = self.record.revision;
+            self.record.hooks.advance(OperationEvent::RetryRequested { recorded });
         }
     }
 }

@@ -58,10 +58,9 @@ impl StatusBuilder<'_> {
             computed: template.and_then(|template| template.computed_status()),
             status_invalid: template.and_then(|template| template.invalid.as_deref()),
             contested: release.contests.message(),
-            // Waiting is no failure. Counting it would write a status at each reconcile.
             failures: match conclusion.phase {
-                Phase::Failed { .. } => release.retry.backoff.failures,
-                _ => 0,
+                Phase::Failed { .. } | Phase::Waiting { .. } => release.retry.backoff.failures,
+                Phase::Ready | Phase::Stalled { .. } | Phase::Suspended => 0,
             },
             secrets: &release.secrets,
             now: jiff::Timestamp::now(),
