@@ -3,6 +3,15 @@
 //!
 //! A binary of its own, with one test, since its allocator counts for all threads.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::too_many_lines,
+    clippy::needless_pass_by_value,
+    reason = "a test may fail loudly"
+)]
+
 use std::alloc::{GlobalAlloc, Layout};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

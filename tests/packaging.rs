@@ -1,5 +1,14 @@
 //! What a release is made with, as far as that can be seen without making one: the workflows, the images, the Makefile.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::too_many_lines,
+    clippy::needless_pass_by_value,
+    reason = "a test may fail loudly"
+)]
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;

@@ -8,6 +8,15 @@
 //! line of another operator for the same custom resources, run by `sh` with `KUBECONFIG`, `WATCHES` and `CHART` set),
 //! `JSON=1` (one line for each operator instead of a table), `LOGS` (a folder for the operators' logs).
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::too_many_lines,
+    clippy::needless_pass_by_value,
+    reason = "a test may fail loudly"
+)]
+
 mod cluster;
 mod process;
 #[path = "../../tests/support/mod.rs"]
@@ -63,9 +72,10 @@ fn run() -> Result<()> {
         let load = Load::new(control_plane.kubectl(), &client, namespace, count)?;
         runtime.block_on(async {
             load.create().await?;
-            let written = match watched {
-                true => load.watched_writes(status).await?,
-                false => load.bare_writes(status).await?,
+            let written = if watched {
+                load.watched_writes(status).await?
+            } else {
+                load.bare_writes(status).await?
             };
             load.clear().await?;
             anyhow::Ok(written.as_secs_f64())
@@ -104,10 +114,7 @@ fn run() -> Result<()> {
         let converge = &mut row["phases"]["converge"];
         converge["ratio_to_watched_floor"] = round(converge["seconds"].as_f64().unwrap_or_default() / watched);
         let row = &*row;
-        match as_json {
-            true => println!("{row}"),
-            false => print(row),
-        }
+        if as_json { println!("{row}") } else { print(row) }
     }
     Ok(())
 }
@@ -161,9 +168,10 @@ impl OperatorBench<'_> {
         let begun = self.begin(None)?;
         let mut operator = start(1)?;
         self.runtime.block_on(async {
-            match is_ours {
-                true => load.all_ready().await,
-                false => load.all_members().await,
+            if is_ours {
+                load.all_ready().await
+            } else {
+                load.all_members().await
             }
         })?;
         let mut converge = self.phase(&begun, &mut operator, &user)?;

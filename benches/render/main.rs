@@ -8,6 +8,15 @@
 //! A render of ours ends with sorted manifests whose YAML was read; Helm does that in a step after its engine, which is
 //! `helm_sort_ms`. Ratios are those of the engine alone against all of ours, unless their name says `sort`.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::too_many_lines,
+    clippy::needless_pass_by_value,
+    reason = "a test may fail loudly"
+)]
+
 mod counting;
 mod platform;
 

@@ -58,9 +58,10 @@ impl FoundChart {
         let later = later.filter(|other| compare(&other.version, &self.version) == Ordering::Greater);
         let next = later.min_by(|a, b| compare(&a.version, &b.version));
         ChartCase {
-            shown: match self.parts.is_empty() {
-                true => ".".to_owned(),
-                false => self.parts.join("/"),
+            shown: if self.parts.is_empty() {
+                ".".to_owned()
+            } else {
+                self.parts.join("/")
             },
             version: self.version.clone(),
             path: self.path.clone(),

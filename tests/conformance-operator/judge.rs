@@ -65,9 +65,10 @@ impl TrialRelease<'_> {
         };
         let unwell = self.unwell(resource)?;
         if status == "True" {
-            return Ok(match unwell.is_empty() {
-                true => TrialOutcome::Good(good),
-                false => TrialOutcome::Wrong(format!("Ready, but {}", unwell.join("; "))),
+            return Ok(if unwell.is_empty() {
+                TrialOutcome::Good(good)
+            } else {
+                TrialOutcome::Wrong(format!("Ready, but {}", unwell.join("; ")))
             });
         }
         let objection = match reason.as_str() {

@@ -96,9 +96,10 @@ impl TrialObject {
     /// The kind as kubectl takes it.
     pub fn resource(&self) -> String {
         let TrialObject { kind, group, .. } = self;
-        match group.is_empty() {
-            true => kind.clone(),
-            false => format!("{kind}.{group}"),
+        if group.is_empty() {
+            kind.clone()
+        } else {
+            format!("{kind}.{group}")
         }
     }
 

@@ -220,9 +220,10 @@ impl Trial<'_> {
         let mark = self.lane.control_plane.audit().mark()?;
         std::thread::sleep(QUIET);
         let requests = self.requests(mark)?;
-        Ok(match requests.is_empty() {
-            true => TrialOutcome::Good("quiet".to_owned()),
-            false => TrialOutcome::Wrong(requests.to_string()),
+        Ok(if requests.is_empty() {
+            TrialOutcome::Good("quiet".to_owned())
+        } else {
+            TrialOutcome::Wrong(requests.to_string())
         })
     }
 
@@ -269,12 +270,13 @@ impl Trial<'_> {
         let before = release.members(&self.resource()?)?;
         let mark = self.lane.control_plane.audit().mark()?;
         self.kubectl.patch(RELEASES, NAME, &json!({"spec": edit}))?;
-        let resource = match is_ready {
-            true => self.settle(operator, "edited", None)?,
-            false => eventually("the edit is looked at", self.limit, || {
+        let resource = if is_ready {
+            self.settle(operator, "edited", None)?
+        } else {
+            eventually("the edit is looked at", self.limit, || {
                 let resource = self.resource()?;
                 Ok(ready(&resource).map(|_| resource))
-            })?,
+            })?
         };
         self.rest()?;
         // The custom resource, its Events, and the operator's own Secrets, in which it deletes random results that

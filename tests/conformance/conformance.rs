@@ -2,6 +2,15 @@
 //!
 //! Not a test: the charts are those of others, and stay outside this repository. tests/README.md says how to use it.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::too_many_lines,
+    clippy::needless_pass_by_value,
+    reason = "a test may fail loudly"
+)]
+
 mod answer;
 mod cases;
 mod compare;

@@ -1,5 +1,12 @@
 //! The control plane that the other tests stand on: what runs in it, who can ask it what, and that nothing of it stays.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may fail loudly"
+)]
+
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -3,6 +3,15 @@
 //!
 //! However this program ends, the watchdog of the control plane ends all that was started and removes its files.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::too_many_lines,
+    clippy::needless_pass_by_value,
+    reason = "a test may fail loudly"
+)]
+
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -58,9 +67,12 @@ fn heading(text: &str) {
 /// Runs kubectl and shows the command and what it prints.
 fn show(play: &Playground, arguments: &[&str]) -> Result<()> {
     // As one would type it.
-    let quoted = |argument: &&str| match argument.starts_with('{') {
-        true => format!("'{argument}'"),
-        false => (*argument).to_owned(),
+    let quoted = |argument: &&str| {
+        if argument.starts_with('{') {
+            format!("'{argument}'")
+        } else {
+            (*argument).to_owned()
+        }
     };
     let words: Vec<String> = arguments.iter().map(quoted).collect();
     println!("\n$ kubectl {}", words.join(" "));

@@ -1,6 +1,15 @@
 //! The operator on a real API server: one control plane for all tests, a namespace, a kind and an operator each. The
 //! operator runs as a user with the rights that `config/rbac` gives it, never as admin.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::too_many_lines,
+    clippy::needless_pass_by_value,
+    reason = "a test may fail loudly"
+)]
+
 #[path = "../support/mod.rs"]
 mod support;
 

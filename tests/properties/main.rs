@@ -1,6 +1,15 @@
 //! Every fuzz target over generated input, for a bounded number of cases: no panic, no hang, and the properties that the
 //! targets assert. libFuzzer searches longer: see `fuzz/README.md`.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::too_many_lines,
+    clippy::needless_pass_by_value,
+    reason = "a test may fail loudly"
+)]
+
 mod pieces;
 mod seeds;
 mod targets;

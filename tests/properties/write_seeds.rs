@@ -1,6 +1,15 @@
 //! `make fuzz` runs this: writes what libFuzzer starts from into `fuzz/seeds`: a folder for each target, and
 //! `dictionary`, the words that it puts together.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::too_many_lines,
+    clippy::needless_pass_by_value,
+    reason = "a test may fail loudly"
+)]
+
 #[path = "pieces.rs"]
 mod pieces;
 #[path = "seeds.rs"]

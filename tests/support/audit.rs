@@ -102,9 +102,10 @@ impl Audit {
         let recent = self.text_since(AuditMark(end.0.saturating_sub(RECENT)))?;
         Ok(recent.lines().any(|line| {
             let is_about_kinds = line.contains("customresourcedefinitions") || line.contains("apiservices");
-            let event: Value = match is_about_kinds {
-                true => serde_json::from_str(line).unwrap_or_default(),
-                false => return false,
+            let event: Value = if is_about_kinds {
+                serde_json::from_str(line).unwrap_or_default()
+            } else {
+                return false;
             };
             let at = event["stageTimestamp"].as_str().and_then(|text| text.parse().ok());
             AuditedRequest::from_event(&event).is_write() && at.is_some_and(|at: Timestamp| at >= time)

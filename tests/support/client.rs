@@ -200,9 +200,10 @@ impl ServedResource {
     /// The path of an object, or of all with `""`.
     pub fn path(&self, namespace: &str, name: &str) -> String {
         let root = if self.api_version.contains('/') { "apis" } else { "api" };
-        let namespace = match self.namespaced {
-            true => format!("/namespaces/{namespace}"),
-            false => String::new(),
+        let namespace = if self.namespaced {
+            format!("/namespaces/{namespace}")
+        } else {
+            String::new()
         };
         let path = format!("/{root}/{}{namespace}/{}/{name}", self.api_version, self.plural);
         path.trim_end_matches('/').to_owned()

@@ -2,6 +2,15 @@
 //! requests, and random histories on a model of the API server. `make torture` runs all of it, `cargo test` a bounded
 //! part.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::too_many_lines,
+    clippy::needless_pass_by_value,
+    reason = "a test may fail loudly"
+)]
+
 #[path = "../support/mod.rs"]
 mod support;
 

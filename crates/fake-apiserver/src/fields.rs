@@ -121,9 +121,12 @@ fn ownable<'f>(fields: impl IntoIterator<Item = (&'f FieldPath, &'f Value)>) -> 
 /// True if a field of this value is added or modified. That a map gets fields or loses them all is no change of its own.
 fn differs(before: Option<&Value>, after: &Value) -> bool {
     let may_be_map = |value: &Value| value.is_object() || value.is_null();
-    before.is_none_or(|before| match is_filled(before) || is_filled(after) {
-        true => !may_be_map(before) || !may_be_map(after),
-        false => before != after,
+    before.is_none_or(|before| {
+        if is_filled(before) || is_filled(after) {
+            !may_be_map(before) || !may_be_map(after)
+        } else {
+            before != after
+        }
     })
 }
 
@@ -177,9 +180,10 @@ fn remove_at(object: &mut Value, path: &[String], free: bool) {
     if let Some(child) = object.as_object_mut().and_then(|map| map.get_mut(first)) {
         remove_at(child, rest, free);
         if child.as_object().is_some_and(Map::is_empty) {
-            match free {
-                true => *child = Value::Null,
-                false => remove_at(object, std::slice::from_ref(first), free),
+            if free {
+                *child = Value::Null
+            } else {
+                remove_at(object, std::slice::from_ref(first), free)
             }
         }
     }

@@ -48,9 +48,12 @@ mod tests {
     #[tokio::test]
     async fn immutable_fields_are_refused_by_name() {
         let server = FakeServer::with_kinds(BUILT_IN);
-        server.store().immutable_fields = Some(|_, live, written| match live["data"] == written["data"] {
-            true => Vec::new(),
-            false => vec!["data".to_owned(), "more".to_owned()],
+        server.store().immutable_fields = Some(|_, live, written| {
+            if live["data"] == written["data"] {
+                Vec::new()
+            } else {
+                vec!["data".to_owned(), "more".to_owned()]
+            }
         });
         let path = "/api/v1/namespaces/shop/configmaps/a?fieldManager=me";
         let map = |data: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": data}});

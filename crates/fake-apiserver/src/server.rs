@@ -131,9 +131,10 @@ impl FakeServer {
         let limit = call.parameter("limit").and_then(|text| text.parse().ok());
         let page = &found[..found.len().min(limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX))];
         let items: Vec<Value> = page.iter().map(|(_, object)| view.show(object)).collect();
-        let (api_version, kind) = match view.metadata_only {
-            true => ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadataList".to_owned()),
-            false => (view.api_version(), format!("{}List", view.kind.kind)),
+        let (api_version, kind) = if view.metadata_only {
+            ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadataList".to_owned())
+        } else {
+            (view.api_version(), format!("{}List", view.kind.kind))
         };
         let mut metadata = json!({"resourceVersion": store.read_version().to_string()});
         if let Some((key, _)) = page.last().filter(|_| page.len() < found.len()) {
@@ -366,9 +367,10 @@ impl FakeServer {
         let mut store = self.store();
         check(&store)?;
         let finalizers = read["metadata"]["finalizers"].as_array();
-        match finalizers.is_none_or(Vec::is_empty) {
-            true => store.remove(key.clone()),
-            false => drop(store.delete(kind, key.clone())),
+        if finalizers.is_none_or(Vec::is_empty) {
+            store.remove(key.clone())
+        } else {
+            drop(store.delete(kind, key.clone()))
         }
         Ok(match store.objects.get(&key) {
             Some(dying) => answer(StatusCode::OK, dying),
@@ -418,9 +420,10 @@ fn check_immutable(store: &Store, kind: &ServedKind, live: &Value, written: &Val
         .map(|changed| changed(kind, live, written))
         .unwrap_or_default();
     let causes = changed.iter().map(|field| format!("{field}: {IMMUTABLE}"));
-    match changed.is_empty() {
-        true => Ok(()),
-        false => Err((422, "Invalid", causes.collect::<Vec<_>>().join("; "))),
+    if changed.is_empty() {
+        Ok(())
+    } else {
+        Err((422, "Invalid", causes.collect::<Vec<_>>().join("; ")))
     }
 }
 
@@ -527,16 +530,15 @@ impl View {
     }
 
     fn show(&self, object: &Value) -> Value {
-        match self.metadata_only {
-            true => json!({
+        if self.metadata_only {
+            json!({
                 "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": object["metadata"],
-            }),
-            false => {
-                let mut object = object.clone();
-                object["apiVersion"] = self.api_version().into();
-                object["kind"] = self.kind.kind.into();
-                object
-            }
+            })
+        } else {
+            let mut object = object.clone();
+            object["apiVersion"] = self.api_version().into();
+            object["kind"] = self.kind.kind.into();
+            object
         }
     }
 

@@ -168,9 +168,10 @@ impl Kind {
 
     /// The group as names of files have it.
     fn short_group(&self) -> String {
-        match self.resource.domain.is_empty() {
-            true => self.group(),
-            false => self.resource.group.clone(),
+        if self.resource.domain.is_empty() {
+            self.group()
+        } else {
+            self.resource.group.clone()
         }
     }
 
@@ -196,9 +197,10 @@ impl Kind {
             let groups = role["rules"][0]["apiGroups"].as_array()?;
             Some(!groups.iter().any(|group| *group == self.group().as_str()))
         };
-        match path(&with_group).exists() || is_others().unwrap_or_default() {
-            true => with_group,
-            false => kind,
+        if path(&with_group).exists() || is_others().unwrap_or_default() {
+            with_group
+        } else {
+            kind
         }
     }
 
@@ -212,9 +214,10 @@ impl Kind {
         // A key is any text, and a line break would end the comment.
         let keys: Vec<_> = values.keys().map(|key| one_line(key)).collect();
         let mut about = String::from("# Every value of the chart may stand here");
-        about += &match keys.is_empty() {
-            true => ".\n".to_owned(),
-            false => format!("; {}/values.yaml lists them:\n# {}\n", self.chart, keys.join(", ")),
+        about += &if keys.is_empty() {
+            ".\n".to_owned()
+        } else {
+            format!("; {}/values.yaml lists them:\n# {}\n", self.chart, keys.join(", "))
         };
         if !required.is_empty() {
             about += &format!("# These have to: {}\n", one_line(&required.join(", ")));
@@ -345,9 +348,10 @@ pub fn watch_of(project: &Project, kind: &Kind) -> anyhow::Result<Option<Watch>>
 pub fn create(project: &mut Project, kind: &Kind, placed: &Placed, crd: &Value) -> anyhow::Result<FileTree> {
     let is_watched = watch_of(project, kind)?.is_some();
     let mut resources = project.resources().into_iter();
-    let is_listed = match is_watched {
-        true => resources.any(|known| known.kind == kind.resource.kind && known.full_group() == kind.group()),
-        false => resources.any(|known| known == kind.resource),
+    let is_listed = if is_watched {
+        resources.any(|known| known.kind == kind.resource.kind && known.full_group() == kind.group())
+    } else {
+        resources.any(|known| known == kind.resource)
     };
     if !is_listed {
         project.add(&kind.resource)?;
@@ -380,9 +384,10 @@ pub fn create(project: &mut Project, kind: &Kind, placed: &Placed, crd: &Value) 
     }
     for (path, items) in listed(kind, &crd_file, &prefix) {
         let text = read(project, path)?;
-        let text = match text.is_empty() {
-            true => layout::kustomization(&items)?,
-            false => lists::with_resources(path, &text, &items)?,
+        let text = if text.is_empty() {
+            layout::kustomization(&items)?
+        } else {
+            lists::with_resources(path, &text, &items)?
         };
         tree.merge(path, text);
     }

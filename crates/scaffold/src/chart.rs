@@ -221,9 +221,10 @@ impl ChartFiles {
         };
         let (there, here) = (named(Chart::load(&place).map_err(Into::into)), named(self.load()));
         let shown = folder.display();
-        let found = match there == here {
-            true => format!("{shown} has another {here}: {} differs", file.name),
-            false => format!("{shown} has {there} and not {here}"),
+        let found = if there == here {
+            format!("{shown} has another {here}: {} differs", file.name)
+        } else {
+            format!("{shown} has {there} and not {here}")
         };
         let watches = project_watches(project).unwrap_or_default();
         let kinds: Vec<String> = watches
@@ -231,9 +232,10 @@ impl ChartFiles {
             .filter(|watch| watch.chart == place)
             .map(|watch| watch.group_kind())
             .collect();
-        let kinds = match kinds.is_empty() {
-            true => String::new(),
-            false => format!(", which {} is made from", kinds.join(", ")),
+        let kinds = if kinds.is_empty() {
+            String::new()
+        } else {
+            format!(", which {} is made from", kinds.join(", "))
         };
         anyhow!(
             "{found}; --force replaces the folder{kinds}, and what was edited by hand: {due} files are written and {gone} removed"

@@ -299,9 +299,12 @@ fn with_value(line: &str, value: &str) -> String {
 /// A list on one line.
 fn flow<'t>(items: impl Iterator<Item = &'t str>) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./-".contains(c);
-    let items = items.map(|item| match item.chars().all(is_plain) {
-        true => item.to_owned(),
-        false => Value::from(item).to_string(),
+    let items = items.map(|item| {
+        if item.chars().all(is_plain) {
+            item.to_owned()
+        } else {
+            Value::from(item).to_string()
+        }
     });
     format!("[{}]", items.collect::<Vec<_>>().join(", "))
 }

@@ -21,10 +21,11 @@ fn escaped(text: &str, is_harmful: impl Fn(char) -> bool) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let one = |mut all: String, c: char| {
-        match is_harmful(c) {
+        if is_harmful(c) {
             // Writing to a string does not fail.
-            true => drop(write!(all, "{}", c.escape_unicode())),
-            false => all.push(c),
+            let _ = write!(all, "{}", c.escape_unicode());
+        } else {
+            all.push(c)
         }
         all
     };
@@ -53,9 +54,10 @@ pub fn is_yaml_word(text: &str) -> bool {
 pub fn yaml_scalar(text: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
     let is_bare = text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(is_plain);
-    match is_bare && !is_yaml_word(text) {
-        true => Cow::Borrowed(text),
-        false => Cow::Owned(serde_json::Value::from(text).to_string()),
+    if is_bare && !is_yaml_word(text) {
+        Cow::Borrowed(text)
+    } else {
+        Cow::Owned(serde_json::Value::from(text).to_string())
     }
 }
 

@@ -198,9 +198,10 @@ impl Project {
 
     /// The folder with its charts: operator-sdk calls it helm-charts.
     pub fn charts(&self) -> &'static str {
-        match self.root.join("helm-charts").is_dir() && !self.root.join("charts").is_dir() {
-            true => "helm-charts",
-            false => "charts",
+        if self.root.join("helm-charts").is_dir() && !self.root.join("charts").is_dir() {
+            "helm-charts"
+        } else {
+            "charts"
         }
     }
 }

@@ -147,11 +147,11 @@ impl Survey {
                 }
                 let (group, resource) = resource(self, &api_version, &kind);
                 if group == RBAC {
-                    match kind.ends_with("Binding") {
-                        true => self
-                            .bound
-                            .insert((plural_of(&text("/roleRef/kind")), text("/roleRef/name"))),
-                        false => self.roles.insert((resource.clone(), text("/metadata/name"))),
+                    if kind.ends_with("Binding") {
+                        self.bound
+                            .insert((plural_of(&text("/roleRef/kind")), text("/roleRef/name")))
+                    } else {
+                        self.roles.insert((resource.clone(), text("/metadata/name")))
                     };
                 }
                 self.runs |= is_hook && ["Job", "Pod"].contains(&kind.as_str());
@@ -203,6 +203,10 @@ pub(super) type Observe<'a> = dyn FnMut(usize, &Value, Result<&Rendered, &Error>
 ///
 /// If no written values can be rendered, returns the error with the last of `more`, or with the chart's own values. Also returns
 /// the kinds that no render before the last ones created.
+#[expect(
+    clippy::too_many_lines,
+    reason = "the rounds and what they learn from their renders are one loop"
+)]
 pub(super) fn each_render(chart: &Chart, more: Vec<Value>, observe: &mut Observe<'_>) -> (Option<String>, Vec<Unmade>) {
     let files = chart
         .files

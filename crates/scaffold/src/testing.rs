@@ -1,5 +1,4 @@
 //! An HTTP server for the tests of this crate and of the program.
-
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::io::{BufRead, BufReader, Write};

@@ -1,6 +1,15 @@
 //! What is generated of hostile names, keys and descriptions is read again, and has to be what was meant: no object, line or word
 //! more.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::too_many_lines,
+    clippy::needless_pass_by_value,
+    reason = "a test may fail loudly"
+)]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -185,9 +194,10 @@ fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<PathBuf, String>) ->
         if path.starts_with("charts/web") {
             continue;
         }
-        match root.join(&path).is_dir() {
-            true => collect(root, &path, files)?,
-            false => drop(files.insert(path.clone(), fs::read_to_string(root.join(&path))?)),
+        if root.join(&path).is_dir() {
+            collect(root, &path, files)?
+        } else {
+            drop(files.insert(path.clone(), fs::read_to_string(root.join(&path))?))
         }
     }
     Ok(())
@@ -279,14 +289,11 @@ proptest! {
             let (made, expected) = (make(&name), make("shop-operator"));
             for (path, text) in &made {
                 let want = &expected[path];
-                match is_yaml(path) {
-                    true => {
-                        let want: Vec<Value> = documents(path, want);
-                        let want = serde_json::to_string(&want).unwrap().replace("shop-operator", &name);
-                        prop_assert_eq!(serde_json::to_string(&documents(path, text)).unwrap(), want, "{}", path.display());
-                    }
-                    false => prop_assert_eq!(text, &want.replace("shop-operator", &name), "{}", path.display()),
-                }
+                if is_yaml(path) {
+                    let want: Vec<Value> = documents(path, want);
+                    let want = serde_json::to_string(&want).unwrap().replace("shop-operator", &name);
+                    prop_assert_eq!(serde_json::to_string(&documents(path, text)).unwrap(), want, "{}", path.display());
+                } else { prop_assert_eq!(text, &want.replace("shop-operator", &name), "{}", path.display()) }
             }
         }
         let is_harmful = |name: &str| name.chars().any(|c| c.is_control() || c.is_whitespace() || "/\\'\"$`;|&*(){}".contains(c));

@@ -291,6 +291,7 @@ fn digest(content: &[u8]) -> String {
     data_encoding::HEXLOWER.encode(&digest[..8])
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "`map_err` passes the error by value")]
 fn named(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

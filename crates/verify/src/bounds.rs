@@ -22,8 +22,6 @@ struct Root {
     real: PathBuf,
 }
 
-// === impl Bounds ===
-
 impl Bounds {
     /// The bounds of a case file and its chart: the nearest folder above the file that is a project. Without one, the
     /// working directory if the file is in it, or else the folder around the chart. A chart that a watch names

@@ -113,8 +113,6 @@ pub fn warnings(performed: &Performed) -> impl Iterator<Item = &str> {
     all.map(String::as_str)
 }
 
-// === impl What ===
-
 impl What {
     fn describe(self) -> &'static str {
         match self {

@@ -142,8 +142,6 @@ struct Loader {
     packing: Vec<PathBuf>,
 }
 
-// === impl Loader ===
-
 impl Loader {
     /// The cases of a file that are to be carried out.
     ///
@@ -234,8 +232,6 @@ impl Loader {
     }
 }
 
-// === impl Work ===
-
 impl CaseWork {
     fn case(&self) -> Option<&VerifyCase> {
         self.file.cases.get(self.number)
@@ -278,9 +274,10 @@ impl CaseWork {
         };
         let has_snapshots = snapshots(case).next().is_some();
         let is_random = |done: &DoneStep| done.as_ref().is_ok_and(|performed| performed.prepared.is_random());
-        let again = match has_snapshots && done.iter().any(is_random) {
-            true => run().await.unwrap_or_default(),
-            false => Vec::new(),
+        let again = if has_snapshots && done.iter().any(is_random) {
+            run().await.unwrap_or_default()
+        } else {
+            Vec::new()
         };
         for (number, (step, done)) in case.steps.iter().zip(&done).enumerate() {
             let mut failures = expect::failures(step, done);
@@ -358,8 +355,6 @@ fn is_like(name: &str, pattern: &str) -> bool {
     })
 }
 
-// === impl Report ===
-
 impl CaseReport {
     fn of(file: &str, name: &str, line: usize) -> Self {
         CaseReport {
@@ -384,8 +379,6 @@ impl CaseReport {
         self.failures.is_empty()
     }
 }
-
-// === impl Verified ===
 
 impl Verified {
     /// How many passed, and how many failed.

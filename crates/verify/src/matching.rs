@@ -24,8 +24,6 @@ pub enum Expected {
 /// The operators, as they are written: a mapping with one of them is no value.
 const OPERATORS: [&str; 4] = ["$matches", "$contains", "$length", "$decoded"];
 
-// === impl Expected ===
-
 impl Expected {
     /// # Errors
     /// What is wrong with an operator.

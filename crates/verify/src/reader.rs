@@ -16,12 +16,13 @@ use helm_template::render::{Capabilities, KubeVersion};
 
 /// Reasons for which a release stops, as the condition `Ready` has them; and one for a custom resource that the API server
 /// refuses.
-pub const REASONS: [&str; 15] = [
+pub const REASONS: [&str; 16] = [
     "ChartInvalid",
     "Collision",
     "CustomResourceInvalid",
     "HookFailed",
     "Immutable",
+    "InstallFailed",
     "KindUnknown",
     "LookupFailed",
     "ManifestInvalid",
@@ -50,7 +51,26 @@ struct Reader<'a> {
     report: Findings<'a>,
 }
 
-// === impl CaseFile ===
+/// The keys of `expect`.
+const EXPECTATIONS: [&str; 17] = [
+    "objects",
+    "contains",
+    "lacks",
+    "fields",
+    "notes",
+    "warnings",
+    "hooks",
+    "refused",
+    "error",
+    "created",
+    "changed",
+    "recreated",
+    "unchanged",
+    "pruned",
+    "kept",
+    "restarts",
+    "snapshot",
+];
 
 impl CaseFile {
     /// Reads the text of a file in a folder; `name` is what errors call it. Paths in it stay within the bounds.
@@ -75,8 +95,6 @@ impl CaseFile {
         reader.report.finish(file.unwrap_or_default()).map(|(file, _)| file)
     }
 }
-
-// === impl Reader ===
 
 impl Reader<'_> {
     fn file(&mut self, root: &Node) -> Option<CaseFile> {
@@ -245,29 +263,10 @@ impl Reader<'_> {
     }
 
     fn expect(&mut self, fields: &MapFields<'_>) -> Vec<Expectation> {
-        const KNOWN: [&str; 17] = [
-            "objects",
-            "contains",
-            "lacks",
-            "fields",
-            "notes",
-            "warnings",
-            "hooks",
-            "refused",
-            "error",
-            "created",
-            "changed",
-            "recreated",
-            "unchanged",
-            "pruned",
-            "kept",
-            "restarts",
-            "snapshot",
-        ];
         let Some(node) = fields.get("expect") else {
             return Vec::new();
         };
-        let Some(fields) = MapFields::open(node, "`expect`", &KNOWN, &[], &mut self.report) else {
+        let Some(fields) = MapFields::open(node, "`expect`", &EXPECTATIONS, &[], &mut self.report) else {
             return Vec::new();
         };
         let mut found = Vec::new();

@@ -37,8 +37,6 @@ pub struct ReferencePath {
     text: String,
 }
 
-// === impl Reference ===
-
 impl Reference {
     /// # Errors
     /// What it should look like.
@@ -94,8 +92,6 @@ impl fmt::Display for Reference {
     }
 }
 
-// === impl FieldPath ===
-
 impl ReferencePath {
     /// # Errors
     /// What is wrong with it.
@@ -104,12 +100,13 @@ impl ReferencePath {
             Some(pointer) => pointer.split('/').map(plain).collect(),
             None => parts(text)?,
         };
-        match parts.is_empty() {
-            true => Err(format!("{text:?} is no path, such as spec.replicas")),
-            false => Ok(ReferencePath {
+        if parts.is_empty() {
+            Err(format!("{text:?} is no path, such as spec.replicas"))
+        } else {
+            Ok(ReferencePath {
                 parts,
                 text: text.to_owned(),
-            }),
+            })
         }
     }
 

@@ -117,8 +117,6 @@ async fn perform(cluster: &mut FakeCluster, state: &CaseState, prepared: Prepare
     cluster.perform(&scene).await
 }
 
-// === impl State ===
-
 impl CaseState {
     fn begin(file: &CaseFile, case: &VerifyCase) -> anyhow::Result<Self> {
         let mut documents = match &case.cr {

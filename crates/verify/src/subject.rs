@@ -208,8 +208,6 @@ fn own_chart(root: &Path, watch: &Map<String, Value>) -> Option<PathBuf> {
     Some(root.join(watch.get("chart")?.as_str()?))
 }
 
-// === impl Charts ===
-
 impl Charts {
     /// # Errors
     /// Why the chart can't be loaded.
@@ -232,8 +230,6 @@ impl Charts {
         loaded.clone()
     }
 }
-
-// === impl Surroundings ===
 
 impl CaseSurroundings {
     /// Looks for a project around a chart: the watches.yaml in the nearest folder above it that has one, if it names the chart.

@@ -240,6 +240,7 @@ fn names_are_chosen_by_parts() {
 
 /// A file outside of the project that a case file, a chart or a link names is an error, and its content is not
 /// reported.
+#[expect(clippy::too_many_lines, reason = "a table")]
 #[test]
 fn nothing_outside_of_the_project_is_read() {
     use std::fs;

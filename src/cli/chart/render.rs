@@ -186,13 +186,12 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
     let mut object: DynamicObject = serde_json::from_value(object).with_context(|| format!("{group_kind}"))?;
     let has_name = object.metadata.name.as_ref().is_some_and(|name| !name.is_empty());
     ensure!(has_name, "{group_kind}: metadata.name is missing");
-    let cluster = match args.server {
-        true => {
-            let cluster = RenderCluster::connect(args, &group_kind, &version).await?;
-            object = cluster.merge_with_live(args, object).await?;
-            Some(cluster)
-        }
-        false => None,
+    let cluster = if args.server {
+        let cluster = RenderCluster::connect(args, &group_kind, &version).await?;
+        object = cluster.merge_with_live(args, object).await?;
+        Some(cluster)
+    } else {
+        None
     };
     let mut resource = CustomResource::from(object);
     let decorator = args.decorator.as_deref();

@@ -132,7 +132,7 @@ fn format_table(record: &Record) -> String {
         ]
     });
     let rows: Vec<[String; 7]> = [header.map(str::to_owned)].into_iter().chain(rows).collect();
-    align_columns(rows)
+    align_columns(&rows)
 }
 
 fn describe(revision: &Revision) -> String {

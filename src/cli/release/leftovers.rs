@@ -189,12 +189,13 @@ impl Leftover {
         is_operator_secret: bool,
     ) -> Option<Self> {
         let (id, live) = (objects::id_of(group_kind, metadata), objects::live(metadata));
-        let owner = match is_operator_secret {
-            true => Owner {
+        let owner = if is_operator_secret {
+            Owner {
                 uid: metadata.labels.as_ref()?.get(UID_LABEL)?.clone(),
                 set: String::new(),
-            },
-            false => owner_of(&id, &live)?,
+            }
+        } else {
+            owner_of(&id, &live)?
         };
         Some(Leftover {
             resource: resource.clone(),

@@ -129,7 +129,7 @@ fn format_table(plans: &[Plan]) -> String {
             message.to_owned(),
         ]
     });
-    align_columns([header].into_iter().chain(rows).collect())
+    align_columns(&[header].into_iter().chain(rows).collect::<Vec<_>>())
 }
 
 async fn start_run(args: &PlanRunArgs) -> anyhow::Result<()> {

@@ -1,7 +1,7 @@
 //! Tables for people: columns as wide as their widest cell.
 
 /// Pads the cells of each column to one width, counted in characters, with two spaces between columns.
-pub(super) fn align_columns<const N: usize>(rows: Vec<[String; N]>) -> String {
+pub(super) fn align_columns<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| {
         rows.iter()
             .map(|row| row[column].chars().count())

@@ -183,7 +183,7 @@ fn format_table(sums: &UsageSums, by: GroupBy) -> String {
             hours(line.counted.storage / GIB),
         ]
     });
-    align_columns([header.map(str::to_owned)].into_iter().chain(rows).collect())
+    align_columns(&[header.map(str::to_owned)].into_iter().chain(rows).collect::<Vec<_>>())
 }
 
 /// Formats bytes in the largest unit that yields at least 1.

@@ -155,12 +155,13 @@ impl RunArgs {
         if !self.metrics_secure && !self.metrics_require_rbac {
             return (wanted.clone(), None);
         }
-        let served = match wanted.is_loopback() {
-            true => wanted.clone(),
-            false => BindAddress::At {
+        let served = if wanted.is_loopback() {
+            wanted.clone()
+        } else {
+            BindAddress::At {
                 host: "127.0.0.1".to_owned(),
                 port,
-            },
+            }
         };
         let warning = format!(
             "this version has no HTTPS for --metrics-secure and --metrics-require-rbac: /metrics is plain HTTP on {served}, \

@@ -250,9 +250,10 @@ fn charts_come_from_a_repository() -> Result<()> {
     project.takes(&format!("web --helm-chart-repo {open} {keys}"), "1.2.0")?;
     project.takes(&format!("{open}/web-1.1.0.tgz {keys}"), "1.1.0")?;
     let local = format!("{FIXTURES}/repository/web-1.0.0.tgz {keys}");
-    match cannot_verify(&local) {
-        true => project.refuses(&local, &[])?,
-        false => project.take(&local, "", &["created"])?,
+    if cannot_verify(&local) {
+        project.refuses(&local, &[])?
+    } else {
+        project.take(&local, "", &["created"])?
     }
     project.reset()?;
     project.refuses(
@@ -817,9 +818,10 @@ fn disabled_dependencies_need_no_network() -> Result<()> {
             ],
         )?;
         ensure!(!project.path("shop/charts/web/Chart.lock").exists());
-        let on = match extra.starts_with("tags") {
-            true => "{tags: {extra: true}}",
-            false => "{db: {enabled: true}}",
+        let on = if extra.starts_with("tags") {
+            "{tags: {extra: true}}"
+        } else {
+            "{db: {enabled: true}}"
         };
         let cases = format!(
             "cases:\n- {{name: it is off, spec: {{}}, expect: {{objects: [ConfigMap a]}}}}\n\

@@ -101,10 +101,13 @@ impl TerminalReader {
     fn take(&mut self, step: &DocStep) -> Result<()> {
         match step {
             DocStep::Run(commands) => self.run(commands),
-            DocStep::Fail(commands) => match self.shell(commands)? {
-                true => bail!("this succeeds:\n{commands}{}", self.printed),
-                false => Ok(()),
-            },
+            DocStep::Fail(commands) => {
+                if self.shell(commands)? {
+                    bail!("this succeeds:\n{commands}{}", self.printed)
+                } else {
+                    Ok(())
+                }
+            }
             DocStep::Leave(commands) => self.leave(commands),
             DocStep::Write { path, text } => {
                 let folder = fs::read_to_string(self.path("state/folder"))?;
@@ -118,9 +121,10 @@ impl TerminalReader {
     }
 
     fn run(&mut self, commands: &str) -> Result<()> {
-        match self.shell(commands)? {
-            true => Ok(()),
-            false => bail!("this fails:\n{commands}{}", self.printed),
+        if self.shell(commands)? {
+            Ok(())
+        } else {
+            bail!("this fails:\n{commands}{}", self.printed)
         }
     }
 

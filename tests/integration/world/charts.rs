@@ -100,9 +100,10 @@ pub(super) fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let target = to.join(entry.file_name());
-        match entry.file_type()?.is_dir() {
-            true => copy_folder(&entry.path(), &target)?,
-            false => fs::copy(entry.path(), target).map(drop)?,
+        if entry.file_type()?.is_dir() {
+            copy_folder(&entry.path(), &target)?
+        } else {
+            fs::copy(entry.path(), target).map(drop)?
         }
     }
     Ok(())

@@ -139,10 +139,10 @@ impl World {
     }
 
     pub fn with(name: &str, setup: WorldSetup<'_>) -> Result<Self> {
-        let control_plane = match setup.alone {
-            // It ends with the process, like the shared one.
-            true => Box::leak(Box::new(ControlPlane::builder().start()?)),
-            false => ControlPlane::shared(),
+        let control_plane = if setup.alone {
+            Box::leak(Box::new(ControlPlane::builder().start()?))
+        } else {
+            ControlPlane::shared()
         };
         let world = World {
             control_plane,

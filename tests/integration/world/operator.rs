@@ -88,9 +88,10 @@ impl Operator {
     ) -> Result<Self> {
         let mut logs = (0..).map(|number| folder.join(format!("operator-{number}.log")));
         let log = logs.find(|path| !path.exists()).context("no log file is free")?;
-        let metrics = match launch.metrics {
-            true => Some(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port()),
-            false => None,
+        let metrics = if launch.metrics {
+            Some(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+        } else {
+            None
         };
         let address = metrics.map_or("0".to_owned(), |port| format!("127.0.0.1:{port}"));
         let mut command = Command::new(env!("CARGO_BIN_EXE_chartwright"));

@@ -158,9 +158,10 @@ async fn there_and_back(
     let (changed, _) = edited(history, spec.clone()).await?;
     let scratch = from_scratch(chart, spec).await?;
     // What can't be rendered leaves what was there.
-    let same = match text(&scratch["stalled"]).is_empty() {
-        true => changed == scratch,
-        false => changed["stalled"] == scratch["stalled"],
+    let same = if text(&scratch["stalled"]).is_empty() {
+        changed == scratch
+    } else {
+        changed["stalled"] == scratch["stalled"]
     };
     ensure!(same, "the way matters: {}", difference(&scratch, &changed));
     let (back, uids) = edited(history, json!({})).await?;

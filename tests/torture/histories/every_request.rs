@@ -240,10 +240,10 @@ fn a_concurrent_change_at_any_request_is_seen_on_the_model() -> Result<()> {
 
 #[test]
 fn the_operator_recovers_from_any_fault_at_any_request_on_the_model() -> Result<()> {
-    let faults: &[Fault] = match everything() {
-        true => &FAULTS,
-        // Not carried out, carried out or not, carried out.
-        false => &[Fault::Status(409), Fault::Status(503), Fault::CutAfter],
+    let faults: &[Fault] = if everything() {
+        &FAULTS
+    } else {
+        &[Fault::Status(409), Fault::Status(503), Fault::CutAfter]
     };
     let mut report = TortureReport::new("enumerated");
     for work in WORKS {

@@ -84,9 +84,10 @@ async fn deleted(after: u32, takes: u32, again: bool) -> Result<()> {
 fn a_custom_resource_deleted_during_the_claim_leaves_nothing() -> Result<()> {
     let mut report = TortureReport::new("lost");
     // The finalizer arrives after two seconds, the last status after ten.
-    let (durations, until): (&[u32], u32) = match everything() {
-        true => (&[0, 1, 3, 5, 9, 20], 16),
-        false => (&[1, 3, 9], 5),
+    let (durations, until): (&[u32], u32) = if everything() {
+        (&[0, 1, 3, 5, 9, 20], 16)
+    } else {
+        (&[1, 3, 9], 5)
     };
     for again in [false, true] {
         for takes in durations.iter().copied() {

@@ -234,12 +234,11 @@ impl ModelHistory {
         };
         self.careful(number, &running.faults)?;
         let start = Instant::now();
-        match killed {
-            true => {
-                running.faults.kill();
-                running.task.abort();
-            }
-            false => running.stop.cancel(),
+        if killed {
+            running.faults.kill();
+            running.task.abort();
+        } else {
+            running.stop.cancel()
         }
         let ended = tokio::time::timeout(60 * SECOND, running.task).await;
         ensure!(ended.is_ok(), "the operator does not stop");

@@ -457,9 +457,12 @@ fn no_single_attack_harms_another_owner() -> Result<()> {
         let mut steps = vec![HostileStep::Idea(0, 0), HostileStep::Wait(5_000)];
         steps.extend(each());
         steps.extend([HostileStep::Restart(true), HostileStep::Wait(5_000)]);
-        let again = |idea: &usize| match is_read_at_the_start(*idea) {
-            true => HostileStep::Behind(0, *idea),
-            false => HostileStep::Idea(0, *idea),
+        let again = |idea: &usize| {
+            if is_read_at_the_start(*idea) {
+                HostileStep::Behind(0, *idea)
+            } else {
+                HostileStep::Idea(0, *idea)
+            }
         };
         steps.extend(ideas.iter().flat_map(|idea| [again(idea), HostileStep::Wait(1_000)]));
         steps.extend([HostileStep::Wait(5_000), HostileStep::Delete(0), HostileStep::Wait(200)]);

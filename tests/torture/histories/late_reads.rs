@@ -87,9 +87,10 @@ async fn run_late_reads(disturbance: Disturbance, pause: Duration) -> Result<Cou
         tokio::time::sleep(pause).await;
         if let Disturbance::Read { restarts } = disturbance {
             history.model.store().read_at(Some(before));
-            match restarts {
-                true => history.restart(true).await?,
-                false => history.faults().end_watches(WatchEnd::Gone),
+            if restarts {
+                history.restart(true).await?
+            } else {
+                history.faults().end_watches(WatchEnd::Gone)
             }
             tokio::time::sleep(20 * SECOND).await;
             history.model.store().read_at(None);

@@ -61,10 +61,7 @@ async fn event_history(
         let path = format!("{collection}/{name}");
         let (deleted, changed) = tokio::join!(ask(server, ApiCall::new("DELETE", &path, &options)), async {
             tokio::time::sleep(MEANWHILE).await;
-            match meanwhile.is_null() {
-                true => Ok((0, Value::Null)),
-                false => ask(server, ApiCall::new("MERGE", &path, &meanwhile)).await,
-            }
+            if meanwhile.is_null() { Ok((0, Value::Null)) } else { ask(server, ApiCall::new("MERGE", &path, &meanwhile)).await }
         });
         let (status, answer) = deleted?;
         let (found, left) = ask(server, ApiCall::new("GET", &path, &Value::Null)).await?;

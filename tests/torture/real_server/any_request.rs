@@ -122,10 +122,13 @@ fn order_was_kept(lane: &TortureLane, scenario: Scenario, release: &str, log: &[
                 ensure!(!rendered.contains(name.as_str()), "{name} was deleted");
                 ensure!(uncertain.is_empty(), "{name} went before {uncertain:?}");
             }
-            "patch" | "get" if rendered.contains(target.name.as_str()) => match fine {
-                true => drop(uncertain.remove(&target.name)),
-                false => drop(uncertain.insert(target.name)),
-            },
+            "patch" | "get" if rendered.contains(target.name.as_str()) => {
+                if fine {
+                    uncertain.remove(&target.name);
+                } else {
+                    uncertain.insert(target.name);
+                }
+            }
             _ => {}
         }
     }

@@ -176,34 +176,38 @@ fn reverting_the_spec_after_a_killed_upgrade_prunes_its_additions() -> Result<()
 
 #[test]
 fn a_plan_runs_once_after_a_kill_at_any_write() -> Result<()> {
-    match everything() {
-        true => both(Scenario::Plan),
-        false => sampled(&[Scenario::Plan], ReleaseVariant::Plain, 2),
+    if everything() {
+        both(Scenario::Plan)
+    } else {
+        sampled(&[Scenario::Plan], ReleaseVariant::Plain, 2)
     }
 }
 
 #[test]
 fn the_next_operator_finishes_a_rollback_killed_at_any_write() -> Result<()> {
-    match everything() {
-        true => both(RollsBack),
-        false => sampled(&[RollsBack], ReleaseVariant::Plain, 3),
+    if everything() {
+        both(RollsBack)
+    } else {
+        sampled(&[RollsBack], ReleaseVariant::Plain, 3)
     }
 }
 
 #[test]
 fn hooks_and_a_final_snapshot_run_once_after_a_kill_at_any_write() -> Result<()> {
     // With a migration before each upgrade.
-    match everything() {
-        true => sampled(&[Install, Upgrade, Delete], ReleaseVariant::Hooked, 1),
-        false => sampled(&[Upgrade, Delete], ReleaseVariant::Hooked, 8),
+    if everything() {
+        sampled(&[Install, Upgrade, Delete], ReleaseVariant::Hooked, 1)
+    } else {
+        sampled(&[Upgrade, Delete], ReleaseVariant::Hooked, 8)
     }
 }
 
 #[test]
 fn random_results_are_drawn_once_and_deleted_with_their_release_after_a_kill_at_any_write() -> Result<()> {
-    match everything() {
-        true => sampled(&[Install, Upgrade, Delete, Abandoned], ReleaseVariant::Random, 1),
-        false => sampled(&[Install, Abandoned], ReleaseVariant::Random, 4),
+    if everything() {
+        sampled(&[Install, Upgrade, Delete, Abandoned], ReleaseVariant::Random, 1)
+    } else {
+        sampled(&[Install, Abandoned], ReleaseVariant::Random, 4)
     }
 }
 
@@ -211,27 +215,28 @@ fn random_results_are_drawn_once_and_deleted_with_their_release_after_a_kill_at_
 fn a_record_in_secrets_is_complete_after_a_kill() -> Result<()> {
     // The first without another release: each operator has to find out that the schema keeps no record.
     let scenarios = [Abandoned, Install, Upgrade, PruneKinds, Delete, Reverted];
-    match everything() {
-        true => sampled(&scenarios, ReleaseVariant::Lossy, 1),
-        false => sampled(&[Upgrade, Delete], ReleaseVariant::Lossy, 3),
+    if everything() {
+        sampled(&scenarios, ReleaseVariant::Lossy, 1)
+    } else {
+        sampled(&[Upgrade, Delete], ReleaseVariant::Lossy, 3)
     }
 }
 
 #[test]
 fn a_record_that_moves_to_secrets_and_back_is_complete_after_a_kill() -> Result<()> {
-    match everything() {
-        true => sampled(&[Install, Upgrade, PruneKinds, Delete], ReleaseVariant::Long, 1),
-        // Each case installs 300 objects.
-        false => Ok(()),
+    if everything() {
+        sampled(&[Install, Upgrade, PruneKinds, Delete], ReleaseVariant::Long, 1)
+    } else {
+        Ok(())
     }
 }
 
 #[test]
 fn a_takeover_that_is_killed_at_any_write_is_finished_or_deleted() -> Result<()> {
-    match everything() {
-        true => sampled(&[Takeover, TakeoverAbandoned], ReleaseVariant::Plain, 1),
-        // The fixture is put back for each case.
-        false => sampled(&[Takeover], ReleaseVariant::Plain, 6),
+    if everything() {
+        sampled(&[Takeover, TakeoverAbandoned], ReleaseVariant::Plain, 1)
+    } else {
+        sampled(&[Takeover], ReleaseVariant::Plain, 6)
     }
 }
 

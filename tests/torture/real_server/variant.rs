@@ -100,9 +100,10 @@ fn of_type<'s>(secrets: &'s [Value], kind: &str) -> Vec<&'s Value> {
 fn file(secret: &Value, name: &str) -> Result<String> {
     let text = secret["data"][name].as_str().with_context(|| format!("no {name}"))?;
     let bytes = BASE64.decode(text.as_bytes())?;
-    match name.ends_with(".gz") {
-        true => Ok(std::io::read_to_string(flate2::read::GzDecoder::new(bytes.as_slice()))?),
-        false => Ok(String::from_utf8(bytes)?),
+    if name.ends_with(".gz") {
+        Ok(std::io::read_to_string(flate2::read::GzDecoder::new(bytes.as_slice()))?)
+    } else {
+        Ok(String::from_utf8(bytes)?)
     }
 }
 

@@ -86,6 +86,7 @@ mod tests {
     use crate::testing::{but, entry, id, member, table};
 
     /// The names in the turns, one turn after the other; `|` where the sequence waits.
+    #[expect(clippy::needless_pass_by_value, reason = "a short call in a table")]
     fn names<T>(turns: Vec<Turn<T>>, name: impl Fn(&T) -> &str) -> String {
         let texts = turns.iter().map(|turn| match turn {
             Turn::Members(items) => items.iter().map(&name).collect::<Vec<_>>().join("+"),

@@ -5,6 +5,7 @@ use serde_json::json;
 
 const NOW: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
+#[expect(clippy::needless_pass_by_value, reason = "a short call in a table")]
 fn hook(kind: &str, name: &str, annotations: Value) -> Hook {
     let mut member = member(&id(kind, name));
     member.object = json!({"metadata": {"annotations": annotations}});

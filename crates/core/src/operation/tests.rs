@@ -35,6 +35,7 @@ fn text(operation: &Operation) -> String {
 }
 
 /// The table of transitions: before, event, after, effects.
+#[expect(clippy::too_many_lines, reason = "a table")]
 #[test]
 fn each_event_leads_to_one_state() {
     use OperationKind::{Delete, Install, Rollback, Upgrade};

@@ -152,8 +152,6 @@ fn owners(metadata: &ObjectMeta) -> &[OwnerReference] {
     metadata.owner_references.as_deref().unwrap_or_default()
 }
 
-// === What is written ===
-
 /// The merge patch that makes an object's fields ours, so that the next apply drops what the chart doesn't have: other
 /// managers' entries are merged into our own one, which also gets the owner reference to the custom resource. `None` if
 /// there is nothing to merge.

@@ -129,6 +129,22 @@ impl Default for Metrics {
     }
 }
 
+/// Names and help texts of what releases request.
+const USAGE: [(&str, &str); 3] = [
+    (
+        "usage_cpu_core_seconds",
+        "CPU requested by the pods of releases, over time",
+    ),
+    (
+        "usage_memory_byte_seconds",
+        "Memory requested by the pods of releases, over time",
+    ),
+    (
+        "usage_storage_byte_seconds",
+        "Storage requested by the claims of releases, over time",
+    ),
+];
+
 impl Metrics {
     /// A fresh set, all zero.
     pub fn new() -> Self {
@@ -186,21 +202,7 @@ impl Metrics {
                 "chart",
                 "About what the chart of a kind takes in memory once it was rendered",
             ),
-            usage: [
-                (
-                    "usage_cpu_core_seconds",
-                    "CPU requested by the pods of releases, over time",
-                ),
-                (
-                    "usage_memory_byte_seconds",
-                    "Memory requested by the pods of releases, over time",
-                ),
-                (
-                    "usage_storage_byte_seconds",
-                    "Storage requested by the claims of releases, over time",
-                ),
-            ]
-            .map(|(name, help)| add(r, name, help)),
+            usage: USAGE.map(|(name, help)| add(r, name, help)),
             usage_failures: add(
                 r,
                 "usage_failures",

@@ -67,9 +67,10 @@ pub fn with_bundle(
             is_changed = true;
         }
     }
-    match is_changed {
-        true => Ok(Some(to_yaml(&template)?)),
-        false => Ok(None),
+    if is_changed {
+        Ok(Some(to_yaml(&template)?))
+    } else {
+        Ok(None)
     }
 }
 

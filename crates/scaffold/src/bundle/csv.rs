@@ -48,9 +48,10 @@ pub(super) fn make(
     let spec = &mut csv["spec"];
     spec["version"] = version.into();
     if let Some(replaced) = &asked.replaces {
-        spec["replaces"] = match check::is_version(replaced) {
-            true => format!("{}.v{replaced}", source.package).into(),
-            false => replaced.as_str().into(),
+        spec["replaces"] = if check::is_version(replaced) {
+            format!("{}.v{replaced}", source.package).into()
+        } else {
+            replaced.as_str().into()
         };
     }
     if spec["installModes"].is_null() {
@@ -183,9 +184,10 @@ fn related_images(source: &BundleSource, install: &Value, by_hand: &Value) -> Ve
         }
         let is_used = |name: &str| images.iter().any(|known| known["name"] == name);
         let mut names = (2..).map(|number| format!("{name}-{number}"));
-        let name = match is_used(name) {
-            true => names.find(|name| !is_used(name)).unwrap_or_default(),
-            false => name.to_owned(),
+        let name = if is_used(name) {
+            names.find(|name| !is_used(name)).unwrap_or_default()
+        } else {
+            name.to_owned()
         };
         images.push(json!({"name": name, "image": image}));
     };

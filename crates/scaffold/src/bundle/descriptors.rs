@@ -113,9 +113,10 @@ pub(super) fn title(name: &str) -> String {
         if letter.is_uppercase() && (ends_word || ends_capitals) {
             title.push(' ');
         }
-        match is_start {
-            true => title.extend(letter.to_uppercase()),
-            false => title.push(*letter),
+        if is_start {
+            title.extend(letter.to_uppercase())
+        } else {
+            title.push(*letter)
         }
     }
     title.split_whitespace().collect::<Vec<_>>().join(" ")

@@ -32,9 +32,10 @@ impl BundleLabels {
     /// The labels of a package. Options that are not given keep their present value.
     pub fn of(package: &str, asked: &BundleOptions, present: &Present) -> anyhow::Result<Self> {
         let known = |name: &str| present.label(&format!("{BUNDLE}.{name}.v1")).map(str::to_owned);
-        let channels = match asked.channels.is_empty() {
-            true => known("channels").unwrap_or_else(|| CHANNEL.to_owned()),
-            false => asked.channels.join(","),
+        let channels = if asked.channels.is_empty() {
+            known("channels").unwrap_or_else(|| CHANNEL.to_owned())
+        } else {
+            asked.channels.join(",")
         };
         for channel in channels.split(',').filter(|channel| !channel.is_empty()) {
             ensure!(

@@ -169,15 +169,17 @@ impl BundleSource {
         let kinds = kinds(root, project)?;
         let (manifests, samples, scorecard) = match &asked.input {
             None => {
-                let samples = match root.join(SAMPLES).is_dir() {
-                    true => kustomize::build(root, Path::new(SAMPLES))?,
-                    false => Vec::new(),
+                let samples = if root.join(SAMPLES).is_dir() {
+                    kustomize::build(root, Path::new(SAMPLES))?
+                } else {
+                    Vec::new()
                 };
-                let scorecard = match root.join(SCORECARD).is_dir() {
-                    true => kustomize::build(root, Path::new(SCORECARD))?
+                let scorecard = if root.join(SCORECARD).is_dir() {
+                    kustomize::build(root, Path::new(SCORECARD))?
                         .into_iter()
-                        .find(is_scorecard),
-                    false => None,
+                        .find(is_scorecard)
+                } else {
+                    None
                 };
                 (kustomize::build(root, Path::new(MANIFESTS))?, samples, scorecard)
             }

@@ -244,6 +244,7 @@ type Spoil = Box<dyn Fn(&Path)>;
 /// What is done to a ClusterServiceVersion.
 type Break = fn(&mut Value);
 
+#[expect(clippy::too_many_lines, reason = "a table")]
 #[test]
 fn what_is_wrong_with_a_project_is_one_sentence() {
     let edit = |root: &Path, file: &str, from: &str, to: &str| {

@@ -41,12 +41,13 @@ impl<'t> Comments<'t> {
             return comment.clone();
         }
         let above = self.above(line);
-        match above.text.is_empty() {
-            true => Comment {
+        if above.text.is_empty() {
+            Comment {
                 text: self.behind(line),
                 ..above
-            },
-            false => above,
+            }
+        } else {
+            above
         }
     }
 

@@ -265,9 +265,10 @@ impl CrdDifferences {
         for (key, node) in is.iter().filter(|(key, _)| !was.contains_key(*key)) {
             // Where any value was kept, this one may have others.
             let narrows = is_open(before) && kind(node) != "any";
-            let what = match narrows {
-                true => format!("is described as {}, any value was accepted", kind(node)),
-                false => "is new".to_owned(),
+            let what = if narrows {
+                format!("is described as {}, any value was accepted", kind(node))
+            } else {
+                "is new".to_owned()
             };
             self.add(narrows, &below(path, &key.as_str().into()), what);
         }

@@ -192,15 +192,21 @@ impl Infer<'_> {
     fn node(&self, path: &str, key: &str, value: &Node) -> FieldSchema {
         let mut schema = match &value.data {
             Data::Map(_) | Data::List(_) if self.usage.may_be_other(path) => FieldSchema::default(),
-            Data::Map(entries) if entries.is_empty() => match self.is_named(key, &MAPS) {
-                true => FieldSchema::open_object(),
-                false => FieldSchema::default(),
-            },
+            Data::Map(entries) if entries.is_empty() => {
+                if self.is_named(key, &MAPS) {
+                    FieldSchema::open_object()
+                } else {
+                    FieldSchema::default()
+                }
+            }
             Data::Map(entries) => self.map(path, entries),
-            Data::List(items) if items.is_empty() => match self.is_named(key, &LISTS) {
-                true => FieldSchema::of(SchemaType::Array),
-                false => FieldSchema::default(),
-            },
+            Data::List(items) if items.is_empty() => {
+                if self.is_named(key, &LISTS) {
+                    FieldSchema::of(SchemaType::Array)
+                } else {
+                    FieldSchema::default()
+                }
+            }
             Data::List(items) => self.list(path, items),
             scalar => FieldSchema::of(scalar_kind(key, scalar)),
         };
@@ -277,9 +283,10 @@ fn text_kind(key: &str, text: &str) -> SchemaType {
     }
     if text.is_empty() {
         let key = key.to_ascii_lowercase();
-        return match SCALARS.iter().any(|word| key.ends_with(word)) {
-            true => SchemaType::IntOrString,
-            false => SchemaType::Any,
+        return if SCALARS.iter().any(|word| key.ends_with(word)) {
+            SchemaType::IntOrString
+        } else {
+            SchemaType::Any
         };
     }
     // `0.5`, `-1`, `500m`: another value may be a fraction without quotes.
@@ -292,9 +299,10 @@ fn text_kind(key: &str, text: &str) -> SchemaType {
     }
     // An address, an image, a path, a name in camel case: no number is meant in its place.
     let is_camel = text.chars().filter(char::is_ascii_uppercase).count() > 1;
-    match text.contains(['/', ':']) || is_camel {
-        true => SchemaType::String,
-        false => SchemaType::IntOrString,
+    if text.contains(['/', ':']) || is_camel {
+        SchemaType::String
+    } else {
+        SchemaType::IntOrString
     }
 }
 

@@ -101,14 +101,15 @@ impl Overlay {
         let is_empty = text
             .lines()
             .all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
-        let mut overlay = match is_empty {
-            true => Overlay::default(),
-            false => serde_yaml::from_str::<Overlay>(text).map_err(|error| {
+        let mut overlay = if is_empty {
+            Overlay::default()
+        } else {
+            serde_yaml::from_str::<Overlay>(text).map_err(|error| {
                 let place = error
                     .location()
                     .map(|at| format!("{file}:{}:{}", at.line(), at.column()));
                 format!("{}: {error}", place.unwrap_or_else(|| file.to_owned()))
-            })?,
+            })?
         };
         overlay.origin = Origin {
             file: file.to_owned(),

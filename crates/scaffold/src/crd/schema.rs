@@ -270,9 +270,10 @@ impl FieldSchema {
         };
         if let Some(values) = &self.enumeration {
             // The API server compares null with the enumeration of the node, but not with those in `allOf`.
-            match nullable {
-                true => all_of.push(json!({"enum": values})),
-                false => drop(node.insert("enum".into(), json!(values))),
+            if nullable {
+                all_of.push(json!({"enum": values}))
+            } else {
+                drop(node.insert("enum".into(), json!(values)))
             }
         }
         if !all_of.is_empty() {

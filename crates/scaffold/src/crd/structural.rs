@@ -541,9 +541,10 @@ pub fn has_cel_name(key: &str) -> bool {
 }
 
 fn with_full_stop(text: &str) -> String {
-    match text.is_empty() || text.ends_with(['.', '!', '?', ':']) {
-        true => text.to_owned(),
-        false => format!("{text}."),
+    if text.is_empty() || text.ends_with(['.', '!', '?', ':']) {
+        text.to_owned()
+    } else {
+        format!("{text}.")
     }
 }
 
@@ -560,9 +561,10 @@ fn find_named<'v>(value: &'v Value, reference: &str) -> Option<&'v Value> {
             let is_it = is("$id", reference)
                 || is("id", reference)
                 || anchor.is_some_and(|anchor| is("$anchor", anchor) || is("$dynamicAnchor", anchor));
-            match is_it {
-                true => Some(value),
-                false => members.values().find_map(|member| find_named(member, reference)),
+            if is_it {
+                Some(value)
+            } else {
+                members.values().find_map(|member| find_named(member, reference))
             }
         }
         Value::Array(items) => items.iter().find_map(|item| find_named(item, reference)),

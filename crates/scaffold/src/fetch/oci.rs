@@ -250,12 +250,11 @@ impl<'h> Registry<'h> {
         let chart = layer(CHART).context("the manifest has no layer with a chart")?;
         let shown = format!("{}:{}", at.repository, name);
         let data = self.blob(&chart.digest, &shown)?;
-        let provenance = match provenance {
-            false => None,
-            true => {
-                let layer = layer(PROVENANCE).context("--verify: what is signed of the chart isn't there")?;
-                Some(self.blob(&layer.digest, &format!("{shown}.prov"))?)
-            }
+        let provenance = if !provenance {
+            None
+        } else {
+            let layer = layer(PROVENANCE).context("--verify: what is signed of the chart isn't there")?;
+            Some(self.blob(&layer.digest, &format!("{shown}.prov"))?)
         };
         Ok(Archive {
             from: at.to_string(),
@@ -326,7 +325,7 @@ impl<'h> Registry<'h> {
             })
         };
         match (of("Bearer"), of("Basic"), credentials) {
-            (Some(challenge), _, credentials) => self.token(challenge, credentials),
+            (Some(challenge), _, credentials) => self.token(challenge, credentials.as_ref()),
             (None, Some(_), Some(Credentials::Password(name, password))) => Ok(basic(&name, &password)),
             (None, Some(_), _) => bail!(
                 "{} wants a name and a password: --username and --password-stdin, or `docker login`, or `helm registry login`",
@@ -336,7 +335,7 @@ impl<'h> Registry<'h> {
         }
     }
 
-    fn token(&self, challenge: &str, credentials: Option<Credentials>) -> anyhow::Result<String> {
+    fn token(&self, challenge: &str, credentials: Option<&Credentials>) -> anyhow::Result<String> {
         #[derive(Deserialize)]
         struct Token {
             #[serde(default)]
@@ -355,7 +354,7 @@ impl<'h> Registry<'h> {
         let service = parameter(challenge, "service").unwrap_or_default();
         let mut authorization = None;
         let mut form = None;
-        match &credentials {
+        match credentials {
             Some(Credentials::Token(token)) => {
                 let mut fields = url::form_urlencoded::Serializer::new(String::new());
                 fields.append_pair("grant_type", "refresh_token");

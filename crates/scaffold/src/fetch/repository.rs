@@ -154,14 +154,13 @@ pub fn download(http: &Http, url: &str, provenance: bool) -> anyhow::Result<Arch
             ..Ask::default()
         },
     )?;
-    let provenance = match provenance {
-        false => None,
-        true => {
-            let mut place = place.clone();
-            place.set_path(&format!("{}.prov", place.path()));
-            let signature = http.file(place.as_str(), Ask::default());
-            Some(signature.context("--verify: the chart has no provenance file")?)
-        }
+    let provenance = if !provenance {
+        None
+    } else {
+        let mut place = place.clone();
+        place.set_path(&format!("{}.prov", place.path()));
+        let signature = http.file(place.as_str(), Ask::default());
+        Some(signature.context("--verify: the chart has no provenance file")?)
     };
     Ok(Archive {
         from: without_password(url),

@@ -50,9 +50,10 @@ impl Ignored {
             };
             let list = list.split_whitespace().next().unwrap_or_default();
             let names = list.split(',').map(str::to_owned).filter(|name| !name.is_empty());
-            match is_top {
-                true => ignored.everywhere.extend(names),
-                false => drop(ignored.lines.insert(at + 1, (names.collect(), is_comment))),
+            if is_top {
+                ignored.everywhere.extend(names)
+            } else {
+                drop(ignored.lines.insert(at + 1, (names.collect(), is_comment)))
             }
         }
         ignored

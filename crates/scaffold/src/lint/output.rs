@@ -52,14 +52,15 @@ pub fn text(linted: &Linted) -> String {
         let findings = linted.findings.iter();
         findings.filter(|finding| finding.rule.severity == severity).count()
     };
-    let _ = match linted.findings.is_empty() {
-        true => writeln!(out, "nothing found"),
-        false => writeln!(
+    let _ = if linted.findings.is_empty() {
+        writeln!(out, "nothing found")
+    } else {
+        writeln!(
             out,
             "errors: {}, warnings: {}",
             of(Severity::Error),
             of(Severity::Warning)
-        ),
+        )
     };
     out
 }

@@ -25,9 +25,10 @@ pub(super) fn escalation(rule: &Value) -> Option<String> {
         let items = rule[field].as_array().into_iter().flatten();
         items.filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
     };
-    let names = match rule["resourceNames"].is_null() {
-        true => " of any name".to_owned(),
-        false => format!(" {}", texts("resourceNames")),
+    let names = if rule["resourceNames"].is_null() {
+        " of any name".to_owned()
+    } else {
+        format!(" {}", texts("resourceNames"))
     };
     Some(format!(
         "a chart creates roles, so the operator may {} {}{names}, which is as good as every right; to avoid it, give the operator \

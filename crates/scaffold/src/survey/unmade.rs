@@ -166,17 +166,18 @@ fn wanted(piece: &Piece, prefix: &[String]) -> (Vec<ValueCondition>, bool) {
             let first = of_guard.first().filter(|_| guard.kind == GuardKind::With);
             dot = first.map(|wanted: &ValueCondition| wanted.path.clone());
         }
-        match guard.is_else {
+        if guard.is_else {
             // Only a plain value is turned into nothing: of several, it isn't known which.
-            true => all.extend(of_guard.into_iter().filter_map(|wanted| {
+            all.extend(of_guard.into_iter().filter_map(|wanted| {
                 let what = match wanted.what {
                     RequiredValue::Something => RequiredValue::Nothing,
                     RequiredValue::Nothing => RequiredValue::Something,
                     RequiredValue::Text(_) => return None,
                 };
                 Some(ValueCondition { what, ..wanted })
-            })),
-            false => all.extend(of_guard),
+            }))
+        } else {
+            all.extend(of_guard)
         }
     }
     // What lies around comes first.

@@ -140,11 +140,12 @@ fn execute(args: &TemplateArgs, stdin: &mut dyn Read, dir: &Path, output: &mut T
     if args.enable_dns {
         renderer.hosts = Some(Arc::new(resolve_host));
     }
-    let cluster = match args.needs_cluster() {
-        true => Some(Arc::new(
+    let cluster = if args.needs_cluster() {
+        Some(Arc::new(
             server::TemplateCluster::connect(args, dir).map_err(|e| format!("{e:#}"))?,
-        )),
-        false => None,
+        ))
+    } else {
+        None
     };
     check_name(&name)?;
     if let Some(cluster) = &cluster {

@@ -181,15 +181,9 @@ impl RecordStore<'_> {
         };
         // A custom resource that never had a member has no record anywhere.
         let had_none = || MemberScopes::from_resource(&self.scope.written).is_empty();
-        let (in_status, known, expected, claimed) = match Record::from_status(
-            status,
-            Some(
-                &self
-                    .scope
-                    .written
-                    .record_seal(&self.scope.context.keys, &self.scope.unit.group_kind),
-            ),
-        ) {
+        let (keys, kind) = (&self.scope.context.keys, &self.scope.unit.group_kind);
+        let seal = self.scope.written.record_seal(keys, kind);
+        let (in_status, known, expected, claimed) = match Record::from_status(status, Some(&seal)) {
             Stored::Whole { record, in_secret } if record.is_complete() || had_none() => {
                 return Continue(recalled(
                     record.proven_by(observed, generation),

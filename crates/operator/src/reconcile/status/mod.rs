@@ -109,16 +109,7 @@ impl StatusWriter<'_, '_> {
         release.observed.was_healthy |= phase.is_ready();
         let failures = release.retry.backoff.failures;
         let mut again = self.next_look(release, &conclusion);
-        if matches!(
-            phase,
-            Phase::Failed {
-                reason: Reason::HookFailed,
-                ..
-            }
-        ) {
-            let retry = tokio::time::Instant::now() + again.unwrap_or_default();
-            release.retry.cache.hook_retry.get_or_insert(retry);
-        }
+        note_hook_retry(release, phase, again);
         if self.is_only_put_off(release, phase) {
             return ReconcileOutcome {
                 again,
@@ -408,6 +399,20 @@ fn is_attempt_in_progress(release: &Release, phase: &Phase) -> bool {
     };
     let record = &release.record;
     record.hooks.is_open() || record.plans.work.running.is_some() || *reason == Reason::DependencyNotReady
+}
+
+/// Remembers when a hook that failed may be retried.
+fn note_hook_retry(release: &mut Release, phase: &Phase, again: Option<Duration>) {
+    if matches!(
+        phase,
+        Phase::Failed {
+            reason: Reason::HookFailed,
+            ..
+        }
+    ) {
+        let retry = tokio::time::Instant::now() + again.unwrap_or_default();
+        release.retry.cache.hook_retry.get_or_insert(retry);
+    }
 }
 
 /// A digest of a status without the times at which its conditions changed.

@@ -391,5 +391,3 @@ impl TakeoverStage<'_, '_> {
         Ok(())
     }
 }
-
-// === A custom resource that is deleted before its takeover is done ===

@@ -97,12 +97,13 @@ fn names(csv: &Value, package: Option<&str>, report: &mut CsvReport<'_>) {
         "spec.replaces: a bundle can't replace itself".to_owned()
     });
     let oldest = text(csv, "/spec/minKubeVersion");
-    match oldest.is_empty() {
-        true => report
-            .warning("spec.minKubeVersion is missing: the oldest Kubernetes that the operator runs on, such as 1.25.0"),
-        false => report.holds(is_version(oldest), || {
+    if oldest.is_empty() {
+        report
+            .warning("spec.minKubeVersion is missing: the oldest Kubernetes that the operator runs on, such as 1.25.0")
+    } else {
+        report.holds(is_version(oldest), || {
             format!("spec.minKubeVersion: {oldest:?} is no version with three numbers, such as 1.25.0")
-        }),
+        })
     }
 }
 

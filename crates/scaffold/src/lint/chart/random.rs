@@ -107,9 +107,10 @@ impl RandomResults {
         };
         let is_it = |(template, function): &(String, String)| {
             *function == call.function
-                && match call.is_defined {
-                    true => !is_own(template),
-                    false => *template == call.template,
+                && if call.is_defined {
+                    !is_own(template)
+                } else {
+                    *template == call.template
                 }
         };
         self.replaced.iter().any(is_it)

@@ -40,9 +40,12 @@ impl Needs {
     pub(in crate::lint) fn of(charts: &[(&Kind, Survey)], examined: &[Examined]) -> Self {
         let kinds: Vec<(&Kind, &Survey)> = charts.iter().map(|(kind, survey)| (*kind, survey)).collect();
         // What a chart makes that no values render is all that is known of it.
-        let usual = |examined: &Examined| match examined.usual.is_empty() {
-            true => examined.survey.made.clone(),
-            false => examined.usual.clone(),
+        let usual = |examined: &Examined| {
+            if examined.usual.is_empty() {
+                examined.survey.made.clone()
+            } else {
+                examined.usual.clone()
+            }
         };
         let usual: BTreeSet<(String, String)> = examined.iter().flat_map(usual).collect();
         let surveys = || charts.iter().map(|(_, survey)| survey);
@@ -133,9 +136,10 @@ impl Needs {
             }
             _ if self.looked_up.contains(&key) => {
                 let loss = "a release whose templates look it up is rendered at every reconcile";
-                match self.listed.contains(&key) {
-                    true => optional(&["watch"], loss),
-                    false => optional(&["list", "watch"], loss),
+                if self.listed.contains(&key) {
+                    optional(&["watch"], loss)
+                } else {
+                    optional(&["list", "watch"], loss)
                 }
             }
             _ => None,

@@ -96,14 +96,14 @@ pub(in crate::lint) fn check(
         return;
     }
     let name = value["metadata"]["name"].as_str().unwrap_or("sample");
-    if let Err(message) = renders(examined, name, values(watched.watch, &value["spec"])) {
+    if let Err(message) = renders(examined, name, &values(watched.watch, &value["spec"])) {
         let at = spec.map_or((root.line, 0), yaml::place);
         report.add(rules::SAMPLE_FAILS, file.as_str(), at, message);
     }
 }
 
 /// Whether the chart renders with these values, without APIs of others or with those that its templates name.
-fn renders(examined: &Examined, name: &str, values: Value) -> Result<(), String> {
+fn renders(examined: &Examined, name: &str, values: &Value) -> Result<(), String> {
     let engine = Engine::for_releases(examined.chart.clone()).map_err(|error| one_line(&error))?;
     let kept = Kept::default();
     let mut capabilities = Capabilities::default();

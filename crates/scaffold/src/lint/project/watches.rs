@@ -107,9 +107,10 @@ pub(in crate::lint) fn values(watch: &Watch, spec: &Value) -> Value {
         merge_maps(&mut values, spec.clone());
     }
     for given in &watch.override_values {
-        let text = match given.value.contains("{{") {
-            true => UNKNOWN,
-            false => given.value.as_str(),
+        let text = if given.value.contains("{{") {
+            UNKNOWN
+        } else {
+            given.value.as_str()
         };
         set(&mut values, &given.key, text);
     }
