@@ -104,6 +104,9 @@ fn pod(world: &World, uid_of_it: &str) -> Result<Value> {
 }
 
 fn set_ready(world: &World, name: &str, ready: bool) -> Result<()> {
+    // kwok's first status of a pod would overwrite this one.
+    let has_status = |pod: &Value| pod["status"]["containerStatuses"].is_array();
+    world.await_object("pod", name, "has a status", has_status)?;
     let status = if ready { "True" } else { "False" };
     let patch = json!({"status": {"conditions": [{"type": "Ready", "status": status}]}});
     world.kubectl.patch_status("pod", name, &patch)
