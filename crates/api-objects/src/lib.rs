@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, Time};
 use kube::Resource;
 use kube::core::{ApiResource, DynamicResourceScope, ObjectMeta};
 use serde::{Deserialize, Deserializer};
@@ -37,7 +37,7 @@ pub struct Whole {
     problem: Option<String>,
 }
 
-/// A custom resource, or another object with a spec and a status, without its managed fields.
+/// A custom resource, or another object with a spec and a status. Of its managed fields it has who wrote them, and when.
 ///
 /// ```
 /// use api_objects::CustomObject;
@@ -181,6 +181,29 @@ struct Named {
     labels: Option<BTreeMap<String, String>>,
     annotations: Option<BTreeMap<String, String>>,
     finalizers: Option<Vec<String>>,
+    managed_fields: Option<Vec<FieldWriter>>,
+}
+
+/// An entry of `managedFields` without its fields.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct FieldWriter {
+    manager: Option<String>,
+    operation: Option<String>,
+    subresource: Option<String>,
+    time: Option<Time>,
+}
+
+impl From<FieldWriter> for ManagedFieldsEntry {
+    fn from(writer: FieldWriter) -> Self {
+        ManagedFieldsEntry {
+            manager: writer.manager,
+            operation: writer.operation,
+            subresource: writer.subresource,
+            time: writer.time,
+            ..ManagedFieldsEntry::default()
+        }
+    }
 }
 
 impl From<Named> for ObjectMeta {
@@ -196,6 +219,9 @@ impl From<Named> for ObjectMeta {
             labels: named.labels,
             annotations: named.annotations,
             finalizers: named.finalizers,
+            managed_fields: named
+                .managed_fields
+                .map(|writers| writers.into_iter().map(ManagedFieldsEntry::from).collect()),
             ..ObjectMeta::default()
         }
     }

@@ -111,7 +111,7 @@ impl Cache {
             }
             if known.trigger() == resource.trigger() {
                 // Another client changed the status.
-                let is_changed = !is_running && !known.has_same_status(&resource);
+                let is_changed = !is_running && resource.has_foreign_status(known);
                 resources.insert(resource.key.clone(), Arc::new(resource));
                 return is_changed;
             }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use api_objects::{CustomObject, Unreadable};
 use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, OwnerReference};
 use kube::api::DynamicObject;
 use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 
-use crate::cluster::custom_resource::WriteTarget;
+use crate::cluster::custom_resource::{STATUS_MANAGER, WriteTarget};
 use crate::cluster::discovery::Resource;
 use chartwright_core::annotations;
 use chartwright_core::digest::Keyring;
@@ -50,6 +50,8 @@ pub struct CustomResource {
     pub created: jiff::Timestamp,
     spec: Option<Arc<[u8]>>,
     status: Option<Arc<[u8]>>,
+    /// Digest of what other field managers wrote into the status. `None` if the operator owns nothing of the status.
+    foreign_status: Option<u64>,
     /// The decorator whose release is attached to this object. `None` for a custom resource of our own.
     pub decorator: Option<Arc<str>>,
 }
@@ -89,6 +91,24 @@ impl From<CustomObject> for CustomResource {
     }
 }
 
+/// Digest of the entries of other field managers for the status. `None` without an entry of our own: the status was wiped.
+fn foreign_status(managed: &[ManagedFieldsEntry]) -> Option<u64> {
+    let of_status = managed
+        .iter()
+        .filter(|entry| entry.subresource.as_deref() == Some("status"));
+    let (own, foreign): (Vec<_>, Vec<_>) =
+        of_status.partition(|entry| entry.manager.as_deref() == Some(STATUS_MANAGER));
+    if own.is_empty() {
+        return None;
+    }
+    let mut hash = DefaultHasher::new();
+    for entry in foreign {
+        (&entry.manager, &entry.operation).hash(&mut hash);
+        entry.time.as_ref().map(|time| time.0.as_nanosecond()).hash(&mut hash);
+    }
+    Some(hash.finish())
+}
+
 impl CustomResource {
     fn new(metadata: ObjectMeta, spec: Option<Arc<[u8]>>, status: Option<Arc<[u8]>>) -> Self {
         let key = ResourceKey::of(&metadata);
@@ -96,6 +116,7 @@ impl CustomResource {
         let finalizers = metadata.finalizers.unwrap_or_default();
         let mut annotations = metadata.annotations.unwrap_or_default();
         annotations.remove(LAST_APPLIED);
+        let foreign_status = foreign_status(metadata.managed_fields.as_deref().unwrap_or_default());
         CustomResource {
             key,
             uid: metadata.uid.unwrap_or_default(),
@@ -116,6 +137,7 @@ impl CustomResource {
             created: metadata.creation_timestamp.map(|time| time.0).unwrap_or_default(),
             spec,
             status,
+            foreign_status,
             decorator: None,
         }
     }
@@ -159,8 +181,9 @@ impl CustomResource {
             + texts(&self.annotations)
     }
 
-    pub fn has_same_status(&self, other: &CustomResource) -> bool {
-        self.status == other.status
+    /// True if another field manager changed the status since `earlier`. A write of another operator of this name does not count.
+    pub fn has_foreign_status(&self, earlier: &CustomResource) -> bool {
+        self.status != earlier.status && self.foreign_status != earlier.foreign_status
     }
 
     /// Parses the status, at each call.
