@@ -7,6 +7,7 @@ use data_encoding::BASE64;
 use serde_json::{Map, Value};
 
 use crate::drift::managed_fields::may_have;
+use crate::usage::requests::quantity;
 
 /// What the API server says of a null where a schema wants something else (`in body must be of type object: "null"`).
 const NULL_REFUSED: &str = "in body must be of type ";
@@ -177,13 +178,14 @@ pub fn without_nulls(object: &Value, refused: &[(&str, &str)]) -> Option<Value> 
 pub fn undecodable_fields(object: &Value, message: &str) -> Vec<String> {
     let mut found = Vec::new();
     let is_quantity = message.contains("quantit");
+    let is_not_one = |text: &str| quantity(text.trim_start_matches('-')).is_none();
     let is_base64 = message.contains("base64");
     find_undecodable(object, &mut Vec::new(), &mut |path, text| {
         let parent = path.len().checked_sub(2).map_or("", |at| path[at].as_str());
         let is_wrong = match parent {
-            "limits" | "requests" | "capacity" | "hard" => is_quantity && !is_a_quantity(text),
+            "limits" | "requests" | "capacity" | "hard" => is_quantity && is_not_one(text),
             "data" | "binaryData" => is_base64 && BASE64.decode(text.as_bytes()).is_err(),
-            _ => is_quantity && path.last().is_some_and(|field| field == "sizeLimit") && !is_a_quantity(text),
+            _ => is_quantity && path.last().is_some_and(|field| field == "sizeLimit") && is_not_one(text),
         };
         if is_wrong {
             let path = path.join(".").replace(".[", "[");
@@ -217,21 +219,6 @@ fn find_undecodable(value: &Value, path: &mut Vec<String>, show: &mut dyn FnMut(
         Value::String(text) => show(path, text),
         _ => {}
     }
-}
-
-/// As `resource.Quantity` of apimachinery: a number with a suffix or an exponent.
-fn is_a_quantity(text: &str) -> bool {
-    let number = text.trim_start_matches(['+', '-']);
-    let end = number
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(number.len());
-    let (digits, suffix) = number.split_at(end);
-    let is_exponent = |rest: &str| rest.trim_start_matches(['+', '-']).parse::<u32>().is_ok();
-    let suffixes = [
-        "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
-    ];
-    let is_suffix = suffixes.contains(&suffix) || suffix.strip_prefix(['e', 'E']).is_some_and(is_exponent);
-    digits.parse::<f64>().is_ok() && is_suffix
 }
 
 /// Shows every value that a path leads to.

@@ -447,13 +447,6 @@ impl Progress {
             .retain(|run| !is_of_operation(&run.event) || !is_hook(&run.object, hooks));
     }
 
-    /// Starts another attempt at a hook that failed.
-    pub fn begin_attempt(&mut self) {
-        if let Some(operation) = &mut self.operation {
-            operation.attempt = operation.attempt.saturating_add(1);
-        }
-    }
-
     /// Removes the operation of a release without hooks, once it is over.
     pub fn forget_operation_without_hooks(&mut self) {
         if self.hooks.is_empty() && self.runs.is_empty() && !self.is_open() && !self.is_of_deletion() {

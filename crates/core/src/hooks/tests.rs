@@ -191,7 +191,7 @@ fn each_run_is_told_apart() {
     assert_eq!(step(&progress), "start b");
     note(&mut progress, "b", RunPhase::Failed);
     assert_eq!(step(&progress), "retry b pre-upgrade.4.1.d");
-    progress.begin_attempt();
+    progress.advance(OperationEvent::HookRetried);
     note(&mut progress, "b", RunPhase::Running);
     assert_eq!(step(&progress), "await b pre-upgrade.4.2.d");
     // It outlives the status.

@@ -86,6 +86,7 @@ const FIELDS: [(&str, Fields); 14] = [
 
 /// What may be changed of a Pod's spec, besides the images of its containers.
 const OF_PODS: [&str; 3] = ["activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations"];
+
 impl KeptField {
     /// The message that a release reports.
     pub fn message(self, member: &Member, fields: &str) -> String {
@@ -125,17 +126,12 @@ pub fn takes_data(id: &ObjectId, object: &Value) -> bool {
 
 /// The fields that an object has otherwise than the live one, and that can't be changed. Both as they are applied.
 pub fn changed(group_kind: &GroupKind, live: &Value, wanted: &Value) -> Vec<String> {
-    let kind = group_kind.to_string();
-    let own = FIELDS
-        .iter()
-        .find(|(name, _)| *name == kind)
-        .map_or(&[][..], |(_, own)| own);
-    let mut found: Vec<String> = own
+    let mut found: Vec<String> = fields_of(group_kind)
         .iter()
         .filter(|(path, usual)| said(live, path, usual) != said(wanted, path, usual))
         .map(|(path, _)| (*path).to_owned())
         .collect();
-    match kind.as_str() {
+    match group_kind.to_string().as_str() {
         "Service" => found.extend(of_service(live, wanted)),
         "PersistentVolumeClaim" if is_smaller(live, wanted) => {
             found.push("spec.resources.requests.storage".to_owned());
@@ -153,19 +149,20 @@ pub fn changed(group_kind: &GroupKind, live: &Value, wanted: &Value) -> Vec<Stri
 /// The immutable leaves in which a rendered object differs from the live one: the API server names only `spec` of some kinds.
 /// `wanted`: as it is rendered, without defaults.
 pub fn changed_leaves(group_kind: &GroupKind, live: &Value, wanted: &Value) -> Vec<String> {
-    let kind = group_kind.to_string();
-    let fields = FIELDS
-        .iter()
-        .find(|(name, _)| *name == kind)
-        .map_or(&[][..], |(_, own)| own);
     let mut found = Vec::new();
-    for (path, usual) in fields {
-        let at = |object: &Value| path.split('.').fold(object, |value, name| &value[name]).clone();
-        if !at(wanted).is_null() {
-            differing_leaves(&said(live, path, usual), &at(wanted), path, &mut found);
-        }
+    for (path, usual) in fields_of(group_kind) {
+        differing_leaves(&said(live, path, usual), &said(wanted, path, ""), path, &mut found);
     }
     found
+}
+
+/// The immutable fields of a kind, none for a kind that is not in the table.
+fn fields_of(group_kind: &GroupKind) -> Fields {
+    let kind = group_kind.to_string();
+    FIELDS
+        .iter()
+        .find(|(name, _)| *name == kind)
+        .map_or(&[], |(_, fields)| fields)
 }
 
 fn differing_leaves(live: &Value, wanted: &Value, path: &str, found: &mut Vec<String>) {

@@ -1,7 +1,7 @@
 //! The operation that a release is in: an installation, an upgrade, a rollback or a deletion, from its first hook to its last.
 //!
-//! The operation is one value in the record. [`next`] is the only function that changes it. A reconcile reports events and
-//! carries out the effects.
+//! The operation is one value in the record. [`next`] is the only function that changes it, except that the run of a plan gets
+//! its digest when its steps are known. A reconcile reports events and carries out the effects.
 //!
 //! | phase | what runs | ends with |
 //! |---|---|---|
@@ -18,6 +18,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::status::fields::is_default;
 use helm_template::render::HookEvent;
 
 /// The kind of an operation. Hooks run before and after it.
@@ -64,7 +65,7 @@ pub struct Operation {
     #[serde(default)]
     pub attempt: u32,
     /// Failed runs of hooks.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub failures: u32,
     /// Digest of the members and hooks of the operation.
     #[serde(default)]
@@ -98,6 +99,8 @@ pub enum OperationEvent<'a> {
     PreHooksSucceeded,
     /// A hook of the phase failed.
     HookFailed,
+    /// A hook that failed runs again.
+    HookRetried,
     /// All members are applied, in a deletion: gone.
     MembersApplied,
     /// All hooks after the members have succeeded.
@@ -174,6 +177,11 @@ pub fn next(operation: Option<&Operation>, event: On<'_>) -> (Option<Operation>,
             let failures = operation.failures.saturating_add(1);
             let operation = operation.clone();
             (Some(Operation { failures, ..operation }), Vec::new())
+        }
+        (On::HookRetried, Some(operation)) => {
+            let attempt = operation.attempt.saturating_add(1);
+            let operation = operation.clone();
+            (Some(Operation { attempt, ..operation }), Vec::new())
         }
         (On::GivenUp, Some(operation)) => {
             let phase = if operation.is_open() {
@@ -334,10 +342,6 @@ impl OperationKind {
             OperationKind::Plan => "",
         }
     }
-}
-
-fn is_zero(count: &u32) -> bool {
-    *count == 0
 }
 
 #[cfg(test)]

@@ -139,6 +139,12 @@ fn each_event_leads_to_one_state() {
             "Install 1.1.a PostHooks",
             vec![],
         ),
+        (
+            Some((Install, 1, At::PostHooks)),
+            On::HookRetried,
+            "Install 1.2.a PostHooks",
+            vec![],
+        ),
         // A new render continues an installation, and its hooks that succeeded do not run again.
         (
             Some((Install, 1, At::PreHooks)),

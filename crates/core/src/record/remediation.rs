@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::status::conditions::whole;
+use crate::status::fields::is_default;
 use chartwright_watches::RemediationRule;
 use chartwright_watches::text::cut;
 
@@ -31,10 +32,10 @@ pub struct Remedied {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<Timestamp>,
     /// Number of actions.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub count: u64,
     /// Attempts in a row that were refused, for example by an admission policy. They use up no budget.
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "is_default")]
     pub refusals: u32,
     /// When the last attempt was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,14 +47,6 @@ pub struct Remedied {
 
 /// The first wait after a refused attempt. It doubles with each further one, up to an hour.
 const REFUSED: Duration = Duration::from_secs(30);
-
-fn is_none(count: &u32) -> bool {
-    *count == 0
-}
-
-fn is_zero(count: &u64) -> bool {
-    *count == 0
-}
 
 /// What is to be done about a rule now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,8 +83,8 @@ impl Remedied {
         if let Some(left) = self.last.and_then(|last| until(last, rule.cool_down)) {
             return RuleVerdict::Wait(left, format!("the last time is less than {:?} ago", rule.cool_down));
         }
+        let hour = HOUR.unsigned_abs();
         if self.recent.len() >= rule.budget {
-            let hour = Duration::from_secs(3600);
             let left = self
                 .recent
                 .first()
@@ -100,7 +93,6 @@ impl Remedied {
             return RuleVerdict::Wait(left, format!("it was done {} times within an hour", self.recent.len()));
         }
         let wait = REFUSED.saturating_mul(1 << self.refusals.saturating_sub(1).min(10));
-        let hour = Duration::from_secs(3600);
         match self.refused_at.and_then(|refused| until(refused, wait.min(hour))) {
             Some(left) => RuleVerdict::Wait(left, refusal),
             None => RuleVerdict::Act,

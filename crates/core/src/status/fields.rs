@@ -243,7 +243,7 @@ pub(super) fn redact_path(value: &mut Value, path: &str, secrets: &Secrets) {
     }
 }
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 

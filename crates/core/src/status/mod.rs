@@ -2,7 +2,7 @@
 //! when `observedGeneration` changes) are tested by table.
 
 pub mod conditions;
-mod fields;
+pub(crate) mod fields;
 pub mod template;
 
 use std::borrow::Cow;

@@ -500,15 +500,10 @@ pub async fn remove_reference_to(
     let Some(rest) = owner_references::without(&found, owner_uid) else {
         return Ok(DeleteOutcome::Accepted);
     };
-    let patch = json!({"metadata": {
+    let metadata = json!({
         "uid": found.uid, "resourceVersion": found.resource_version, "ownerReferences": rest,
-    }});
-    let api = resource.api_in::<MetadataOnly>(client, namespace(id));
-    let parameters = PatchParams {
-        field_manager: Some(FIELD_MANAGER.into()),
-        ..PatchParams::default()
-    };
-    DeleteOutcome::of(bounded(api.patch(&segment(&id.name), &parameters, &Patch::Merge(&patch))).await)
+    });
+    patch_metadata(client, resource, id, &metadata).await
 }
 
 /// Patches metadata, and removes the owner reference to the custom resource that the tracking annotation names.
@@ -519,7 +514,6 @@ async fn patch_metadata_if_unchanged(
     live: &Live,
     mut metadata: Value,
 ) -> Result<DeleteOutcome> {
-    let api = resource.api_in::<MetadataOnly>(client, namespace(id));
     if live.owner.is_some() {
         // A merge patch replaces the list, so the references of other owners must be read.
         let Some(found) = self::metadata(client, resource, &id.namespace, &id.name).await? else {
@@ -534,7 +528,17 @@ async fn patch_metadata_if_unchanged(
     }
     metadata["uid"] = live.uid.as_str().into();
     metadata["resourceVersion"] = live.resource_version.as_str().into();
+    patch_metadata(client, resource, id, &metadata).await
+}
+
+async fn patch_metadata(
+    client: &Client,
+    resource: &Resource,
+    id: &ObjectId,
+    metadata: &Value,
+) -> Result<DeleteOutcome> {
     let patch = json!({"metadata": metadata});
+    let api = resource.api_in::<MetadataOnly>(client, namespace(id));
     let parameters = PatchParams {
         field_manager: Some(FIELD_MANAGER.into()),
         ..PatchParams::default()

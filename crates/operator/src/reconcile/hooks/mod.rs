@@ -307,7 +307,7 @@ impl HookRunner<'_, '_> {
         }
         release.retry.cache.hook_retry = None;
         let progress = release.record.progress_mut(event);
-        progress.begin_attempt();
+        progress.advance(OperationEvent::HookRetried);
         let mut next = run.retry(progress.name(event), Timestamp::now());
         if is_bounded {
             // All attempts share one timeout.

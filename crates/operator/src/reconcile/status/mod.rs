@@ -190,7 +190,8 @@ impl StatusWriter<'_, '_> {
             return StatusWrite::DONE;
         }
         let mut next = &next.status;
-        if !self.may_correct(release, next).await {
+        let mut digest = digest_of(next);
+        if !self.may_correct(release, digest).await {
             return StatusWrite::DONE;
         }
         if !self.scope.unit.resource.status {
@@ -215,12 +216,13 @@ impl StatusWriter<'_, '_> {
             }
             accepted = StatusBuilder::new(self.scope).status(release, conclusion).status;
             next = &accepted;
+            digest = digest_of(next);
             written = self.send_status(release, next).await;
         }
         match written {
             Ok(object) => {
                 release.retry.backoff.unwritten = 0;
-                release.announced.written = Some(digest_of(next));
+                release.announced.written = Some(digest);
                 self.scope
                     .context
                     .metrics
@@ -254,8 +256,8 @@ impl StatusWriter<'_, '_> {
 
     /// Counts the correction of a status that another client changed. Returns false while that client changes it each time: it is
     /// then corrected later.
-    async fn may_correct(&self, release: &mut Release, next: &Value) -> bool {
-        if release.announced.written != Some(digest_of(next)) {
+    async fn may_correct(&self, release: &mut Release, digest: u64) -> bool {
+        if release.announced.written != Some(digest) {
             return true;
         }
         let ResourceKey { namespace, name } = &self.scope.written.key;
