@@ -82,7 +82,7 @@ impl World {
                 object => bail!("it is {}", describe(object.as_ref())),
             }
         });
-        waited.with_context(|| self.describe_failure(""))
+        waited.with_context(|| self.describe_failure(name))
     }
 
     /// Waits until an object exists. Returns it.

@@ -169,8 +169,9 @@ impl MemberObserver<'_> {
                 .iter()
                 .any(|(_, gate)| gate.as_ref().is_ok_and(|gate| gate.reads(variable)))
         };
-        let (members, pods) = (reads("members"), reads("pods"));
-        let facts = self.live_facts(release, members, pods).await?;
+        let pods = reads("pods");
+        let ids = self.members_if(reads("members") || pods);
+        let facts = self.live_facts(release, &ids, pods).await?;
         let judge = move |deadline: Deadline| {
             let facts = facts.into_facts();
             let judged = gates.into_iter().map(|(id, gate)| {
@@ -197,8 +198,9 @@ impl MemberObserver<'_> {
         mut object: Value,
     ) -> Health {
         cel_view::hide(&id.group_kind, &mut object);
-        let (members, pods) = (gate.reads("members"), gate.reads("pods"));
-        let judged = match self.live_facts(release, members, pods).await {
+        let pods = gate.reads("pods");
+        let ids = self.members_if(gate.reads("members") || pods);
+        let judged = match self.live_facts(release, &ids, pods).await {
             Ok(facts) => {
                 let judge = move |_| gate.health(&object, &facts.into_facts());
                 let judged = self.scope.context.evaluate(&self.scope.owner.set, judge).await;
@@ -216,19 +218,16 @@ impl MemberObserver<'_> {
         health
     }
 
-    /// The requested members and pods. The release hears of every change from now on. Fails if one of them cannot be
-    /// read: a part must not be taken for all.
+    /// These members and the pods of their workloads. The release hears of every change from now on. Fails if one of
+    /// them cannot be read: a part must not be taken for all.
     pub(crate) async fn live_facts(
         &self,
         release: &mut Release,
-        members: bool,
+        ids: &[ObjectId],
         pods: bool,
     ) -> Result<LiveFacts, String> {
         self.attend(release);
-        if !members && !pods {
-            return Ok(LiveFacts::default());
-        }
-        let mut found = self.read_all(release, &self.own_members()).await?;
+        let mut found = self.read_all(release, ids).await?;
         let pods = if pods {
             Value::clone(&*self.pods_of(release, &found).await?)
         } else {
@@ -272,7 +271,7 @@ impl MemberObserver<'_> {
     }
 
     /// What the watches show of the release's own objects; those that hooks made are among them.
-    pub(crate) fn own_members(&self) -> Vec<ObjectId> {
+    fn own_members(&self) -> Vec<ObjectId> {
         let members = self.scope.context.members();
         let ids = members.of_set(&self.scope.owner.set).into_iter();
         let is_own = |id: &ObjectId| {
@@ -280,6 +279,11 @@ impl MemberObserver<'_> {
             found.is_some_and(|found| found.uid == self.scope.owner.uid)
         };
         ids.filter(is_own).take(MEMBERS).collect()
+    }
+
+    /// The release's own objects if something reads them, else none.
+    pub(crate) fn members_if(&self, reads: bool) -> Vec<ObjectId> {
+        if reads { self.own_members() } else { Vec::new() }
     }
 
     /// What stands for the versions of these objects.

@@ -51,12 +51,9 @@ impl StatusEvaluator<'_> {
             return;
         };
         let reads = |word: &str| mentions(renderer.chart(), word);
-        let (members, pods) = (reads("Members"), reads("Pods"));
-        let ids = if members || pods {
-            MemberObserver::new(self.scope).own_members()
-        } else {
-            Vec::new()
-        };
+        let pods = reads("Pods");
+        // Listed once: a list of the watch may end in between, and the digest must stand for what is read.
+        let ids = MemberObserver::new(self.scope).members_if(reads("Members") || pods);
         let seen = self.status_inputs(release, &ids, phase.is_ready());
         let template = release.observed.template.get_or_insert_default();
         let retries = template
@@ -85,7 +82,7 @@ impl StatusEvaluator<'_> {
             return;
         }
         release.observed.template.get_or_insert_default().recent.push_back(now);
-        let made = match self.compute_status(release, name, members, pods).await {
+        let made = match self.compute_status(release, name, &ids, pods).await {
             Ok(mut computed) => {
                 computed.redact(&release.secrets);
                 Ok(computed)
@@ -167,11 +164,11 @@ impl StatusEvaluator<'_> {
         &mut self,
         release: &mut Release,
         name: String,
-        members: bool,
+        ids: &[ObjectId],
         pods: bool,
     ) -> Result<Computed, TemplateFailure> {
         let facts = MemberObserver::new(self.scope)
-            .live_facts(release, members, pods)
+            .live_facts(release, ids, pods)
             .await
             .map_err(TemplateFailure::Unread)?;
         let named = |items: Value| -> Value {

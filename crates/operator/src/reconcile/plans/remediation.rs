@@ -90,14 +90,14 @@ impl Remediator<'_, '_> {
         conclusion: &Conclusion,
     ) -> Result<Vec<Result<bool, cel::CelError>>, String> {
         let reads = |variable: &str| rules.iter().any(|rule| rule.when.has_variable(variable));
-        let (members, pods) = (reads("members"), reads("pods"));
+        let pods = reads("pods");
         // What pods say changes without their workload.
         if pods && !conclusion.phase.is_ready() {
             MemberObserver::new(self.scope).await_pods(release);
         }
-        let facts = MemberObserver::new(self.scope)
-            .live_facts(release, members, pods)
-            .await?;
+        let observer = MemberObserver::new(self.scope);
+        let ids = observer.members_if(reads("members") || pods);
+        let facts = observer.live_facts(release, &ids, pods).await?;
         let mut this = self.scope.written.as_data(&self.scope.unit.resource);
         this["status"] = StatusBuilder::new(self.scope).status(release, conclusion).status;
         let conditions: Vec<Expression> = rules.iter().map(|rule| rule.when.clone()).collect();
