@@ -1,5 +1,4 @@
-//! Fields of which an object may have one: what the API server put beside the former one doesn't keep the next from
-//! coming, and what others own does.
+//! Fields of which an object may have one: neither a default nor a field of another manager keeps a rendered one from being applied.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -73,16 +72,21 @@ fn one_union_field_can_replace_another() -> Result<()> {
 }
 
 #[test]
-fn union_fields_of_other_managers_are_kept() -> Result<()> {
+fn a_union_field_of_another_manager_stays_until_it_excludes_a_rendered_one() -> Result<()> {
     let (world, operator) = world("union-others")?;
     let case = &objects("unions")?[0];
     world.install("a", json!({"extraDeploy": [object(case, &Value::Null)?]}))?;
-    let theirs = r#"{"spec": {"strategy": {"rollingUpdate": {"maxSurge": 3}}}}"#;
+    let theirs = r#"{"spec": {"paused": true, "strategy": {"rollingUpdate": {"maxSurge": 3}}}}"#;
     let patch = ["patch", "deployment", "web", "--type=merge", "--field-manager=other"];
     world.kubectl.run(patch.into_iter().chain(["-p", theirs]))?;
     world.await_quiet(&operator)?;
-    world.edit("a", json!({"extraDeploy": [object(case, &case["states"][1])?]}))?;
-    world.await_stalled("a", "Immutable", &["spec.strategy.rollingUpdate"])?;
     ensure!(world.expect("deployment", "web")?["spec"]["strategy"]["rollingUpdate"]["maxSurge"] == 3);
+    world.edit("a", json!({"extraDeploy": [object(case, &case["states"][1])?]}))?;
+    let live = world.await_field("deployment", "web", "/spec/strategy/type", "Recreate")?;
+    ensure!(live["spec"]["strategy"].get("rollingUpdate").is_none(), "{live}");
+    ensure!(
+        live["spec"]["paused"] == true,
+        "a field that excludes nothing is lost: {live}"
+    );
     Ok(())
 }

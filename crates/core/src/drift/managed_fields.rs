@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// The entry of what `manager` applied to the object itself.
 pub(crate) fn applied<'e>(entries: &'e [ManagedFieldsEntry], manager: &str) -> Option<&'e ManagedFieldsEntry> {
@@ -43,4 +43,50 @@ pub(crate) fn may_have(item: &Value, keys: &Map<String, Value>) -> bool {
     keys.iter()
         .all(|(name, value)| item.get(name).is_none_or(|own| own == value))
         && keys.keys().any(|name| item.get(name).is_some())
+}
+
+/// True if a set of fields has nothing below it: one owner has the complete value.
+pub(crate) fn is_leaf(fields: &Value) -> bool {
+    fields.as_object().is_none_or(Map::is_empty)
+}
+
+/// Adds the paths of another set. `{}` is a path itself; one that has others below it says so with `.`.
+pub(crate) fn unite(one: &mut Value, other: &Value) {
+    let Value::Object(other) = other else { return };
+    if !one.is_object() {
+        *one = Value::Object(Map::new());
+    }
+    let Value::Object(one) = one else { return };
+    for (key, theirs) in other {
+        let Some(mine) = one.get_mut(key) else {
+            one.insert(key.clone(), theirs.clone());
+            continue;
+        };
+        let leaves = (is_leaf(mine), is_leaf(theirs));
+        unite(mine, theirs);
+        if let (true, false) | (false, true) = leaves
+            && let Value::Object(mine) = mine
+        {
+            mine.insert(".".into(), json!({}));
+        }
+    }
+}
+
+/// Removes the paths of another set, in which a leaf stands for all that is below it.
+pub(crate) fn remove_set(one: &mut Value, other: &Value) {
+    let (Value::Object(one), Value::Object(other)) = (one, other) else {
+        return;
+    };
+    for (key, below) in other {
+        let Some(mine) = one.get_mut(key) else { continue };
+        if is_leaf(below) {
+            one.remove(key);
+        } else if !is_leaf(mine) {
+            remove_set(mine, below);
+            // An empty set would be the ownership of the complete value.
+            if is_leaf(mine) {
+                one.remove(key);
+            }
+        }
+    }
 }

@@ -11,6 +11,7 @@ use crate::index::members::Live;
 use crate::members::desired::Member;
 use crate::members::policy::Update;
 use crate::prune::is_protected;
+use crate::status::conditions::short_list;
 use crate::usage::requests::quantity;
 
 /// Why a member isn't recreated, although immutable fields differ.
@@ -88,8 +89,8 @@ const FIELDS: [(&str, Fields); 14] = [
 const OF_PODS: [&str; 3] = ["activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations"];
 
 impl KeptField {
-    /// The message that a release reports.
-    pub fn message(self, member: &Member, fields: &str) -> String {
+    /// The message that a release reports. `foreign`: fields that other managers set near the refused ones, with the manager.
+    pub fn message(self, member: &Member, fields: &str, foreign: &[String]) -> String {
         let advice = match self {
             KeptField::NotAsked if member.id.group_kind == GroupKind::new("apps", "StatefulSet") => {
                 let ObjectId { namespace, name, .. } = &member.id;
@@ -105,7 +106,14 @@ impl KeptField {
                 "recreating it would delete data or other objects: to allow that, annotate it with {PRUNE}=true"
             ),
         };
-        format!("{} ({}): {fields} can't be changed; {advice}", member.id, member.source)
+        let set = match foreign {
+            [] => String::new(),
+            _ => format!("set beside by others: {}; ", short_list(foreign)),
+        };
+        format!(
+            "{} ({}): {fields} can't be changed; {set}{advice}",
+            member.id, member.source
+        )
     }
 }
 

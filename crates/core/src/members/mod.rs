@@ -2,7 +2,7 @@
 
 pub mod autoscaling;
 pub mod desired;
-pub mod exclusive_fields;
+pub mod foreign_fields;
 pub mod immutable_fields;
 pub mod policy;
 pub mod rollout;

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntr
 use serde_json::{Map, Value, json};
 
 use super::FINALIZERS;
-use crate::drift::managed_fields::{fields, item_keys, may_have};
+use crate::drift::managed_fields::{fields, item_keys, may_have, unite};
 
 /// Those who write whole objects, and whom the operator replaces: helm-operator and Helm under the names of their
 /// binaries (Helm 4 applies, the others update), kubectl where it made the object, and the API server's name for what
@@ -190,27 +190,4 @@ pub(super) fn without_finalizers(entries: &[ManagedFieldsEntry]) -> Vec<ManagedF
         Some(entry)
     };
     entries.iter().filter_map(without).collect()
-}
-
-/// Adds the paths of another set. `{}` is a path itself; one that has others below it says so with `.`.
-fn unite(one: &mut Value, other: &Value) {
-    let Value::Object(other) = other else { return };
-    if !one.is_object() {
-        *one = Value::Object(Map::new());
-    }
-    let Value::Object(one) = one else { return };
-    for (key, theirs) in other {
-        let Some(mine) = one.get_mut(key) else {
-            one.insert(key.clone(), theirs.clone());
-            continue;
-        };
-        let is_leaf = |value: &Value| value.as_object().is_some_and(Map::is_empty);
-        let leaves = (is_leaf(mine), is_leaf(theirs));
-        unite(mine, theirs);
-        if let (true, false) | (false, true) = leaves
-            && let Value::Object(mine) = mine
-        {
-            mine.insert(".".into(), json!({}));
-        }
-    }
 }

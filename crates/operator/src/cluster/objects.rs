@@ -274,10 +274,10 @@ pub async fn set_ttl(client: &Client, resource: &Resource, id: &ObjectId, uid: &
     }
 }
 
-/// Whether the API server would accept the creation of an object that already exists.
+/// Whether the API server would accept a write.
 #[derive(Clone, Debug)]
-pub enum CreationCheck {
-    /// Accepted, if the object did not exist.
+pub enum DryRun {
+    /// Accepted. Of a creation: accepted if the object did not exist.
     Accepted,
     /// Refused by validation, admission or a missing permission.
     Refused(Error),
@@ -289,20 +289,53 @@ pub enum CreationCheck {
 ///
 /// # Errors
 /// No verdict: the server is unreachable, or the object is gone and the dry run created it.
-pub async fn check_creation(
+pub async fn check_creation(client: &Client, resource: &Resource, id: &ObjectId, object: &Value) -> Result<DryRun> {
+    match create(client, resource, id, object, true).await {
+        Ok(()) => Err(Error::NotFound(format!("{id} is gone"))),
+        Err(Error::Conflict(_)) => Ok(DryRun::Accepted),
+        // The IP address or port belongs to this Service itself.
+        Err(Error::Taken(_)) => Ok(DryRun::Accepted),
+        Err(error) if error.is_transient() => Err(error),
+        Err(error) => Ok(DryRun::Refused(error)),
+    }
+}
+
+/// Checks by dry run whether the API server accepts a change of an object, which needs the right to patch alone.
+///
+/// # Errors
+/// No verdict: the server is unreachable.
+pub async fn check_change(
     client: &Client,
     resource: &Resource,
     id: &ObjectId,
-    object: &Value,
-) -> Result<CreationCheck> {
-    match create(client, resource, id, object, true).await {
-        Ok(()) => Err(Error::NotFound(format!("{id} is gone"))),
-        Err(Error::Conflict(_)) => Ok(CreationCheck::Accepted),
-        // The IP address or port belongs to this Service itself.
-        Err(Error::Taken(_)) => Ok(CreationCheck::Accepted),
+    (from, to): (&Value, &Value),
+) -> Result<DryRun> {
+    let api = resource.api_in::<MetadataOnly>(client, namespace(id));
+    let parameters = PatchParams {
+        dry_run: true,
+        field_manager: Some(FIELD_MANAGER.into()),
+        ..PatchParams::default()
+    };
+    let patch: Patch<()> = Patch::Json(json_patch::diff(from, to));
+    match bounded(api.patch(&segment(&id.name), &parameters, &patch)).await {
+        Ok(_) => Ok(DryRun::Accepted),
         Err(error) if error.is_transient() => Err(error),
-        Err(error) => Ok(CreationCheck::Refused(error)),
+        Err(error) => Ok(DryRun::Refused(error)),
     }
+}
+
+/// Writes who owns the fields of an object, only in the state that was read.
+pub async fn set_managed_fields(
+    client: &Client,
+    resource: &Resource,
+    id: &ObjectId,
+    live: &Live,
+    entries: &[ManagedFieldsEntry],
+) -> Result<DeleteOutcome> {
+    let metadata = json!({
+        "uid": live.uid, "resourceVersion": live.resource_version, "managedFields": entries,
+    });
+    patch_metadata(client, resource, id, &metadata).await
 }
 
 /// Creates an object unless it exists. For objects of a watch, not of a release. True if it was created.

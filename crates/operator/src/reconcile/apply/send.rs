@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::cluster::discovery::Resource;
 use crate::cluster::error::{Cause, Error};
-use crate::cluster::objects::{self, ApplyTarget, CreationCheck, DeleteOutcome};
+use crate::cluster::objects::{self, ApplyTarget, DeleteOutcome, DryRun};
 use crate::reconcile::release::Release;
 use crate::reconcile::scope::ReleaseScope;
 use crate::telemetry::metrics::WriteOperation;
@@ -14,7 +14,7 @@ use chartwright_core::apply::{ApplyReason, content, schema_errors, sign};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::index::members::Live;
 use chartwright_core::members::desired::Member;
-use chartwright_core::members::exclusive_fields;
+use chartwright_core::members::foreign_fields;
 use chartwright_core::members::immutable_fields::{self, KeptField, may_recreate};
 use chartwright_core::status::Reason;
 use chartwright_core::status::conditions::short_list;
@@ -31,6 +31,14 @@ pub(crate) struct SendOptions {
     pub why: ApplyReason,
     /// True if a `force-at` request permits to recreate members with immutable changes, once.
     pub recreate: bool,
+}
+
+/// What became of fields of other managers near refused fields.
+enum ForeignFields {
+    /// Our field manager owns them now: the next apply removes them.
+    Taken,
+    /// They stay, or there are none: the fields, each with its manager.
+    Kept(Vec<String>),
 }
 
 /// Sends one member to the API server and handles refusals.
@@ -56,28 +64,45 @@ impl MemberSender<'_> {
         order: SendOptions,
     ) -> Result<MemberOutcome, Error> {
         let live = live.filter(|_| order.force);
-        let mut answer = self.send_content(release, resource, member, live).await;
-        if let (Err(Error::Unprocessable { causes, .. }), Some(live)) = (&answer, live)
-            && self.claim_excluded(resource, member, live, causes).await?
-        {
-            answer = self.send_content(release, resource, member, Some(live)).await;
-        }
-        match answer {
-            Ok(live) => {
-                if order.why == ApplyReason::Drifted {
-                    self.scope.context.metrics.corrected_drift(&member.id.group_kind.kind);
-                }
-                Ok(MemberOutcome::Applied(Box::new(live), order.why))
+        let outcome = match (self.send_content(release, resource, member, live).await, live) {
+            (Ok(live), _) => MemberOutcome::Applied(Box::new(live), order.why),
+            (Err(error @ Error::Unprocessable { .. }), Some(live)) => {
+                self.overcome_refusal(release, resource, member, live, order, error)
+                    .await?
             }
-            Err(Error::Unprocessable { message, causes }) => {
-                let error = Error::Unprocessable { message, causes };
-                match live {
-                    Some(live) => self.recreate(release, resource, member, live, order, error).await,
-                    None => Ok(self.failure(member, &error)),
-                }
-            }
-            Err(error) => self.outcome_or_conflict(member, error),
+            (Err(error), _) => self.outcome_or_conflict(member, error)?,
+        };
+        if matches!(outcome, MemberOutcome::Applied(_, ApplyReason::Drifted)) {
+            self.scope.context.metrics.corrected_drift(&member.id.group_kind.kind);
         }
+        Ok(outcome)
+    }
+
+    /// Applies a member whose merge with the live object is refused. If the API server accepts the rendered object alone, fields of
+    /// other managers are the cause, which are removed, or immutable fields, for which the member is recreated.
+    async fn overcome_refusal(
+        &self,
+        release: &mut Release,
+        resource: &Resource,
+        member: &Member,
+        live: &Live,
+        order: SendOptions,
+        error: Error,
+    ) -> Result<MemberOutcome, Error> {
+        match objects::check_creation(&self.scope.context.client, resource, &member.id, &member.object).await {
+            Ok(DryRun::Accepted) => {}
+            Ok(DryRun::Refused(_)) => return Ok(self.failure(member, &error)),
+            Err(error) => return Ok(self.failure(member, &error)),
+        }
+        let foreign = match self.take_foreign_fields(resource, member, live, &error).await? {
+            ForeignFields::Taken => match self.send_content(release, resource, member, Some(live)).await {
+                Ok(live) => return Ok(MemberOutcome::Applied(Box::new(live), order.why)),
+                Err(error) => return self.outcome_or_conflict(member, error),
+            },
+            ForeignFields::Kept(fields) => fields,
+        };
+        self.recreate(release, resource, member, live, order, (error, foreign))
+            .await
     }
 
     /// Returns the outcome of a failed apply, or the error if it is a conflict.
@@ -126,44 +151,62 @@ impl MemberSender<'_> {
         self.write(resource, member, &mut object, onto).await
     }
 
-    /// Takes over fields without owner that exclude a rendered field, so that the next apply removes them. Returns
-    /// false if there are none, or if they cannot be taken over.
-    async fn claim_excluded(
+    /// Makes our field manager the owner of fields that keep the API server from accepting the render, so that the next apply removes
+    /// them. A dry run shows which fields these are.
+    async fn take_foreign_fields(
         &self,
         resource: &Resource,
         member: &Member,
         live: &Live,
-        causes: &[Cause],
-    ) -> Result<bool, Error> {
-        if !causes
-            .iter()
-            .any(|cause| exclusive_fields::is_exclusion(&cause.message))
-        {
-            return Ok(false);
-        }
-        let refused = pairs(causes);
-        let found = match objects::read(&self.scope.context.client, resource, &member.id).await {
-            Ok(found) => found.filter(|(seen, _)| seen.uid == live.uid),
+        error: &Error,
+    ) -> Result<ForeignFields, Error> {
+        let (client, id) = (&self.scope.context.client, &member.id);
+        let Error::Unprocessable { causes, .. } = error else {
+            return Ok(ForeignFields::Kept(Vec::new()));
+        };
+        let refused: Vec<&str> = causes.iter().map(|cause| cause.field.as_str()).collect();
+        let (seen, object) = match objects::read(client, resource, id).await {
+            Ok(Some((seen, object))) if seen.uid == live.uid => (seen, object),
+            Ok(_) => return Err(Error::Conflict(format!("{id} was replaced at the same time"))),
             Err(error) => {
-                tracing::debug!(object = %member.id, %error, "the live object with the excluding fields cannot be read");
-                return Ok(false);
+                tracing::debug!(object = %id, %error, "the live object with the refused fields cannot be read");
+                return Ok(ForeignFields::Kept(Vec::new()));
             }
         };
-        let mut claim = found
-            .as_ref()
-            .and_then(|(_, object)| exclusive_fields::claim(object, objects::FIELD_MANAGER, &member.object, &refused));
-        let Some(claim) = &mut claim else { return Ok(false) };
-        match self
-            .write(resource, member, claim, ApplyTarget::Object(&live.uid))
-            .await
-        {
-            Ok(_) => Ok(true),
-            Err(error @ Error::Conflict(_)) => Err(error),
-            Err(error) => {
-                tracing::debug!(object = %member.id, %error, "the excluding fields cannot be taken over");
-                Ok(false)
+        let mut kept = Vec::new();
+        for correction in foreign_fields::corrections(&object, objects::FIELD_MANAGER, &member.object, &refused) {
+            match objects::check_change(client, resource, id, (&object, &correction.merged)).await {
+                Ok(DryRun::Accepted) => {}
+                Ok(DryRun::Refused(error)) => {
+                    tracing::debug!(object = %id, fields = ?correction.fields, %error, "refused without these fields, too");
+                    kept = correction.fields;
+                    continue;
+                }
+                Err(error) => {
+                    tracing::debug!(object = %id, %error, "a correction cannot be checked");
+                    break;
+                }
             }
+            self.scope.context.members().begin_request(id);
+            let taken = objects::set_managed_fields(client, resource, id, &seen, &correction.managed_fields).await;
+            self.scope.context.members().end_request(id, None);
+            return match taken {
+                Ok(DeleteOutcome::Accepted) => {
+                    self.scope
+                        .context
+                        .metrics
+                        .wrote(&id.group_kind.kind, WriteOperation::Apply);
+                    tracing::info!(object = %id, fields = ?correction.fields, "fields that exclude rendered ones are removed");
+                    Ok(ForeignFields::Taken)
+                }
+                Ok(_) => Err(Error::Conflict(format!("{id} changed at the same time"))),
+                Err(error) => {
+                    tracing::debug!(object = %id, %error, "the excluding fields cannot be taken over");
+                    Ok(ForeignFields::Kept(correction.fields))
+                }
+            };
         }
+        Ok(ForeignFields::Kept(kept))
     }
 
     /// Sends one apply. The index learns the response immediately. The watch event for it changes nothing.
@@ -191,7 +234,7 @@ impl MemberSender<'_> {
     }
 
     /// Recreates a member whose change the API server refuses, if an immutable field is the cause and the policy allows
-    /// it.
+    /// it. `foreign`: fields of other managers that may be the cause.
     async fn recreate(
         &self,
         release: &mut Release,
@@ -199,7 +242,7 @@ impl MemberSender<'_> {
         member: &Member,
         live: &Live,
         order: SendOptions,
-        error: Error,
+        (error, foreign): (Error, Vec<String>),
     ) -> Result<MemberOutcome, Error> {
         let mut fields = match &error {
             Error::Unprocessable { causes, .. } => fields(causes),
@@ -214,7 +257,7 @@ impl MemberSender<'_> {
             }
         }
         match self
-            .delete_for_recreation(resource, member, live, order, &error, &fields)
+            .delete_for_recreation(resource, member, live, order, (&fields, &foreign))
             .await
         {
             Ok(None) => {}
@@ -236,7 +279,7 @@ impl MemberSender<'_> {
         Ok(found.is_some_and(|(_, object)| immutable_fields::takes_data(id, &object)))
     }
 
-    /// Deletes the live object of a member if the API server accepts the new object and the policy allows the deletion.
+    /// Deletes the live object of a member if the policy allows the deletion.
     /// Returns the outcome of the member if it cannot be created yet.
     async fn delete_for_recreation(
         &self,
@@ -244,17 +287,13 @@ impl MemberSender<'_> {
         member: &Member,
         live: &Live,
         order: SendOptions,
-        error: &Error,
-        fields: &str,
+        (fields, foreign): (&str, &[String]),
     ) -> Result<Option<MemberOutcome>, Error> {
         let (client, id) = (&self.scope.context.client, &member.id);
-        if let CreationCheck::Refused(_) = objects::check_creation(client, resource, id, &member.object).await? {
-            return Ok(Some(self.failure(member, error)));
-        }
         let immutable = |kept: KeptField| {
             Ok(Some(MemberOutcome::Failed(
                 Reason::Immutable,
-                kept.message(member, fields),
+                kept.message(member, fields, foreign),
             )))
         };
         if !may_recreate(member, live, order.recreate) {
