@@ -67,3 +67,26 @@ fn replicas_belong_to_a_foreign_autoscaler_until_it_is_deleted() -> Result<()> {
         .await_event("a", "ReplicasTakenBack", &["Deployment.apps scale-other/a"])
         .map(drop)
 }
+
+#[test]
+fn the_live_number_of_replicas_stays_when_an_autoscaler_comes() -> Result<()> {
+    let world = autoscaled("scale-handover")?;
+    let operator = world.start()?;
+    world.install("a", json!({"replicas": 5}))?;
+    world.update("a", json!({"replicas": 0, "autoscaler": true}))?;
+    ensure!(replicas(&world)? == 5, "the chart's own autoscaler begins at 1");
+    world.kubectl.scale("kube-controller-manager", "a", 3)?;
+    world.await_quiet(&operator)?;
+    world.update("a", json!({"replicas": 4, "autoscaler": false}))?;
+    world.await_field("deployment", "a", "/spec/replicas", 4)?;
+
+    world.run(["autoscale", "deployment", "a", "--max=9", "--min=1", "--cpu=80%"])?;
+    world.update("a", json!({"replicas": 0}))?;
+    ensure!(replicas(&world)? == 4, "an autoscaler of another client begins at 1");
+    world.update("a", json!({"replicas": 6}))?;
+    world.await_field("deployment", "a", "/spec/replicas", 6)?;
+    world.kubectl.delete("hpa", "a")?;
+    world.update("a", json!({"replicas": 0}))?;
+    ensure!(replicas(&world)? == 1, "without an autoscaler, the default counts");
+    world.await_quiet(&operator)
+}

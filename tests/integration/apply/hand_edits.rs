@@ -101,3 +101,72 @@ fn a_hand_edit_that_cannot_be_corrected_is_named_with_its_manager() -> Result<()
     let message = world.await_stalled("a", "Immutable", &["ConfigMap", "settings"])?;
     ensure_contains(&message, &["data can't be changed", "immutable (kubectl-edit)"])
 }
+
+/// A Deployment whose former revisions have more in their pods.
+fn deployment(image: &str, more: &Value) -> Value {
+    let app = json!({"name": "app", "image": image, "env": more["env"]});
+    let containers: Vec<&Value> = [&app, &more["sidecar"]]
+        .into_iter()
+        .filter(|one| !one.is_null())
+        .collect();
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": containers}},
+        },
+    })
+}
+
+#[test]
+fn a_rollout_that_kubectl_undoes_is_corrected_completely() -> Result<()> {
+    let (world, operator) = world("undone")?;
+    let more = json!({
+        "env": [{"name": "FORMER", "value": "1"}],
+        "sidecar": {"name": "side", "image": "example/side:1"},
+    });
+    let revision = |number: &'static str| {
+        world.await_field(
+            "deployment",
+            "web",
+            "/metadata/annotations/deployment.kubernetes.io~1revision",
+            number,
+        )
+    };
+    let is_corrected = |live: &Value| {
+        let containers = &live["spec"]["template"]["spec"]["containers"];
+        containers[1].is_null() && containers[0]["env"].is_null() && containers[0]["image"] == "example/app:2"
+    };
+    world.install("a", json!({"extraDeploy": [deployment("example/app:1", &more)]}))?;
+    revision("1")?;
+    world.update("a", json!({"extraDeploy": [deployment("example/app:2", &Value::Null)]}))?;
+    let before = revision("2")?;
+    world.kubectl.run(["rollout", "undo", "deployment/web"])?;
+    let live = world.await_object("deployment", "web", "is corrected", is_corrected)?;
+    ensure!(uid(&live) == uid(&before));
+    let parts = ["containers[name=side] changed by kubectl", "image changed by kubectl"];
+    world.await_event("a", "DriftCorrected", &parts)?;
+
+    // Only a former sidecar comes back, while the operator is away, and an edit follows.
+    world.update("a", json!({"extraDeploy": [deployment("example/app:2", &more)]}))?;
+    world.update("a", json!({"extraDeploy": [deployment("example/app:2", &Value::Null)]}))?;
+    world.await_quiet(&operator)?;
+    operator.terminate()?;
+    world.kubectl.run(["rollout", "undo", "deployment/web"])?;
+    world.edit(
+        "a",
+        json!({"extraDeploy": [deployment("example/app:2", &Value::Null)], "color": "red"}),
+    )?;
+    let operator = world.start()?;
+    world.await_object("deployment", "web", "is corrected after the start", is_corrected)?;
+
+    // A restart is no change of the chart's fields.
+    world.kubectl.run(["rollout", "restart", "deployment/web"])?;
+    world.await_quiet(&operator)?;
+    world.ensure_no_requests(&operator, 1.5)?;
+    let live = world.expect("deployment", "web")?;
+    let restarted = "/spec/template/metadata/annotations/kubectl.kubernetes.io~1restartedAt";
+    ensure!(live.pointer(restarted).is_some(), "{live}");
+    Ok(())
+}

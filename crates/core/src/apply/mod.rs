@@ -88,7 +88,7 @@ pub fn step(member: &Member, entry: Option<&Entry>, seen: &Seen<'_>, owner: &Own
             Some(entry) if entry.uid != live.uid || entry.digest != member.digest => apply(ApplyReason::Changed),
             // The result of the last apply is unknown, so the difference is not drift.
             Some(entry) if entry.fingerprint.is_none() => apply(ApplyReason::Changed),
-            Some(entry) if entry.fingerprint != live.fingerprint => apply(ApplyReason::Drifted),
+            Some(entry) if entry.fingerprint != live.fingerprint || live.is_undone => apply(ApplyReason::Drifted),
             Some(_) if owner_references::has_wanted(member, live) => Step::Unchanged,
             Some(_) => apply(ApplyReason::Changed),
         },
@@ -145,7 +145,7 @@ pub fn is_as_recorded(entry: &Entry, live: Option<&Live>, owner: &Owner) -> bool
         live.uid == entry.uid
             && !entry.digest.is_empty()
             && !live.deleting
-            && (live.disabled || live.fingerprint.is_some() && live.fingerprint == entry.fingerprint)
+            && (live.disabled || live.fingerprint.is_some() && live.fingerprint == entry.fingerprint && !live.is_undone)
             // A kept object must not be deleted with its owner.
             && (live.disabled || !live.keep || live.owner.is_none())
             && ownership(&entry.id, live, owner) == Ownership::Ours

@@ -57,6 +57,12 @@ pub fn scaled_by(managed_fields: &[ManagedFieldsEntry]) -> Option<String> {
     managers.map(|entry| entry.manager.clone().unwrap_or_default()).next()
 }
 
+/// True if `manager` applied `spec.replicas` and owns it.
+pub fn sets_replicas(managed_fields: &[ManagedFieldsEntry], manager: &str) -> bool {
+    let own = applied(managed_fields, manager).and_then(fields);
+    own.is_some_and(|fields| fields.pointer("/f:spec/f:replicas").is_some())
+}
+
 /// Canonical JSON: keys sorted, no blanks. serde_json's own order depends on a feature flag that any crate of the tree
 /// could switch.
 struct Canonical<'v>(&'v Value);

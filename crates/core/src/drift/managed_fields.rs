@@ -72,6 +72,38 @@ pub(crate) fn unite(one: &mut Value, other: &Value) {
     }
 }
 
+/// Lists the fields of a set that these managers own, each as `spec.ports[port=81,protocol=TCP]` with its manager. What a manager owns
+/// complete is one field.
+pub(crate) fn owned_paths<'m>(
+    set: &Value,
+    managers: &[(&'m str, &Value)],
+    path: &str,
+    found: &mut Vec<(String, &'m str)>,
+) {
+    for (key, below) in set.as_object().into_iter().flatten() {
+        let managers: Vec<(&str, &Value)> = managers
+            .iter()
+            .filter_map(|(name, set)| Some((*name, set.get(key)?)))
+            .collect();
+        let path = match (key.strip_prefix("f:"), item_keys(key)) {
+            (Some(name), _) if path.is_empty() => name.to_owned(),
+            (Some(name), _) => format!("{path}.{name}"),
+            (None, Some(keys)) => {
+                let keys = keys.iter().map(|(name, value)| match value {
+                    Value::String(text) => format!("{name}={text}"),
+                    other => format!("{name}={other}"),
+                });
+                format!("{path}[{}]", keys.collect::<Vec<_>>().join(","))
+            }
+            (None, None) => continue,
+        };
+        match managers.first() {
+            Some((manager, _)) if is_leaf(below) || below.get(".").is_some() => found.push((path, *manager)),
+            _ => owned_paths(below, &managers, &path, found),
+        }
+    }
+}
+
 /// Removes the paths of another set, in which a leaf stands for all that is below it.
 pub(crate) fn remove_set(one: &mut Value, other: &Value) {
     let (Value::Object(one), Value::Object(other)) = (one, other) else {

@@ -4,6 +4,7 @@
 pub mod correction_backoff;
 pub mod fingerprint;
 pub(crate) mod managed_fields;
+pub mod rollback;
 
 use std::fmt;
 

@@ -39,6 +39,10 @@ pub struct Live {
     pub force: bool,
     /// The autoscaler that owns `spec.replicas` through the subresource `scale`.
     pub scaled_by: Option<String>,
+    /// Our field manager owns `spec.replicas`.
+    pub sets_replicas: bool,
+    /// `kubectl rollout undo` owns fields of its pod template.
+    pub is_undone: bool,
     /// A Job that is complete, and that its TTL will remove.
     pub finished: bool,
     /// Data, or objects of others, go with it. Known only of an object that was read whole.

@@ -10,18 +10,35 @@ use crate::identity::{GroupKind, ObjectId};
 /// The field manager of Kubernetes' own autoscaler.
 const CONTROLLER: &str = "kube-controller-manager";
 
+/// The kind of KEDA's autoscalers.
+const SCALED_OBJECT: &str = "ScaledObject";
+
 /// The kind of Kubernetes' own autoscalers.
 pub fn autoscaler() -> GroupKind {
     GroupKind::new("autoscaling", "HorizontalPodAutoscaler")
 }
 
-/// True if a HorizontalPodAutoscaler of its namespace scales an object.
+/// True for kinds whose objects set the replicas of others: HorizontalPodAutoscaler, and ScaledObject of KEDA, which makes one.
+pub fn is_autoscaler(group_kind: &GroupKind) -> bool {
+    *group_kind == autoscaler() || *group_kind == GroupKind::new("keda.sh", SCALED_OBJECT)
+}
+
+/// True if an autoscaler of its namespace scales an object.
 pub fn scales(autoscaler: &Value, target: &ObjectId) -> bool {
+    // Defaults of KEDA (keda.sh/docs/latest/reference/scaledobject-spec).
+    let defaults = match autoscaler["kind"].as_str() {
+        Some(SCALED_OBJECT) => [("apiVersion", "apps/v1"), ("kind", "Deployment")].as_slice(),
+        _ => &[],
+    };
     let field = |name: &str| {
         let value = autoscaler
             .pointer("/spec/scaleTargetRef")
             .and_then(|reference| reference.get(name));
-        value.and_then(Value::as_str).unwrap_or_default()
+        let default = defaults.iter().find(|(field, _)| *field == name);
+        value
+            .and_then(Value::as_str)
+            .or(default.map(|(_, default)| *default))
+            .unwrap_or_default()
     };
     let group = field("apiVersion").rsplit_once('/').map_or("", |(group, _)| group);
     (group, field("kind"), field("name"))
@@ -58,6 +75,14 @@ mod tests {
     use super::*;
     use crate::testing::{id, table};
     use serde_json::json;
+
+    #[test]
+    fn autoscalers_name_their_target() {
+        for (autoscaler, target, expected) in table::<(Value, String, bool)>("annotations", "autoscalers") {
+            let target = id(&target, "web");
+            assert_eq!(scales(&autoscaler, &target), expected, "{autoscaler}");
+        }
+    }
 
     #[test]
     fn replicas_are_free_when_no_autoscaler_is_left() {

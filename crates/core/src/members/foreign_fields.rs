@@ -11,7 +11,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::{Map, Value, json};
 
-use crate::drift::managed_fields::{applied, fields, is_leaf, item_keys, may_have, remove_set, unite};
+use crate::drift::managed_fields::{applied, fields, is_leaf, item_keys, may_have, owned_paths, remove_set, unite};
 
 /// Fields without an owner are removed only this near to a refused field. Farther away they are defaults that exclude nothing.
 const NEAR: usize = 1;
@@ -106,8 +106,12 @@ pub fn corrections(live: &Value, manager: &str, rendered: &Value, refused: &[&st
         if managed_fields == managed {
             continue;
         }
-        let mut names = Vec::new();
-        describe(&set, &owners.others, "", &mut names);
+        let mut owned = Vec::new();
+        owned_paths(&set, &owners.others, "", &mut owned);
+        let names = owned
+            .iter()
+            .map(|(path, manager)| format!("{path} ({manager})"))
+            .collect();
         let mut object = live.clone();
         if let (Some(object), Value::Object(fields)) = (object.as_object_mut(), merged(&bare, &rendered, &owners, &set))
         {
@@ -351,32 +355,6 @@ fn without(value: &Value, set: Option<&Value>) -> Value {
         }
     }
     value
-}
-
-/// Lists the fields of a set that other managers own, each with its manager.
-fn describe(set: &Value, others: &[(&str, &Value)], path: &str, found: &mut Vec<String>) {
-    for (key, below) in set.as_object().into_iter().flatten() {
-        let others: Vec<(&str, &Value)> = others
-            .iter()
-            .filter_map(|(name, set)| Some((*name, set.get(key)?)))
-            .collect();
-        let path = match (key.strip_prefix("f:"), item_keys(key)) {
-            (Some(name), _) if path.is_empty() => name.to_owned(),
-            (Some(name), _) => format!("{path}.{name}"),
-            (None, Some(keys)) => {
-                let keys = keys.iter().map(|(name, value)| match value {
-                    Value::String(text) => format!("{name}={text}"),
-                    other => format!("{name}={other}"),
-                });
-                format!("{path}[{}]", keys.collect::<Vec<_>>().join(","))
-            }
-            (None, None) => continue,
-        };
-        match others.first() {
-            Some((manager, _)) if is_leaf(below) => found.push(format!("{path} ({manager})")),
-            _ => describe(below, &others, &path, found),
-        }
-    }
 }
 
 /// `spec.volumes[0].configMap`; `None` for metadata, and for a path through the keys of a map.

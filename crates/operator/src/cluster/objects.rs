@@ -19,7 +19,7 @@ use crate::cluster::connection::url_path::segment;
 use crate::cluster::discovery::{Discovery, Resource};
 use crate::cluster::error::{Error, Result};
 use chartwright_core::annotations;
-use chartwright_core::drift::fingerprint;
+use chartwright_core::drift::{fingerprint, rollback};
 use chartwright_core::health;
 use chartwright_core::hooks;
 use chartwright_core::identity::applyset;
@@ -33,6 +33,9 @@ pub mod takeover;
 
 /// The field manager of members. Never change it: another name would orphan every field that this one owns.
 pub const FIELD_MANAGER: &str = "chartwright";
+
+/// The field manager of replicas that wait for their autoscaler.
+const REPLICAS_MANAGER: &str = "chartwright-replicas";
 
 /// Objects read in one request; a larger list comes in pages.
 const PAGE: u32 = 500;
@@ -75,6 +78,8 @@ pub fn live(metadata: &ObjectMeta) -> Live {
         is_of_hook: annotation(annotations::HOOK_RUN).is_some(),
         force: annotation(annotations::FORCE).is_some_and(|value| value.trim() == "true"),
         scaled_by: fingerprint::scaled_by(managed_fields),
+        sets_replicas: fingerprint::sets_replicas(managed_fields, FIELD_MANAGER),
+        is_undone: rollback::undone_rollout(managed_fields, FIELD_MANAGER).is_some(),
         finished: false,
         takes_data: false,
         fingerprint: fingerprint::fingerprint(
@@ -249,6 +254,27 @@ pub async fn apply(
         Err(error) if is_uid_conflict(&error) => Err(Error::Conflict(format!("{id} was replaced by another object"))),
         Err(error) => Err(error),
     }
+}
+
+/// Makes [`REPLICAS_MANAGER`] an owner of the replicas that an object has, so that they stay when our field manager gives them up
+/// (<https://kubernetes.io/docs/reference/using-api/server-side-apply/#transferring-ownership>).
+///
+/// # Errors
+/// `Conflict` if the object is not in this version, or has no replicas.
+pub async fn hand_over_replicas(client: &Client, resource: &Resource, id: &ObjectId, object: &Value) -> Result<Live> {
+    let api = resource.api_in::<Whole>(client, namespace(id));
+    let field = |pointer: &str| object.pointer(pointer).filter(|value| !value.is_null());
+    let Some(replicas) = field("/spec/replicas") else {
+        return Err(Error::Conflict(format!("{id} has no replicas")));
+    };
+    let handover = json!({
+        "apiVersion": object["apiVersion"], "kind": object["kind"],
+        "metadata": {"name": id.name, "uid": field("/metadata/uid"), "resourceVersion": field("/metadata/resourceVersion")},
+        "spec": {"replicas": replicas},
+    });
+    let parameters = PatchParams::apply(REPLICAS_MANAGER);
+    let answer = bounded(api.patch(&segment(&id.name), &parameters, &Patch::Apply(&handover))).await?;
+    Ok(live_with_health(id, &answer))
 }
 
 /// True if the object was replaced: for the API server, the write would then change `metadata.uid`.

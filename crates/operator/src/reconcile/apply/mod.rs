@@ -21,6 +21,7 @@ use crate::reconcile::takeover::former_members::FormerMembers;
 use chartwright_core::apply::member_outcome::{MemberOutcome, recorded_entry};
 use chartwright_core::apply::sequence::{self, Turn};
 use chartwright_core::apply::{ApplyReason, Seen, Step, content, sign, step};
+use chartwright_core::drift::rollback::{self, UndoneRollout};
 use chartwright_core::drift::{DriftedField, drifted_fields};
 use chartwright_core::health::gates;
 use chartwright_core::identity::ownership::Ownership;
@@ -81,6 +82,8 @@ struct MemberDecision {
     drifted: Vec<DriftedField>,
     /// True if our field manager wrote another content: a second operator runs.
     has_other_operator: bool,
+    /// What `kubectl rollout undo` brought back.
+    undone: Option<UndoneRollout>,
 }
 
 impl MemberDecision {
@@ -90,6 +93,7 @@ impl MemberDecision {
             live,
             drifted: Vec::new(),
             has_other_operator: false,
+            undone: None,
         }
     }
 }
@@ -371,8 +375,11 @@ impl Applier<'_> {
         if next == DRIFTED && release.must_wait(&member.id) {
             return Ok(MemberOutcome::Contested);
         }
+        // The managed fields list what `kubectl rollout undo` brought back.
+        let is_undone = indexed.as_ref().is_some_and(|live| live.is_undone);
         let mut decision = match next {
-            Step::Look | DRIFTED => match self.inspect(resource, task).await {
+            Step::Apply { why, .. } if why != ApplyReason::Drifted && !is_undone => MemberDecision::new(next, indexed),
+            Step::Look | Step::Apply { .. } => match self.inspect(resource, task).await {
                 Ok(decision) => decision,
                 Err(error) => return Ok(MemberSender::new(self.scope).failure(member, &error)),
             },
@@ -419,6 +426,9 @@ impl Applier<'_> {
             }
         };
         let mut decision = MemberDecision::new(task.step(&Seen::Present(&seen)), None);
+        if matches!(decision.next, Step::Apply { force: true, .. }) {
+            decision.undone = rollback::undone_rollout(&managed, objects::FIELD_MANAGER);
+        }
         if decision.next == DRIFTED {
             // Replicas that an autoscaler owns are handled below.
             let unscaled = Live {
@@ -428,6 +438,11 @@ impl Applier<'_> {
             let mut object = content(member, Some(&unscaled));
             sign(&mut object, &member.digest);
             decision.drifted = drifted_fields(&object, &managed, objects::FIELD_MANAGER);
+            for field in decision.undone.iter().flat_map(|undone| &undone.fields) {
+                if !decision.drifted.contains(field) {
+                    decision.drifted.push(field.clone());
+                }
+            }
             decision.has_other_operator = decision.drifted.is_empty() && seen.fingerprint.is_some();
             let given_up = |field: &DriftedField| seen.scaled_by.is_some() && field.field == "spec.replicas";
             if !decision.drifted.is_empty() && decision.drifted.iter().all(given_up) {
@@ -485,6 +500,14 @@ impl Applier<'_> {
         if let Some(refused) = refused.filter(|_| !task.forced) {
             return Ok(refused);
         }
+        if let Some(live) = live.filter(|_| force) {
+            let prepared = self.prepare_live(resource, task, live, decision.undone.as_ref()).await;
+            match prepared {
+                Err(error @ Error::Conflict(_)) => return Err(error),
+                Err(error) => return Ok(MemberSender::new(self.scope).failure(member, &error)),
+                Ok(()) => {}
+            }
+        }
         let order = SendOptions {
             force,
             why,
@@ -508,5 +531,29 @@ impl Applier<'_> {
             }
             done => Ok(done),
         }
+    }
+
+    /// Changes who owns fields of a live member, before it is applied: takes what `kubectl rollout undo` brought back, and gives replicas
+    /// to an autoscaler.
+    ///
+    /// # Errors
+    /// `Conflict` if the object changed at the same time, or why the API server did not answer.
+    async fn prepare_live(
+        &self,
+        resource: &Resource,
+        task: MemberTask<'_>,
+        live: &Live,
+        undone: Option<&UndoneRollout>,
+    ) -> Result<(), Error> {
+        let id = &task.member.id;
+        if let Some(undone) = undone {
+            MemberSender::new(self.scope)
+                .set_managed_fields(resource, id, live, &undone.managed_fields)
+                .await?;
+        }
+        if live.sets_replicas && task.member.object.pointer("/spec/replicas").is_none() {
+            self.hand_over_replicas(resource, task.prepared, task.member).await?;
+        }
+        Ok(())
     }
 }

@@ -1,11 +1,13 @@
-//! Applies the chart's replicas again after the autoscaler that owned them is gone.
+//! Gives replicas to an autoscaler, and applies the chart's again after the autoscaler that owned them is gone.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow::{Break, Continue};
 
 use serde_json::Value;
 
+use crate::cluster::discovery::Resource;
 use crate::cluster::error::Error;
+use crate::cluster::objects;
 use crate::cluster::workloads::autoscalers;
 use crate::reconcile::apply::Applier;
 use crate::reconcile::apply::send::{MemberSender, SendOptions};
@@ -15,6 +17,7 @@ use crate::reconcile::release::Release;
 use crate::reconcile::render::prepared::PreparedRelease;
 use chartwright_core::apply::ApplyReason;
 use chartwright_core::apply::member_outcome::MemberOutcome;
+use chartwright_core::identity::ObjectId;
 use chartwright_core::index::members::Live;
 use chartwright_core::members::autoscaling;
 use chartwright_core::members::desired::Member;
@@ -38,12 +41,7 @@ impl Applier<'_> {
                 continue;
             };
             let namespace = member.id.namespace.as_str();
-            let has_own = prepared.desired.members.iter().any(|other| {
-                other.id.group_kind == autoscaling::autoscaler()
-                    && other.id.namespace == namespace
-                    && autoscaling::scales(&other.object, &member.id)
-            });
-            if has_own {
+            if has_autoscaler(prepared, &member.id) {
                 continue;
             }
             if !listed.contains_key(namespace) {
@@ -105,6 +103,41 @@ impl Applier<'_> {
         Continue(())
     }
 
+    /// Gives the replicas that our field manager set to another one, if an autoscaler scales the member. Otherwise an apply without them
+    /// would reset them to 1, and the autoscaler would begin there.
+    ///
+    /// # Errors
+    /// `Conflict` if the object changed at the same time, or why the API server did not answer.
+    pub(crate) async fn hand_over_replicas(
+        &self,
+        resource: &Resource,
+        prepared: &PreparedRelease,
+        member: &Member,
+    ) -> Result<(), Error> {
+        let (context, id) = (self.scope.context, &member.id);
+        if !has_autoscaler(prepared, id) {
+            let snapshot = context.discovery.snapshot();
+            let found = match autoscalers::list(&context.client, &snapshot, &id.namespace).await {
+                Err(error) if error.is_transient() => return Err(error),
+                Err(error) => {
+                    tracing::debug!(object = %id, %error, "autoscalers can't be listed: the replicas become the default");
+                    return Ok(());
+                }
+                Ok(found) => found,
+            };
+            if !found.iter().any(|autoscaler| autoscaling::scales(autoscaler, id)) {
+                return Ok(());
+            }
+        }
+        let Some((_, object)) = objects::read(&context.client, resource, id).await? else {
+            return Err(Error::Conflict(format!("{id} was deleted at the same time")));
+        };
+        context.members().begin_request(id);
+        let answer = objects::hand_over_replicas(&context.client, resource, id, &object).await;
+        context.members().end_request(id, answer.as_ref().ok());
+        answer.map(drop)
+    }
+
     /// The live member if another field manager owns replicas that the chart sets, and that manager. The returned
     /// object has no such manager.
     fn given_up(&self, member: &Member) -> Option<(Live, String)> {
@@ -114,4 +147,13 @@ impl Applier<'_> {
         let is_left = live.disabled || live.deleting || member.policy.update == Update::IfNotPresent;
         (!is_left).then_some((live, by))
     }
+}
+
+/// True if the chart has an autoscaler of an object.
+fn has_autoscaler(prepared: &PreparedRelease, target: &ObjectId) -> bool {
+    prepared.desired.members.iter().any(|other| {
+        other.id.namespace == target.namespace
+            && autoscaling::is_autoscaler(&other.id.group_kind)
+            && autoscaling::scales(&other.object, target)
+    })
 }

@@ -1,6 +1,7 @@
 //! Sends one member: without the fields that other managers may keep and without what the API server refuses. If a
 //! field is immutable and the policy allows it, the member is deleted and created again.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::Value;
 
 use crate::cluster::discovery::Resource;
@@ -187,19 +188,15 @@ impl MemberSender<'_> {
                     break;
                 }
             }
-            self.scope.context.members().begin_request(id);
-            let taken = objects::set_managed_fields(client, resource, id, &seen, &correction.managed_fields).await;
-            self.scope.context.members().end_request(id, None);
-            return match taken {
-                Ok(DeleteOutcome::Accepted) => {
-                    self.scope
-                        .context
-                        .metrics
-                        .wrote(&id.group_kind.kind, WriteOperation::Apply);
+            return match self
+                .set_managed_fields(resource, id, &seen, &correction.managed_fields)
+                .await
+            {
+                Ok(()) => {
                     tracing::info!(object = %id, fields = ?correction.fields, "fields that exclude rendered ones are removed");
                     Ok(ForeignFields::Taken)
                 }
-                Ok(_) => Err(Error::Conflict(format!("{id} changed at the same time"))),
+                Err(error @ Error::Conflict(_)) => Err(error),
                 Err(error) => {
                     tracing::debug!(object = %id, %error, "the excluding fields cannot be taken over");
                     Ok(ForeignFields::Kept(correction.fields))
@@ -207,6 +204,32 @@ impl MemberSender<'_> {
             };
         }
         Ok(ForeignFields::Kept(kept))
+    }
+
+    /// Writes who owns the fields of a live member.
+    ///
+    /// # Errors
+    /// `Conflict` if it changed at the same time.
+    pub(crate) async fn set_managed_fields(
+        &self,
+        resource: &Resource,
+        id: &ObjectId,
+        live: &Live,
+        entries: &[ManagedFieldsEntry],
+    ) -> Result<(), Error> {
+        self.scope.context.members().begin_request(id);
+        let set = objects::set_managed_fields(&self.scope.context.client, resource, id, live, entries).await;
+        self.scope.context.members().end_request(id, None);
+        match set? {
+            DeleteOutcome::Accepted => {
+                self.scope
+                    .context
+                    .metrics
+                    .wrote(&id.group_kind.kind, WriteOperation::Apply);
+                Ok(())
+            }
+            _ => Err(Error::Conflict(format!("{id} changed at the same time"))),
+        }
     }
 
     /// Sends one apply. The index learns the response immediately. The watch event for it changes nothing.
