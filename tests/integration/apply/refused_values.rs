@@ -3,8 +3,8 @@
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use crate::world::World;
 use crate::world::fields::condition;
+use crate::world::{World, crd, member_rule};
 
 #[test]
 fn a_value_that_cannot_be_decoded_is_invalid_and_named() -> Result<()> {
@@ -70,30 +70,59 @@ fn two_names_for_one_port_are_refused_in_words() -> Result<()> {
 
 #[test]
 fn an_empty_ca_bundle_is_left_to_its_injector() -> Result<()> {
-    let world =
-        World::new("refused-bundle")?.granted("admissionregistration.k8s.io", "validatingwebhookconfigurations")?;
+    let world = World::new("refused-bundle")?;
+    world.grant(
+        "bundles",
+        &[
+            member_rule("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
+            member_rule("apiextensions.k8s.io", "customresourcedefinitions"),
+        ],
+    )?;
     let operator = world.start()?;
+    let service = json!({"name": "x", "namespace": world.name, "path": "/"});
     let webhooks = json!([{
         "name": "a.test.example", "sideEffects": "None", "admissionReviewVersions": ["v1"], "failurePolicy": "Ignore",
-        "clientConfig": {"caBundle": "", "service": {"name": "x", "namespace": world.name, "path": "/"}},
+        "clientConfig": {"caBundle": "", "service": service},
         "rules": [{"apiGroups": ["none.example"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["nothing"]}],
     }]);
-    let kind = "validatingwebhookconfiguration";
-    let name = "{{ .Release.Namespace }}-{{ .Release.Name }}";
     let object = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": name}, "webhooks": webhooks,
+        "metadata": {"name": "{{ .Release.Namespace }}-{{ .Release.Name }}"}, "webhooks": webhooks,
     });
-    std::fs::write(world.chart().join("templates/webhook.yaml"), object.to_string())?;
+    // Kubebuilder's placeholder.
+    let mut converted = crd(&world.group(), "Part");
+    converted["spec"]["conversion"] = json!({
+        "strategy": "Webhook",
+        "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {"caBundle": "Cg==", "service": service}},
+    });
+    let text = format!("{object}\n---\n{converted}\n");
+    std::fs::write(world.chart().join("templates/bundles.yaml"), text)?;
     world.install("a", json!({}))?;
-    let name = format!("{}-a", world.name);
-    let bundle = json!([{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "Q0E="}]);
-    world.patch_by("json", kind, &name, &bundle)?;
+    let authority = "jsonpath={.clusters[0].cluster.certificate-authority-data}";
+    let bundle = world.kubectl.run(["config", "view", "--raw", "-o", authority])?;
+    let places = [
+        (
+            "validatingwebhookconfiguration",
+            format!("{}-a", world.name),
+            "/webhooks/0/clientConfig/caBundle",
+        ),
+        (
+            "crd",
+            world.resource("Part"),
+            "/spec/conversion/webhook/clientConfig/caBundle",
+        ),
+    ];
+    for (kind, name, path) in &places {
+        let patch = json!([{"op": "add", "path": path, "value": bundle.trim()}]);
+        world.patch_by("json", kind, name, &patch)?;
+    }
     world.await_quiet(&operator)?;
     world.annotate("a", json!({"chartwright.dev/requested-at": "now"}))?;
     world.await_quiet(&operator)?;
-    let live = world.expect(kind, &name)?;
-    ensure!(live["webhooks"][0]["clientConfig"]["caBundle"] == "Q0E=", "{live}");
+    for (kind, name, path) in &places {
+        let live = world.expect(kind, name)?;
+        ensure!(live.pointer(path) == Some(&json!(bundle.trim())), "{live}");
+    }
     ensure!(condition(&world.live("a")?, "Drifted").is_null());
     world.delete("a")
 }

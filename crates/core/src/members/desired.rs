@@ -405,11 +405,14 @@ fn leave_aggregated_rules(object: &mut Value) {
     }
 }
 
-/// An empty `caBundle` requests nothing, and an injector such as cert-manager's fills it.
+/// An empty `caBundle`, or a line break (`Cg==`, as Kubebuilder scaffolds it), requests nothing, and an injector such as
+/// cert-manager's fills it.
 fn leave_empty_ca_bundles(object: &mut Value, kind: &GroupKind) {
     let remove = |config: Option<&mut Value>| {
         if let Some(config) = config.and_then(Value::as_object_mut)
-            && config.get("caBundle").is_some_and(|bundle| bundle == "")
+            && config
+                .get("caBundle")
+                .is_some_and(|bundle| bundle == "" || bundle == "Cg==")
         {
             config.remove("caBundle");
         }

@@ -3,9 +3,11 @@
 //! Facts: `k8s.io/kubernetes/pkg/apis/*/validation`; a test compares the table of `tests/fixtures/plan/immutable.yaml` with a
 //! real API server.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::Value;
 
 use crate::annotations::{FORCE_AT, PRUNE, UPDATE};
+use crate::drift::managed_fields::{applied, fields as fields_of_entry};
 use crate::identity::{GroupKind, ObjectId};
 use crate::index::members::Live;
 use crate::members::desired::Member;
@@ -142,7 +144,7 @@ pub fn changed(group_kind: &GroupKind, live: &Value, wanted: &Value) -> Vec<Stri
     match group_kind.to_string().as_str() {
         "Service" => found.extend(of_service(live, wanted)),
         "PersistentVolumeClaim" if is_smaller(live, wanted) => {
-            found.push("spec.resources.requests.storage".to_owned());
+            found.push(CLAIM_SIZE.to_owned());
         }
         "ConfigMap" | "Secret" if live["immutable"] == true => {
             let fields = ["data", "binaryData", "immutable"].into_iter();
@@ -212,6 +214,30 @@ fn of_service(live: &Value, wanted: &Value) -> Option<String> {
     let address = &wanted["spec"]["clusterIP"];
     let is_other = address.as_str().is_some_and(|text| !text.is_empty()) && *address != live["spec"]["clusterIP"];
     (is_other && !is_external(live) && !is_external(wanted)).then(|| "spec.clusterIP".to_owned())
+}
+
+/// The requested size of a PersistentVolumeClaim.
+pub const CLAIM_SIZE: &str = "spec.resources.requests.storage";
+
+/// True if claims of this kind can only be enlarged.
+pub fn is_claim(group_kind: &GroupKind) -> bool {
+    *group_kind == GroupKind::new("", "PersistentVolumeClaim")
+}
+
+/// Removes the requested size from a rendered PersistentVolumeClaim that another client enlarged: the API server refuses a smaller one.
+///
+/// `live`: the live claim. `managed`: its managed fields. Returns `None` if the claim is not larger, or `manager` set its size.
+pub fn without_size(live: &Value, managed: &[ManagedFieldsEntry], manager: &str, rendered: &Value) -> Option<Value> {
+    let own = applied(managed, manager).and_then(fields_of_entry);
+    let is_ours = own.is_some_and(|own| own.pointer("/f:spec/f:resources/f:requests/f:storage").is_some());
+    if is_ours || !is_smaller(live, rendered) {
+        return None;
+    }
+    let mut rest = rendered.clone();
+    rest.pointer_mut("/spec/resources/requests")?
+        .as_object_mut()?
+        .remove("storage");
+    Some(rest)
 }
 
 fn is_smaller(live: &Value, wanted: &Value) -> bool {

@@ -7,6 +7,9 @@ pub(crate) mod send;
 use std::collections::HashMap;
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use serde_json::Value;
+
 use crate::cluster::discovery::{Resource, Snapshot};
 use crate::cluster::error::Error;
 use crate::cluster::objects;
@@ -28,6 +31,7 @@ use chartwright_core::identity::ownership::Ownership;
 use chartwright_core::identity::{GroupKind, ObjectId};
 use chartwright_core::index::members::Live;
 use chartwright_core::members::desired::Member;
+use chartwright_core::members::immutable_fields;
 use chartwright_core::prune::Knowledge;
 use chartwright_core::record::Entry;
 use chartwright_core::record::requests::Request;
@@ -84,6 +88,8 @@ struct MemberDecision {
     has_other_operator: bool,
     /// What `kubectl rollout undo` brought back.
     undone: Option<UndoneRollout>,
+    /// What is applied in place of the rendered object: a claim without its size.
+    without_size: Option<Value>,
 }
 
 impl MemberDecision {
@@ -94,6 +100,7 @@ impl MemberDecision {
             drifted: Vec::new(),
             has_other_operator: false,
             undone: None,
+            without_size: None,
         }
     }
 }
@@ -375,10 +382,13 @@ impl Applier<'_> {
         if next == DRIFTED && release.must_wait(&member.id) {
             return Ok(MemberOutcome::Contested);
         }
-        // The managed fields list what `kubectl rollout undo` brought back.
-        let is_undone = indexed.as_ref().is_some_and(|live| live.is_undone);
+        // The managed fields list what `kubectl rollout undo` brought back, and who enlarged a claim.
+        let must_inspect =
+            immutable_fields::is_claim(&member.id.group_kind) || indexed.as_ref().is_some_and(|live| live.is_undone);
         let mut decision = match next {
-            Step::Apply { why, .. } if why != ApplyReason::Drifted && !is_undone => MemberDecision::new(next, indexed),
+            Step::Apply { force, why } if why != ApplyReason::Drifted && !(force && must_inspect) => {
+                MemberDecision::new(next, indexed)
+            }
             Step::Look | Step::Apply { .. } => match self.inspect(resource, task).await {
                 Ok(decision) => decision,
                 Err(error) => return Ok(MemberSender::new(self.scope).failure(member, &error)),
@@ -428,6 +438,13 @@ impl Applier<'_> {
         let mut decision = MemberDecision::new(task.step(&Seen::Present(&seen)), None);
         if matches!(decision.next, Step::Apply { force: true, .. }) {
             decision.undone = rollback::undone_rollout(&managed, objects::FIELD_MANAGER);
+            decision.without_size = match self.without_size(resource, member, &managed).await {
+                Ok(rest) => rest,
+                Err(error) => {
+                    end(None);
+                    return Err(error);
+                }
+            };
         }
         if decision.next == DRIFTED {
             // Replicas that an autoscaler owns are handled below.
@@ -444,7 +461,12 @@ impl Applier<'_> {
                 }
             }
             decision.has_other_operator = decision.drifted.is_empty() && seen.fingerprint.is_some();
-            let given_up = |field: &DriftedField| seen.scaled_by.is_some() && field.field == "spec.replicas";
+            let is_enlarged = decision.without_size.is_some();
+            let given_up = |field: &DriftedField| match field.field.as_str() {
+                "spec.replicas" => seen.scaled_by.is_some(),
+                immutable_fields::CLAIM_SIZE => is_enlarged,
+                _ => false,
+            };
             if !decision.drifted.is_empty() && decision.drifted.iter().all(given_up) {
                 decision.next = Step::Unchanged;
             }
@@ -454,6 +476,22 @@ impl Applier<'_> {
         end(is_left.then_some(&seen));
         decision.live = Some(seen);
         Ok(decision)
+    }
+
+    /// The claim to apply in place of a rendered one, if another client enlarged the live one.
+    async fn without_size(
+        &self,
+        resource: &Resource,
+        member: &Member,
+        managed: &[ManagedFieldsEntry],
+    ) -> Result<Option<Value>, Error> {
+        if !immutable_fields::is_claim(&member.id.group_kind) {
+            return Ok(None);
+        }
+        let found = objects::read(&self.scope.context.client, resource, &member.id).await?;
+        Ok(found.and_then(|(_, object)| {
+            immutable_fields::without_size(&object, managed, objects::FIELD_MANAGER, &member.object)
+        }))
     }
 
     /// Carries out the decision about a member.
@@ -513,8 +551,12 @@ impl Applier<'_> {
             why,
             recreate: task.forced,
         };
+        let enlarged = decision.without_size.map(|object| Member {
+            object,
+            ..member.clone()
+        });
         let done = MemberSender::new(self.scope)
-            .send(release, resource, member, live, order)
+            .send(release, resource, enlarged.as_ref().unwrap_or(member), live, order)
             .await?;
         release.retry.cache.note_refusal(member, live, &done);
         match done {
