@@ -2,6 +2,7 @@
 
 pub mod each_property;
 pub mod endurance;
+pub mod every_phase;
 pub mod every_request;
 pub mod finalizer;
 pub mod history;
