@@ -164,7 +164,7 @@ fn a_refused_remediation_uses_up_no_budget() -> Result<()> {
             text(&entry["message"]).contains("ConfigMaps stay")
         })?;
         ensure!(held["count"].is_null() && held["recent"].is_null(), "{held}");
-        ensure!(held["refusals"].as_u64() >= Some(1), "{held}");
+        ensure!(held["operation"]["failures"].as_u64() >= Some(1), "{held}");
         world.await_event("a", "RemediationHeld", &["ConfigMaps stay"])?;
         // The reason stays while the operator waits.
         sleep(Duration::from_secs(2));

@@ -1,20 +1,22 @@
-//! The operation that a release is in: an installation, an upgrade, a rollback or a deletion, from its first hook to its last.
+//! The operation that a release is in, from its first hook to its last: an installation, an upgrade, a rollback or a deletion. Beside it,
+//! a plan may run, and each rule of remediation has an operation of its own.
 //!
-//! The operation is one value in the record. [`next`] is the only function that changes it, except that the run of a plan gets
-//! its digest when its steps are known. A reconcile reports events and carries out the effects.
+//! The operation is one value in the record. [`next`] is the only function that changes it. A reconcile reports events and carries out
+//! the effects.
 //!
 //! | phase | what runs | ends with |
 //! |---|---|---|
-//! | `PreHooks` | hooks before the first member | `PreHooksSucceeded` |
-//! | `Apply` | members, wave by wave; of a deletion: their removal | `MembersApplied` |
+//! | `PreHooks` | hooks before the first member; the steps of a plan | `PreHooksSucceeded` |
+//! | `Apply` | members, wave by wave; of a deletion: their removal; the action of a rule | `MembersApplied` |
 //! | `PostHooks` | hooks after the last member | `PostHooksSucceeded` |
-//! | `Done`, `Failed` | nothing | a new render or a deletion |
+//! | `Done`, `Failed` | nothing | a new render or a deletion; the next run or action |
 //!
 //! Invariants, each with a property test over random events:
 //! - An upgrade follows an installation only when the installation is `Done`. Until then, a new render continues the
 //!   installation, and hooks that have succeeded do not run again.
 //! - A hook that never succeeded is never skipped by an operation that ends as `Done`.
 //! - `failures` grows until the render changes or a user requests a retry.
+//! - An action that was refused is not counted as done.
 
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +35,8 @@ pub enum OperationKind {
     Delete,
     /// The run of a plan. Its steps are hooks.
     Plan,
+    /// An action of a rule of `remediation`.
+    Remediation,
 }
 
 /// How far an operation has come.
@@ -51,20 +55,20 @@ pub enum OperationPhase {
     Failed,
 }
 
-/// One operation: `status.hooks.operation`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// One operation: `status.hooks.operation`, and those of plans and rules.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Operation {
-    /// `install`, `upgrade`, `rollback`, `delete` or `plan`.
+    /// `install`, `upgrade`, `rollback`, `delete`, `plan` or `remediation`.
     pub kind: OperationKind,
-    /// Revision that the operation makes or ends.
+    /// Revision that the operation makes or ends. Of a plan or a rule: the number of the run or action.
     #[serde(default)]
     pub revision: i64,
     /// Number of the attempt: each retry of a hook, and each new render, is one.
     #[serde(default)]
     pub attempt: u32,
-    /// Failed runs of hooks.
+    /// Failed runs of hooks. Of a rule: attempts in a row that were refused, for example by an admission policy.
     #[serde(default, skip_serializing_if = "is_default")]
     pub failures: u32,
     /// Digest of the members and hooks of the operation.
@@ -111,6 +115,16 @@ pub enum OperationEvent<'a> {
     GivenUp,
     /// A user requests another attempt at an operation that was given up. `recorded`: revision of the record.
     RetryRequested { recorded: i64 },
+    /// The run of a plan with this number begins.
+    PlanBegun { number: i64 },
+    /// The steps of the plan are known, with this digest.
+    StepsRendered { digest: &'a str },
+    /// An action of a rule is due. `number`: how many there were, and this one.
+    ActionDue { number: i64 },
+    /// The action was refused. It is due again later.
+    ActionRefused,
+    /// The condition of the rule is no longer true.
+    ConditionEnded,
 }
 
 /// What a reconcile does for its operation, in this order.
@@ -157,7 +171,14 @@ pub fn next(operation: Option<&Operation>, event: On<'_>) -> (Option<Operation>,
             let effects = vec![Do::StopHooks, Do::Begin, Do::ForgetRuns, Do::RunPreHooks];
             (Some(operation), effects)
         }
+        (On::PlanBegun { number }, _) => {
+            let operation = Operation::begin(OperationKind::Plan, number, "");
+            (Some(operation), vec![Do::Begin, Do::ForgetRuns])
+        }
+        (On::ActionDue { number }, known) => (Some(due(known, number)), vec![Do::Begin, Do::Store, Do::Apply]),
         (_, None) => (None, Vec::new()),
+        (_, Some(operation)) if operation.kind == OperationKind::Plan => run_of_plan(operation, event),
+        (_, Some(operation)) if operation.kind == OperationKind::Remediation => action_of_rule(operation, event),
         (On::PreHooksSucceeded, Some(operation)) if operation.phase == At::PreHooks => {
             (Some(operation.at(At::Apply)), vec![Do::Apply])
         }
@@ -173,16 +194,8 @@ pub fn next(operation: Option<&Operation>, event: On<'_>) -> (Option<Operation>,
         (On::PreHooksSucceeded | On::MembersApplied | On::PostHooksSucceeded, Some(operation)) => {
             (Some(operation.clone()), Vec::new())
         }
-        (On::HookFailed, Some(operation)) => {
-            let failures = operation.failures.saturating_add(1);
-            let operation = operation.clone();
-            (Some(Operation { failures, ..operation }), Vec::new())
-        }
-        (On::HookRetried, Some(operation)) => {
-            let attempt = operation.attempt.saturating_add(1);
-            let operation = operation.clone();
-            (Some(Operation { attempt, ..operation }), Vec::new())
-        }
+        (On::HookFailed, Some(operation)) => (Some(operation.failed()), Vec::new()),
+        (On::HookRetried, Some(operation)) => (Some(operation.retried()), Vec::new()),
         (On::GivenUp, Some(operation)) => {
             let phase = if operation.is_open() {
                 At::Failed
@@ -206,6 +219,54 @@ pub fn next(operation: Option<&Operation>, event: On<'_>) -> (Option<Operation>,
                 Vec::new(),
             )
         }
+        (On::StepsRendered { .. } | On::ActionRefused | On::ConditionEnded, Some(operation)) => {
+            (Some(operation.clone()), Vec::new())
+        }
+    }
+}
+
+/// An action that is due: the next one, or another attempt at one that was refused.
+fn due(known: Option<&Operation>, number: i64) -> Operation {
+    let refused = known.filter(|known| known.revision == number && known.phase == At::Failed);
+    match refused {
+        Some(refused) => refused.retried().at(At::Apply),
+        None => Operation::begin(OperationKind::Remediation, number, "").at(At::Apply),
+    }
+}
+
+fn run_of_plan(operation: &Operation, event: On<'_>) -> (Option<Operation>, Vec<Do>) {
+    if !operation.is_open() {
+        return (Some(operation.clone()), Vec::new());
+    }
+    let (next, effects) = match event {
+        On::StepsRendered { digest } => {
+            let next = Operation {
+                digest: digest.to_owned(),
+                ..operation.clone()
+            };
+            (next, vec![Do::Store, Do::RunPreHooks])
+        }
+        On::HookFailed => (operation.failed(), Vec::new()),
+        On::HookRetried => (operation.retried(), Vec::new()),
+        On::PreHooksSucceeded => (operation.at(At::Done), vec![Do::Report]),
+        On::GivenUp => (operation.at(At::Failed), vec![Do::Report]),
+        _ => (operation.clone(), Vec::new()),
+    };
+    (Some(next), effects)
+}
+
+fn action_of_rule(operation: &Operation, event: On<'_>) -> (Option<Operation>, Vec<Do>) {
+    match event {
+        On::MembersApplied if operation.phase == At::Apply => {
+            let done = Operation {
+                failures: 0,
+                ..operation.at(At::Done)
+            };
+            (Some(done), vec![Do::Report])
+        }
+        On::ActionRefused if operation.phase == At::Apply => (Some(operation.failed().at(At::Failed)), Vec::new()),
+        On::ConditionEnded if operation.phase == At::Failed => (None, Vec::new()),
+        _ => (Some(operation.clone()), Vec::new()),
     }
 }
 
@@ -301,6 +362,22 @@ impl Operation {
         Operation { phase, ..self.clone() }
     }
 
+    fn failed(&self) -> Self {
+        let failures = self.failures.saturating_add(1);
+        Operation {
+            failures,
+            ..self.clone()
+        }
+    }
+
+    fn retried(&self) -> Self {
+        let attempt = self.attempt.saturating_add(1);
+        Operation {
+            attempt,
+            ..self.clone()
+        }
+    }
+
     /// What a reconcile does in the phase.
     fn resume(&self) -> Vec<Do> {
         vec![match self.phase {
@@ -327,7 +404,7 @@ impl OperationKind {
             OperationKind::Upgrade => HookEvent::PreUpgrade.name(),
             OperationKind::Rollback => HookEvent::PreRollback.name(),
             OperationKind::Delete => HookEvent::PreDelete.name(),
-            OperationKind::Plan => "",
+            OperationKind::Plan | OperationKind::Remediation => "",
         }
     }
 
@@ -339,7 +416,7 @@ impl OperationKind {
             OperationKind::Upgrade => HookEvent::PostUpgrade.name(),
             OperationKind::Rollback => HookEvent::PostRollback.name(),
             OperationKind::Delete => HookEvent::PostDelete.name(),
-            OperationKind::Plan => "",
+            OperationKind::Plan | OperationKind::Remediation => "",
         }
     }
 }

@@ -298,6 +298,110 @@ fn each_event_leads_to_one_state() {
     }
 }
 
+/// The table of transitions of plans and rules.
+#[expect(clippy::too_many_lines, reason = "a table")]
+#[test]
+fn plans_and_rules_have_operations_of_their_own() {
+    use OperationKind::{Install, Plan, Remediation};
+    let act = vec![Do::Begin, Do::Store, Do::Apply];
+    for (before, event, after, effects) in [
+        (
+            None,
+            On::PlanBegun { number: 3 },
+            "Plan 3.1. PreHooks",
+            vec![Do::Begin, Do::ForgetRuns],
+        ),
+        (
+            Some((Plan, 3, At::Failed)),
+            On::PlanBegun { number: 4 },
+            "Plan 4.1. PreHooks",
+            vec![Do::Begin, Do::ForgetRuns],
+        ),
+        (
+            Some((Plan, 3, At::PreHooks)),
+            On::StepsRendered { digest: "b" },
+            "Plan 3.1.b PreHooks",
+            vec![Do::Store, Do::RunPreHooks],
+        ),
+        (
+            Some((Plan, 3, At::PreHooks)),
+            On::HookRetried,
+            "Plan 3.2.a PreHooks",
+            vec![],
+        ),
+        (
+            Some((Plan, 3, At::PreHooks)),
+            On::PreHooksSucceeded,
+            "Plan 3.1.a Done",
+            vec![Do::Report],
+        ),
+        (
+            Some((Plan, 3, At::PreHooks)),
+            On::GivenUp,
+            "Plan 3.1.a Failed",
+            vec![Do::Report],
+        ),
+        (Some((Plan, 3, At::Done)), On::GivenUp, "Plan 3.1.a Done", vec![]),
+        (
+            Some((Plan, 3, At::PreHooks)),
+            On::MembersApplied,
+            "Plan 3.1.a PreHooks",
+            vec![],
+        ),
+        (None, On::ActionDue { number: 1 }, "Remediation 1.1. Apply", act.clone()),
+        (
+            Some((Remediation, 1, At::Apply)),
+            On::MembersApplied,
+            "Remediation 1.1.a Done",
+            vec![Do::Report],
+        ),
+        (
+            Some((Remediation, 1, At::Apply)),
+            On::ActionRefused,
+            "Remediation 1.1.a Failed",
+            vec![],
+        ),
+        (
+            Some((Remediation, 1, At::Failed)),
+            On::ActionDue { number: 1 },
+            "Remediation 1.2.a Apply",
+            act.clone(),
+        ),
+        (Some((Remediation, 1, At::Failed)), On::ConditionEnded, "", vec![]),
+        // After a crash, what was begun counts.
+        (
+            Some((Remediation, 1, At::Apply)),
+            On::ActionDue { number: 2 },
+            "Remediation 2.1. Apply",
+            act.clone(),
+        ),
+        (
+            Some((Remediation, 1, At::Done)),
+            On::ActionDue { number: 2 },
+            "Remediation 2.1. Apply",
+            act,
+        ),
+        (
+            Some((Remediation, 1, At::Done)),
+            On::ActionRefused,
+            "Remediation 1.1.a Done",
+            vec![],
+        ),
+        (
+            Some((Install, 1, At::Apply)),
+            On::ActionRefused,
+            "Install 1.1.a Apply",
+            vec![],
+        ),
+    ] {
+        let before = before.map(|(kind, number, phase)| operation(kind, number, phase));
+        let (next, done) = next(before.as_ref(), event);
+        let case = format!("{before:?} {event:?}");
+        assert_eq!(next.as_ref().map(text).unwrap_or_default(), after, "{case}");
+        assert_eq!(done, effects, "{case}");
+    }
+}
+
 /// A release on which random events act: which hooks succeeded since the operation began, and what the record holds.
 #[derive(Debug, Default)]
 struct Model {

@@ -16,7 +16,7 @@ use crate::annotations::{
 use crate::digest::{Key, KeyUse};
 use crate::grants::StoredObject;
 use crate::hooks::{Hook, Progress, in_order};
-use crate::operation::{Operation, OperationKind};
+use crate::operation::OperationEvent;
 use crate::status::conditions::whole;
 use chartwright_watches::duration;
 use chartwright_watches::text::cut;
@@ -510,7 +510,7 @@ impl Plans {
         let steps = &mut self.work.steps;
         let this = event(&run.plan);
         steps.runs.retain(|step| step.event != this);
-        steps.operation = Some(Operation::begin(OperationKind::Plan, count, ""));
+        steps.advance(OperationEvent::PlanBegun { number: count });
         self.work.running = Some(run.clone());
         Some(run)
     }
@@ -520,9 +520,10 @@ impl Plans {
         let Some(run) = &self.work.running else { return };
         let started = run.started.map(|time| time.to_string()).unwrap_or_default();
         let parts = [steps, &started, &run.token].map(str::as_bytes);
-        if let Some(operation) = &mut self.work.steps.operation {
-            operation.digest = key.digest(KeyUse::PlanRun, &parts);
-        }
+        let digest = key.digest(KeyUse::PlanRun, &parts);
+        self.work
+            .steps
+            .advance(OperationEvent::StepsRendered { digest: &digest });
     }
 
     /// A run that nothing was made of waits again.
@@ -538,6 +539,10 @@ impl Plans {
     /// What ran is over. `failed`: why it failed.
     pub fn finish(&mut self, failed: Option<&str>, now: Timestamp) {
         let Some(run) = self.work.running.take() else { return };
+        self.work.steps.advance(match failed {
+            Some(_) => OperationEvent::GivenUp,
+            None => OperationEvent::PreHooksSucceeded,
+        });
         if let Some(plan) = self.get_mut(&run.plan) {
             plan.ends(run.by, failed, whole(now));
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::operation::{self, Operation, OperationEvent};
 use crate::status::conditions::whole;
 use crate::status::fields::is_default;
 use chartwright_watches::RemediationRule;
@@ -34,9 +35,9 @@ pub struct Remedied {
     /// Number of actions.
     #[serde(skip_serializing_if = "is_default")]
     pub count: u64,
-    /// Attempts in a row that were refused, for example by an admission policy. They use up no budget.
-    #[serde(skip_serializing_if = "is_default")]
-    pub refusals: u32,
+    /// The last action, or the one that is due. What was refused uses up no budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation: Option<Operation>,
     /// When the last attempt was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused_at: Option<Timestamp>,
@@ -69,7 +70,8 @@ impl Remedied {
         self.recent.retain(|time| now.duration_since(*time) < HOUR);
         let refusal = std::mem::take(&mut self.message);
         if !holds {
-            (self.since, self.refusals, self.refused_at) = (None, 0, None);
+            (self.since, self.refused_at) = (None, None);
+            self.advance(OperationEvent::ConditionEnded);
             return RuleVerdict::Fine;
         }
         let since = *self.since.get_or_insert(whole(now));
@@ -92,29 +94,48 @@ impl Remedied {
                 .unwrap_or(hour);
             return RuleVerdict::Wait(left, format!("it was done {} times within an hour", self.recent.len()));
         }
-        let wait = REFUSED.saturating_mul(1 << self.refusals.saturating_sub(1).min(10));
+        let refusals = self.operation.as_ref().map_or(0, |operation| operation.failures);
+        let wait = REFUSED.saturating_mul(1 << refusals.saturating_sub(1).min(10));
         match self.refused_at.and_then(|refused| until(refused, wait.min(hour))) {
             Some(left) => RuleVerdict::Wait(left, refusal),
             None => RuleVerdict::Act,
         }
     }
 
-    /// Something is done now.
-    pub fn acts(&mut self, now: Timestamp) {
+    /// Begins the action that is due. It counts from here on, also after a crash. Returns the state before.
+    #[must_use = "a refused action does not count"]
+    pub fn begin(&mut self, now: Timestamp) -> Self {
+        let before = self.clone();
         let now = whole(now);
         self.recent.push(now);
         self.last = Some(now);
         self.count = self.count.saturating_add(1);
-        (self.refusals, self.refused_at) = (0, None);
+        self.refused_at = None;
         // It has to last as long again.
         self.since = None;
+        let number = i64::try_from(self.count).unwrap_or(i64::MAX);
+        self.advance(OperationEvent::ActionDue { number });
+        before
     }
 
-    /// An attempt is refused now.
-    pub fn is_refused(&mut self, why: &str, now: Timestamp) {
-        self.refusals = self.refusals.saturating_add(1);
-        self.refused_at = Some(whole(now));
+    /// Ends the action that [`Remedied::begin`] began, after it was carried out.
+    pub fn end(&mut self) {
+        self.advance(OperationEvent::MembersApplied);
+    }
+
+    /// Ends it as refused now, for this reason: it does not count. `before`: what [`Remedied::begin`] returned.
+    pub fn refuse(&mut self, before: Self, why: &str, now: Timestamp) {
+        self.advance(OperationEvent::ActionRefused);
+        *self = Remedied {
+            operation: self.operation.take(),
+            refused_at: Some(whole(now)),
+            ..before
+        };
         self.set_message(why);
+    }
+
+    fn advance(&mut self, event: OperationEvent<'_>) {
+        self.operation = operation::next(self.operation.as_ref(), event).0;
     }
 
     /// Sets the message: why nothing can be done or judged.
@@ -126,9 +147,11 @@ impl Remedied {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operation::OperationPhase;
     use crate::status::Status;
     use chartwright_watches::RemediationAction;
     use chartwright_watches::cel::Expression;
+    use proptest::prelude::*;
 
     fn rule() -> RemediationRule {
         RemediationRule {
@@ -149,6 +172,11 @@ mod tests {
         Timestamp::from_second(1_700_000_000 + seconds).unwrap()
     }
 
+    fn act(known: &mut Remedied, seconds: i64) {
+        let _ = known.begin(at(seconds));
+        known.end();
+    }
+
     #[test]
     fn it_has_to_last_and_is_done_within_its_budget() {
         let (rule, mut known) = (rule(), Remedied::default());
@@ -158,7 +186,7 @@ mod tests {
         assert_eq!(known.judge(&rule, true, at(40)), wait(60), "from the beginning");
         assert_eq!(known.judge(&rule, true, at(70)), wait(30));
         assert_eq!(known.judge(&rule, true, at(100)), RuleVerdict::Act);
-        known.acts(at(100));
+        act(&mut known, 100);
         assert_eq!(known.judge(&rule, true, at(101)), wait(60));
         let RuleVerdict::Wait(left, why) = known.judge(&rule, true, at(200)) else {
             panic!()
@@ -166,7 +194,7 @@ mod tests {
         assert_eq!(left, Duration::from_secs(200));
         assert!(why.contains("less than 300s ago"), "{why}");
         assert_eq!(known.judge(&rule, true, at(400)), RuleVerdict::Act);
-        known.acts(at(400));
+        act(&mut known, 400);
         known.judge(&rule, true, at(401));
         let RuleVerdict::Wait(left, why) = known.judge(&rule, true, at(1000)) else {
             panic!()
@@ -193,22 +221,26 @@ mod tests {
         let mut now = i64::try_from(rule.lasting.as_secs()).unwrap();
         for wait in [30, 60, 120] {
             assert_eq!(known.judge(&rule, true, at(now)), RuleVerdict::Act);
-            known.is_refused("a policy", at(now));
+            let before = known.begin(at(now));
+            known.refuse(before, "a policy", at(now));
             let expected = RuleVerdict::Wait(Duration::from_secs(wait), "a policy".to_owned());
             assert_eq!(known.judge(&rule, true, at(now)), expected);
             known.set_message("a policy");
+            let operation = known.operation.clone().unwrap();
+            assert_eq!((operation.phase, operation.revision), (OperationPhase::Failed, 1));
+            assert_eq!(operation.attempt, operation.failures);
             now += i64::try_from(wait).unwrap();
         }
         assert_eq!((known.count, known.recent.len()), (0, 0));
         assert_eq!(known.judge(&rule, false, at(now)), RuleVerdict::Fine);
-        assert_eq!((known.refusals, known.message.as_str()), (0, ""));
+        assert_eq!((known.operation, known.message.as_str()), (None, ""));
     }
 
     #[test]
     fn a_clock_that_jumps_grants_nothing() {
         let (rule, mut known) = (rule(), Remedied::default());
         known.judge(&rule, true, at(100_000));
-        known.acts(at(100_000));
+        act(&mut known, 100_000);
         // It went back: what was done counts from now.
         assert!(matches!(known.judge(&rule, true, at(0)), RuleVerdict::Wait(..)));
         let RuleVerdict::Wait(left, _) = known.judge(&rule, true, at(61)) else {
@@ -222,9 +254,40 @@ mod tests {
     fn what_is_remembered_survives_the_status() {
         let mut known = Remedied::default();
         known.judge(&rule(), true, at(0));
-        known.acts(at(70));
+        act(&mut known, 70);
         known.name = "stuck".into();
         let status = serde_json::json!({"remediation": [known]});
         assert_eq!(Status::read(&status).remediation, [known]);
+    }
+
+    proptest! {
+        #[test]
+        fn only_what_was_done_counts(steps in prop::collection::vec((any::<bool>(), any::<bool>(), 1_i64..2000), 1..60)) {
+            let (rule, mut known) = (rule(), Remedied::default());
+            let (mut now, mut done, mut refused) = (0, Vec::new(), 0);
+            for (holds, succeeds, seconds) in steps {
+                now += seconds;
+                match known.judge(&rule, holds, at(now)) {
+                    RuleVerdict::Act => {
+                        let before = known.begin(at(now));
+                        if succeeds {
+                            known.end();
+                            done.push(now);
+                            refused = 0;
+                        } else {
+                            known.refuse(before, "a policy", at(now));
+                            refused += 1;
+                        }
+                    }
+                    RuleVerdict::Fine => refused = 0,
+                    RuleVerdict::Wait(..) => {}
+                }
+                prop_assert_eq!(known.count, done.len() as u64);
+                prop_assert_eq!(known.operation.as_ref().map_or(0, |operation| operation.failures), refused);
+                prop_assert!(known.operation.as_ref().is_none_or(|operation| !operation.is_open()));
+                let of_last_hour = done.iter().filter(|time| now - **time < 3600);
+                prop_assert!(of_last_hour.count() <= rule.budget);
+            }
+        }
     }
 }

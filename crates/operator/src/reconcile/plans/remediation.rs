@@ -148,7 +148,6 @@ impl Remediator<'_, '_> {
                     return true;
                 }
                 Done::Refused(why) => {
-                    remedied(release, &rule.name).is_refused(&why, Timestamp::now());
                     release.schedule.at(RECHECK, RequeueReason::Remediation);
                     let note = format!("rule {}: nothing is done: {why}", rule.name);
                     self.scope.warn_once(release, "RemediationHeld", note).await;
@@ -198,7 +197,9 @@ impl Remediator<'_, '_> {
                 ..PlanRun::of(name, By::Remediation)
             });
         }
-        remedied(release, &rule.name).acts(Timestamp::now());
+        let known = remedied(release, &rule.name);
+        let _ = known.begin(Timestamp::now());
+        known.end();
         Done::Yes(if rule.dry_run {
             format!("plan {name} would be run")
         } else {
@@ -228,25 +229,24 @@ impl Remediator<'_, '_> {
         if let Err(why) = self.can_be_recreated(release, &id).await {
             return Done::Held(why);
         }
-        if rule.dry_run {
-            return match self.delete_to_recreate(&id, true).await {
-                Ok(()) => {
-                    remedied(release, &rule.name).acts(Timestamp::now());
-                    Done::Yes(format!("{kind} {name} would be recreated"))
-                }
-                Err(why) => Done::Refused(why),
-            };
-        }
         // Stored before the deletion: after a crash the action counts.
-        let before = remedied(release, &rule.name).clone();
-        remedied(release, &rule.name).acts(Timestamp::now());
-        let done = self.recreate(release, &id, phase).await;
-        if done.is_err() {
-            *remedied(release, &rule.name) = before;
-        }
+        let before = remedied(release, &rule.name).begin(Timestamp::now());
+        let done = if rule.dry_run {
+            self.delete_to_recreate(&id, true).await
+        } else {
+            self.recreate(release, &id, phase).await
+        };
+        let known = remedied(release, &rule.name);
         match done {
-            Ok(()) => Done::Yes(format!("{kind} {name} is recreated")),
-            Err(why) => Done::Refused(why),
+            Ok(()) => {
+                known.end();
+                let how = if rule.dry_run { "would be" } else { "is" };
+                Done::Yes(format!("{kind} {name} {how} recreated"))
+            }
+            Err(why) => {
+                known.refuse(before, &why, Timestamp::now());
+                Done::Refused(why)
+            }
         }
     }
 
