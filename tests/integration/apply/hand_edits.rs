@@ -27,7 +27,7 @@ fn follow(world: &World, kind: &str, edit: &Value) -> Result<()> {
     let (at, gone) = (text(&edit["at"]), text(&edit["gone"]));
     let rendered = before.pointer(at).cloned();
     ensure!(rendered.is_some(), "{edit}: the chart does not render {at}");
-    // Fields that exclude nothing belong to whoever set them.
+    // Fields that exclude nothing stay.
     let label = json!({"metadata": {"labels": {"theirs": "1"}}}).to_string();
     let patch = |kind_of_patch, manager, patch| {
         world

@@ -71,7 +71,7 @@ fn an_immutable_field_is_reported_and_other_members_are_applied() -> Result<()> 
     let second = world.expect("job", "a-job")?;
     ensure!(uid(&second) != first, "it was not recreated");
     ensure!(second["spec"]["template"]["spec"]["containers"][0]["image"] == "example/app:2");
-    world.await_event("a", "UpgradeSuccessful", &["made anew", "spec.template"])?;
+    world.await_event("a", "UpgradeSuccessful", &["recreated", "spec.template"])?;
 
     // The request is spent.
     world.edit("a", json!({"extraDeploy": [job("example/app:3", json!({}))]}))?;

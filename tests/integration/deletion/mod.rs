@@ -1,6 +1,6 @@
 //! Deletion of releases.
 
-pub mod lost_finalizer;
 pub mod owner_references;
 pub mod policies;
+pub mod removed_finalizer;
 pub mod waves;

@@ -1,5 +1,6 @@
 //! The operator in the test process, on the model of the API server and on a virtual clock.
 
+pub mod broken_watches;
 pub mod each_property;
 pub mod endurance;
 pub mod every_phase;
@@ -9,6 +10,5 @@ pub mod history;
 pub mod hostile;
 pub mod invariants;
 pub mod late_reads;
-pub mod lost_watches;
 pub mod place;
 pub mod random;

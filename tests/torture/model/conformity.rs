@@ -118,7 +118,7 @@ impl Side<'_> {
 
     /// Goes through the operations.
     async fn event_history(&self) -> Result<ReportedEvents> {
-        let mut told = Vec::new();
+        let mut answers = Vec::new();
         let start = self.served().await?;
         let mut owners = Vec::new();
         for name in OWNERS {
@@ -147,17 +147,17 @@ impl Side<'_> {
             let said = json!({
                 "status": status, "reason": reason, "moved": moved, "replaced": replaced, "object": self.essence(&after),
             });
-            told.push((name, said));
+            answers.push((name, said));
             known = after;
         }
         for accept in [JSON, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"] {
-            told.extend(self.watched(&start, accept).await?);
+            answers.extend(self.watched(&start, accept).await?);
         }
         for name in OWNERS {
             self.ask("DELETE", &format!("/{name}"), &json!({})).await?;
         }
-        told.extend(self.lists().await?);
-        Ok(told)
+        answers.extend(self.lists().await?);
+        Ok(answers)
     }
 
     /// All of it once more as a watch saw it, by a label that comes and goes.
@@ -167,16 +167,16 @@ impl Side<'_> {
         let response = response.map_err(anyhow::Error::from_boxed)?;
         let body = tokio::time::timeout(Duration::from_secs(20), response.into_body().collect()).await?;
         let bytes = body.map_err(anyhow::Error::from_boxed)?.to_bytes();
-        let mut told = Vec::new();
+        let mut answers = Vec::new();
         for line in String::from_utf8_lossy(&bytes).lines() {
             let event: Value = serde_json::from_str(line)?;
             let object = &event["object"];
             if event["type"] != "BOOKMARK" {
                 let saw = json!({"type": event["type"], "kind": object["kind"], "object": self.essence(object)});
-                told.push((format!("watch as {accept}"), saw));
+                answers.push((format!("watch as {accept}"), saw));
             }
         }
-        Ok(told)
+        Ok(answers)
     }
 
     /// How three objects are shown, whole and as metadata, one by one, by label and in pages.
@@ -184,9 +184,9 @@ impl Side<'_> {
         self.create("l1", json!({"of": "lists", "set": "s"})).await?;
         self.create("l2", json!({"of": "lists", "set": "other"})).await?;
         self.create("l3", json!({"of": "lists"})).await?;
-        let mut told = Vec::new();
+        let mut answers = Vec::new();
         for accept in [JSON, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"] {
-            let selectors = ["of=lists", "of=lists,set=s", "of=lists,set==other", "set=nobody"];
+            let selectors = ["of=lists", "of=lists,set=s", "of=lists,set==other", "set=none-such"];
             let pages = (1..=3).map(|limit| (selectors[0], limit));
             for (selector, limit) in selectors.map(|selector| (selector, 0)).into_iter().chain(pages) {
                 let mut token = String::new();
@@ -200,25 +200,25 @@ impl Side<'_> {
                         "status": status, "metadata only": list["kind"] == "PartialObjectMetadataList",
                         "more": !token.is_empty(), "items": items.collect::<Vec<_>>(),
                     });
-                    told.push((format!("list {selector} by {limit} as {accept}"), said));
+                    answers.push((format!("list {selector} by {limit} as {accept}"), said));
                     if token.is_empty() {
                         break;
                     }
                 }
             }
-            for name in ["l1", "nobody"] {
+            for name in ["l1", "none-such"] {
                 let form = accept.replace("MetadataList", "Metadata");
                 let (status, object) = ask(self.server, self.get(&format!("/{name}"), &form)?).await?;
                 let said = json!({
                     "status": status, "kind": object["kind"], "reason": object["reason"], "object": self.essence(&object),
                 });
-                told.push((format!("get {name} as {accept}"), said));
+                answers.push((format!("get {name} as {accept}"), said));
             }
         }
         for name in ["l1", "l2", "l3"] {
             self.ask("DELETE", &format!("/{name}"), &json!({})).await?;
         }
-        Ok(told)
+        Ok(answers)
     }
 }
 
@@ -250,7 +250,7 @@ fn the_model_answers_as_the_real_api_server() -> Result<()> {
                 .await
             };
             let (on_real, on_model) = (on(&real, &world.group()).await?, on(&model, "torture.test").await?);
-            ensure!(on_real.len() > 20, "the real server told little: {on_real:?}");
+            ensure!(on_real.len() > 20, "the real server answered little: {on_real:?}");
             compared += on_real.len();
             for place in 0..on_real.len().max(on_model.len()) {
                 let (expected, found) = (on_real.get(place), on_model.get(place));

@@ -46,7 +46,7 @@ async fn event_history(
     api_version: &str,
     prefix: &str,
 ) -> Result<Vec<Value>> {
-    let told = deletions().into_iter().map(|(case, finalizers, pinned, meanwhile)| async move {
+    let outcomes = deletions().into_iter().map(|(case, finalizers, pinned, meanwhile)| async move {
         let name = format!("{prefix}-{case}");
         let widget = json!({
             "apiVersion": api_version, "kind": "Widget", "metadata": {"name": name, "finalizers": finalizers},
@@ -72,7 +72,7 @@ async fn event_history(
             "finalizers": left["metadata"]["finalizers"], "deleting": left["metadata"]["deletionTimestamp"].is_string(),
         }))
     });
-    try_join_all(told).await
+    try_join_all(outcomes).await
 }
 
 /// From then on each deletion in this world takes [`WINDOW`] longer, once the webhook is known: what is to be kept
@@ -123,7 +123,7 @@ async fn both() -> Result<()> {
             event_history(&real, &collection, &api_version, prefix),
             event_history(&model, modelled, "torture.test/v1", prefix)
         )?;
-        let lost = on_real.iter().find(|told| told["case"] == "claimed").cloned();
+        let lost = on_real.iter().find(|outcome| outcome["case"] == "claimed").cloned();
         let lost = lost.unwrap_or_default();
         last = match on_real == on_model {
             true if lost["meanwhile"] == 200 && lost["left"] == false => Ok(()),

@@ -107,7 +107,7 @@ pub async fn end_jobs(model: Model) {
                 Some("fails") => "Failed",
                 _ => continue,
             };
-            job["status"] = json!({"conditions": [{"type": end, "status": "True", "message": "as it is told"}]});
+            job["status"] = json!({"conditions": [{"type": end, "status": "True", "message": "as its label says"}]});
             store.put(&JOB, key, job);
         }
     }

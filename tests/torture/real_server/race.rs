@@ -144,7 +144,7 @@ async fn forces(lane: &TortureLane) -> Result<()> {
 }
 
 #[test]
-fn an_object_created_during_an_apply_is_not_taken() -> Result<()> {
+fn an_object_created_during_an_apply_is_not_adopted() -> Result<()> {
     in_real_time(async {
         let lane = TortureLane::new("race", ReleaseVariant::Plain, &[]).await?;
         for theirs in [Theirs::Foreign, Theirs::OtherRelease] {

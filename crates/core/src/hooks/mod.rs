@@ -44,7 +44,7 @@ pub struct Hook {
     pub deleted_on_success: bool,
     pub deleted_on_failure: bool,
     /// `helm.sh/hook-output-log-policy`: its success reports the last lines of its log. A failure always does.
-    pub tells_log: bool,
+    pub reports_log: bool,
     /// `chartwright.dev/timeout`; `None`: that of the watch.
     pub timeout: Option<Duration>,
     /// `chartwright.dev/after: healthy`: after an operation, it waits for the members' health.
@@ -221,7 +221,7 @@ impl Hook {
             deleted_before: policies.is_empty() || has("before-hook-creation"),
             deleted_on_success: has("hook-succeeded"),
             deleted_on_failure: has("hook-failed"),
-            tells_log: logs.iter().any(|policy| policy == "hook-succeeded"),
+            reports_log: logs.iter().any(|policy| policy == "hook-succeeded"),
             timeout,
             after_healthy,
             refused: None,

@@ -362,13 +362,13 @@ mod tests {
             Some("2026-02-03T04:05:06Z")
         );
         assert_eq!(json!(record.hooks), status["hooks"]);
-        let mut told = Status::default();
-        record.handled.write_into(&mut told);
-        let told = json!(told);
+        let mut written = Status::default();
+        record.handled.write_into(&mut written);
+        let written = json!(written);
         let handled: Vec<_> = recorded().filter(|field| field.starts_with("last")).collect();
         assert!(
-            handled.len() == 6 && handled.iter().all(|field| told[*field] == status[*field]),
-            "{told:?}"
+            handled.len() == 6 && handled.iter().all(|field| written[*field] == status[*field]),
+            "{written:?}"
         );
         let member = Entry {
             id: id("Deployment.apps", "web"),

@@ -36,7 +36,7 @@ pub struct Condition {
     pub message: String,
 }
 
-/// The conditions of a status. What is none, somebody else's mistake, does not hide the others.
+/// The conditions of a status. An entry that is no condition does not hide the others.
 pub fn of(status: &Value) -> Vec<Condition> {
     let items = status.get("conditions").and_then(Value::as_array);
     items
@@ -97,11 +97,11 @@ pub fn get<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition>
     conditions.iter().find(|condition| condition.kind == kind)
 }
 
-/// The generation that the record in a status is of: a status tells of one as soon as anything was done for it, though
-/// `observedGeneration` waits until it is decided.
+/// The generation of the record in a status. A status names it as soon as something was done for it; `observedGeneration` follows when it
+/// is decided.
 pub fn recorded_generation(status: &Value) -> Option<i64> {
-    let told = get(&of(status), "Ready").and_then(|ready| ready.observed_generation);
-    told.max(status.get("observedGeneration").and_then(Value::as_i64))
+    let decided = get(&of(status), "Ready").and_then(|ready| ready.observed_generation);
+    decided.max(status.get("observedGeneration").and_then(Value::as_i64))
 }
 
 fn valid_reason(reason: &str) -> String {
@@ -117,7 +117,7 @@ fn valid_reason(reason: &str) -> String {
     }
 }
 
-/// Without fractions of a second, as a status tells times.
+/// Without fractions of a second, as the times of a status are.
 pub fn whole(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

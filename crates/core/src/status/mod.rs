@@ -34,7 +34,7 @@ pub enum Reason {
     ManifestInvalid,
     /// The custom resource's author may not create or read something.
     Refused,
-    /// An object exists that is somebody else's.
+    /// An object exists that belongs to another owner.
     Collision,
     /// The API server refuses an object as it is written.
     ObjectInvalid,
@@ -63,7 +63,7 @@ pub enum Reason {
     KindUnknown,
     /// Members are not ready yet.
     Progressing,
-    /// It can't be told how members are, or what a lookup finds: their watch does not work.
+    /// The state of members, or what a lookup finds, is unknown: their watch does not work.
     WatchFailed,
     /// Something that it depends on is not ready.
     DependencyNotReady,
@@ -75,7 +75,7 @@ pub enum Reason {
     HookRunning,
     /// A hook failed, or took too long.
     HookFailed,
-    /// An earlier revision runs in the place of what the custom resource asks for.
+    /// An earlier revision runs in place of what the custom resource requests.
     RolledBack,
     /// It is on its way there.
     RollingBack,
@@ -85,7 +85,7 @@ pub enum Reason {
     InstallFailed,
     /// A member says that it failed.
     MemberFailed,
-    /// A member is being deleted and will be made anew.
+    /// A member is being deleted and will be recreated.
     Terminating,
     /// The render failed unexpectedly: a defect of the operator.
     Panicked,
@@ -140,9 +140,9 @@ pub struct Changes {
     pub installed: bool,
     pub upgraded: bool,
     pub applied: usize,
-    /// Members put right, with who had changed them.
+    /// Corrected members, with the field managers that had changed them.
     pub corrected: Vec<String>,
-    /// Members deleted and made anew, since a field can't be changed.
+    /// Members deleted and recreated, since a field can't be changed.
     pub recreated: Vec<String>,
     pub pruned: Vec<String>,
     /// Members whose replicas no autoscaler sets any more.
@@ -190,7 +190,7 @@ pub struct ReleaseChart {
     pub app_version: String,
 }
 
-/// What only a render tells; without one, the status keeps what it said.
+/// What only a render shows. Without one, the status keeps what it said.
 #[derive(Clone, Debug)]
 pub struct Render<'a> {
     pub namespace: &'a str,
@@ -202,7 +202,7 @@ pub struct StatusReport<'a> {
     pub generation: i64,
     pub release_name: &'a str,
     pub phase: &'a Phase,
-    /// Told of a release that is ready or waits.
+    /// Message of a release that is ready or waits.
     pub changes: &'a Changes,
     pub chart: Option<ReleaseChart>,
     pub record: &'a Record,
@@ -219,7 +219,7 @@ pub struct StatusReport<'a> {
     pub computed: Option<(&'a Computed, &'a str)>,
     /// Why the template can't be used.
     pub status_invalid: Option<&'a str>,
-    /// Members whose fields somebody else takes again and again.
+    /// Members whose fields another client changes again and again.
     pub contested: Option<String>,
     /// Failed attempts since something changed.
     pub failures: u32,
@@ -239,7 +239,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// What it says, to tell whether it was said before.
+    /// What it says, to know whether it was said before.
     pub fn text(&self) -> String {
         format!("{}\n{}", self.reason, self.note)
     }
@@ -366,7 +366,7 @@ impl Changes {
         }
         for (what, items) in [
             ("corrected", &self.corrected),
-            ("made anew", &self.recreated),
+            ("recreated", &self.recreated),
             ("pruned", &self.pruned),
             ("replicas set by the chart again", &self.reclaimed),
         ] {
@@ -398,11 +398,11 @@ pub fn condition_events(status: &Value) -> Vec<Event> {
             once: true,
         })
     };
-    let told = [("Ready", false), ("PruneHeld", true), ("Suspended", false)];
-    told.into_iter().filter_map(event).collect()
+    let reported = [("Ready", false), ("PruneHeld", true), ("Suspended", false)];
+    reported.into_iter().filter_map(event).collect()
 }
 
-/// True if what was sent is what was read back: all of it, with whatever others put beside it.
+/// True if what was sent is what was read back. Other clients may have added fields.
 pub fn survives(sent: &Value, read: &Value) -> bool {
     match (sent, read) {
         (Value::Object(sent), Value::Object(read)) => sent

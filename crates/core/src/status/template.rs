@@ -26,7 +26,7 @@ const RESERVED: [&str; 12] = [
     "ReleaseFailed",
     "Irreconcilable",
 ];
-/// The condition that tells of a status template that can't be used.
+/// The condition that reports a status template that can't be used.
 pub const INVALID: &str = "StatusInvalid";
 /// The most that the fields of a template may take, in bytes of JSON: a status has to fit into its object.
 const LARGEST: usize = 64 << 10;
@@ -99,7 +99,7 @@ impl Computed {
         Ok(Computed { fields, conditions })
     }
 
-    /// Nothing secret is told, whatever the template reads.
+    /// Redacts the secret values that the template reads.
     pub fn redact(&mut self, secrets: &Secrets) {
         let mut fields = Value::Object(std::mem::take(&mut self.fields));
         crate::status::redact(&mut fields, secrets);
@@ -286,7 +286,7 @@ mod tests {
         first.set_conditions(&mut list, &Templated::default(), 1, now);
         let second = Computed::read(b"conditions: [{type: B, status: false}]").unwrap();
         second.set_conditions(&mut list, &first.templated(""), 2, now);
-        let told: Vec<(&str, &str)> = list.iter().map(|c| (c.kind.as_str(), c.status.as_str())).collect();
-        assert_eq!(told, [("Ready", "True"), ("B", "False")]);
+        let found: Vec<(&str, &str)> = list.iter().map(|c| (c.kind.as_str(), c.status.as_str())).collect();
+        assert_eq!(found, [("Ready", "True"), ("B", "False")]);
     }
 }

@@ -111,8 +111,8 @@ fn only_texts_are_cleaned_of_secrets() {
         secrets: &secrets,
         ..report(phase, &record)
     };
-    let told = status(&report(&phase), &json!({}));
-    let ready = &told["conditions"][1];
+    let reported = status(&report(&phase), &json!({}));
+    let ready = &reported["conditions"][1];
     assert_eq!(ready["type"], "Ready");
     assert_eq!(ready["message"], crate::redact::MARK);
     assert_eq!(ready["reason"], "RenderFailed");
@@ -178,7 +178,7 @@ fn what_an_author_can_make_longer_has_a_bound() {
             .message
             .ends_with("(the first of 4194304 bytes)")
     );
-    // The record is not there as a whole, and says so.
+    // The record is incomplete, and says so.
     let Stored::Part { record: read, .. } = Record::from_status(&full, None) else {
         panic!("{full}")
     };
@@ -200,14 +200,14 @@ fn events_tell_what_changed() {
         ..Changes::default()
     };
     let event = |changes: &Changes| Phase::Ready.event(changes).map(|event| (event.reason, event.note));
-    let told = |reason: &str, note: &str| Some((reason.to_owned(), note.to_owned()));
-    assert_eq!(event(&changes), told("InstallSuccessful", "3 objects applied"));
+    let reported = |reason: &str, note: &str| Some((reason.to_owned(), note.to_owned()));
+    assert_eq!(event(&changes), reported("InstallSuccessful", "3 objects applied"));
     assert_eq!(event(&Changes::default()), None);
     let changes = Changes {
         pruned: vec!["ConfigMap a/b".into()],
         ..Changes::default()
     };
-    assert_eq!(event(&changes), told("Pruned", "pruned: ConfigMap a/b"));
+    assert_eq!(event(&changes), reported("Pruned", "pruned: ConfigMap a/b"));
     assert!(stalled().event(&changes).unwrap().once);
 }
 

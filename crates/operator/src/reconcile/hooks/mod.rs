@@ -347,7 +347,7 @@ impl HookRunner<'_, '_> {
         let left = run.time_left(self.timeout(hook), now);
         match state {
             HookState::Succeeded => {
-                let lines = if hook.tells_log {
+                let lines = if hook.reports_log {
                     HookLogs::new(self.scope).last_lines(release, hook, &run).await
                 } else {
                     String::new()

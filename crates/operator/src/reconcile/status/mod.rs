@@ -38,7 +38,7 @@ use chartwright_core::status::template::Templated;
 use chartwright_core::status::{self, Phase, Reason};
 
 /// How many throttled reconciles in a row the status does not report.
-const UNTOLD: u32 = 3;
+const UNREPORTED: u32 = 3;
 
 /// What came of a write of the status.
 struct StatusWrite {
@@ -172,7 +172,7 @@ impl StatusWriter<'_, '_> {
             return false;
         };
         release.retry.backoff.throttled = release.retry.backoff.throttled.saturating_add(1);
-        if release.retry.backoff.throttled > UNTOLD {
+        if release.retry.backoff.throttled > UNREPORTED {
             return false;
         }
         // Throttling does not count as a failure yet.
