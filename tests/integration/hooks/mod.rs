@@ -1,5 +1,6 @@
 //! Helm's hooks, and plans.
 
+pub mod on_create;
 pub mod operations;
 pub mod plans;
 pub mod runs;

@@ -64,7 +64,7 @@ pub struct Progress {
     /// Digest of the hooks of the recorded revision.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub hooks: String,
-    /// Digest of the hooks that are stored for the deletion.
+    /// Digest of the stored hooks: those for the deletion and, before the first member, the steps of plans on create.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub stored: String,
     /// The release was taken over: its hooks may have left objects.

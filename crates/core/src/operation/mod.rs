@@ -358,6 +358,12 @@ impl Operation {
         !matches!(self.phase, At::Done | At::Failed)
     }
 
+    /// True while an installation runs its first hooks and plans.
+    #[must_use]
+    pub fn is_before_install(&self) -> bool {
+        self.kind == OperationKind::Install && self.phase == At::PreHooks
+    }
+
     fn at(&self, phase: At) -> Self {
         Operation { phase, ..self.clone() }
     }

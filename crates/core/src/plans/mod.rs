@@ -575,6 +575,20 @@ impl Plans {
         }
     }
 
+    /// The plan on create whose run has begun, and has neither succeeded nor failed. Only for a release without a revision:
+    /// no other plan runs there.
+    #[must_use]
+    pub fn begun(&self) -> Option<&str> {
+        let begun = self.plans.iter().find(|plan| plan.phase == RUNNING);
+        begun.map(|plan| plan.name.as_str())
+    }
+
+    /// True if the last run of the plan succeeded.
+    #[must_use]
+    pub fn has_succeeded(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|plan| plan.phase == SUCCEEDED)
+    }
+
     /// What is wrong with plans, for a condition; empty if nothing is.
     pub fn troubles(&self) -> Vec<String> {
         let plans = self.plans.iter();

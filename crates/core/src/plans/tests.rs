@@ -192,6 +192,8 @@ fn a_run_that_is_part_of_an_operation_counts_once_for_each_attempt() {
             let plan = plans.get("restore").unwrap();
             assert_eq!((plan.count, plan.phase.as_str()), (count, phase));
         }
+        assert_eq!(plans.begun(), (phase == RUNNING).then_some("restore"));
+        assert_eq!(plans.has_succeeded("restore"), phase == SUCCEEDED);
     }
     // The chart's annotations are learnt when all is applied.
     plans.learn(&[step], &Key::new([0; 32]), None, at("2026-01-01T12:00:00Z"));

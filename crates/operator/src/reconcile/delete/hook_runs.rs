@@ -14,6 +14,7 @@ use chartwright_core::annotations::{self, ON_DELETE};
 use chartwright_core::hooks::{RunPhase, in_order};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::operation::{OperationEvent, OperationKind};
+use chartwright_core::plans;
 
 /// Runs the stored hooks of a deletion.
 pub(crate) struct DeleteHookRunner<'s, 'a> {
@@ -30,7 +31,9 @@ impl DeleteHookRunner<'_, '_> {
     /// Runs the delete hooks until they end or their timeout passes. Stops with the phase of the release while they
     /// run.
     pub(crate) async fn run_delete_hooks(&mut self, release: &mut Release, event: &str) -> Flow {
-        let hooks = StoredDeleteHooks::new(self.scope).stored_hooks(release).await?;
+        let mut hooks = StoredDeleteHooks::new(self.scope).stored_hooks(release).await?;
+        let plans = plans::marked(&hooks, ON_DELETE);
+        hooks.retain(|hook| hook.is_of_deletion() || hook.is_step_of(&plans));
         let ids: Vec<_> = hooks.iter().map(|hook| hook.member.id.clone()).collect();
         member_scopes::want(
             self.scope.context,

@@ -12,7 +12,7 @@ use crate::reconcile::record::signed_secrets::{DELETE_HOOKS, SignedSecrets};
 use crate::reconcile::release::Release;
 use crate::reconcile::render::Renderer;
 use crate::reconcile::scope::ReleaseScope;
-use chartwright_core::annotations::{self, ON_DELETE, SKIP_PLANS};
+use chartwright_core::annotations::{self, ON_CREATE, ON_DELETE, SKIP_PLANS};
 use chartwright_core::digest::KeyUse;
 use chartwright_core::grants::{Own, StoredObject};
 use chartwright_core::hooks::Hook;
@@ -43,8 +43,17 @@ impl StoredDeleteHooks<'_> {
     }
 
     /// Stores the hooks that run at deletion, or removes the stored ones if the chart has none any more.
-    pub(crate) async fn store_delete_hooks(&mut self, release: &mut Release, hooks: &[Hook]) -> Flow {
-        let plans = plans::marked(hooks, ON_DELETE);
+    /// `is_before_install`: plans on create are stored as well, because an edit does not change a run that has begun.
+    pub(crate) async fn store_delete_hooks(
+        &mut self,
+        release: &mut Release,
+        hooks: &[Hook],
+        is_before_install: bool,
+    ) -> Flow {
+        let mut plans = plans::marked(hooks, ON_DELETE);
+        if is_before_install {
+            plans.extend(plans::marked(hooks, ON_CREATE));
+        }
         let of_deletion = |hook: &&Hook| hook.is_of_deletion() || hook.is_step_of(&plans);
         let hooks: Vec<&Hook> = hooks.iter().filter(of_deletion).collect();
         let key = release.key(&self.scope.context.keys);

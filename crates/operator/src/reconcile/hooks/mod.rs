@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::cluster::objects::ApplyTarget;
-use crate::reconcile::claim::member_scopes::MemberScopes;
+use crate::reconcile::claim::member_scopes::{self, MemberScopes};
 use crate::reconcile::flow::{Flow, OrStop};
 use crate::reconcile::hooks::delete_hooks::StoredDeleteHooks;
 use crate::reconcile::hooks::logs::HookLogs;
@@ -23,6 +23,7 @@ use crate::reconcile::observe::pods::diagnose_hook;
 use crate::reconcile::prune::removal::RemovalCandidate;
 use crate::reconcile::prune::search::MemberSearch;
 use crate::reconcile::release::Release;
+use crate::reconcile::release::pod_problems::PodProblems;
 use crate::reconcile::release::schedule::{POLL, RequeueReason, TIMEOUT};
 use crate::reconcile::render::pool::off_worker;
 use crate::reconcile::render::prepared::PreparedRelease;
@@ -100,7 +101,7 @@ impl HookRunner<'_, '_> {
         if self.scope.former_release.is_some() {
             // The former owner has run the hooks.
             StoredDeleteHooks::new(self.scope)
-                .store_delete_hooks(release, &prepared.desired.hooks)
+                .store_delete_hooks(release, &prepared.desired.hooks, false)
                 .await?;
             release.record.hooks.after_takeover = true;
             return Continue(());
@@ -118,7 +119,12 @@ impl HookRunner<'_, '_> {
             is_found: self.had_members(release, prepared, before).await?,
         };
         let operation = release.record.hooks.operation.as_ref();
+        if operation.is_some_and(|operation| operation.is_before_install() && operation.digest != digest) {
+            self.finish_begun_plan(release).await?;
+        }
+        let operation = release.record.hooks.operation.as_ref();
         let (operation, effects) = operation::next(operation, OperationEvent::Rendered(wanted));
+        let is_before_install = operation.as_ref().is_some_and(Operation::is_before_install);
         if effects.contains(&OperationEffect::RunPreHooks)
             && let Some(kind) = operation.as_ref().map(|operation| operation.kind)
         {
@@ -135,7 +141,7 @@ impl HookRunner<'_, '_> {
                 }
                 OperationEffect::StoreDeleteHooks => {
                     StoredDeleteHooks::new(self.scope)
-                        .store_delete_hooks(release, hooks)
+                        .store_delete_hooks(release, hooks, is_before_install)
                         .await?;
                 }
                 OperationEffect::Begin => {
@@ -167,6 +173,9 @@ impl HookRunner<'_, '_> {
         };
         if kind == OperationKind::Install {
             self.run_marked_plans(release, hooks, ON_CREATE).await?;
+            StoredDeleteHooks::new(self.scope)
+                .store_delete_hooks(release, hooks, false)
+                .await?;
         }
         let event = kind.before();
         self.run_hooks(release, &in_order(hooks, event), event, None).await?;
@@ -239,13 +248,56 @@ impl HookRunner<'_, '_> {
     pub(super) async fn run_marked_plans(&mut self, release: &mut Release, hooks: &[Hook], mark: &str) -> Flow {
         let by = if mark == ON_CREATE { By::Create } else { By::Delete };
         for plan in plans::marked(hooks, mark) {
-            let event = plans::event(&plan);
-            let ended = self.run_hooks(release, &in_order(hooks, &event), &event, None).await;
-            let record = &mut release.record;
-            record.plans.follow(&plan, by, &record.hooks, ended.is_continue());
-            ended?;
+            // An edit may have renamed the steps of a plan that succeeded in this installation.
+            if by == By::Delete || !release.record.plans.has_succeeded(&plan) {
+                self.run_marked_plan(release, hooks, &plan, by).await?;
+            }
         }
         Continue(())
+    }
+
+    async fn run_marked_plan(&mut self, release: &mut Release, hooks: &[Hook], plan: &str, by: By) -> Flow {
+        let event = plans::event(plan);
+        let ended = self.run_hooks(release, &in_order(hooks, &event), &event, None).await;
+        let record = &mut release.record;
+        record.plans.follow(plan, by, &record.hooks, ended.is_continue());
+        ended
+    }
+
+    /// Finishes a plan on create that began with an earlier render, from the stored steps. A run that fails, or whose
+    /// pods have a problem, gives way to the new render.
+    async fn finish_begun_plan(&mut self, release: &mut Release) -> Flow {
+        let Some(plan) = release.record.plans.begun().map(str::to_owned) else {
+            return Continue(());
+        };
+        let hooks = StoredDeleteHooks::new(self.scope).stored_hooks(release).await?;
+        if !hooks.iter().any(|hook| hook.is_step_of(std::slice::from_ref(&plan))) {
+            return Continue(());
+        }
+        let places = MemberScopes::from_objects(hooks.iter().map(|hook| &hook.member.id));
+        member_scopes::want(self.scope.context, &self.scope.owner.set, &places);
+        let ended = self.run_marked_plan(release, &hooks, &plan, By::Create).await;
+        let mut running = release.record.hooks.running();
+        let has_problem = running.any(|run| release.observed.hook_pods.of(&run.object).is_some());
+        match ended {
+            Break(Phase::Waiting { reason, message }) if !has_problem => {
+                let message =
+                    format!("plan {plan} ends with the inputs that it began with; the newer ones follow: {message}");
+                Break(Phase::waiting(reason, message))
+            }
+            Break(
+                Phase::Waiting { message, .. }
+                | Phase::Failed {
+                    reason: Reason::HookFailed,
+                    message,
+                    ..
+                },
+            ) => {
+                tracing::info!(resource = %self.scope.written.key, plan, "the plan goes on with newer inputs: {message}");
+                Continue(())
+            }
+            ended => ended,
+        }
     }
 
     /// Runs the hooks of an event in the given order. `unready`: the phase of members that are not ready. Stops with
@@ -513,6 +565,8 @@ impl HookRunner<'_, '_> {
                 Timestamp::now(),
             );
             release.record.hooks.note(HookRun { deleted: true, ..ended });
+            // The next object of that name has pods of its own.
+            release.observed.hook_pods = PodProblems::default();
         }
         Continue(())
     }
