@@ -397,6 +397,50 @@ fn a_rolled_back_upgrade_keeps_the_snapshot_at_deletion() -> Result<()> {
     })
 }
 
+#[test]
+fn a_plan_on_change_runs_when_all_members_are_applied_and_a_rollback_does_not_run_it() -> Result<()> {
+    let world = world("plans-rolled-back", &["onFailure: rollback", "timeout: 2s"])?;
+    let operator = world.start()?;
+    let on_change = json!({"kind": "ConfigMap", "annotations": {"chartwright.dev/run-on-change": "color"}});
+    let rotate = step("rotate", "plan-rotate", on_change);
+    world.install("a", json!({"hooks": [rotate]}))?;
+    // This upgrade fails before its first member.
+    let failing = step("migrate", "pre-upgrade", json!({"pod": {CRASHES: "true"}}));
+    world.edit("a", json!({"color": "red", "hooks": [rotate, failing]}))?;
+    world.await_stalled("a", "RolledBack", &["a-migrate"])?;
+    world.await_quiet(&operator)?;
+    ensure!(plan(&world, "rotate")?["count"] == 0);
+    // This one fails when all members are applied.
+    let start = world.mark()?;
+    let unhealthy = json!({"color": "green", "hooks": [rotate], "deployment": {HANGS: "true"}});
+    world.edit("a", unhealthy)?;
+    world.await_stalled("a", "RolledBack", &["a-web"])?;
+    world.await_quiet(&operator)?;
+    let writes = world
+        .all_requests(&operator, start)?
+        .resource("configmaps")
+        .verb("patch");
+    let names: Vec<&str> = writes.iter().map(|request| request.name.as_str()).collect();
+    ensure!(names == ["a-main", "a-rotate", "a-main"], "{writes}");
+    ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "blue");
+    ensure!(world.expect("configmap", "a-rotate")?["data"]["color"] == "green");
+    // The value is known now.
+    world.update("a", json!({"deployment": null}))?;
+    world.await_quiet(&operator)?;
+    ensure!(plan(&world, "rotate")?["count"] == 1);
+    // This one is rolled back before the plan begins, so that the next one begins it.
+    let failing = step("check", "post-upgrade", json!({"pod": {CRASHES: "true"}}));
+    world.edit("a", json!({"color": "red", "hooks": [rotate, failing]}))?;
+    world.await_stalled("a", "RolledBack", &["a-check"])?;
+    world.await_quiet(&operator)?;
+    ensure!(plan(&world, "rotate")?["count"] == 1);
+    ensure!(world.expect("configmap", "a-rotate")?["data"]["color"] == "green");
+    world.update("a", json!({"hooks": [rotate]}))?;
+    await_plan(&world, "rotate", 2, "Succeeded")?;
+    ensure!(world.expect("configmap", "a-rotate")?["data"]["color"] == "red");
+    Ok(())
+}
+
 /// As after `make undeploy deploy`: the operator's namespace goes, and its key with it.
 #[test]
 fn a_new_key_upgrades_nothing_and_keeps_the_snapshot_at_deletion() -> Result<()> {

@@ -77,9 +77,22 @@ pub struct PlanRun {
     /// Parameters of the run: `.Plan.Params`.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub params: Map<String, Value>,
+    /// Digest that the value had before the change that runs the plan.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub value_before: String,
     /// Start of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Timestamp>,
+}
+
+impl PlanWork {
+    /// Removes a run that waits because of a changed value, after the change was rolled back. Returns the digest of the value
+    /// before.
+    fn undo_change(&mut self, plan: &str) -> Option<String> {
+        let is_it = |run: &PlanRun| run.plan == plan && run.by == By::Change;
+        let place = self.queue.iter().position(is_it)?;
+        Some(self.queue.remove(place).value_before).filter(|value| !value.is_empty())
+    }
 }
 
 /// Who requested it.
@@ -359,7 +372,7 @@ impl Plans {
     }
 
     /// All of a render is applied: these are its plans from now on. Those whose value has changed since are to be run.
-    /// `values`: what it was rendered from; `None` if it was not requested.
+    /// `values`: what it was rendered from; `None` for a rollback, which undoes changes whose plans have not begun.
     pub fn learn(&mut self, hooks: &[Hook], key: &Key, values: Option<&Value>, now: Timestamp) {
         let digest = |path: &str| {
             let mut fields = path.split('.').filter(|field| !field.is_empty());
@@ -380,10 +393,13 @@ impl Plans {
             let mut plan = Plan::of(name, first, &digest);
             if let Some(before) = known.iter().find(|plan| plan.name == name) {
                 if values.is_none() {
-                    plan.value.clone_from(&before.value);
-                }
-                if !plan.value.is_empty() && !before.value.is_empty() && plan.value != before.value {
-                    self.ask(PlanRun::of(name, By::Change));
+                    let undone = self.work.undo_change(name);
+                    plan.value = undone.unwrap_or_else(|| before.value.clone());
+                } else if !plan.value.is_empty() && !before.value.is_empty() && plan.value != before.value {
+                    self.ask(PlanRun {
+                        value_before: before.value.clone(),
+                        ..PlanRun::of(name, By::Change)
+                    });
                 }
                 let same_times = (&plan.schedule, &plan.time_zone) == (&before.schedule, &before.time_zone);
                 plan = Plan {
@@ -625,6 +641,7 @@ impl PlanRun {
             by,
             token: String::new(),
             params: Map::new(),
+            value_before: String::new(),
             started: None,
         }
     }

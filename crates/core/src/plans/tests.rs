@@ -204,6 +204,28 @@ fn a_run_that_is_part_of_an_operation_counts_once_for_each_attempt() {
 }
 
 #[test]
+fn a_rollback_undoes_a_change_whose_run_has_not_begun() {
+    let hooks = [step("a", "plan-rotate", json!({RUN_ON_CHANGE: "color"}))];
+    let mut plans = plans(&hooks, "2026-01-01T12:00:00Z");
+    let now = at("2026-01-01T12:00:00Z");
+    let learn = |plans: &mut Plans, color: Option<&str>| {
+        let values = color.map(|color| json!({"color": color}));
+        plans.learn(&hooks, &Key::new([0; 32]), values.as_ref(), now);
+        plans.work.queue.len()
+    };
+    assert_eq!(learn(&mut plans, Some("blue")), 1, "from no color");
+    plans.start(now).unwrap();
+    plans.finish(None, now);
+    assert_eq!(learn(&mut plans, Some("red")), 1);
+    assert_eq!(learn(&mut plans, None), 0, "rolled back");
+    assert_eq!(learn(&mut plans, Some("red")), 1, "the same change again");
+    plans.start(now).unwrap();
+    assert_eq!(learn(&mut plans, None), 0, "it has begun");
+    plans.finish(None, now);
+    assert_eq!(learn(&mut plans, Some("red")), 0);
+}
+
+#[test]
 fn a_changed_value_asks_for_a_run() {
     let hooks = [step("a", "plan-rotate", json!({RUN_ON_CHANGE: "auth.password"}))];
     let mut plans = plans(&hooks, "2026-01-01T12:00:00Z");
