@@ -24,7 +24,7 @@ use crate::reconcile::takeover::former_members::FormerMembers;
 use chartwright_core::apply::member_outcome::{MemberOutcome, recorded_entry};
 use chartwright_core::apply::sequence::{self, Turn};
 use chartwright_core::apply::{ApplyReason, Seen, Step, content, sign, step};
-use chartwright_core::drift::rollback::{self, UndoneRollout};
+use chartwright_core::drift::rollback;
 use chartwright_core::drift::{DriftedField, drifted_fields};
 use chartwright_core::health::gates;
 use chartwright_core::identity::ownership::Ownership;
@@ -86,8 +86,8 @@ struct MemberDecision {
     drifted: Vec<DriftedField>,
     /// True if our field manager wrote another content: a second operator runs.
     has_other_operator: bool,
-    /// What `kubectl rollout undo` brought back.
-    undone: Option<UndoneRollout>,
+    /// True if `kubectl rollout undo` brought fields back.
+    is_undone: bool,
     /// What is applied in place of the rendered object: a claim without its size.
     without_size: Option<Value>,
 }
@@ -99,7 +99,7 @@ impl MemberDecision {
             live,
             drifted: Vec::new(),
             has_other_operator: false,
-            undone: None,
+            is_undone: false,
             without_size: None,
         }
     }
@@ -436,8 +436,10 @@ impl Applier<'_> {
             }
         };
         let mut decision = MemberDecision::new(task.step(&Seen::Present(&seen)), None);
+        let mut undone = None;
         if matches!(decision.next, Step::Apply { force: true, .. }) {
-            decision.undone = rollback::undone_rollout(&managed, objects::FIELD_MANAGER);
+            undone = rollback::undone_rollout(&managed, objects::FIELD_MANAGER);
+            decision.is_undone = undone.is_some();
             decision.without_size = match self.without_size(resource, member, &managed).await {
                 Ok(rest) => rest,
                 Err(error) => {
@@ -455,11 +457,10 @@ impl Applier<'_> {
             let mut object = content(member, Some(&unscaled));
             sign(&mut object, &member.digest);
             decision.drifted = drifted_fields(&object, &managed, objects::FIELD_MANAGER);
-            for field in decision.undone.iter().flat_map(|undone| &undone.fields) {
-                if !decision.drifted.contains(field) {
-                    decision.drifted.push(field.clone());
-                }
-            }
+            let brought_back = undone.into_iter().flat_map(|undone| undone.fields);
+            decision.drifted.extend(brought_back);
+            decision.drifted.sort();
+            decision.drifted.dedup();
             decision.has_other_operator = decision.drifted.is_empty() && seen.fingerprint.is_some();
             let is_enlarged = decision.without_size.is_some();
             let given_up = |field: &DriftedField| match field.field.as_str() {
@@ -539,7 +540,7 @@ impl Applier<'_> {
             return Ok(refused);
         }
         if let Some(live) = live.filter(|_| force) {
-            let prepared = self.prepare_live(resource, task, live, decision.undone.as_ref()).await;
+            let prepared = self.prepare_live(resource, task, live, decision.is_undone).await;
             match prepared {
                 Err(error @ Error::Conflict(_)) => return Err(error),
                 Err(error) => return Ok(MemberSender::new(self.scope).failure(member, &error)),
@@ -585,16 +586,17 @@ impl Applier<'_> {
         resource: &Resource,
         task: MemberTask<'_>,
         live: &Live,
-        undone: Option<&UndoneRollout>,
+        is_undone: bool,
     ) -> Result<(), Error> {
         let id = &task.member.id;
-        if let Some(undone) = undone {
+        if is_undone {
             MemberSender::new(self.scope)
-                .set_managed_fields(resource, id, live, &undone.managed_fields)
+                .take_undone_rollout(resource, id, live)
                 .await?;
         }
         if live.sets_replicas && task.member.object.pointer("/spec/replicas").is_none() {
-            self.hand_over_replicas(resource, task.prepared, task.member).await?;
+            self.hand_over_replicas(resource, task.prepared, task.member, live)
+                .await?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::cluster::error::Error;
 use crate::cluster::objects;
 use crate::cluster::workloads::autoscalers;
 use crate::reconcile::apply::Applier;
-use crate::reconcile::apply::send::{MemberSender, SendOptions};
+use crate::reconcile::apply::send::{MemberSender, SendOptions, TRIES};
 use crate::reconcile::flow::Flow;
 use crate::reconcile::observe::warnings::Warnings;
 use crate::reconcile::release::Release;
@@ -113,6 +113,7 @@ impl Applier<'_> {
         resource: &Resource,
         prepared: &PreparedRelease,
         member: &Member,
+        live: &Live,
     ) -> Result<(), Error> {
         let (context, id) = (self.scope.context, &member.id);
         if !has_autoscaler(prepared, id) {
@@ -129,13 +130,21 @@ impl Applier<'_> {
                 return Ok(());
             }
         }
-        let Some((_, object)) = objects::read(&context.client, resource, id).await? else {
-            return Err(Error::Conflict(format!("{id} was deleted at the same time")));
-        };
-        context.members().begin_request(id);
-        let answer = objects::hand_over_replicas(&context.client, resource, id, &object).await;
-        context.members().end_request(id, answer.as_ref().ok());
-        answer.map(drop)
+        let mut result = Ok(());
+        for _ in 0..TRIES {
+            let found = objects::read(&context.client, resource, id).await?;
+            let Some((_, object)) = found.filter(|(seen, _)| seen.uid == live.uid) else {
+                return Err(Error::Conflict(format!("{id} was replaced at the same time")));
+            };
+            context.members().begin_request(id);
+            let answer = objects::hand_over_replicas(&context.client, resource, id, &object).await;
+            context.members().end_request(id, answer.as_ref().ok());
+            result = answer.map(drop);
+            if !matches!(result, Err(Error::Conflict(_))) {
+                break;
+            }
+        }
+        result
     }
 
     /// The live member if another field manager owns replicas that the chart sets, and that manager. The returned

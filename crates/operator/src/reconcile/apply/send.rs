@@ -12,6 +12,7 @@ use crate::reconcile::scope::ReleaseScope;
 use crate::telemetry::metrics::WriteOperation;
 use chartwright_core::apply::member_outcome::MemberOutcome;
 use chartwright_core::apply::{ApplyReason, content, schema_errors, sign};
+use chartwright_core::drift::rollback;
 use chartwright_core::identity::ObjectId;
 use chartwright_core::index::members::Live;
 use chartwright_core::members::desired::Member;
@@ -23,6 +24,10 @@ use chartwright_core::status::conditions::short_list;
 /// The API server names all duplicates in one response, but duplicates inside of a removed item show up only
 /// afterwards.
 const ROUNDS: usize = 4;
+
+/// How often a change of the managed fields is sent again, because the object had changed in between. Controllers write the status of a
+/// workload several times right after an edit.
+pub(crate) const TRIES: usize = 5;
 
 /// Options of one apply.
 #[derive(Clone, Copy)]
@@ -95,7 +100,15 @@ impl MemberSender<'_> {
             Ok(DryRun::Refused(_)) => return Ok(self.failure(member, &error)),
             Err(error) => return Ok(self.failure(member, &error)),
         }
-        let foreign = match self.take_foreign_fields(resource, member, live, &error).await? {
+        let mut taken = self.take_foreign_fields(resource, member, live, &error).await;
+        for _ in 1..TRIES {
+            // A controller wrote the status in between.
+            if !matches!(taken, Err(Error::Conflict(_))) {
+                break;
+            }
+            taken = self.take_foreign_fields(resource, member, live, &error).await;
+        }
+        let foreign = match taken? {
             ForeignFields::Taken => match self.send_content(release, resource, member, Some(live)).await {
                 Ok(live) => return Ok(MemberOutcome::Applied(Box::new(live), order.why)),
                 Err(error) => return self.outcome_or_conflict(member, error),
@@ -206,11 +219,40 @@ impl MemberSender<'_> {
         Ok(ForeignFields::Kept(kept))
     }
 
+    /// Makes our field manager the owner of what `kubectl rollout undo` brought back, so that the next apply removes it.
+    ///
+    /// # Errors
+    /// `Conflict` if the object was replaced, or changes too often.
+    pub(crate) async fn take_undone_rollout(
+        &self,
+        resource: &Resource,
+        id: &ObjectId,
+        live: &Live,
+    ) -> Result<(), Error> {
+        let mut result = Ok(());
+        for _ in 0..TRIES {
+            let found = objects::read_live_and_fields(&self.scope.context.client, resource, id).await?;
+            let Some((seen, managed)) = found.filter(|(seen, _)| seen.uid == live.uid) else {
+                return Err(Error::Conflict(format!("{id} was replaced at the same time")));
+            };
+            let Some(undone) = rollback::undone_rollout(&managed, objects::FIELD_MANAGER) else {
+                return Ok(());
+            };
+            result = self
+                .set_managed_fields(resource, id, &seen, &undone.managed_fields)
+                .await;
+            if !matches!(result, Err(Error::Conflict(_))) {
+                break;
+            }
+        }
+        result
+    }
+
     /// Writes who owns the fields of a live member.
     ///
     /// # Errors
     /// `Conflict` if it changed at the same time.
-    pub(crate) async fn set_managed_fields(
+    async fn set_managed_fields(
         &self,
         resource: &Resource,
         id: &ObjectId,
