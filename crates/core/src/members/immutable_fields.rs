@@ -102,10 +102,11 @@ impl KeptField {
                 )
             }
             KeptField::NotAsked => format!(
-                "to have it recreated, annotate it with {UPDATE}=Recreate, or the custom resource with {FORCE_AT}"
+                "set the value back, or, to have it recreated, annotate it with {UPDATE}=Recreate, or the custom resource with \
+                 {FORCE_AT}"
             ),
             KeptField::TakesData => format!(
-                "recreating it would delete data or other objects: to allow that, annotate it with {PRUNE}=true"
+                "set the value back; recreating it would delete data or other objects, which {PRUNE}=true on it allows"
             ),
         };
         let set = match foreign {

@@ -127,18 +127,25 @@ impl Claimer<'_, '_> {
         Ok(())
     }
 
-    /// Removes all our marks from an object that is no longer decorated. Other field managers may own them, too, for
-    /// example after an edit of the complete object.
-    pub(crate) async fn undecorate(&mut self) -> Result<(), Error> {
+    async fn undecorate(&mut self) -> Result<(), Error> {
         self.write_marks(&OwnedMetadata::default()).await?;
         let (kinds, namespaces) = self.scope.written.member_scope_annotations();
         let mut keys = vec![kinds, namespaces, self.scope.written.kept_annotation()];
         keys.retain(|key| self.scope.written.annotations.contains_key(key));
-        let target = self.scope.written.target(&self.scope.unit.resource);
         if !keys.is_empty() {
+            let target = self.scope.written.target(&self.scope.unit.resource);
             let object = remove_annotations(&self.scope.context.client, &target, &keys).await?;
             self.scope.set_written(object);
         }
+        Ok(())
+    }
+
+    /// Removes the finalizer. From an object that stays, because it is only decorated, also what else the operator wrote into it.
+    pub(crate) async fn unclaim(&mut self) -> Result<(), Error> {
+        if !self.scope.written.deleting {
+            self.undecorate().await?;
+        }
+        let target = self.scope.written.target(&self.scope.unit.resource);
         let finalizer = self.scope.written.finalizer();
         remove_finalizer(
             &self.scope.context.client,

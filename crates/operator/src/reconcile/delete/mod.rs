@@ -7,7 +7,6 @@ pub(crate) mod hook_runs;
 use std::collections::HashSet;
 use std::ops::ControlFlow::{Break, Continue};
 
-use crate::cluster::custom_resource::remove_finalizer;
 use crate::cluster::error::Error;
 use crate::reconcile::claim::Claimer;
 use crate::reconcile::claim::member_scopes::{self, MemberScopes};
@@ -145,19 +144,8 @@ impl Deleter<'_, '_> {
 
     /// Removes the finalizer: the last write of a release.
     async fn remove_release_finalizer(&mut self, release: &mut Release, note: &str) -> ReconcileOutcome {
-        let target = self.scope.written.target(&self.scope.unit.resource);
         let finalizer = self.scope.written.finalizer();
-        let removed = if self.scope.written.deleting {
-            remove_finalizer(
-                &self.scope.context.client,
-                &target,
-                &self.scope.written.finalizers,
-                &finalizer,
-            )
-            .await
-        } else {
-            Claimer::new(self.scope).undecorate().await
-        };
+        let removed = Claimer::new(self.scope).unclaim().await;
         if let Err(error) = removed {
             if let Some(remedy) = refusal(&error) {
                 let message = format!("{note}, but the finalizer {finalizer} can't be taken off: {error}{remedy}");
