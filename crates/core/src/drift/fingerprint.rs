@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::drift::managed_fields::{applied, fields, foreign};
+use crate::drift::managed_fields::{applied, fields, foreign, owns};
 
 /// A hash of the fields that `manager` owns by server-side apply: the first 8 bytes, big-endian, of the SHA-256 of
 /// `fieldsV1` as JSON with sorted keys, of the entry's time, and of the digest that an annotation holds of what was
@@ -59,8 +59,7 @@ pub fn scaled_by(managed_fields: &[ManagedFieldsEntry]) -> Option<String> {
 
 /// True if `manager` applied `spec.replicas` and owns it.
 pub fn sets_replicas(managed_fields: &[ManagedFieldsEntry], manager: &str) -> bool {
-    let own = applied(managed_fields, manager).and_then(fields);
-    own.is_some_and(|fields| fields.pointer("/f:spec/f:replicas").is_some())
+    owns(managed_fields, manager, "/f:spec/f:replicas")
 }
 
 /// Canonical JSON: keys sorted, no blanks. serde_json's own order depends on a feature flag that any crate of the tree

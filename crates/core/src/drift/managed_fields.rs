@@ -33,6 +33,41 @@ pub(crate) fn fields(entry: &ManagedFieldsEntry) -> Option<&Value> {
     entry.fields_v1.as_ref().map(|fields| &fields.0)
 }
 
+/// True if `manager` applied a field and owns it. `pointer`: as `/f:spec/f:replicas`.
+pub(crate) fn owns(entries: &[ManagedFieldsEntry], manager: &str, pointer: &str) -> bool {
+    let own = applied(entries, manager).and_then(fields);
+    own.is_some_and(|fields| fields.pointer(pointer).is_some())
+}
+
+/// The entries after fields have moved to `own` from those that `is_giver` takes. An entry without fields goes.
+pub(crate) fn move_fields(
+    entries: &[ManagedFieldsEntry],
+    own: &ManagedFieldsEntry,
+    set: &Value,
+    is_giver: impl Fn(&ManagedFieldsEntry) -> bool,
+) -> Vec<ManagedFieldsEntry> {
+    let moved = entries.iter().filter_map(|entry| {
+        let mut moved = entry.clone();
+        let fields = moved.fields_v1.as_mut()?;
+        if entry == own {
+            unite(&mut fields.0, set);
+        } else if is_giver(entry) {
+            remove_set(&mut fields.0, set);
+        }
+        (!is_leaf(&fields.0)).then_some(moved)
+    });
+    moved.collect()
+}
+
+/// The keys of an item as people write them: `port=81,protocol=TCP`.
+pub(crate) fn keys_text(keys: &Map<String, Value>) -> String {
+    let texts = keys.iter().map(|(name, value)| match value {
+        Value::String(text) => format!("{name}={text}"),
+        other => format!("{name}={other}"),
+    });
+    texts.collect::<Vec<_>>().join(",")
+}
+
 /// The keys of an item, from `k:{...}`.
 pub(crate) fn item_keys(key: &str) -> Option<Map<String, Value>> {
     serde_json::from_str(key.strip_prefix("k:")?).ok()
@@ -88,13 +123,7 @@ pub(crate) fn owned_paths<'m>(
         let path = match (key.strip_prefix("f:"), item_keys(key)) {
             (Some(name), _) if path.is_empty() => name.to_owned(),
             (Some(name), _) => format!("{path}.{name}"),
-            (None, Some(keys)) => {
-                let keys = keys.iter().map(|(name, value)| match value {
-                    Value::String(text) => format!("{name}={text}"),
-                    other => format!("{name}={other}"),
-                });
-                format!("{path}[{}]", keys.collect::<Vec<_>>().join(","))
-            }
+            (None, Some(keys)) => format!("{path}[{}]", keys_text(&keys)),
             (None, None) => continue,
         };
         match managers.first() {

@@ -11,7 +11,7 @@ use std::fmt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::{Map, Value, json};
 
-use crate::drift::managed_fields::{applied, fields, foreign, item_keys, may_have};
+use crate::drift::managed_fields::{applied, fields, foreign, item_keys, keys_text, may_have};
 
 /// A field of ours that is ours no longer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -121,11 +121,7 @@ fn item_of<'v>(fields: &'v Value, item: &Value) -> Option<(String, &'v Value)> {
             return (value == *item).then(|| (value.to_string(), child));
         }
         let keys = item_keys(key).filter(|keys| may_have(item, keys))?;
-        let text = keys.iter().map(|(name, value)| match value {
-            Value::String(text) => format!("{name}={text}"),
-            other => format!("{name}={other}"),
-        });
-        Some((text.collect::<Vec<_>>().join(","), child))
+        Some((keys_text(&keys), child))
     })
 }
 

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::{Value, json};
 
 use crate::drift::DriftedField;
-use crate::drift::managed_fields::{applied, fields, is_leaf, owned_paths, remove_set, unite};
+use crate::drift::managed_fields::{applied, fields, is_leaf, move_fields, owned_paths, remove_set, unite};
 
 /// The field manager of `kubectl rollout undo`. Other commands have managers of their own, such as `kubectl-edit`, `kubectl-set` and, for
 /// `rollout restart`, `kubectl-rollout` (`FieldManager` in k8s.io/kubectl/pkg/cmd).
@@ -39,17 +39,7 @@ pub fn undone_rollout(entries: &[ManagedFieldsEntry], manager: &str) -> Option<U
     if is_leaf(&set) {
         return None;
     }
-    let moved = entries.iter().filter_map(|entry| {
-        let mut moved = entry.clone();
-        let fields = moved.fields_v1.as_mut()?;
-        if entry == own {
-            unite(&mut fields.0, &set);
-        } else if undone(entry).is_some() {
-            remove_set(&mut fields.0, &set);
-        }
-        (!is_leaf(&fields.0)).then_some(moved)
-    });
-    let managed_fields = moved.collect();
+    let managed_fields = move_fields(entries, own, &set, |entry| undone(entry).is_some());
     let mut owned = Vec::new();
     owned_paths(&set, &[(UNDO, &set)], "", &mut owned);
     let fields = owned.into_iter().map(|(field, by)| DriftedField {

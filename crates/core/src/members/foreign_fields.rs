@@ -11,7 +11,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::{Map, Value, json};
 
-use crate::drift::managed_fields::{applied, fields, is_leaf, item_keys, may_have, owned_paths, remove_set, unite};
+use crate::drift::managed_fields::{applied, fields, is_leaf, item_keys, may_have, move_fields, owned_paths};
 
 /// Fields without an owner are removed only this near to a refused field. Farther away they are defaults that exclude nothing.
 const NEAR: usize = 1;
@@ -56,7 +56,7 @@ pub fn corrections(live: &Value, manager: &str, rendered: &Value, refused: &[&st
     let managed: Vec<ManagedFieldsEntry> = serde_json::from_value(managed).unwrap_or_default();
     let version = live["apiVersion"].as_str();
     let ours = applied(&managed, manager).filter(|own| own.api_version.as_deref() == version);
-    let Some(own) = ours.and_then(fields) else {
+    let Some((ours, own)) = ours.and_then(|ours| Some((ours, fields(ours)?))) else {
         return Vec::new();
     };
     let mut owners = Owners {
@@ -90,19 +90,7 @@ pub fn corrections(live: &Value, manager: &str, rendered: &Value, refused: &[&st
             continue;
         }
         known = set.clone();
-        let moved = managed.iter().filter_map(|entry| {
-            let mut entry = entry.clone();
-            let is_own = fields(&entry) == Some(own) && entry.manager.as_deref() == Some(manager);
-            let is_takeable = is_takeable(&entry, version);
-            let fields = entry.fields_v1.as_mut()?;
-            if is_own {
-                unite(&mut fields.0, &set);
-            } else if is_takeable {
-                remove_set(&mut fields.0, &set);
-            }
-            (!is_leaf(&fields.0)).then_some(entry)
-        });
-        let managed_fields: Vec<ManagedFieldsEntry> = moved.collect();
+        let managed_fields = move_fields(&managed, ours, &set, |entry| is_takeable(entry, version));
         if managed_fields == managed {
             continue;
         }

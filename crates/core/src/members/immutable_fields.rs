@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::Value;
 
 use crate::annotations::{FORCE_AT, PRUNE, UPDATE};
-use crate::drift::managed_fields::{applied, fields as fields_of_entry};
+use crate::drift::managed_fields::owns;
 use crate::identity::{GroupKind, ObjectId};
 use crate::index::members::Live;
 use crate::members::desired::Member;
@@ -229,8 +229,7 @@ pub fn is_claim(group_kind: &GroupKind) -> bool {
 ///
 /// `live`: the live claim. `managed`: its managed fields. Returns `None` if the claim is not larger, or `manager` set its size.
 pub fn without_size(live: &Value, managed: &[ManagedFieldsEntry], manager: &str, rendered: &Value) -> Option<Value> {
-    let own = applied(managed, manager).and_then(fields_of_entry);
-    let is_ours = own.is_some_and(|own| own.pointer("/f:spec/f:resources/f:requests/f:storage").is_some());
+    let is_ours = owns(managed, manager, "/f:spec/f:resources/f:requests/f:storage");
     if is_ours || !is_smaller(live, rendered) {
         return None;
     }
