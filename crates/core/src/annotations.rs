@@ -59,6 +59,8 @@ pub const UPDATE: &str = "chartwright.dev/update";
 pub const FORCE: &str = "chartwright.dev/force";
 /// On a live member: `disabled` leaves it as it is.
 pub const RECONCILE: &str = "chartwright.dev/reconcile";
+/// On a member: `correct`, `warn` or `ignore`.
+pub const DRIFT: &str = "chartwright.dev/drift";
 /// On a member: a whole number. Lower waves come first.
 pub const WAVE: &str = "chartwright.dev/wave";
 /// On a member, a hook or a step of a plan: a condition in CEL over live objects; it is well when that is true.
@@ -80,7 +82,7 @@ const SDK_ROLLBACK_FORCE: &str = "helm.sdk.operatorframework.io/rollback-force";
 /// What all annotations of ours begin with.
 const PREFIX: &str = "chartwright.dev/";
 /// All of them, on any object: a member may be a custom resource itself.
-const KNOWN: [&str; 32] = [
+const KNOWN: [&str; 33] = [
     SUSPEND,
     RECONCILE_PERIOD,
     REQUESTED_AT,
@@ -106,6 +108,7 @@ const KNOWN: [&str; 32] = [
     UPDATE,
     FORCE,
     RECONCILE,
+    DRIFT,
     WAVE,
     READY_WHEN,
     TIMEOUT,

@@ -35,6 +35,8 @@ pub enum KeyUse {
     KeptResults,
     /// A rendered value in whose place the live one stays.
     Pin,
+    /// The rendered value of a field whose drift stays.
+    Drift,
     /// Signatures: the record in a status, the content of a Secret, and who a Secret or a Lease belongs to.
     Status,
     Content,
@@ -75,6 +77,7 @@ impl KeyUse {
             KeyUse::StatusTemplate => "status-template",
             KeyUse::KeptResults => "kept",
             KeyUse::Pin => "pin",
+            KeyUse::Drift => "drift",
             KeyUse::Status => "status",
             KeyUse::Content => "content",
             KeyUse::Mark => "mark",

@@ -65,6 +65,7 @@ pub fn member(id: &ObjectId) -> Member {
         digest: "d".into(),
         policy: Policy::default(),
         owner: None,
+        ignored: None,
     }
 }
 

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use go_yaml::{Data, Node};
 use kube::core::{Expression, Selector};
 
-use super::keys::{decorate, depends, elect, health, overrides, remediation, sources};
+use super::keys::{decorate, depends, differences, elect, health, overrides, remediation, sources};
 use super::names;
 use super::reader::{Findings, MapFields, describe, suggestion};
-use super::{AllowList, Collisions, DeletionPolicy, OnFailure, ReadContext, STATUS_TEMPLATE, Watch};
+use super::{AllowList, Collisions, DeletionPolicy, DriftPolicy, OnFailure, ReadContext, STATUS_TEMPLATE, Watch};
 
-const KNOWN: [&str; 30] = [
+const KNOWN: [&str; 32] = [
     "group",
     "version",
     "kind",
@@ -42,16 +42,11 @@ const KNOWN: [&str; 30] = [
     "decorate",
     "name",
     "elect",
-];
-/// Keys of the format that this version does not support yet.
-const LATER: [&str; 6] = [
-    "patches",
     "drift",
     "ignoreDifferences",
-    "crds",
-    "releaseName",
-    "serviceAccountName",
 ];
+/// Keys of the format that this version does not support yet.
+const LATER: [&str; 4] = ["patches", "crds", "releaseName", "serviceAccountName"];
 const DRY_RUN_OPTIONS: [&str; 6] = ["", "client", "server", "none", "true", "false"];
 
 /// Reads an entry. Returns `None` if a required key is missing or invalid. Adds all problems to the findings.
@@ -106,6 +101,8 @@ pub(super) fn read(node: &Node, context: &ReadContext<'_>, findings: &mut Findin
         status_template: read_status_template(&fields, findings),
         remediation: remediation::read(&fields, findings),
         elect: elect::read(&fields, findings),
+        drift: findings.read_choice(&fields, "drift", DriftPolicy::NAMES),
+        ignore_differences: differences::read(&fields, findings),
         line: node.line,
         version: version?,
         kind: kind?,

@@ -50,6 +50,7 @@ use go_yaml::{self as yaml, Data};
 
 pub use finding::{FileErrors, FileFinding};
 pub use keys::depends::DependsOn;
+pub use keys::differences::{DriftPolicy, FieldPointer, IgnoreRule};
 pub use keys::elect::ElectRule;
 pub use keys::health::HealthRule;
 pub use keys::overrides::OverrideValue;
@@ -121,6 +122,10 @@ pub struct Watch {
     pub status_template: String,
     /// Workloads for which the operator elects one pod as leader.
     pub elect: Vec<ElectRule>,
+    /// What happens to drift of members that do not say it themselves.
+    pub drift: DriftPolicy,
+    /// Fields of members that are left to others.
+    pub ignore_differences: Vec<IgnoreRule>,
     /// First line of the entry in the file, counted from 1.
     pub line: usize,
 }
@@ -354,6 +359,13 @@ impl Watch {
         // It decides what is stored of a release.
         if self.on_failure == OnFailure::Rollback {
             text.push_str("rollback");
+        }
+        // They decide what is left of a member, so a change of theirs looks at all of them.
+        if self.drift != DriftPolicy::default() {
+            let _ = write!(text, "drift {:?}", self.drift);
+        }
+        if !self.ignore_differences.is_empty() {
+            let _ = write!(text, "ignoreDifferences {:?}", self.ignore_differences);
         }
         if let Some(name) = &self.decorator {
             let _ = write!(text, "decorator {name:?}");

@@ -86,6 +86,8 @@ fn the_digest_covers_keys_that_change_the_render() {
         "  maxConcurrentReconciles: 2\n",
         "  deletionPolicy: WaitForTermination\n",
         "  ownerReferences: true\n",
+        "  drift: correct\n",
+        "  ignoreDifferences: []\n",
         "  selector: {matchLabels: {a: b}}\n",
     ] {
         assert_eq!(digest(same), plain, "{same}");
@@ -104,6 +106,8 @@ fn the_digest_covers_keys_that_change_the_render() {
         "  allow: {kinds: [\"*\"]}\n",
         "  allow: {namespaces: [\"*\"]}\n",
         "  lookups: {kinds: [\"*\"]}\n",
+        "  drift: warn\n",
+        "  ignoreDifferences: [{jsonPointers: [/spec/replicas]}]\n",
     ] {
         assert_ne!(digest(other), plain, "{other}");
     }

@@ -6,6 +6,7 @@ pub mod claims;
 pub mod conflicts;
 pub mod cost;
 pub mod crds;
+mod differences;
 pub mod drift;
 pub mod hand_edits;
 mod immutable;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::ApplyReason;
+use crate::drift::tolerated::ToleratedDrift;
 use crate::index::members::Live;
 use crate::members::desired::Member;
 use crate::members::policy::Update;
@@ -15,6 +16,8 @@ pub enum MemberOutcome {
     Unchanged,
     /// It is there, and is left as it is.
     Left,
+    /// Other clients changed it, and its drift stays.
+    Drifted(Box<Live>),
     /// An object of another owner exists, and the chart requires no more.
     Yielded,
     /// A Job that is done, and gone.
@@ -32,23 +35,35 @@ pub enum MemberOutcome {
     Throttled(String, Duration),
 }
 
-/// What the record holds of a member after a reconcile. `previous`: its entry before. `live`: the member in the index. `None`
-/// if it is no member of the release.
+/// What the record holds of a member after a reconcile. `previous`: its entry before. `live`: the member in the index. `drift`: what was
+/// left of it. `None` if it is no member of the release.
 pub fn recorded_entry(
     member: &Member,
     previous: Option<Entry>,
     outcome: &MemberOutcome,
     live: Option<&Live>,
+    drift: Option<&ToleratedDrift>,
 ) -> Option<Entry> {
     let same = previous.as_ref().filter(|entry| entry.digest == member.digest);
     let same_fingerprint = same.and_then(|entry| entry.fingerprint);
     let finished = same.is_some_and(|entry| entry.finished);
+    let known_drift = previous.as_ref().and_then(|entry| entry.drift.clone());
     let entry = |uid: String, digest: String, fingerprint| Entry {
         uid,
         digest,
         fingerprint,
         finished,
+        drift: known_drift.clone(),
         ..Entry::of(member)
+    };
+    let left = |live: &Live| {
+        let others = live.others;
+        drift.map(|drift| {
+            Box::new(ToleratedDrift {
+                others,
+                ..drift.clone()
+            })
+        })
     };
     match outcome {
         MemberOutcome::Unchanged => match live {
@@ -58,9 +73,14 @@ pub fn recorded_entry(
         MemberOutcome::Applied(live, _) | MemberOutcome::Corrected(live, _) | MemberOutcome::Recreated(live, _) => {
             Some(Entry {
                 finished: false,
+                drift: left(live),
                 ..entry(live.uid.clone(), member.digest.clone(), live.fingerprint)
             })
         }
+        MemberOutcome::Drifted(live) => Some(Entry {
+            drift: left(live),
+            ..entry(live.uid.clone(), member.digest.clone(), live.fingerprint)
+        }),
         // Unless the chart means it to be left, what is there isn't what was rendered: it is sent when the
         // annotation goes.
         MemberOutcome::Left => {

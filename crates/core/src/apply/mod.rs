@@ -1,5 +1,6 @@
 //! Decides the next step for each member: no request, a GET, an apply, or a refusal.
 
+pub mod comparison;
 pub mod member_outcome;
 pub mod missing_rights;
 pub mod schema_errors;
@@ -14,6 +15,7 @@ use crate::index::members::Live;
 use crate::members::desired::Member;
 use crate::members::policy::Update;
 use crate::record::Entry;
+use chartwright_watches::DriftPolicy;
 
 /// What is known of the live object that a member would be.
 #[derive(Clone, Debug)]
@@ -36,6 +38,8 @@ pub enum Step {
     /// Server-side apply: with force to the very object that was seen, without to create one where nothing is. Who loses
     /// a race hears of a conflict, and looks again.
     Apply { force: bool, why: ApplyReason },
+    /// Other clients changed it, and its drift stays: no request.
+    Tolerate,
     /// It is ours, but its policy or an annotation excludes it from reconciles.
     Leave,
     /// It belongs to another owner, and its policy only requires that it exists.
@@ -88,7 +92,9 @@ pub fn step(member: &Member, entry: Option<&Entry>, seen: &Seen<'_>, owner: &Own
             Some(entry) if entry.uid != live.uid || entry.digest != member.digest => apply(ApplyReason::Changed),
             // The result of the last apply is unknown, so the difference is not drift.
             Some(entry) if entry.fingerprint.is_none() => apply(ApplyReason::Changed),
-            Some(entry) if entry.fingerprint != live.fingerprint || live.is_undone => apply(ApplyReason::Drifted),
+            Some(entry) if has_new_drift(entry, live, member.policy.drift.unwrap_or_default()) => {
+                apply(ApplyReason::Drifted)
+            }
             Some(_) if owner_references::has_wanted(member, live) => Step::Unchanged,
             Some(_) => apply(ApplyReason::Changed),
         },
@@ -108,6 +114,15 @@ pub fn step(member: &Member, entry: Option<&Entry>, seen: &Seen<'_>, owner: &Own
         }
         other => Step::Refuse(other),
     }
+}
+
+/// True if a member differs from its render in another way than the record says.
+fn has_new_drift(entry: &Entry, live: &Live, policy: DriftPolicy) -> bool {
+    entry.fingerprint != live.fingerprint
+        || match &entry.drift {
+            None => live.is_undone,
+            Some(drift) => drift.policy != policy || drift.others != live.others,
+        }
 }
 
 /// What is sent for a member: all of it with its owner reference, but for what is given up to an autoscaler.
@@ -145,11 +160,17 @@ pub fn is_as_recorded(entry: &Entry, live: Option<&Live>, owner: &Owner) -> bool
         live.uid == entry.uid
             && !entry.digest.is_empty()
             && !live.deleting
-            && (live.disabled || live.fingerprint.is_some() && live.fingerprint == entry.fingerprint && !live.is_undone)
+            && (live.disabled || live.fingerprint.is_some() && is_left_alone(entry, live))
             // A kept object must not be deleted with its owner.
             && (live.disabled || !live.keep || live.owner.is_none())
             && ownership(&entry.id, live, owner) == Ownership::Ours
     })
+}
+
+/// True if no other client has changed a member since it was recorded, or its drift since.
+fn is_left_alone(entry: &Entry, live: &Live) -> bool {
+    let recorded = entry.drift.as_ref().map(|drift| drift.policy);
+    !has_new_drift(entry, live, recorded.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -168,6 +189,8 @@ mod tests {
         situation: String,
         digest: String,
         update: Update,
+        #[serde(default)]
+        drift: DriftPolicy,
         /// How the entry and the live object differ from those of the member; null: there is none.
         entry: Value,
         live: Value,
@@ -183,6 +206,7 @@ mod tests {
             let member = but(&member, |member| {
                 member.digest = case.digest;
                 member.policy.update = case.update;
+                member.policy.drift = Some(case.drift);
             });
             let entry = (!case.entry.is_null()).then(|| with(&entry(&config()), &case.entry));
             let live = (!case.live.is_null()).then(|| with(&live(&config()), &case.live));

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::drift::managed_fields::{applied, fields, foreign, owns};
+use crate::drift::managed_fields::{applied, fields, owns};
 
 /// A hash of the fields that `manager` owns by server-side apply: the first 8 bytes, big-endian, of the SHA-256 of
 /// `fieldsV1` as JSON with sorted keys, of the entry's time, and of the digest that an annotation holds of what was
@@ -29,20 +29,6 @@ pub fn fingerprint(managed_fields: &[ManagedFieldsEntry], manager: &str, digest:
     }
     let hash = Sha256::digest(text);
     hash.first_chunk::<8>().map(|first| u64::from_be_bytes(*first))
-}
-
-/// The other managers that wrote the object itself or its `scale`, each once, the latest writer first.
-pub fn foreign_writers(managed_fields: &[ManagedFieldsEntry], manager: &str) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for name in foreign(managed_fields, manager)
-        .into_iter()
-        .filter_map(|entry| entry.manager.as_ref())
-    {
-        if !names.contains(name) {
-            names.push(name.clone());
-        }
-    }
-    names
 }
 
 /// Who owns `spec.replicas` through the subresource `scale`, if that is an autoscaler. Who scales with kubectl is no
@@ -125,13 +111,6 @@ mod tests {
             let found = fingerprint(&managed_fields(entries), OURS, None);
             let first = *first.get_or_insert(found);
             assert_eq!(found.map(|_| found == first), expected);
-        }
-    }
-
-    #[test]
-    fn writers_come_newest_first() {
-        for (entries, expected) in table::<(Vec<Managed>, Vec<String>)>("fields", "writers") {
-            assert_eq!(foreign_writers(&managed_fields(entries), OURS), expected);
         }
     }
 

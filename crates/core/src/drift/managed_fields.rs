@@ -151,3 +151,25 @@ pub(crate) fn remove_set(one: &mut Value, other: &Value) {
         }
     }
 }
+
+/// What a set of fields says of one item of a list: its keys as text, and the fields below it.
+pub(crate) fn item_of<'v>(fields: &'v Value, item: &Value) -> Option<(String, &'v Value)> {
+    let (key, below) = raw_item(fields, item)?;
+    let text = match key.strip_prefix("v:") {
+        Some(_) => item.to_string(),
+        None => keys_text(&item_keys(key)?),
+    };
+    Some((text, below))
+}
+
+/// The key of an item of a list in a set of fields, and the fields below it.
+pub(crate) fn raw_item<'v>(fields: &'v Value, item: &Value) -> Option<(&'v str, &'v Value)> {
+    let is_of = |key: &str| match key.strip_prefix("v:") {
+        Some(value) => serde_json::from_str::<Value>(value).is_ok_and(|value| value == *item),
+        None => item_keys(key).is_some_and(|keys| may_have(item, &keys)),
+    };
+    let mut entries = fields.as_object()?.iter();
+    entries
+        .find(|(key, _)| is_of(key))
+        .map(|(key, below)| (key.as_str(), below))
+}

@@ -2,16 +2,20 @@
 //! `managedFields` lists as ours.
 
 pub mod correction_backoff;
+pub mod field_path;
 pub mod fingerprint;
+pub mod ignored;
 pub(crate) mod managed_fields;
 pub mod rollback;
+pub mod tolerated;
 
 use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::drift::managed_fields::{applied, fields, foreign, item_keys, keys_text, may_have};
+use crate::drift::field_path::{FieldPath, PathStep};
+use crate::drift::managed_fields::{applied, fields, foreign, is_leaf, item_of};
 
 /// A field of ours that is ours no longer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,6 +24,8 @@ pub struct DriftedField {
     pub field: String,
     /// `None`: it was removed, which leaves no trace of who did it.
     pub by: Option<String>,
+    /// Its place in the rendered object: that of the item, if the complete item of a list is no longer ours. `None`: it is not rendered.
+    pub at: Option<FieldPath>,
 }
 
 /// What an apply owns of the metadata.
@@ -51,29 +57,66 @@ pub fn drifted_fields(object: &Value, managed_fields: &[ManagedFieldsEntry], man
         }
         fields.retain(|field, value| field != "metadata" || *value != json!({}));
     }
-    walk(&wanted, ours, &others, String::new(), &mut found);
+    walk(&wanted, ours, &others, &Place::default(), &mut found);
     found.sort();
     found.dedup();
     found
 }
 
-/// Adds what of `wanted` isn't in the set of our fields. `path`: as people write it.
-fn walk(wanted: &Value, ours: Option<&Value>, others: &[(&str, &Value)], path: String, found: &mut Vec<DriftedField>) {
-    let owned_whole = ours.is_some_and(|ours| ours.as_object().is_none_or(Map::is_empty));
-    if owned_whole || wanted.is_null() {
+/// Where a walk through a rendered object is.
+#[derive(Default)]
+struct Place {
+    /// As people write it.
+    text: String,
+    at: FieldPath,
+    /// The item of a list around it that is not ours at all.
+    item: Option<FieldPath>,
+}
+
+impl Place {
+    fn field(&self, key: &str) -> Place {
+        let text = match key.contains(['.', '/']) {
+            _ if self.text.is_empty() => key.to_owned(),
+            true => format!("{}[{key}]", self.text),
+            false => format!("{}.{key}", self.text),
+        };
+        Place {
+            text,
+            at: self.at.then(PathStep::Field(key.to_owned())),
+            item: self.item.clone(),
+        }
+    }
+
+    fn item(&self, index: usize, keys: &str, is_ours: bool) -> Place {
+        let at = self.at.then(PathStep::Item(index));
+        let item = self.item.clone().or_else(|| (!is_ours).then(|| at.clone()));
+        Place {
+            text: format!("{}[{keys}]", self.text),
+            at,
+            item,
+        }
+    }
+}
+
+/// Adds what of `wanted` isn't in the set of our fields.
+fn walk(wanted: &Value, ours: Option<&Value>, others: &[(&str, &Value)], place: &Place, found: &mut Vec<DriftedField>) {
+    if ours.is_some_and(is_leaf) || wanted.is_null() {
         return;
     }
+    // Another manager owns the complete mapping or list.
+    let is_taken_whole = ours.is_none() && others.iter().any(|(_, set)| is_leaf(set));
     match wanted {
-        Value::Object(fields) if !fields.is_empty() => {
+        Value::Object(fields) if !fields.is_empty() && !is_taken_whole => {
             for (key, child) in fields {
-                let path = match key.contains(['.', '/']) {
-                    _ if path.is_empty() => key.clone(),
-                    true => format!("{path}[{key}]"),
-                    false => format!("{path}.{key}"),
-                };
-                let key = format!("f:{key}");
-                let others = below(others, |fields| fields.get(&key));
-                walk(child, ours.and_then(|fields| fields.get(&key)), &others, path, found);
+                let name = format!("f:{key}");
+                let others = below(others, |fields| fields.get(&name));
+                walk(
+                    child,
+                    ours.and_then(|fields| fields.get(&name)),
+                    &others,
+                    &place.field(key),
+                    found,
+                );
             }
         }
         // A list without owners of single items has one owner for the complete list.
@@ -84,14 +127,15 @@ fn walk(wanted: &Value, ours: Option<&Value>, others: &[(&str, &Value)], path: S
                 let own = ours.and_then(|fields| item_of(fields, item));
                 let name = item["name"].as_str().map(|name| format!("name={name}"));
                 let keys = own.as_ref().map(|(keys, _)| keys.clone()).or(name);
-                let path = format!("{path}[{}]", keys.unwrap_or_else(|| index.to_string()));
+                let place = place.item(index, &keys.unwrap_or_else(|| index.to_string()), own.is_some());
                 let others = below(others, |fields| Some(item_of(fields, item)?.1));
-                walk(item, own.map(|(_, fields)| fields), &others, path, found);
+                walk(item, own.map(|(_, fields)| fields), &others, &place, found);
             }
         }
         _ if ours.is_none() => found.push(DriftedField {
-            field: path,
+            field: place.text.clone(),
             by: others.first().map(|(name, _)| (*name).to_owned()),
+            at: Some(place.item.clone().unwrap_or_else(|| place.at.clone())),
         }),
         _ => {}
     }
@@ -111,18 +155,6 @@ fn below<'v>(
 fn has_items(fields: &Value) -> bool {
     let fields = fields.as_object();
     fields.is_some_and(|fields| fields.keys().any(|key| key.starts_with("k:") || key.starts_with("v:")))
-}
-
-/// What a set of fields says of one item of a list: its keys as text, and the fields below it.
-fn item_of<'v>(fields: &'v Value, item: &Value) -> Option<(String, &'v Value)> {
-    fields.as_object()?.iter().find_map(|(key, child)| {
-        if let Some(value) = key.strip_prefix("v:") {
-            let value: Value = serde_json::from_str(value).ok()?;
-            return (value == *item).then(|| (value.to_string(), child));
-        }
-        let keys = item_keys(key).filter(|keys| may_have(item, keys))?;
-        Some((keys_text(&keys), child))
-    })
 }
 
 #[cfg(test)]

@@ -45,6 +45,7 @@ pub fn undone_rollout(entries: &[ManagedFieldsEntry], manager: &str) -> Option<U
     let fields = owned.into_iter().map(|(field, by)| DriftedField {
         field,
         by: Some(by.to_owned()),
+        at: None,
     });
     Some(UndoneRollout {
         managed_fields,

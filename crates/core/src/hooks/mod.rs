@@ -179,6 +179,7 @@ impl Hook {
         let text = |field: &str| kept.object["metadata"][field].as_str().unwrap_or_default();
         let id = ObjectId::new(group_kind, text("namespace"), text("name"));
         let member = Member {
+            ignored: None,
             stage: Stage::of(&id.group_kind),
             id,
             version,

@@ -59,20 +59,19 @@ pub fn unmark(object: &mut Value) {
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
         return;
     };
-    let marks = [
-        ("labels", &[PART_OF_LABEL, OPERATOR_LABEL][..]),
-        ("annotations", &[TRACKING_ANNOTATION, DIGEST_ANNOTATION]),
-    ];
-    for (field, keys) in marks {
+    for field in ["labels", "annotations"] {
         let Some(map) = metadata.get_mut(field).and_then(Value::as_object_mut) else {
             continue;
         };
-        map.retain(|key, _| !keys.contains(&key.as_str()));
+        map.retain(|key, _| !MARKS.contains(&key.as_str()));
         if map.is_empty() {
             metadata.remove(field);
         }
     }
 }
+
+/// The labels and annotations that make an object a member.
+pub const MARKS: [&str; 4] = [PART_OF_LABEL, OPERATOR_LABEL, TRACKING_ANNOTATION, DIGEST_ANNOTATION];
 
 /// The value of [`TOOLING_ANNOTATION`]: the name, a slash and `v` with the version of this program.
 pub fn tooling() -> String {

@@ -49,14 +49,14 @@ pub struct Live {
     pub takes_data: bool,
     /// Hash of our own managedFields entry; `None` if we own nothing of it.
     pub fingerprint: Option<u64>,
+    /// Hash of the writes of other clients.
+    pub others: Option<u64>,
     /// Has a deletionTimestamp.
     pub deleting: bool,
     /// `Kind/name` of the controller in its ownerReferences, and that owner's UID.
     pub controller: Option<(String, String)>,
     /// The API version in its reference to the custom resource that the tracking annotation names, if it has one.
     pub owner: Option<Box<str>>,
-    /// The field manager that wrote last, other than ours.
-    pub last_writer: Option<String>,
     /// `None` for kinds that are watched as metadata only: there, to exist is to be healthy.
     pub health: Option<Health>,
     /// The label selector of its pods, while it is a workload that isn't well.
@@ -468,7 +468,7 @@ pub(crate) fn is_older(a: &str, b: &str) -> bool {
 fn matters_alike(old: &Live, new: &Live) -> bool {
     let blank = |live: &Live| Live {
         resource_version: String::new(),
-        last_writer: None,
+        others: None,
         ..live.clone()
     };
     blank(old) == blank(new)

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::annotations::READY_WHEN;
 use crate::digest::{Key, KeyUse};
+use crate::drift::ignored::IgnoredFields;
 use crate::health::gates::Gate;
 use crate::hooks::{self, Hook};
 use crate::identity::applyset;
@@ -18,6 +19,7 @@ use crate::identity::{GroupKind, ObjectId};
 use crate::members::policy::Policy;
 use chartwright_watches::names;
 use chartwright_watches::text::cut;
+use chartwright_watches::{DriftPolicy, IgnoreRule};
 use go_yaml as yaml;
 
 /// Where in the order of a reconcile an object is applied. A stage opens when the one before is healthy.
@@ -48,6 +50,8 @@ pub struct Member {
     /// What is sent besides: the reference to its custom resource. No part of the digest: it is not of the chart's making,
     /// and a release that gets it is no upgrade.
     pub owner: Option<Arc<OwnerReference>>,
+    /// Fields that are left to others, once the object exists.
+    pub ignored: Option<Arc<IgnoredFields>>,
 }
 
 /// A rendered object with its template.
@@ -170,6 +174,14 @@ pub fn desired(
 }
 
 impl Desired {
+    /// Gives the members what their watch says about drift. Their own annotations win.
+    pub fn give_drift_rules(&mut self, policy: DriftPolicy, rules: &[IgnoreRule]) {
+        for member in &mut self.members {
+            member.policy.drift.get_or_insert(policy);
+            member.ignored = IgnoredFields::of(rules, &member.id).map(Arc::new);
+        }
+    }
+
     /// Whether an object may state its condition, if it has one.
     fn check_condition(&mut self, object: &Value) -> Result<(), String> {
         let annotations = object.pointer("/metadata/annotations");
@@ -223,6 +235,7 @@ impl Desired {
             digest: String::new(),
             policy,
             owner: None,
+            ignored: None,
             id,
         };
         member.seal(key);

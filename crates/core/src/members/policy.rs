@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use crate::annotations::{self, FORCE, RECONCILE, RESOURCE_POLICY, UPDATE, WAVE};
+use crate::annotations::{self, DRIFT, FORCE, RECONCILE, RESOURCE_POLICY, UPDATE, WAVE};
+use chartwright_watches::DriftPolicy;
 
 /// What happens to a member that exists when the chart renders it again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub struct Policy {
     pub wave: i32,
     /// `helm.sh/resource-policy: keep`: it outlives its release.
     pub keep: bool,
+    /// What happens to drift. `None`: what the watch says.
+    pub drift: Option<DriftPolicy>,
 }
 impl Policy {
     /// Reads a rendered object. A value that means nothing has no effect, and comes back as a sentence about it.
@@ -54,6 +57,11 @@ impl Policy {
             None | Some("enabled" | "disabled") => {}
             Some(other) => bad(RECONCILE, other, "enabled or disabled"),
         }
+        match annotation(DRIFT).map(|text| (text, DriftPolicy::NAMES.iter().find(|(name, _)| *name == text))) {
+            None => {}
+            Some((_, Some((_, drift)))) => policy.drift = Some(*drift),
+            Some((text, None)) => bad(DRIFT, text, "correct, warn or ignore"),
+        }
         match annotation(WAVE).map(|text| (text, text.parse())) {
             None => {}
             Some((_, Ok(wave))) => policy.wave = wave,
@@ -81,7 +89,7 @@ mod tests {
     #[test]
     fn what_means_nothing_is_reported() {
         let object = json!({"metadata": {"annotations": {
-            UPDATE: "Rekreate", FORCE: "yes", RECONCILE: "off", WAVE: "1.5", "chartwright.dev/waves": "1",
+            UPDATE: "Rekreate", FORCE: "yes", RECONCILE: "off", WAVE: "1.5", DRIFT: "off", "chartwright.dev/waves": "1",
         }}});
         let (policy, problems) = Policy::of(&object);
         assert_eq!(policy, Policy::default());
@@ -92,6 +100,7 @@ mod tests {
                 "chartwright.dev/update: \"Rekreate\" has no effect: it must be InPlace, Recreate or IfNotPresent",
                 "chartwright.dev/force: \"yes\" has no effect: it must be \"true\" or \"false\"",
                 "chartwright.dev/reconcile: \"off\" has no effect: it must be enabled or disabled",
+                "chartwright.dev/drift: \"off\" has no effect: it must be correct, warn or ignore",
                 "chartwright.dev/wave: \"1.5\" has no effect: it must be a whole number",
             ]
         );

@@ -14,6 +14,7 @@ pub mod signature;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::drift::tolerated::ToleratedDrift;
 use crate::hooks::{HookRun, Progress};
 use crate::identity::ObjectId;
 use crate::leader::Elected;
@@ -57,6 +58,9 @@ pub struct Entry {
     /// A complete Job that its TTL removes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub finished: bool,
+    /// Drift that [stays](watches.md#drift).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drift: Option<Box<ToleratedDrift>>,
 }
 
 /// All that is known of a release.
@@ -129,12 +133,13 @@ impl Entry {
             digest: String::new(),
             fingerprint: None,
             finished: false,
+            drift: None,
         }
     }
 }
 
 /// A number of 64 bits as 16 hex digits, since JSON's numbers have fewer; what is none counts as absent.
-mod hex {
+pub(crate) mod hex {
     use serde::{Deserialize, Deserializer, Serializer};
 
     pub(crate) fn serialize<S: Serializer>(number: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -162,6 +167,11 @@ impl Record {
 
     pub fn entry_mut(&mut self, id: &ObjectId) -> Option<&mut Entry> {
         self.entries.iter_mut().find(|entry| entry.id == *id)
+    }
+
+    /// True if drift of a member stays.
+    pub fn tolerates_drift(&self) -> bool {
+        self.entries.iter().any(|entry| entry.drift.is_some())
     }
 
     /// How far the hooks of an event have come, or the steps of the plan that runs.
@@ -377,6 +387,7 @@ mod tests {
             wave: -3,
             digest: "d".into(),
             fingerprint: Some(0xab),
+            drift: None,
             finished: true,
         };
         assert_eq!(

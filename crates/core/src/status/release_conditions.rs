@@ -96,11 +96,7 @@ fn own_conditions(report: &StatusReport<'_>) -> Vec<(&'static str, Said)> {
         let held = report.changes.held.as_deref();
         list.push(("PruneHeld", held.and_then(|held| said(true, "Protected", held))));
     }
-    let contested = report.contested.as_deref();
-    list.push((
-        "Drifted",
-        contested.and_then(|message| said(true, "Contested", message)),
-    ));
+    list.push(("Drifted", drifted(report)));
     let troubles = report.record.plans.troubles();
     let troubles = (!troubles.is_empty()).then(|| shown(&troubles).join("; "));
     list.push((
@@ -111,6 +107,22 @@ fn own_conditions(report: &StatusReport<'_>) -> Vec<(&'static str, Said)> {
     list.push((INVALID, invalid));
     list.push(("Suspended", None));
     list
+}
+
+/// Drift that is corrected again and again, and drift that stays.
+fn drifted(report: &StatusReport<'_>) -> Said {
+    let tolerated = report.record.entries.iter().filter_map(|entry| {
+        let drift = entry.drift.as_ref().filter(|drift| drift.is_reported())?;
+        Some(format!("{}: {}", entry.id, conditions::short_list(drift.texts())))
+    });
+    let tolerated = conditions::short_list(tolerated);
+    let detected = (!tolerated.is_empty()).then(|| tolerated + "; it is left as it is");
+    match (report.contested.as_deref(), detected) {
+        (Some(contested), Some(detected)) => said(true, "Contested", &format!("{contested}; {detected}")),
+        (Some(contested), None) => said(true, "Contested", contested),
+        (None, Some(detected)) => said(true, "DriftDetected", &detected),
+        (None, None) => None,
+    }
 }
 
 /// operator-sdk's conditions, for those who wait on them; their meaning is "Helm returned", not "ready".

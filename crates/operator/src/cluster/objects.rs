@@ -19,7 +19,7 @@ use crate::cluster::connection::url_path::segment;
 use crate::cluster::discovery::{Discovery, Resource};
 use crate::cluster::error::{Error, Result};
 use chartwright_core::annotations;
-use chartwright_core::drift::{fingerprint, rollback};
+use chartwright_core::drift::{fingerprint, rollback, tolerated};
 use chartwright_core::health;
 use chartwright_core::hooks;
 use chartwright_core::identity::applyset;
@@ -87,11 +87,9 @@ pub fn live(metadata: &ObjectMeta) -> Live {
             FIELD_MANAGER,
             annotation(applyset::DIGEST_ANNOTATION).as_deref(),
         ),
+        others: tolerated::others(managed_fields, FIELD_MANAGER),
         deleting: metadata.deletion_timestamp.is_some(),
         controller: controller.map(|owner| (format!("{}/{}", owner.kind, owner.name), owner.uid.clone())),
-        last_writer: fingerprint::foreign_writers(managed_fields, FIELD_MANAGER)
-            .into_iter()
-            .next(),
         health: None,
         pods: None,
         ready_when: annotation(annotations::READY_WHEN).map(String::into_boxed_str),
@@ -350,18 +348,25 @@ pub async fn check_change(
     }
 }
 
-/// Writes who owns the fields of an object, only in the state that was read.
+/// Writes who owns the fields of an object, only in the state that was read, and returns the object afterwards.
+///
+/// # Errors
+/// `Conflict` if the object is not in this version, or gone.
 pub async fn set_managed_fields(
     client: &Client,
     resource: &Resource,
     id: &ObjectId,
     live: &Live,
     entries: &[ManagedFieldsEntry],
-) -> Result<DeleteOutcome> {
-    let metadata = json!({
+) -> Result<Live> {
+    let patch = json!({"metadata": {
         "uid": live.uid, "resourceVersion": live.resource_version, "managedFields": entries,
-    });
-    patch_metadata(client, resource, id, &metadata).await
+    }});
+    match takeover::patch_metadata(client, resource, &id.namespace, &id.name, &patch).await {
+        Ok(metadata) => Ok(self::live(&metadata)),
+        Err(error) if error.is_not_found() => Err(Error::Conflict(format!("{id} is gone"))),
+        Err(error) => Err(error),
+    }
 }
 
 /// Creates an object unless it exists. For objects of a watch, not of a release. True if it was created.

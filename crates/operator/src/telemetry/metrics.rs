@@ -35,6 +35,7 @@ pub struct Metrics {
     reconcile_duration: Family<LabelPairs<2>, Histogram, fn() -> Histogram>,
     writes: BoundedFamily<LabelPairs<2>, Counter>,
     drift_corrected: BoundedFamily<LabelPairs<1>, Counter>,
+    drift_detected: BoundedFamily<LabelPairs<1>, Counter>,
     watch_failures: BoundedFamily<LabelPairs<1>, Counter>,
     unreadable_objects: BoundedFamily<LabelPairs<1>, Counter>,
     refused_writes: Family<LabelPairs<1>, Counter>,
@@ -171,6 +172,7 @@ impl Metrics {
                 "drift_corrected",
                 "Members corrected after another client changed or deleted them",
             )),
+            drift_detected: BoundedFamily::new(add(r, "drift_detected", "Drift of members that stays (drift: warn)")),
             watch_failures: BoundedFamily::new(add(r, "watch_failures", "Watches that broke or were refused")),
             unreadable_objects: BoundedFamily::new(add(
                 r,
@@ -240,6 +242,11 @@ impl Metrics {
     /// Counts a corrected member of this kind.
     pub fn corrected_drift(&self, kind: &str) {
         self.drift_corrected.with(&kind_alone(kind), |count| _ = count.inc());
+    }
+
+    /// Counts drift of a member of this kind that stays.
+    pub fn detected_drift(&self, kind: &str) {
+        self.drift_detected.with(&kind_alone(kind), |count| _ = count.inc());
     }
 
     /// Counts a watch of this kind that broke or was refused.
@@ -476,6 +483,7 @@ mod tests {
             let kind = format!("Kind{number}");
             metrics.wrote(&kind, WriteOperation::Apply);
             metrics.corrected_drift(&kind);
+            metrics.detected_drift(&kind);
             metrics.watch_failed(&kind);
             metrics.unreadable(&kind);
             metrics.set_watches_failing(&kind, 1);
@@ -483,6 +491,7 @@ mod tests {
         let metered = [
             "writes",
             "drift_corrected",
+            "drift_detected",
             "watch_failures",
             "unreadable_objects",
             "watches_failing",
@@ -520,6 +529,7 @@ mod tests {
         metrics.wrote("Service", WriteOperation::Apply);
         metrics.pruned.inc_by(2);
         metrics.corrected_drift("ConfigMap");
+        metrics.detected_drift("Secret");
         metrics.elected("example.com", "Shop");
         metrics.plan_ended(&release("example.com", "Shop", "a"), "backup", true);
         metrics.plan_ended(&release("example.com", "Shop", "a"), "backup", false);
@@ -544,6 +554,7 @@ chartwright_render_duration_seconds_bucket{le="0.005"} 1
 chartwright_writes_total{kind="Service",operation="apply"} 1
 chartwright_pruned_total 2
 chartwright_drift_corrected_total{kind="ConfigMap"} 1
+chartwright_drift_detected_total{kind="Secret"} 1
 chartwright_elections_total{group="example.com",kind="Shop"} 1
 chartwright_plan_runs_total{group="example.com",kind="Shop",plan="backup",result="success"} 1
 chartwright_plan_runs_total{group="example.com",kind="Shop",plan="backup",result="error"} 1

@@ -2,6 +2,7 @@
 
 pub(crate) mod decorate;
 pub(crate) mod depends;
+pub(crate) mod differences;
 pub(crate) mod elect;
 mod env;
 pub(crate) mod health;

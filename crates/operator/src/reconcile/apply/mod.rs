@@ -1,18 +1,16 @@
 //! Applies the members, stage by stage. A member that fails does not keep the others from being applied, but it keeps
 //! the next stage closed and the prune from running.
 
+mod decision;
 pub(crate) mod replicas;
 pub(crate) mod send;
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
-use serde_json::Value;
-
 use crate::cluster::discovery::{Resource, Snapshot};
 use crate::cluster::error::Error;
-use crate::cluster::objects;
+use crate::reconcile::apply::decision::MemberDecision;
 use crate::reconcile::apply::send::{MemberSender, SendOptions};
 use crate::reconcile::observe::health::health_problem;
 use crate::reconcile::observe::live_members::{MemberObserver, condition_health};
@@ -23,9 +21,8 @@ use crate::reconcile::scope::{CHANGED, ReleaseScope};
 use crate::reconcile::takeover::former_members::FormerMembers;
 use chartwright_core::apply::member_outcome::{MemberOutcome, recorded_entry};
 use chartwright_core::apply::sequence::{self, Turn};
-use chartwright_core::apply::{ApplyReason, Seen, Step, content, sign, step};
-use chartwright_core::drift::rollback;
-use chartwright_core::drift::{DriftedField, drifted_fields};
+use chartwright_core::apply::{ApplyReason, Seen, Step, step};
+use chartwright_core::drift::tolerated::ToleratedDrift;
 use chartwright_core::health::gates;
 use chartwright_core::identity::ownership::Ownership;
 use chartwright_core::identity::{GroupKind, ObjectId};
@@ -79,37 +76,20 @@ impl MemberTask<'_> {
     }
 }
 
-struct MemberDecision {
-    next: Step,
-    live: Option<Live>,
-    /// Our fields that another field manager changed.
-    drifted: Vec<DriftedField>,
-    /// True if our field manager wrote another content: a second operator runs.
-    has_other_operator: bool,
-    /// True if `kubectl rollout undo` brought fields back.
-    is_undone: bool,
-    /// What is applied in place of the rendered object: a claim without its size.
-    without_size: Option<Value>,
-}
-
-impl MemberDecision {
-    fn new(next: Step, live: Option<Live>) -> Self {
-        MemberDecision {
-            next,
-            live,
-            drifted: Vec::new(),
-            has_other_operator: false,
-            is_undone: false,
-            without_size: None,
-        }
-    }
-}
-
 /// The step for a member with drift.
 const DRIFTED: Step = Step::Apply {
     force: true,
     why: ApplyReason::Drifted,
 };
+
+/// The step for an unchanged member that a `force-at` request applies.
+const FORCED: Step = Step::Apply {
+    force: true,
+    why: ApplyReason::Forced,
+};
+
+/// What became of a member, and which of its drift stays.
+type Attempted = (MemberOutcome, Option<ToleratedDrift>);
 
 impl ApplyPass {
     fn note_outcome(&mut self, release: &Release, member: &Member, done: MemberOutcome) {
@@ -117,6 +97,7 @@ impl ApplyPass {
         match done {
             MemberOutcome::Unchanged
             | MemberOutcome::Left
+            | MemberOutcome::Drifted(_)
             | MemberOutcome::Yielded
             | MemberOutcome::Finished
             | MemberOutcome::Contested => {}
@@ -294,10 +275,12 @@ impl Applier<'_> {
                     entry: previous.as_ref(),
                     forced,
                 };
-                let done = self.apply_member(release, task).await;
+                let (done, drift) = self.apply_member(release, task).await;
+                let known = task.entry.and_then(|entry| entry.drift.as_deref());
+                Warnings::new(self.scope).tolerated(member, drift.as_ref(), known).await;
                 let live = self.scope.context.members().get(&member.id).cloned();
                 pass.reached
-                    .extend(recorded_entry(member, previous, &done, live.as_ref()));
+                    .extend(recorded_entry(member, previous, &done, live.as_ref(), drift.as_ref()));
                 pass.note_outcome(release, member, done);
                 if pass.closed.is_some() {
                     return;
@@ -347,25 +330,23 @@ impl Applier<'_> {
     }
 
     /// Applies one member. Reads it and retries once after a conflict.
-    async fn apply_member(&self, release: &mut Release, task: MemberTask<'_>) -> MemberOutcome {
+    async fn apply_member(&self, release: &mut Release, task: MemberTask<'_>) -> Attempted {
         match self.attempt(release, task, false).await {
             Ok(done) => done,
             Err(_) => {
                 let again = self.attempt(release, task, true).await;
-                again.unwrap_or_else(|conflict| MemberSender::new(self.scope).failure(task.member, &conflict))
+                again.unwrap_or_else(|conflict| (MemberSender::new(self.scope).failure(task.member, &conflict), None))
             }
         }
     }
 
     /// Decides the step of a member and performs it. `again`: the index is outdated, so the live object is read first.
-    async fn attempt(&self, release: &mut Release, task: MemberTask<'_>, again: bool) -> Result<MemberOutcome, Error> {
+    async fn attempt(&self, release: &mut Release, task: MemberTask<'_>, again: bool) -> Result<Attempted, Error> {
         let MemberTask { member, entry, .. } = task;
         let snapshot = self.scope.context.discovery.snapshot();
         let Some(resource) = snapshot.resource(&member.id.group_kind, &member.version) else {
-            return Ok(MemberOutcome::Failed(
-                Reason::KindUnknown,
-                format!("{}: its kind is no longer served", member.id),
-            ));
+            let message = format!("{}: its kind is no longer served", member.id);
+            return Ok((MemberOutcome::Failed(Reason::KindUnknown, message), None));
         };
         let indexed = self.scope.context.members().get(&member.id).cloned();
         let mut next = match &indexed {
@@ -380,26 +361,32 @@ impl Applier<'_> {
             next = task.step(&Seen::Absent);
         }
         if next == DRIFTED && release.must_wait(&member.id) {
-            return Ok(MemberOutcome::Contested);
+            return Ok((MemberOutcome::Contested, None));
         }
-        // The managed fields list what `kubectl rollout undo` brought back, and who enlarged a claim.
-        let must_inspect =
-            immutable_fields::is_claim(&member.id.group_kind) || indexed.as_ref().is_some_and(|live| live.is_undone);
+        // The managed fields list what `kubectl rollout undo` brought back, who enlarged a claim, and who owns fields that are left to
+        // others.
+        let must_inspect = immutable_fields::is_claim(&member.id.group_kind)
+            || indexed.as_ref().is_some_and(|live| live.is_undone)
+            || member.ignored.is_some()
+            || entry.is_some_and(|entry| entry.drift.is_some());
+        if task.forced && next == Step::Unchanged {
+            next = FORCED;
+        }
         let mut decision = match next {
             Step::Apply { force, why } if why != ApplyReason::Drifted && !(force && must_inspect) => {
                 MemberDecision::new(next, indexed)
             }
-            Step::Look | Step::Apply { .. } => match self.inspect(resource, task).await {
-                Ok(decision) => decision,
-                Err(error) => return Ok(MemberSender::new(self.scope).failure(member, &error)),
-            },
+            Step::Look | Step::Apply { .. } => {
+                let key = release.key(&self.scope.context.keys);
+                match self.inspect(resource, task, key).await {
+                    Ok(decision) => decision,
+                    Err(error) => return Ok((MemberSender::new(self.scope).failure(member, &error), None)),
+                }
+            }
             next => MemberDecision::new(next, indexed),
         };
         if task.forced && decision.next == Step::Unchanged {
-            decision.next = Step::Apply {
-                force: true,
-                why: ApplyReason::Forced,
-            };
+            decision.next = FORCED;
         }
         // An object that the former owner created from the same chart belongs to the release.
         let may_yield = decision.next == Step::Yield;
@@ -412,87 +399,11 @@ impl Applier<'_> {
             {
                 Ok(step) => step,
                 Err((Reason::Collision, _)) if may_yield => Step::Yield,
-                Err((reason, message)) => return Ok(MemberOutcome::Failed(reason, message)),
+                Err((reason, message)) => return Ok((MemberOutcome::Failed(reason, message), None)),
             };
         }
-        self.perform(release, resource, task, decision).await
-    }
-
-    /// Reads the live object with the name of a member, and decides the step.
-    async fn inspect(&self, resource: &Resource, task: MemberTask<'_>) -> Result<MemberDecision, Error> {
-        let MemberTask { member, .. } = task;
-        self.scope.context.members().begin_request(&member.id);
-        let found = objects::read_live_and_fields(&self.scope.context.client, resource, &member.id).await;
-        let end = |answer: Option<&Live>| self.scope.context.members().end_request(&member.id, answer);
-        let (seen, managed) = match found {
-            Ok(Some(found)) => found,
-            Ok(None) => {
-                end(None);
-                return Ok(MemberDecision::new(task.step(&Seen::Absent), None));
-            }
-            Err(error) => {
-                end(None);
-                return Err(error);
-            }
-        };
-        let mut decision = MemberDecision::new(task.step(&Seen::Present(&seen)), None);
-        let mut undone = None;
-        if matches!(decision.next, Step::Apply { force: true, .. }) {
-            undone = rollback::undone_rollout(&managed, objects::FIELD_MANAGER);
-            decision.is_undone = undone.is_some();
-            decision.without_size = match self.without_size(resource, member, &managed).await {
-                Ok(rest) => rest,
-                Err(error) => {
-                    end(None);
-                    return Err(error);
-                }
-            };
-        }
-        if decision.next == DRIFTED {
-            // Replicas that an autoscaler owns are handled below.
-            let unscaled = Live {
-                scaled_by: None,
-                ..seen.clone()
-            };
-            let mut object = content(member, Some(&unscaled));
-            sign(&mut object, &member.digest);
-            decision.drifted = drifted_fields(&object, &managed, objects::FIELD_MANAGER);
-            let brought_back = undone.into_iter().flat_map(|undone| undone.fields);
-            decision.drifted.extend(brought_back);
-            decision.drifted.sort();
-            decision.drifted.dedup();
-            decision.has_other_operator = decision.drifted.is_empty() && seen.fingerprint.is_some();
-            let is_enlarged = decision.without_size.is_some();
-            let given_up = |field: &DriftedField| match field.field.as_str() {
-                "spec.replicas" => seen.scaled_by.is_some(),
-                immutable_fields::CLAIM_SIZE => is_enlarged,
-                _ => false,
-            };
-            if !decision.drifted.is_empty() && decision.drifted.iter().all(given_up) {
-                decision.next = Step::Unchanged;
-            }
-            decision.drifted.retain(|field| !given_up(field));
-        }
-        let is_left = matches!(decision.next, Step::Unchanged | Step::Leave);
-        end(is_left.then_some(&seen));
-        decision.live = Some(seen);
-        Ok(decision)
-    }
-
-    /// The claim to apply in place of a rendered one, if another client enlarged the live one.
-    async fn without_size(
-        &self,
-        resource: &Resource,
-        member: &Member,
-        managed: &[ManagedFieldsEntry],
-    ) -> Result<Option<Value>, Error> {
-        if !immutable_fields::is_claim(&member.id.group_kind) {
-            return Ok(None);
-        }
-        let found = objects::read(&self.scope.context.client, resource, &member.id).await?;
-        Ok(found.and_then(|(_, object)| {
-            immutable_fields::without_size(&object, managed, objects::FIELD_MANAGER, &member.object)
-        }))
+        let drift = decision.drift.take();
+        Ok((self.perform(release, resource, task, decision).await?, drift))
     }
 
     /// Carries out the decision about a member.
@@ -508,6 +419,10 @@ impl Applier<'_> {
         let (force, why) = match decision.next {
             Step::Unchanged => return Ok(MemberOutcome::Unchanged),
             Step::Leave => return Ok(MemberOutcome::Left),
+            Step::Tolerate => {
+                let outcome = decision.live.map(|live| MemberOutcome::Drifted(Box::new(live)));
+                return Ok(outcome.unwrap_or(MemberOutcome::Unchanged));
+            }
             Step::Yield => return Ok(MemberOutcome::Yielded),
             Step::Satisfied => return Ok(MemberOutcome::Finished),
             Step::AwaitDeletion => return Ok(MemberOutcome::Awaited),
@@ -540,7 +455,7 @@ impl Applier<'_> {
             return Ok(refused);
         }
         if let Some(live) = live.filter(|_| force) {
-            let prepared = self.prepare_live(resource, task, live, decision.is_undone).await;
+            let prepared = self.prepare_live(resource, task, live, &decision).await;
             match prepared {
                 Err(error @ Error::Conflict(_)) => return Err(error),
                 Err(error) => return Ok(MemberSender::new(self.scope).failure(member, &error)),
@@ -551,14 +466,13 @@ impl Applier<'_> {
             force,
             why,
             recreate: task.forced,
+            object: decision.object.as_ref(),
         };
-        let enlarged = decision.without_size.map(|object| Member {
-            object,
-            ..member.clone()
-        });
-        let done = MemberSender::new(self.scope)
-            .send(release, resource, enlarged.as_ref().unwrap_or(member), live, order)
+        let mut done = MemberSender::new(self.scope)
+            .send(release, resource, member, live, order)
             .await?;
+        self.give_up_after_creation(resource, member, live.is_none(), &mut done)
+            .await;
         release.retry.cache.note_refusal(member, live, &done);
         match done {
             MemberOutcome::Applied(live, why) if was_deleted || why == ApplyReason::Drifted => {
@@ -576,8 +490,8 @@ impl Applier<'_> {
         }
     }
 
-    /// Changes who owns fields of a live member, before it is applied: takes what `kubectl rollout undo` brought back, and gives replicas
-    /// to an autoscaler.
+    /// Changes who owns fields of a live member, before it is applied: gives up ignored fields, takes what `kubectl rollout undo` brought
+    /// back, and gives replicas to an autoscaler.
     ///
     /// # Errors
     /// `Conflict` if the object changed at the same time, or why the API server did not answer.
@@ -586,10 +500,15 @@ impl Applier<'_> {
         resource: &Resource,
         task: MemberTask<'_>,
         live: &Live,
-        is_undone: bool,
+        decision: &MemberDecision,
     ) -> Result<(), Error> {
         let id = &task.member.id;
-        if is_undone {
+        if decision.gives_up {
+            MemberSender::new(self.scope)
+                .give_up_ignored(resource, task.member, live)
+                .await?;
+        }
+        if decision.is_undone {
             MemberSender::new(self.scope)
                 .take_undone_rollout(resource, id, live)
                 .await?;
@@ -599,5 +518,29 @@ impl Applier<'_> {
                 .await?;
         }
         Ok(())
+    }
+
+    /// Gives up the ignored fields that the creation set, so that others can own them without a conflict. If that fails, the next apply
+    /// does it.
+    async fn give_up_after_creation(
+        &self,
+        resource: &Resource,
+        member: &Member,
+        is_creation: bool,
+        done: &mut MemberOutcome,
+    ) {
+        let live = match done {
+            MemberOutcome::Applied(live, _) if is_creation => live,
+            MemberOutcome::Recreated(live, _) => live,
+            _ => return,
+        };
+        match MemberSender::new(self.scope)
+            .give_up_ignored(resource, member, live)
+            .await
+        {
+            Ok(Some(now)) => **live = now,
+            Ok(None) => {}
+            Err(error) => tracing::debug!(object = %member.id, %error, "the ignored fields are given up later"),
+        }
     }
 }

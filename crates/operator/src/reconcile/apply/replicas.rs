@@ -79,6 +79,7 @@ impl Applier<'_> {
                 force: true,
                 why: ApplyReason::Forced,
                 recreate: false,
+                object: None,
             };
             let sent = MemberSender::new(self.scope)
                 .send(release, resource, member, Some(&live), order)

@@ -31,12 +31,14 @@ pub(crate) const TRIES: usize = 5;
 
 /// Options of one apply.
 #[derive(Clone, Copy)]
-pub(crate) struct SendOptions {
+pub(crate) struct SendOptions<'a> {
     /// True to apply to the live object. False to create the object only.
     pub force: bool,
     pub why: ApplyReason,
     /// True if a `force-at` request permits to recreate members with immutable changes, once.
     pub recreate: bool,
+    /// What is applied to a live object in place of the rendered one: without fields that are left to others.
+    pub object: Option<&'a Value>,
 }
 
 /// What became of fields of other managers near refused fields.
@@ -67,10 +69,15 @@ impl MemberSender<'_> {
         resource: &Resource,
         member: &Member,
         live: Option<&Live>,
-        order: SendOptions,
+        order: SendOptions<'_>,
     ) -> Result<MemberOutcome, Error> {
         let live = live.filter(|_| order.force);
-        let outcome = match (self.send_content(release, resource, member, live).await, live) {
+        let reduced = order.object.filter(|_| live.is_some()).map(|object| Member {
+            object: object.clone(),
+            ..member.clone()
+        });
+        let sent = reduced.as_ref().unwrap_or(member);
+        let outcome = match (self.send_content(release, resource, sent, live).await, live) {
             (Ok(live), _) => MemberOutcome::Applied(Box::new(live), order.why),
             (Err(error @ Error::Unprocessable { .. }), Some(live)) => {
                 self.overcome_refusal(release, resource, member, live, order, error)
@@ -92,7 +99,7 @@ impl MemberSender<'_> {
         resource: &Resource,
         member: &Member,
         live: &Live,
-        order: SendOptions,
+        order: SendOptions<'_>,
         error: Error,
     ) -> Result<MemberOutcome, Error> {
         match objects::check_creation(&self.scope.context.client, resource, &member.id, &member.object).await {
@@ -205,7 +212,7 @@ impl MemberSender<'_> {
                 .set_managed_fields(resource, id, &seen, &correction.managed_fields)
                 .await
             {
-                Ok(()) => {
+                Ok(_) => {
                     tracing::info!(object = %id, fields = ?correction.fields, "fields that exclude rendered ones are removed");
                     Ok(ForeignFields::Taken)
                 }
@@ -217,6 +224,37 @@ impl MemberSender<'_> {
             };
         }
         Ok(ForeignFields::Kept(kept))
+    }
+
+    /// Gives up the ignored fields of a live member that our field manager owns. Returns the member afterwards, or `None` if there are none.
+    ///
+    /// # Errors
+    /// `Conflict` if the object was replaced, or changes too often.
+    pub(crate) async fn give_up_ignored(
+        &self,
+        resource: &Resource,
+        member: &Member,
+        live: &Live,
+    ) -> Result<Option<Live>, Error> {
+        let Some(ignored) = &member.ignored else {
+            return Ok(None);
+        };
+        let id = &member.id;
+        let mut result = Ok(None);
+        for _ in 0..TRIES {
+            let found = objects::read_live_and_fields(&self.scope.context.client, resource, id).await?;
+            let Some((seen, managed)) = found.filter(|(seen, _)| seen.uid == live.uid) else {
+                return Err(Error::Conflict(format!("{id} was replaced at the same time")));
+            };
+            let Some(rest) = ignored.released(&managed, objects::FIELD_MANAGER, &member.object) else {
+                return Ok(None);
+            };
+            result = self.set_managed_fields(resource, id, &seen, &rest).await.map(Some);
+            if !matches!(result, Err(Error::Conflict(_))) {
+                break;
+            }
+        }
+        result
     }
 
     /// Makes our field manager the owner of what `kubectl rollout undo` brought back, so that the next apply removes it.
@@ -240,7 +278,8 @@ impl MemberSender<'_> {
             };
             result = self
                 .set_managed_fields(resource, id, &seen, &undone.managed_fields)
-                .await;
+                .await
+                .map(drop);
             if !matches!(result, Err(Error::Conflict(_))) {
                 break;
             }
@@ -248,7 +287,7 @@ impl MemberSender<'_> {
         result
     }
 
-    /// Writes who owns the fields of a live member.
+    /// Writes who owns the fields of a live member, and returns it afterwards.
     ///
     /// # Errors
     /// `Conflict` if it changed at the same time.
@@ -258,20 +297,16 @@ impl MemberSender<'_> {
         id: &ObjectId,
         live: &Live,
         entries: &[ManagedFieldsEntry],
-    ) -> Result<(), Error> {
+    ) -> Result<Live, Error> {
         self.scope.context.members().begin_request(id);
         let set = objects::set_managed_fields(&self.scope.context.client, resource, id, live, entries).await;
-        self.scope.context.members().end_request(id, None);
-        match set? {
-            DeleteOutcome::Accepted => {
-                self.scope
-                    .context
-                    .metrics
-                    .wrote(&id.group_kind.kind, WriteOperation::Apply);
-                Ok(())
-            }
-            _ => Err(Error::Conflict(format!("{id} changed at the same time"))),
-        }
+        self.scope.context.members().end_request(id, set.as_ref().ok());
+        let live = set?;
+        self.scope
+            .context
+            .metrics
+            .wrote(&id.group_kind.kind, WriteOperation::Apply);
+        Ok(live)
     }
 
     /// Sends one apply. The index learns the response immediately. The watch event for it changes nothing.
@@ -306,7 +341,7 @@ impl MemberSender<'_> {
         resource: &Resource,
         member: &Member,
         live: &Live,
-        order: SendOptions,
+        order: SendOptions<'_>,
         (error, foreign): (Error, Vec<String>),
     ) -> Result<MemberOutcome, Error> {
         let mut fields = match &error {
@@ -351,7 +386,7 @@ impl MemberSender<'_> {
         resource: &Resource,
         member: &Member,
         live: &Live,
-        order: SendOptions,
+        order: SendOptions<'_>,
         (fields, foreign): (&str, &[String]),
     ) -> Result<Option<MemberOutcome>, Error> {
         let (client, id) = (&self.scope.context.client, &member.id);

@@ -260,12 +260,16 @@ impl MemberObserver<'_> {
 
     /// Ends the use of the members in this reconcile. What is kept is bounded, and nothing is kept without users.
     pub(crate) fn end_look(&self, release: &mut Release) {
-        if release
-            .observed
-            .full_members
-            .as_mut()
-            .is_some_and(|whole| whole.end_look())
-        {
+        let observed = &mut release.observed;
+        let full = &mut observed.full_members;
+        let has_ended = full.as_mut().is_some_and(|whole| whole.end_look());
+        let is_attentive = full.as_ref().is_some_and(|whole| whole.is_attentive);
+        // Each write of another client may change drift that stays.
+        let tolerates = release.record.tolerates_drift();
+        let did = std::mem::replace(&mut observed.tolerates_drift, tolerates);
+        if tolerates && (!did || has_ended) {
+            self.scope.context.members().attend(&self.scope.owner.set);
+        } else if !tolerates && (has_ended || did && !is_attentive) {
             self.scope.context.members().ignore(&self.scope.owner.set);
         }
     }

@@ -4,6 +4,7 @@ use crate::reconcile::release::Release;
 use crate::reconcile::release::schedule::{RECHECK, RequeueReason};
 use crate::reconcile::scope::ReleaseScope;
 use chartwright_core::annotations;
+use chartwright_core::drift::tolerated::ToleratedDrift;
 use chartwright_core::identity::ObjectId;
 use chartwright_core::identity::ownership::{Ownership, ownership};
 use chartwright_core::members::desired::Member;
@@ -37,6 +38,21 @@ impl Warnings<'_> {
             );
             self.scope.warn("DriftContested", &note).await;
         }
+    }
+
+    /// Warns about drift that stays, once for each change of its fields or their managers. `known`: what the record says of it.
+    pub(crate) async fn tolerated(
+        &self,
+        member: &Member,
+        drift: Option<&ToleratedDrift>,
+        known: Option<&ToleratedDrift>,
+    ) {
+        let Some(drift) = drift.filter(|drift| drift.is_reported() && !drift.says_as(known)) else {
+            return;
+        };
+        self.scope.context.metrics.detected_drift(&member.id.group_kind.kind);
+        let note = format!("{}: {}; it is left as it is", member.id, short_list(drift.texts()));
+        self.scope.warn("DriftDetected", &note).await;
     }
 
     /// Describes who wrote a member with our field manager if its content is not the recorded one.

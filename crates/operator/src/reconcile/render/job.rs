@@ -450,6 +450,7 @@ impl<'a> RenderJob<'a> {
         answers: &LookupAnswers,
     ) -> PreparedRelease {
         give_owners(self.unit, self.resource, &mut desired);
+        desired.give_drift_rules(self.unit.watch.drift, &self.unit.watch.ignore_differences);
         self.secrets.publish(&self.identity.namespace);
         let hooks = desired.hooks.iter().map(|hook| &hook.member);
         for member in desired.members.iter().chain(hooks) {

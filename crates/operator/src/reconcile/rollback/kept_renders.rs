@@ -106,6 +106,8 @@ impl KeptRenders<'_> {
         let hooks = desired.hooks.iter().map(|hook| &hook.member);
         Renderer::new(self.scope).learn_secrets(release, desired.members.iter().chain(hooks));
         give_owners(self.scope.unit, &self.scope.written, &mut desired);
+        let watch = &self.scope.unit.watch;
+        desired.give_drift_rules(watch.drift, &watch.ignore_differences);
         for member in &mut desired.members {
             // A rollback does not force applies.
             if member.policy.update == Update::Recreate {
