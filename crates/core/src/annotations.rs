@@ -59,6 +59,8 @@ pub const UPDATE: &str = "chartwright.dev/update";
 pub const FORCE: &str = "chartwright.dev/force";
 /// On a live member: `disabled` leaves it as it is.
 pub const RECONCILE: &str = "chartwright.dev/reconcile";
+/// On a live member that existed before its release, written by us: `keep` leaves it behind, `delete` lets it go like other members.
+pub const ADOPTED: &str = "chartwright.dev/adopted";
 /// On a member: `correct`, `warn` or `ignore`.
 pub const DRIFT: &str = "chartwright.dev/drift";
 /// On a member: a whole number. Lower waves come first.
@@ -82,7 +84,7 @@ const SDK_ROLLBACK_FORCE: &str = "helm.sdk.operatorframework.io/rollback-force";
 /// What all annotations of ours begin with.
 const PREFIX: &str = "chartwright.dev/";
 /// All of them, on any object: a member may be a custom resource itself.
-const KNOWN: [&str; 33] = [
+const KNOWN: [&str; 34] = [
     SUSPEND,
     RECONCILE_PERIOD,
     REQUESTED_AT,
@@ -109,6 +111,7 @@ const KNOWN: [&str; 33] = [
     FORCE,
     RECONCILE,
     DRIFT,
+    ADOPTED,
     WAVE,
     READY_WHEN,
     TIMEOUT,

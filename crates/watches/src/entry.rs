@@ -11,7 +11,7 @@ use super::names;
 use super::reader::{Findings, MapFields, describe, suggestion};
 use super::{AllowList, Collisions, DeletionPolicy, DriftPolicy, OnFailure, ReadContext, STATUS_TEMPLATE, Watch};
 
-const KNOWN: [&str; 32] = [
+const KNOWN: [&str; 33] = [
     "group",
     "version",
     "kind",
@@ -44,9 +44,10 @@ const KNOWN: [&str; 32] = [
     "elect",
     "drift",
     "ignoreDifferences",
+    "releaseName",
 ];
 /// Keys of the format that this version does not support yet.
-const LATER: [&str; 4] = ["patches", "crds", "releaseName", "serviceAccountName"];
+const LATER: [&str; 3] = ["patches", "crds", "serviceAccountName"];
 const DRY_RUN_OPTIONS: [&str; 6] = ["", "client", "server", "none", "true", "false"];
 
 /// Reads an entry. Returns `None` if a required key is missing or invalid. Adds all problems to the findings.
@@ -71,7 +72,11 @@ pub(super) fn read(node: &Node, context: &ReadContext<'_>, findings: &mut Findin
     let target_namespace = findings.read_checked(&fields, "targetNamespace", is_namespace, |name| {
         format!("`targetNamespace` must be a namespace or a template such as x-{{{{ .metadata.name }}}}, not {name:?}")
     });
+    let release_name = findings.read_checked(&fields, "releaseName", is_release_name, |name| {
+        format!("`releaseName` must be a template such as x-{{{{ .metadata.name }}}}, not {name:?}: releases of one name would collide")
+    });
     let watch = Watch {
+        release_name,
         group: group.unwrap_or_default(),
         values: sources::read_values(&fields, findings),
         values_from: sources::read_sources(&fields, findings),
@@ -112,6 +117,11 @@ pub(super) fn read(node: &Node, context: &ReadContext<'_>, findings: &mut Findin
     Some(watch)
 }
 
+/// True for a template of names. A fixed name would be that of all releases.
+fn is_release_name(text: &str) -> bool {
+    text.contains("{{")
+}
+
 /// Reads `statusTemplate`, a file of the chart outside of `templates/`.
 fn read_status_template(fields: &MapFields<'_>, findings: &mut Findings<'_>) -> String {
     let is_file = |name: &str| !name.starts_with(['/', '.']) && !name.starts_with("templates/") && !name.contains("..");
@@ -144,6 +154,13 @@ fn warn_about_pitfalls(watch: &Watch, fields: &MapFields<'_>, findings: &mut Fin
         findings.warn(
             at,
             "`retries` has no effect without `onFailure: rollback` or `onFailure: stall`: a failed upgrade is retried until it succeeds",
+        );
+    }
+    if let (Collisions::AdoptUnowned, Some(at)) = (watch.collisions, fields.get("collisions")) {
+        findings.warn(
+            at,
+            "`collisions: AdoptUnowned`: every author of a custom resource of this kind can take over and overwrite any object that \
+             no controller and no Helm release owns, and whose name the chart can render",
         );
     }
     if let (Collisions::Force, Some(at)) = (watch.collisions, fields.get("collisions")) {

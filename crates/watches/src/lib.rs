@@ -104,6 +104,8 @@ pub struct Watch {
     pub wait: bool,
     /// A namespace, or a Go template over the custom resource that renders one.
     pub target_namespace: Option<String>,
+    /// A Go template over the custom resource that renders the name of its release. `None`: the name of the custom resource.
+    pub release_name: Option<String>,
     /// What happens to the members of a release when its custom resource is deleted.
     pub deletion_policy: DeletionPolicy,
     /// Members carry an owner reference to their custom resource, where possible and where deletion has no order.
@@ -314,6 +316,7 @@ impl Watch {
         let mut names = self.values_from.iter().map(|source| &source.name);
         self.decorator.is_some()
             || self.target_namespace.is_some()
+            || self.release_name.is_some()
             || self.values_from_field.is_some()
             || names.any(|name| name.contains("{{"))
     }
@@ -359,6 +362,9 @@ impl Watch {
         // It decides what is stored of a release.
         if self.on_failure == OnFailure::Rollback {
             text.push_str("rollback");
+        }
+        if let Some(template) = &self.release_name {
+            let _ = write!(text, "releaseName {template:?}");
         }
         // They decide what is left of a member, so a change of theirs looks at all of them.
         if self.drift != DriftPolicy::default() {

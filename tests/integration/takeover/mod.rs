@@ -2,3 +2,4 @@
 
 pub mod large_release;
 pub mod releases;
+mod unowned;

@@ -2,4 +2,5 @@
 
 pub mod lookups;
 pub mod random_results;
+mod release_names;
 pub mod values_from;

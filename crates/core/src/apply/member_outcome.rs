@@ -47,12 +47,14 @@ pub fn recorded_entry(
     let same = previous.as_ref().filter(|entry| entry.digest == member.digest);
     let same_fingerprint = same.and_then(|entry| entry.fingerprint);
     let finished = same.is_some_and(|entry| entry.finished);
+    let was_adopted = previous.as_ref().is_some_and(|entry| entry.adopted);
     let known_drift = previous.as_ref().and_then(|entry| entry.drift.clone());
     let entry = |uid: String, digest: String, fingerprint| Entry {
         uid,
         digest,
         fingerprint,
         finished,
+        adopted: live.map_or(was_adopted, |live| live.adopted),
         drift: known_drift.clone(),
         ..Entry::of(member)
     };
@@ -73,6 +75,7 @@ pub fn recorded_entry(
         MemberOutcome::Applied(live, _) | MemberOutcome::Corrected(live, _) | MemberOutcome::Recreated(live, _) => {
             Some(Entry {
                 finished: false,
+                adopted: live.adopted,
                 drift: left(live),
                 ..entry(live.uid.clone(), member.digest.clone(), live.fingerprint)
             })

@@ -61,6 +61,8 @@ pub enum ApplyReason {
     Drifted,
     /// It is ours by its labels though the record doesn't list it: an earlier reconcile was cut off.
     Unrecorded,
+    /// It existed, no one owned it, and the watch lets the release take it.
+    Unowned,
     /// It was made for an earlier custom resource of the same name.
     Adopted,
     /// It has no difference; a user requested the apply.

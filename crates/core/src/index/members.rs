@@ -25,8 +25,10 @@ pub struct Live {
     pub tracking: Option<String>,
     /// Annotation `chartwright.dev/kept-from`: the ApplySet id of the release that left it behind.
     pub kept_from: Option<Box<str>>,
-    /// Annotation `helm.sh/resource-policy: keep`.
+    /// Annotation `helm.sh/resource-policy: keep`, or an adopted object that stays.
     pub keep: bool,
+    /// Annotation `chartwright.dev/adopted`: it existed before its release.
+    pub adopted: bool,
     /// Annotation `chartwright.dev/prune: "true"`: may be pruned although its kind is protected.
     pub prune_allowed: bool,
     /// Annotation `chartwright.dev/reconcile: disabled`: a user excludes it from reconciles.

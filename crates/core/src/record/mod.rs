@@ -58,6 +58,9 @@ pub struct Entry {
     /// A complete Job that its TTL removes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub finished: bool,
+    /// The object existed before, and [`collisions: AdoptUnowned`](watches.md#collisions) let the release take it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub adopted: bool,
     /// Drift that [stays](watches.md#drift).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<Box<ToleratedDrift>>,
@@ -72,6 +75,9 @@ pub struct Record {
     /// Nothing is left to be done for the recorded revision, as long as these are the inputs: the digest of everything that
     /// the render depends on. `None`: something is, or may be, and the next reconcile looks at all of it.
     pub done_for: Option<String>,
+    /// `.Release.Name`, if it is another than the name of the custom resource.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub release_name: Option<String>,
     /// The same with which the members were settled last: all applied, and what went missing pruned. See [`crate::prune::intent`].
     pub settled: String,
     pub entries: Vec<Entry>,
@@ -133,6 +139,7 @@ impl Entry {
             digest: String::new(),
             fingerprint: None,
             finished: false,
+            adopted: false,
             drift: None,
         }
     }
@@ -167,6 +174,17 @@ impl Record {
 
     pub fn entry_mut(&mut self, id: &ObjectId) -> Option<&mut Entry> {
         self.entries.iter_mut().find(|entry| entry.id == *id)
+    }
+
+    /// The name of an existing release of a custom resource `resource`, if it is another than this one.
+    pub fn other_name<'n>(&'n self, resource: &'n str, now: &str) -> Option<&'n str> {
+        let recorded = self.release_name.as_deref().unwrap_or(resource);
+        (!self.is_new() && recorded != now).then_some(recorded)
+    }
+
+    /// True before the first member.
+    pub fn is_new(&self) -> bool {
+        self.revision == 0 && self.entries.is_empty()
     }
 
     /// True if drift of a member stays.
@@ -243,6 +261,7 @@ impl Record {
         let done_for = given(release.inputs);
         Record {
             revision: release.revision,
+            release_name: given(release.given_name),
             settled: given(release.settled).or_else(|| done_for.clone()).unwrap_or_default(),
             done_for,
             entries: status.inventory,
@@ -388,6 +407,7 @@ mod tests {
             digest: "d".into(),
             fingerprint: Some(0xab),
             drift: None,
+            adopted: false,
             finished: true,
         };
         assert_eq!(

@@ -91,6 +91,9 @@ pub struct ReleaseStatus {
     /// Name of the release.
     #[serde(deserialize_with = "lenient")]
     pub name: String,
+    /// Name of the release, if [`releaseName`](watches.md#release-name) makes another than that of the CR.
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub given_name: Option<String>,
     /// Namespace of the release.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,

@@ -571,7 +571,11 @@ fn release(report: &StatusReport<'_>, previous: &Value) -> ReleaseStatus {
     let is_settled = record.settled.is_empty() || record.done_for.as_ref() == Some(&record.settled);
     let given = |text: &String| (!text.is_empty()).then(|| text.clone());
     ReleaseStatus {
-        name: report.release_name.to_owned(),
+        name: record
+            .release_name
+            .clone()
+            .unwrap_or_else(|| report.release_name.to_owned()),
+        given_name: record.release_name.clone(),
         namespace: namespace.map(str::to_owned),
         chart: chart.map(|chart| chart.name.clone()),
         version: chart.map(|chart| chart.version.clone()),

@@ -70,6 +70,8 @@ pub enum Claim {
     Inherited,
     /// Helm made it for a release of this name, and the watch allows to take it.
     Adopted,
+    /// No controller and no Helm release owns it, and the watch allows to take it.
+    Unowned,
     /// It is anybody's, and the watch allows to take it.
     Forced,
     /// It stays untouched; whose it is, and what would allow to take it.
@@ -99,6 +101,19 @@ pub fn is_held(finalizers: &[String]) -> bool {
 pub fn is_former_finalizer(finalizer: &str) -> bool {
     FINALIZERS.contains(&finalizer)
 }
+/// Marks an object that no one owns as one that existed before its release: it is left behind. The fields of its other managers stay.
+/// `None` if it is marked.
+pub fn adoption(metadata: &ObjectMeta) -> Option<Value> {
+    let marked = metadata.annotations.as_ref();
+    if marked.is_some_and(|all| all.contains_key(annotations::ADOPTED)) {
+        return None;
+    }
+    Some(json!({"metadata": {
+        "uid": metadata.uid, "resourceVersion": metadata.resource_version,
+        "annotations": {(annotations::ADOPTED): "keep"},
+    }}))
+}
+
 /// Decides on an object that carries no marks of any release of ours.
 pub fn claim(metadata: &ObjectMeta, claimant: &Claimant) -> Claim {
     let annotation = |key: &str| metadata.annotations.as_ref().and_then(|all| all.get(key)).cloned();
@@ -118,9 +133,12 @@ pub fn claim(metadata: &ObjectMeta, claimant: &Claimant) -> Claim {
         None => {}
     }
     let Some((release, namespace)) = annotation(HELM_RELEASE).zip(annotation(HELM_NAMESPACE)) else {
+        if claimant.collisions == Collisions::AdoptUnowned {
+            return Claim::Unowned;
+        }
         return Claim::Refused(
             "it exists already and was not made by this operator; rename one of them, or let the release have it with its data by \
-             `collisions: Force` on this watch in watches.yaml; delete it only if nothing needs it"
+             `collisions: AdoptUnowned` on this watch in watches.yaml; delete it only if nothing needs it"
                 .into(),
         );
     };

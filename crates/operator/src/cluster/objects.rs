@@ -62,6 +62,7 @@ pub fn live(metadata: &ObjectMeta) -> Live {
         .flatten()
         .find(|owner| owner.controller == Some(true));
     let tracking = annotation(applyset::TRACKING_ANNOTATION);
+    let adopted = annotation(annotations::ADOPTED);
     Live {
         uid: metadata.uid.clone().unwrap_or_default(),
         resource_version: metadata.resource_version.clone().unwrap_or_default(),
@@ -69,7 +70,9 @@ pub fn live(metadata: &ObjectMeta) -> Live {
         owner: owner_references::of_owner(metadata, tracking.as_deref()),
         tracking,
         kept_from: annotation(applyset::KEPT_ANNOTATION).map(String::into_boxed_str),
-        keep: annotation(annotations::RESOURCE_POLICY).is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep")),
+        keep: annotation(annotations::RESOURCE_POLICY).is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep"))
+            || adopted.as_ref().is_some_and(|what| what.trim() != "delete"),
+        adopted: adopted.is_some(),
         prune_allowed: annotation(annotations::PRUNE).is_some_and(|value| value == "true"),
         disabled: annotation(annotations::RECONCILE).is_some_and(|value| value.trim() == "disabled"),
         wave: annotation(annotations::WAVE)

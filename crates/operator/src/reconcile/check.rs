@@ -138,6 +138,7 @@ impl Checker<'_> {
             renderer,
             key,
             identity: prepared.identity.clone(),
+            release_name: prepared.release_name.clone(),
             values,
             plan: no_plan(),
             object: ClaimRules::new(self.scope).undecorated(),

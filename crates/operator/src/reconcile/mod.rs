@@ -280,6 +280,10 @@ async fn apply_and_prune(
         let objects = prepared.desired.members.iter().map(|member| member.object.to_string());
         format!("{:?} {}", prepared.notes, objects.collect::<String>())
     });
+    if release.record.is_new() {
+        let name = Some(&prepared.release_name).filter(|name| **name != scope.written.key.name);
+        release.record.release_name = name.cloned();
+    }
     release.note_intent(prepared, before.is_empty());
     KeptRenders::new(scope).note_attempt(release, prepared);
     HookRunner::new(scope)

@@ -28,14 +28,17 @@ pub enum Collisions {
     Prevent,
     /// Objects of the Helm release with the same name and namespace.
     Adopt,
+    /// Objects that no controller and no Helm release owns. They are left behind, unless an annotation says otherwise.
+    AdoptUnowned,
     /// All objects except members of another release.
     Force,
 }
 
 impl Collisions {
-    pub(crate) const NAMES: [(&str, Self); 3] = [
+    pub(crate) const NAMES: [(&str, Self); 4] = [
         ("Prevent", Self::Prevent),
         ("Adopt", Self::Adopt),
+        ("AdoptUnowned", Self::AdoptUnowned),
         ("Force", Self::Force),
     ];
 }

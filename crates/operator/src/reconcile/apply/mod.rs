@@ -19,6 +19,7 @@ use crate::reconcile::release::Release;
 use crate::reconcile::render::prepared::PreparedRelease;
 use crate::reconcile::scope::{CHANGED, ReleaseScope};
 use crate::reconcile::takeover::former_members::FormerMembers;
+use chartwright_core::annotations;
 use chartwright_core::apply::member_outcome::{MemberOutcome, recorded_entry};
 use chartwright_core::apply::sequence::{self, Turn};
 use chartwright_core::apply::{ApplyReason, Seen, Step, step};
@@ -52,6 +53,8 @@ struct ApplyPass {
     /// The new entries of members that the pass has reached, in apply order.
     reached: Vec<Entry>,
     failures: Vec<(Reason, String)>,
+    /// Objects that existed before, and that no one owned.
+    adopted: Vec<String>,
     /// The longest wait that the API server requested.
     retry_after: Option<Duration>,
     /// True if no watch may show that a failure is over.
@@ -104,6 +107,9 @@ impl ApplyPass {
             MemberOutcome::Applied(_, why) => {
                 changes.applied += 1;
                 changes.found += usize::from(why == ApplyReason::Unrecorded);
+                if why == ApplyReason::Unowned {
+                    self.adopted.push(member.id.to_string());
+                }
             }
             MemberOutcome::Corrected(_, how) => {
                 changes.applied += 1;
@@ -232,6 +238,15 @@ impl Applier<'_> {
             ..ApplyPass::default()
         };
         self.apply_waves(release, prepared, forced.is_some(), &mut pass).await;
+        if !pass.adopted.is_empty() {
+            let note = format!(
+                "objects that existed before belong to the release now, and stay when it goes: {}; to delete them with it, set {}: delete on \
+                 them",
+                short_list(&pass.adopted),
+                annotations::ADOPTED
+            );
+            self.scope.inform("ObjectsAdopted", &note).await;
+        }
         release.record.entries = pass.entries(&prepared.desired.members);
         let is_rendered_otherwise = pass.applied.changes.applied > 0 && prepared.stay.is_empty();
         release.learn_lookups(&prepared.inputs.lookups, &prepared.inputs.seen, is_rendered_otherwise);

@@ -21,6 +21,7 @@ use crate::reconcile::render::stored_values::GeneratedValues;
 use crate::reconcile::unit::{Unit, mentions_release_facts};
 use crate::reconcile::values;
 use crate::reconcile::values::error::ValuesError;
+use crate::reconcile::values::release_name::release_name;
 use crate::reconcile::values::release_namespace::release_namespace;
 use crate::sync::lock;
 use crate::telemetry::redact::{self, Secrets};
@@ -51,6 +52,8 @@ pub(crate) struct RenderJob<'a> {
     /// The key of this release's digests.
     pub key: &'a Key,
     pub identity: Identity,
+    /// `.Release.Name`
+    pub release_name: String,
     pub values: Value,
     /// `.Plan`
     pub plan: Value,
@@ -201,6 +204,11 @@ impl<'a> RenderJob<'a> {
             .await;
         let share = Arc::new(Mutex::new(share));
         let spec = resource.spec().or_stop(|error| ValuesError::from(error).into())?;
+        let release_name = release_name(unit, resource).or_stop(Phase::from)?;
+        if let Some(recorded) = release.record.other_name(&resource.key.name, &release_name) {
+            let (recorded, now) = (recorded.to_owned(), release_name);
+            return Break(ValuesError::ReleaseRenamed { recorded, now }.into());
+        }
         let mut work = RenderJob {
             context,
             unit,
@@ -212,6 +220,7 @@ impl<'a> RenderJob<'a> {
                 operator: context.settings.operator.clone(),
                 namespace: release_namespace(unit, resource).or_stop(Phase::from)?,
             },
+            release_name,
             values: Value::Null,
             plan: no_plan(),
             object: resource.decorator.is_some().then(|| resource.as_data(&unit.resource)),
@@ -224,6 +233,7 @@ impl<'a> RenderJob<'a> {
             share,
         };
         secret_values::publish_names(&work.secrets, resource, &unit.group_kind);
+        work.secrets.publish(&work.release_name);
         let found = work.read_sources(&release.retry.cache.answers, answers).await?;
         let size = size_of_data(&spec) + found.iter().map(|(_, object)| size_of_data(object)).sum::<u64>();
         let values = || values::values(unit, &found, spec);
@@ -304,7 +314,7 @@ impl<'a> RenderJob<'a> {
     /// Returns `.Release` of a revision.
     pub(crate) fn facts(&self, revision: i64) -> Facts {
         Facts {
-            name: self.resource.key.name.clone(),
+            name: self.release_name.clone(),
             namespace: self.identity.namespace.clone(),
             revision,
             is_install: revision == 1,
@@ -471,6 +481,7 @@ impl<'a> RenderJob<'a> {
         let asked = &rendered.capability_queries;
         let inputs = input_digest::digest(self.key, self.unit, self.resource, &self.snapshot, asked);
         PreparedRelease {
+            release_name: self.release_name.clone(),
             identity: self.identity.clone(),
             desired,
             hooks_digest,

@@ -15,6 +15,8 @@ use chartwright_core::plans;
 
 /// A rendered and checked release, ready to be applied.
 pub struct PreparedRelease {
+    /// `.Release.Name`
+    pub release_name: String,
     pub identity: Identity,
     pub desired: Desired,
     /// Keyed digest of the hooks that operations run. Empty without hooks.

@@ -6,13 +6,13 @@ use crate::reconcile::custom_resource::CustomResource;
 use crate::reconcile::unit::Unit;
 use chartwright_core::takeover::{self, Claim, Claimant};
 
-/// Describes the release that claims objects without its marks.
-pub(crate) fn claimant(unit: &Unit, resource: &CustomResource, namespace: &str) -> Claimant {
+/// Describes the release, by its name and namespace, that claims objects without its marks.
+pub(crate) fn claimant(unit: &Unit, resource: &CustomResource, release: &str, namespace: &str) -> Claimant {
     Claimant {
         uid: resource.uid.clone(),
         primary: format!("{}/{}", resource.key.namespace, resource.key.name),
         primary_type: unit.group_kind.to_string(),
-        release: resource.key.name.clone(),
+        release: release.to_owned(),
         namespace: namespace.to_owned(),
         collisions: unit.watch.collisions,
     }

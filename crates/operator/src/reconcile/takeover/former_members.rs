@@ -22,7 +22,7 @@ use chartwright_core::identity::ownership::{Ownership, ownership};
 use chartwright_core::identity::{GroupKind, ObjectId};
 use chartwright_core::members::desired::{Desired, Identity, Member, RenderedObject, desired};
 use chartwright_core::status::{Phase, Reason};
-use chartwright_core::takeover::{self, Claim, Heir};
+use chartwright_core::takeover::{self, Claim, Claimant, Heir};
 
 /// Takes members over from their former owner, or gives them back.
 pub(crate) struct FormerMembers<'a> {
@@ -71,7 +71,7 @@ impl FormerMembers<'_> {
             return Ok(None);
         };
         let client = &self.scope.context.client;
-        let claimant = claimant(self.scope.unit, &self.scope.written, &self.scope.written.key.namespace);
+        let claimant = self.claimant_of(&self.scope.written.key.name, &self.scope.written.key.namespace);
         let mut result = Ok(None);
         for _ in 0..ATTEMPTS {
             let Some(metadata) = requests::metadata(client, resource, &id.namespace, &id.name).await? else {
@@ -92,6 +92,10 @@ impl FormerMembers<'_> {
             }
         }
         result
+    }
+
+    fn claimant_of(&self, release: &str, namespace: &str) -> Claimant {
+        claimant(self.scope.unit, &self.scope.written, release, namespace)
     }
 
     /// Patches the metadata of an object. Returns false if the object is gone.
@@ -118,7 +122,7 @@ impl FormerMembers<'_> {
         resource: &Resource,
     ) -> Result<Step, (Reason, String)> {
         let client = &self.scope.context.client;
-        let claimant = claimant(self.scope.unit, &self.scope.written, &prepared.identity.namespace);
+        let claimant = self.claimant_of(&prepared.release_name, &prepared.identity.namespace);
         let (namespace, name) = (&member.id.namespace, &member.id.name);
         let unable = |error: Error| (Reason::Takeover, format!("{} ({}): {error}", member.id, member.source));
         let apply = |force, why| Ok(Step::Apply { force, why });
@@ -147,6 +151,11 @@ impl FormerMembers<'_> {
             if metadata.deletion_timestamp.is_some() {
                 return Ok(Step::AwaitDeletion);
             }
+            let claim = takeover::claim(&metadata, &claimant);
+            let why = match claim {
+                Claim::Unowned => ApplyReason::Unowned,
+                _ => ApplyReason::Adopted,
+            };
             let heir = Heir {
                 manager: FIELD_MANAGER,
                 subresource: "",
@@ -158,11 +167,15 @@ impl FormerMembers<'_> {
                     .and_then(|former| former.manifests.get(&member.id)),
                 owner_uid: &claimant.uid,
             };
-            let Some(patch) = takeover::migration(&metadata, &heir) else {
-                return apply(true, ApplyReason::Adopted);
+            let patch = match claim {
+                Claim::Unowned => takeover::adoption(&metadata),
+                _ => takeover::migration(&metadata, &heir),
+            };
+            let Some(patch) = patch else {
+                return apply(true, why);
             };
             match self.patch_metadata(resource, &member.id, &patch).await {
-                Ok(true) => return apply(true, ApplyReason::Adopted),
+                Ok(true) => return apply(true, why),
                 Ok(false) => return apply(false, ApplyReason::Missing),
                 Err(error @ Error::Conflict(_)) => conflict = error,
                 Err(error) => return Err(unable(error)),

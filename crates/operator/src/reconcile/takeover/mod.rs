@@ -29,6 +29,7 @@ use crate::reconcile::release::former_release::FormerRelease;
 use crate::reconcile::render::pool::PoolLane;
 use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::takeover::former_members::{FormerMembers, failed};
+use crate::reconcile::values::release_name::release_name;
 use crate::reconcile::values::release_namespace::release_namespace;
 use crate::telemetry::metrics::WriteOperation;
 use chartwright_core::identity::ObjectId;
@@ -79,14 +80,10 @@ impl TakeoverStage<'_, '_> {
         if former == Former::Helm && self.scope.written.deleting {
             return Continue(());
         }
-        let namespace = match former {
-            Former::OperatorSdk => self.scope.written.key.namespace.clone(),
-            Former::Helm => match release_namespace(self.scope.unit, &self.scope.written) {
-                Ok(namespace) => namespace,
-                Err(_) => return Continue(()),
-            },
+        let Some((name, namespace)) = self.former_name(former) else {
+            return Continue(());
         };
-        let Some(stored) = self.list_stored(former, &namespace).await? else {
+        let Some(stored) = self.list_stored(former, (&name, &namespace)).await? else {
             return Continue(());
         };
         // Only one takeover at a time unpacks revisions, with the memory budget of a render.
@@ -98,7 +95,7 @@ impl TakeoverStage<'_, '_> {
             if adopts {
                 former = Former::Helm;
             } else if !(self.is_marked() && self.scope.written.has_finalizer()) {
-                return Break(self.refuse_helm_release(&namespace));
+                return Break(refuse_helm_release(&name, &namespace));
             }
         }
         if former == Former::Helm && adopts {
@@ -120,6 +117,9 @@ impl TakeoverStage<'_, '_> {
             let manifest = manifest.filter(|manifest| !manifest.is_empty());
             releases.extend(manifest.map(StoredRelease::of_manifest));
         }
+        if former == Former::Helm && name != self.scope.written.key.name {
+            release.record.release_name = Some(name);
+        }
         let manifests = self.record_former_objects(release, &releases, &namespace);
         release.stored.under_takeover = true;
         self.scope.former_release = Some(FormerRelease {
@@ -133,9 +133,25 @@ impl TakeoverStage<'_, '_> {
         Continue(())
     }
 
+    /// Name and namespace of the former release. `None` if the watch makes no valid ones.
+    fn former_name(&self, former: Former) -> Option<(String, String)> {
+        let (unit, resource) = (self.scope.unit, &self.scope.written);
+        match former {
+            // helm-operator names a release after its custom resource.
+            Former::OperatorSdk => Some((resource.key.name.clone(), resource.key.namespace.clone())),
+            Former::Helm => Some((
+                release_name(unit, resource).ok()?,
+                release_namespace(unit, resource).ok()?,
+            )),
+        }
+    }
+
     /// Lists the release Secrets. `None` if there is nothing to take over.
-    async fn list_stored(&mut self, former: Former, namespace: &str) -> Flow<Option<Vec<requests::ReleaseSecret>>> {
-        let name = &self.scope.written.key.name;
+    async fn list_stored(
+        &mut self,
+        former: Former,
+        (name, namespace): (&str, &str),
+    ) -> Flow<Option<Vec<requests::ReleaseSecret>>> {
         match requests::list_releases(&self.scope.context.client, namespace, name).await {
             Ok(stored) if stored.is_empty() && former == Former::Helm && !self.is_marked() => Continue(None),
             Ok(stored) => Continue(Some(stored)),
@@ -212,20 +228,6 @@ impl TakeoverStage<'_, '_> {
             }
         }
         Ok(false)
-    }
-
-    /// Returns the phase of a custom resource whose name an unrelated Helm release has.
-    fn refuse_helm_release(&self, namespace: &str) -> Phase {
-        let name = &self.scope.written.key.name;
-        Phase::Stalled {
-            reason: Reason::Collision,
-            message: format!(
-                "the Helm release {namespace}/{name} exists, and does not belong to this custom resource, which owns neither the \
-                 release's Secrets nor any of its objects. Give the custom resource another name, or uninstall that \
-                 release, or, to take it over, set `collisions: Adopt` on this watch in watches.yaml"
-            ),
-            recheck: true,
-        }
     }
 
     fn is_marked(&self) -> bool {
@@ -389,5 +391,18 @@ impl TakeoverStage<'_, '_> {
         };
         self.scope.inform("TakenOver", &note).await;
         Ok(())
+    }
+}
+
+/// Returns the phase of a custom resource whose name an unrelated Helm release has.
+fn refuse_helm_release(name: &str, namespace: &str) -> Phase {
+    Phase::Stalled {
+        reason: Reason::Collision,
+        message: format!(
+            "the Helm release {namespace}/{name} exists, and does not belong to this custom resource, which owns neither the \
+             release's Secrets nor any of its objects. Give the custom resource another name, or uninstall that \
+             release, or, to take it over, set `collisions: Adopt` on this watch in watches.yaml"
+        ),
+        recheck: true,
     }
 }

@@ -18,6 +18,13 @@ pub enum ValuesError {
     Override { key: String, message: String },
     #[error("targetNamespace {template:?}: {message}")]
     TargetNamespace { template: String, message: String },
+    #[error("releaseName {template:?}: {message}")]
+    ReleaseName { template: String, message: String },
+    #[error(
+        "the release of this custom resource is called {recorded:?}, and a release keeps its name: `releaseName` of the watch now makes \
+         {now:?}. Change back what the template reads, or delete the custom resource and create it again"
+    )]
+    ReleaseRenamed { recorded: String, now: String },
     #[error(
         "a cluster-scoped custom resource has no namespace of its own: give the watch a `targetNamespace`, \
          for example targetNamespace: \"x-{{{{ .metadata.name }}}}\""
