@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::world::fields::ensure_contains;
-use crate::world::{World, widget_chart};
+use crate::world::{CRASHES, World, widget_chart};
 
 fn world(name: &str, patches: &str) -> Result<World> {
     let world = World::new(name)?.watch_key(patches);
@@ -135,6 +135,38 @@ fn values_gain_no_rights_through_a_patch() -> Result<()> {
     world.update("made", json!({"extra": []}))?;
     ensure!(world.expect("role", "made-main")?["rules"] == rules);
     Ok(())
+}
+
+#[test]
+fn a_rollback_restores_what_the_former_patch_made() -> Result<()> {
+    let patches = r#"patches:
+- target: {name: a-main}
+  patch: {data: {patched: first}}
+- target: {name: a-migrate, hooks: true}
+  patch: {spec: {template: {metadata: {labels: {patched: "true"}}}}}"#;
+    let world = World::staged("patches-rollback", &["onFailure: rollback", patches], &[])?;
+    let operator = world.start()?;
+    world.install("a", json!({"hooks": [{"name": "migrate", "at": "pre-upgrade"}]}))?;
+    ensure!(world.expect("configmap", "a-main")?["data"]["patched"] == "first");
+
+    // A patch that breaks the hook of its own upgrade.
+    let text = fs::read_to_string(world.watches_file())?;
+    let broken = text
+        .replace("first", "second")
+        .replace("patched: \"true\"", &format!("{CRASHES}: \"true\""));
+    fs::write(world.watches_file(), broken)?;
+    let operator = world.restart(operator)?;
+    world.await_stalled(
+        "a",
+        "RolledBack",
+        &["pre-upgrade hook Job a-migrate failed", "runs as revision 3"],
+    )?;
+    ensure!(world.expect("configmap", "a-main")?["data"]["patched"] == "first");
+
+    fs::write(world.watches_file(), text.replace("first", "third"))?;
+    let _operator = world.restart(operator)?;
+    world.await_field("configmap", "a-main", "/data/patched", "third")?;
+    world.await_ready("a").map(drop)
 }
 
 /// Writes a project with the chart of the tests and these patches.

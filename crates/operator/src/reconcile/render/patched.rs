@@ -60,3 +60,126 @@ pub(crate) fn patch_and_read(rendered: &mut Rendered, input: &PatchInput<'_>) ->
     rendered.size += patcher.added();
     Ok(desired)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::cluster::connection::unconnected_client;
+    use crate::cluster::discovery::Discovery;
+    use crate::telemetry::redact::MARK;
+    use chartwright_core::members::policy::Policy;
+    use chartwright_core::testing;
+    use helm_template::chart::{Chart, File};
+    use helm_template::render::{Capabilities, Engine, Input, Release};
+
+    const CHART: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: one}
+data: {password: from-the-chart}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: two}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: hook, annotations: {helm.sh/hook: plan-work}}
+";
+
+    /// Renders the chart with these `patches` of a watch.
+    fn read(patches: &str, memory: u64, secrets: &Secrets) -> Result<(Desired, u64), RenderError> {
+        let mut chart = Chart::default();
+        chart.metadata.name = "shop".into();
+        chart.templates.push(File {
+            name: "templates/a.yaml".into(),
+            data: CHART.into(),
+        });
+        let engine = Engine::for_releases(chart).unwrap();
+        let input = Input {
+            read_objects: true,
+            ..Input::new(Release::install("a", "shop"), json!({}))
+        };
+        let mut rendered = engine.render_with(&input).unwrap();
+        let before = rendered.size;
+        let watch = format!("- {{group: a.test, version: v1, kind: Shop, chart: x, patches: {patches}}}");
+        let context = chartwright_watches::ReadContext {
+            folder: std::path::Path::new("/"),
+            env: &|_| None,
+        };
+        let (watches, _) = chartwright_watches::parse("watches.yaml", watch.as_bytes(), &context).unwrap();
+        let discovery = Discovery::offline(unconnected_client().unwrap(), Capabilities::default(), []);
+        let identity = Identity {
+            owner: testing::owner(),
+            operator: "chartwright".into(),
+            namespace: "shop".into(),
+        };
+        let input = PatchInput {
+            patches: &watches[0].patches,
+            identity: &identity,
+            snapshot: &discovery.snapshot(),
+            key: &Key::new([0; 32]),
+            limits: Limits {
+                memory: rendered.used.memory + memory,
+                ..Limits::default()
+            },
+            secrets,
+            chart: ChartText::of(None),
+        };
+        let desired = patch_and_read(&mut rendered, &input)?;
+        Ok((desired, rendered.size - before))
+    }
+
+    #[tokio::test]
+    async fn members_and_hooks_are_those_of_the_patched_objects() {
+        let patches = "[{target: {name: two}, patch: {metadata: {name: first, annotations: {chartwright.dev/wave: '-1', \
+                       helm.sh/resource-policy: keep}}}}, {target: {name: hook, hooks: true}, patch: {kind: Secret}}, \
+                       {target: {name: three}, patch: {a: b}}, {target: {name: one}, patch: [{op: remove, path: /a}]}]";
+        let (desired, size) = read(patches, 1 << 20, &Secrets::default()).unwrap();
+        let [member] = desired.members.as_slice() else {
+            panic!("{:?}", desired.members)
+        };
+        assert_eq!(member.id, testing::id("ConfigMap", "first"));
+        let policy = Policy {
+            wave: -1,
+            keep: true,
+            ..Policy::default()
+        };
+        assert_eq!(member.policy, policy);
+        assert_eq!(desired.hooks[0].member.id, testing::id("Secret", "hook"));
+        assert_eq!(desired.hooks[0].events, ["plan-work"]);
+        assert!(desired.patch_failures[0].contains("ConfigMap shop/one: patches[3].patch[0]"));
+        assert_eq!(desired.unmatched_patches.len(), 1);
+        assert!(desired.problems.is_empty() && size > 100);
+
+        let twice = "[{target: {kind: ConfigMap}, patch: {metadata: {name: same}}}]";
+        let (desired, _) = read(twice, 1 << 20, &Secrets::default()).unwrap();
+        assert!(
+            desired.problems[0].contains("ConfigMap shop/same is rendered twice"),
+            "{:?}",
+            desired.problems
+        );
+    }
+
+    #[tokio::test]
+    async fn what_a_patch_makes_secret_is_removed_from_messages() {
+        let secrets = Secrets::default();
+        let patches = "[{target: {name: one}, patch: {kind: Secret, data: null, stringData: {a: from-the-patch}}}]";
+        read(patches, 1 << 20, &secrets).unwrap();
+        assert_eq!(secrets.redact("from-the-patch"), MARK);
+        let patches = "[{target: {name: one}, patch: [{op: replace, path: /kind, value: Secret}, \
+                       {op: move, from: /data, path: /stringData}]}]";
+        read(patches, 1 << 20, &secrets).unwrap();
+        assert_eq!(secrets.redact("from-the-chart"), MARK);
+    }
+
+    #[tokio::test]
+    async fn patches_share_the_memory_of_the_render() {
+        let patches = "[{target: {name: one}, patch: {data: {a: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx}}}]";
+        assert!(read(patches, 1 << 20, &Secrets::default()).is_ok());
+        let error = read(patches, 100, &Secrets::default()).unwrap_err();
+        assert!(error.is_of_resources(), "{error}");
+    }
+}
