@@ -376,15 +376,8 @@ impl Watch {
     /// Returns what the digests cover of `patches`, independent of their lines. Empty without patches: such a watch keeps the digest
     /// that earlier versions computed.
     fn patch_text(&self) -> String {
-        if self.patches.is_empty() {
-            return String::new();
-        }
-        let patches: Vec<_> = self
-            .patches
-            .iter()
-            .map(|patch| (&patch.target, &patch.change))
-            .collect();
-        format!("patches {patches:?}")
+        let texts = self.patches.iter().map(ObjectPatch::text);
+        texts.collect()
     }
 }
 

@@ -64,6 +64,30 @@ pub struct PatchSubject<'o> {
     pub is_hook: bool,
 }
 
+impl ObjectPatch {
+    /// Returns target and change as a text for digests. Different patches have different texts.
+    pub(crate) fn text(&self) -> String {
+        let target = &self.target;
+        let names = (
+            &target.group,
+            &target.version,
+            &target.kind,
+            &target.name,
+            &target.namespace,
+        );
+        let change = match &self.change {
+            // Data serialize without errors.
+            PatchChange::Operations(operations) => serde_json::to_string(operations).unwrap_or_default(),
+            PatchChange::Merge(patch) => patch.to_string(),
+        };
+        format!(
+            "patch {names:?} {:?} {} {change}\n",
+            target.labels.to_string(),
+            target.hooks
+        )
+    }
+}
+
 impl PatchTarget {
     /// True if the patch changes this object.
     pub fn selects(&self, subject: &PatchSubject<'_>) -> bool {
