@@ -1,9 +1,9 @@
 //! Applies the patches of a watch to rendered objects, before the objects become members and hooks. So identity, annotations and checks
 //! are those of the patched object.
 
-use std::collections::BTreeMap;
 use std::slice;
 
+use chartwright_watches::text::cut;
 use chartwright_watches::{ObjectPatch, PatchChange, PatchSubject, PatchTarget};
 use go_yaml::MAX_DEPTH;
 use helm_template::render::{by_install_order, size_of_data};
@@ -12,6 +12,9 @@ use serde_json::Value;
 
 use crate::identity::{GroupKind, ObjectId};
 use crate::members::desired::{IsNamespaced, RenderedObject};
+
+/// Bytes of an identity in a message. It is not checked yet, and values can make it as long as they like.
+const LONGEST_ID: usize = 512;
 
 /// Annotation of a hook.
 const HOOK: &str = "/metadata/annotations/helm.sh~1hook";
@@ -150,6 +153,7 @@ impl<'a> Patcher<'a> {
             Err(PatchProblem::Failed(operation, why)) => {
                 let operation = operation.map(|(number, text)| format!(".patch[{number}] ({text})"));
                 let operation = operation.unwrap_or_default();
+                let id = cut(&id.to_string(), LONGEST_ID);
                 self.failures.push(PatchFailure {
                     patch: index,
                     message: format!("{source}: {id}: patches[{index}]{operation}: {why}"),
@@ -199,7 +203,7 @@ impl<'a> Patcher<'a> {
             kind: &group_kind.kind,
             name: text_of(object, "/metadata/name"),
             namespace,
-            labels: labels_of(object),
+            labels: object.pointer("/metadata/labels").and_then(Value::as_object),
             is_hook,
         };
         if !selects(&subject) {
@@ -242,7 +246,10 @@ impl<'a> Patcher<'a> {
         // A failed object is not used, so nothing has to be undone.
         json_patch::patch_unsafe(object, slice::from_ref(operation))
             .map_err(|error| PatchProblem::Failed(None, explain(operation, &error.kind)))?;
-        check_depth(object).map_err(|why| PatchProblem::Failed(None, why))
+        if may_nest(operation) {
+            check_depth(object).map_err(|why| PatchProblem::Failed(None, why))?;
+        }
+        Ok(())
     }
 
     fn reserve(&mut self, bytes: u64) -> Result<(), PatchProblem> {
@@ -258,14 +265,6 @@ fn text_of<'o>(object: &'o Value, pointer: &str) -> &'o str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn labels_of(object: &Value) -> BTreeMap<String, String> {
-    let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
-    let labels = labels.into_iter().flatten();
-    labels
-        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
-        .collect()
-}
-
 /// Checks that a member is no hook now, and that a hook still is one: the render has sorted them already.
 fn check_hook(object: &Value, is_hook: bool) -> Result<(), &'static str> {
     let has_hook = object.pointer(HOOK).is_some_and(|events| !events.is_null());
@@ -273,6 +272,17 @@ fn check_hook(object: &Value, is_hook: bool) -> Result<(), &'static str> {
         (true, false) => Err("it takes the annotation helm.sh/hook from a hook: a patch cannot make it a member"),
         (false, true) => Err("it gives the annotation helm.sh/hook to a member: a patch cannot make it a hook"),
         _ => Ok(()),
+    }
+}
+
+/// True if an object may nest deeper after the operation.
+fn may_nest(operation: &PatchOperation) -> bool {
+    let is_container = |value: &Value| value.is_object() || value.is_array();
+    match operation {
+        PatchOperation::Add(add) => is_container(&add.value),
+        PatchOperation::Replace(replace) => is_container(&replace.value),
+        PatchOperation::Move(_) | PatchOperation::Copy(_) => true,
+        PatchOperation::Remove(_) | PatchOperation::Test(_) => false,
     }
 }
 

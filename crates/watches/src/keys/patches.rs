@@ -9,7 +9,7 @@ use json_patch::{
     AddOperation, CopyOperation, MoveOperation, PatchOperation, RemoveOperation, ReplaceOperation, TestOperation,
 };
 use kube::core::{Selector, SelectorExt as _};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::sources::json;
 use crate::entry::read_selector;
@@ -60,9 +60,13 @@ pub struct PatchSubject<'o> {
     pub name: &'o str,
     /// Empty for a cluster-scoped object.
     pub namespace: &'o str,
-    pub labels: BTreeMap<String, String>,
+    /// `metadata.labels` of the manifest.
+    pub labels: Option<&'o Map<String, Value>>,
     pub is_hook: bool,
 }
+
+/// The longest name that an object can have, in bytes. Values of a custom resource can make a longer one.
+const LONGEST_NAME: usize = 253;
 
 impl ObjectPatch {
     /// Returns target and change as a text for digests. Different patches have different texts.
@@ -91,11 +95,12 @@ impl ObjectPatch {
 impl PatchTarget {
     /// True if the patch changes this object.
     pub fn selects(&self, subject: &PatchSubject<'_>) -> bool {
-        let is_named = |pattern: &String| matches_pattern(pattern, subject.name);
+        let name = subject.name;
+        let is_named = |pattern: &String| name.len() <= LONGEST_NAME && matches_pattern(pattern, name);
         self.may_select(subject)
             && self.name.as_ref().is_none_or(is_named)
             && is_equal(self.namespace.as_ref(), subject.namespace)
-            && self.labels.matches(&subject.labels)
+            && (self.labels.selects_all() || self.labels.matches(&texts_of(subject.labels)))
     }
 
     /// True if the patch changes an object of this group, version and kind under some name, in some namespace, with some labels.
@@ -105,6 +110,14 @@ impl PatchTarget {
             && is_equal(self.version.as_ref(), subject.version)
             && is_equal(self.kind.as_ref(), subject.kind)
     }
+}
+
+/// Returns the labels whose values are strings.
+fn texts_of(labels: Option<&Map<String, Value>>) -> BTreeMap<String, String> {
+    let labels = labels.into_iter().flatten();
+    labels
+        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+        .collect()
 }
 
 fn is_equal(wanted: Option<&String>, found: &str) -> bool {
@@ -410,13 +423,14 @@ mod tests {
 
     #[test]
     fn a_target_matches_by_each_of_its_fields() {
+        let labels = Map::from_iter([("tier".to_owned(), "web".into()), ("number".to_owned(), 1.into())]);
         let subject = PatchSubject {
             group: "apps",
             version: "v1",
             kind: "Deployment",
             name: "a-web",
             namespace: "shop",
-            labels: BTreeMap::from([("tier".to_owned(), "web".to_owned())]),
+            labels: Some(&labels),
             is_hook: false,
         };
         let hook = PatchSubject {
