@@ -401,7 +401,7 @@ pub fn create(project: &mut Project, kind: &Kind, placed: &Placed, crd: &Value) 
     let placed = (project.root.join(&kind.chart), loaded);
     let mut kinds = rights::surveys(&project.root, &project_watches(project)?, Some(&placed))?;
     if !is_watched {
-        let survey = Survey::with_values(&placed.1, Vec::new(), &crd::read(&project.root));
+        let survey = Survey::with_values(&placed.1, Vec::new(), &crd::read(&project.root), &[]);
         kinds.push((kind.clone(), survey));
     }
     rights::add_role(&mut tree, &kinds)?;

@@ -145,7 +145,8 @@ pub fn surveys(root: &Path, watches: &[Watch], new: Option<&(PathBuf, Chart)>) -
             Some((_, chart)) => chart.clone(),
             None => Chart::load(&watch.chart).with_context(|| watch.chart.display().to_string())?,
         };
-        let survey = Survey::with_values(&chart, samples::given(&watch.chart, watches, &samples), &crds);
+        let given = samples::given(&watch.chart, watches, &samples);
+        let survey = Survey::with_values(&chart, given, &crds, &watch.patches);
         Ok((Kind::of_watch(watch, root, &crds), survey.with(watch)))
     });
     surveys.collect()

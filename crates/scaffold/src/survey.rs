@@ -1,5 +1,6 @@
 //! Finds the objects that a chart can create, by rendering it with many sets of values.
 
+pub(crate) mod patched;
 pub(crate) mod unmade;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,9 +15,11 @@ use super::lint::crd::Crd;
 use super::names::plural;
 use super::progress::ProgressLine;
 use super::text_at;
+use chartwright_watches::ObjectPatch;
 use helm_template::chart::Chart;
 use helm_template::chart::values::merge_maps;
 use helm_template::render::{Capabilities, Engine, Error, Input, Kept, Manifest, Random, Release, Rendered, StandIns};
+use patched::{PatchedObject, patched};
 use unmade::Unmade;
 
 /// At most this number of values is switched, one at a time.
@@ -93,22 +96,25 @@ impl Survey {
 
     /// Renders a chart with its own values, with each file in its `ci/`, and with each switch turned. Failed renders are ignored.
     pub fn of(chart: &Chart) -> Self {
-        Survey::with_values(chart, Vec::new(), &[])
+        Survey::with_values(chart, Vec::new(), &[], &[])
     }
 
-    /// The same, rendered with these values as well, in a project with these definitions.
-    pub(super) fn with_values(chart: &Chart, values: Vec<Value>, crds: &[Crd]) -> Self {
+    /// The same, rendered with these values as well, in a project with these definitions, after the patches of a watch.
+    pub(super) fn with_values(chart: &Chart, values: Vec<Value>, crds: &[Crd], patches: &[ObjectPatch]) -> Self {
         let mut survey = Survey::new(chart, crds);
+        // Before the patches: the kinds in the text of templates.
+        let mut made = BTreeSet::new();
         let (problem, unmade) = each_render(chart, values, &mut |number, _, result| {
             if let Ok(rendered) = result {
-                survey.add(rendered);
+                made.extend(kinds_of(rendered));
+                let objects = patched(rendered, patches, NAMESPACE).objects;
+                survey.add(rendered, &objects);
                 if number == 0 {
-                    survey.add_images(rendered);
+                    survey.add_images(&objects);
                 }
             }
         });
-        let made: BTreeSet<&str> = survey.kinds.iter().map(|(_, kind)| kind.as_str()).collect();
-        survey.unmade = unmade::still_unmade(unmade, &made);
+        survey.unmade = unmade::still_unmade(unmade, &made.iter().map(String::as_str).collect());
         survey.problem = problem;
         survey
     }
@@ -123,41 +129,37 @@ impl Survey {
         self.images.iter()
     }
 
-    fn add_images(&mut self, rendered: &Rendered) {
-        for (manifest, _) in manifests(rendered) {
-            for object in manifest.objects() {
-                find_images(object, &mut self.images);
-            }
+    fn add_images(&mut self, objects: &[PatchedObject<'_>]) {
+        for patched in objects {
+            find_images(&patched.object, &mut self.images);
         }
     }
 
-    /// Takes in what one render shows.
-    pub(super) fn add(&mut self, rendered: &Rendered) {
+    /// Takes in what one render shows, and its objects.
+    pub(super) fn add(&mut self, rendered: &Rendered, objects: &[PatchedObject<'_>]) {
         let resource = |survey: &Survey, api_version: &str, kind: &str| {
             let group = api_version.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
             let resource = survey.resource(&group, kind);
             (group, resource)
         };
-        for (manifest, is_hook) in manifests(rendered) {
-            for object in manifest.objects() {
-                let text = |pointer: &str| text_at(object, pointer).to_owned();
-                let (api_version, kind) = (text("/apiVersion"), text("/kind"));
-                if kind.is_empty() || api_version.is_empty() {
-                    continue;
-                }
-                let (group, resource) = resource(self, &api_version, &kind);
-                if group == RBAC {
-                    if kind.ends_with("Binding") {
-                        self.bound
-                            .insert((plural_of(&text("/roleRef/kind")), text("/roleRef/name")))
-                    } else {
-                        self.roles.insert((resource.clone(), text("/metadata/name")))
-                    };
-                }
-                self.runs |= is_hook && ["Job", "Pod"].contains(&kind.as_str());
-                self.made.insert((group, resource));
-                self.kinds.insert((api_version, kind));
+        for patched in objects {
+            let text = |pointer: &str| text_at(&patched.object, pointer).to_owned();
+            let (api_version, kind) = (text("/apiVersion"), text("/kind"));
+            if kind.is_empty() || api_version.is_empty() {
+                continue;
             }
+            let (group, resource) = resource(self, &api_version, &kind);
+            if group == RBAC {
+                if kind.ends_with("Binding") {
+                    self.bound
+                        .insert((plural_of(&text("/roleRef/kind")), text("/roleRef/name")))
+                } else {
+                    self.roles.insert((resource.clone(), text("/metadata/name")))
+                };
+            }
+            self.runs |= patched.events.is_some() && ["Job", "Pod"].contains(&kind.as_str());
+            self.made.insert((group, resource));
+            self.kinds.insert((api_version, kind));
         }
         for key in &rendered.used_lookups {
             let looked_up = resource(self, &key.api_version, &key.kind);
@@ -565,7 +567,7 @@ pub mod tests {
             silent.problem.as_ref().unwrap().contains("host is needed"),
             "{silent:?}"
         );
-        let survey = Survey::with_values(&chart, vec![json!({"host": "# a"})], &[]);
+        let survey = Survey::with_values(&chart, vec![json!({"host": "# a"})], &[], &[]);
         let made: Vec<&str> = survey.made.iter().map(|(_, resource)| resource.as_str()).collect();
         assert_eq!((made, survey.problem), (vec!["configmaps", "secrets"], None));
     }
@@ -580,7 +582,7 @@ pub mod tests {
         let made = "{apiVersion: a.com/v1, kind: Redis}\n---\n{apiVersion: b.com/v1, kind: Redis}\n---\n\
                     {apiVersion: security.openshift.io/v1, kind: SecurityContextConstraints}";
         let crds = crate::lint::crd::read(folder.path());
-        let survey = Survey::with_values(&chart("templates/a.yaml", made), Vec::new(), &crds);
+        let survey = Survey::with_values(&chart("templates/a.yaml", made), Vec::new(), &crds, &[]);
         let made: Vec<&str> = survey.made.iter().map(|(_, resource)| resource.as_str()).collect();
         assert_eq!(made, ["redis", "redises", "securitycontextconstraints"]);
         assert!(!survey.defines);

@@ -65,7 +65,7 @@ pub struct Scene<'a> {
 }
 
 /// Reasons of a release that stops before its first write.
-const BEFORE_WRITES: [&str; 4] = ["ManifestInvalid", "Refused", "Takeover", "Claim"];
+const BEFORE_WRITES: [&str; 5] = ["ManifestInvalid", "PatchFailed", "Refused", "Takeover", "Claim"];
 
 impl FakeCluster {
     pub fn new() -> Self {

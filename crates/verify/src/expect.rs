@@ -110,7 +110,7 @@ fn complaint(check: &Check, performed: &Performed) -> Option<String> {
 pub fn warnings(performed: &Performed) -> impl Iterator<Item = &str> {
     let prepared = &performed.prepared;
     let all = prepared.warnings.iter().chain(&prepared.desired.warnings);
-    all.map(String::as_str)
+    all.chain(&prepared.desired.unmatched_patches).map(String::as_str)
 }
 
 impl What {

@@ -16,7 +16,7 @@ use helm_template::render::{Capabilities, KubeVersion};
 
 /// Reasons for which a release stops, as the condition `Ready` has them; and one for a custom resource that the API server
 /// refuses.
-pub const REASONS: [&str; 16] = [
+pub const REASONS: [&str; 17] = [
     "ChartInvalid",
     "Collision",
     "CustomResourceInvalid",
@@ -27,6 +27,7 @@ pub const REASONS: [&str; 16] = [
     "LookupFailed",
     "ManifestInvalid",
     "ObjectInvalid",
+    "PatchFailed",
     "Refused",
     "RenderFailed",
     "RolledBack",

@@ -66,7 +66,7 @@ fn each_fixture_has_the_report_that_is_written_beside_it() {
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
-    assert_eq!(count, 4);
+    assert_eq!(count, 5);
 }
 
 #[test]

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use go_yaml::{Data, Node};
 use kube::core::{Expression, Selector};
 
-use super::keys::{decorate, depends, differences, elect, health, overrides, remediation, sources};
+use super::keys::{decorate, depends, differences, elect, health, overrides, patches, remediation, sources};
 use super::names;
 use super::reader::{Findings, MapFields, describe, suggestion};
 use super::{AllowList, Collisions, DeletionPolicy, DriftPolicy, OnFailure, ReadContext, STATUS_TEMPLATE, Watch};
 
-const KNOWN: [&str; 33] = [
+const KNOWN: [&str; 34] = [
     "group",
     "version",
     "kind",
@@ -34,6 +34,7 @@ const KNOWN: [&str; 33] = [
     "collisions",
     "allow",
     "lookups",
+    "patches",
     "onFailure",
     "retries",
     "health",
@@ -47,7 +48,7 @@ const KNOWN: [&str; 33] = [
     "releaseName",
 ];
 /// Keys of the format that this version does not support yet.
-const LATER: [&str; 3] = ["patches", "crds", "serviceAccountName"];
+const LATER: [&str; 2] = ["crds", "serviceAccountName"];
 const DRY_RUN_OPTIONS: [&str; 6] = ["", "client", "server", "none", "true", "false"];
 
 /// Reads an entry. Returns `None` if a required key is missing or invalid. Adds all problems to the findings.
@@ -61,7 +62,7 @@ pub(super) fn read(node: &Node, context: &ReadContext<'_>, findings: &mut Findin
         .map(|node| overrides::read(node, context.env, findings));
     let selector = fields
         .get("selector")
-        .map(|node| read_selector(node, findings))
+        .map(|node| read_selector(node, "selector", findings))
         .unwrap_or_default();
     let decorator = decorate::read(&fields, chart.as_deref(), &selector, findings);
     if decorator.is_none() {
@@ -102,6 +103,7 @@ pub(super) fn read(node: &Node, context: &ReadContext<'_>, findings: &mut Findin
         collisions: findings.read_choice(&fields, "collisions", Collisions::NAMES),
         allow: read_allow(&fields, "allow", findings),
         lookups: read_allow(&fields, "lookups", findings),
+        patches: patches::read(&fields, findings),
         health: health::read(&fields, findings),
         status_template: read_status_template(&fields, findings),
         remediation: remediation::read(&fields, findings),
@@ -287,9 +289,10 @@ fn check_dry_run_option(fields: &MapFields<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-fn read_selector(node: &Node, findings: &mut Findings<'_>) -> Selector {
+/// Reads a label selector. `what` names it in messages.
+pub(crate) fn read_selector(node: &Node, what: &str, findings: &mut Findings<'_>) -> Selector {
     let mut selector = Selector::default();
-    let Some(fields) = MapFields::open(node, "selector", &["matchLabels", "matchExpressions"], &[], findings) else {
+    let Some(fields) = MapFields::open(node, what, &["matchLabels", "matchExpressions"], &[], findings) else {
         return selector;
     };
     match fields.get("matchLabels").map(|labels| (labels, &labels.data)) {

@@ -54,6 +54,7 @@ pub use keys::differences::{DriftPolicy, FieldPointer, IgnoreRule};
 pub use keys::elect::ElectRule;
 pub use keys::health::HealthRule;
 pub use keys::overrides::OverrideValue;
+pub use keys::patches::{ObjectPatch, PatchChange, PatchSubject, PatchTarget};
 pub use keys::policies::{Collisions, DeletionPolicy, OnFailure};
 pub use keys::remediation::{RemediationAction, RemediationRule};
 pub use keys::sources::{SourceKind, ValuesFrom, ValuesFromField, json as node_to_json};
@@ -116,6 +117,8 @@ pub struct Watch {
     pub allow: AllowList,
     /// What templates may look up outside of the release's namespace.
     pub lookups: AllowList,
+    /// Changes of rendered objects, in the order in which they apply.
+    pub patches: Arc<[ObjectPatch]>,
     /// Health conditions for members of a kind.
     pub health: Vec<HealthRule>,
     /// Actions that the operator takes for an unhealthy release.
@@ -376,14 +379,23 @@ impl Watch {
         if let Some(name) = &self.decorator {
             let _ = write!(text, "decorator {name:?}");
         }
+        text.push_str(&self.patch_text());
         data_encoding::HEXLOWER.encode(&Sha256::digest(text.as_bytes()))
     }
 
-    /// Returns a digest of the keys that change the chart's default values.
+    /// Returns a digest of the keys that change the chart's default render.
     pub fn defaults_digest(&self) -> String {
         let overrides: Vec<_> = self.override_values.iter().map(|o| (&o.key, &o.value)).collect();
-        let text = format!("{:?}", (&self.values, overrides, &self.target_namespace));
+        let mut text = format!("{:?}", (&self.values, overrides, &self.target_namespace));
+        text.push_str(&self.patch_text());
         data_encoding::HEXLOWER.encode(&Sha256::digest(text.as_bytes()))
+    }
+
+    /// Returns what the digests cover of `patches`, independent of their lines. Empty without patches: such a watch keeps the digest
+    /// that earlier versions computed.
+    fn patch_text(&self) -> String {
+        let texts = self.patches.iter().map(ObjectPatch::text);
+        texts.collect()
     }
 }
 

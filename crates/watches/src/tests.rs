@@ -108,6 +108,7 @@ fn the_digest_covers_keys_that_change_the_render() {
         "  lookups: {kinds: [\"*\"]}\n",
         "  drift: warn\n",
         "  ignoreDifferences: [{jsonPointers: [/spec/replicas]}]\n",
+        "  patches: [{target: {kind: A}, patch: {a: b}}]\n",
     ] {
         assert_ne!(digest(other), plain, "{other}");
     }
@@ -115,6 +116,37 @@ fn the_digest_covers_keys_that_change_the_render() {
         digest("  allow: {kinds: [\"*\"]}\n"),
         digest("  lookups: {kinds: [\"*\"]}\n")
     );
+}
+
+#[test]
+fn the_digests_cover_patches_but_not_their_lines() {
+    let digests = |more: &str| {
+        let watch = one(&entry(more));
+        (watch.digest(), watch.defaults_digest())
+    };
+    let plain = digests("");
+    // The digests that watches without patches had before there were patches.
+    assert_eq!(plain, digests("  patches: []\n"));
+    assert_eq!(
+        plain.0,
+        "df6f7ef9a3c28c5586f4f8a2ec23a893506e93a6e230c52226216e8273aa7f61"
+    );
+    let patched = digests("  patches: [{target: {kind: A}, patch: {a: b}}]\n");
+    assert!(patched.0 != plain.0 && patched.1 != plain.1);
+    assert_eq!(
+        digests("  patches:\n\n  - target: {kind: A}\n    patch: {a: b}\n"),
+        patched
+    );
+    for other in [
+        "[{target: {kind: B}, patch: {a: b}}]",
+        "[{target: {kind: A, hooks: true}, patch: {a: b}}]",
+        "[{target: {kind: A}, patch: {a: c}}]",
+        "[{target: {kind: A}, patch: [{op: add, path: /a, value: b}]}]",
+        "[{target: {kind: A}, patch: {a: b}}, {target: {kind: A}, patch: {a: b}}]",
+    ] {
+        let other = digests(&format!("  patches: {other}\n"));
+        assert!(other.0 != patched.0 && other.1 != patched.1);
+    }
 }
 
 #[test]

@@ -22,7 +22,7 @@ use chartwright_core::apply::{content, sign};
 use chartwright_core::digest::{Key, Keyring};
 use chartwright_core::identity::GroupKind;
 use chartwright_core::identity::cluster_scoped::is_cluster_scoped;
-use chartwright_core::status::Phase;
+use chartwright_core::status::{Phase, Reason};
 use chartwright_watches::Watch;
 use helm_template::render::{Capabilities, Engine};
 
@@ -249,6 +249,9 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
         }
         ControlFlow::Break(other) => bail!("{other:?}"),
     };
+    if let Some(failure) = prepared.desired.patch_failures.first() {
+        bail!("{}: {failure}", Reason::PatchFailed.as_str());
+    }
     if let Some(problem) = prepared.desired.problems.first() {
         bail!("{problem}");
     }
@@ -279,7 +282,7 @@ fn build_unit(watch: &Watch, group_kind: GroupKind, resource: Resource) -> anyho
 
 /// Writes the documents to `out`. `is_keyed`: the digests of the members are the operator's.
 fn print(prepared: &PreparedRelease, is_keyed: bool, out: &mut String) -> anyhow::Result<()> {
-    for warning in &prepared.warnings {
+    for warning in prepared.warnings.iter().chain(&prepared.desired.unmatched_patches) {
         note!("warning: {warning}");
     }
     for unknown in &prepared.desired.unknown {

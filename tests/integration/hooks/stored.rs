@@ -135,7 +135,10 @@ fn default_delete_hooks_need_the_unchanged_chart() -> Result<()> {
     world.await_event(
         "c",
         "HookRefused",
-        &["stored-own-c", "the chart or its default values have changed"],
+        &[
+            "stored-own-c",
+            "the chart, its default values or the patches of the watch have changed",
+        ],
     )?;
     let requests = world.all_requests(&operator, start)?;
     ensure!(

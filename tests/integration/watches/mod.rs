@@ -4,3 +4,4 @@ pub mod api_versions;
 pub mod decorate;
 pub mod file;
 pub mod needed_kinds;
+pub mod patches;

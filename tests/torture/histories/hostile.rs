@@ -37,8 +37,33 @@ const SECRETS: [&str; 4] = [
     "Ym9ndXMtc3dhbi1sYWtl",
 ];
 const SECRET: &str = "correct-horse-battery";
-/// The custom resources of the Widgets' authors may name sources of values.
-const WATCH_KEYS: &str = "  valuesFromField: spec.valuesFrom\n";
+/// The custom resources of the Widgets' authors may name sources of values. The patches select objects that only he makes: the first
+/// two would give them rights and another owner's name, the third doubles their content twelve times.
+const WATCH_KEYS: &str = r#"  valuesFromField: spec.valuesFrom
+  patches:
+  - target: {kind: ConfigMap, name: e-role-*}
+    patch:
+      apiVersion: rbac.authorization.k8s.io/v1
+      kind: Role
+      data: null
+      rules: [{apiGroups: ["*"], resources: ["*"], verbs: ["*"]}]
+  - target: {kind: ConfigMap, name: e-moved-*}
+    patch: {metadata: {name: a-main, namespace: yard}}
+  - target: {kind: ConfigMap, name: e-long-*}
+    patch:
+    - {op: copy, from: /data, path: /data/a}
+    - {op: copy, from: /data, path: /data/b}
+    - {op: copy, from: /data, path: /data/c}
+    - {op: copy, from: /data, path: /data/d}
+    - {op: copy, from: /data, path: /data/e}
+    - {op: copy, from: /data, path: /data/f}
+    - {op: copy, from: /data, path: /data/g}
+    - {op: copy, from: /data, path: /data/h}
+    - {op: copy, from: /data, path: /data/i}
+    - {op: copy, from: /data, path: /data/j}
+    - {op: copy, from: /data, path: /data/k}
+    - {op: copy, from: /data, path: /data/l}
+"#;
 /// Namespaces in which others have something.
 const NAMESPACES: [&str; 2] = ["shop", "yard"];
 

@@ -25,7 +25,12 @@ pub fn add_remedy(phase: &mut Phase, namespaces: Option<&BTreeSet<String>>) {
     // These quote templates and values, and refusals have nothing to do with them.
     let is_of_author = matches!(
         reason,
-        Reason::ChartInvalid | Reason::ValuesInvalid | Reason::RenderFailed | Reason::ManifestInvalid | Reason::Denied
+        Reason::ChartInvalid
+            | Reason::ValuesInvalid
+            | Reason::RenderFailed
+            | Reason::ManifestInvalid
+            | Reason::PatchFailed
+            | Reason::Denied
     );
     if is_of_author || message.contains("the operator needs") {
         return;

@@ -111,7 +111,7 @@ pub enum Why {
     Beyond(String),
     #[error("the chart did not create it by default when it was stored")]
     Stored,
-    #[error("the chart or its default values have changed since it was stored")]
+    #[error("the chart, its default values or the patches of the watch have changed since it was stored")]
     Changed,
 }
 

@@ -84,6 +84,10 @@ pub struct Desired {
     pub problems: Vec<String>,
     /// What has no effect, though it keeps nothing from being applied.
     pub warnings: Vec<String>,
+    /// Why patches of the watch cannot be applied. Each text names template, object, patch and operation.
+    pub patch_failures: Vec<String>,
+    /// A sentence about each patch of the watch that selects no object.
+    pub unmatched_patches: Vec<String>,
     /// The length of the conditions that its objects state, in bytes.
     conditions: usize,
 }

@@ -4,5 +4,6 @@ pub mod autoscaling;
 pub mod desired;
 pub mod foreign_fields;
 pub mod immutable_fields;
+pub mod patches;
 pub mod policy;
 pub mod rollout;

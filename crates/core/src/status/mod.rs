@@ -32,6 +32,8 @@ pub enum Reason {
     RenderFailed,
     /// A rendered object is malformed, or rendered twice.
     ManifestInvalid,
+    /// A patch of the watch fails on a rendered object.
+    PatchFailed,
     /// The custom resource's author may not create or read something.
     Refused,
     /// An object exists that belongs to another owner.
@@ -99,6 +101,7 @@ impl Reason {
             Reason::ValuesInvalid => "ValuesInvalid",
             Reason::RenderFailed => "RenderFailed",
             Reason::ManifestInvalid => "ManifestInvalid",
+            Reason::PatchFailed => "PatchFailed",
             Reason::Refused => "Refused",
             Reason::Collision => "Collision",
             Reason::ObjectInvalid => "ObjectInvalid",

@@ -40,6 +40,10 @@ impl Checker<'_> {
         prepared: &PreparedRelease,
         answers: &mut LookupAnswers,
     ) -> Flow {
+        let failures = &prepared.desired.patch_failures;
+        if !failures.is_empty() {
+            return Break(Phase::stalled(Reason::PatchFailed, short_list(failures)));
+        }
         let problems = &prepared.desired.problems;
         if !problems.is_empty() {
             return Break(Phase::stalled(Reason::ManifestInvalid, short_list(problems.clone())));
@@ -118,7 +122,8 @@ impl Checker<'_> {
     }
 
     /// Renders the chart for this release with the operator's values only, with the release's name, namespace and
-    /// random results. Returns `None` for a chart that needs values to render.
+    /// random results. The watch's patches apply to it as well: they belong to the operator's owner. Returns `None` for a chart
+    /// that needs values to render.
     async fn baseline(
         &self,
         key: &Key,

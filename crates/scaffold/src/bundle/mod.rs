@@ -291,7 +291,7 @@ fn kinds(root: &Path, project: Option<&Project>) -> anyhow::Result<Vec<BundleKin
                 kinds.push(BundleKind {
                     group_kind,
                     versions: vec![(watch.version.clone(), watch.line)],
-                    survey: Survey::of(&chart),
+                    survey: Survey::with_values(&chart, Vec::new(), &[], &watch.patches),
                     chart,
                 });
             }

@@ -11,6 +11,7 @@ mod tests;
 mod yaml;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 
@@ -78,7 +79,7 @@ pub fn lint(path: &Path) -> anyhow::Result<Linted> {
     match &target {
         Target::Project(_, file) => watches::check(file, &mut report),
         Target::Chart(_) => {
-            if let Some(examined) = chart::check("", Vec::new(), &mut report) {
+            if let Some(examined) = chart::check("", Vec::new(), Arc::default(), &mut report) {
                 privileges::check(&examined, None, &mut report);
             }
         }

@@ -37,6 +37,12 @@ rules! {
     WATCHES_TRAP: "watches-trap" Warning,
         "The operator starts, but a setting has another effect than expected, or none.",
         "Change the line as the message says, or ignore the finding where the effect is intended.";
+    PATCH_FAILS: "patch-fails" Error,
+        "A release that renders this object stops with PatchFailed.",
+        "Change the operation or the target as the message says, or add the missing parent in an earlier operation.";
+    PATCH_UNMATCHED: "patch-unmatched" Warning,
+        "The patch has no effect, and the operator writes a warning Event for each release.",
+        "Correct group, version or kind of the target, set `hooks: true` if a hook is meant, or remove the patch.";
     CHART_LOADS: "chart-loads" Error,
         "No custom resource of the kind can be installed.",
         "Fix the chart; `helm lint` and `chartwright template` read it the same way.";

@@ -7,6 +7,7 @@ pub(crate) mod elect;
 mod env;
 pub(crate) mod health;
 pub(crate) mod overrides;
+pub(crate) mod patches;
 pub(crate) mod policies;
 pub(crate) mod remediation;
 pub(crate) mod selector;

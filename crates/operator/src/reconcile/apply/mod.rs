@@ -314,6 +314,9 @@ impl Applier<'_> {
                 .warn_once(release, "AnnotationInvalid", warning.clone())
                 .await;
         }
+        for unmatched in &prepared.desired.unmatched_patches {
+            self.scope.warn_once(release, "PatchUnmatched", unmatched.clone()).await;
+        }
         if !prepared.stay.is_empty() || !prepared.held.is_empty() {
             let note = format!(
                 "the chart looks up objects of its own release and therefore renders these objects differently although the \

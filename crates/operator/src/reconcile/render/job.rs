@@ -13,6 +13,7 @@ use crate::reconcile::flow::{Flow, OrStop};
 use crate::reconcile::load::input_digest;
 use crate::reconcile::release::Release;
 use crate::reconcile::render::memory_budget::MemoryShare;
+use crate::reconcile::render::patched::{PatchInput, patch_and_read};
 use crate::reconcile::render::pool::{PoolError, PoolLane, off_worker, off_worker_if_large};
 use crate::reconcile::render::prepared::{PreparedRelease, RenderInputs, hooks_digest};
 use crate::reconcile::render::previous_lookups::PreviousLookups;
@@ -28,9 +29,9 @@ use crate::telemetry::redact::{self, Secrets};
 use chartwright_core::annotations::ON_DELETE;
 use chartwright_core::digest::{Key, KeyUse};
 use chartwright_core::hooks::{self, Hook};
-use chartwright_core::identity::{GroupKind, owner_references};
+use chartwright_core::identity::owner_references;
 use chartwright_core::index::dependencies;
-use chartwright_core::members::desired::{self, Desired, Identity, Member, RenderedObject as Manifest};
+use chartwright_core::members::desired::{Desired, Identity, Member, RenderedObject as Manifest};
 use chartwright_core::members::policy::Update;
 use chartwright_core::record::Entry;
 use chartwright_core::record::history::is_watched;
@@ -413,6 +414,7 @@ impl<'a> RenderJob<'a> {
         let share = self.share.clone();
         let (limits, random) = (self.limits(), self.context.settings.random.clone());
         let (identity, key) = (self.identity.clone(), self.key.clone());
+        let patches = self.unit.watch.patches.clone();
         let facts = self.facts(request.revision);
         let job = move || {
             let _share = share;
@@ -436,15 +438,20 @@ impl<'a> RenderJob<'a> {
                     None => Some(renderer.render_with(&input)?),
                     Some(rendered) => renderer.probe(&input, rendered)?,
                 };
-                let rendered = other
+                let mut rendered = other
                     .or_else(|| request.probe.take().map(|same| *same))
                     .unwrap_or_default();
                 secret_values::learn_render(&learning, &ChartText::of(Some(renderer.chart())), &rendered);
-                let namespaced = |group_kind: &GroupKind, version: &str| snapshot.namespaced(group_kind, version);
-                let mut desired = desired::desired(manifests(rendered.objects.iter()), &identity, &namespaced, &key);
-                let hooks = rendered.hooks.iter().map(|hook| &hook.manifest);
-                let hooks = manifests(hooks.chain(&rendered.unknown_hooks));
-                desired::add_hooks(&mut desired, hooks, &identity, &namespaced, &key);
+                let patching = PatchInput {
+                    patches: &patches,
+                    identity: &identity,
+                    snapshot: &snapshot,
+                    key: &key,
+                    limits,
+                    secrets: &learning,
+                    chart: ChartText::of(Some(renderer.chart())),
+                };
+                let desired = patch_and_read(&mut rendered, &patching)?;
                 Ok((rendered, desired))
             };
             let rendered = helm_template::render::on_large_stack(|| redact::during(&secrets, || render(&mut request)));

@@ -4,6 +4,7 @@ pub(crate) mod generated_values;
 pub(crate) mod job;
 pub(crate) mod lookups;
 pub(crate) mod memory_budget;
+pub(crate) mod patched;
 pub(crate) mod pool;
 pub(crate) mod prepared;
 pub(crate) mod previous_lookups;

@@ -1,17 +1,21 @@
 //! A chart, and what its renders show with every switch turned.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::random::RandomResults;
 use crate::lint::project::crd;
 use crate::lint::{LintReport, join, rules};
+use crate::survey::patched::{PatchedObject, patched};
 use crate::survey::{self, Survey};
 use chartwright_core::identity::GroupKind;
+use chartwright_core::members::patches::PatchFailure;
 use chartwright_core::values::value_reads::Reads;
+use chartwright_watches::ObjectPatch;
 use helm_template::chart::Chart;
-use helm_template::render::{Engine, Error, HookEvent, LookupKey, Manifest, Rendered};
+use helm_template::render::{Engine, Error, HookEvent, LookupKey};
 
 /// The namespace of the releases that are rendered.
 pub(in crate::lint) const NAMESPACE: &str = "default";
@@ -21,6 +25,12 @@ pub(in crate::lint) struct Examined {
     pub(in crate::lint) chart: Chart,
     /// Relative to what is looked at; empty if that is the chart.
     pub(in crate::lint) folder: String,
+    /// The patches of the watch, which the objects have.
+    pub(in crate::lint) patches: Arc<[ObjectPatch]>,
+    /// The first failure of each patch, in any render.
+    pub(in crate::lint) failures: BTreeMap<usize, PatchFailure>,
+    /// For each patch: true if a render has an object of its group, version and kind.
+    pub(in crate::lint) may_select: Vec<bool>,
     pub(in crate::lint) survey: Survey,
     /// Group and resource of what the chart makes with its own values or with those of the project's watches and samples.
     pub(in crate::lint) usual: BTreeSet<(String, String)>,
@@ -47,8 +57,13 @@ pub(in crate::lint) struct ExaminedObject {
 type ObjectsByKey = BTreeMap<(String, GroupKind, String, String), ExaminedObject>;
 
 impl Examined {
-    /// Loads and renders a chart; `None`, and a finding, if it can't be loaded.
-    pub(in crate::lint) fn of(folder: &str, given: Vec<Value>, report: &mut LintReport) -> Option<Self> {
+    /// Loads and renders a chart, and applies patches to its objects; `None`, and a finding, if it can't be loaded.
+    pub(in crate::lint) fn of(
+        folder: &str,
+        given: Vec<Value>,
+        patches: Arc<[ObjectPatch]>,
+        report: &mut LintReport,
+    ) -> Option<Self> {
         let chart = match Chart::load(report.root.join(folder)) {
             Ok(chart) => chart,
             Err(error) => {
@@ -72,15 +87,24 @@ impl Examined {
         // Those after these turn a switch, or are of ci/.
         let last_usual = given.len();
         let mut usual = BTreeSet::new();
+        let (mut failures, mut may_select) = (BTreeMap::new(), vec![false; patches.len()]);
         if !chart.is_library() {
             survey::each_render(&chart, given, &mut |at, values, result| match result {
                 Ok(rendered) => {
                     renders |= at == 0;
-                    survey.add(rendered);
+                    let patched = patched(rendered, &patches, NAMESPACE);
+                    survey.add(rendered, &patched.objects);
                     if at <= last_usual {
-                        usual.extend(kinds(rendered));
+                        let objects = patched.objects.iter();
+                        usual.extend(objects.filter_map(|patched| Some(GroupKind::of(&patched.object)?.0)));
                     }
-                    gather(rendered, at == 0, &mut found);
+                    for (known, now) in may_select.iter_mut().zip(&patched.may_select) {
+                        *known |= now;
+                    }
+                    for failure in patched.failures {
+                        failures.entry(failure.patch).or_insert(failure);
+                    }
+                    gather(patched.objects, at == 0, &mut found);
                     if let Some(engine) = &engine {
                         random.add(engine, values, rendered);
                     }
@@ -101,6 +125,9 @@ impl Examined {
             usual: usual.collect(),
             chart,
             folder: folder.to_owned(),
+            patches,
+            failures,
+            may_select,
             survey,
             objects: found.into_values().collect(),
             lookups,
@@ -154,49 +181,26 @@ fn described(error: &Error) -> (Option<String>, usize, String) {
     )
 }
 
-/// The kinds of all that a render makes, hooks included.
-fn kinds(rendered: &Rendered) -> impl Iterator<Item = GroupKind> {
-    let hooks = rendered.hooks.iter().map(|hook| &hook.manifest);
-    let manifests = rendered.objects.iter().chain(hooks).chain(&rendered.unknown_hooks);
-    manifests.flat_map(|manifest| {
-        let objects = manifest.objects().into_iter();
-        let kinds = objects.filter_map(|object| Some(GroupKind::of(object)?.0));
-        kinds.collect::<Vec<_>>()
-    })
-}
-
-fn gather(rendered: &Rendered, by_default: bool, found: &mut ObjectsByKey) {
-    let hooks = rendered
-        .hooks
-        .iter()
-        .map(|hook| (&hook.manifest, Some(hook.events.clone())));
-    let steps = rendered
-        .unknown_hooks
-        .iter()
-        .map(|manifest| (manifest, Some(Vec::new())));
-    let members = rendered.objects.iter().map(|manifest| (manifest, None));
-    for (manifest, events) in members.chain(hooks).chain(steps) {
-        gather_from(manifest, &events, by_default, found);
-    }
-}
-
-fn gather_from(manifest: &Manifest, events: &Option<Vec<HookEvent>>, by_default: bool, found: &mut ObjectsByKey) {
-    for object in manifest.objects() {
-        let Some((group_kind, _)) = GroupKind::of(object) else {
+fn gather(objects: Vec<PatchedObject<'_>>, by_default: bool, found: &mut ObjectsByKey) {
+    for patched in objects {
+        let Some((group_kind, _)) = GroupKind::of(&patched.object) else {
             continue;
         };
-        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let text = |pointer: &str| {
+            let text = patched.object.pointer(pointer).and_then(Value::as_str);
+            text.unwrap_or_default().to_owned()
+        };
         let key = (
-            manifest.source.clone(),
+            patched.source.to_owned(),
             group_kind.clone(),
-            text("/metadata/namespace").to_owned(),
-            text("/metadata/name").to_owned(),
+            text("/metadata/namespace"),
+            text("/metadata/name"),
         );
         found.entry(key).or_insert_with(|| ExaminedObject {
-            source: manifest.source.clone(),
+            source: patched.source.to_owned(),
             group_kind,
-            object: object.clone(),
-            events: events.clone(),
+            events: patched.events.map(<[HookEvent]>::to_vec),
+            object: patched.object.into_owned(),
             by_default,
         });
     }

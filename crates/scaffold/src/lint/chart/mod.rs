@@ -7,15 +7,23 @@ mod random;
 pub(super) mod values;
 mod words;
 
+use std::sync::Arc;
+
 use chartwright_core::values::value_reads::Reads;
+use chartwright_watches::ObjectPatch;
 
 use super::LintReport;
 use examine::Examined;
 
-/// Runs the rules for a chart alone. `folder` is relative to the linted folder. `given`: values from samples and watches.
-/// Returns None if the chart can't be read.
-pub(super) fn check(folder: &str, given: Vec<serde_json::Value>, report: &mut LintReport) -> Option<Examined> {
-    let examined = Examined::of(folder, given, report)?;
+/// Runs the rules for a chart alone. `folder` is relative to the linted folder. `given`: values from samples and watches. `patches`:
+/// those of the watch. Returns None if the chart can't be read.
+pub(super) fn check(
+    folder: &str,
+    given: Vec<serde_json::Value>,
+    patches: Arc<[ObjectPatch]>,
+    report: &mut LintReport,
+) -> Option<Examined> {
+    let examined = Examined::of(folder, given, patches, report)?;
     let reads = Reads::of(&examined.chart);
     if let Some(reads) = &reads {
         values::check(&examined, reads, report);

@@ -7,12 +7,16 @@ use serde_json::{Value, json};
 
 use super::examine::{Examined, NAMESPACE};
 use crate::lint::{LintReport, rules};
+use crate::survey::patched::patched;
 use chartwright_core::identity::GroupKind;
 use chartwright_core::identity::cluster_scoped::is_cluster_scoped;
 use helm_template::render::{Engine, Input, Kept, Random, Release, Rendered, StandIns};
 
 /// As long as Helm lets a release's name be.
 const LONGEST: usize = 53;
+
+/// Another namespace than that of the examined releases.
+const OTHER_NAMESPACE: &str = "another-namespace";
 
 pub(in crate::lint) fn check(examined: &Examined, report: &mut LintReport) {
     if examined.chart.is_library() {
@@ -24,7 +28,9 @@ pub(in crate::lint) fn check(examined: &Examined, report: &mut LintReport) {
     let random: Arc<dyn Random> = Arc::new(StandIns::new(0));
     let mut found = BTreeSet::new();
     if let Some(rendered) = render(&engine, &random, &"long-name-".repeat(6)[..LONGEST], NAMESPACE) {
-        each(&rendered, &mut |source, object| too_long(source, object, &mut found));
+        each(examined, &rendered, NAMESPACE, &mut |source, object| {
+            too_long(source, object, &mut found)
+        });
     }
     for (source, kind, message) in found {
         if examined.is_own(&source) {
@@ -32,11 +38,11 @@ pub(in crate::lint) fn check(examined: &Examined, report: &mut LintReport) {
             report.add(rules::LONG_NAME, file, at, message);
         }
     }
-    let Some(other) = render(&engine, &random, "release-name", "another-namespace") else {
+    let Some(other) = render(&engine, &random, "release-name", OTHER_NAMESPACE) else {
         return;
     };
     let mut shared = Vec::new();
-    each(&other, &mut |source, object| {
+    each(examined, &other, OTHER_NAMESPACE, &mut |source, object| {
         let Some((group_kind, _)) = GroupKind::of(object) else {
             return;
         };
@@ -73,11 +79,12 @@ fn render(engine: &Engine, random: &Arc<dyn Random>, name: &str, namespace: &str
     engine.render_with(&input).ok()
 }
 
-fn each(rendered: &Rendered, observe: &mut dyn FnMut(&str, &Value)) {
-    let hooks = rendered.hooks.iter().map(|hook| &hook.manifest);
-    for manifest in rendered.objects.iter().chain(hooks) {
-        for object in manifest.objects() {
-            observe(&manifest.source, object);
+/// Calls `observe` with template and object of each member and hook, after the patches.
+fn each(examined: &Examined, rendered: &Rendered, namespace: &str, observe: &mut dyn FnMut(&str, &Value)) {
+    for patched in patched(rendered, &examined.patches, namespace).objects {
+        let is_step = patched.events.is_some_and(<[_]>::is_empty);
+        if !is_step {
+            observe(patched.source, &patched.object);
         }
     }
 }

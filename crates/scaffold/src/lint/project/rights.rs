@@ -32,7 +32,7 @@ pub(in crate::lint) fn check(watched: &[Watched<'_>], examined: &[Examined], rep
     let charts: Option<Vec<(&Kind, Survey)>> = watched
         .iter()
         .map(|one| {
-            let chart = examined.iter().find(|chart| chart.folder == one.kind.chart)?;
+            let chart = examined.iter().find(|chart| one.is_of(chart))?;
             Some((&one.kind, chart.survey.clone().with(one.watch)))
         })
         .collect();

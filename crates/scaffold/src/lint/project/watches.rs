@@ -40,13 +40,14 @@ pub(in crate::lint) fn check(file: &str, report: &mut LintReport) {
             let message = format!("there is no {} in config/samples", one.watch.group_kind());
             report.add(rules::SAMPLE_MISSING, file, (one.watch.line, 0), message);
         }
-        let is_known = charts.iter().any(|chart| chart.folder == one.kind.chart);
+        let is_known = charts.iter().any(|chart| one.is_of(chart));
         if !is_known && root.join(&one.kind.chart).is_dir() {
             let given = samples::given(&one.watch.chart, &watches, &samples);
-            charts.extend(chart::check(&one.kind.chart, given, report));
+            charts.extend(chart::check(&one.kind.chart, given, one.watch.patches.clone(), report));
         }
-        let chart = charts.iter().find(|chart| chart.folder == one.kind.chart);
+        let chart = charts.iter().find(|chart| one.is_of(chart));
         if let Some(examined) = chart {
+            check_patches(file, examined, report);
             // Who may make cluster-scoped custom resources may have all this anyway.
             if one.crd.is_none_or(Crd::is_namespaced) {
                 privileges::check(examined, Some(one.watch), report);
@@ -57,6 +58,26 @@ pub(in crate::lint) fn check(file: &str, report: &mut LintReport) {
             .for_each(|sample| samples::check(sample, one, chart, report));
     }
     rights::check(&watched, &charts, report);
+}
+
+/// Reports patches that fail, and patches that select nothing in any render.
+fn check_patches(file: &str, examined: &Examined, report: &mut LintReport) {
+    if examined.objects.is_empty() && examined.failures.is_empty() {
+        // Without a render, nothing is known of the patches.
+        return;
+    }
+    let patches = examined.patches.iter().zip(&examined.may_select);
+    for (index, (patch, may_select)) in patches.enumerate() {
+        if let Some(failure) = examined.failures.get(&index) {
+            report.add(rules::PATCH_FAILS, file, (patch.line, 0), failure.message.clone());
+        } else if !may_select {
+            let chart = &examined.folder;
+            let message = format!(
+                "patches[{index}] selects no object of {chart}: no render has one of its group, version and kind"
+            );
+            report.add(rules::PATCH_UNMATCHED, file, (patch.line, 0), message);
+        }
+    }
 }
 
 /// The watches of a file; `None`, and findings, if it is wrong.
@@ -124,5 +145,10 @@ impl<'w> Watched<'w> {
             kind: Kind::of_watch(watch, root, crds),
             crd: crds.iter().find(|crd| crd.is_of(&watch.group, &watch.kind)),
         }
+    }
+
+    /// True if a chart was examined for this watch: its chart, with its patches.
+    pub(in crate::lint) fn is_of(&self, examined: &Examined) -> bool {
+        examined.folder == self.kind.chart && examined.patches == self.watch.patches
     }
 }
