@@ -57,6 +57,7 @@ pub use keys::overrides::OverrideValue;
 pub use keys::patches::{ObjectPatch, PatchChange, PatchSubject, PatchTarget};
 pub use keys::policies::{Collisions, DeletionPolicy, OnFailure};
 pub use keys::remediation::{RemediationAction, RemediationRule};
+pub use keys::selector::parse as parse_selector;
 pub use keys::sources::{SourceKind, ValuesFrom, ValuesFromField, json as node_to_json};
 pub use reader::{Findings, MapFields, describe as describe_node, suggestion};
 

@@ -61,6 +61,10 @@ pub struct RunArgs {
           hide_default_value = true, value_parser = parse_namespaces)]
     pub watch_namespace: Namespaces,
 
+    /// Label selector of the custom resources that this process works on, as of `kubectl --selector` [default: all]
+    #[arg(long, value_name = "SELECTOR", value_parser = parse_labels)]
+    pub watch_label_selector: Option<String>,
+
     /// The kubeconfig to use [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -196,6 +200,11 @@ fn parse_namespace(text: &str) -> Result<String, String> {
             "{name:?} can't be a namespace: use lower-case letters, digits and dashes"
         )),
     }
+}
+
+/// Checks a label selector, and returns it in the API server's notation.
+fn parse_labels(text: &str) -> Result<String, String> {
+    chartwright_watches::parse_selector(text).map(|selector| selector.to_string())
 }
 
 /// Parses namespaces. An empty text means all namespaces, as with helm-operator. Commas without names are an error: they must not

@@ -98,6 +98,7 @@ async fn operate(
     let operator = controller::ControllerOptions {
         watches,
         namespaces: args.watch_namespace,
+        watch_labels: args.watch_label_selector,
         operator: args.operator_name,
         own_namespace,
         lease,

@@ -199,6 +199,7 @@ impl ModelHistory {
             while !token.is_cancelled() {
                 let options = ControllerOptions {
                     watches: watches.clone(),
+                    watch_labels: None,
                     namespaces: None,
                     operator: "torture".into(),
                     own_namespace: NAMESPACE.into(),

@@ -65,6 +65,19 @@ fn excess(have: i64, want: i64) -> Option<Health> {
     (have > want).then(|| Health::in_progress(format!("{} more than {want} still to go", have - want)))
 }
 
+/// Says how many pods are still terminating (`status.terminatingReplicas`): with `podReplacementPolicy: TerminationComplete` these keep
+/// new pods from being created.
+fn with_terminating(health: Health, object: &Value) -> Health {
+    match count(object, "terminatingReplicas") {
+        ..=0 => health,
+        pods if health.status == HealthStatus::InProgress => Health {
+            message: format!("{}; {pods} still terminating", health.message),
+            ..health
+        },
+        _ => health,
+    }
+}
+
 fn first(problems: impl IntoIterator<Item = Option<Health>>, fine: impl FnOnce() -> String) -> Health {
     problems
         .into_iter()
@@ -89,7 +102,7 @@ fn deployment(object: &Value, _: Timestamp) -> Health {
     let pods = replicas(object);
     // A quota or an admission webhook refuses the pods: only this condition shows it.
     let refused = find("ReplicaFailure").filter(ObjectCondition::is_true);
-    first(
+    let health = first(
         [
             refused.map(|condition| Health::in_progress(condition.says("pods cannot be created"))),
             lacking(pods.created, pods.want, "created"),
@@ -101,7 +114,8 @@ fn deployment(object: &Value, _: Timestamp) -> Health {
             (!available).then(|| Health::in_progress("is not available yet")),
         ],
         || format!("{} of {} available", pods.available, pods.want),
-    )
+    );
+    with_terminating(health, object)
 }
 
 /// StatefulSets never report that they failed.
@@ -152,7 +166,7 @@ fn replica_set(object: &Value, _: Timestamp) -> Health {
         return Health::in_progress(failure.says("pods cannot be created"));
     }
     let pods = replicas(object);
-    first(
+    let health = first(
         [
             lacking(count(object, "fullyLabeledReplicas"), pods.want, "labelled"),
             lacking(pods.available, pods.want, "available"),
@@ -160,7 +174,8 @@ fn replica_set(object: &Value, _: Timestamp) -> Health {
             excess(pods.created, pods.want),
         ],
         || format!("{} of {} available", pods.available, pods.want),
-    )
+    );
+    with_terminating(health, object)
 }
 
 fn job(object: &Value, _: Timestamp) -> Health {

@@ -185,6 +185,19 @@ pub enum Phase {
     Suspended,
 }
 
+impl Phase {
+    /// The reason of the condition `Ready`; `Suspended` for a release that nothing changes.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Phase::Ready => "Succeeded",
+            Phase::Waiting { reason, .. } | Phase::Failed { reason, .. } | Phase::Stalled { reason, .. } => {
+                reason.as_str()
+            }
+            Phase::Suspended => "Suspended",
+        }
+    }
+}
+
 /// The chart of a release.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReleaseChart {

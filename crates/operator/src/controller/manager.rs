@@ -31,6 +31,8 @@ pub struct ControllerOptions {
     pub watches: Vec<Watch>,
     /// `None`: all.
     pub namespaces: Option<BTreeSet<String>>,
+    /// Selects the custom resources of this process, in the API server's notation. `None`: all.
+    pub watch_labels: Option<String>,
     /// The operator's id in labels.
     pub operator: String,
     /// Where its own Secret and Lease are.
@@ -197,7 +199,9 @@ async fn lead(
     );
     let lease = options.lease.as_ref();
     let lease = lease.map(|lease| (lease.name.clone(), lease.namespace.clone()));
-    let context = context.within(options.namespaces.clone(), options.memory).led_by(lease);
+    let context = context
+        .within(options.namespaces.clone(), options.watch_labels.clone(), options.memory)
+        .led_by(lease);
     let labels = options.watches.iter().flat_map(|watch| &watch.elect);
     context.pod_index().labels = labels.map(|elect| elect.label.clone()).collect();
     let context = Arc::new(context);
@@ -299,8 +303,8 @@ async fn drain(mut units: JoinSet<()>, timeout: Duration, events: &Events) {
 /// Logs objects whose custom resource no longer exists: it was deleted while suspended, or without the operator and in spite
 /// of the finalizer.
 fn report_leftovers(context: &Context) {
-    // With incomplete discovery, custom resources may be unknown.
-    if !context.discovery.snapshot().is_complete() {
+    // With incomplete discovery, custom resources may be unknown. With a label selector, other processes have some.
+    if !context.discovery.snapshot().is_complete() || context.settings.watch_labels.is_some() {
         return;
     }
     let left = context.leftovers();

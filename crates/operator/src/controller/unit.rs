@@ -302,7 +302,7 @@ impl Serving {
             .unit
             .resource
             .api_in::<CustomObject>(&self.context.client, namespace.as_deref());
-        let mut stream = std::pin::pin!(watch(api, None, false));
+        let mut stream = std::pin::pin!(watch(api, self.context.settings.watch_labels.as_deref(), false));
         let mut seen = HashSet::new();
         let mut listed = Some(listed);
         let mut failed = false;

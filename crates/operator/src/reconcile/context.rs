@@ -65,6 +65,8 @@ pub struct OperatorSettings {
     pub own_namespace: String,
     /// The watched namespaces. `None`: all.
     pub namespaces: Option<BTreeSet<String>>,
+    /// Selects the custom resources of this process, in the API server's notation. `None`: all.
+    pub watch_labels: Option<String>,
     /// The source of new random results. `None`: the operating system.
     pub random: Option<Arc<dyn Random>>,
     /// The time for templates. `None`: the system's time.
@@ -176,6 +178,7 @@ impl Context {
                 operator,
                 own_namespace,
                 namespaces: None,
+                watch_labels: None,
                 random: None,
                 clock: None,
                 lookup_hold: HOLD,
@@ -200,7 +203,13 @@ impl Context {
     }
 
     /// Returns the same with these namespaces (`None`: all) and this memory limit of the process, in bytes.
-    pub fn within(mut self, namespaces: Option<BTreeSet<String>>, memory: Option<u64>) -> Self {
+    pub fn within(
+        mut self,
+        namespaces: Option<BTreeSet<String>>,
+        watch_labels: Option<String>,
+        memory: Option<u64>,
+    ) -> Self {
+        self.settings.watch_labels = watch_labels;
         if namespaces.is_some() {
             self.indexes.dependencies = Mutex::default();
         }

@@ -14,7 +14,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry, Unit};
 
-use self::series::{BoundedFamily, PlanRuns, value};
+use self::series::{BoundedFamily, PlanRuns, ReleaseInfo, value};
 
 /// Reconciles take milliseconds when nothing is to be done and seconds when hooks of the API server are slow.
 const RECONCILE_BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
@@ -44,6 +44,7 @@ pub struct Metrics {
     failed_upgrades: Family<LabelPairs<2>, Counter>,
     watches_failing: BoundedFamily<LabelPairs<1>, Gauge>,
     release_ready: BoundedFamily<ReleaseLabels, Gauge>,
+    release_info: ReleaseInfo,
     queue_depth: Family<LabelPairs<2>, Gauge>,
     chart: Family<LabelPairs<2>, Gauge>,
     /// CPU, memory and storage.
@@ -199,6 +200,11 @@ impl Metrics {
                 "release_ready",
                 "1 if the release of this CR is Ready, 0 if it is not",
             )),
+            release_info: ReleaseInfo::new(add(
+                r,
+                "release_info",
+                "1, with the reason of the condition Ready of a release, and whether it is suspended",
+            )),
             chart: add_bytes(
                 r,
                 "chart",
@@ -291,9 +297,10 @@ impl Metrics {
         }
     }
 
-    /// Says whether a release is ready.
-    pub fn set_release_ready(&self, release: &ReleaseLabels, ready: bool) {
+    /// Says whether a release is ready, the reason of its condition `Ready`, and whether it is suspended.
+    pub fn set_release_ready(&self, release: &ReleaseLabels, ready: bool, reason: &'static str, suspended: bool) {
         self.release_ready.with(release, |gauge| _ = gauge.set(ready.into()));
+        self.release_info.set(release, reason, suspended);
     }
 
     /// Says how many releases of a kind wait for a worker.
@@ -319,6 +326,7 @@ impl Metrics {
     /// Drops a release's series: its CR is gone.
     pub fn forget_release(&self, release: &ReleaseLabels) {
         self.release_ready.remove(release);
+        self.release_info.remove(release);
         self.plan_runs.forget(release);
     }
 
@@ -502,12 +510,12 @@ mod tests {
             assert!(series.iter().any(|series| series.contains(r#"kind="other""#)), "{name}");
         }
         for number in 0..series::MAX_RELEASES + 10 {
-            metrics.set_release_ready(&release("g", "K", &number.to_string()), true);
+            metrics.set_release_ready(&release("g", "K", &number.to_string()), true, "Succeeded", false);
         }
         let ready = || series(&metrics, "chartwright_release_ready").len();
         assert_eq!(ready(), series::MAX_RELEASES);
         metrics.forget_release(&release("g", "K", "0"));
-        metrics.set_release_ready(&release("g", "K", "late"), true);
+        metrics.set_release_ready(&release("g", "K", "late"), true, "Succeeded", false);
         assert_eq!(ready(), series::MAX_RELEASES);
     }
 
@@ -587,9 +595,9 @@ chartwright_leader 1"#;
     fn a_releases_series_goes_with_its_cr() {
         let metrics = Metrics::new();
         let release = |name: &str| release("g", "K", name);
-        metrics.set_release_ready(&release("a"), true);
-        metrics.set_release_ready(&release("b"), true);
-        metrics.set_release_ready(&release("b"), false);
+        metrics.set_release_ready(&release("a"), true, "Succeeded", false);
+        metrics.set_release_ready(&release("b"), true, "Succeeded", false);
+        metrics.set_release_ready(&release("b"), false, "HookFailed", true);
         let series =
             |name: &str| format!(r#"chartwright_release_ready{{group="g",kind="K",namespace="ns",name="{name}"}} "#);
         assert!(line(&metrics, &series("a")).unwrap().ends_with(" 1"));

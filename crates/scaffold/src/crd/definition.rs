@@ -22,6 +22,8 @@ pub struct Names {
     pub cluster: bool,
     pub scale: Option<Scale>,
     pub columns: Vec<Column>,
+    /// JSON paths of the fields that `--field-selector` selects by.
+    pub selectable: Vec<String>,
 }
 
 /// Where the `scale` subresource finds what it reads and writes, in Kubernetes' notation.
@@ -76,7 +78,7 @@ impl Names {
 
 /// The definition with one version. `about` is the chart.
 pub fn definition(names: &Names, spec: &FieldSchema, rules: &[Value], about: &str) -> Value {
-    let version = json!({
+    let mut version = json!({
         "name": names.version,
         "served": true,
         "storage": true,
@@ -84,6 +86,10 @@ pub fn definition(names: &Names, spec: &FieldSchema, rules: &[Value], about: &st
         "subresources": subresources(names),
         "additionalPrinterColumns": columns(names),
     });
+    if !names.selectable.is_empty() {
+        let fields = names.selectable.iter().map(|path| json!({"jsonPath": path}));
+        version["selectableFields"] = fields.collect();
+    }
     let singular = names.kind.to_lowercase();
     let mut named = Map::new();
     named.insert("kind".into(), names.kind.clone().into());

@@ -82,6 +82,8 @@ pub fn generate(
     let values = source.values(!surroundings.has_sources)?;
     let mut spec = values.schema;
     let rules = overlay.apply(&mut spec).map_err(|error| anyhow!(error))?;
+    let selectable = overlay.selectable_fields(&mut spec);
+    names.selectable = selectable.map_err(|error| anyhow!(error))?;
     if let Some(scale) = &names.scale {
         overlay::scale_field(&mut spec, scale).map_err(|error| anyhow!("scale: {error}"))?;
     }

@@ -22,6 +22,8 @@ pub struct Overlay {
     cluster: Option<bool>,
     scale: Option<Scale>,
     columns: Vec<Column>,
+    /// Fields for `kubectl get --field-selector`, by path below `spec`.
+    selectable: Vec<String>,
     /// By path below `spec`: `image.tag`, `hosts[].name`; a dot in a key is written `\.`.
     fields: BTreeMap<String, OverlayField>,
     /// Rules in CEL over the whole object.
@@ -130,6 +132,31 @@ impl Overlay {
         names.cluster |= self.cluster == Some(true);
         names.scale = names.scale.take().or_else(|| self.scale.clone());
         names.columns.extend(self.columns.iter().cloned());
+    }
+
+    /// The JSON paths of the selectable fields.
+    ///
+    /// # Errors
+    /// A path that leads nowhere, or to a value that the API server does not select by.
+    pub fn selectable_fields(&self, spec: &mut FieldSchema) -> Result<Vec<String>, String> {
+        // `maxSelectableFields` of k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation.
+        const MOST: usize = 8;
+        if self.selectable.len() > MOST {
+            return Err(format!("selectable: a definition has at most {MOST} selectable fields"));
+        }
+        let paths = self.selectable.iter().map(|written| {
+            let path = parse_path(written);
+            let node = find(spec, &path, false).map_err(|problem| format!("selectable: {problem}"))?;
+            let is_single = matches!(node.kind, SchemaType::String | SchemaType::Boolean | SchemaType::Integer);
+            // A simple path has names that CEL has as they are.
+            if !is_single || !path.iter().all(|part| has_cel_name(part) && cel_name(part) == *part) {
+                return Err(format!(
+                    "selectable: {written} must be a string, a boolean or an integer outside of lists, with a plain name"
+                ));
+            }
+            Ok(format!(".spec.{}", path.join(".")))
+        });
+        paths.collect()
     }
 
     /// Lays what it says over the schema of `spec`; gives the rules for the whole object.

@@ -1,8 +1,73 @@
-//! Compares the label selectors of two watches of one kind, which must exclude each other.
+//! Parses label selectors, and compares those of two watches of one kind, which must exclude each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube::core::{Expression, Selector};
+
+use crate::names::{is_label_key, is_label_value};
+
+/// Parses a label selector as kubectl's `--selector` has it: `a=b,c!=d,e in (f,g),h notin (i),j,!k`.
+///
+/// # Errors
+/// The part that is no requirement.
+pub fn parse(text: &str) -> Result<Selector, String> {
+    let mut parts: Vec<String> = vec![String::new()];
+    let mut depth = 0_usize;
+    for one in text.chars() {
+        match one {
+            ',' if depth == 0 => parts.push(String::new()),
+            _ => {
+                depth = match one {
+                    '(' => depth + 1,
+                    ')' => depth.saturating_sub(1),
+                    _ => depth,
+                };
+                parts.iter_mut().last().into_iter().for_each(|part| part.push(one));
+            }
+        }
+    }
+    let mut selector = Selector::default();
+    for part in parts.iter().map(|part| part.trim()) {
+        let requirement = requirement(part).ok_or_else(|| {
+            format!(
+                "{part:?} is no requirement of a label selector: write a=b, a!=b, a in (b,c), a notin (b,c), a or !a"
+            )
+        })?;
+        selector.extend([requirement]);
+    }
+    Ok(selector)
+}
+
+/// One requirement. `None`: the text is none.
+fn requirement(part: &str) -> Option<Expression> {
+    let key = |text: &str| Some(text.trim()).filter(|key| is_label_key(key)).map(str::to_owned);
+    let value = |text: &str| {
+        Some(text.trim())
+            .filter(|value| is_label_value(value))
+            .map(str::to_owned)
+    };
+    if let Some(rest) = part.strip_prefix('!') {
+        return Some(Expression::DoesNotExist(key(rest)?));
+    }
+    if let Some((name, values)) = part.strip_suffix(')').and_then(|part| part.split_once('(')) {
+        let (name, operator) = name.trim().rsplit_once(char::is_whitespace)?;
+        let values: Option<BTreeSet<String>> = values.split(',').map(value).collect();
+        return match operator {
+            "in" => Some(Expression::In(key(name)?, values?)),
+            "notin" => Some(Expression::NotIn(key(name)?, values?)),
+            _ => None,
+        };
+    }
+    match part
+        .split_once("!=")
+        .or_else(|| part.split_once("=="))
+        .or_else(|| part.split_once('='))
+    {
+        Some((name, text)) if part.contains("!=") => Some(Expression::NotEqual(key(name)?, value(text)?)),
+        Some((name, text)) => Some(Expression::Equal(key(name)?, value(text)?)),
+        None => Some(Expression::Exists(key(part)?)),
+    }
+}
 
 /// The combined requirements for one key.
 #[derive(Default)]
@@ -79,6 +144,28 @@ mod tests {
     }
 
     /// Compares with all labels of two keys. The values cover all values of the selectors and one more, so the enumeration is exact.
+    #[test]
+    fn selectors_of_the_command_line_are_parsed() {
+        for (text, expected) in [
+            ("shard=a", Some("shard=a")),
+            ("a==b, c != d", Some("a=b,c!=d")),
+            ("e in (f, g),h notin (i)", Some("e in (f,g),h notin (i)")),
+            ("example.com/a,!b", Some("example.com/a,!b")),
+            ("a=", Some("a=")),
+            ("", None),
+            ("a,", None),
+            ("a in b", None),
+            ("a in (b", None),
+            ("a of (b)", None),
+            ("a=b c", None),
+            ("a b", None),
+            ("/a=b", None),
+        ] {
+            let found = parse(text).map(|selector| selector.to_string());
+            assert_eq!(found.as_deref().ok(), expected, "{text}: {found:?}");
+        }
+    }
+
     #[test]
     fn disjoint_agrees_with_enumeration() {
         let single = [

@@ -187,6 +187,7 @@ fn generate_from_chart(args: &CrdArgs, chart: &Path) -> Result<GeneratedCrd> {
             status_replicas_path: args.scale_status.clone(),
             label_selector_path: args.scale_selector.clone(),
         }),
+        selectable: Vec::new(),
         columns: Vec::new(),
     };
     let overlay = read_overlay(chart, args.overlay.as_deref())?;

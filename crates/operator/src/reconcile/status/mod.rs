@@ -121,7 +121,11 @@ impl StatusWriter<'_, '_> {
         release.stored.partial &= !phase.is_ready();
         let mut next = StatusBuilder::new(self.scope).status(release, &conclusion);
         let labels = self.scope.unit.metric_labels(&self.scope.written.key);
-        self.scope.context.metrics.set_release_ready(&labels, phase.is_ready());
+        let (reason, suspended) = (phase.reason(), *phase == Phase::Suspended);
+        self.scope
+            .context
+            .metrics
+            .set_release_ready(&labels, phase.is_ready(), reason, suspended);
         let refused = release.retry.refused_status;
         let mut written = self.write_status(release, &conclusion, &next).await;
         if written.is_done

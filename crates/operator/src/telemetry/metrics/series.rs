@@ -8,8 +8,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use sha2::{Digest, Sha256};
 
 use super::{LabelPairs, ReleaseLabels};
@@ -66,6 +68,68 @@ type PlanLabels = (Arc<str>, Arc<str>, Arc<str>);
 
 /// How runs end.
 const RESULTS: [&str; 2] = ["success", "error"];
+
+/// Why releases are as they are: one series for each release, as many as there are of [`MAX_RELEASES`].
+#[derive(Debug)]
+pub(super) struct ReleaseInfo {
+    family: Family<InfoLabels, Gauge>,
+    /// What the series of a release says now.
+    known: Mutex<HashMap<ReleaseLabels, (&'static str, bool)>>,
+}
+
+/// The labels of [`ReleaseInfo`].
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct InfoLabels {
+    group: Arc<str>,
+    kind: Arc<str>,
+    namespace: String,
+    name: String,
+    reason: &'static str,
+    suspended: &'static str,
+}
+
+impl InfoLabels {
+    fn new(release: &ReleaseLabels, (reason, suspended): (&'static str, bool)) -> Self {
+        InfoLabels {
+            group: release.group.clone(),
+            kind: release.kind.clone(),
+            namespace: release.namespace.clone(),
+            name: release.name.clone(),
+            reason,
+            suspended: if suspended { "true" } else { "false" },
+        }
+    }
+}
+
+impl ReleaseInfo {
+    pub(super) fn new(family: Family<InfoLabels, Gauge>) -> Self {
+        ReleaseInfo {
+            family,
+            known: Mutex::default(),
+        }
+    }
+
+    /// Replaces the series of a release.
+    pub(super) fn set(&self, release: &ReleaseLabels, reason: &'static str, suspended: bool) {
+        let mut known = lock(&self.known);
+        let now = (reason, suspended);
+        match known.get(release).copied() {
+            Some(before) if before == now => return,
+            Some(before) => drop(self.family.remove(&InfoLabels::new(release, before))),
+            None if known.len() >= MAX_RELEASES => return,
+            None => {}
+        }
+        known.insert(release.clone(), now);
+        self.family.get_or_create(&InfoLabels::new(release, now)).set(1);
+    }
+
+    /// Removes the series of a release that is gone.
+    pub(super) fn remove(&self, release: &ReleaseLabels) {
+        if let Some(before) = lock(&self.known).remove(release) {
+            self.family.remove(&InfoLabels::new(release, before));
+        }
+    }
+}
 
 /// A value of a label: one that is too long is cut, and ends with a digest of all of it.
 pub(super) fn value(text: &str) -> Cow<'_, str> {
