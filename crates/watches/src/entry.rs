@@ -9,9 +9,9 @@ use kube::core::{Expression, Selector};
 use super::keys::{decorate, depends, elect, health, overrides, remediation, sources};
 use super::names;
 use super::reader::{Findings, MapFields, describe, suggestion};
-use super::{AllowList, Collisions, DeletionPolicy, OnFailure, ReadContext, STATUS_TEMPLATE, Watch};
+use super::{AllowList, Collisions, CrdPolicy, DeletionPolicy, OnFailure, ReadContext, STATUS_TEMPLATE, Watch};
 
-const KNOWN: [&str; 30] = [
+const KNOWN: [&str; 31] = [
     "group",
     "version",
     "kind",
@@ -32,6 +32,7 @@ const KNOWN: [&str; 30] = [
     "deletionPolicy",
     "ownerReferences",
     "collisions",
+    "crds",
     "allow",
     "lookups",
     "onFailure",
@@ -44,11 +45,10 @@ const KNOWN: [&str; 30] = [
     "elect",
 ];
 /// Keys of the format that this version does not support yet.
-const LATER: [&str; 6] = [
+const LATER: [&str; 5] = [
     "patches",
     "drift",
     "ignoreDifferences",
-    "crds",
     "releaseName",
     "serviceAccountName",
 ];
@@ -100,6 +100,7 @@ pub(super) fn read(node: &Node, context: &ReadContext<'_>, findings: &mut Findin
         deletion_policy: findings.read_choice(&fields, "deletionPolicy", DeletionPolicy::NAMES),
         owner_references: findings.read_bool(&fields, "ownerReferences", true),
         collisions: findings.read_choice(&fields, "collisions", Collisions::NAMES),
+        crds: findings.read_choice(&fields, "crds", CrdPolicy::NAMES),
         allow: read_allow(&fields, "allow", findings),
         lookups: read_allow(&fields, "lookups", findings),
         health: health::read(&fields, findings),

@@ -86,6 +86,7 @@ fn the_digest_covers_keys_that_change_the_render() {
         "  maxConcurrentReconciles: 2\n",
         "  deletionPolicy: WaitForTermination\n",
         "  ownerReferences: true\n",
+        "  crds: CreateReplace\n",
         "  selector: {matchLabels: {a: b}}\n",
     ] {
         assert_eq!(digest(same), plain, "{same}");
