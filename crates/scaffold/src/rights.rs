@@ -16,8 +16,7 @@ use super::survey::{RBAC, Survey};
 use super::tree::FileTree;
 use chartwright_core::record::history::is_watched;
 use chartwright_operator::cluster::storage::keys::secret_name;
-use chartwright_watches::SourceKind;
-use chartwright_watches::Watch;
+use chartwright_watches::{CrdPolicy, SourceKind, Watch};
 pub(super) use escalation::{ESCALATING, ROLES};
 use escalation::{escalating, escalation};
 use helm_template::chart::Chart;
@@ -28,6 +27,10 @@ pub const ROLE_NAME: &str = "manager-role";
 
 /// Verbs on members. `patch` is server-side apply; it needs `create` as well where the object isn't there yet.
 pub(super) const MEMBER: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
+/// Verbs on definitions that a chart's ones replace.
+const REPLACING: [&str; 2] = ["get", "patch"];
+const CRD_GROUP: &str = "apiextensions.k8s.io";
+const CRDS: &str = "customresourcedefinitions";
 /// Verbs on Secrets that the operator keeps something of a release in.
 const KEEPING: [&str; 4] = ["get", "create", "patch", "delete"];
 
@@ -63,6 +66,7 @@ impl Survey {
             ask("", "secrets", KEEPING.to_vec());
         }
         self.requested.extend(requested);
+        self.crd_policy = watch.crds;
         self
     }
 }
@@ -122,7 +126,7 @@ const CLUSTER_SCOPED: [&str; 14] = [
     "namespaces",
     "nodes",
     "persistentvolumes",
-    "customresourcedefinitions",
+    CRDS,
     "apiservices",
     "storageclasses",
     "priorityclasses",
@@ -192,7 +196,8 @@ fn cut_to_a_namespace(rules: &mut Vec<Value>) -> Vec<String> {
     let mut notes = Vec::new();
     for rule in rules.iter_mut() {
         // Roles of the cluster can be bound within a namespace.
-        if rule.get("resourceNames").is_some() && !lists(rule, "verbs", "escalate") {
+        let is_of_crds = lists(rule, "resources", CRDS);
+        if rule.get("resourceNames").is_some() && !is_of_crds && !lists(rule, "verbs", "escalate") {
             continue;
         }
         if let Some(resources) = rule["resources"].as_array_mut() {
@@ -325,7 +330,12 @@ pub fn lacking(made: &Value, present: &Value) -> Vec<String> {
     for verbs in wanted.values_mut() {
         verbs.retain(|verb| !ESCALATING.contains(&verb.as_str()));
     }
-    missing(&wanted, &rules(present))
+    let (made, present) = (rules(made), rules(present));
+    let of_crds = made.iter().filter(|rule| lists(rule, "resources", CRDS));
+    let names = of_crds.flat_map(|rule| rule["resourceNames"].as_array().into_iter().flatten());
+    let mut lacking = missing(&wanted, &present);
+    lacking.extend(missing_crds(names.filter_map(Value::as_str), &present));
+    lacking
 }
 
 /// The rules that these kinds need.
@@ -351,8 +361,8 @@ pub(super) fn rules_of(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
         if survey.keeps {
             want("", "secrets", &KEEPING);
         }
-        if survey.defines {
-            want("apiextensions.k8s.io", "customresourcedefinitions", &["create"]);
+        if survey.defines && survey.crd_policy != CrdPolicy::Skip {
+            want(CRD_GROUP, CRDS, &["create"]);
         }
         if survey.runs {
             want("", "pods/log", &["get"]);
@@ -364,7 +374,7 @@ pub(super) fn rules_of(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
     want("", "events", &["list"]);
     want("autoscaling", "horizontalpodautoscalers", &["list"]);
     // Kinds that come and go.
-    want("apiextensions.k8s.io", "customresourcedefinitions", &["list", "watch"]);
+    want(CRD_GROUP, CRDS, &["list", "watch"]);
     want("apiregistration.k8s.io", "apiservices", &["list", "watch"]);
     // One rule for what has the same group and verbs.
     let mut rules: BTreeMap<(String, Vec<&str>), Vec<String>> = BTreeMap::new();
@@ -375,7 +385,41 @@ pub(super) fn rules_of(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
             .push(resource);
     }
     let rule = |((group, verbs), resources): ((String, Vec<&str>), Vec<String>)| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
-    rules.into_iter().map(rule).chain(escalating(kinds)).collect()
+    let rules = rules.into_iter().map(rule);
+    rules.chain(replacing_crds(kinds)).chain(escalating(kinds)).collect()
+}
+
+/// The names of the definitions that watches replace (`crds: CreateReplace`).
+pub(super) fn replaced_crds<'s>(surveys: impl Iterator<Item = &'s Survey>) -> BTreeSet<&'s str> {
+    let replacing = surveys.filter(|survey| survey.crd_policy == CrdPolicy::CreateReplace);
+    replacing
+        .flat_map(|survey| &survey.crd_names)
+        .map(String::as_str)
+        .collect()
+}
+
+/// The rule to replace definitions: only those of the charts.
+fn replacing_crds(kinds: &[(&Kind, &Survey)]) -> Option<Value> {
+    let names = replaced_crds(kinds.iter().map(|(_, survey)| *survey));
+    (!names.is_empty())
+        .then(|| json!({"apiGroups": [CRD_GROUP], "resources": [CRDS], "resourceNames": names, "verbs": REPLACING}))
+}
+
+/// The rights to replace definitions of these names that no rule gives, one sentence for each name.
+pub(super) fn missing_crds<'n>(names: impl IntoIterator<Item = &'n str>, rules: &[Value]) -> Vec<String> {
+    let sentence = |name: &str| {
+        let is_of_name = |rule: &&Value| rule["resourceNames"].is_null() || lists(rule, "resourceNames", name);
+        let has = |verb: &str| {
+            rules
+                .iter()
+                .filter(is_of_name)
+                .any(|rule| grants(rule, CRD_GROUP, CRDS, verb))
+        };
+        let verbs: Vec<&str> = REPLACING.into_iter().filter(|verb| !has(verb)).collect();
+        let sentence = no_rule(CRD_GROUP, CRDS, verbs.iter().copied());
+        (!verbs.is_empty()).then(|| format!("{sentence} {name}"))
+    };
+    names.into_iter().filter_map(sentence).collect()
 }
 
 #[cfg(test)]
@@ -521,6 +565,55 @@ mod tests {
         let survey = Survey::of(&chart("crds/shop.yaml", definition));
         assert!(may(&rules_of(&[(&kind, &survey)])));
         assert!(!may(&rules_of(&[(&kind, &Survey::default())])));
+    }
+
+    #[test]
+    fn who_replaces_definitions_may_patch_those_alone() {
+        let kind = Kind::of_watch(&watches()[0], Path::new(""), &[]);
+        let definition =
+            "{metadata: {name: shops.example.com}, spec: {group: example.com, names: {kind: Shop, plural: shops}}}";
+        let survey = |crds| {
+            let watch = Watch {
+                crds,
+                ..watches()[0].clone()
+            };
+            Survey::of(&chart("crds/shop.yaml", definition)).with(&watch)
+        };
+        let verbs = |rules: &[Value]| -> Vec<Value> {
+            let of_crds = rules.iter().filter(|rule| lists(rule, "resources", CRDS));
+            of_crds
+                .map(|rule| json!([rule["resourceNames"], rule["verbs"]]))
+                .collect()
+        };
+        let named = json!([["shops.example.com"], ["get", "patch"]]);
+        for (policy, expected) in [
+            (CrdPolicy::Create, vec![json!([null, ["create", "list", "watch"]])]),
+            (
+                CrdPolicy::CreateReplace,
+                vec![json!([null, ["create", "list", "watch"]]), named],
+            ),
+            (CrdPolicy::Skip, vec![]),
+        ] {
+            let rules = rules_of(&[(&kind, &survey(policy))]);
+            let found = verbs(&rules);
+            // Without a chart's definitions, these rights stand in the rule of APIServices.
+            let found: Vec<Value> = found
+                .into_iter()
+                .filter(|rule| *rule != json!([null, ["list", "watch"]]))
+                .collect();
+            assert_eq!(found, expected, "{policy:?}");
+        }
+        let role = |rules: &[Value]| json!({"rules": rules});
+        let made = rules_of(&[(&kind, &survey(CrdPolicy::CreateReplace))]);
+        let without = rules_of(&[(&kind, &survey(CrdPolicy::Create))]);
+        assert_eq!(lacking(&role(&made), &role(&made)), [""; 0]);
+        assert_eq!(
+            lacking(&role(&made), &role(&without)),
+            ["no rule lets the operator get, patch customresourcedefinitions.apiextensions.k8s.io shops.example.com"]
+        );
+        let mut cut = made.clone();
+        cut_to_a_namespace(&mut cut);
+        assert!(verbs(&cut).is_empty(), "{cut:?}");
     }
 
     #[test]
