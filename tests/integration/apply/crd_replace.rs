@@ -196,6 +196,18 @@ fn create_and_skip_leave_a_live_definition_alone() -> Result<()> {
             world.get("crd", &world.resource("Fresh"))?.is_some() == creates,
             "{name}"
         );
+        ensure!(operator.terminate()?.success());
+
+        // With another policy the next start replaces what kubectl and `Create` had created, and then leaves it.
+        world.write_watches_of(&[("Widget", &world.chart(), &[REPLACE])])?;
+        let operator = world.start_and_settle()?;
+        await_fields(&world, &["color", "size"])?;
+        let fresh = world.expect("crd", &world.resource("Fresh"))?;
+        ensure!(annotation(&fresh, DIGEST).is_some(), "{fresh}");
+        ensure!(operator.terminate()?.success());
+        let start = world.mark()?;
+        let operator = world.start_and_settle()?;
+        ensure_only_watched(&world, &operator, start)?;
     }
     Ok(())
 }

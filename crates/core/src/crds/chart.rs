@@ -31,7 +31,7 @@ const RESERVED: [&str; 8] = [
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChartCrd {
     pub claim: CrdClaim,
-    /// Without status, metadata of the API server, and [`RESERVED`] labels and annotations.
+    /// Without status, metadata of the API server, and labels and annotations of ours.
     pub object: Value,
 }
 
@@ -145,6 +145,19 @@ impl VersionMarks {
         }
     }
 
+    /// Names the marks, or else the chart.
+    pub fn describe(&self) -> String {
+        let marks: Vec<String> = self
+            .marks
+            .iter()
+            .map(|(key, version)| format!("{key} {version}"))
+            .collect();
+        match &self.chart {
+            Some(chart) if marks.is_empty() => format!("chart {chart}"),
+            _ => marks.join(", "),
+        }
+    }
+
     /// Compares by the marks that both have, then by the versions of one chart. Returns `None` if nothing can be compared or the
     /// marks contradict each other.
     pub fn compare(&self, other: &VersionMarks) -> Option<Ordering> {
@@ -249,8 +262,8 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// Lists the fields below a map. Lists count as one field. The CA bundle belongs to whoever injects it, and the API server drops
-/// `preserveUnknownFields: false`.
+/// Lists the fields below a map. Lists count as one field. The CA bundle belongs to whoever injects it, and the API server drops empty
+/// fields and `preserveUnknownFields: false`.
 fn list_fields(value: &Value, path: &str, found: &mut Vec<String>) {
     for (key, below) in value.as_object().into_iter().flatten() {
         let path = format!("{path}/f:{key}");
@@ -258,6 +271,8 @@ fn list_fields(value: &Value, path: &str, found: &mut Vec<String>) {
             _ if key == "caBundle" || key == "preserveUnknownFields" => {}
             Value::Object(_) => list_fields(below, &path, found),
             Value::Array(items) if items.is_empty() => {}
+            Value::Null => {}
+            Value::String(text) if text.is_empty() => {}
             _ => found.push(path),
         }
     }

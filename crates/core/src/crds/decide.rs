@@ -71,10 +71,7 @@ pub fn decide(claim: &CrdClaim, live: Option<&LiveCrd>, operator: &str, past: Op
 
 fn step_for(claim: &CrdClaim, live: &LiveCrd, operator: &str, is_permitted: bool) -> CrdStep {
     let order = claim.marks.compare(&live.marks);
-    let newer = || {
-        let of = live.marks.chart.as_deref().map(|chart| format!(" (chart {chart})"));
-        CrdStep::Keep(format!("the live one is newer{}", of.unwrap_or_default()))
-    };
+    let newer = || CrdStep::Keep(format!("the live one is newer ({})", live.marks.describe()));
     let refuse = |why| CrdStep::Refuse { why, can_permit: true };
     if live.digest.as_ref() == Some(&claim.digest) {
         return match order {

@@ -43,6 +43,9 @@ struct Decision {
     live: Value,
     #[serde(default)]
     past: Option<(String, bool)>,
+    /// The chart's definition has a label with version 8.
+    #[serde(default)]
+    marked: bool,
     step: String,
 }
 
@@ -65,10 +68,19 @@ fn metadata(row: &Value, crd: &ChartCrd) -> ObjectMeta {
 
 #[test]
 fn a_definition_is_replaced_only_by_a_newer_one_or_with_a_permit() {
-    let crd = chart_crd(definition());
-    for Decision { live, past, step } in table::<Decision>("crds", "decide") {
+    let mut labelled = definition();
+    labelled["metadata"]["labels"] = json!({"app.kubernetes.io/version": "8"});
+    let (plain, labelled) = (chart_crd(definition()), chart_crd(labelled));
+    for Decision {
+        live,
+        past,
+        marked,
+        step,
+    } in table::<Decision>("crds", "decide")
+    {
+        let crd = if marked { &labelled } else { &plain };
         let shown = live.to_string();
-        let live = (!live.is_null()).then(|| LiveCrd::new(&metadata(&live, &crd)));
+        let live = (!live.is_null()).then(|| LiveCrd::new(&metadata(&live, crd)));
         let past = past.map(|(uid, was_permitted)| PastReplacement { uid, was_permitted });
         let found = match decide(&crd.claim, live.as_ref(), "shop", past.as_ref()) {
             CrdStep::Leave => "leave".to_owned(),
@@ -143,6 +155,15 @@ fn the_digest_is_of_the_content_alone() {
     ] {
         assert_ne!(other.claim.digest, plain.claim.digest, "{}", other.object);
     }
+    let mut object = definition();
+    object["spec"]["preserveUnknownFields"] = false.into();
+    object["spec"]["names"]["singular"] = "".into();
+    object["spec"]["names"]["shortNames"] = json!([]);
+    assert_eq!(
+        chart_crd(object).claim.fields,
+        plain.claim.fields,
+        "the API server drops empty fields"
+    );
     let expected = ["group", "names/f:kind", "names/f:plural", "scope", "versions"];
     assert_eq!(plain.claim.fields, expected.map(|field| format!("/f:spec/f:{field}")));
     let sent = plain.apply_object("shop", None);

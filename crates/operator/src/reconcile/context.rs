@@ -54,7 +54,7 @@ pub struct Context {
     /// Notified when a watch of members or looked-up objects has its first complete list.
     pub synced: Notify,
     /// The installed CustomResourceDefinitions. `None` before the first list.
-    pub crds: watch::Sender<Option<InstalledCrds>>,
+    pub crds: watch::Sender<Option<Arc<InstalledCrds>>>,
     /// What the charts of the watches have in `crds/`.
     pub chart_crds: ChartCrdIndex,
 }

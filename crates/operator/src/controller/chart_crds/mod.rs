@@ -35,7 +35,7 @@ pub struct ChartCrdTask<'a> {
     context: &'a Context,
     watch: &'a Watch,
     engine: Option<&'a Arc<Engine>>,
-    installed: watch::Receiver<Option<InstalledCrds>>,
+    installed: watch::Receiver<Option<Arc<InstalledCrds>>>,
     replacer: Replacer,
     /// Problems that were logged before.
     reported: Vec<String>,
@@ -141,14 +141,14 @@ pub fn claims<'w>(watches: impl Iterator<Item = (&'w Watch, Option<&'w Chart>)>)
 }
 
 /// Waits for the first list of the definitions.
-async fn await_list(installed: &mut watch::Receiver<Option<InstalledCrds>>) {
+async fn await_list(installed: &mut watch::Receiver<Option<Arc<InstalledCrds>>>) {
     let _ = tokio::time::timeout(LIST_WAIT, installed.wait_for(Option::is_some)).await;
 }
 
 /// Creates the absent definitions.
 async fn create(
     context: &Context,
-    installed: &mut watch::Receiver<Option<InstalledCrds>>,
+    installed: &mut watch::Receiver<Option<Arc<InstalledCrds>>>,
     definitions: Definitions,
 ) -> CrdAttempt {
     let mut attempt = CrdAttempt {
@@ -162,7 +162,7 @@ async fn create(
     let snapshot = context.discovery.snapshot();
     for definition in definitions.found {
         let source = &definition.source;
-        let is_there = |known: &Option<InstalledCrds>| {
+        let is_there = |known: &Option<Arc<InstalledCrds>>| {
             let known = known.as_ref();
             known.is_some_and(|known| known.by_name.contains_key(&definition.name))
         };

@@ -119,3 +119,94 @@ fn twice(claim: &CrdClaim, known: &CrdClaim) -> String {
 pub fn crd_kind() -> GroupKind {
     GroupKind::new("apiextensions.k8s.io", "CustomResourceDefinition")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use helm_template::chart::{File, Metadata};
+    use serde_json::json;
+
+    fn definition(name: &str, version: &str, scope: &str) -> String {
+        let metadata = json!({"name": name, "annotations": {"x.test/version": version}});
+        let crd = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": metadata,
+            "spec": {"scope": scope},
+        });
+        crd.to_string()
+    }
+
+    fn chart(name: &str, files: &[(&str, String)], dependencies: Vec<Chart>) -> Chart {
+        let file = |(name, text): &(&str, String)| File {
+            name: (*name).to_owned(),
+            data: text.as_str().into(),
+        };
+        let mut chart = Chart::default();
+        chart.metadata = Metadata {
+            name: name.into(),
+            version: "1.0.0".into(),
+            ..Metadata::default()
+        };
+        chart.crds = files.iter().map(file).collect();
+        chart.dependencies = dependencies;
+        chart
+    }
+
+    #[test]
+    fn definitions_of_dependencies_count_and_other_files_are_problems() {
+        let mixed = format!(
+            "# nothing\n---\n{}\n---\n{{apiVersion: v1, kind: ConfigMap}}\n---\n{{no: kind}}\n",
+            definition("b", "", "")
+        );
+        let sub = chart("sub", &[("crds/a.yaml", definition("a", "", ""))], vec![]);
+        let files = [
+            ("crds/mixed.yaml", mixed),
+            ("crds/nameless.yaml", definition("", "", "")),
+            ("crds/broken.yaml", "a: [".to_owned()),
+        ];
+        let definitions = Definitions::of(&chart("app", &files, vec![sub]));
+        let found: Vec<_> = definitions
+            .found
+            .iter()
+            .map(|found| (found.name.as_str(), found.source.as_str(), found.chart.as_str()))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("a", "charts/sub/crds/a.yaml", "sub 1.0.0"),
+                ("b", "crds/mixed.yaml", "app 1.0.0")
+            ]
+        );
+        let expected = [
+            "crds/mixed.yaml: ConfigMap is no CustomResourceDefinition",
+            "crds/mixed.yaml: not a Kubernetes object",
+            "crds/nameless.yaml: a CustomResourceDefinition has no metadata.name",
+            "crds/broken.yaml: ",
+        ];
+        let problems = definitions.problems;
+        assert_eq!(problems.len(), expected.len(), "{problems:?}");
+        let fits = problems
+            .iter()
+            .zip(expected)
+            .all(|(problem, start)| problem.starts_with(start));
+        assert!(fits, "{problems:?}");
+    }
+
+    #[test]
+    fn of_two_definitions_with_one_name_the_newer_one_counts() {
+        for (first, second, expected, problems) in [
+            (("1.0", "A"), ("2.0", "B"), "B", 0),
+            (("2.0", "A"), ("1.0", "B"), "A", 0),
+            (("1.0", "A"), ("1.0", "A"), "A", 0),
+            (("1.0", "A"), ("1.0", "B"), "A", 1),
+        ] {
+            let files = [
+                ("crds/a.yaml", definition("a", first.0, first.1)),
+                ("crds/b.yaml", definition("a", second.0, second.1)),
+            ];
+            let (crds, found) = Definitions::of(&chart("app", &files, vec![])).into_chart_crds();
+            let scopes: Vec<_> = crds.iter().map(|crd| &crd.object["spec"]["scope"]).collect();
+            assert_eq!(scopes, [expected], "{first:?} {second:?}");
+            assert_eq!(found.len(), problems, "{found:?}");
+        }
+    }
+}

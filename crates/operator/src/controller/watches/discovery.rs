@@ -120,7 +120,7 @@ async fn follow_crds(context: Arc<Context>, changes: Arc<ServedChanges>) {
     let group_kind = GroupKind::new("apiextensions.k8s.io", CRD);
     let snapshot = context.discovery.snapshot();
     let Some(resource) = snapshot.preferred(&group_kind) else {
-        context.crds.send_replace(Some(InstalledCrds::default()));
+        context.crds.send_replace(Some(Arc::default()));
         return;
     };
     let api = resource.api_in::<MetadataOnly>(&context.client, None);
@@ -150,7 +150,7 @@ async fn follow_crds(context: Arc<Context>, changes: Arc<ServedChanges>) {
             crds.by_name.clone_from(&installed);
             crds.is_watched = true;
         }
-        drop(context.crds.send_replace(Some(crds)));
+        drop(context.crds.send_replace(Some(Arc::new(crds))));
     };
     follow(&context, CRD, watch(api, None, true), state, publish, &changes).await;
 }
