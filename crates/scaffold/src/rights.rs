@@ -1,5 +1,6 @@
 //! The rights that an operator needs for its charts: the rules of its role.
 
+mod chart_crds;
 mod escalation;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +15,8 @@ use super::printable::{one_line, to_yaml};
 use super::survey::unmade::Unmade;
 use super::survey::{RBAC, Survey};
 use super::tree::FileTree;
+use chart_crds::{CRD_GROUP, CRDS, replacing_crds};
+pub(super) use chart_crds::{missing_crds, replaced_crds};
 use chartwright_core::record::history::is_watched;
 use chartwright_operator::cluster::storage::keys::secret_name;
 use chartwright_watches::{CrdPolicy, SourceKind, Watch};
@@ -27,10 +30,6 @@ pub const ROLE_NAME: &str = "manager-role";
 
 /// Verbs on members. `patch` is server-side apply; it needs `create` as well where the object isn't there yet.
 pub(super) const MEMBER: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
-/// Verbs on definitions that a chart's ones replace.
-const REPLACING: [&str; 2] = ["get", "patch"];
-const CRD_GROUP: &str = "apiextensions.k8s.io";
-const CRDS: &str = "customresourcedefinitions";
 /// Verbs on Secrets that the operator keeps something of a release in.
 const KEEPING: [&str; 4] = ["get", "create", "patch", "delete"];
 
@@ -389,46 +388,13 @@ pub(super) fn rules_of(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
     rules.chain(replacing_crds(kinds)).chain(escalating(kinds)).collect()
 }
 
-/// The names of the definitions that watches replace (`crds: CreateReplace`).
-pub(super) fn replaced_crds<'s>(surveys: impl Iterator<Item = &'s Survey>) -> BTreeSet<&'s str> {
-    let replacing = surveys.filter(|survey| survey.crd_policy == CrdPolicy::CreateReplace);
-    replacing
-        .flat_map(|survey| &survey.crd_names)
-        .map(String::as_str)
-        .collect()
-}
-
-/// The rule to replace definitions: only those of the charts.
-fn replacing_crds(kinds: &[(&Kind, &Survey)]) -> Option<Value> {
-    let names = replaced_crds(kinds.iter().map(|(_, survey)| *survey));
-    (!names.is_empty())
-        .then(|| json!({"apiGroups": [CRD_GROUP], "resources": [CRDS], "resourceNames": names, "verbs": REPLACING}))
-}
-
-/// The rights to replace definitions of these names that no rule gives, one sentence for each name.
-pub(super) fn missing_crds<'n>(names: impl IntoIterator<Item = &'n str>, rules: &[Value]) -> Vec<String> {
-    let sentence = |name: &str| {
-        let is_of_name = |rule: &&Value| rule["resourceNames"].is_null() || lists(rule, "resourceNames", name);
-        let has = |verb: &str| {
-            rules
-                .iter()
-                .filter(is_of_name)
-                .any(|rule| grants(rule, CRD_GROUP, CRDS, verb))
-        };
-        let verbs: Vec<&str> = REPLACING.into_iter().filter(|verb| !has(verb)).collect();
-        let sentence = no_rule(CRD_GROUP, CRDS, verbs.iter().copied());
-        (!verbs.is_empty()).then(|| format!("{sentence} {name}"))
-    };
-    names.into_iter().filter_map(sentence).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::survey::tests::{chart, with_files};
 
     /// Those of this project.
-    fn watches() -> Vec<Watch> {
+    pub(super) fn watches() -> Vec<Watch> {
         let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
         let text = std::fs::read(folder.join("watches.yaml")).unwrap();
         let outside = chartwright_watches::ReadContext { folder, env: &|_| None };
@@ -565,55 +531,6 @@ mod tests {
         let survey = Survey::of(&chart("crds/shop.yaml", definition));
         assert!(may(&rules_of(&[(&kind, &survey)])));
         assert!(!may(&rules_of(&[(&kind, &Survey::default())])));
-    }
-
-    #[test]
-    fn who_replaces_definitions_may_patch_those_alone() {
-        let kind = Kind::of_watch(&watches()[0], Path::new(""), &[]);
-        let definition =
-            "{metadata: {name: shops.example.com}, spec: {group: example.com, names: {kind: Shop, plural: shops}}}";
-        let survey = |crds| {
-            let watch = Watch {
-                crds,
-                ..watches()[0].clone()
-            };
-            Survey::of(&chart("crds/shop.yaml", definition)).with(&watch)
-        };
-        let verbs = |rules: &[Value]| -> Vec<Value> {
-            let of_crds = rules.iter().filter(|rule| lists(rule, "resources", CRDS));
-            of_crds
-                .map(|rule| json!([rule["resourceNames"], rule["verbs"]]))
-                .collect()
-        };
-        let named = json!([["shops.example.com"], ["get", "patch"]]);
-        for (policy, expected) in [
-            (CrdPolicy::Create, vec![json!([null, ["create", "list", "watch"]])]),
-            (
-                CrdPolicy::CreateReplace,
-                vec![json!([null, ["create", "list", "watch"]]), named],
-            ),
-            (CrdPolicy::Skip, vec![]),
-        ] {
-            let rules = rules_of(&[(&kind, &survey(policy))]);
-            let found = verbs(&rules);
-            // Without a chart's definitions, these rights stand in the rule of APIServices.
-            let found: Vec<Value> = found
-                .into_iter()
-                .filter(|rule| *rule != json!([null, ["list", "watch"]]))
-                .collect();
-            assert_eq!(found, expected, "{policy:?}");
-        }
-        let role = |rules: &[Value]| json!({"rules": rules});
-        let made = rules_of(&[(&kind, &survey(CrdPolicy::CreateReplace))]);
-        let without = rules_of(&[(&kind, &survey(CrdPolicy::Create))]);
-        assert_eq!(lacking(&role(&made), &role(&made)), [""; 0]);
-        assert_eq!(
-            lacking(&role(&made), &role(&without)),
-            ["no rule lets the operator get, patch customresourcedefinitions.apiextensions.k8s.io shops.example.com"]
-        );
-        let mut cut = made.clone();
-        cut_to_a_namespace(&mut cut);
-        assert!(verbs(&cut).is_empty(), "{cut:?}");
     }
 
     #[test]
