@@ -146,7 +146,7 @@ fn a_newer_definition_replaces_the_live_one() -> Result<()> {
         .filter(|request| request.uri.contains("dryRun=All"));
     ensure!(dry_runs.len() == 1, "{dry_runs}");
 
-    // An older chart does not take it back.
+    // An older chart does not revert it.
     ensure!(operator.terminate()?.success());
     write_crd(&world.chart(), "1.1.0", &part(&world, &["shape", "size"]))?;
     let start = world.mark()?;
@@ -157,7 +157,7 @@ fn a_newer_definition_replaces_the_live_one() -> Result<()> {
         .resource("customresourcedefinitions")
         .writes();
     writes.none()?;
-    // No deletion of a definition belongs to a deletion of a release, and a deleted one stays away until the next start.
+    // The deletion of a release leaves the definition. A deleted definition is created again only at the next start.
     world.delete("a")?;
     world.expect("crd", &world.resource("Part"))?;
     world.kubectl.delete("crd", &world.resource("Part"))?;
@@ -277,7 +277,7 @@ fn an_unsafe_change_is_refused_until_it_is_permitted() -> Result<()> {
     world.await_field(&world.resource("Part"), "one", "/spec/color", "red")?;
     until("the metric is 0", SOON, || Ok(operator.metric(series)? == 0.0))?;
 
-    // Another field manager changes it: neither takes turns, nor is it written after a restart.
+    // Another field manager changes it: it is not corrected, also not after a restart.
     let mut theirs = part(&world, &["size", "theirs"]);
     theirs["metadata"]["annotations"] = Value::Null;
     world.kubectl.take_over("argo", &theirs.to_string())?;
