@@ -73,6 +73,14 @@ pub const TIMEOUT: &str = "chartwright.dev/timeout";
 pub const AFTER: &str = "chartwright.dev/after";
 /// On an object that a hook made, written by us: which run of the hook it is.
 pub const HOOK_RUN: &str = "chartwright.dev/hook-run";
+/// On a live CustomResourceDefinition: the digest of the chart's definition that may replace it.
+pub const ALLOW_UNSAFE_CRD: &str = "chartwright.dev/allow-unsafe-crd";
+/// On a CustomResourceDefinition of a chart's `crds/`, written by us: the digest of the chart's definition that was applied.
+pub const CRD_DIGEST: &str = "chartwright.dev/crd-digest";
+/// The same: name and version of the chart.
+pub const CRD_CHART: &str = "chartwright.dev/crd-chart";
+/// The same: the name of the operator that applied it.
+pub const CRD_OPERATOR: &str = "chartwright.dev/crd-operator";
 /// On a member, from Helm: `keep` leaves it behind.
 pub const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
 const SDK_RECONCILE_PERIOD: &str = "helm.sdk.operatorframework.io/reconcile-period";
@@ -84,7 +92,7 @@ const SDK_ROLLBACK_FORCE: &str = "helm.sdk.operatorframework.io/rollback-force";
 /// What all annotations of ours begin with.
 const PREFIX: &str = "chartwright.dev/";
 /// All of them, on any object: a member may be a custom resource itself.
-const KNOWN: [&str; 34] = [
+const KNOWN: [&str; 38] = [
     SUSPEND,
     RECONCILE_PERIOD,
     REQUESTED_AT,
@@ -117,6 +125,10 @@ const KNOWN: [&str; 34] = [
     TIMEOUT,
     AFTER,
     HOOK_RUN,
+    ALLOW_UNSAFE_CRD,
+    CRD_DIGEST,
+    CRD_CHART,
+    CRD_OPERATOR,
     TRACKING_ANNOTATION,
     DIGEST_ANNOTATION,
 ];

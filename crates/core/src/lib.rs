@@ -3,6 +3,7 @@
 
 pub mod annotations;
 pub mod apply;
+pub mod crds;
 pub mod digest;
 pub mod drift;
 pub mod grants;

@@ -1,5 +1,6 @@
 //! The rights that an operator needs for its charts: the rules of its role.
 
+mod chart_crds;
 mod escalation;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,10 +15,11 @@ use super::printable::{one_line, to_yaml};
 use super::survey::unmade::Unmade;
 use super::survey::{RBAC, Survey};
 use super::tree::FileTree;
+use chart_crds::{CRD_GROUP, CRDS, replacing_crds};
+pub(super) use chart_crds::{missing_crds, replaced_crds};
 use chartwright_core::record::history::is_watched;
 use chartwright_operator::cluster::storage::keys::secret_name;
-use chartwright_watches::SourceKind;
-use chartwright_watches::Watch;
+use chartwright_watches::{CrdPolicy, SourceKind, Watch};
 pub(super) use escalation::{ESCALATING, ROLES};
 use escalation::{escalating, escalation};
 use helm_template::chart::Chart;
@@ -63,6 +65,7 @@ impl Survey {
             ask("", "secrets", KEEPING.to_vec());
         }
         self.requested.extend(requested);
+        self.crd_policy = watch.crds;
         self
     }
 }
@@ -122,7 +125,7 @@ const CLUSTER_SCOPED: [&str; 14] = [
     "namespaces",
     "nodes",
     "persistentvolumes",
-    "customresourcedefinitions",
+    CRDS,
     "apiservices",
     "storageclasses",
     "priorityclasses",
@@ -193,7 +196,8 @@ fn cut_to_a_namespace(rules: &mut Vec<Value>) -> Vec<String> {
     let mut notes = Vec::new();
     for rule in rules.iter_mut() {
         // Roles of the cluster can be bound within a namespace.
-        if rule.get("resourceNames").is_some() && !lists(rule, "verbs", "escalate") {
+        let is_of_crds = lists(rule, "resources", CRDS);
+        if rule.get("resourceNames").is_some() && !is_of_crds && !lists(rule, "verbs", "escalate") {
             continue;
         }
         if let Some(resources) = rule["resources"].as_array_mut() {
@@ -326,7 +330,12 @@ pub fn lacking(made: &Value, present: &Value) -> Vec<String> {
     for verbs in wanted.values_mut() {
         verbs.retain(|verb| !ESCALATING.contains(&verb.as_str()));
     }
-    missing(&wanted, &rules(present))
+    let (made, present) = (rules(made), rules(present));
+    let of_crds = made.iter().filter(|rule| lists(rule, "resources", CRDS));
+    let names = of_crds.flat_map(|rule| rule["resourceNames"].as_array().into_iter().flatten());
+    let mut lacking = missing(&wanted, &present);
+    lacking.extend(missing_crds(names.filter_map(Value::as_str), &present));
+    lacking
 }
 
 /// The rules that these kinds need.
@@ -352,8 +361,8 @@ pub(super) fn rules_of(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
         if survey.keeps {
             want("", "secrets", &KEEPING);
         }
-        if survey.defines {
-            want("apiextensions.k8s.io", "customresourcedefinitions", &["create"]);
+        if survey.defines && survey.crd_policy != CrdPolicy::Skip {
+            want(CRD_GROUP, CRDS, &["create"]);
         }
         if survey.runs {
             want("", "pods/log", &["get"]);
@@ -365,7 +374,7 @@ pub(super) fn rules_of(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
     want("", "events", &["list"]);
     want("autoscaling", "horizontalpodautoscalers", &["list"]);
     // Kinds that come and go.
-    want("apiextensions.k8s.io", "customresourcedefinitions", &["list", "watch"]);
+    want(CRD_GROUP, CRDS, &["list", "watch"]);
     want("apiregistration.k8s.io", "apiservices", &["list", "watch"]);
     // One rule for what has the same group and verbs.
     let mut rules: BTreeMap<(String, Vec<&str>), Vec<String>> = BTreeMap::new();
@@ -376,7 +385,8 @@ pub(super) fn rules_of(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
             .push(resource);
     }
     let rule = |((group, verbs), resources): ((String, Vec<&str>), Vec<String>)| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
-    rules.into_iter().map(rule).chain(escalating(kinds)).collect()
+    let rules = rules.into_iter().map(rule);
+    rules.chain(replacing_crds(kinds)).chain(escalating(kinds)).collect()
 }
 
 #[cfg(test)]
@@ -385,7 +395,7 @@ mod tests {
     use crate::survey::tests::{chart, with_files};
 
     /// Those of this project.
-    fn watches() -> Vec<Watch> {
+    pub(super) fn watches() -> Vec<Watch> {
         let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
         let text = std::fs::read(folder.join("watches.yaml")).unwrap();
         let outside = chartwright_watches::ReadContext { folder, env: &|_| None };

@@ -15,6 +15,7 @@ use super::lint::crd::Crd;
 use super::names::plural;
 use super::progress::ProgressLine;
 use super::text_at;
+use chartwright_watches::CrdPolicy;
 use chartwright_watches::ObjectPatch;
 use helm_template::chart::Chart;
 use helm_template::chart::values::merge_maps;
@@ -60,6 +61,10 @@ pub struct Survey {
     pub(super) keeps: bool,
     /// There are CustomResourceDefinitions in `crds/`, which the operator creates.
     pub(super) defines: bool,
+    /// Their names.
+    pub(super) crd_names: BTreeSet<String>,
+    /// What the operator does with them.
+    pub(super) crd_policy: CrdPolicy,
     /// The operator waits for Jobs or Pods to finish and reads their logs.
     pub(super) runs: bool,
     /// Rights that settings of the watch require: group, resource, verbs.
@@ -78,12 +83,15 @@ pub(super) fn is_fixed(name: &str) -> bool {
 impl Survey {
     /// Of a chart in a project with these definitions, before anything is rendered.
     pub(super) fn new(chart: &Chart, crds: &[Crd]) -> Self {
-        let mut plurals = plurals(chart);
+        let definitions = definitions(chart);
+        let mut plurals: BTreeMap<_, _> = definitions.iter().map(named).collect();
         let defines = !plurals.is_empty();
         plurals.extend(crds.iter().map(|crd| named(crd.value())));
+        let names = definitions.iter().map(|crd| text_at(crd, "/metadata/name").to_owned());
         Survey {
             plurals,
             defines,
+            crd_names: names.filter(|name| !name.is_empty()).collect(),
             ..Survey::default()
         }
     }
@@ -465,23 +473,18 @@ fn find(value: &Value, path: &mut Vec<String>, found: &mut Vec<(Vec<String>, boo
     }
 }
 
-/// How the chart's own CRDs call their resources.
-fn plurals(chart: &Chart) -> BTreeMap<(String, String), String> {
-    let mut found = BTreeMap::new();
+/// The definitions in the `crds/` folders of a chart and its dependencies.
+fn definitions(chart: &Chart) -> Vec<Value> {
     let texts = chart
         .crds
         .iter()
         .filter_map(|file| std::str::from_utf8(file.data.as_bytes()).ok());
-    for document in texts.filter_map(|text| go_yaml::documents(text).ok()).flatten() {
-        let Ok(crd) = go_yaml::to_json(document.as_bytes()) else {
-            continue;
-        };
-        let (kind, plural) = named(&crd);
-        found.insert(kind, plural);
-    }
-    for child in &chart.dependencies {
-        found.extend(plurals(child));
-    }
+    let documents = texts.filter_map(|text| go_yaml::documents(text).ok()).flatten();
+    let mut found: Vec<Value> = documents
+        .filter_map(|document| go_yaml::to_json(document.as_bytes()).ok())
+        .filter(|definition| !definition.is_null())
+        .collect();
+    found.extend(chart.dependencies.iter().flat_map(definitions));
     found
 }
 

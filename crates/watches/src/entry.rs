@@ -9,9 +9,11 @@ use kube::core::{Expression, Selector};
 use super::keys::{decorate, depends, differences, elect, health, overrides, patches, remediation, sources};
 use super::names;
 use super::reader::{Findings, MapFields, describe, suggestion};
-use super::{AllowList, Collisions, DeletionPolicy, DriftPolicy, OnFailure, ReadContext, STATUS_TEMPLATE, Watch};
+use super::{
+    AllowList, Collisions, CrdPolicy, DeletionPolicy, DriftPolicy, OnFailure, ReadContext, STATUS_TEMPLATE, Watch,
+};
 
-const KNOWN: [&str; 34] = [
+const KNOWN: [&str; 35] = [
     "group",
     "version",
     "kind",
@@ -32,6 +34,7 @@ const KNOWN: [&str; 34] = [
     "deletionPolicy",
     "ownerReferences",
     "collisions",
+    "crds",
     "allow",
     "lookups",
     "patches",
@@ -48,7 +51,7 @@ const KNOWN: [&str; 34] = [
     "releaseName",
 ];
 /// Keys of the format that this version does not support yet.
-const LATER: [&str; 2] = ["crds", "serviceAccountName"];
+const LATER: [&str; 1] = ["serviceAccountName"];
 const DRY_RUN_OPTIONS: [&str; 6] = ["", "client", "server", "none", "true", "false"];
 
 /// Reads an entry. Returns `None` if a required key is missing or invalid. Adds all problems to the findings.
@@ -101,6 +104,7 @@ pub(super) fn read(node: &Node, context: &ReadContext<'_>, findings: &mut Findin
         deletion_policy: findings.read_choice(&fields, "deletionPolicy", DeletionPolicy::NAMES),
         owner_references: findings.read_bool(&fields, "ownerReferences", true),
         collisions: findings.read_choice(&fields, "collisions", Collisions::NAMES),
+        crds: findings.read_choice(&fields, "crds", CrdPolicy::NAMES),
         allow: read_allow(&fields, "allow", findings),
         lookups: read_allow(&fields, "lookups", findings),
         patches: patches::read(&fields, findings),

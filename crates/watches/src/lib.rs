@@ -55,7 +55,7 @@ pub use keys::elect::ElectRule;
 pub use keys::health::HealthRule;
 pub use keys::overrides::OverrideValue;
 pub use keys::patches::{ObjectPatch, PatchChange, PatchSubject, PatchTarget};
-pub use keys::policies::{Collisions, DeletionPolicy, OnFailure};
+pub use keys::policies::{Collisions, CrdPolicy, DeletionPolicy, OnFailure};
 pub use keys::remediation::{RemediationAction, RemediationRule};
 pub use keys::selector::parse as parse_selector;
 pub use keys::sources::{SourceKind, ValuesFrom, ValuesFromField, json as node_to_json};
@@ -114,6 +114,8 @@ pub struct Watch {
     pub owner_references: bool,
     /// Which existing objects a release may take over.
     pub collisions: Collisions,
+    /// What happens to the CustomResourceDefinitions of the chart's `crds/` folder.
+    pub crds: CrdPolicy,
     /// What custom resources may create besides the objects of the default render.
     pub allow: AllowList,
     /// What templates may look up outside of the release's namespace.

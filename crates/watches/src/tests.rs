@@ -88,6 +88,7 @@ fn the_digest_covers_keys_that_change_the_render() {
         "  ownerReferences: true\n",
         "  drift: correct\n",
         "  ignoreDifferences: []\n",
+        "  crds: CreateReplace\n",
         "  selector: {matchLabels: {a: b}}\n",
     ] {
         assert_eq!(digest(same), plain, "{same}");

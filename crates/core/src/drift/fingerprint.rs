@@ -50,7 +50,7 @@ pub fn sets_replicas(managed_fields: &[ManagedFieldsEntry], manager: &str) -> bo
 
 /// Canonical JSON: keys sorted, no blanks. serde_json's own order depends on a feature flag that any crate of the tree
 /// could switch.
-struct Canonical<'v>(&'v Value);
+pub(crate) struct Canonical<'v>(pub(crate) &'v Value);
 
 impl Serialize for Canonical<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

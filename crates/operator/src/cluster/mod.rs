@@ -3,12 +3,14 @@
 //! - [`connection`]: the client, its time limits, the write fence, throttling
 //! - [`discovery`]: the kinds that the API server serves
 //! - [`objects`]: members: read, apply, list, delete; `lookup`; takeover from Helm
+//! - [`crds`]: the definitions of a chart's `crds/` folder
 //! - [`custom_resource`]: metadata, status and finalizer of a custom resource
 //! - [`workloads`]: pods, their logs and leaders, HorizontalPodAutoscalers
 //! - [`storage`]: the Secrets and the ConfigMap in which the operator stores data
 //! - [`events`]: Events about custom resources
 
 pub mod connection;
+pub mod crds;
 pub mod custom_resource;
 pub mod discovery;
 pub mod error;

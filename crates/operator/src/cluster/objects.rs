@@ -279,7 +279,7 @@ pub async fn hand_over_replicas(client: &Client, resource: &Resource, id: &Objec
 }
 
 /// True if the object was replaced: for the API server, the write would then change `metadata.uid`.
-fn is_uid_conflict(error: &Error) -> bool {
+pub(in crate::cluster) fn is_uid_conflict(error: &Error) -> bool {
     match error {
         Error::Unprocessable { causes, .. } => causes.iter().any(|cause| cause.field == "metadata.uid"),
         _ => false,

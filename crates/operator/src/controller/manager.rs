@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::chart_crds;
 use super::leader::{self, Ended, LeaderElection};
 use super::unit::Blueprint;
 use super::usage_meter;
@@ -204,6 +205,11 @@ async fn lead(
         .led_by(lease);
     let labels = options.watches.iter().flat_map(|watch| &watch.elect);
     context.pod_index().labels = labels.map(|elect| elect.label.clone()).collect();
+    let charts = blueprints.iter().map(|blueprint| {
+        let engine = blueprint.renderer.as_ref().ok();
+        (&blueprint.watch, engine.map(|engine| engine.chart()))
+    });
+    context.chart_crds.set_claims(chart_crds::claims(charts));
     let context = Arc::new(context);
     health.set_waiting("the first lists");
 

@@ -3,7 +3,7 @@
 //! - [`manager`]: starts, leads and stops everything
 //! - [`unit`]: one supervised task per entry of `watches.yaml`, with its custom resources ([`cache`]) and its fair [`queue`]
 //! - [`watches`]: watch streams of members, of dependencies and of the kinds that the API server serves
-//! - [`chart_crds`]: creates the CRDs of a chart's `crds/` folder
+//! - [`chart_crds`]: creates and replaces the CRDs of a chart's `crds/` folder
 //! - [`leader`]: leader election among replicas
 //! - [`usage_meter`]: counts what releases request
 

@@ -14,13 +14,12 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::cache::Cache;
-use super::chart_crds;
+use super::chart_crds::ChartCrdTask;
 use super::queue::Queue;
 use super::watches::stream::{News, watch};
 use crate::cluster::discovery::Resource;
 use crate::reconcile::{self, Context, CustomResource, ReconcileOutcome, Release, ResourceKey, Unit};
 use crate::telemetry::redact::{self, Secrets};
-use crate::telemetry::test_limit;
 use chartwright_core::identity::GroupKind;
 use chartwright_core::prune::deletion::End;
 use chartwright_watches::Watch;
@@ -32,8 +31,6 @@ use helm_template::render::Engine;
 const SYNC_WAIT: Duration = Duration::from_secs(15);
 /// How long the workers wait for these lists before they start. After that each release waits for its own.
 const FIRST_LISTS: Duration = Duration::from_secs(2);
-/// The pause between attempts to create the chart's CustomResourceDefinitions.
-const CRDS_AGAIN: Duration = Duration::from_secs(30);
 /// How long changes of served kinds are collected before releases are woken: an installation adds many.
 const GATHERED: Duration = Duration::from_millis(1500);
 /// The pause after a panic: the same input will probably panic again.
@@ -79,38 +76,11 @@ impl Blueprint {
     }
 
     async fn run(&self, context: &Arc<Context>, stop: &CancellationToken, ready: &(dyn Fn() + Send + Sync)) {
-        let mut reported = Vec::new();
-        let again = self.create_crds(context, &mut reported).await;
+        let engine = self.renderer.as_ref().ok();
+        let crds = ChartCrdTask::begin(context, &self.watch, engine).await;
         tokio::select! {
             () = self.serve(context, stop, ready) => {}
-            () = self.keep_creating_crds(context, reported), if again => {}
-        }
-    }
-
-    /// Creates the CRDs of the chart's `crds/` folder. True if it must be retried. `reported`: problems that were logged before.
-    async fn create_crds(&self, context: &Context, reported: &mut Vec<String>) -> bool {
-        let kind = self.group_kind();
-        let Ok(renderer) = &self.renderer else { return false };
-        let created = chart_crds::create(context, renderer.chart()).await;
-        for problem in created.problems.iter().filter(|problem| !reported.contains(problem)) {
-            tracing::warn!(%kind, "crds/: {problem}");
-        }
-        *reported = created.problems;
-        if created.count > 0 {
-            tracing::info!(%kind, created = created.count, "created the chart's CustomResourceDefinitions");
-            context.refresh_discovery().await;
-        }
-        created.again
-    }
-
-    /// Never returns.
-    async fn keep_creating_crds(&self, context: &Context, mut reported: Vec<String>) {
-        loop {
-            let pause = test_limit("CHARTWRIGHT_TEST_LONGEST_PAUSE_MS").map(Duration::from_millis);
-            tokio::time::sleep(pause.unwrap_or(CRDS_AGAIN)).await;
-            if !self.create_crds(context, &mut reported).await {
-                std::future::pending::<()>().await;
-            }
+            () = crds.keep() => {}
         }
     }
 

@@ -13,6 +13,7 @@ use crate::cluster::objects::lookup;
 use crate::cluster::storage::keys;
 use crate::cluster::workloads::elect::pod_kind;
 use crate::cluster::workloads::pods::PodTroubles;
+use crate::reconcile::chart_crd_index::ChartCrdIndex;
 use crate::reconcile::custom_resource::{CustomResource, ResourceKey};
 use crate::reconcile::load::release_dependencies::{ReleaseDependency, as_dependency, needs};
 use crate::reconcile::render::memory_budget::MemoryBudget;
@@ -20,6 +21,7 @@ use crate::reconcile::render::pool::{Deadline, PoolError, WorkerPool};
 use crate::reconcile::unit::Unit;
 use crate::sync::lock;
 use crate::telemetry::metrics::Metrics;
+use chartwright_core::crds::live::InstalledCrds;
 use chartwright_core::digest::Keyring;
 use chartwright_core::identity::ownership::{Owner, Ownership};
 use chartwright_core::identity::{GroupKind, ObjectId, applyset, decorator};
@@ -51,8 +53,10 @@ pub struct Context {
     pub wanted: Notify,
     /// Notified when a watch of members or looked-up objects has its first complete list.
     pub synced: Notify,
-    /// The names of the installed CustomResourceDefinitions. `None` before the first list.
-    pub crds: watch::Sender<Option<HashSet<String>>>,
+    /// The installed CustomResourceDefinitions. `None` before the first list.
+    pub crds: watch::Sender<Option<Arc<InstalledCrds>>>,
+    /// What the charts of the watches have in `crds/`.
+    pub chart_crds: ChartCrdIndex,
 }
 
 /// The operator's identity and its watched namespaces.
@@ -199,6 +203,7 @@ impl Context {
             wanted: Notify::new(),
             synced: Notify::new(),
             crds: watch::Sender::default(),
+            chart_crds: ChartCrdIndex::default(),
         }
     }
 

@@ -12,6 +12,7 @@
 //! with the phase that the status reports. Only this module branches between stages.
 
 mod apply;
+pub mod chart_crd_index;
 mod check;
 mod claim;
 mod conclude;
@@ -194,6 +195,7 @@ async fn converge(scope: &mut ReleaseScope<'_>, release: &mut Release) -> Flow<C
         TakeoverStage::new(scope).find_former_release(release).await?;
     }
     Warnings::new(scope).check_annotations(release).await;
+    Warnings::new(scope).check_chart_crds(release).await;
     if suspended {
         return Break(Phase::Suspended);
     }

@@ -47,6 +47,7 @@ pub struct Metrics {
     release_info: ReleaseInfo,
     queue_depth: Family<LabelPairs<2>, Gauge>,
     chart: Family<LabelPairs<2>, Gauge>,
+    chart_crd_problems: Family<LabelPairs<2>, Gauge>,
     /// CPU, memory and storage.
     usage: [Family<LabelPairs<2>, Counter<f64, AtomicU64>>; 3],
     /// Attempts to take a sample of what is requested, or to write what was counted, that failed.
@@ -210,6 +211,11 @@ impl Metrics {
                 "chart",
                 "About what the chart of a kind takes in memory once it was rendered",
             ),
+            chart_crd_problems: add(
+                r,
+                "chart_crd_problems",
+                "Problems with the CustomResourceDefinitions of a chart's crds/ folder, by the kind of its watch",
+            ),
             usage: USAGE.map(|(name, help)| add(r, name, help)),
             usage_failures: add(
                 r,
@@ -313,6 +319,12 @@ impl Metrics {
     pub fn set_chart_size(&self, group: &str, kind: &str, bytes: u64) {
         let labels = group_and_kind(group, kind);
         self.chart.get_or_create(&labels).set(saturated(bytes));
+    }
+
+    /// Says how many problems there are with the `crds/` folders of the charts of a kind.
+    pub fn set_chart_crd_problems(&self, group: &str, kind: &str, count: usize) {
+        let labels = group_and_kind(group, kind);
+        self.chart_crd_problems.get_or_create(&labels).set(saturated(count));
     }
 
     /// Says what was counted for a kind since its counters were begun: core-seconds, and byte-seconds of memory and storage.

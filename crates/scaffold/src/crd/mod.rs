@@ -2,7 +2,6 @@
 //! by what is made here: what Kubernetes can't say, or the chart leaves in doubt, stays open.
 
 mod comments;
-pub mod compare;
 pub mod definition;
 mod infer;
 pub mod overlay;

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::compare::list;
+use chartwright_core::crds::compare::list;
 use chartwright_watches::cel::{CelData, Expression};
 
 /// Which rules an object breaks, with places. `before`: what the API server has of it, if it has something.

@@ -7,7 +7,7 @@ use go_template::Meter;
 use helm_template::gostd::regexp;
 use serde_json::Value;
 
-use super::compare::{is_open, kind, list};
+use chartwright_core::crds::compare::{is_open, kind, list};
 
 /// What a schema has against a value.
 #[derive(Clone, Debug, PartialEq, Eq)]

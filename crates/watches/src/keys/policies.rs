@@ -1,4 +1,4 @@
-//! The keys `deletionPolicy`, `collisions` and `onFailure`.
+//! The keys `deletionPolicy`, `collisions`, `crds` and `onFailure`.
 
 /// What happens to the members of a release when its custom resource is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
@@ -40,6 +40,26 @@ impl Collisions {
         ("Adopt", Self::Adopt),
         ("AdoptUnowned", Self::AdoptUnowned),
         ("Force", Self::Force),
+    ];
+}
+
+/// What happens to the CustomResourceDefinitions of a chart's `crds/` folder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CrdPolicy {
+    /// A missing one is created when the operator starts.
+    #[default]
+    Create,
+    /// As `Create`, and a definition of the chart replaces the live one if the change is safe.
+    CreateReplace,
+    /// Nothing.
+    Skip,
+}
+
+impl CrdPolicy {
+    pub(crate) const NAMES: [(&str, Self); 3] = [
+        ("Create", Self::Create),
+        ("CreateReplace", Self::CreateReplace),
+        ("Skip", Self::Skip),
     ];
 }
 

@@ -11,8 +11,8 @@ use serde_json::Value;
 use super::crd::{GeneratedCrd, read_definition_file};
 use crate::cli::block_on;
 use crate::cli::stdout::stdout;
+use chartwright_core::crds::compare::{CrdChange, compare};
 use chartwright_operator::cluster::{self, connection::bounded};
-use chartwright_scaffold::crd::compare::{CrdChange, compare};
 use chartwright_scaffold::crd::{definition, validate};
 
 /// Prints the differences. Returns false if the change is unsafe.

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::stream::{News, watch};
 use crate::reconcile::Context;
 use crate::sync::lock;
+use chartwright_core::crds::live::{InstalledCrds, LiveCrd};
 use chartwright_core::identity::GroupKind;
 
 /// The waits before discovery is reread after a change, each from the one before. A new CRD is served some time after it is
@@ -114,23 +115,26 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
     tasks.shutdown().await;
 }
 
-/// Watches CustomResourceDefinitions, and publishes their names, so that existing CRDs of a chart are not sent again.
+/// Watches CustomResourceDefinitions, and publishes what is known of them, so that unchanged CRDs of a chart need no request.
 async fn follow_crds(context: Arc<Context>, changes: Arc<ServedChanges>) {
     let group_kind = GroupKind::new("apiextensions.k8s.io", CRD);
     let snapshot = context.discovery.snapshot();
     let Some(resource) = snapshot.preferred(&group_kind) else {
-        context.crds.send_replace(Some(HashSet::new()));
+        context.crds.send_replace(Some(Arc::default()));
         return;
     };
     let api = resource.api_in::<MetadataOnly>(&context.client, None);
+    let installed: Mutex<HashMap<String, Arc<LiveCrd>>> = Mutex::default();
     let state = |object: &MetadataOnly| {
         let metadata = &object.metadata;
+        let name = metadata.name.clone().unwrap_or_default();
+        lock(&installed).insert(name.clone(), Arc::new(LiveCrd::new(metadata)));
         let state = ObjectHashes {
             // A status change may mean that it is served now.
             served: hash((&metadata.uid, &metadata.resource_version)),
             schema: hash((&metadata.uid, metadata.generation)),
         };
-        (metadata.name.clone().unwrap_or_default(), state)
+        (name, state)
     };
     let publish = |names: HashSet<String>| {
         // A CRD from just before the start is in the first list, but perhaps not in discovery.
@@ -138,7 +142,15 @@ async fn follow_crds(context: Arc<Context>, changes: Arc<ServedChanges>) {
         if !names.is_subset(&served) {
             changes.changed.notify_one();
         }
-        drop(context.crds.send_replace(Some(names)));
+        let mut installed = lock(&installed);
+        let mut crds = InstalledCrds::default();
+        // None are published while the watch fails.
+        if !names.is_empty() {
+            installed.retain(|name, _| names.contains(name));
+            crds.by_name.clone_from(&installed);
+            crds.is_watched = true;
+        }
+        drop(context.crds.send_replace(Some(Arc::new(crds))));
     };
     follow(&context, CRD, watch(api, None, true), state, publish, &changes).await;
 }

@@ -9,6 +9,7 @@ use chartwright_core::identity::ObjectId;
 use chartwright_core::identity::ownership::{Ownership, ownership};
 use chartwright_core::members::desired::Member;
 use chartwright_core::status::conditions::short_list;
+use chartwright_watches::CrdPolicy;
 
 /// Warns about annotations, leftovers and contested corrections.
 pub(crate) struct Warnings<'a> {
@@ -26,6 +27,16 @@ impl Warnings<'_> {
     pub(crate) async fn check_annotations(&self, release: &mut Release) {
         for problem in annotations::problems(&self.scope.written.annotations) {
             self.scope.warn_once(release, "AnnotationInvalid", problem).await;
+        }
+    }
+
+    /// Warns about definitions of the chart's `crds/` folder that do not replace the live ones.
+    pub(crate) async fn check_chart_crds(&self, release: &mut Release) {
+        let watch = &self.scope.unit.watch;
+        if watch.crds == CrdPolicy::CreateReplace {
+            for problem in self.scope.context.chart_crds.problems(watch) {
+                self.scope.warn_once(release, "CrdNotReplaced", problem).await;
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::api::Kind;
 use crate::lint::chart::examine::Examined;
-use crate::rights::{ESCALATING, MEMBER, Rights, grants, rights, rules_of, shown};
+use crate::rights::{ESCALATING, MEMBER, Rights, grants, replaced_crds, rights, rules_of, shown};
 use crate::survey::{RBAC, Survey};
 
 /// Rights that every operator needs: for leader election, and for kube-rbac-proxy, which runs under the same account.
@@ -27,6 +27,8 @@ pub(in crate::lint) struct Needs {
     unusual: BTreeSet<(String, String)>,
     looked_up: BTreeSet<(String, String)>,
     listed: BTreeSet<(String, String)>,
+    /// The names of the definitions that the operator replaces.
+    pub(in crate::lint) crds: BTreeSet<String>,
 }
 
 /// Verbs without which the operator works.
@@ -60,6 +62,7 @@ impl Needs {
         Needs {
             usable: needed.clone(),
             needed,
+            crds: replaced_crds(surveys()).into_iter().map(str::to_owned).collect(),
             unusual: unusual.filter(is_not_requested).cloned().collect(),
             looked_up: looked_up.filter(is_not_requested).cloned().collect(),
             listed: surveys().flat_map(|survey| survey.listed.clone()).collect(),
@@ -77,6 +80,9 @@ impl Needs {
         if may("", "events", "create") && !may("events.k8s.io", "events", "create") {
             self.needed.remove(&("events.k8s.io".to_owned(), "events".to_owned()));
             self.make_usable("", "events", &["create", "patch"]);
+        }
+        if !self.crds.is_empty() {
+            self.make_usable("apiextensions.k8s.io", "customresourcedefinitions", &["get", "patch"]);
         }
         if !has_key_role {
             self.make_usable("", "secrets", &["get", "create"]);

@@ -11,7 +11,7 @@ use crate::api::Kind;
 use crate::lint::chart::examine::Examined;
 use crate::lint::yaml::{self, Document};
 use crate::lint::{LintReport, join, rules};
-use crate::rights::{ESCALATING, ROLES, denied, may_have_key, no_rule};
+use crate::rights::{ESCALATING, ROLES, denied, may_have_key, missing_crds, no_rule};
 use crate::survey::{RBAC, Survey};
 
 const FOLDER: &str = "config/rbac";
@@ -123,6 +123,9 @@ fn check_missing(needs: &Needs, given: &[Value], first: &Document, report: &mut 
             let message = format!("{}: {}", no_rule(&group, &resource, lost.into_iter()), optional.loss);
             report.add(rules::OPTIONAL_RIGHT, first.file.as_str(), at, message);
         }
+    }
+    for message in missing_crds(needs.crds.iter().map(String::as_str), given) {
+        report.add(rules::MISSING_RIGHT, first.file.as_str(), at, message);
     }
     if !may_have_key(given) {
         let message = "no rule lets the operator create and get the Secret with its own key: it waits for that, and works on no \

@@ -5,7 +5,10 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::schema::PRESERVE;
+/// The keyword of a schema that keeps keys which it does not list.
+const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
+/// Schemas nested deeper than this are not compared. Kubernetes' own types nest less than 30 levels.
+const MAX_DEPTH: usize = 100;
 
 /// One difference between two definitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,13 +45,14 @@ pub fn compare(old: &Value, new: &Value) -> Vec<CrdChange> {
             );
         }
     }
+    differences.conversion(old, new);
     for before in list(&old["spec"]["versions"]) {
         let name = before["name"].as_str().unwrap_or_default();
         match list(&new["spec"]["versions"])
             .iter()
             .find(|after| after["name"] == before["name"])
         {
-            None => differences.add(true, name, "this version is gone"),
+            None => differences.removed_version(name, old, new),
             Some(after) => differences.version(name, before, after),
         }
     }
@@ -66,6 +70,8 @@ pub fn compare(old: &Value, new: &Value) -> Vec<CrdChange> {
 #[derive(Default)]
 struct CrdDifferences {
     changes: Vec<CrdChange>,
+    /// How deep the current schema is nested.
+    depth: usize,
 }
 
 /// Limits, and whether more of them is tighter.
@@ -89,6 +95,50 @@ impl CrdDifferences {
         });
     }
 
+    /// A version may go if no object is stored in it and another version still serves the objects. A definition that is not
+    /// from an API server does not show in which versions objects are stored.
+    fn removed_version(&mut self, name: &str, old: &Value, new: &Value) {
+        let Some(stored) = old.pointer("/status/storedVersions").and_then(Value::as_array) else {
+            return self.add(true, name, "this version is gone");
+        };
+        if stored.iter().any(|stored| stored == name) {
+            let what = "this version is gone, and objects may be stored in it (status.storedVersions)";
+            return self.add(true, name, what);
+        }
+        match served_versions(new).find(|served| served_versions(old).any(|before| before == *served)) {
+            Some(other) => self.add(
+                false,
+                name,
+                format!("this version is gone; no object is stored in it, and {other} serves them"),
+            ),
+            None => self.add(
+                true,
+                name,
+                "this version is gone, and no other version of before serves its objects",
+            ),
+        }
+    }
+
+    fn conversion(&mut self, old: &Value, new: &Value) {
+        fn strategy(crd: &Value) -> &str {
+            let strategy = crd.pointer("/spec/conversion/strategy").and_then(Value::as_str);
+            strategy.unwrap_or("None")
+        }
+        match (strategy(old), strategy(new)) {
+            (was, is) if was == is => {}
+            ("None", is) => self.add(false, "spec", format!("versions are converted by {is}")),
+            (was, is) => {
+                let has_several = list(&new["spec"]["versions"]).len() > 1;
+                let what = format!("versions were converted by {was}, are converted by {is}");
+                self.add(has_several, "spec", what);
+            }
+        }
+        let keeps = |crd: &Value| crd["spec"]["preserveUnknownFields"] == true;
+        if keeps(old) && !keeps(new) {
+            self.add(true, "spec", "fields that no schema lists are no longer kept");
+        }
+    }
+
     fn version(&mut self, name: &str, before: &Value, after: &Value) {
         if before["served"] == true && after["served"] != true {
             self.add(true, name, "this version is no longer served");
@@ -104,18 +154,31 @@ impl CrdDifferences {
                 _ => {}
             }
         }
-        let schema = |version: &Value| version["schema"]["openAPIV3Schema"].clone();
-        self.node(name, &schema(before), &schema(after));
+        self.node(
+            name,
+            &before["schema"]["openAPIV3Schema"],
+            &after["schema"]["openAPIV3Schema"],
+        );
     }
 
     fn node(&mut self, path: &str, before: &Value, after: &Value) {
+        if self.depth >= MAX_DEPTH {
+            return self.add(true, path, "nested too deep to be compared");
+        }
+        self.depth += 1;
+        self.compare_node(path, before, after);
+        self.depth -= 1;
+    }
+
+    fn compare_node(&mut self, path: &str, before: &Value, after: &Value) {
         self.types(path, before, after);
         self.defaults(path, before, after);
         self.enumeration(path, before, after);
         for (name, more_is_tighter) in LIMITS {
             self.limit(path, name, more_is_tighter, before, after);
         }
-        for name in ["pattern", "multipleOf", "format"] {
+        self.list_type(path, before, after);
+        for name in ["pattern", "multipleOf", "format", "x-kubernetes-list-map-keys"] {
             self.exact(path, name, before, after);
         }
         self.validations(path, before, after);
@@ -145,8 +208,21 @@ impl CrdDifferences {
             (false, true) => self.add(false, path, "null is accepted"),
             _ => {}
         }
-        if is_open(before) && !is_open(after) && kind(after) == "object" && kind(before) == "object" {
+        let has_map = |node: &Value| node.get("additionalProperties").is_some_and(|schema| *schema != false);
+        let loses_keys = is_open(before) || has_map(before) && !has_map(after);
+        if loses_keys && !is_open(after) && kind(after) == "object" && kind(before) == "object" {
             self.add(true, path, "keys that aren't listed are no longer kept");
+        }
+    }
+
+    /// Lists that are sets or maps refuse duplicates.
+    fn list_type(&mut self, path: &str, before: &Value, after: &Value) {
+        fn list_type(node: &Value) -> &str {
+            node["x-kubernetes-list-type"].as_str().unwrap_or("atomic")
+        }
+        let (was, is) = (list_type(before), list_type(after));
+        if was != is && kind(before) == "array" && kind(after) == "array" {
+            self.add(is != "atomic", path, format!("the list was {was}, is {is}"));
         }
     }
 
@@ -275,15 +351,25 @@ impl CrdDifferences {
     }
 }
 
+/// The names of the versions that a definition serves.
+fn served_versions(crd: &Value) -> impl Iterator<Item = &str> {
+    let served = list(&crd["spec"]["versions"])
+        .iter()
+        .filter(|version| version["served"] == true);
+    served.filter_map(|version| version["name"].as_str())
+}
+
 fn below(path: &str, key: &Value) -> String {
     format!("{path}.{}", key.as_str().unwrap_or_default())
 }
 
-pub(super) fn list(value: &Value) -> &[Value] {
+/// The items of a list; none of anything else.
+pub fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-pub(super) fn is_open(node: &Value) -> bool {
+/// True if an object of this schema keeps keys that are not listed.
+pub fn is_open(node: &Value) -> bool {
     node[PRESERVE] == true
 }
 
@@ -295,10 +381,85 @@ fn enumeration(node: &Value) -> Option<&[Value]> {
         .find_map(|node| node.get("enum")?.as_array().map(Vec::as_slice))
 }
 
-pub(super) fn kind(node: &Value) -> &str {
+/// The type of a schema: its `type`, `int-or-string` or `any`.
+pub fn kind(node: &Value) -> &str {
     match node["type"].as_str() {
         Some(kind) => kind,
         None if node["x-kubernetes-int-or-string"] == true => "int-or-string",
         None => "any",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::table;
+    use serde_json::json;
+
+    /// Two schemas, and the difference that is reported.
+    #[derive(serde::Deserialize)]
+    struct Difference {
+        before: Value,
+        after: Value,
+        breaks: Option<bool>,
+        #[serde(default)]
+        says: String,
+    }
+
+    fn with_schema(schema: &Value) -> Value {
+        let version = json!({"name": "s", "served": true, "schema": {"openAPIV3Schema": schema}});
+        json!({"spec": {"versions": [version]}})
+    }
+
+    #[test]
+    fn differences_of_schemas_are_safe_or_unsafe() {
+        for case in table::<Difference>("crd-compare", "schemas") {
+            let changes = compare(&with_schema(&case.before), &with_schema(&case.after));
+            let found = changes.first().map(|change| change.breaks);
+            let expected = (usize::from(case.breaks.is_some()), case.breaks);
+            let (before, after) = (&case.before, &case.after);
+            assert_eq!((changes.len(), found), expected, "{before} {after}: {changes:?}");
+            let says = |change: &CrdChange| change.to_string().contains(&case.says);
+            assert!(changes.first().is_none_or(says), "{}: {changes:?}", case.says);
+        }
+    }
+
+    /// Two definitions, and the beginnings of the differences that are reported.
+    #[derive(serde::Deserialize)]
+    struct Definitions {
+        before: Value,
+        after: Value,
+        changes: Vec<String>,
+    }
+
+    #[test]
+    fn versions_names_and_conversions_are_compared() {
+        for case in table::<Definitions>("crd-compare", "definitions") {
+            let found: Vec<String> = compare(&case.before, &case.after)
+                .iter()
+                .map(ToString::to_string)
+                .collect();
+            let fits = found
+                .iter()
+                .zip(&case.changes)
+                .all(|(change, says)| change.starts_with(says));
+            assert!(fits && found.len() == case.changes.len(), "{}: {found:?}", case.after);
+        }
+    }
+
+    #[test]
+    fn schemas_nested_too_deep_are_unsafe() {
+        let nested = |levels: usize, leaf: Value| {
+            let wrap = |inner: Value, _| json!({"type": "object", "properties": {"a": inner}});
+            with_schema(&(0..levels).fold(leaf, wrap))
+        };
+        let (was, is) = (json!({"type": "string"}), json!({"type": "integer"}));
+        let changes = compare(&nested(90, was.clone()), &nested(90, is.clone()));
+        assert!(
+            changes.len() == 1 && changes[0].what.starts_with("was string"),
+            "{changes:?}"
+        );
+        let changes = compare(&nested(300, was), &nested(300, is));
+        assert!(changes.len() == 1 && changes[0].breaks, "{changes:?}");
     }
 }
