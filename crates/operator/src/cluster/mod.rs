@@ -5,6 +5,7 @@
 //! - [`objects`]: members: read, apply, list, delete; `lookup`; takeover from Helm
 //! - [`custom_resource`]: metadata, status and finalizer of a custom resource
 //! - [`workloads`]: pods, their logs and leaders, HorizontalPodAutoscalers
+//! - [`reviews`]: tokens of those who read the metrics
 //! - [`storage`]: the Secrets and the ConfigMap in which the operator stores data
 //! - [`events`]: Events about custom resources
 
@@ -14,6 +15,7 @@ pub mod discovery;
 pub mod error;
 pub mod events;
 pub mod objects;
+pub mod reviews;
 pub mod storage;
 #[cfg(test)]
 pub(crate) mod testing;
