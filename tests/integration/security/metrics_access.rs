@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
@@ -144,7 +144,7 @@ fn world_with_reader(name: &str, setup: WorldSetup<'_>) -> Result<(World, String
 fn metrics_need_a_token_with_the_right() -> Result<()> {
     let (world, reader) = world_with_reader("metrics-access", WorldSetup::USUAL)?;
     let stranger = account(&world.kubectl, "stranger")?;
-    // The most talkative log there is.
+    // The log with all lines of all libraries.
     let launch = Launch {
         environment: &[("RUST_LOG", "trace")],
         ..PROTECTED
@@ -236,10 +236,66 @@ fn an_unreachable_api_server_admits_no_reader_of_metrics() -> Result<()> {
     );
     ensure_contains(&scrape_insecurely(port, None)?, &["HTTP/1.1 401"])?;
     operator.await_log("a request for the metrics can't be authorized")?;
+
+    // An operator that starts now: its probes do not wait for the API server.
+    let probed = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+    let probes = format!("--health-probe-bind-address=127.0.0.1:{probed}");
+    let second = world.launch(&Launch {
+        arguments: &["--metrics-secure", "--metrics-require-rbac", &probes],
+        replica: 1,
+        ..METERED
+    })?;
+    let probe = |path: &str| http_get(probed, path);
+    until("it answers probes", SOON, || Ok(probe("/healthz").is_ok()))?;
+    let answer = scrape_insecurely(second.metrics_port()?, Some(&reader))?;
+    ensure!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    ensure_contains(&probe("/healthz")?, &["HTTP/1.1 200"])?;
+    ensure_contains(&probe("/readyz")?, &["HTTP/1.1 503", "the API server"])?;
+    second.kill()?;
     world.control_plane.start_part("kube-apiserver")?;
     until("the API server answers", SOON, || {
         Ok(scrape()?.starts_with("HTTP/1.1 200"))
     })
+}
+
+/// The answer to a request over plain HTTP.
+fn http_get(port: u16, path: &str) -> Result<String> {
+    let mut connection = TcpStream::connect(("127.0.0.1", port))?;
+    write!(connection, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+#[test]
+fn a_replica_that_does_not_lead_serves_metrics_as_well() -> Result<()> {
+    let (world, reader) = world_with_reader("metrics-replicas", WorldSetup::USUAL)?;
+    world.grant("metrics-auth", &world.project_rules(AUTH_ROLE)?)?;
+    let flags = [
+        "--leader-elect",
+        "--leader-election-id=widgets",
+        "--metrics-secure",
+        "--metrics-require-rbac",
+    ];
+    let launch = |replica| {
+        world.launch(&Launch {
+            arguments: &flags,
+            replica,
+            ..METERED
+        })
+    };
+    let leader = launch(0)?;
+    leader.await_log("watching")?;
+    let waiting = launch(1)?;
+    for (operator, series) in [(&leader, "chartwright_leader 1"), (&waiting, "chartwright_leader 0")] {
+        let port = operator.metrics_port()?;
+        until("the metrics are served", SOON, || {
+            let answer = scrape_insecurely(port, Some(&reader))?;
+            Ok(answer.starts_with("HTTP/1.1 200") && answer.contains(series))
+        })?;
+        ensure_contains(&scrape_insecurely(port, None)?, &["HTTP/1.1 401"])?;
+    }
+    Ok(())
 }
 
 /// A certificate for a name, with its key, in a folder.

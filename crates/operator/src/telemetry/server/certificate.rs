@@ -20,6 +20,8 @@ use tokio_rustls::rustls::server::{ClientHello, NoServerSessionStorage, Resolves
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{self, InconsistentKeys, ServerConfig, version};
 
+use x509_parser::x509::X509Version;
+
 use crate::telemetry::metrics::Metrics;
 
 /// The names of the files in a directory, as in a Secret of the type `kubernetes.io/tls`.
@@ -65,6 +67,12 @@ pub enum CertificateError {
     /// `tls.crt` is not PEM, or has no certificate.
     #[error("{} contains no certificate in PEM format", .0.display())]
     NoCertificate(PathBuf),
+    /// The certificate is of an old version of X.509.
+    #[error(
+        "{} is not of X.509 version 3, which is needed: sign it again with any extension, such as subjectAltName",
+        .0.display()
+    )]
+    OldVersion(PathBuf),
     /// `tls.key` is not PEM, or has no key that can be read without a password.
     #[error("{} contains no private key in PEM format; an encrypted key can't be used", .0.display())]
     NoKey(PathBuf),
@@ -256,6 +264,9 @@ impl UsedCertificate {
         let Some((_, leaf)) = leaf else {
             return Err(CertificateError::NoCertificate(certificate_file));
         };
+        if leaf.version() != X509Version::V3 {
+            return Err(CertificateError::OldVersion(certificate_file));
+        }
         let (not_before, not_after) = (leaf.validity().not_before, leaf.validity().not_after);
         let (not_before, not_after) = (not_before.timestamp(), not_after.timestamp());
         let Ok(key) = PrivateKeyDer::from_pem_slice(&files.key) else {

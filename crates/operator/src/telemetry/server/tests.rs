@@ -330,7 +330,7 @@ fn metrics_are_served_over_tls_1_2_and_1_3() {
         assert!(answer.ends_with("# EOF\n") && answer.contains(r#"expiry_timestamp_seconds{source="self-signed"}"#));
         assert_eq!(version, Some(agreed));
     }
-    // A client that forgets the s, and one that speaks neither HTTP nor TLS.
+    // A client with http:// in its address, and one that sends neither HTTP nor TLS.
     let answer = request(address, "/metrics").unwrap();
     assert!(
         answer.starts_with("HTTP/1.1 400") && answer.contains("https://"),

@@ -70,6 +70,7 @@ fn a_directory_that_cannot_be_used_is_an_error() {
     let encrypted = key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
     let not_der = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     let cut = &certificate[..certificate.len() / 2];
+    let old = include_str!("version-1.crt");
     let huge = "#".repeat(1 << 20) + "#";
     for (files, expected) in [
         ([None, Some(&*key)], "tls.crt: No such file"),
@@ -84,6 +85,7 @@ fn a_directory_that_cannot_be_used_is_an_error() {
         ([Some(cut), Some(&*key)], no_certificate),
         ([Some(&*key), Some(&*key)], no_certificate),
         ([Some(&*huge), Some(&*key)], "larger than 1 MiB"),
+        ([Some(old), Some(&*key)], "tls.crt is not of X.509 version 3"),
         ([Some(&*certificate), Some("")], no_key),
         ([Some(&*certificate), Some("-----BEGIN secret-line")], no_key),
         ([Some(&*certificate), Some(&*certificate)], no_key),
@@ -104,6 +106,26 @@ fn a_directory_that_cannot_be_used_is_an_error() {
         assert!(error.contains(&*directory.path().to_string_lossy()), "{error}");
         assert!(error.contains(expected), "{expected}: {error}");
         assert!(!error.contains("secret-line"), "{error}");
+    }
+}
+
+#[test]
+fn keys_of_all_usual_algorithms_are_used() {
+    for algorithm in [
+        &rcgen::PKCS_ECDSA_P256_SHA256,
+        &rcgen::PKCS_ECDSA_P384_SHA384,
+        &rcgen::PKCS_ECDSA_P521_SHA512,
+        &rcgen::PKCS_ED25519,
+        &rcgen::PKCS_RSA_SHA256,
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let key = KeyPair::generate_for(algorithm).unwrap();
+        let certificate = CertificateParams::new(["a.test".to_owned()]).unwrap();
+        let certificate = certificate.self_signed(&key).unwrap().pem();
+        let pair = [certificate, key.serialize_pem()];
+        write(directory.path(), &pair);
+        let certificates = Certificates::load(CertificateSource::Directory(directory.path().to_owned())).unwrap();
+        assert_eq!(used(&certificates), der(&pair), "{algorithm:?}");
     }
 }
 
