@@ -240,6 +240,36 @@ mod tests {
         assert_eq!(rbac(&["memcached".into()]).len(), 13);
     }
 
+    /// In new projects and in this repository: from the argument over the ports of pod and Service to the ServiceMonitor.
+    #[test]
+    fn metrics_are_https_from_the_operator_to_prometheus() {
+        let config = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../config"));
+        let of_template = |path: &str| TEMPLATES.iter().find(|(name, _)| *name == path).unwrap().1.to_owned();
+        let of_repository = |path: &str| fs::read_to_string(config.parent().unwrap().join(path)).unwrap();
+        for (path, part) in [
+            (
+                MANAGER,
+                "- --metrics-bind-address=:8443\n            # HTTPS, for clients with the ClusterRole metrics-reader. The \
+                 operator needs metrics-auth-role for that.\n            - --metrics-secure\n            \
+                 - --metrics-require-rbac\n",
+            ),
+            (MANAGER, "- name: metrics\n              containerPort: 8443\n"),
+            (
+                "config/default/metrics_service.yaml",
+                "- name: https\n      port: 8443\n      targetPort: metrics\n",
+            ),
+            ("config/prometheus/monitor.yaml", "- port: https\n      scheme: https\n"),
+            ("config/network-policy/allow-metrics-traffic.yaml", "- port: metrics\n"),
+        ] {
+            for text in [of_template(path), of_repository(path)] {
+                assert!(text.contains(part), "{path}: {part}\n{text}");
+            }
+        }
+        for (path, text) in FIXED.iter().filter(|(path, _)| path.contains("rbac/metrics_")) {
+            assert_eq!(of_repository(path), *text, "{path}");
+        }
+    }
+
     #[test]
     fn the_fresh_chart_renders() {
         let folder = tempfile::tempdir().unwrap();

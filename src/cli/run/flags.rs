@@ -173,7 +173,7 @@ impl RunArgs {
     }
 
     /// True if only clients with the right may read /metrics.
-    pub fn metrics_need_right(&self) -> bool {
+    pub fn needs_right_for_metrics(&self) -> bool {
         self.metrics_require_rbac
     }
 

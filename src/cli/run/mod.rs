@@ -79,7 +79,7 @@ fn serve_metrics(servers: &mut Servers, args: &RunArgs, metrics: Arc<Metrics>) -
     let protection = MetricsProtection {
         certificate: args.metrics_certificate(),
         review: args
-            .metrics_need_right()
+            .needs_right_for_metrics()
             .then(|| cluster::reviews::reviewer(args.kubeconfig.clone())),
     };
     let site = metrics_site(metrics, protection).context("the certificate of --metrics-secure")?;

@@ -39,7 +39,10 @@ fn defaults() {
     assert_eq!(args.shutdown_timeout, Duration::from_secs(20));
     assert_eq!(args.meter_usage, Duration::ZERO);
     assert_eq!(args.metrics_bind_address, address(":8080"));
-    assert_eq!((args.metrics_certificate(), args.metrics_need_right()), (None, false));
+    assert_eq!(
+        (args.metrics_certificate(), args.needs_right_for_metrics()),
+        (None, false)
+    );
     assert_eq!(args.health_probe_bind_address, address(":8081"));
     assert_eq!(args.lease(), None);
     assert_eq!(args.log, LogOptions::default());
@@ -77,7 +80,7 @@ fn metrics_are_protected_as_the_flags_say() {
     ] {
         let args = parse(flags).unwrap();
         assert_eq!(args.metrics_certificate(), certificate, "{flags}");
-        assert_eq!(args.metrics_need_right(), needs_right, "{flags}");
+        assert_eq!(args.needs_right_for_metrics(), needs_right, "{flags}");
     }
 }
 

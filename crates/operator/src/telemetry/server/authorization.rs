@@ -1,6 +1,6 @@
 //! Admits to `/metrics` whoever has the right, as the API server decides it.
 //!
-//! Every pod of the cluster may send tokens. An answer of the API server counts for 10 s, and at most [`REVIEWS`] tokens are
+//! Every pod of the cluster may send tokens. An answer of the API server counts for 10 s, and at most [`MAX_REVIEWS`] tokens are
 //! reviewed at a time, each for at least [`REVIEW_PAUSE`]: guessed tokens cost the API server a bounded number of requests.
 
 use std::collections::HashMap;
@@ -18,13 +18,13 @@ use chartwright_core::access::{BearerToken, TokenDigest, Verdict};
 /// How long a verdict counts.
 const VERDICT_AGE: Duration = Duration::from_secs(10);
 
-/// The most verdicts that are kept. [`REVIEWS`] and [`REVIEW_PAUSE`] allow fewer within [`VERDICT_AGE`].
-const VERDICTS: usize = 1024;
+/// The most verdicts that are kept. [`MAX_REVIEWS`] and [`REVIEW_PAUSE`] allow fewer within [`VERDICT_AGE`].
+const MAX_VERDICTS: usize = 1024;
 
 /// The most tokens that are reviewed at a time.
-const REVIEWS: usize = 4;
+const MAX_REVIEWS: usize = 4;
 
-/// The shortest time that a review takes one of [`REVIEWS`] places.
+/// The shortest time that a review takes one of [`MAX_REVIEWS`] places.
 const REVIEW_PAUSE: Duration = Duration::from_millis(50);
 
 /// How long a request waits for the verdict about its token.
@@ -63,7 +63,7 @@ impl AccessGuard {
         AccessGuard {
             review,
             verdicts: Mutex::default(),
-            reviews: Arc::new(Semaphore::new(REVIEWS)),
+            reviews: Arc::new(Semaphore::new(MAX_REVIEWS)),
             logged: Mutex::default(),
         }
     }
@@ -154,7 +154,7 @@ impl VerdictCache {
 
     fn insert(&mut self, digest: TokenDigest, verdict: Verdict, now: Instant) {
         self.0.retain(|_, (_, at)| now < *at + VERDICT_AGE);
-        if self.0.len() >= VERDICTS {
+        if self.0.len() >= MAX_VERDICTS {
             let oldest = self.0.iter().min_by_key(|(_, (_, at))| *at);
             if let Some(oldest) = oldest.map(|(digest, _)| *digest) {
                 self.0.remove(&oldest);

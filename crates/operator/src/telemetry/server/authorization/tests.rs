@@ -117,13 +117,13 @@ fn the_cache_has_a_bound() {
         BearerToken::from_headers([value.as_bytes()]).unwrap().digest()
     };
     let at = |number: usize| begun + Duration::from_millis(number as u64);
-    for number in 0..2 * VERDICTS {
+    for number in 0..2 * MAX_VERDICTS {
         verdicts.insert(digest(number), Verdict::Allowed, at(number));
     }
-    assert_eq!(verdicts.0.len(), VERDICTS);
-    let last = at(2 * VERDICTS);
-    assert_eq!(verdicts.get(digest(VERDICTS - 1), last), None);
-    assert_eq!(verdicts.get(digest(VERDICTS), last), Some(Verdict::Allowed));
+    assert_eq!(verdicts.0.len(), MAX_VERDICTS);
+    let last = at(2 * MAX_VERDICTS);
+    assert_eq!(verdicts.get(digest(MAX_VERDICTS - 1), last), None);
+    assert_eq!(verdicts.get(digest(MAX_VERDICTS), last), Some(Verdict::Allowed));
     let late = last + VERDICT_AGE;
     verdicts.insert(digest(0), Verdict::Unauthenticated, late);
     assert_eq!(verdicts.0.len(), 1);
