@@ -324,6 +324,7 @@ fn the_threat_model_names_tests_that_exist() {
         for name in names {
             let is_test =
                 text.contains(&format!("#[test]\nfn {name}(")) || text.contains(&format!("#[test]\n    fn {name}("));
+            let is_test = is_test || text.contains(&format!("#[tokio::test(start_paused = true)]\nasync fn {name}("));
             let is_target = text.contains(&format!("(\"{name}\", {name}),"));
             assert!(is_test || is_target, "{name} of {line}");
         }

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod annotations;
 pub mod apply;
 pub mod crds;

@@ -22,6 +22,7 @@ use chartwright_watches::{ReadContext, Watch, names};
 use helm_template::chart::Chart;
 
 const WATCHES: &str = "watches.yaml";
+const RBAC_LIST: &str = "config/rbac/kustomization.yaml";
 const ROLES: [&str; 3] = ["admin", "editor", "viewer"];
 
 /// What a kind is to be.
@@ -295,11 +296,18 @@ pub fn init(project: &Project, base: &str) -> anyhow::Result<FileTree> {
     for (path, list) in [
         ("config/crd/kustomization.yaml", Vec::new()),
         ("config/samples/kustomization.yaml", Vec::new()),
-        ("config/rbac/kustomization.yaml", layout::rbac(&[])),
+        (RBAC_LIST, layout::rbac(&[])),
     ] {
         if !project.root.join(path).exists() {
             tree.merge(path, layout::kustomization(&list)?);
         }
+    }
+    if project.root.join(RBAC_LIST).exists() && layout::lacks_metrics_auth(project) {
+        let roles = layout::METRICS_AUTH.map(str::to_owned);
+        tree.merge(
+            RBAC_LIST,
+            lists::with_resources(RBAC_LIST, &read(project, RBAC_LIST)?, &roles)?,
+        );
     }
     if !project.root.join(WATCHES).exists() {
         let text = format!("# Which kinds are made from which chart.\n{MARKER}\n");
@@ -414,7 +422,7 @@ fn listed(kind: &Kind, crd_file: &str, prefix: &str) -> [(&'static str, Vec<Stri
     [
         ("config/crd/kustomization.yaml", vec![format!("bases/{crd_file}")]),
         ("config/samples/kustomization.yaml", vec![kind.sample_file()]),
-        ("config/rbac/kustomization.yaml", roles.collect()),
+        (RBAC_LIST, roles.collect()),
     ]
 }
 

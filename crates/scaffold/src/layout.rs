@@ -11,6 +11,11 @@ use super::project::Project;
 use super::tree::FileTree;
 
 const DOCKERFILE: &str = "Dockerfile";
+const MANAGER: &str = "config/manager/manager.yaml";
+const METRICS_AUTH_ROLE: &str = "config/rbac/metrics_auth_role.yaml";
+
+/// What config/rbac lists for `--metrics-require-rbac`.
+pub const METRICS_AUTH: [&str; 2] = ["metrics_auth_role.yaml", "metrics_auth_role_binding.yaml"];
 
 /// Files of which only names differ between projects: handlebars.
 const TEMPLATES: [(&str, &str); 11] = [
@@ -29,10 +34,7 @@ const TEMPLATES: [(&str, &str); 11] = [
         "config/manager/kustomization.yaml",
         include_str!("layout/files/config/manager/kustomization.yaml.hbs"),
     ),
-    (
-        "config/manager/manager.yaml",
-        include_str!("layout/files/config/manager/manager.yaml.hbs"),
-    ),
+    (MANAGER, include_str!("layout/files/config/manager/manager.yaml.hbs")),
     (
         "config/prometheus/monitor.yaml",
         include_str!("layout/files/config/prometheus/monitor.yaml.hbs"),
@@ -52,7 +54,7 @@ const TEMPLATES: [(&str, &str); 11] = [
 ];
 
 /// Files that are the same in every project.
-const FIXED: [(&str, &str); 9] = [
+const FIXED: [(&str, &str); 11] = [
     (".gitignore", include_str!("layout/files/gitignore")),
     (".github/workflows/ci.yaml", include_str!("layout/files/github/ci.yaml")),
     (
@@ -70,6 +72,14 @@ const FIXED: [(&str, &str); 9] = [
     (
         "config/rbac/leader_election_role_binding.yaml",
         include_str!("layout/files/config/rbac/leader_election_role_binding.yaml"),
+    ),
+    (
+        METRICS_AUTH_ROLE,
+        include_str!("layout/files/config/rbac/metrics_auth_role.yaml"),
+    ),
+    (
+        "config/rbac/metrics_auth_role_binding.yaml",
+        include_str!("layout/files/config/rbac/metrics_auth_role_binding.yaml"),
     ),
     (
         "config/rbac/metrics_reader_role.yaml",
@@ -122,7 +132,7 @@ pub const CHART: [(&str, &str); 11] = [
 ];
 
 /// The RBAC files of an operator, the same for all kinds.
-const RBAC: [&str; 7] = [
+const RBAC: [&str; 9] = [
     "service_account.yaml",
     "role.yaml",
     "role_binding.yaml",
@@ -130,6 +140,8 @@ const RBAC: [&str; 7] = [
     "leader_election_role_binding.yaml",
     "hmac_key_role.yaml",
     "hmac_key_role_binding.yaml",
+    METRICS_AUTH[0],
+    METRICS_AUTH[1],
 ];
 
 /// What `init` writes of a project, beside PROJECT. `base`: the image that the operator's is made from.
@@ -151,6 +163,12 @@ pub fn files(project: &Project, base: &str) -> anyhow::Result<FileTree> {
         tree.add(path, text);
     }
     Ok(tree)
+}
+
+/// True for a project that `init` of an earlier version wrote: its operator gets `--metrics-require-rbac` with the new
+/// config/manager, and needs the rights for it.
+pub fn lacks_metrics_auth(project: &Project) -> bool {
+    project.written().contains_key(MANAGER) && !project.root.join(METRICS_AUTH_ROLE).exists()
 }
 
 /// The image that the Dockerfile of `init` was made with. Another program's Dockerfile, which PROJECT doesn't list, has one of
@@ -219,7 +237,37 @@ mod tests {
             assert!(text.contains(path), "{path}");
         }
         assert_eq!(changes.files.len(), TEMPLATES.len() + FIXED.len());
-        assert_eq!(rbac(&["memcached".into()]).len(), 11);
+        assert_eq!(rbac(&["memcached".into()]).len(), 13);
+    }
+
+    /// In new projects and in this repository: from the argument over the ports of pod and Service to the ServiceMonitor.
+    #[test]
+    fn metrics_are_https_from_the_operator_to_prometheus() {
+        let config = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../config"));
+        let of_template = |path: &str| TEMPLATES.iter().find(|(name, _)| *name == path).unwrap().1.to_owned();
+        let of_repository = |path: &str| fs::read_to_string(config.parent().unwrap().join(path)).unwrap();
+        for (path, part) in [
+            (
+                MANAGER,
+                "- --metrics-bind-address=:8443\n            # HTTPS, for clients with the ClusterRole metrics-reader. The \
+                 operator needs metrics-auth-role for that.\n            - --metrics-secure\n            \
+                 - --metrics-require-rbac\n",
+            ),
+            (MANAGER, "- name: metrics\n              containerPort: 8443\n"),
+            (
+                "config/default/metrics_service.yaml",
+                "- name: https\n      port: 8443\n      targetPort: metrics\n",
+            ),
+            ("config/prometheus/monitor.yaml", "- port: https\n      scheme: https\n"),
+            ("config/network-policy/allow-metrics-traffic.yaml", "- port: metrics\n"),
+        ] {
+            for text in [of_template(path), of_repository(path)] {
+                assert!(text.contains(part), "{path}: {part}\n{text}");
+            }
+        }
+        for (path, text) in FIXED.iter().filter(|(path, _)| path.contains("rbac/metrics_")) {
+            assert_eq!(of_repository(path), *text, "{path}");
+        }
     }
 
     #[test]

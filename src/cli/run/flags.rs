@@ -1,6 +1,7 @@
 //! The flags of `chartwright run`: those of helm-operator's `run` with the same names and environment, and a few more.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::num::ParseIntError;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use clap::Args;
 use super::memory;
 use crate::cli::switch::{as_switch, go_bool};
 use chartwright_operator::telemetry::logging::LogOptions;
-use chartwright_operator::telemetry::server::{BindAddress, InvalidAddress};
+use chartwright_operator::telemetry::server::{BindAddress, CertificateSource, InvalidAddress};
 use chartwright_watches::duration;
 use chartwright_watches::names::{check_object_name, is_dns_label, is_label_value};
 
@@ -33,6 +34,8 @@ Examples:
 type Namespaces = Option<BTreeSet<String>>;
 /// Bytes; 0 means no limit. `None`: not given.
 type MemoryLimit = Option<u64>;
+/// `None`: not given, or empty as in projects of kubebuilder.
+type Directory = Option<PathBuf>;
 
 /// Run the operator
 #[derive(Args, Clone, Debug)]
@@ -91,20 +94,26 @@ pub struct RunArgs {
     #[arg(long)]
     suppress_override_values: bool,
 
-    /// Address of /metrics, served over plain HTTP. 0 disables it
+    /// Address of /metrics. 0 disables it
     #[arg(long, value_name = "ADDRESS", help_heading = "Servers", visible_alias = "metrics-addr", default_value = METRICS_ADDRESS,
           value_parser = parse_metrics_address)]
     pub metrics_bind_address: BindAddress,
 
-    /// HTTPS is not available: restricts /metrics to plain HTTP on 127.0.0.1
+    /// Serves /metrics over HTTPS instead of plain HTTP
     #[arg(long, help_heading = "Servers")]
     metrics_secure: bool,
 
-    /// Authorization is not available: restricts /metrics to plain HTTP on 127.0.0.1
+    /// Directory with the certificate for --metrics-secure: tls.crt and tls.key, which the operator rereads when they change
+    /// [default: a self-signed certificate]
+    #[arg(long, value_name = "DIR", help_heading = "Servers", visible_alias = "metrics-cert-path", default_value = "",
+          hide_default_value = true, value_parser = parse_directory)]
+    metrics_cert_dir: Directory,
+
+    /// Serves /metrics only to clients with a token whose user may `get` the non-resource URL /metrics. Needs --metrics-secure
     #[arg(long, help_heading = "Servers")]
     metrics_require_rbac: bool,
 
-    /// Accepted for compatibility with helm-operator: there is no HTTPS server
+    /// Accepted for compatibility with helm-operator: the servers have HTTP/1.1 only
     #[arg(long, hide = true)]
     enable_http2: bool,
 
@@ -136,8 +145,21 @@ impl RunArgs {
     /// Checks flags that depend on each other.
     ///
     /// # Errors
-    /// The name of the Lease is invalid.
+    /// The name of the Lease is invalid, or a flag lacks another one that it needs.
     pub fn check(&self) -> Result<(), String> {
+        if self.metrics_require_rbac && !self.metrics_secure {
+            return Err(
+                "--metrics-require-rbac needs --metrics-secure: over plain HTTP, clients would send their tokens unencrypted; \
+                 add --metrics-secure"
+                    .to_owned(),
+            );
+        }
+        if self.metrics_cert_dir.is_some() && !self.metrics_secure {
+            return Err(
+                "--metrics-cert-dir needs --metrics-secure: without it, /metrics is plain HTTP; add --metrics-secure"
+                    .to_owned(),
+            );
+        }
         match self.lease() {
             Some((id, _)) if check_object_name("coordination.k8s.io", id).is_err() => Err(format!(
                 "--leader-election-id {id:?} (by default the operator's name) can't be a Lease's name: use lower-case \
@@ -147,32 +169,16 @@ impl RunArgs {
         }
     }
 
-    /// Returns the address of /metrics, and a warning if the flags name another address.
-    ///
-    /// operator-sdk's scaffolds set the flags for HTTPS with authorization. Without HTTPS the operator still starts, but serves the
-    /// metrics on loopback only: plain HTTP on the given address would expose protected metrics.
-    pub fn metrics_server(&self) -> (BindAddress, Option<String>) {
-        let wanted = &self.metrics_bind_address;
-        let BindAddress::At { port, .. } = *wanted else {
-            return (wanted.clone(), None);
-        };
-        if !self.metrics_secure && !self.metrics_require_rbac {
-            return (wanted.clone(), None);
-        }
-        let served = if wanted.is_loopback() {
-            wanted.clone()
-        } else {
-            BindAddress::At {
-                host: "127.0.0.1".to_owned(),
-                port,
-            }
-        };
-        let warning = format!(
-            "this version has no HTTPS for --metrics-secure and --metrics-require-rbac: /metrics is plain HTTP on {served}, \
-             which only the containers of this pod reach; to scrape it from elsewhere, leave the two flags out and guard the \
-             port with a NetworkPolicy"
-        );
-        (served, Some(warning))
+    /// Returns the certificate of /metrics. `None`: plain HTTP.
+    pub fn metrics_certificate(&self) -> Option<CertificateSource> {
+        let directory = self.metrics_cert_dir.clone();
+        let source = directory.map_or(CertificateSource::SelfSigned, CertificateSource::Directory);
+        self.metrics_secure.then_some(source)
+    }
+
+    /// True if only clients with the right may read /metrics.
+    pub fn needs_right_for_metrics(&self) -> bool {
+        self.metrics_require_rbac
     }
 
     /// Returns name and namespace of the Lease to hold. Namespace `None`: the operator's own. `None`: no leader election.
@@ -220,6 +226,10 @@ fn parse_namespaces(text: &str) -> Result<Namespaces, String> {
     } else {
         Ok(Some(names))
     }
+}
+
+fn parse_directory(text: &str) -> Result<Directory, Infallible> {
+    Ok((!text.is_empty()).then(|| PathBuf::from(text)))
 }
 
 fn parse_operator_name(text: &str) -> Result<String, &'static str> {

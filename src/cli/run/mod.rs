@@ -15,7 +15,7 @@ use crate::cli::stdout::note;
 use chartwright_operator::telemetry::logging;
 use chartwright_operator::telemetry::metrics::Metrics;
 use chartwright_operator::telemetry::probes::ProcessHealth;
-use chartwright_operator::telemetry::server::{Servers, metrics_site, probes_site};
+use chartwright_operator::telemetry::server::{BindAddress, MetricsProtection, Servers, metrics_site, probes_site};
 use chartwright_operator::{cluster, controller};
 use chartwright_watches as watches;
 
@@ -52,11 +52,7 @@ fn serve_and_operate(args: RunArgs) -> anyhow::Result<()> {
     let metrics = Arc::new(Metrics::new());
     let health = ProcessHealth::default();
     let mut servers = Servers::default();
-    let (address, warning) = args.metrics_server();
-    if let Some(warning) = warning {
-        tracing::warn!("{warning}");
-    }
-    servers.serve("--metrics-bind-address", &address, metrics_site(metrics.clone()))?;
+    serve_metrics(&mut servers, &args, metrics.clone())?;
     servers.serve(
         "--health-probe-bind-address",
         &args.health_probe_bind_address,
@@ -73,6 +69,22 @@ fn serve_and_operate(args: RunArgs) -> anyhow::Result<()> {
     // A render that ignores the stop must not hold the process.
     runtime.shutdown_background();
     result
+}
+
+/// Binds the metrics' address and serves there.
+fn serve_metrics(servers: &mut Servers, args: &RunArgs, metrics: Arc<Metrics>) -> anyhow::Result<()> {
+    if args.metrics_bind_address == BindAddress::Off {
+        return Ok(());
+    }
+    let protection = MetricsProtection {
+        certificate: args.metrics_certificate(),
+        review: args
+            .needs_right_for_metrics()
+            .then(|| cluster::reviews::reviewer(args.kubeconfig.clone())),
+    };
+    let site = metrics_site(metrics, protection).context("the certificate of --metrics-secure")?;
+    servers.serve("--metrics-bind-address", &args.metrics_bind_address, site)?;
+    Ok(())
 }
 
 async fn operate(

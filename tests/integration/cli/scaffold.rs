@@ -71,6 +71,30 @@ fn the_api_server_accepts_a_generated_project() -> Result<()> {
 }
 
 #[test]
+fn init_gives_an_earlier_project_the_rights_for_its_metrics() -> Result<()> {
+    const ADDED: &str = "- metrics_auth_role.yaml\n- metrics_auth_role_binding.yaml\n";
+    let dir = tempfile::tempdir()?;
+    let folder = dir.path();
+    succeed(folder, "init --domain example.com --name shop-operator")?;
+    let list = folder.join("config/rbac/kustomization.yaml");
+    let listed = fs::read_to_string(&list)?;
+    ensure_contains(&listed, &[ADDED])?;
+    // The list is the user's, who may take the entries out.
+    let edited = listed.replace(ADDED, "- mine.yaml # mine\n");
+    fs::write(&list, &edited)?;
+    succeed(folder, "init")?;
+    ensure!(fs::read_to_string(&list)? == edited);
+    // An earlier version wrote neither the files nor the entries.
+    for file in ["metrics_auth_role.yaml", "metrics_auth_role_binding.yaml"] {
+        fs::remove_file(folder.join("config/rbac").join(file))?;
+    }
+    succeed(folder, "init")?;
+    ensure!(fs::read_to_string(&list)? == format!("{edited}{ADDED}"));
+    ensure!(folder.join("config/rbac/metrics_auth_role.yaml").exists());
+    succeed(folder, "init").map(drop)
+}
+
+#[test]
 fn repeated_commands_lose_nothing() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let folder = dir.path();

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
+use crate::security::metrics_access::{reader_of_metrics, scrape_insecurely};
 use crate::security::operator_rights::unused;
 use crate::support::{ControlPlane, eventually, until};
 use crate::world::fields::{condition, ensure_contains, inventory, is_ready, text};
@@ -66,7 +67,7 @@ fn the_projects_own_manifests_are_accepted_and_are_enough() -> Result<()> {
     let user = format!("system:serviceaccount:chartwright-system:{account}");
     let kubeconfig = control_plane.kubeconfig_for(&user, &[])?;
     let scratch = tempfile::tempdir()?;
-    let launch = Launch::with(&[("POD_NAMESPACE", "chartwright-system")]);
+    let launch = Launch::with(&[("POD_NAMESPACE", "chartwright-system")]).metered();
     let operator = Operator::start(control_plane, scratch.path(), &kubeconfig, &user, &arguments, &launch)?;
 
     let world = kubectl.create_namespace("watches-config")?;
@@ -107,6 +108,10 @@ fn the_projects_own_manifests_are_accepted_and_are_enough() -> Result<()> {
         ensure!(left.is_empty(), "{left:?}\n{}", operator.log());
         Ok(Some(()))
     })?;
+    let token = reader_of_metrics(&world, "chartwright-metrics-reader")?;
+    let answer = scrape_insecurely(operator.metrics_port()?, Some(&token))?;
+    ensure_contains(&answer, &["HTTP/1.1 200", "chartwright_leader 1"])?;
+    ensure_contains(&scrape_insecurely(operator.metrics_port()?, None)?, &["HTTP/1.1 401"])?;
     every_right_of_the_charts_is_used(&user)?;
     ensure!(!operator.log().contains("forbidden"), "{}", operator.log());
     ensure!(operator.terminate()?.success());

@@ -179,10 +179,14 @@ impl Operator {
         self.log().matches("\"reconciled\"").count()
     }
 
+    /// The port of the metrics.
+    pub fn metrics_port(&self) -> Result<u16> {
+        self.metrics.context("this operator serves no metrics")
+    }
+
     /// The metrics page.
     pub fn metrics(&self) -> Result<String> {
-        let port = self.metrics.context("this operator serves no metrics")?;
-        let mut connection = TcpStream::connect(("127.0.0.1", port))?;
+        let mut connection = TcpStream::connect(("127.0.0.1", self.metrics_port()?))?;
         connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
         let mut answer = String::new();
         connection.read_to_string(&mut answer)?;

@@ -42,6 +42,7 @@ pub struct Metrics {
     elections: Family<LabelPairs<2>, Counter>,
     plan_runs: PlanRuns,
     failed_upgrades: Family<LabelPairs<2>, Counter>,
+    certificate: CertificateMetrics,
     watches_failing: BoundedFamily<LabelPairs<1>, Gauge>,
     release_ready: BoundedFamily<ReleaseLabels, Gauge>,
     release_info: ReleaseInfo,
@@ -66,6 +67,13 @@ pub struct Metrics {
     pub leftovers: Gauge,
     /// 1 while this process leads (always, without leader election), else 0.
     pub leader: Gauge,
+}
+
+/// About the certificate of the metrics' own server. Empty without one.
+#[derive(Debug)]
+struct CertificateMetrics {
+    reloads: Family<LabelPairs<1>, Counter>,
+    expiry: Family<LabelPairs<1>, Gauge>,
 }
 
 /// How a reconcile ended, the label `result`.
@@ -193,6 +201,7 @@ impl Metrics {
                 "failed_upgrades",
                 "Upgrades that were given up: rolled back, or left and not tried again (`onFailure`)",
             ),
+            certificate: CertificateMetrics::new(r),
             watches_failing: BoundedFamily::new(add(r, "watches_failing", "Watches that do not work at present")),
             watches: add(r, "watches", "Watches on the API server"),
             queue_depth: add(r, "queue_depth", "Releases that wait for a worker"),
@@ -292,6 +301,23 @@ impl Metrics {
         self.failed_upgrades.get_or_create(&group_and_kind(group, kind)).inc();
     }
 
+    /// Counts a newer certificate for the metrics, or one that can't be used.
+    pub fn certificate_reloaded(&self, succeeded: bool) {
+        let result = if succeeded { "success" } else { "error" };
+        self.certificate
+            .reloads
+            .get_or_create(&[("result", result.to_owned())])
+            .inc();
+    }
+
+    /// Says when the certificate of the metrics expires, in seconds since 1970, and where it comes from.
+    pub fn set_certificate_expiry(&self, source: &str, at: i64) {
+        self.certificate
+            .expiry
+            .get_or_create(&[("source", source.to_owned())])
+            .set(at);
+    }
+
     /// Says how many watches of this kind do not work.
     pub fn set_watches_failing(&self, kind: &str, count: usize) {
         let labels = kind_alone(kind);
@@ -350,6 +376,24 @@ impl Metrics {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
         Ok(text)
+    }
+}
+
+impl CertificateMetrics {
+    fn new(registry: &mut Registry) -> Self {
+        CertificateMetrics {
+            reloads: add(
+                registry,
+                "metrics_certificate_reloads",
+                "Attempts to replace the certificate of the metrics by a newer one",
+            ),
+            expiry: timing(
+                registry,
+                "metrics_certificate_expiry_timestamp",
+                "When the certificate of the metrics expires, in seconds since 1970",
+                Family::default(),
+            ),
+        }
     }
 }
 
@@ -554,6 +598,8 @@ mod tests {
         metrics.plan_ended(&release("example.com", "Shop", "a"), "backup", true);
         metrics.plan_ended(&release("example.com", "Shop", "a"), "backup", false);
         metrics.upgrade_failed("example.com", "Shop");
+        metrics.certificate_reloaded(true);
+        metrics.set_certificate_expiry("directory", 4_000_000_000);
         metrics.watch_failed("a\"b\nc");
         metrics.set_watches_failing("Secret", 2);
         metrics.set_watches_failing("ConfigMap", 1);
@@ -579,6 +625,8 @@ chartwright_elections_total{group="example.com",kind="Shop"} 1
 chartwright_plan_runs_total{group="example.com",kind="Shop",plan="backup",result="success"} 1
 chartwright_plan_runs_total{group="example.com",kind="Shop",plan="backup",result="error"} 1
 chartwright_failed_upgrades_total{group="example.com",kind="Shop"} 1
+chartwright_metrics_certificate_reloads_total{result="success"} 1
+chartwright_metrics_certificate_expiry_timestamp_seconds{source="directory"} 4000000000
 chartwright_watch_failures_total{kind="a\"b\nc"} 1
 chartwright_watches_failing{kind="Secret"} 2
 chartwright_watches 5

@@ -1,13 +1,16 @@
-//! The two HTTP servers: metrics, and probes. Plain HTTP, a handful of fixed paths.
+//! The two HTTP servers: metrics, with TLS and authorization on request, and probes, always over plain HTTP. A handful of fixed
+//! paths.
 //!
 //! Addresses are bound before anything else starts, so that a port in use is an error at the command line and not a
 //! line in a log. What clients may cost is bounded by [`listener`].
 
+mod authorization;
+mod certificate;
 mod listener;
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,7 +18,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
@@ -23,6 +26,10 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use self::authorization::AccessGuard;
+pub use self::authorization::{Review, ReviewFailure};
+use self::certificate::Certificates;
+pub use self::certificate::{CertificateError, CertificateSource};
 use super::metrics::Metrics;
 use super::probes::ProcessHealth;
 
@@ -57,6 +64,24 @@ pub struct Site {
     router: Router,
     /// Connections that may be open at a time.
     connections: usize,
+    /// `None`: plain HTTP.
+    tls: Option<SiteTls>,
+}
+
+/// The TLS of a site.
+struct SiteTls {
+    certificates: Arc<Certificates>,
+    /// Counts replaced certificates.
+    metrics: Arc<Metrics>,
+}
+
+/// How `/metrics` is protected. The default is not at all.
+#[derive(Default)]
+pub struct MetricsProtection {
+    /// `None`: plain HTTP.
+    pub certificate: Option<CertificateSource>,
+    /// Decides who may read the metrics. `None`: every client.
+    pub review: Option<Review>,
 }
 
 /// HTTP servers on a thread each, so that they respond while the rest of the process is busy. The kubelet would kill a
@@ -68,16 +93,26 @@ pub struct Servers {
 }
 
 /// `/metrics`. Few connections, since an answer may be large.
-pub fn metrics_site(metrics: Arc<Metrics>) -> Site {
+///
+/// # Errors
+/// The certificate cannot be used.
+pub fn metrics_site(metrics: Arc<Metrics>, protection: MetricsProtection) -> Result<Site, CertificateError> {
+    let certificates = protection.certificate.map(Certificates::load).transpose()?;
+    let tls = certificates.map(|certificates| SiteTls {
+        certificates: Arc::new(certificates),
+        metrics: metrics.clone(),
+    });
     let scrapes = Scrapes {
         metrics,
+        guard: protection.review.map(AccessGuard::new),
         last: Mutex::default(),
     };
     let router = Router::new().route("/metrics", get(serve_metrics));
-    Site {
+    Ok(Site {
         router: router.with_state(Arc::new(scrapes)),
         connections: 16,
-    }
+        tls,
+    })
 }
 
 /// `/healthz` and `/readyz`. `/healthz` is 200 as long as the process has the strength to say so.
@@ -88,12 +123,15 @@ pub fn probes_site(health: ProcessHealth) -> Site {
     Site {
         router: router.with_state(health),
         connections: 64,
+        tls: None,
     }
 }
 
-/// The metrics, and the text that they last were.
+/// The metrics, who may read them, and the text that they last were.
 struct Scrapes {
     metrics: Arc<Metrics>,
+    /// `None`: every client may read them.
+    guard: Option<AccessGuard>,
     last: Mutex<Option<(Instant, Bytes)>>,
 }
 
@@ -111,7 +149,12 @@ impl Scrapes {
     }
 }
 
-async fn serve_metrics(State(scrapes): State<Arc<Scrapes>>) -> Response {
+async fn serve_metrics(State(scrapes): State<Arc<Scrapes>>, headers: HeaderMap) -> Response {
+    if let Some(guard) = &scrapes.guard
+        && let Err(refusal) = guard.admit(&headers).await
+    {
+        return refusal;
+    }
     match scrapes.text() {
         Ok(text) => ([(header::CONTENT_TYPE, OPENMETRICS)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
@@ -152,8 +195,14 @@ impl Servers {
                 format!("can't listen on {flag}={address}: {reason}; choose another address, or 0 to switch it off");
             io::Error::new(error.kind(), message)
         })?;
-        let serve = listener::serve(listener, site.router, site.connections, self.stop.clone());
+        let acceptor = site.tls.as_ref().map(|tls| tls.certificates.acceptor());
+        let acceptor = acceptor.transpose().map_err(io::Error::other)?;
+        let serve = listener::serve(listener, site.router, site.connections, acceptor, self.stop.clone());
         let serving = runtime.spawn(serve);
+        if let Some(SiteTls { certificates, metrics }) = site.tls {
+            // Ends with the runtime.
+            runtime.spawn(certificates.keep_current(metrics));
+        }
         self.running.push((runtime, serving));
         Ok(Some(at))
     }
@@ -177,14 +226,6 @@ async fn bind(host: &str, port: u16) -> io::Result<TcpListener> {
     match TcpListener::bind(("::", port)).await {
         Err(error) if error.kind() != io::ErrorKind::AddrInUse => TcpListener::bind(("0.0.0.0", port)).await,
         bound => bound,
-    }
-}
-
-impl BindAddress {
-    /// True for an address that only this machine or pod reaches. A name may mean anything.
-    pub fn is_loopback(&self) -> bool {
-        let Self::At { host, .. } = self else { return false };
-        host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
     }
 }
 
@@ -225,237 +266,4 @@ impl fmt::Display for BindAddress {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::{Read, Write};
-    use std::net::TcpStream;
-
-    use super::*;
-
-    fn at(host: &str, port: u16) -> BindAddress {
-        BindAddress::At {
-            host: host.to_owned(),
-            port,
-        }
-    }
-
-    /// One request over a fresh connection: the whole answer, head included.
-    fn request(to: SocketAddr, path: &'static str) -> io::Result<String> {
-        let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(5))?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
-    }
-
-    fn serve(host: &str, site: Site) -> (Servers, SocketAddr) {
-        let mut servers = Servers::default();
-        let address = servers.serve("--x", &at(host, 0), site).unwrap().unwrap();
-        (servers, address)
-    }
-
-    #[test]
-    fn addresses_are_read_as_go_reads_them() {
-        let table = [
-            (":8080", at("", 8080)),
-            ("127.0.0.1:8080", at("127.0.0.1", 8080)),
-            ("[::1]:9", at("::1", 9)),
-            ("localhost:0", at("localhost", 0)),
-            ("0", BindAddress::Off),
-            ("", BindAddress::Off),
-        ];
-        for (text, expected) in table {
-            let address: BindAddress = text.parse().unwrap();
-            assert_eq!(address, expected, "{text}");
-            assert_eq!(address.to_string(), if text.is_empty() { "0" } else { text });
-        }
-        for bad in [
-            "8080",
-            "x",
-            ":",
-            ":http",
-            ":65536",
-            ":+1",
-            ":-1",
-            "::1:80",
-            "[::1:80",
-            "::1]:80",
-            "http://x:80",
-        ] {
-            let result = bad.parse::<BindAddress>();
-            assert_eq!(result, Err(InvalidAddress(bad.to_owned())), "{bad}");
-        }
-    }
-
-    #[test]
-    fn metrics_and_probes_answer() {
-        let metrics = Arc::new(Metrics::new());
-        metrics.leader.set(1);
-        let (servers, address) = serve("127.0.0.1", metrics_site(metrics));
-        let answer = request(address, "/metrics").unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        assert!(
-            answer.contains(OPENMETRICS) && answer.contains("\nchartwright_leader 1\n"),
-            "{answer}"
-        );
-        assert!(request(address, "/").unwrap().starts_with("HTTP/1.1 404"));
-        servers.end();
-
-        let health = ProcessHealth::default();
-        let (servers, address) = serve("", probes_site(health.clone()));
-        let address = ([127, 0, 0, 1], address.port()).into();
-        assert!(request(address, "/healthz").unwrap().starts_with("HTTP/1.1 200"));
-        let answer = request(address, "/readyz").unwrap();
-        assert!(
-            answer.starts_with("HTTP/1.1 503") && answer.ends_with("waiting for the operator to start\n"),
-            "{answer}"
-        );
-        health.set_ready();
-        assert!(request(address, "/readyz").unwrap().starts_with("HTTP/1.1 200"));
-        health.set_waiting("the first lists");
-        assert!(
-            request(address, "/readyz")
-                .unwrap()
-                .ends_with("waiting for the first lists\n")
-        );
-        // A connection that says nothing more doesn't hold up the end.
-        let mut idle = TcpStream::connect(address).unwrap();
-        idle.write_all(b"GET /healthz HTTP/1.1\r\nHo").unwrap();
-        std::thread::sleep(Duration::from_millis(50));
-        let stopped = std::time::Instant::now();
-        servers.end();
-        assert!(stopped.elapsed() < listener::DRAIN + Duration::from_secs(3));
-        assert!(request(address, "/healthz").is_err(), "the listener is closed");
-    }
-
-    #[test]
-    fn a_port_in_use_names_the_flag() {
-        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = at("127.0.0.1", taken.local_addr().unwrap().port());
-        let mut servers = Servers::default();
-        let mut serve = |address: &BindAddress| {
-            servers.serve("--metrics-bind-address", address, probes_site(ProcessHealth::default()))
-        };
-        assert_eq!(
-            serve(&address).unwrap_err().to_string(),
-            format!(
-                "can't listen on --metrics-bind-address={address}: the port is in use; choose another address, \
-                 or 0 to switch it off"
-            )
-        );
-        assert!(serve(&BindAddress::Off).unwrap().is_none());
-    }
-    /// Sends a part of a request, as large as the system takes.
-    fn send_part(to: SocketAddr, part: &[u8]) -> Option<TcpStream> {
-        let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(5)).ok()?;
-        stream.set_write_timeout(Some(Duration::from_millis(100))).ok()?;
-        // What is refused in the middle counts as sent.
-        let _ = stream.write_all(part);
-        Some(stream)
-    }
-
-    /// True if the server ends the connection.
-    fn is_ended(stream: &mut TcpStream) -> bool {
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        let mut answer = Vec::new();
-        match stream.read_to_end(&mut answer) {
-            Ok(_) => true,
-            Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
-        }
-    }
-
-    #[test]
-    fn a_flood_of_partial_requests_costs_little_and_probes_are_answered() {
-        let metrics = Arc::new(Metrics::new());
-        metrics.leader.set(1);
-        let (servers, scraped) = serve("127.0.0.1", metrics_site(metrics));
-        let (others, probed) = serve("127.0.0.1", probes_site(ProcessHealth::default()));
-        // As in the attack: a head of 390 kB that never ends.
-        let part = ["GET /metrics HTTP/1.1\r\nX: ".as_bytes(), &vec![b'x'; 390_000]].concat();
-        let before = resident();
-        let mut flood = Vec::new();
-        for number in 0..600 {
-            let to = if number % 2 == 0 { scraped } else { probed };
-            flood.extend(send_part(to, &part));
-            if number % 100 == 99 {
-                assert!(
-                    request(probed, "/healthz").unwrap().starts_with("HTTP/1.1 200"),
-                    "{number}"
-                );
-                assert!(
-                    request(scraped, "/metrics").unwrap().contains("chartwright_leader 1"),
-                    "{number}"
-                );
-            }
-        }
-        // 230 MB were sent. The connections that are left may buffer a megabyte.
-        let grown = resident().saturating_sub(before);
-        assert!(grown < 24 << 20, "{} MiB", grown >> 20);
-        drop(flood);
-        servers.end();
-        others.end();
-    }
-
-    /// Bytes of memory that this process holds.
-    fn resident() -> u64 {
-        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-        statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
-    }
-
-    #[test]
-    fn an_endless_request_is_ended_and_a_large_one_refused() {
-        let (servers, address) = serve("127.0.0.1", probes_site(ProcessHealth::default()));
-        let mut silent = send_part(address, b"").unwrap();
-        let mut slow = send_part(address, b"GET /healthz HTTP/1.1\r\nHo").unwrap();
-        let large = format!(
-            "GET /healthz HTTP/1.1\r\nHost: x\r\nX: {}\r\n",
-            "x".repeat(3 * listener::HEAD_BYTES)
-        );
-        let mut large = send_part(address, large.as_bytes()).unwrap();
-        let begun = Instant::now();
-        assert!(is_ended(&mut large));
-        assert!(begun.elapsed() < listener::HEAD_TIMEOUT);
-        assert!(is_ended(&mut silent) && is_ended(&mut slow));
-        let answer = request(address, "/healthz").unwrap();
-        assert!(answer.to_lowercase().contains("connection: close"), "{answer}");
-        servers.end();
-    }
-
-    #[test]
-    fn the_client_with_the_most_connections_loses_one() {
-        let site = Site {
-            connections: 3,
-            ..probes_site(ProcessHealth::default())
-        };
-        let (servers, address) = serve("127.0.0.1", site);
-        // Every address of 127.0.0.0/8 is this machine's.
-        let from = |source: &str| connect_from(source, address);
-        let mut victim = from("127.0.0.2");
-        let flood: Vec<TcpStream> = (0..20).map(|_| from("127.0.0.3")).collect();
-        std::thread::sleep(Duration::from_millis(100));
-        victim.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        victim.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        victim.read_to_string(&mut answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        drop(flood);
-        servers.end();
-    }
-
-    /// A connection from an address of ours.
-    fn connect_from(source: &str, to: SocketAddr) -> TcpStream {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        let stream = runtime.block_on(async {
-            let socket = tokio::net::TcpSocket::new_v4().unwrap();
-            socket
-                .bind((source.parse::<std::net::IpAddr>().unwrap(), 0).into())
-                .unwrap();
-            socket.connect(to).await.unwrap().into_std().unwrap()
-        });
-        stream.set_nonblocking(false).unwrap();
-        stream
-    }
-}
+mod tests;

@@ -3,9 +3,10 @@
 //! Every pod of the cluster may reach these ports unless a NetworkPolicy is in the way. A connection is for one request, whose
 //! head has to come within 5 s and in 16 KiB. When there are as many connections as there may be, a new one takes the place
 //! of the oldest one from the address that has the most: who floods a port pushes itself out, and a probe from elsewhere is
-//! answered.
+//! answered. With TLS, the handshake has 5 s of its own.
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -13,13 +14,18 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 /// How long a client may take to send the head of its request.
 pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a client may take for the TLS handshake.
+pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a connection may take from its beginning to the end of the answer.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(20);
@@ -33,12 +39,27 @@ pub(super) const DRAIN: Duration = Duration::from_secs(2);
 /// Before the next connection is accepted after one could not be, such as for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// The answer to a request over plain HTTP on a port with TLS.
+const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n\
+    This port serves HTTPS only: use https:// in the address.\n";
+
+/// What a connection may be: TCP, or TLS over TCP.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
 /// Connections that are open, the oldest first.
 #[derive(Default)]
 struct Open(VecDeque<(IpAddr, AbortHandle)>);
 
-/// Answers until `stop`, on at most so many connections at a time.
-pub(super) async fn serve(listener: TcpListener, router: Router, most: usize, stop: CancellationToken) {
+/// Answers until `stop`, on at most so many connections at a time. `tls`: `None` for plain HTTP.
+pub(super) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    most: usize,
+    tls: Option<TlsAcceptor>,
+    stop: CancellationToken,
+) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
@@ -58,7 +79,7 @@ pub(super) async fn serve(listener: TcpListener, router: Router, most: usize, st
             continue;
         };
         open.make_room(most);
-        let task = tasks.spawn(answer(http.clone(), stream, router.clone()));
+        let task = tasks.spawn(answer(http.clone(), stream, router.clone(), tls.clone()));
         open.0.push_back((peer.ip().to_canonical(), task));
         // A client that has sent its request gets its response before the next one takes its place.
         tokio::task::yield_now().await;
@@ -68,10 +89,37 @@ pub(super) async fn serve(listener: TcpListener, router: Router, most: usize, st
 }
 
 /// One request and its answer.
-async fn answer(http: http1::Builder, stream: TcpStream, router: Router) {
-    let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    // A client that misbehaves is of no interest.
-    let _ = timeout(CONNECTION_TIMEOUT, connection).await;
+async fn answer(http: http1::Builder, stream: TcpStream, router: Router, tls: Option<TlsAcceptor>) {
+    let answered = async {
+        let stream: Box<dyn Stream> = match tls {
+            None => Box::new(stream),
+            Some(tls) => match timeout(HANDSHAKE_TIMEOUT, accept(&tls, stream)).await {
+                Ok(Ok(Some(stream))) => stream,
+                Ok(Ok(None)) | Err(_) => return,
+                Ok(Err(error)) => return tracing::debug!(%error, "a TLS handshake failed"),
+            },
+        };
+        let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        // A client that misbehaves is of no interest.
+        let _ = connection.await;
+    };
+    let _ = timeout(CONNECTION_TIMEOUT, answered).await;
+}
+
+/// The TLS handshake. Returns `None` for a client that sends plain HTTP, after an answer to it.
+async fn accept(tls: &TlsAcceptor, stream: TcpStream) -> io::Result<Option<Box<dyn Stream>>> {
+    // A request begins with the letters of a method, and a handshake with the byte 22.
+    let mut first = [0];
+    stream.peek(&mut first).await?;
+    if !first[0].is_ascii_alphabetic() {
+        return Ok(Some(Box::new(tls.accept(stream).await?)));
+    }
+    // A connection that is closed with unread bytes is reset, and the client loses the answer.
+    stream.try_read(&mut [0; 4096])?;
+    stream.writable().await?;
+    // A new connection has more room than this answer needs.
+    stream.try_write(PLAIN_HTTP)?;
+    Ok(None)
 }
 
 impl Open {

@@ -9,7 +9,8 @@ use crate::lint::chart::examine::Examined;
 use crate::rights::{ESCALATING, MEMBER, Rights, grants, replaced_crds, rights, rules_of, shown};
 use crate::survey::{RBAC, Survey};
 
-/// Rights that every operator needs: for leader election, and for kube-rbac-proxy, which runs under the same account.
+/// Rights that an operator may need: for leader election, and for `--metrics-require-rbac`, or kube-rbac-proxy under the same
+/// account.
 const OWN: [(&str, &str, &[&str]); 3] = [
     ("coordination.k8s.io", "leases", &["get", "create", "update"]),
     ("authentication.k8s.io", "tokenreviews", &["create"]),
