@@ -210,11 +210,7 @@ impl Metrics {
                 "release_ready",
                 "1 if the release of this CR is Ready, 0 if it is not",
             )),
-            release_info: ReleaseInfo::new(add(
-                r,
-                "release_info",
-                "1, with the reason of the condition Ready of a release, and whether it is suspended",
-            )),
+            release_info: ReleaseInfo::new(add(r, "release_info", "1, with the reason of the condition Ready")),
             chart: add_bytes(
                 r,
                 "chart",
