@@ -39,8 +39,8 @@ fn all_errors_in_watches_yaml_are_reported_together_with_their_lines() -> Result
     let watches = watches + &wrong("Gizmo", "  maxConcurrentReconciles: many\n");
     let errors = refusal(&(watches + &wrong("Widget", "  releaseName: x\n")))?;
     let misspelt = "watches.yaml:5:3: unknown key `reconcilPeriod`: did you mean `reconcilePeriod`?";
-    let unsupported = "watches.yaml:19:3: `releaseName` is not supported yet";
-    ensure_contains(&errors, &[misspelt, "watches.yaml:14:", "whole number", unsupported])?;
+    let fixed = "watches.yaml:19:16: `releaseName` must be a template";
+    ensure_contains(&errors, &[misspelt, "watches.yaml:14:", "whole number", fixed])?;
     let watch = |version: &str| format!("- {{group: a.test, version: {version}, kind: Widget, chart: {chart}}}\n");
     let twice = refusal(&(watch("v1") + &watch("v2")))?;
     ensure_contains(&twice, &["watches.yaml:2:", "selector"])?;
