@@ -77,6 +77,28 @@ fn without_empty(value: &mut Value) {
     }
 }
 
+/// Takes out the replicas of workloads with an autoscaler: the live number stays when it comes, and is the autoscaler's.
+fn without_autoscaled_replicas(members: &mut Value) {
+    let autoscalers = members.as_object().into_iter().flatten();
+    let autoscalers = autoscalers.filter(|(key, _)| key.starts_with("horizontalpodautoscalers "));
+    let targets: Vec<String> = autoscalers
+        .filter_map(|(key, autoscaler)| {
+            let namespace = key.split([' ', '/']).nth(1)?;
+            let target = &autoscaler["spec"]["scaleTargetRef"];
+            let plural = format!("{}s", target["kind"].as_str()?.to_lowercase());
+            Some(format!("{plural} {namespace}/{}", target["name"].as_str()?))
+        })
+        .collect();
+    for target in targets {
+        if let Some(spec) = members
+            .get_mut(&target)
+            .and_then(|member| member["spec"].as_object_mut())
+        {
+            spec.remove("replicas");
+        }
+    }
+}
+
 /// UIDs of the members.
 type Uids = BTreeMap<String, String>;
 
@@ -100,6 +122,7 @@ fn picture(history: &ModelHistory) -> Result<(Value, Uids)> {
         without_empty(&mut object);
         picture["members"][key] = object;
     }
+    without_autoscaled_replicas(&mut picture["members"]);
     Ok((picture, uids))
 }
 
