@@ -605,12 +605,7 @@ async fn patch_metadata(
     metadata: &Value,
 ) -> Result<DeleteOutcome> {
     let patch = json!({"metadata": metadata});
-    let api = resource.api_in::<MetadataOnly>(client, namespace(id));
-    let parameters = PatchParams {
-        field_manager: Some(FIELD_MANAGER.into()),
-        ..PatchParams::default()
-    };
-    DeleteOutcome::of(bounded(api.patch(&segment(&id.name), &parameters, &Patch::Merge(&patch))).await)
+    DeleteOutcome::of(takeover::patch_metadata(client, resource, &id.namespace, &id.name, &patch).await)
 }
 
 #[cfg(test)]

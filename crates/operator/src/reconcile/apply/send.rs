@@ -239,22 +239,9 @@ impl MemberSender<'_> {
         let Some(ignored) = &member.ignored else {
             return Ok(None);
         };
-        let id = &member.id;
-        let mut result = Ok(None);
-        for _ in 0..TRIES {
-            let found = objects::read_live_and_fields(&self.scope.context.client, resource, id).await?;
-            let Some((seen, managed)) = found.filter(|(seen, _)| seen.uid == live.uid) else {
-                return Err(Error::Conflict(format!("{id} was replaced at the same time")));
-            };
-            let Some(rest) = ignored.released(&managed, objects::FIELD_MANAGER, &member.object) else {
-                return Ok(None);
-            };
-            result = self.set_managed_fields(resource, id, &seen, &rest).await.map(Some);
-            if !matches!(result, Err(Error::Conflict(_))) {
-                break;
-            }
-        }
-        result
+        let given_up =
+            |managed: &[ManagedFieldsEntry]| ignored.released(managed, objects::FIELD_MANAGER, &member.object);
+        self.change_managed_fields(resource, &member.id, live, given_up).await
     }
 
     /// Makes our field manager the owner of what `kubectl rollout undo` brought back, so that the next apply removes it.
@@ -267,19 +254,35 @@ impl MemberSender<'_> {
         id: &ObjectId,
         live: &Live,
     ) -> Result<(), Error> {
-        let mut result = Ok(());
+        let taken = |managed: &[ManagedFieldsEntry]| {
+            let undone = rollback::undone_rollout(managed, objects::FIELD_MANAGER)?;
+            Some(undone.managed_fields)
+        };
+        self.change_managed_fields(resource, id, live, taken).await.map(drop)
+    }
+
+    /// Changes who owns the fields of a live member, as `change` says of its managed fields. Returns the member afterwards, or `None` if
+    /// nothing is to be changed.
+    ///
+    /// # Errors
+    /// `Conflict` if the object was replaced, or changes too often.
+    async fn change_managed_fields(
+        &self,
+        resource: &Resource,
+        id: &ObjectId,
+        live: &Live,
+        change: impl Fn(&[ManagedFieldsEntry]) -> Option<Vec<ManagedFieldsEntry>>,
+    ) -> Result<Option<Live>, Error> {
+        let mut result = Ok(None);
         for _ in 0..TRIES {
             let found = objects::read_live_and_fields(&self.scope.context.client, resource, id).await?;
             let Some((seen, managed)) = found.filter(|(seen, _)| seen.uid == live.uid) else {
                 return Err(Error::Conflict(format!("{id} was replaced at the same time")));
             };
-            let Some(undone) = rollback::undone_rollout(&managed, objects::FIELD_MANAGER) else {
-                return Ok(());
+            let Some(changed) = change(&managed) else {
+                return Ok(None);
             };
-            result = self
-                .set_managed_fields(resource, id, &seen, &undone.managed_fields)
-                .await
-                .map(drop);
+            result = self.set_managed_fields(resource, id, &seen, &changed).await.map(Some);
             if !matches!(result, Err(Error::Conflict(_))) {
                 break;
             }
