@@ -75,15 +75,18 @@ impl Applier<'_> {
         };
         let next = task.step(&Seen::Present(&seen));
         let is_apply = matches!(next, Step::Apply { force: true, .. });
-        let without_size = match self.without_size(resource, member, &managed).await {
-            Ok(rest) => rest.filter(|_| is_apply),
-            Err(error) => {
-                end(None);
-                return Err(error);
-            }
-        };
-        let undone = rollback::undone_rollout(&managed, objects::FIELD_MANAGER).filter(|_| is_apply);
-        let brought_back = undone.map(|undone| undone.fields).unwrap_or_default();
+        let (mut without_size, mut brought_back) = (None, Vec::new());
+        if is_apply {
+            without_size = match self.without_size(resource, member, &managed).await {
+                Ok(rest) => rest,
+                Err(error) => {
+                    end(None);
+                    return Err(error);
+                }
+            };
+            let undone = rollback::undone_rollout(&managed, objects::FIELD_MANAGER);
+            brought_back = undone.map(|undone| undone.fields).unwrap_or_default();
+        }
         let compared = Compared {
             member,
             entry: task.entry,

@@ -85,12 +85,6 @@ const DRIFTED: Step = Step::Apply {
     why: ApplyReason::Drifted,
 };
 
-/// The step for an unchanged member that a `force-at` request applies.
-const FORCED: Step = Step::Apply {
-    force: true,
-    why: ApplyReason::Forced,
-};
-
 /// What became of a member, and which of its drift stays.
 type Attempted = (MemberOutcome, Option<ToleratedDrift>);
 
@@ -383,28 +377,30 @@ impl Applier<'_> {
         }
         // The managed fields list what `kubectl rollout undo` brought back, who enlarged a claim, and who owns fields that are left to
         // others.
-        let must_inspect = immutable_fields::is_claim(&member.id.group_kind)
-            || indexed.as_ref().is_some_and(|live| live.is_undone)
-            || member.ignored.is_some()
-            || entry.is_some_and(|entry| entry.drift.is_some());
-        if task.forced && next == Step::Unchanged {
-            next = FORCED;
-        }
-        let mut decision = match next {
-            Step::Apply { force, why } if why != ApplyReason::Drifted && !(force && must_inspect) => {
-                MemberDecision::new(next, indexed)
+        let leaves_fields = member.ignored.is_some() || entry.is_some_and(|entry| entry.drift.is_some());
+        let must_inspect = leaves_fields
+            || immutable_fields::is_claim(&member.id.group_kind)
+            || indexed.as_ref().is_some_and(|live| live.is_undone);
+        let is_inspected = match next {
+            Step::Look => true,
+            Step::Apply { force, why } => why == ApplyReason::Drifted || force && must_inspect,
+            Step::Unchanged => task.forced && leaves_fields,
+            _ => false,
+        };
+        let mut decision = if is_inspected {
+            let key = release.key(&self.scope.context.keys);
+            match self.inspect(resource, task, key).await {
+                Ok(decision) => decision,
+                Err(error) => return Ok((MemberSender::new(self.scope).failure(member, &error), None)),
             }
-            Step::Look | Step::Apply { .. } => {
-                let key = release.key(&self.scope.context.keys);
-                match self.inspect(resource, task, key).await {
-                    Ok(decision) => decision,
-                    Err(error) => return Ok((MemberSender::new(self.scope).failure(member, &error), None)),
-                }
-            }
-            next => MemberDecision::new(next, indexed),
+        } else {
+            MemberDecision::new(next, indexed)
         };
         if task.forced && decision.next == Step::Unchanged {
-            decision.next = FORCED;
+            decision.next = Step::Apply {
+                force: true,
+                why: ApplyReason::Forced,
+            };
         }
         // An object that the former owner created from the same chart belongs to the release.
         let may_yield = decision.next == Step::Yield;

@@ -135,8 +135,9 @@ impl FormerMembers<'_> {
                 return apply(false, ApplyReason::Missing);
             };
             let left = |why: &str| format!("{} ({}) is left untouched: {why}", member.id, member.source);
-            match (takeover::claim(&metadata, &claimant), &self.scope.unlisted) {
-                (Claim::Refused(why), _) => return Err((Reason::Collision, left(&why))),
+            let claim = takeover::claim(&metadata, &claimant);
+            match (&claim, &self.scope.unlisted) {
+                (Claim::Refused(why), _) => return Err((Reason::Collision, left(why))),
                 // Helm's release Secrets would stay, and a later `helm uninstall` would delete our members.
                 (Claim::Adopted, Some(error)) => {
                     let why = format!(
@@ -151,7 +152,6 @@ impl FormerMembers<'_> {
             if metadata.deletion_timestamp.is_some() {
                 return Ok(Step::AwaitDeletion);
             }
-            let claim = takeover::claim(&metadata, &claimant);
             let why = match claim {
                 Claim::Unowned => ApplyReason::Unowned,
                 _ => ApplyReason::Adopted,
