@@ -260,17 +260,14 @@ impl MemberObserver<'_> {
 
     /// Ends the use of the members in this reconcile. What is kept is bounded, and nothing is kept without users.
     pub(crate) fn end_look(&self, release: &mut Release) {
-        let observed = &mut release.observed;
-        let full = &mut observed.full_members;
-        let has_ended = full.as_mut().is_some_and(|whole| whole.end_look());
-        let is_attentive = full.as_ref().is_some_and(|whole| whole.is_attentive);
+        let full = release.observed.full_members.as_mut();
+        let is_attentive = full.is_some_and(|whole| whole.end_look());
+        let mut members = self.scope.context.members();
         // Each write of another client may change drift that stays.
-        let tolerates = release.record.tolerates_drift();
-        let did = std::mem::replace(&mut observed.tolerates_drift, tolerates);
-        if tolerates && (!did || has_ended) {
-            self.scope.context.members().attend(&self.scope.owner.set);
-        } else if !tolerates && (has_ended || did && !is_attentive) {
-            self.scope.context.members().ignore(&self.scope.owner.set);
+        if is_attentive || release.record.tolerates_drift() {
+            members.attend(&self.scope.owner.set);
+        } else {
+            members.ignore(&self.scope.owner.set);
         }
     }
 

@@ -61,7 +61,7 @@ impl FullMembers {
         self.versions = versions.map(|(id, version)| (id.clone(), version.clone())).collect();
     }
 
-    /// Ends the reconcile. Returns true if nothing uses the members any more: then nothing is kept or watched.
+    /// Ends the reconcile. Returns true if every change of a member still starts a reconcile. Without users, nothing is kept.
     pub(crate) fn end_look(&mut self) -> bool {
         let is_used = std::mem::take(&mut self.is_used);
         let size =
@@ -73,6 +73,7 @@ impl FullMembers {
                 ..FullMembers::default()
             };
         }
-        !is_used && std::mem::take(&mut self.is_attentive)
+        self.is_attentive &= is_used;
+        self.is_attentive
     }
 }

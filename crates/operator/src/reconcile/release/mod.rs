@@ -113,8 +113,6 @@ pub struct RetryState {
 pub(super) struct ObservedState {
     /// All members were healthy at least once since this process began.
     pub was_healthy: bool,
-    /// Drift of a member stays, so every change of a member starts a reconcile.
-    pub tolerates_drift: bool,
     pub dependencies: DependencyVerdicts,
     /// Why workloads are not ready.
     pub pods: PodProblems,
