@@ -27,14 +27,6 @@ impl IgnoredFields {
         (ignored != IgnoredFields::default()).then_some(ignored)
     }
 
-    /// The places of the pointers in a rendered object, without those that it does not have.
-    pub fn pointed(&self, object: &Value) -> Vec<FieldPath> {
-        self.pointers
-            .iter()
-            .filter_map(|pointer| place(object, pointer))
-            .collect()
-    }
-
     /// The places of all ignored fields in a rendered object. Part of a value that has one owner as a whole stands for the whole. The
     /// keys of an item stay, unless the item goes.
     pub fn places(&self, object: &Value, entries: &[ManagedFieldsEntry], manager: &str) -> Vec<FieldPath> {
@@ -44,11 +36,8 @@ impl IgnoredFields {
             .into_iter()
             .chain(others.iter().filter_map(|entry| fields(entry)))
             .collect();
-        let mut found: Vec<FieldPath> = self
-            .pointed(object)
-            .iter()
-            .filter_map(|path| as_owned(object, path, &sets))
-            .collect();
+        let pointed = self.pointers.iter().filter_map(|pointer| place(object, pointer));
+        let mut found: Vec<FieldPath> = pointed.filter_map(|path| as_owned(object, &path, &sets)).collect();
         let theirs: Vec<&Value> = others
             .iter()
             .filter(|entry| self.managers.iter().any(|name| entry.manager.as_ref() == Some(name)))

@@ -20,12 +20,14 @@ pub(crate) fn applied<'e>(entries: &'e [ManagedFieldsEntry], manager: &str) -> O
 /// Those of other managers that wrote the object itself or its `scale`, the latest first. Writers of the status are left
 /// out. Times have a resolution of a second, so the order within one is that of the list.
 pub(crate) fn foreign<'e>(entries: &'e [ManagedFieldsEntry], manager: &str) -> Vec<&'e ManagedFieldsEntry> {
-    let is_foreign = |entry: &&ManagedFieldsEntry| {
-        entry.manager.as_deref() != Some(manager) && entry.subresource.as_deref() != Some("status")
-    };
-    let mut found: Vec<&ManagedFieldsEntry> = entries.iter().filter(is_foreign).collect();
+    let mut found: Vec<&ManagedFieldsEntry> = entries.iter().filter(|entry| is_foreign(entry, manager)).collect();
     found.sort_by_key(|entry| Reverse(entry.time.as_ref().map(|time| time.0)));
     found
+}
+
+/// True for another manager that wrote the object itself or its `scale`.
+pub(crate) fn is_foreign(entry: &ManagedFieldsEntry, manager: &str) -> bool {
+    entry.manager.as_deref() != Some(manager) && entry.subresource.as_deref() != Some("status")
 }
 
 /// The fields of an entry.

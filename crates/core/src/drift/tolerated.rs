@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::digest::{Key, KeyUse};
 use crate::drift::DriftedField;
-use crate::drift::managed_fields::foreign;
+use crate::drift::managed_fields::is_foreign;
 use crate::record::hex;
 use chartwright_watches::DriftPolicy;
 
@@ -127,7 +127,6 @@ pub fn others(managed_fields: &[ManagedFieldsEntry], manager: &str) -> Option<u6
     // FNV-1a: stable across versions of this program, and cheap for each watch event.
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;
-    let others = foreign(managed_fields, manager);
     let add = |hash: u64, bytes: &[u8]| {
         let hash = bytes
             .iter()
@@ -135,13 +134,16 @@ pub fn others(managed_fields: &[ManagedFieldsEntry], manager: &str) -> Option<u6
         // The end of a text.
         (hash ^ 0xff).wrapping_mul(PRIME)
     };
-    let hash = others.iter().fold(OFFSET, |hash, entry| {
-        let hash = add(hash, entry.manager.as_deref().unwrap_or_default().as_bytes());
+    let others = managed_fields.iter().filter(|entry| is_foreign(entry, manager));
+    others.fold(None, |hash, entry| {
+        let hash = add(
+            hash.unwrap_or(OFFSET),
+            entry.manager.as_deref().unwrap_or_default().as_bytes(),
+        );
         let hash = add(hash, entry.operation.as_deref().unwrap_or_default().as_bytes());
         let seconds = entry.time.as_ref().map_or(0, |time| time.0.as_second());
-        add(hash, &seconds.to_be_bytes())
-    });
-    (!others.is_empty()).then_some(hash)
+        Some(add(hash, &seconds.to_be_bytes()))
+    })
 }
 
 #[cfg(test)]

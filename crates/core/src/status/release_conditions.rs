@@ -51,6 +51,7 @@ pub(super) fn all(report: &StatusReport<'_>, previous: &Value) -> Vec<Condition>
 
 /// How the release is. What isn't named stays.
 fn own_conditions(report: &StatusReport<'_>) -> Vec<(&'static str, Said)> {
+    let reason = report.phase.reason();
     let mut list = match report.phase {
         Phase::Ready => {
             let message = match (&report.changes.gap, report.record.entries.len()) {
@@ -59,13 +60,12 @@ fn own_conditions(report: &StatusReport<'_>) -> Vec<(&'static str, Said)> {
                 (None, members) => format!("{members} members are ready"),
             };
             vec![
-                ("Ready", said(true, "Succeeded", &message)),
+                ("Ready", said(true, reason, &message)),
                 ("Reconciling", None),
                 ("Stalled", None),
             ]
         }
-        Phase::Waiting { reason, message } => {
-            let reason = reason.as_str();
+        Phase::Waiting { message, .. } => {
             let reconciling = said(true, reason, message);
             vec![
                 ("Ready", said(false, reason, message)),
@@ -73,13 +73,12 @@ fn own_conditions(report: &StatusReport<'_>) -> Vec<(&'static str, Said)> {
                 ("Stalled", None),
             ]
         }
-        Phase::Failed { reason, message, .. } => {
+        Phase::Failed { message, .. } => {
             let reconciling = said(true, "ProgressingWithRetry", message);
-            let ready = said(false, reason.as_str(), message);
+            let ready = said(false, reason, message);
             vec![("Ready", ready), ("Reconciling", reconciling), ("Stalled", None)]
         }
-        Phase::Stalled { reason, message, .. } => {
-            let reason = reason.as_str();
+        Phase::Stalled { message, .. } => {
             let stalled = said(true, reason, message);
             vec![
                 ("Ready", said(false, reason, message)),
@@ -89,7 +88,7 @@ fn own_conditions(report: &StatusReport<'_>) -> Vec<(&'static str, Said)> {
         }
         Phase::Suspended => {
             let message = "nothing is changed while the custom resource is suspended";
-            return vec![("Suspended", said(true, "Suspended", message)), ("Reconciling", None)];
+            return vec![("Suspended", said(true, reason, message)), ("Reconciling", None)];
         }
     };
     if report.phase.is_well() {
