@@ -2,6 +2,7 @@
 
 mod chart_crds;
 mod escalation;
+mod impersonation;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -19,10 +20,11 @@ use chart_crds::{CRD_GROUP, CRDS, replacing_crds};
 pub(super) use chart_crds::{missing_crds, replaced_crds};
 use chartwright_core::record::history::is_watched;
 use chartwright_operator::cluster::storage::keys::secret_name;
-use chartwright_watches::{CrdPolicy, SourceKind, Watch};
+use chartwright_watches::{CrdPolicy, DeletionFallback, SourceKind, Watch};
 pub(super) use escalation::{ESCALATING, ROLES};
 use escalation::{escalating, escalation};
 use helm_template::chart::Chart;
+use impersonation::{WATCHED, impersonating};
 
 /// The file of a project with its operator's role, and what the role is called.
 pub const ROLE: &str = "config/rbac/role.yaml";
@@ -66,6 +68,8 @@ impl Survey {
         }
         self.requested.extend(requested);
         self.crd_policy = watch.crds;
+        self.account.clone_from(&watch.service_account_name);
+        self.falls_back = watch.deletion_fallback == DeletionFallback::Operator;
         self
     }
 }
@@ -350,7 +354,11 @@ pub(super) fn rules_of(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
         want(&group, &kind.plural, &["get", "list", "watch", "patch"]);
         want(&group, &format!("{}/status", kind.plural), &["patch"]);
         for (group, resource) in &survey.made {
-            want(group, resource, &MEMBER);
+            if survey.account.is_some() && !survey.falls_back {
+                want(group, resource, &WATCHED);
+            } else {
+                want(group, resource, &MEMBER);
+            }
         }
         for (group, resource, verbs) in &survey.requested {
             want(group, resource, verbs);
@@ -386,7 +394,12 @@ pub(super) fn rules_of(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
     }
     let rule = |((group, verbs), resources): ((String, Vec<&str>), Vec<String>)| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
     let rules = rules.into_iter().map(rule);
-    rules.chain(replacing_crds(kinds)).chain(escalating(kinds)).collect()
+    let surveys: Vec<&Survey> = kinds.iter().map(|(_, survey)| *survey).collect();
+    rules
+        .chain(impersonating(&surveys))
+        .chain(replacing_crds(kinds))
+        .chain(escalating(kinds))
+        .collect()
 }
 
 #[cfg(test)]

@@ -65,6 +65,10 @@ pub struct Survey {
     pub(super) crd_names: BTreeSet<String>,
     /// What the operator does with them.
     pub(super) crd_policy: CrdPolicy,
+    /// The `serviceAccountName` of the watch, which applies what the chart makes.
+    pub(super) account: Option<String>,
+    /// The operator deletes what the account cannot delete.
+    pub(super) falls_back: bool,
     /// The operator waits for Jobs or Pods to finish and reads their logs.
     pub(super) runs: bool,
     /// Rights that settings of the watch require: group, resource, verbs.

@@ -10,10 +10,11 @@ use super::keys::{decorate, depends, differences, elect, health, overrides, patc
 use super::names;
 use super::reader::{Findings, MapFields, describe, suggestion};
 use super::{
-    AllowList, Collisions, CrdPolicy, DeletionPolicy, DriftPolicy, OnFailure, ReadContext, STATUS_TEMPLATE, Watch,
+    AllowList, Collisions, CrdPolicy, DeletionFallback, DeletionPolicy, DriftPolicy, OnFailure, ReadContext,
+    STATUS_TEMPLATE, Watch,
 };
 
-const KNOWN: [&str; 35] = [
+const KNOWN: [&str; 37] = [
     "group",
     "version",
     "kind",
@@ -49,14 +50,14 @@ const KNOWN: [&str; 35] = [
     "drift",
     "ignoreDifferences",
     "releaseName",
+    "serviceAccountName",
+    "deletionFallback",
 ];
-/// Keys of the format that this version does not support yet.
-const LATER: [&str; 1] = ["serviceAccountName"];
 const DRY_RUN_OPTIONS: [&str; 6] = ["", "client", "server", "none", "true", "false"];
 
 /// Reads an entry. Returns `None` if a required key is missing or invalid. Adds all problems to the findings.
 pub(super) fn read(node: &Node, context: &ReadContext<'_>, findings: &mut Findings<'_>) -> Option<Watch> {
-    let fields = MapFields::open(node, "a watch", &KNOWN, &LATER, findings)?;
+    let fields = MapFields::open(node, "a watch", &KNOWN, &[], findings)?;
     check_required(&fields, findings);
     let (group, version, kind) = read_kind(&fields, findings);
     let chart = read_chart(&fields, context, findings);
@@ -81,6 +82,10 @@ pub(super) fn read(node: &Node, context: &ReadContext<'_>, findings: &mut Findin
     });
     let watch = Watch {
         release_name,
+        service_account_name: findings.read_checked(&fields, "serviceAccountName", is_account, |name| {
+            format!("`serviceAccountName` must be the name of a ServiceAccount, or a template such as {{{{ .metadata.name }}}}, not {name:?}")
+        }),
+        deletion_fallback: findings.read_choice(&fields, "deletionFallback", DeletionFallback::NAMES),
         group: group.unwrap_or_default(),
         values: sources::read_values(&fields, findings),
         values_from: sources::read_sources(&fields, findings),
@@ -123,6 +128,11 @@ pub(super) fn read(node: &Node, context: &ReadContext<'_>, findings: &mut Findin
     Some(watch)
 }
 
+/// True for a name of a ServiceAccount, or a template of one.
+fn is_account(text: &str) -> bool {
+    text.contains("{{") || names::is_dns_subdomain(text)
+}
+
 /// True for a template of names. A fixed name would be that of all releases.
 fn is_release_name(text: &str) -> bool {
     text.contains("{{")
@@ -149,6 +159,18 @@ fn check_required(fields: &MapFields<'_>, findings: &mut Findings<'_>) {
 }
 
 fn warn_about_pitfalls(watch: &Watch, fields: &MapFields<'_>, findings: &mut Findings<'_>) {
+    if let (None, Some(at)) = (&watch.service_account_name, fields.get("deletionFallback")) {
+        findings.warn(
+            at,
+            "`deletionFallback` has no effect without `serviceAccountName` or --default-service-account",
+        );
+    }
+    if let (Some(_), Some(at)) = (&watch.service_account_name, fields.get("allow")) {
+        findings.warn(
+            at,
+            "`allow` has no effect on objects with `serviceAccountName`: the API server decides by the rights of the account",
+        );
+    }
     if let (false, Some(at)) = (watch.watch_dependent_resources, fields.get("watchDependentResources")) {
         findings.warn(
             at,

@@ -55,7 +55,7 @@ pub use keys::elect::ElectRule;
 pub use keys::health::HealthRule;
 pub use keys::overrides::OverrideValue;
 pub use keys::patches::{ObjectPatch, PatchChange, PatchSubject, PatchTarget};
-pub use keys::policies::{Collisions, CrdPolicy, DeletionPolicy, OnFailure};
+pub use keys::policies::{Collisions, CrdPolicy, DeletionFallback, DeletionPolicy, OnFailure};
 pub use keys::remediation::{RemediationAction, RemediationRule};
 pub use keys::selector::parse as parse_selector;
 pub use keys::sources::{SourceKind, ValuesFrom, ValuesFromField, json as node_to_json};
@@ -106,6 +106,11 @@ pub struct Watch {
     pub wait: bool,
     /// A namespace, or a Go template over the custom resource that renders one.
     pub target_namespace: Option<String>,
+    /// The ServiceAccount with whose rights releases read and write: a name, or a Go template over the custom resource. `None`: the
+    /// operator's own rights.
+    pub service_account_name: Option<String>,
+    /// What happens to a deletion for which the ServiceAccount lacks rights.
+    pub deletion_fallback: DeletionFallback,
     /// A Go template over the custom resource that renders the name of its release. `None`: the name of the custom resource.
     pub release_name: Option<String>,
     /// What happens to the members of a release when its custom resource is deleted.
@@ -323,6 +328,10 @@ impl Watch {
         self.decorator.is_some()
             || self.target_namespace.is_some()
             || self.release_name.is_some()
+            || self
+                .service_account_name
+                .as_ref()
+                .is_some_and(|name| name.contains("{{"))
             || self.values_from_field.is_some()
             || names.any(|name| name.contains("{{"))
     }
@@ -368,6 +377,9 @@ impl Watch {
         // It decides what is stored of a release.
         if self.on_failure == OnFailure::Rollback {
             text.push_str("rollback");
+        }
+        if let Some(name) = &self.service_account_name {
+            let _ = write!(text, "serviceAccountName {name:?}");
         }
         if let Some(template) = &self.release_name {
             let _ = write!(text, "releaseName {template:?}");

@@ -68,6 +68,14 @@ pub struct RunArgs {
     #[arg(long, value_name = "SELECTOR", value_parser = parse_labels)]
     pub watch_label_selector: Option<String>,
 
+    /// The ServiceAccount of releases whose watch has no `serviceAccountName`, in the namespace of their custom resource
+    #[arg(long, value_name = "NAME", help_heading = "Multi-tenancy", value_parser = parse_account)]
+    pub default_service_account: Option<String>,
+
+    /// Releases refer to nothing outside of the namespace of their custom resource: no dependency, lookup or target namespace
+    #[arg(long, help_heading = "Multi-tenancy")]
+    pub no_cross_namespace_refs: bool,
+
     /// The kubeconfig to use [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -205,6 +213,14 @@ fn parse_namespace(text: &str) -> Result<String, String> {
         name => Err(format!(
             "{name:?} can't be a namespace: use lower-case letters, digits and dashes"
         )),
+    }
+}
+
+fn parse_account(text: &str) -> Result<String, String> {
+    if chartwright_watches::names::is_dns_subdomain(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("a name in lower case is needed: at most 253 of a-z, 0-9, - and .".to_owned())
     }
 }
 

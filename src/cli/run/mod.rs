@@ -111,6 +111,8 @@ async fn operate(
         watches,
         namespaces: args.watch_namespace,
         watch_labels: args.watch_label_selector,
+        default_service_account: args.default_service_account,
+        no_cross_namespace_refs: args.no_cross_namespace_refs,
         operator: args.operator_name,
         own_namespace,
         lease,

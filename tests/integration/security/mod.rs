@@ -2,6 +2,7 @@
 
 pub mod admission_policies;
 pub mod forged_status;
+mod impersonation;
 pub mod metrics_access;
 pub mod operator_rights;
 pub mod redaction;

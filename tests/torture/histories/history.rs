@@ -200,6 +200,8 @@ impl ModelHistory {
                 let options = ControllerOptions {
                     watches: watches.clone(),
                     watch_labels: None,
+                    default_service_account: None,
+                    no_cross_namespace_refs: false,
                     namespaces: None,
                     operator: "torture".into(),
                     own_namespace: NAMESPACE.into(),

@@ -14,8 +14,9 @@ const MEMBER: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
 const READ: [&str; 3] = ["get", "list", "watch"];
 
 /// Adds to the message of a phase which rights are needed and how to get them, if it quotes the API server's refusal.
-/// `namespaces`: those that the operator works in; `None` for all.
-pub fn add_remedy(phase: &mut Phase, namespaces: Option<&BTreeSet<String>>) {
+/// `account`: `namespace/name` of the ServiceAccount whose rights count; `None` for the operator. `namespaces`: those that the operator works
+/// in; `None` for all.
+pub fn add_remedy(phase: &mut Phase, account: Option<&str>, namespaces: Option<&BTreeSet<String>>) {
     let (Phase::Waiting { reason, message }
     | Phase::Failed { reason, message, .. }
     | Phase::Stalled { reason, message, .. }) = phase
@@ -36,12 +37,17 @@ pub fn add_remedy(phase: &mut Phase, namespaces: Option<&BTreeSet<String>>) {
         return;
     }
     let is_read = matches!(reason, Reason::LookupFailed | Reason::DependencyNotReady);
-    if let Some(remedy) = remedy(message, is_read, namespaces) {
+    if let Some(remedy) = remedy(message, is_read, account, namespaces) {
         message.push_str(&remedy);
     }
 }
 
-fn remedy(message: &str, is_read: bool, namespaces: Option<&BTreeSet<String>>) -> Option<String> {
+fn remedy(
+    message: &str,
+    is_read: bool,
+    account: Option<&str>,
+    namespaces: Option<&BTreeSet<String>>,
+) -> Option<String> {
     /// Kubernetes' words, in `pkg/registry` and `staging/src/k8s.io/apiserver/pkg/endpoints/handlers/responsewriters`.
     static REFUSED: LazyLock<Regex> = LazyLock::new(|| {
         pattern(
@@ -68,7 +74,8 @@ fn remedy(message: &str, is_read: bool, namespaces: Option<&BTreeSet<String>>) -
         let verbs = needed.entry(name).or_default();
         let usual: &[&str] = if is_read { &READ } else { &MEMBER };
         // A part of an object, as its status, is only written or only read.
-        let all = if resource.contains('/') { &[] } else { usual };
+        let is_single = resource.contains('/') || verb == "impersonate";
+        let all = if is_single { &[] } else { usual };
         for verb in all.iter().chain(&[verb]) {
             if !verbs.contains(verb) {
                 verbs.push(verb);
@@ -97,6 +104,14 @@ fn remedy(message: &str, is_read: bool, namespaces: Option<&BTreeSet<String>>) -
         .iter()
         .map(|(resource, verbs)| format!("{} on {resource}", verbs.join(", ")));
     let needed: Vec<String> = needed.collect();
+    let is_refused =
+        |account: &&str| message.contains(&format!("system:serviceaccount:{}\"", account.replace('/', ":")));
+    if let Some(account) = account.filter(is_refused) {
+        return Some(format!(
+            "; the ServiceAccount {account} needs the rights {}: bind a role with them to it",
+            needed.join("; ")
+        ));
+    }
     let command = match namespaces {
         None => "`chartwright generate rbac -o config/rbac/role.yaml`, run in the project, writes a role with all rights that its charts \
                  need, and `make deploy` applies it"
@@ -122,7 +137,7 @@ mod tests {
     fn added(reason: Reason, message: &str, namespaces: Option<&[&str]>) -> String {
         let namespaces = namespaces.map(|names| names.iter().map(|&name| name.to_owned()).collect());
         let mut phase = Phase::failed(reason, message);
-        add_remedy(&mut phase, namespaces.as_ref());
+        add_remedy(&mut phase, None, namespaces.as_ref());
         let Phase::Failed { message: text, .. } = phase else {
             panic!("{phase:?}")
         };

@@ -78,6 +78,9 @@ pub struct Record {
     /// `.Release.Name`, if it is another than the name of the custom resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release_name: Option<String>,
+    /// `namespace/name` of the ServiceAccount with whose rights the members were applied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_account: Option<String>,
     /// The same with which the members were settled last: all applied, and what went missing pruned. See [`crate::prune::intent`].
     pub settled: String,
     pub entries: Vec<Entry>,
@@ -262,6 +265,7 @@ impl Record {
         Record {
             revision: release.revision,
             release_name: given(release.given_name),
+            service_account: given(release.service_account),
             settled: given(release.settled).or_else(|| done_for.clone()).unwrap_or_default(),
             done_for,
             entries: status.inventory,

@@ -94,6 +94,9 @@ pub struct ReleaseStatus {
     /// Name of the release, if [`releaseName`](watches.md#release-name) makes another than that of the CR.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub given_name: Option<String>,
+    /// `namespace/name` of the [ServiceAccount](watches.md#service-account) with whose rights the members were applied.
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub service_account: Option<String>,
     /// Namespace of the release.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,

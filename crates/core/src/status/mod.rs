@@ -592,6 +592,7 @@ fn release(report: &StatusReport<'_>, previous: &Value) -> ReleaseStatus {
             .clone()
             .unwrap_or_else(|| report.release_name.to_owned()),
         given_name: record.release_name.clone(),
+        service_account: record.service_account.clone(),
         namespace: namespace.map(str::to_owned),
         chart: chart.map(|chart| chart.name.clone()),
         version: chart.map(|chart| chart.version.clone()),

@@ -17,6 +17,7 @@ use crate::cluster::error::{Error, Result};
 use crate::telemetry::chain;
 
 pub mod fence;
+pub mod impersonation;
 mod silent_watch;
 pub mod throttle;
 pub mod url_path;

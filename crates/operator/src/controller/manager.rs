@@ -34,6 +34,10 @@ pub struct ControllerOptions {
     pub namespaces: Option<BTreeSet<String>>,
     /// Selects the custom resources of this process, in the API server's notation. `None`: all.
     pub watch_labels: Option<String>,
+    /// The ServiceAccount of releases whose watch names none.
+    pub default_service_account: Option<String>,
+    /// Releases refer to nothing outside of their own namespace.
+    pub no_cross_namespace_refs: bool,
     /// The operator's id in labels.
     pub operator: String,
     /// Where its own Secret and Lease are.
@@ -141,6 +145,12 @@ fn blueprints(options: &ControllerOptions) -> Vec<Blueprint> {
         let mut watch = watch.clone();
         watch.reconcile_period.get_or_insert(options.reconcile_period);
         watch.max_concurrent_reconciles.get_or_insert(options.concurrency);
+        let default = options.default_service_account.clone();
+        watch.service_account_name = watch.service_account_name.take().or(default);
+        if options.no_cross_namespace_refs {
+            watch.lookups.namespaces.clear();
+            watch.allow.namespaces.clear();
+        }
         blueprints.push(Blueprint {
             renderer: renderer.clone(),
             stamp: stamp.clone(),

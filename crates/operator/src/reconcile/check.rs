@@ -58,8 +58,9 @@ impl Checker<'_> {
         if !reserved.is_empty() {
             return Break(Phase::stalled(Reason::Refused, short_list(reserved)));
         }
-        // Only authors with rights in the whole cluster can create a cluster-scoped custom resource.
-        if self.scope.written.key.namespace.is_empty() {
+        // Only authors with rights in the whole cluster can create a cluster-scoped custom resource. With a ServiceAccount, the API
+        // server decides.
+        if self.scope.written.key.namespace.is_empty() || self.scope.account.is_some() {
             return Continue(());
         }
         let refused = |member: &Member, baseline: Option<&Baseline>| {
@@ -138,6 +139,7 @@ impl Checker<'_> {
         let share = self.scope.context.render.budget.another(lane).await;
         let work = RenderJob {
             context: self.scope.context,
+            client: &self.scope.client,
             unit: self.scope.unit,
             resource: &self.scope.written,
             renderer,

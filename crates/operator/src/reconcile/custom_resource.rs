@@ -44,6 +44,8 @@ pub struct CustomResource {
     pub annotations: BTreeMap<String, String>,
     pub finalizers: Vec<String>,
     pub deleting: bool,
+    /// When its deletion was requested.
+    pub deleted_at: Option<jiff::Timestamp>,
     /// How the deletion was requested, if that was seen.
     pub cascade: Cascade,
     /// Creation time: the clock of templates, so that `now` does not differ between two renders.
@@ -134,6 +136,7 @@ impl CustomResource {
             },
             finalizers,
             deleting,
+            deleted_at: metadata.deletion_timestamp.map(|time| time.0),
             created: metadata.creation_timestamp.map(|time| time.0).unwrap_or_default(),
             spec,
             status,

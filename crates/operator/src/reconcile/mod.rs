@@ -11,6 +11,7 @@
 //! A stage owns its state in [`Release`]. It returns [`ControlFlow`](std::ops::ControlFlow): `Break` ends the pipeline
 //! with the phase that the status reports. Only this module branches between stages.
 
+mod account;
 mod apply;
 pub mod chart_crd_index;
 mod check;
@@ -40,6 +41,7 @@ mod values;
 
 use std::ops::ControlFlow::{Break, Continue};
 
+use crate::reconcile::account::AccountStage;
 use crate::reconcile::apply::Applier;
 use crate::reconcile::claim::Claimer;
 use crate::reconcile::claim::decorator::ClaimRules;
@@ -177,7 +179,10 @@ async fn run_stages(scope: &mut ReleaseScope<'_>, release: &mut Release) -> Reco
 /// Deletes the release. Reads no chart, value or template.
 async fn run_deletion(scope: &mut ReleaseScope<'_>, release: &mut Release, loaded: Flow) -> ReconcileOutcome {
     let found = match loaded {
-        Continue(()) => TakeoverStage::new(scope).find_former_release(release).await,
+        Continue(()) => match AccountStage::new(scope).take_account_of_deletion(release) {
+            Continue(()) => TakeoverStage::new(scope).find_former_release(release).await,
+            Break(phase) => Break(phase),
+        },
         // The record may be readable later, and names members that no label finds.
         Break(phase @ Phase::Failed { .. }) => Break(phase),
         Break(_) => Continue(()),
@@ -192,6 +197,7 @@ async fn run_deletion(scope: &mut ReleaseScope<'_>, release: &mut Release, loade
 async fn converge(scope: &mut ReleaseScope<'_>, release: &mut Release) -> Flow<Conclusion> {
     let suspended = annotations::is_suspended(&scope.written.annotations);
     if !suspended {
+        AccountStage::new(scope).take_account()?;
         TakeoverStage::new(scope).find_former_release(release).await?;
     }
     Warnings::new(scope).check_annotations(release).await;
@@ -282,6 +288,7 @@ async fn apply_and_prune(
         let objects = prepared.desired.members.iter().map(|member| member.object.to_string());
         format!("{:?} {}", prepared.notes, objects.collect::<String>())
     });
+    release.record.service_account = scope.account.as_ref().map(ToString::to_string);
     if release.record.is_new() {
         let name = Some(&prepared.release_name).filter(|name| **name != scope.written.key.name);
         release.record.release_name = name.cloned();

@@ -4,8 +4,10 @@
 use std::sync::OnceLock;
 
 use api_objects::CustomObject;
+use kube::Client;
 use serde_json::Value;
 
+use crate::cluster::connection::impersonation::{ServiceAccount, as_service_account};
 use crate::cluster::error::Error;
 use crate::reconcile::context::Context;
 use crate::reconcile::custom_resource::CustomResource;
@@ -20,6 +22,11 @@ use chartwright_core::status::{Phase, Reason, ReleaseChart};
 /// The custom resource of a reconcile, and what its stages found out about it.
 pub(crate) struct ReleaseScope<'a> {
     pub(crate) context: &'a Context,
+    /// For everything that the release reads and writes: with the rights of its ServiceAccount, if it has one. The custom resource, its
+    /// status and the operator's own objects are the operator's.
+    pub(crate) client: Client,
+    /// The ServiceAccount of `client`. `None`: the operator itself.
+    pub(crate) account: Option<ServiceAccount>,
     pub(crate) unit: &'a Unit,
     /// The custom resource as our last write left it.
     pub(crate) written: CustomResource,
@@ -47,6 +54,8 @@ impl<'a> ReleaseScope<'a> {
     pub(crate) fn new(context: &'a Context, unit: &'a Unit, resource: &CustomResource) -> Self {
         ReleaseScope {
             context,
+            client: context.client.clone(),
+            account: None,
             unit,
             written: resource.clone(),
             status_of_written: OnceLock::new(),
@@ -63,6 +72,19 @@ impl<'a> ReleaseScope<'a> {
 }
 
 impl ReleaseScope<'_> {
+    /// From now on, the release reads and writes with the rights of an account; `None`: with those of the operator.
+    ///
+    /// # Errors
+    /// The name cannot be part of a request.
+    pub(crate) fn act_as(&mut self, account: Option<ServiceAccount>) -> Result<(), Error> {
+        self.client = match &account {
+            Some(account) => as_service_account(&self.context.client, account)?,
+            None => self.context.client.clone(),
+        };
+        self.account = account;
+        Ok(())
+    }
+
     /// Takes in what a write of ours answered.
     pub(crate) fn set_written(&mut self, object: CustomObject) {
         self.written = self.unit.take_in(object);

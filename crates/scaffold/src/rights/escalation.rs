@@ -41,7 +41,13 @@ pub(super) fn escalation(rule: &Value) -> Option<String> {
 /// Who creates a role needs the rights that it grants, or `escalate`; who binds one, the same or `bind`. Both are limited to names
 /// where all of them are the same in every release.
 pub(super) fn escalating(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
-    let surveys = || kinds.iter().map(|(_, survey)| *survey);
+    // What an account applies, it needs the rights for.
+    let surveys = || {
+        kinds
+            .iter()
+            .map(|(_, survey)| *survey)
+            .filter(|survey| survey.account.is_none())
+    };
     let names = |of: fn(&Survey) -> &BTreeSet<(String, String)>, resource: &str| -> BTreeSet<String> {
         let all = surveys().flat_map(of).filter(|(found, _)| found == resource);
         all.map(|(_, name)| name.clone()).collect()

@@ -1,4 +1,4 @@
-//! The keys `deletionPolicy`, `collisions`, `crds` and `onFailure`.
+//! The keys `deletionFallback`, `deletionPolicy`, `collisions`, `crds` and `onFailure`.
 
 /// What happens to the members of a release when its custom resource is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
@@ -18,6 +18,20 @@ impl DeletionPolicy {
         ("WaitForTermination", Self::WaitForTermination),
         ("Orphan", Self::Orphan),
     ];
+}
+
+/// What happens to a deletion for which the ServiceAccount of a release lacks rights, or is gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeletionFallback {
+    /// It waits for the account.
+    #[default]
+    Wait,
+    /// After the timeout it goes on with the rights of the operator.
+    Operator,
+}
+
+impl DeletionFallback {
+    pub(crate) const NAMES: [(&str, Self); 2] = [("wait", Self::Wait), ("operator", Self::Operator)];
 }
 
 /// Which existing objects a release may take over.

@@ -60,7 +60,7 @@ impl Applier<'_> {
     ) -> Result<MemberDecision, Error> {
         let MemberTask { member, .. } = task;
         self.scope.context.members().begin_request(&member.id);
-        let found = objects::read_live_and_fields(&self.scope.context.client, resource, &member.id).await;
+        let found = objects::read_live_and_fields(&self.scope.client, resource, &member.id).await;
         let end = |answer: Option<&Live>| self.scope.context.members().end_request(&member.id, answer);
         let (seen, managed) = match found {
             Ok(Some(found)) => found,
@@ -126,7 +126,7 @@ impl Applier<'_> {
         if !immutable_fields::is_claim(&member.id.group_kind) {
             return Ok(None);
         }
-        let found = objects::read(&self.scope.context.client, resource, &member.id).await?;
+        let found = objects::read(&self.scope.client, resource, &member.id).await?;
         Ok(found.and_then(|(_, object)| {
             immutable_fields::without_size(&object, managed, objects::FIELD_MANAGER, &member.object)
         }))

@@ -45,7 +45,7 @@ impl Applier<'_> {
                 continue;
             }
             if !listed.contains_key(namespace) {
-                let found = autoscalers::list(&self.scope.context.client, &snapshot, namespace).await;
+                let found = autoscalers::list(&self.scope.client, &snapshot, namespace).await;
                 match &found {
                     // No event would start another check.
                     Err(error) if error.is_transient() => {
@@ -119,7 +119,7 @@ impl Applier<'_> {
         let (context, id) = (self.scope.context, &member.id);
         if !has_autoscaler(prepared, id) {
             let snapshot = context.discovery.snapshot();
-            let found = match autoscalers::list(&context.client, &snapshot, &id.namespace).await {
+            let found = match autoscalers::list(&self.scope.client, &snapshot, &id.namespace).await {
                 Err(error) if error.is_transient() => return Err(error),
                 Err(error) => {
                     tracing::debug!(object = %id, %error, "autoscalers can't be listed: the replicas become the default");
@@ -133,12 +133,12 @@ impl Applier<'_> {
         }
         let mut result = Ok(());
         for _ in 0..TRIES {
-            let found = objects::read(&context.client, resource, id).await?;
+            let found = objects::read(&self.scope.client, resource, id).await?;
             let Some((_, object)) = found.filter(|(seen, _)| seen.uid == live.uid) else {
                 return Err(Error::Conflict(format!("{id} was replaced at the same time")));
             };
             context.members().begin_request(id);
-            let answer = objects::hand_over_replicas(&context.client, resource, id, &object).await;
+            let answer = objects::hand_over_replicas(&self.scope.client, resource, id, &object).await;
             context.members().end_request(id, answer.as_ref().ok());
             result = answer.map(drop);
             if !matches!(result, Err(Error::Conflict(_))) {

@@ -102,7 +102,7 @@ impl MemberSender<'_> {
         order: SendOptions<'_>,
         error: Error,
     ) -> Result<MemberOutcome, Error> {
-        match objects::check_creation(&self.scope.context.client, resource, &member.id, &member.object).await {
+        match objects::check_creation(&self.scope.client, resource, &member.id, &member.object).await {
             Ok(DryRun::Accepted) => {}
             Ok(DryRun::Refused(_)) => return Ok(self.failure(member, &error)),
             Err(error) => return Ok(self.failure(member, &error)),
@@ -181,7 +181,7 @@ impl MemberSender<'_> {
         live: &Live,
         error: &Error,
     ) -> Result<ForeignFields, Error> {
-        let (client, id) = (&self.scope.context.client, &member.id);
+        let (client, id) = (&self.scope.client, &member.id);
         let Error::Unprocessable { causes, .. } = error else {
             return Ok(ForeignFields::Kept(Vec::new()));
         };
@@ -275,7 +275,7 @@ impl MemberSender<'_> {
     ) -> Result<Option<Live>, Error> {
         let mut result = Ok(None);
         for _ in 0..TRIES {
-            let found = objects::read_live_and_fields(&self.scope.context.client, resource, id).await?;
+            let found = objects::read_live_and_fields(&self.scope.client, resource, id).await?;
             let Some((seen, managed)) = found.filter(|(seen, _)| seen.uid == live.uid) else {
                 return Err(Error::Conflict(format!("{id} was replaced at the same time")));
             };
@@ -302,7 +302,7 @@ impl MemberSender<'_> {
         entries: &[ManagedFieldsEntry],
     ) -> Result<Live, Error> {
         self.scope.context.members().begin_request(id);
-        let set = objects::set_managed_fields(&self.scope.context.client, resource, id, live, entries).await;
+        let set = objects::set_managed_fields(&self.scope.client, resource, id, live, entries).await;
         self.scope.context.members().end_request(id, set.as_ref().ok());
         let live = set?;
         self.scope
@@ -322,7 +322,7 @@ impl MemberSender<'_> {
     ) -> Result<Live, Error> {
         sign(object, &member.digest);
         self.scope.context.members().begin_request(&member.id);
-        let answer = objects::apply(&self.scope.context.client, resource, &member.id, object, onto).await;
+        let answer = objects::apply(&self.scope.client, resource, &member.id, object, onto).await;
         self.scope
             .context
             .members()
@@ -352,7 +352,7 @@ impl MemberSender<'_> {
             _ => String::new(),
         };
         if fields == "spec"
-            && let Ok(Some((_, object))) = objects::read(&self.scope.context.client, resource, &member.id).await
+            && let Ok(Some((_, object))) = objects::read(&self.scope.client, resource, &member.id).await
         {
             let leaves = immutable_fields::changed_leaves(&member.id.group_kind, &object, &member.object);
             if !leaves.is_empty() {
@@ -378,7 +378,7 @@ impl MemberSender<'_> {
         if id.group_kind.kind != "StatefulSet" {
             return Ok(immutable_fields::takes_data(id, &Value::Null));
         }
-        let found = objects::read(&self.scope.context.client, resource, id).await?;
+        let found = objects::read(&self.scope.client, resource, id).await?;
         Ok(found.is_some_and(|(_, object)| immutable_fields::takes_data(id, &object)))
     }
 
@@ -392,7 +392,7 @@ impl MemberSender<'_> {
         order: SendOptions<'_>,
         (fields, foreign): (&str, &[String]),
     ) -> Result<Option<MemberOutcome>, Error> {
-        let (client, id) = (&self.scope.context.client, &member.id);
+        let (client, id) = (&self.scope.client, &member.id);
         let immutable = |kept: KeptField| {
             Ok(Some(MemberOutcome::Failed(
                 Reason::Immutable,

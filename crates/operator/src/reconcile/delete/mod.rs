@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow::{Break, Continue};
 
 use crate::cluster::error::Error;
+use crate::reconcile::account::AccountStage;
 use crate::reconcile::claim::Claimer;
 use crate::reconcile::claim::member_scopes::{self, MemberScopes};
 use crate::reconcile::delete::hook_runs::DeleteHookRunner;
@@ -68,7 +69,11 @@ impl Deleter<'_, '_> {
         if !is_held {
             return finished();
         }
-        match self.uninstall(release, false).await {
+        let mut done = self.uninstall(release, false).await;
+        if matches!(done, Break(Phase::Failed { .. })) && AccountStage::new(self.scope).may_fall_back() {
+            done = self.uninstall_as_operator(release, done).await;
+        }
+        match done {
             Continue(UninstallProgress::All(note)) => self.remove_release_finalizer(release, note).await,
             Continue(UninstallProgress::Going(going)) => {
                 member_scopes::want(
@@ -85,6 +90,23 @@ impl Deleter<'_, '_> {
             }
             Break(phase) => StatusWriter::new(self.scope).report(release, phase).await,
         }
+    }
+
+    /// Goes on with the rights of the operator. `failed`: what the account could not do.
+    async fn uninstall_as_operator(
+        &mut self,
+        release: &mut Release,
+        failed: Flow<UninstallProgress>,
+    ) -> Flow<UninstallProgress> {
+        let Break(Phase::Failed { message, .. }) = &failed else {
+            return failed;
+        };
+        let note = format!("the deletion goes on with the rights of the operator: {message}");
+        self.scope.warn_once(release, "DeletionFallback", note).await;
+        if self.scope.act_as(None).is_err() {
+            return failed;
+        }
+        self.uninstall(release, false).await
     }
 
     /// Deletes or detaches all members of a release. With `listed`, the members are listed from the API server and not

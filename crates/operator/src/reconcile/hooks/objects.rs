@@ -58,7 +58,7 @@ impl HookObjects<'_> {
         {
             spec.remove(hooks::TTL);
         }
-        match objects::apply(&self.scope.context.client, resource, id, &mut object, onto).await {
+        match objects::apply(&self.scope.client, resource, id, &mut object, onto).await {
             Ok(live) => {
                 self.scope
                     .context
@@ -89,7 +89,7 @@ impl HookObjects<'_> {
     }
 
     pub(crate) async fn find(&self, resource: &Resource, id: &ObjectId, run: &str) -> Result<HookObject, Error> {
-        let found = objects::read(&self.scope.context.client, resource, id).await?;
+        let found = objects::read(&self.scope.client, resource, id).await?;
         let Some((live, object)) = found else {
             return Ok(HookObject::Nothing);
         };
@@ -104,7 +104,7 @@ impl HookObjects<'_> {
 
     /// Deletes the object of a hook. True if the object is gone.
     pub(crate) async fn delete_hook(&self, resource: &Resource, id: &ObjectId, live: &Live) -> Result<bool, Error> {
-        let client = &self.scope.context.client;
+        let client = &self.scope.client;
         if !live.deleting {
             match objects::delete_in_foreground(client, resource, id, live).await? {
                 DeleteOutcome::Absent => return Ok(true),
@@ -129,7 +129,7 @@ impl HookObjects<'_> {
         let Some(resource) = snapshot.served(&id.group_kind).or_stop(|error| failed(&error))? else {
             return Continue(true);
         };
-        let found = objects::read_live(&self.scope.context.client, resource, id).await;
+        let found = objects::read_live(&self.scope.client, resource, id).await;
         let Some(live) = found.or_stop(|error| failed(&error))? else {
             return Continue(true);
         };

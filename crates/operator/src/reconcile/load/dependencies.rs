@@ -195,7 +195,7 @@ impl DependencyGate<'_> {
             return Continue(known.clone());
         }
         let keys = std::slice::from_ref(key);
-        let found = lookup::fetch_all(&context.client, snapshot, keys, &context.render.lookups).await;
+        let found = lookup::fetch_all(&self.scope.client, snapshot, keys, &context.render.lookups).await;
         let found = found.or_stop(|(_, error)| {
             let message = format!("{}: {}: {error}", need.place, lookup::describe(key));
             if error.is_permanent() {

@@ -75,13 +75,13 @@ impl JobTtls<'_> {
             .cloned();
         let live = match watched {
             Some(live) => Some(live),
-            None => objects::read_live(&self.scope.context.client, resource, id).await?,
+            None => objects::read_live(&self.scope.client, resource, id).await?,
         };
         let is_own = |live: &Live| live.uid == uid && ownership(id, live, &self.scope.owner) == Ownership::Ours;
         if !live.is_some_and(|live| is_own(&live)) {
             return Ok(());
         }
-        if objects::set_ttl(&self.scope.context.client, resource, id, uid, ttl).await? {
+        if objects::set_ttl(&self.scope.client, resource, id, uid, ttl).await? {
             self.scope
                 .context
                 .metrics

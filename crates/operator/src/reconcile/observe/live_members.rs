@@ -361,7 +361,7 @@ impl MemberObserver<'_> {
         let Some(resource) = resource.or_else(|| snapshot.preferred(&id.group_kind)) else {
             return Ok(None);
         };
-        let Some((live, mut object)) = objects::read(&self.scope.context.client, resource, id).await? else {
+        let Some((live, mut object)) = objects::read(&self.scope.client, resource, id).await? else {
             return Ok(None);
         };
         // Another object may have taken its name since its watch showed it, or a status may name it.

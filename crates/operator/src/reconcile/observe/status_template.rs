@@ -186,7 +186,7 @@ impl StatusEvaluator<'_> {
         let revision = record.revision.max(1);
         let mut answers = LookupAnswers::new();
         let work = RenderJob::begin(
-            self.scope.context,
+            (self.scope.context, &self.scope.client),
             self.scope.unit,
             &self.scope.written,
             release,

@@ -188,7 +188,7 @@ impl PlanRunner<'_, '_> {
     ) -> Flow<Vec<Hook>> {
         let mut answers = LookupAnswers::new();
         let prepared = prepare_plan(
-            self.scope.context,
+            (self.scope.context, &self.scope.client),
             self.scope.unit,
             &self.scope.written,
             release,

@@ -314,7 +314,7 @@ impl Remediator<'_, '_> {
 
     /// Where autoscalers may not be listed, none is seen.
     async fn is_autoscaled(&self, snapshot: &Snapshot, id: &ObjectId) -> Result<bool, String> {
-        match autoscalers::list(&self.scope.context.client, snapshot, &id.namespace).await {
+        match autoscalers::list(&self.scope.client, snapshot, &id.namespace).await {
             Ok(found) => Ok(found.iter().any(|autoscaler| autoscaling::scales(autoscaler, id))),
             Err(error) if error.is_transient() => Err(format!("the autoscalers in {}: {error}", id.namespace)),
             Err(_) => Ok(false),
@@ -328,15 +328,15 @@ impl Remediator<'_, '_> {
         let (Some(resource), Some(live)) = (snapshot.preferred(&id.group_kind), live) else {
             return Err(format!("{id} is not there"));
         };
-        let looked = objects::read_live(&self.scope.context.client, resource, id).await;
+        let looked = objects::read_live(&self.scope.client, resource, id).await;
         let deleted = match looked.map_err(|error| format!("{id}: {error}"))? {
             Some(seen) if seen.uid == live.uid => {
                 // What stands in a status is no proof: the object itself is asked whose it is.
                 match verdict(id, &seen, &self.scope.owner, Purpose::Prune) {
                     prune::Verdict::Delete if dry_run => {
-                        objects::check_deletion(&self.scope.context.client, resource, id, &seen).await
+                        objects::check_deletion(&self.scope.client, resource, id, &seen).await
                     }
-                    prune::Verdict::Delete => objects::delete(&self.scope.context.client, resource, id, &seen).await,
+                    prune::Verdict::Delete => objects::delete(&self.scope.client, resource, id, &seen).await,
                     prune::Verdict::Leave(whose) => return Err(format!("{id}: {whose}")),
                     _ => return Err(format!("{id} is to stay, or another owner decides about it")),
                 }

@@ -328,6 +328,7 @@ impl Pruner<'_> {
             let Some(resource) = snapshot.preferred(&scope.group_kind) else {
                 continue;
             };
+            // As the watches, which are the operator's.
             let listed = objects::list_applyset(
                 &self.scope.context.client,
                 resource,

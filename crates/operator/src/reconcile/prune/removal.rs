@@ -165,7 +165,7 @@ impl MemberRemover<'_> {
         candidate: RemovalCandidate,
         purpose: Purpose,
     ) -> RemovalOutcome {
-        let client = &self.scope.context.client;
+        let client = &self.scope.client;
         let kind = &id.group_kind.kind;
         let failed = |error: &Error| RemovalOutcome::Failed(format!("{id}: {error}"), error.retry_after());
         // Only the complete object shows whether PersistentVolumeClaims are deleted with it.

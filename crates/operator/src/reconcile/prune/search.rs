@@ -65,7 +65,9 @@ impl MemberSearch<'_> {
                 continue;
             };
             for (namespace, name, live) in
-                objects::list_applyset(&self.scope.context.client, resource, namespace, &self.scope.owner.set).await?
+                // As the watches, which are the operator's.
+                objects::list_applyset(&self.scope.context.client, resource, namespace, &self.scope.owner.set)
+                        .await?
             {
                 found.insert(
                     ObjectId::new(kind.clone(), namespace, name),

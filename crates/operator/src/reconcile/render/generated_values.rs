@@ -270,12 +270,10 @@ impl RenderJob<'_> {
         let Some(resource) = self.snapshot.resource(&id.group_kind, version) else {
             return Continue(None);
         };
-        let object = objects::read(&self.context.client, resource, id)
-            .await
-            .or_stop(|error| {
-                let message = format!("{id}, which may hold a random result that was lost: {error}");
-                Phase::failed(Reason::KeptResults, message)
-            })?;
+        let object = objects::read(self.client, resource, id).await.or_stop(|error| {
+            let message = format!("{id}, which may hold a random result that was lost: {error}");
+            Phase::failed(Reason::KeptResults, message)
+        })?;
         let owner = &self.identity.owner;
         let claimant = claimant(self.unit, self.resource, &self.release_name, &self.identity.namespace);
         let ours = |live: &Live, object: &serde_json::Value| match ownership(id, live, owner) {

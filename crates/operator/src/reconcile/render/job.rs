@@ -3,6 +3,7 @@
 use std::ops::ControlFlow::{Break, Continue};
 use std::sync::{Arc, Mutex};
 
+use kube::Client;
 use serde_json::{Value, json};
 
 use crate::cluster::discovery::Snapshot;
@@ -47,6 +48,8 @@ pub(crate) const LONGEST_FILE: usize = 1 << 20;
 /// The inputs that all renders of one reconcile share.
 pub(crate) struct RenderJob<'a> {
     pub context: &'a Context,
+    /// Reads the lookups and sources, with the rights of the release.
+    pub client: &'a Client,
     pub unit: &'a Unit,
     pub resource: &'a CustomResource,
     pub renderer: &'a Arc<Engine>,
@@ -98,12 +101,13 @@ pub(crate) type RenderAttempt = Result<(Rendered, Desired), Box<(RenderError, Re
 /// The release remembers its stored random results even if the render fails.
 pub async fn prepare(
     context: &Context,
+    client: &Client,
     unit: &Unit,
     resource: &CustomResource,
     release: &mut Release,
     answers: &mut LookupAnswers,
 ) -> Flow<PreparedRelease> {
-    prepare_plan(context, unit, resource, release, answers, no_plan()).await
+    prepare_plan((context, client), unit, resource, release, answers, no_plan()).await
 }
 
 /// Returns `.Plan` for a render without a running plan.
@@ -113,7 +117,7 @@ pub(crate) fn no_plan() -> Value {
 
 /// The same with this `.Plan`.
 pub(crate) async fn prepare_plan(
-    context: &Context,
+    (context, client): (&Context, &Client),
     unit: &Unit,
     resource: &CustomResource,
     release: &mut Release,
@@ -123,7 +127,7 @@ pub(crate) async fn prepare_plan(
     let (depth, maker) = context.depth(&unit.group_kind, resource);
     grants::may_nest(depth, maker, &unit.watch.allow)
         .or_stop(|refused| Phase::stalled(Reason::Refused, refused.to_string()))?;
-    let mut work = RenderJob::begin(context, unit, resource, release, answers).await?;
+    let mut work = RenderJob::begin((context, client), unit, resource, release, answers).await?;
     work.plan = plan;
     let mut memory = GeneratedValues::read(context, resource, release).await?;
     release.retry.cache.kept = memory.known();
@@ -188,7 +192,7 @@ impl<'a> RenderJob<'a> {
     /// Prepares a render: reads values, capabilities and stored random results. Stops with the phase of the release if
     /// the chart or the values cannot be read.
     pub(crate) async fn begin(
-        context: &'a Context,
+        (context, client): (&'a Context, &'a Client),
         unit: &'a Unit,
         resource: &'a CustomResource,
         release: &Release,
@@ -212,6 +216,7 @@ impl<'a> RenderJob<'a> {
         }
         let mut work = RenderJob {
             context,
+            client,
             unit,
             resource,
             renderer,

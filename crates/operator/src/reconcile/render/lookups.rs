@@ -128,7 +128,7 @@ impl RenderJob<'_> {
             );
             return Break(Phase::stalled(Reason::Refused, message));
         }
-        let fetched = lookup::fetch_all(&context.client, &self.snapshot, &unknown, &context.render.lookups).await;
+        let fetched = lookup::fetch_all(self.client, &self.snapshot, &unknown, &context.render.lookups).await;
         let fetched = fetched.or_stop(|(key, error)| {
             let message = format!("lookup of {}: {error}", lookup::describe(&key));
             if error.is_permanent() {

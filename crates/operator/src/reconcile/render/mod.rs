@@ -45,6 +45,7 @@ impl Renderer<'_> {
         let mut answers = LookupAnswers::new();
         let prepared = prepare(
             self.scope.context,
+            &self.scope.client,
             self.scope.unit,
             &self.scope.written,
             release,
@@ -85,7 +86,7 @@ impl Renderer<'_> {
         };
         let entries = release.record.entries.iter();
         for entry in entries.filter(|entry| entry.id.group_kind == secret) {
-            let found = objects::read(&self.scope.context.client, resource, &entry.id).await;
+            let found = objects::read(&self.scope.client, resource, &entry.id).await;
             if let Some((_, object)) = found.or_stop(|error| unread(&entry.id, &error))? {
                 let chart = self.scope.unit.renderer.as_ref().ok().map(|renderer| renderer.chart());
                 secret_values::learn_object(&release.secrets, &ChartText::of(chart), &object);

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::cluster::custom_resource as writes;
 use crate::cluster::error::Error;
+use crate::reconcile::account::AccountStage;
 use crate::reconcile::custom_resource::ResourceKey;
 use crate::reconcile::flow::Flow;
 use crate::reconcile::hints::refusal;
@@ -103,7 +104,12 @@ impl StatusWriter<'_, '_> {
         {
             conclusion.phase = unsaved;
         }
-        missing_rights::add_remedy(&mut conclusion.phase, self.scope.context.settings.namespaces.as_ref());
+        AccountStage::new(self.scope)
+            .explain_refusal(&mut conclusion.phase)
+            .await;
+        let account = self.scope.account.as_ref().map(ToString::to_string);
+        let namespaces = self.scope.context.settings.namespaces.as_ref();
+        missing_rights::add_remedy(&mut conclusion.phase, account.as_deref(), namespaces);
         let phase = &conclusion.phase;
         release.retry.cache.after(phase);
         release.observed.was_healthy |= phase.is_ready();

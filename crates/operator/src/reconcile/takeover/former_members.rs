@@ -70,7 +70,7 @@ impl FormerMembers<'_> {
         let Some(resource) = snapshot.served(&id.group_kind)? else {
             return Ok(None);
         };
-        let client = &self.scope.context.client;
+        let client = &self.scope.client;
         let claimant = self.claimant_of(&self.scope.written.key.name, &self.scope.written.key.namespace);
         let mut result = Ok(None);
         for _ in 0..ATTEMPTS {
@@ -100,7 +100,7 @@ impl FormerMembers<'_> {
 
     /// Patches the metadata of an object. Returns false if the object is gone.
     async fn patch_metadata(&self, resource: &Resource, id: &ObjectId, patch: &Value) -> Result<bool, Error> {
-        match requests::patch_metadata(&self.scope.context.client, resource, &id.namespace, &id.name, patch).await {
+        match requests::patch_metadata(&self.scope.client, resource, &id.namespace, &id.name, patch).await {
             Ok(_) => {
                 self.scope
                     .context
@@ -121,7 +121,7 @@ impl FormerMembers<'_> {
         member: &Member,
         resource: &Resource,
     ) -> Result<Step, (Reason, String)> {
-        let client = &self.scope.context.client;
+        let client = &self.scope.client;
         let claimant = self.claimant_of(&prepared.release_name, &prepared.identity.namespace);
         let (namespace, name) = (&member.id.namespace, &member.id.name);
         let unable = |error: Error| (Reason::Takeover, format!("{} ({}): {error}", member.id, member.source));
@@ -187,7 +187,7 @@ impl FormerMembers<'_> {
     /// Deletes the release Secrets.
     pub(crate) async fn remove_stored(&self, former_release: &FormerRelease) -> Result<(), Error> {
         for (name, uid) in &former_release.secrets {
-            requests::remove_release(&self.scope.context.client, &former_release.namespace, name, uid).await?;
+            requests::remove_release(&self.scope.client, &former_release.namespace, name, uid).await?;
             self.scope.context.metrics.wrote("Secret", WriteOperation::Delete);
         }
         Ok(())
@@ -214,7 +214,7 @@ impl FormerMembers<'_> {
         let Some(resource) = snapshot.served(&id.group_kind)? else {
             return Ok(());
         };
-        let found = requests::metadata(&self.scope.context.client, resource, &id.namespace, &id.name).await?;
+        let found = requests::metadata(&self.scope.client, resource, &id.namespace, &id.name).await?;
         if let Some(patch) = found.and_then(|metadata| takeover::parting(&metadata, &self.scope.written.uid)) {
             self.patch_metadata(resource, id, &patch).await?;
         }

@@ -152,7 +152,7 @@ impl TakeoverStage<'_, '_> {
         former: Former,
         (name, namespace): (&str, &str),
     ) -> Flow<Option<Vec<requests::ReleaseSecret>>> {
-        match requests::list_releases(&self.scope.context.client, namespace, name).await {
+        match requests::list_releases(&self.scope.client, namespace, name).await {
             Ok(stored) if stored.is_empty() && former == Former::Helm && !self.is_marked() => Continue(None),
             Ok(stored) => Continue(Some(stored)),
             // A deletion uses the status instead. The garbage collector deletes the Secrets.
@@ -176,7 +176,7 @@ impl TakeoverStage<'_, '_> {
         let mut left = self.scope.context.render.budget.limits(PoolLane::Long).memory / UNPACKED;
         listed.sort_by_key(|secret| std::cmp::Reverse((secret.deployed, secret.version)));
         for secret in listed {
-            let data = requests::read_release(&self.scope.context.client, namespace, &secret).await;
+            let data = requests::read_release(&self.scope.client, namespace, &secret).await;
             let data =
                 data.or_stop(|error| failed(&format!("the release Secret {namespace}/{}", secret.name), &error))?;
             let Some(data) = data else { continue };
@@ -219,7 +219,7 @@ impl TakeoverStage<'_, '_> {
             let Some(resource) = snapshot.resource(&id.group_kind, &member.version) else {
                 continue;
             };
-            match requests::metadata(&self.scope.context.client, resource, &id.namespace, &id.name).await {
+            match requests::metadata(&self.scope.client, resource, &id.namespace, &id.name).await {
                 Ok(Some(metadata)) if takeover::is_controlled(&metadata, &self.scope.written.uid) => return Ok(true),
                 Ok(_) => {}
                 // A deletion does not wait for objects that it leaves alone.

@@ -18,6 +18,8 @@ pub enum ValuesError {
     Override { key: String, message: String },
     #[error("targetNamespace {template:?}: {message}")]
     TargetNamespace { template: String, message: String },
+    #[error("serviceAccountName {template:?}: {message}")]
+    ServiceAccount { template: String, message: String },
     #[error("releaseName {template:?}: {message}")]
     ReleaseName { template: String, message: String },
     #[error(

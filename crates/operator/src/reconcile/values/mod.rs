@@ -5,6 +5,7 @@ pub(crate) mod name_templates;
 pub(crate) mod read_values;
 pub(crate) mod release_name;
 pub(crate) mod release_namespace;
+pub(crate) mod service_account;
 pub(crate) mod sources;
 pub(crate) mod unread_values;
 
