@@ -24,7 +24,8 @@ use chartwright_watches::{CrdPolicy, DeletionFallback, SourceKind, Watch};
 pub(super) use escalation::{ESCALATING, ROLES};
 use escalation::{escalating, escalation};
 use helm_template::chart::Chart;
-use impersonation::{WATCHED, impersonating};
+use impersonation::{ACCOUNTS, WATCHED, constrain, impersonating};
+pub(super) use impersonation::{accounts, missing_accounts};
 
 /// The file of a project with its operator's role, and what the role is called.
 pub const ROLE: &str = "config/rbac/role.yaml";
@@ -159,10 +160,24 @@ pub fn surveys(root: &Path, watches: &[Watch], new: Option<&(PathBuf, Chart)>) -
     surveys.collect()
 }
 
-/// The role of an operator that needs this. `namespaced`: for one namespace, without what lies in none.
-pub fn role(surveys: &[(Kind, Survey)], name: &str, namespaced: bool) -> Role {
+/// What a role is for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RoleOptions {
+    /// For one namespace, without what lies in none.
+    pub namespaced: bool,
+    /// With the verbs of constrained impersonation (KEP-5284), for Kubernetes 1.36 or later.
+    pub constrained_impersonation: bool,
+}
+
+/// The role of an operator that needs this.
+pub fn role(surveys: &[(Kind, Survey)], name: &str, options: RoleOptions) -> Role {
+    let namespaced = options.namespaced;
     let kinds: Vec<(&Kind, &Survey)> = surveys.iter().map(|(kind, survey)| (kind, survey)).collect();
     let mut rules = rules_of(&kinds);
+    if options.constrained_impersonation {
+        let surveys: Vec<&Survey> = kinds.iter().map(|(_, survey)| *survey).collect();
+        constrain(&mut rules, &surveys);
+    }
     let warnings = surveys
         .iter()
         .flat_map(|(kind, survey)| lacking_kinds(kind, survey))
@@ -188,7 +203,7 @@ pub fn role(surveys: &[(Kind, Survey)], name: &str, namespaced: bool) -> Role {
 /// # Errors
 /// None that can be met.
 pub fn add_role(tree: &mut FileTree, surveys: &[(Kind, Survey)]) -> anyhow::Result<()> {
-    let role = role(surveys, ROLE_NAME, false);
+    let role = role(surveys, ROLE_NAME, RoleOptions::default());
     tree.add(ROLE, role.to_yaml()?);
     tree.warn(role.warnings);
     tree.warn(role.notes.iter().map(|note| format!("{ROLE}: {note}")).collect());
@@ -335,10 +350,17 @@ pub fn lacking(made: &Value, present: &Value) -> Vec<String> {
         verbs.retain(|verb| !ESCALATING.contains(&verb.as_str()));
     }
     let (made, present) = (rules(made), rules(present));
-    let of_crds = made.iter().filter(|rule| lists(rule, "resources", CRDS));
-    let names = of_crds.flat_map(|rule| rule["resourceNames"].as_array().into_iter().flatten());
+    let names = |resource: &'static str, verb: &'static str| {
+        let rules = made
+            .iter()
+            .filter(move |rule| lists(rule, "resources", resource) && lists(rule, "verbs", verb));
+        let names = rules.flat_map(|rule| rule["resourceNames"].as_array().into_iter().flatten());
+        names.filter_map(Value::as_str)
+    };
     let mut lacking = missing(&wanted, &present);
-    lacking.extend(missing_crds(names.filter_map(Value::as_str), &present));
+    lacking.extend(missing_crds(names(CRDS, "patch"), &present));
+    let accounts = names(ACCOUNTS, "impersonate").chain(names(ACCOUNTS, "impersonate:serviceaccount"));
+    lacking.extend(missing_accounts(accounts, &present));
     lacking
 }
 
@@ -369,7 +391,7 @@ pub(super) fn rules_of(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
         if survey.keeps {
             want("", "secrets", &KEEPING);
         }
-        if survey.defines && survey.crd_policy != CrdPolicy::Skip {
+        if survey.defines && survey.crd_policy != CrdPolicy::Skip && survey.account.is_none() {
             want(CRD_GROUP, CRDS, &["create"]);
         }
         if survey.runs {
@@ -452,7 +474,7 @@ mod tests {
             ("proxy", "proxy", "bind and escalate"),
         ] {
             let survey = Survey::of(&chart("templates/a.yaml", &made.replace("NAME", name)));
-            let role = role(&[(kind.clone(), survey)], ROLE_NAME, false);
+            let role = role(&[(kind.clone(), survey)], ROLE_NAME, RoleOptions::default());
             let [note] = role.notes.as_slice() else {
                 panic!("{:?}", role.notes)
             };
@@ -462,7 +484,7 @@ mod tests {
             assert!(text.contains(&comment), "{text}");
             assert_eq!(go_yaml::to_json(text.as_bytes()).unwrap(), role.object);
         }
-        let silent = role(&[(kind, Survey::default())], ROLE_NAME, false);
+        let silent = role(&[(kind, Survey::default())], ROLE_NAME, RoleOptions::default());
         assert!(silent.notes.is_empty() && !silent.to_yaml().unwrap().contains('#'));
     }
 
@@ -506,7 +528,7 @@ mod tests {
         let kind = Kind::of_watch(&watches()[0], Path::new(""), &[]);
         let never = template("{{- if .Files.Get \"x\" }}", "Endpoints");
         let chart = with_files(&[("templates/a.yaml", &format!("{}---\n{never}", object("Secret")))]);
-        let role = role(&[(kind, Survey::of(&chart))], ROLE_NAME, false);
+        let role = role(&[(kind, Survey::of(&chart))], ROLE_NAME, RoleOptions::default());
         let [warning] = role.warnings.as_slice() else {
             panic!("{:?}", role.warnings)
         };
@@ -586,7 +608,11 @@ mod tests {
     fn the_roles_of_this_project_are_those_that_its_charts_need() {
         let rules = |role: &Value| role["rules"].as_array().unwrap().clone();
         let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-        let made = role(&surveys(root, &watches(), None).unwrap(), ROLE_NAME, false);
+        let made = role(
+            &surveys(root, &watches(), None).unwrap(),
+            ROLE_NAME,
+            RoleOptions::default(),
+        );
         assert!(made.warnings.is_empty(), "{:?}", made.warnings);
         let generated = rules(&made.object);
         let mut written = Vec::new();

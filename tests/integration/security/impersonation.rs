@@ -117,7 +117,9 @@ fn constrained_impersonation_is_enough() -> Result<()> {
         "verbs": ["impersonate:serviceaccount"],
     });
     let objects = json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": on});
-    world.grant("impersonate", &[account, objects])?;
+    // The operator watches what the account applies.
+    let watch = json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]});
+    world.grant("impersonate", &[account, objects, watch])?;
     give_rights(&world, &["configmaps", "secrets"])?;
     let _operator = start(&world)?;
     world.install("a", json!({}))?;

@@ -99,8 +99,7 @@ pub fn recorded_entry(
         MemberOutcome::Yielded => None,
         MemberOutcome::Finished | MemberOutcome::Contested => previous,
         // An object of another owner is no member, unless it was one: then it is watched until the conflict is resolved.
-        // A forbidden request was not carried out.
-        MemberOutcome::Failed(Reason::Collision | Reason::Forbidden, _) => previous,
+        MemberOutcome::Failed(Reason::Collision, _) => previous,
         // A request that timed out may have been carried out: it stays listed, and without a fingerprint it is
         // looked at again. A content that was recorded before is no upgrade when it arrives at last.
         MemberOutcome::Awaited | MemberOutcome::Failed(..) | MemberOutcome::Throttled(..) => {

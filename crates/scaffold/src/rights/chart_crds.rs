@@ -14,9 +14,9 @@ const REPLACING: [&str; 2] = ["get", "patch"];
 pub(super) const CRD_GROUP: &str = "apiextensions.k8s.io";
 pub(super) const CRDS: &str = "customresourcedefinitions";
 
-/// The names of the definitions that watches replace (`crds: CreateReplace`).
+/// The names of the definitions that watches replace (`crds: CreateReplace`) with the operator's rights.
 pub(crate) fn replaced_crds<'s>(surveys: impl Iterator<Item = &'s Survey>) -> BTreeSet<&'s str> {
-    let replacing = surveys.filter(|survey| survey.crd_policy == CrdPolicy::CreateReplace);
+    let replacing = surveys.filter(|survey| survey.crd_policy == CrdPolicy::CreateReplace && survey.account.is_none());
     replacing
         .flat_map(|survey| &survey.crd_names)
         .map(String::as_str)

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::cli::stdout::{note, print_line, stdout};
 use chartwright_scaffold::printable::to_yaml;
 use chartwright_scaffold::project::{self, Project};
-use chartwright_scaffold::rights::{self, Role};
+use chartwright_scaffold::rights::{self, Role, RoleOptions};
 use chartwright_scaffold::tree::FileTree;
 use chartwright_watches as watches;
 
@@ -44,8 +44,11 @@ pub struct RbacArgs {
     /// A Role for one namespace, without cluster-scoped resources
     #[arg(long)]
     namespaced: bool,
+    /// For watches with `serviceAccountName`: the verbs of constrained impersonation, for Kubernetes 1.36 or later
+    #[arg(long)]
+    constrained_impersonation: bool,
     /// The Role for the operator's own namespace, with its binding: key and Lease
-    #[arg(long, conflicts_with_all = ["namespaced", "name", "check"])]
+    #[arg(long, conflicts_with_all = ["namespaced", "constrained_impersonation", "name", "check"])]
     own: bool,
     /// With --own: the operator's name
     #[arg(long, value_name = "NAME", requires = "own", default_value = "chartwright")]
@@ -76,7 +79,11 @@ pub fn run(args: &RbacArgs) -> Result<ExitCode> {
         bail!("{}: there is no watch", args.watches_file.display());
     }
     let root = std::env::current_dir()?;
-    let role = rights::role(&rights::surveys(&root, &watches, None)?, &args.name, args.namespaced);
+    let options = RoleOptions {
+        namespaced: args.namespaced,
+        constrained_impersonation: args.constrained_impersonation,
+    };
+    let role = rights::role(&rights::surveys(&root, &watches, None)?, &args.name, options);
     let text = role.to_yaml()?;
     let Role {
         object,

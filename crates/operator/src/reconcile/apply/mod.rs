@@ -288,8 +288,13 @@ impl Applier<'_> {
                 let known = task.entry.and_then(|entry| entry.drift.as_deref());
                 Warnings::new(self.scope).tolerated(member, drift.as_ref(), known).await;
                 let live = self.scope.context.members().get(&member.id).cloned();
-                pass.reached
-                    .extend(recorded_entry(member, previous, &done, live.as_ref(), drift.as_ref()));
+                // An account that may not create an object may not be able to look for it at the deletion, either.
+                let is_refused = matches!(done, MemberOutcome::Failed(Reason::Forbidden, _));
+                pass.reached.extend(if is_refused && self.scope.account.is_some() {
+                    previous
+                } else {
+                    recorded_entry(member, previous, &done, live.as_ref(), drift.as_ref())
+                });
                 pass.note_outcome(release, member, done);
                 if pass.closed.is_some() {
                     return;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::api::Kind;
 use crate::lint::chart::examine::Examined;
-use crate::rights::{ESCALATING, MEMBER, Rights, grants, replaced_crds, rights, rules_of, shown};
+use crate::rights::{ESCALATING, MEMBER, Rights, accounts, grants, replaced_crds, rights, rules_of, shown};
 use crate::survey::{RBAC, Survey};
 
 /// Rights that an operator may need: for leader election, and for `--metrics-require-rbac`, or kube-rbac-proxy under the same
@@ -30,6 +30,8 @@ pub(in crate::lint) struct Needs {
     listed: BTreeSet<(String, String)>,
     /// The names of the definitions that the operator replaces.
     pub(in crate::lint) crds: BTreeSet<String>,
+    /// The ServiceAccounts that the operator acts as: names or templates.
+    pub(in crate::lint) accounts: BTreeSet<String>,
 }
 
 /// Verbs without which the operator works.
@@ -59,11 +61,16 @@ impl Needs {
         let is_not_requested = |resource: &&(String, String)| !is_requested(resource);
         let unusual = surveys().flat_map(|survey| survey.made.difference(&usual));
         let looked_up = surveys().flat_map(|survey| &survey.looked_up);
-        let needed = rights(&rules_of(&kinds));
+        let mut needed = rights(&rules_of(&kinds));
+        // Impersonation has two forms and is checked by name.
+        for verbs in needed.values_mut() {
+            verbs.remove("impersonate");
+        }
         Needs {
             usable: needed.clone(),
             needed,
             crds: replaced_crds(surveys()).into_iter().map(str::to_owned).collect(),
+            accounts: accounts(surveys()).into_iter().map(str::to_owned).collect(),
             unusual: unusual.filter(is_not_requested).cloned().collect(),
             looked_up: looked_up.filter(is_not_requested).cloned().collect(),
             listed: surveys().flat_map(|survey| survey.listed.clone()).collect(),
@@ -157,7 +164,9 @@ impl Needs {
     pub(in crate::lint) fn excess(&self, group: &str, resource: &str, verbs: &[&str]) -> Option<String> {
         let usable = self.usable.get(&(group.to_owned(), resource.to_owned()));
         let usable: Vec<&str> = usable.into_iter().flatten().map(String::as_str).collect();
-        let excess: Vec<&str> = verbs.iter().copied().filter(|verb| !usable.contains(verb)).collect();
+        let is_impersonation = |verb: &str| !self.accounts.is_empty() && verb.starts_with("impersonate");
+        let is_excess = |verb: &&str| !usable.contains(verb) && !is_impersonation(verb);
+        let excess: Vec<&str> = verbs.iter().copied().filter(is_excess).collect();
         let shown = match (group, resource) {
             ("*", "*") => "every resource".to_owned(),
             _ => shown(group, resource),

@@ -11,7 +11,7 @@ use crate::api::Kind;
 use crate::lint::chart::examine::Examined;
 use crate::lint::yaml::{self, Document};
 use crate::lint::{LintReport, join, rules};
-use crate::rights::{ESCALATING, ROLES, denied, may_have_key, missing_crds, no_rule};
+use crate::rights::{ESCALATING, ROLES, denied, may_have_key, missing_accounts, missing_crds, no_rule};
 use crate::survey::{RBAC, Survey};
 
 const FOLDER: &str = "config/rbac";
@@ -124,7 +124,9 @@ fn check_missing(needs: &Needs, given: &[Value], first: &Document, report: &mut 
             report.add(rules::OPTIONAL_RIGHT, first.file.as_str(), at, message);
         }
     }
-    for message in missing_crds(needs.crds.iter().map(String::as_str), given) {
+    let of_crds = missing_crds(needs.crds.iter().map(String::as_str), given);
+    let of_accounts = missing_accounts(needs.accounts.iter().map(String::as_str), given);
+    for message in of_crds.into_iter().chain(of_accounts) {
         report.add(rules::MISSING_RIGHT, first.file.as_str(), at, message);
     }
     if !may_have_key(given) {
