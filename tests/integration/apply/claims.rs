@@ -96,6 +96,9 @@ fn a_claim_that_was_enlarged_by_hand_keeps_its_size() -> Result<()> {
     world.edit("a", claim("2Gi", "green"))?;
     let live = world.await_field("persistentvolumeclaim", "data", "/metadata/labels/color", "green")?;
     ensure!(live.pointer(size) == Some(&json!("5Gi")), "{live}");
+    world.force("a", "once")?;
+    let live = world.expect("persistentvolumeclaim", "data")?;
+    ensure!(live.pointer(size) == Some(&json!("5Gi")), "{live}");
     world.edit("a", claim("6Gi", "green"))?;
     world.await_field("persistentvolumeclaim", "data", size, "6Gi")?;
     // The chart itself asks for less than its volume has.

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use crate::world::fields::{annotation, condition, ensure_contains, label, text, uid};
 use crate::world::operator::{METERED, Operator};
-use crate::world::{IMAGE, World, config_map, member_rule};
+use crate::support::until;
+use crate::world::{IMAGE, SOON, World, config_map, member_rule};
 use chartwright_core::identity::applyset::PART_OF_LABEL;
 
 /// A watch with this key.
@@ -295,4 +296,38 @@ fn what_a_field_manager_owns_is_left_to_it() -> Result<()> {
     let live = world.await_field("deployment", "web", IMAGE, "example/app:2")?;
     ensure!(is_left(&live), "{live}");
     world.await_quiet(&operator)
+}
+
+#[test]
+fn a_field_that_an_admission_policy_rewrites_is_left_to_it() -> Result<()> {
+    let key = "ignoreDifferences: [{group: apps, kind: Deployment, jsonPointers: [/spec/template/spec/containers/name=app/image]}]";
+    let (world, operator) = world("ignore-mutation", key)?;
+    let policy = include_str!("../../fixtures/integration/mutation.yaml").replace("NAME", &world.name);
+    world.kubectl.apply(&policy)?;
+    // The API server takes a while to learn the policy.
+    until("the policy acts", SOON, || {
+        let object = json!({"metadata": {"namespace": world.name}});
+        let mut probe = deployment("example/app:1", 0);
+        json_patch::merge(&mut probe, &object);
+        let arguments = ["create", "--dry-run=server", "-o", "json", "-f", "-"];
+        let made: Value = serde_json::from_str(&world.kubectl.run_with_input(arguments, &probe.to_string())?)?;
+        Ok(made.pointer(IMAGE) == Some(&json!("mirror.test/app:1")))
+    })?;
+    let start = world.mark()?;
+    world.install("a", deploy("example/app:1", 0))?;
+    let is_rewritten = |live: &Value| live.pointer(IMAGE) == Some(&json!("mirror.test/app:1"));
+    world.await_quiet(&operator)?;
+    ensure!(is_rewritten(&world.expect("deployment", "web")?));
+    let writes = world.requests(&operator, start)?.resource("deployments").writes();
+    ensure!(writes.len() <= 2, "{writes}");
+    // The field is the policy's, also after an edit; the others are the chart's.
+    world.update("a", deploy("example/app:2", 1))?;
+    let live = world.await_field("deployment", "web", "/spec/replicas", 1)?;
+    ensure!(is_rewritten(&live), "{live}");
+    world.run(["scale", "deployment/web", "--replicas=0"])?;
+    let live = world.await_field("deployment", "web", "/spec/replicas", 1)?;
+    ensure!(is_rewritten(&live), "{live}");
+    world.await_quiet(&operator)?;
+    ensure!(condition(&world.live("a")?, "DriftContested").is_null());
+    world.kubectl.delete("mutatingadmissionpolicybinding", &world.name)
 }
