@@ -18,7 +18,7 @@ use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
 use about::{completion, man, version};
 use chart::{lint, render, template, verify};
 use project::{create, generate, init};
-use release::{history, leftovers, plan, release_finalizers, usage};
+use release::{history, leftovers, plan, release_finalizers, rollout, usage};
 use stdout::stdout;
 
 const EXAMPLES: &str = "\
@@ -51,6 +51,7 @@ enum CliCommand {
     ReleaseFinalizers(release_finalizers::ReleaseFinalizersArgs),
     History(history::HistoryArgs),
     Rollback(history::RollbackArgs),
+    Rollout(rollout::RolloutArgs),
     Plan(plan::PlanArgs),
     Leftovers(leftovers::LeftoversArgs),
     Lint(lint::LintArgs),
@@ -82,6 +83,7 @@ pub fn main() -> ExitCode {
         CliCommand::History(args) => history::list_revisions(&args),
         CliCommand::Plan(args) => plan::run(&args),
         CliCommand::Rollback(args) => history::rollback(&args),
+        CliCommand::Rollout(args) => rollout::run(&args),
         CliCommand::Leftovers(args) => leftovers::run(&args),
         CliCommand::Usage(args) => usage::run(&args),
         CliCommand::Completion(args) => completion::run(&args, Cli::command(), &mut stdout()).map_err(Into::into),

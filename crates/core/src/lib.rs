@@ -19,6 +19,7 @@ pub mod plans;
 pub mod prune;
 pub mod record;
 pub mod redact;
+pub mod rollout;
 pub mod status;
 pub mod takeover;
 #[cfg(any(test, feature = "testing"))]

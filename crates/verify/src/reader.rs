@@ -105,7 +105,7 @@ impl Reader<'_> {
             self.report.error_at(0, 0, EMPTY);
             return None;
         }
-        let fields = MapFields::open(root, "a case file", &KNOWN, &[], &mut self.report)?;
+        let fields = MapFields::open(root, "a case file", &KNOWN, &mut self.report)?;
         let mut cases: Vec<VerifyCase> = Vec::new();
         let nodes = self.report.read_list(&fields, "cases");
         if nodes.is_empty()
@@ -142,7 +142,7 @@ impl Reader<'_> {
             "expect",
             "then",
         ];
-        let fields = MapFields::open(node, "a case", &KNOWN, &[], &mut self.report)?;
+        let fields = MapFields::open(node, "a case", &KNOWN, &mut self.report)?;
         let name = match self.report.read_string(&fields, "name") {
             Some((name, _)) if !name.trim().is_empty() => name.trim().to_owned(),
             _ => {
@@ -161,7 +161,7 @@ impl Reader<'_> {
                 "capabilities",
                 "expect",
             ];
-            if let Some(fields) = MapFields::open(node, "a step of `then`", &KNOWN, &[], &mut self.report) {
+            if let Some(fields) = MapFields::open(node, "a step of `then`", &KNOWN, &mut self.report) {
                 let chart = self.path(&fields, "chart");
                 let step = self.step(node, &fields);
                 steps.push(CaseStep { chart, ..step });
@@ -244,7 +244,7 @@ impl Reader<'_> {
     fn capabilities(&mut self, fields: &MapFields<'_>) -> Option<Capabilities> {
         const KNOWN: [&str; 2] = ["kubeVersion", "apiVersions"];
         let node = fields.get("capabilities")?;
-        let fields = MapFields::open(node, "`capabilities`", &KNOWN, &[], &mut self.report)?;
+        let fields = MapFields::open(node, "`capabilities`", &KNOWN, &mut self.report)?;
         let mut capabilities = Capabilities::default();
         // Not as a number, to which 1.30 is 1.3.
         if let Some((text, node)) = self.report.read_string(&fields, "kubeVersion") {
@@ -267,7 +267,7 @@ impl Reader<'_> {
         let Some(node) = fields.get("expect") else {
             return Vec::new();
         };
-        let Some(fields) = MapFields::open(node, "`expect`", &EXPECTATIONS, &[], &mut self.report) else {
+        let Some(fields) = MapFields::open(node, "`expect`", &EXPECTATIONS, &mut self.report) else {
             return Vec::new();
         };
         let mut found = Vec::new();
@@ -385,7 +385,7 @@ impl Reader<'_> {
                 return None;
             }
         }
-        let fields = MapFields::open(node, "`refused`", &KNOWN, &[], &mut self.report)?;
+        let fields = MapFields::open(node, "`refused`", &KNOWN, &mut self.report)?;
         let reason = self.report.read_string(&fields, "reason");
         if let Some((reason, node)) = reason
             && !REASONS.contains(&reason)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use go_yaml::{Data, Node};
 use kube::core::{Expression, Selector};
 
-use super::keys::{decorate, depends, differences, elect, health, overrides, patches, remediation, sources};
+use super::keys::{decorate, depends, differences, elect, health, overrides, patches, remediation, rollout, sources};
 use super::names;
 use super::reader::{Findings, MapFields, describe, suggestion};
 use super::{
@@ -14,7 +14,7 @@ use super::{
     STATUS_TEMPLATE, Watch,
 };
 
-const KNOWN: [&str; 37] = [
+const KNOWN: [&str; 38] = [
     "group",
     "version",
     "kind",
@@ -52,12 +52,13 @@ const KNOWN: [&str; 37] = [
     "releaseName",
     "serviceAccountName",
     "deletionFallback",
+    "rollout",
 ];
 const DRY_RUN_OPTIONS: [&str; 6] = ["", "client", "server", "none", "true", "false"];
 
 /// Reads an entry. Returns `None` if a required key is missing or invalid. Adds all problems to the findings.
 pub(super) fn read(node: &Node, context: &ReadContext<'_>, findings: &mut Findings<'_>) -> Option<Watch> {
-    let fields = MapFields::open(node, "a watch", &KNOWN, &[], findings)?;
+    let fields = MapFields::open(node, "a watch", &KNOWN, findings)?;
     check_required(&fields, findings);
     let (group, version, kind) = read_kind(&fields, findings);
     let chart = read_chart(&fields, context, findings);
@@ -119,6 +120,7 @@ pub(super) fn read(node: &Node, context: &ReadContext<'_>, findings: &mut Findin
         elect: elect::read(&fields, findings),
         drift: findings.read_choice(&fields, "drift", DriftPolicy::NAMES),
         ignore_differences: differences::read(&fields, findings),
+        rollout: rollout::read(&fields, findings),
         line: node.line,
         version: version?,
         kind: kind?,
@@ -318,7 +320,7 @@ fn check_dry_run_option(fields: &MapFields<'_>, findings: &mut Findings<'_>) {
 /// Reads a label selector. `what` names it in messages.
 pub(crate) fn read_selector(node: &Node, what: &str, findings: &mut Findings<'_>) -> Selector {
     let mut selector = Selector::default();
-    let Some(fields) = MapFields::open(node, what, &["matchLabels", "matchExpressions"], &[], findings) else {
+    let Some(fields) = MapFields::open(node, what, &["matchLabels", "matchExpressions"], findings) else {
         return selector;
     };
     match fields.get("matchLabels").map(|labels| (labels, &labels.data)) {
@@ -358,13 +360,7 @@ fn read_labels(map: &[(Node, Node)], findings: &mut Findings<'_>) -> Selector {
 /// Reads an entry of `matchExpressions`.
 fn read_expression(node: &Node, findings: &mut Findings<'_>) -> Option<Expression> {
     const OPERATORS: [&str; 4] = ["In", "NotIn", "Exists", "DoesNotExist"];
-    let fields = MapFields::open(
-        node,
-        "a match expression",
-        &["key", "operator", "values"],
-        &[],
-        findings,
-    )?;
+    let fields = MapFields::open(node, "a match expression", &["key", "operator", "values"], findings)?;
     for name in ["key", "operator"] {
         if fields.get(name).is_none() {
             findings.error(
@@ -440,7 +436,7 @@ fn read_allow(fields: &MapFields<'_>, name: &str, findings: &mut Findings<'_>) -
         "allow" => &["kinds", "namespaces", "depth"],
         _ => &["kinds", "namespaces"],
     };
-    let Some(fields) = MapFields::open(node, name, known, &[], findings) else {
+    let Some(fields) = MapFields::open(node, name, known, findings) else {
         return AllowList::default();
     };
     let depth = findings.read_count(&fields, "depth", 0);

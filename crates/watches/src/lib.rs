@@ -57,6 +57,7 @@ pub use keys::overrides::OverrideValue;
 pub use keys::patches::{ObjectPatch, PatchChange, PatchSubject, PatchTarget};
 pub use keys::policies::{Collisions, CrdPolicy, DeletionFallback, DeletionPolicy, OnFailure};
 pub use keys::remediation::{RemediationAction, RemediationRule};
+pub use keys::rollout::RolloutLimits;
 pub use keys::selector::parse as parse_selector;
 pub use keys::sources::{SourceKind, ValuesFrom, ValuesFromField, json as node_to_json};
 pub use reader::{Findings, MapFields, describe as describe_node, suggestion};
@@ -139,6 +140,8 @@ pub struct Watch {
     pub drift: DriftPolicy,
     /// Fields of members that are left to others.
     pub ignore_differences: Vec<IgnoreRule>,
+    /// How a new chart reaches the releases.
+    pub rollout: RolloutLimits,
     /// First line of the entry in the file, counted from 1.
     pub line: usize,
 }

@@ -231,15 +231,9 @@ impl<'a> Findings<'a> {
 }
 
 impl<'n> MapFields<'n> {
-    /// Opens a mapping whose keys are all in `known`. Keys in `later`, unknown keys and repeated keys are errors. Returns `None` if
+    /// Opens a mapping whose keys are all in `known`. Unknown keys and repeated keys are errors. Returns `None` if
     /// the node is not a mapping, which is an error. `what` names the mapping in messages.
-    pub fn open(
-        node: &'n Node,
-        what: &str,
-        known: &[&'static str],
-        later: &[&'static str],
-        findings: &mut Findings<'_>,
-    ) -> Option<Self> {
+    pub fn open(node: &'n Node, what: &str, known: &[&'static str], findings: &mut Findings<'_>) -> Option<Self> {
         let Data::Map(map) = &node.data else {
             findings.error(node, format!("{what} must be a map, not {}", describe(&node.data)));
             return None;
@@ -264,13 +258,10 @@ impl<'n> MapFields<'n> {
                 if !matches!(value.data, Data::Null) {
                     entries.push((name, value));
                 }
-            } else if later.contains(&name.as_str()) {
-                findings.error(key, format!("`{name}` is not supported yet"));
             } else {
-                let all = known.iter().chain(later).copied();
                 findings.error(
                     key,
-                    match suggestion(name, all) {
+                    match suggestion(name, known.iter().copied()) {
                         Some(best) => format!("unknown key `{name}`: did you mean `{best}`?"),
                         None => format!("unknown key `{name}`; {what} knows: {}", known.join(", ")),
                     },
@@ -324,7 +315,7 @@ mod tests {
         };
         let map = node(2, Data::Map(vec![entry(2), entry(5)]));
         let mut findings = Findings::new("w.yaml");
-        let fields = MapFields::open(&map, "a watch", &["kind"], &[], &mut findings).unwrap();
+        let fields = MapFields::open(&map, "a watch", &["kind"], &mut findings).unwrap();
         assert_eq!(fields.entries.len(), 1);
         assert_eq!(
             findings.finish(()).unwrap_err().to_string(),

@@ -4,6 +4,7 @@ pub(super) mod history;
 pub(super) mod leftovers;
 pub(super) mod plan;
 pub(super) mod release_finalizers;
+pub(super) mod rollout;
 mod table;
 mod target;
 pub(super) mod usage;

@@ -108,16 +108,19 @@ async fn operate(
         .or_else(memory::read_container_limit)
         .or_else(memory::derive_machine_limit);
     let operator = controller::ControllerOptions {
+        watches_file: Some(args.watches_file),
         watches,
+        defaults: controller::WatchDefaults {
+            reconcile_period: args.reconcile_period,
+            concurrency: args.max_concurrent_reconciles,
+            service_account: args.default_service_account,
+            no_cross_namespace_refs: args.no_cross_namespace_refs,
+        },
         namespaces: args.watch_namespace,
         watch_labels: args.watch_label_selector,
-        default_service_account: args.default_service_account,
-        no_cross_namespace_refs: args.no_cross_namespace_refs,
         operator: args.operator_name,
         own_namespace,
         lease,
-        reconcile_period: args.reconcile_period,
-        concurrency: args.max_concurrent_reconciles,
         memory: memory.filter(|limit| *limit > 0),
         usage_period: (!args.meter_usage.is_zero()).then_some(args.meter_usage),
         shutdown_timeout: args.shutdown_timeout,

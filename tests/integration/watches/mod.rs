@@ -5,3 +5,4 @@ pub mod decorate;
 pub mod file;
 pub mod needed_kinds;
 pub mod patches;
+pub mod reload;

@@ -98,7 +98,12 @@ struct FaultState {
     missing_group: Option<&'static str>,
     /// With what status LISTs and watches fail, and until when.
     broken: Option<(u16, Instant)>,
+    /// When requests that are never answered began.
+    hangs: Vec<Instant>,
 }
+
+/// How long a client waits for an answer.
+const LONGEST_REQUEST: Duration = Duration::from_secs(31);
 
 /// A server with faults.
 pub struct Faults {
@@ -149,6 +154,17 @@ impl Faults {
         let mut state = self.state();
         (state.plan, state.missing_group, state.broken) = (None, None, None);
         std::mem::take(&mut state.hit)
+    }
+
+    /// Since when the client may wait for an answer that never comes: now, if it does not.
+    pub fn waiting_since(&self) -> Instant {
+        let now = Instant::now();
+        let state = self.state();
+        let hangs = state.hangs.iter().copied();
+        hangs
+            .filter(|begun| now - *begun < LONGEST_REQUEST)
+            .min()
+            .unwrap_or(now)
     }
 
     /// True if something went wrong by now.
@@ -237,7 +253,10 @@ impl Faults {
             Some(Fault::Busy(seconds)) => return reply(429, seconds),
             Some(Fault::CutBefore) => return Err("cut before the request".into()),
             Some(Fault::Tardy) => tokio::time::sleep(Duration::from_secs(2)).await,
-            Some(Fault::Hang) => return std::future::pending().await,
+            Some(Fault::Hang) => {
+                self.state().hangs.push(Instant::now());
+                return std::future::pending().await;
+            }
             Some(Fault::KillBefore) => {
                 self.kill();
                 return Err("dead".into());

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use chartwright_core::identity::applyset;
-use chartwright_operator::controller::{self, ControllerOptions};
+use chartwright_operator::controller::{self, ControllerOptions, WatchDefaults};
 use chartwright_operator::telemetry::{metrics::Metrics, probes::ProcessHealth};
 use chartwright_watches::ReadContext;
 use serde_json::{Value, json};
@@ -138,7 +138,17 @@ impl ModelHistory {
 
     /// With further keys of the watch of Widgets, as YAML lines.
     pub async fn begin_with_keys(watch_keys: &'static str) -> Result<Self> {
-        Self::set_up(new_model(), charts().clone(), watch_keys).await
+        Self::begin_on_with_keys(new_model(), watch_keys).await
+    }
+
+    /// The same on a model of one's own.
+    pub async fn begin_on_with_keys(model: Model, watch_keys: &'static str) -> Result<Self> {
+        Self::set_up(model, charts().clone(), watch_keys).await
+    }
+
+    /// True if drift of Widgets stays.
+    pub fn tolerates_drift(&self) -> bool {
+        self.watch_keys.contains("drift:")
     }
 
     async fn set_up(model: Model, charts: [PathBuf; 2], watch_keys: &'static str) -> Result<Self> {
@@ -198,16 +208,19 @@ impl ModelHistory {
             // As the kubelet does with a container that ends.
             while !token.is_cancelled() {
                 let options = ControllerOptions {
+                    watches_file: None,
                     watches: watches.clone(),
+                    defaults: WatchDefaults {
+                        reconcile_period: Duration::from_secs(36_000),
+                        concurrency: 2,
+                        service_account: None,
+                        no_cross_namespace_refs: false,
+                    },
                     watch_labels: None,
-                    default_service_account: None,
-                    no_cross_namespace_refs: false,
                     namespaces: None,
                     operator: "torture".into(),
                     own_namespace: NAMESPACE.into(),
                     lease: None,
-                    reconcile_period: Duration::from_secs(36_000),
-                    concurrency: 2,
                     memory: None,
                     usage_period: None,
                     shutdown_timeout: 5 * SECOND,
@@ -236,7 +249,8 @@ impl ModelHistory {
             return Ok(());
         };
         self.careful(number, &running.faults)?;
-        let start = Instant::now();
+        // An operator that waits for an answer does nothing about a release until then.
+        let start = running.faults.waiting_since();
         if killed {
             running.faults.kill();
             running.task.abort();
@@ -379,8 +393,17 @@ impl ModelHistory {
 
     /// Requests a reconcile of a release: refused requests are sent again.
     pub async fn request(&self, name: &str) -> Result<()> {
+        self.annotate_with_version(name, "chartwright.dev/requested-at").await
+    }
+
+    /// Requests that drift which stays is corrected.
+    pub async fn force(&self, name: &str) -> Result<()> {
+        self.annotate_with_version(name, "chartwright.dev/force-at").await
+    }
+
+    async fn annotate_with_version(&self, name: &str, key: &str) -> Result<()> {
         let when = self.model.store().version.to_string();
-        let patch = json!({"metadata": {"annotations": {"chartwright.dev/requested-at": when}}});
+        let patch = json!({"metadata": {"annotations": {(key): when}}});
         self.ask("MERGE", &ReleasePlace::of(name).path(), "user", patch)
             .await
             .map(drop)

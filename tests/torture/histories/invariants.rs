@@ -70,6 +70,9 @@ impl ModelHistory {
             if self.refused {
                 self.request(&name).await?;
             }
+            if self.tolerates_drift() {
+                self.force(&name).await?;
+            }
         }
         let foreign: Vec<String> = self.foreign.keys().cloned().collect();
         for name in foreign {

@@ -20,6 +20,18 @@ use crate::report::{drawn, everything};
 /// Two of a kind and namespace, one in another namespace, and one of another kind.
 const RELEASES: [&str; 4] = ["a", "b", "yard/a", "gadgets/yard/g"];
 const NAMESPACES: [&str; 2] = ["shop", "yard"];
+/// Further keys of the watch: none, those that change nothing that is compared, and policies for drift.
+const KEYS: [&str; 7] = [
+    "",
+    "",
+    "",
+    "  releaseName: '{{ .metadata.name }}'\n  crds: CreateReplace\n  \
+       patches: [{target: {kind: ConfigMap}, patch: {metadata: {annotations: {patched: 'yes'}}}}]\n  \
+       ignoreDifferences: [{kind: ConfigMap, jsonPointers: [/data/mine], managers: [nobody]}]\n",
+    "  drift: warn\n",
+    "  drift: ignore\n",
+    "  rollout: {maxInFlight: 1, maxFailed: 1}\n",
+];
 const EXTRAS: [&str; 3] = ["one", "two", "three"];
 
 #[derive(Clone, Debug)]
@@ -109,13 +121,13 @@ fn step() -> impl Strategy<Value = HistoryStep> {
     ]
 }
 
-async fn run(steps: &[HistoryStep]) -> Result<()> {
+async fn run(keys: &'static str, steps: &[HistoryStep]) -> Result<()> {
     let model = new_model();
     if steps.iter().any(|step| matches!(step, HistoryStep::EarlyEnds)) {
         begin_early(&model);
     }
     model.store().deletions_take = Duration::from_millis(50);
-    let mut history = ModelHistory::begin_on(model).await?;
+    let mut history = ModelHistory::begin_on_with_keys(model, keys).await?;
     for step in steps {
         match step {
             HistoryStep::Edit(release, spec) => history.edit(RELEASES[*release], spec.clone()).await?,
@@ -161,9 +173,10 @@ fn any_history_converges_to_the_custom_resources() -> Result<()> {
     let cases = if everything() { 2_000 } else { 40 };
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/torture/regressions.txt");
     let file = FileFailurePersistence::Direct(file);
-    let steps = proptest::collection::vec(step(), 1..25);
-    let run = async |steps: &Vec<HistoryStep>| run(steps).await;
-    drawn("histories", cases, Some(Box::new(file)), &steps, run)
+    let keys = proptest::sample::select(KEYS.to_vec());
+    let histories = (keys, proptest::collection::vec(step(), 1..25));
+    let run = async |(keys, steps): &(&'static str, Vec<HistoryStep>)| run(keys, steps).await;
+    drawn("histories", cases, Some(Box::new(file)), &histories, run)
 }
 
 /// Those that once failed, as they were found: they stay the same when what is drawn changes.
@@ -172,9 +185,19 @@ fn earlier_failed_histories_pass() -> Result<()> {
     let spec = |extra: &[&str]| release::spec("blue", extra, false);
     let mut with_class = spec(&[]);
     with_class["priorityClass"]["enabled"] = true.into();
+    let mut of_two = spec(&["one", "two"]);
+    of_two["priorityClass"]["enabled"] = true.into();
     let mut with_part = spec(&[]);
     with_part["part"] = true.into();
     let histories = [
+        // The operator ends while it waits for an answer, and a custom resource is gone in spite of its finalizer.
+        vec![
+            HistoryStep::Edit(1, of_two),
+            HistoryStep::Delete(1),
+            HistoryStep::Fault(Fault::Hang, 3, 3, true),
+            HistoryStep::Wait(3_000),
+            HistoryStep::Restart(false),
+        ],
         // The operator ends in the moment in which a custom resource goes in spite of its finalizer.
         vec![
             HistoryStep::Edit(1, with_class.clone()),
@@ -239,7 +262,7 @@ fn earlier_failed_histories_pass() -> Result<()> {
         ],
     ];
     for steps in &histories {
-        in_virtual_time(run(steps)).with_context(|| format!("{steps:?}"))?;
+        in_virtual_time(run("", steps)).with_context(|| format!("{steps:?}"))?;
     }
     Ok(())
 }

@@ -23,6 +23,7 @@ use crate::plans::{self, Plans};
 use crate::record::history::{Attempt, Fallback, History};
 use crate::record::remediation::Remedied;
 use crate::record::requests::Handled;
+use crate::rollout::ReleaseRollout;
 use crate::status::{RecordLocation, Status};
 use signature::RecordSeal;
 
@@ -116,6 +117,9 @@ pub struct Record {
     /// The revision that runs instead of the specified one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<Fallback>,
+    /// Its part in the rollout of a new chart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<ReleaseRollout>,
 }
 
 /// What a status holds of a record.
@@ -285,6 +289,7 @@ impl Record {
             elected: status.elected,
             attempt: release.attempt,
             fallback: release.fallback,
+            rollout: release.rollout,
         }
     }
 

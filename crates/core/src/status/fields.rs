@@ -16,6 +16,7 @@ use crate::record::history::{Attempt, Fallback, History};
 use crate::record::remediation::Remedied;
 use crate::record::requests::Request;
 use crate::redact::Secrets;
+use crate::rollout::ReleaseRollout;
 use crate::status::conditions::Condition;
 use crate::status::template::Templated;
 
@@ -136,6 +137,9 @@ pub struct ReleaseStatus {
     /// What runs instead of what the CR requests: an earlier revision, or a stopped upgrade.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub fallback: Option<Fallback>,
+    /// Its part in the [rollout](../guides/reload.md#rollout) of a new chart. Absent: up to date.
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<ReleaseRollout>,
     /// Objects that the chart looked up, each with a digest of the version. At most 100.
     #[serde(deserialize_with = "lenient_list", skip_serializing_if = "Vec::is_empty")]
     pub lookups: Vec<String>,

@@ -577,6 +577,16 @@ fn shown(texts: &[String]) -> Vec<String> {
     shown
 }
 
+/// The chart that a status names.
+pub fn chart_of(status: &Value) -> Option<ReleaseChart> {
+    let text = |field: &str| status["release"][field].as_str().map(str::to_owned);
+    Some(ReleaseChart {
+        name: text("chart")?,
+        version: text("version")?,
+        app_version: text("appVersion").unwrap_or_default(),
+    })
+}
+
 fn release(report: &StatusReport<'_>, previous: &Value) -> ReleaseStatus {
     let record = report.record;
     let chart = report.chart.as_ref();
@@ -606,6 +616,7 @@ fn release(report: &StatusReport<'_>, previous: &Value) -> ReleaseStatus {
         upgrading: record.upgrading,
         attempt: record.attempt.clone(),
         fallback: record.fallback.clone(),
+        rollout: record.rollout.clone(),
         lookups: if report.brief {
             Vec::new()
         } else {

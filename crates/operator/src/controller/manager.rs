@@ -3,16 +3,18 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use k8s_openapi::api::core::v1::ObjectReference;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::chart_crds;
 use super::leader::{self, Ended, LeaderElection};
+use super::reload::{self, Configuration, Loader, WatchDefaults};
 use super::unit::Blueprint;
+use super::units::Units;
 use super::usage_meter;
 use super::watches::{discovery, scopes};
 use crate::cluster::connection::fence::Fence;
@@ -22,31 +24,24 @@ use crate::reconcile::Context;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::probes::ProcessHealth;
 use chartwright_core::digest::Keyring;
-use chartwright_core::status::conditions::short_list;
 use chartwright_watches::Watch;
-use helm_template::chart::stamp::{Stamp, load_stable};
-use helm_template::render::Engine;
 
 /// The options of `chartwright run`.
 pub struct ControllerOptions {
+    /// The file that `watches` was read from. It is read again when it changes. `None`: it never changes.
+    pub watches_file: Option<PathBuf>,
     pub watches: Vec<Watch>,
+    pub defaults: WatchDefaults,
     /// `None`: all.
     pub namespaces: Option<BTreeSet<String>>,
     /// Selects the custom resources of this process, in the API server's notation. `None`: all.
     pub watch_labels: Option<String>,
-    /// The ServiceAccount of releases whose watch names none.
-    pub default_service_account: Option<String>,
-    /// Releases refer to nothing outside of their own namespace.
-    pub no_cross_namespace_refs: bool,
     /// The operator's id in labels.
     pub operator: String,
     /// Where its own Secret and Lease are.
     pub own_namespace: String,
     /// `None`: no leader election.
     pub lease: Option<LeaseOptions>,
-    pub reconcile_period: Duration,
-    /// Concurrent reconciles per watch, unless the watch sets its own number.
-    pub concurrency: usize,
     /// The memory limit of the process in bytes; `None`: no limit.
     pub memory: Option<u64>,
     /// The period of usage metering; `None`: off.
@@ -84,14 +79,30 @@ pub async fn run(
     health: ProcessHealth,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
-    let blueprints = blueprints(&options);
+    let loader = Loader::new(options.defaults.clone());
+    let blueprints = loader.load(&options.watches, &[]);
+    for blueprint in &blueprints {
+        if let Err(error) = &blueprint.renderer {
+            tracing::error!(kind = blueprint.watch.kind, %error, "its releases are Stalled until the chart is repaired");
+        }
+    }
     report_chart_sizes(&options, &blueprints, &metrics);
+    let configuration = watch::Sender::new(Configuration {
+        blueprints: Arc::new(blueprints),
+        refused: None,
+    });
+    let configured = configuration.subscribe();
+    // A replica that waits for leadership reads changes, too.
+    let mut reloads = JoinSet::new();
+    if let Some(file) = options.watches_file.clone() {
+        reloads.spawn(reload::run(file, loader, configuration, metrics.clone()));
+    }
     let Some(lease) = options.lease.clone() else {
         metrics.leader.set(1);
         return lead(
             cluster::with_time_limits(client),
             options,
-            blueprints,
+            configured,
             metrics,
             health,
             stop,
@@ -108,7 +119,7 @@ pub async fn run(
     };
     // A replica that waits for leadership is ready.
     health.set_ready();
-    let work = |token| lead(client, options, blueprints, metrics, health, token);
+    let work = |token| lead(client, options, configured, metrics, health, token);
     match leader::thread::run(candidate, stop, work, end_process).await? {
         Ended::NeverLed => Ok(()),
         Ended::Finished(result) => result,
@@ -120,45 +131,6 @@ pub async fn run(
 fn end_process(reason: &str) {
     tracing::error!("leadership lost, and the operator is too busy to stop: the process ends now: {reason}");
     std::process::exit(1);
-}
-
-/// Loads every chart once. A chart that can't be read keeps its releases `Stalled`, and everything else running.
-fn blueprints(options: &ControllerOptions) -> Vec<Blueprint> {
-    let mut loaded: HashMap<PathBuf, (Result<Arc<Engine>, String>, Stamp)> = HashMap::new();
-    let mut blueprints = Vec::new();
-    for watch in &options.watches {
-        let (renderer, stamp) = loaded.entry(watch.chart.clone()).or_insert_with(|| {
-            let (chart, stamp) = load_stable(&watch.chart);
-            let renderer = chart
-                .map_err(|error| format!("chart {}: {error}", watch.chart.display()))
-                .and_then(|chart| Engine::for_releases(chart).map_err(|error| error.to_string()));
-            (renderer.map(Arc::new), stamp)
-        });
-        if let Err(error) = renderer {
-            tracing::error!(kind = watch.kind, %error, "its releases are Stalled until the chart is repaired");
-        }
-        let siblings = options
-            .watches
-            .iter()
-            .filter(|other| (&other.group, &other.kind) == (&watch.group, &watch.kind) && other.id() != watch.id())
-            .filter(|other| other.decorator == watch.decorator);
-        let mut watch = watch.clone();
-        watch.reconcile_period.get_or_insert(options.reconcile_period);
-        watch.max_concurrent_reconciles.get_or_insert(options.concurrency);
-        let default = options.default_service_account.clone();
-        watch.service_account_name = watch.service_account_name.take().or(default);
-        if options.no_cross_namespace_refs {
-            watch.lookups.namespaces.clear();
-            watch.allow.namespaces.clear();
-        }
-        blueprints.push(Blueprint {
-            renderer: renderer.clone(),
-            stamp: stamp.clone(),
-            siblings: siblings.map(|other| other.selector.clone()).collect(),
-            watch,
-        });
-    }
-    blueprints
 }
 
 /// Reports the memory of the charts, and warns if they and the program need more than half of the limit.
@@ -188,7 +160,7 @@ fn report_chart_sizes(options: &ControllerOptions, blueprints: &[Blueprint], met
 async fn lead(
     client: kube::Client,
     options: ControllerOptions,
-    blueprints: Vec<Blueprint>,
+    configured: watch::Receiver<Configuration>,
     metrics: Arc<Metrics>,
     health: ProcessHealth,
     stop: CancellationToken,
@@ -213,13 +185,6 @@ async fn lead(
     let context = context
         .within(options.namespaces.clone(), options.watch_labels.clone(), options.memory)
         .led_by(lease);
-    let labels = options.watches.iter().flat_map(|watch| &watch.elect);
-    context.pod_index().labels = labels.map(|elect| elect.label.clone()).collect();
-    let charts = blueprints.iter().map(|blueprint| {
-        let engine = blueprint.renderer.as_ref().ok();
-        (&blueprint.watch, engine.map(|engine| engine.chart()))
-    });
-    context.chart_crds.set_claims(chart_crds::claims(charts));
     let context = Arc::new(context);
     health.set_waiting("the first lists");
 
@@ -232,32 +197,56 @@ async fn lead(
         services.spawn(usage_meter::run(context.clone(), period, ended.clone()));
     }
 
-    let mut units = JoinSet::new();
-    let waiting = Arc::new(AtomicUsize::new(blueprints.len()));
-    if blueprints.is_empty() {
-        health.set_ready();
-    }
-    for blueprint in blueprints {
-        let (waiting, health, of_ready) = (waiting.clone(), health.clone(), context.clone());
-        let was_called = AtomicBool::new(false);
-        let ready = move || {
-            if !was_called.swap(true, Ordering::SeqCst) && waiting.fetch_sub(1, Ordering::SeqCst) == 1 {
-                health.set_ready();
-                report_leftovers(&of_ready);
-            }
-        };
-        units.spawn(blueprint.supervise(context.clone(), stop.clone(), ready));
-    }
-    stop.cancelled().await;
+    let mut units = Units::new(context.clone(), health, options.shutdown_timeout);
+    run_units(&mut units, &options, configured, &stop).await;
     tracing::info!(
         "stopping: no new work; what runs may take {:?} to end",
         options.shutdown_timeout
     );
-    drain(units, options.shutdown_timeout, &context.events).await;
+    drain(units.into_tasks(), options.shutdown_timeout, &context.events).await;
     ended.cancel();
     services.shutdown().await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Runs the units of the present configuration until `stop`.
+async fn run_units(
+    units: &mut Units,
+    options: &ControllerOptions,
+    mut configured: watch::Receiver<Configuration>,
+    stop: &CancellationToken,
+) {
+    let context = units.context.clone();
+    loop {
+        let Configuration { blueprints, refused } = configured.borrow_and_update().clone();
+        if let Some(error) = refused {
+            report_refusal(&context, options.lease.as_ref(), &error).await;
+        } else {
+            report_chart_sizes(options, &blueprints, &context.metrics);
+            units.update(&blueprints, stop).await;
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            changed = configured.changed() => if changed.is_err() {
+                return stop.cancelled().await;
+            },
+        }
+    }
+}
+
+/// Writes an Event on the leader's Lease.
+async fn report_refusal(context: &Context, lease: Option<&LeaseOptions>, error: &str) {
+    let Some(lease) = lease else { return };
+    let about = ObjectReference {
+        api_version: Some("coordination.k8s.io/v1".to_owned()),
+        kind: Some("Lease".to_owned()),
+        name: Some(lease.name.clone()),
+        namespace: Some(lease.namespace.clone()),
+        ..ObjectReference::default()
+    };
+    let note = format!("the new watches.yaml or a new chart is refused: {error}");
+    context.events.warning(&about, "ReloadRefused", "Reload", &note).await;
 }
 
 /// What the leader needs before anything else.
@@ -314,29 +303,6 @@ async fn drain(mut units: JoinSet<()>, timeout: Duration, events: &Events) {
     } else if tokio::time::timeout_at(deadline, events.flush()).await.is_err() {
         tracing::warn!("Events of what was done last are lost; status and log say the same");
     }
-}
-
-/// Logs objects whose custom resource no longer exists: it was deleted while suspended, or without the operator and in spite
-/// of the finalizer.
-fn report_leftovers(context: &Context) {
-    // With incomplete discovery, custom resources may be unknown. With a label selector, other processes have some.
-    if !context.discovery.snapshot().is_complete() || context.settings.watch_labels.is_some() {
-        return;
-    }
-    let left = context.leftovers();
-    context
-        .metrics
-        .leftovers
-        .set(i64::try_from(left.len()).unwrap_or(i64::MAX));
-    if left.is_empty() {
-        return;
-    }
-    tracing::warn!(
-        count = left.len(),
-        "objects of custom resources that are not there: {}; `chartwright leftovers` lists them and, on request, \
-         deletes them",
-        short_list(&left)
-    );
 }
 
 /// Retries transient errors for [`CONNECT_WAIT`]. Refusals are not retried.

@@ -16,9 +16,10 @@ use tokio_util::sync::CancellationToken;
 use super::cache::Cache;
 use super::chart_crds::ChartCrdTask;
 use super::queue::Queue;
+use super::rollout;
 use super::watches::stream::{News, watch};
 use crate::cluster::discovery::Resource;
-use crate::reconcile::{self, Context, CustomResource, ReconcileOutcome, Release, ResourceKey, Unit};
+use crate::reconcile::{self, Context, CustomResource, ReconcileOutcome, Release, ResourceKey, RolloutGate, Unit};
 use crate::telemetry::redact::{self, Secrets};
 use chartwright_core::identity::GroupKind;
 use chartwright_core::prune::deletion::End;
@@ -37,6 +38,7 @@ const GATHERED: Duration = Duration::from_millis(1500);
 const AFTER_PANIC: Duration = Duration::from_secs(60);
 
 /// A unit before its CRD is served.
+#[derive(Clone)]
 pub struct Blueprint {
     pub watch: Watch,
     pub renderer: Result<Arc<Engine>, String>,
@@ -57,6 +59,27 @@ struct Serving {
 }
 
 impl Blueprint {
+    /// True if a unit of the other one does the same.
+    pub(super) fn is_as(&self, other: &Self) -> bool {
+        // The place in the file does not matter.
+        let moved = Watch {
+            line: other.watch.line,
+            ..self.watch.clone()
+        };
+        moved == other.watch
+            && self.stamp == other.stamp
+            && self.siblings == other.siblings
+            && self.renderer.as_ref().err() == other.renderer.as_ref().err()
+    }
+
+    /// True if the other one was made from the same reading of a chart.
+    pub(super) fn has_chart_of(&self, other: &Self) -> bool {
+        match (&self.renderer, &other.renderer) {
+            (Ok(one), Ok(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.as_ref().err() == other.as_ref().err(),
+        }
+    }
+
     fn group_kind(&self) -> GroupKind {
         GroupKind::new(&self.watch.group, &self.watch.kind)
     }
@@ -135,6 +158,7 @@ impl Serving {
             renderer: blueprint.renderer.clone(),
             stamp: blueprint.stamp.clone(),
             siblings: blueprint.siblings.clone(),
+            rollout: RolloutGate::new(blueprint.watch.rollout),
             lossy: Default::default(),
             read_values: Default::default(),
         });
@@ -166,6 +190,7 @@ impl Serving {
         tokio::select! {
             () = stop.cancelled() => {}
             () = self.unserved() => {}
+            () = rollout::follow(&self.context, &self.unit, |key| self.queue.add(key)) => {}
             () = async {
                 // Wait for every namespace to be listed or to fail, and for at least one list.
                 let (mut answers, mut lists_that_ended) = (HashSet::new(), 0);
@@ -368,6 +393,7 @@ impl Serving {
 
     fn unregister(&self, resource: &CustomResource) {
         let key = &resource.key;
+        self.unit.rollout.forget(key);
         let set = resource.applyset_id(&self.unit.group_kind);
         if self.context.forget_owner(&self.unit, &set) {
             // Labels name the kind, not the watch.

@@ -32,6 +32,7 @@ mod record;
 mod release;
 mod render;
 mod rollback;
+mod rollout;
 mod scope;
 mod status;
 mod takeover;
@@ -66,6 +67,7 @@ use crate::reconcile::render::Renderer;
 use crate::reconcile::render::generated_values::GeneratedStore;
 use crate::reconcile::rollback::RollbackStage;
 use crate::reconcile::rollback::kept_renders::KeptRenders;
+use crate::reconcile::rollout::RolloutStage;
 use crate::reconcile::scope::{ReleaseScope, interrupted};
 use crate::reconcile::status::StatusWriter;
 use crate::reconcile::status::conclusion::Conclusion;
@@ -93,6 +95,8 @@ pub use release::Release;
 pub use crate::cluster::objects::lookup::LookupAnswers;
 pub use render::job::prepare;
 pub use render::prepared::PreparedRelease;
+
+pub use rollout::RolloutGate;
 
 /// Renders in one reconcile, while another operator writes other random results.
 const TRIES: usize = 3;
@@ -151,9 +155,10 @@ async fn run_stages(scope: &mut ReleaseScope<'_>, release: &mut Release) -> Reco
                 Continue(conclusion) => conclusion,
                 Break(phase) => phase.into(),
             };
+            RolloutStage::new(scope).note_end(release, &conclusion.phase, jiff::Timestamp::now());
             if conclusion.phase != Phase::Suspended {
                 // The rules read the status that is about to be written.
-                if !scope.unit.watch.remediation.is_empty() {
+                if !scope.unit.watch.remediation.is_empty() && !scope.waits_for_rollout {
                     StatusEvaluator::new(scope)
                         .evaluate_status_template(release, &conclusion.phase)
                         .await;
@@ -166,9 +171,12 @@ async fn run_stages(scope: &mut ReleaseScope<'_>, release: &mut Release) -> Reco
         }
         Break(phase) => phase.into(),
     };
-    StatusEvaluator::new(scope)
-        .evaluate_status_template(release, &conclusion.phase)
-        .await;
+    // The template of a new chart is for releases that have the chart.
+    if !scope.waits_for_rollout {
+        StatusEvaluator::new(scope)
+            .evaluate_status_template(release, &conclusion.phase)
+            .await;
+    }
     MemberObserver::new(scope).end_look(release);
     let outcome = StatusWriter::new(scope).report(release, conclusion).await;
     TakeoverStage::new(scope)
@@ -208,9 +216,17 @@ async fn converge(scope: &mut ReleaseScope<'_>, release: &mut Release) -> Flow<C
     Claimer::new(scope).restore_finalizer(release).await?;
     JobTtls::new(scope).note_finished_jobs(release);
     RollbackStage::new(scope).note_rollback_request(release).await;
-    if scope.former_release.is_none()
-        && !release.record.hooks.is_open()
-        && ConvergenceCheck::new(scope).is_converged(release)
+    let inputs = ConvergenceCheck::new(scope).inputs(release);
+    if let Some(inputs) = &inputs {
+        RolloutStage::new(scope).await_turn(release, inputs, jiff::Timestamp::now());
+    }
+    let is_converged = || {
+        let check = ConvergenceCheck::new(scope);
+        inputs
+            .as_ref()
+            .is_some_and(|inputs| check.is_converged(release, inputs))
+    };
+    if scope.waits_for_rollout || (scope.former_release.is_none() && !release.record.hooks.is_open() && is_converged())
     {
         Warnings::new(scope).warn_leftovers(release).await;
         let phase = HealthReporter::new(scope).recorded_health(release).await;

@@ -44,6 +44,8 @@ pub(crate) struct ReleaseScope<'a> {
     pub(crate) former_release: Option<FormerRelease>,
     /// Why the release Secrets of Helm could not be listed.
     pub(crate) unlisted: Option<Error>,
+    /// The release keeps its former chart until the rollout of the new one reaches it.
+    pub(crate) waits_for_rollout: bool,
     /// A write did not find the custom resource.
     pub(crate) missing: bool,
     /// The phase that the status shows while a plan runs.
@@ -65,6 +67,7 @@ impl<'a> ReleaseScope<'a> {
             holds_finalizer: true,
             former_release: None,
             unlisted: None,
+            waits_for_rollout: false,
             missing: false,
             shown: None,
         }

@@ -6,6 +6,7 @@ use kube::core::{Selector, SelectorExt as _};
 
 use crate::cluster::discovery::Resource;
 use crate::reconcile::custom_resource::{CustomResource, ResourceKey};
+use crate::reconcile::rollout::RolloutGate;
 use crate::reconcile::status::lossy_status::LossyStatus;
 use crate::reconcile::values::read_values::ReadValues;
 use crate::telemetry::metrics::ReleaseLabels;
@@ -30,6 +31,8 @@ pub struct Unit {
     pub reads_release_facts: bool,
     /// Selectors of other watches of the same kind.
     pub siblings: Vec<Selector>,
+    /// Where its releases stand while a new chart is rolled out.
+    pub rollout: RolloutGate,
     /// What the status of its custom resources does not keep.
     pub lossy: LossyStatus,
     /// Which values its chart reads.
@@ -62,6 +65,7 @@ impl Unit {
                 Arc::from(group_kind.group.as_str()),
                 Arc::from(group_kind.kind.as_str()),
             ),
+            rollout: RolloutGate::new(watch.rollout),
             watch,
             group_kind,
             resource,

@@ -14,6 +14,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry, Unit};
 
+use chartwright_core::rollout::RolloutCounts;
+
 use self::series::{BoundedFamily, PlanRuns, ReleaseInfo, value};
 
 /// Reconciles take milliseconds when nothing is to be done and seconds when hooks of the API server are slow.
@@ -49,6 +51,10 @@ pub struct Metrics {
     queue_depth: Family<LabelPairs<2>, Gauge>,
     chart: Family<LabelPairs<2>, Gauge>,
     chart_crd_problems: Family<LabelPairs<2>, Gauge>,
+    reloads: Family<LabelPairs<1>, Counter>,
+    reload_refused: Gauge,
+    rollout: Family<LabelPairs<3>, Gauge>,
+    rollout_stopped: Family<LabelPairs<2>, Gauge>,
     /// CPU, memory and storage.
     usage: [Family<LabelPairs<2>, Counter<f64, AtomicU64>>; 3],
     /// Attempts to take a sample of what is requested, or to write what was counted, that failed.
@@ -221,6 +227,26 @@ impl Metrics {
                 "chart_crd_problems",
                 "Problems with the CustomResourceDefinitions of a chart's crds/ folder, by the kind of its watch",
             ),
+            reloads: add(
+                r,
+                "reloads",
+                "Times that watches.yaml and the charts were read again, by result",
+            ),
+            reload_refused: add(
+                r,
+                "reload_refused",
+                "1 while watches.yaml or a chart on disk is refused",
+            ),
+            rollout: add(
+                r,
+                "rollout_releases",
+                "Releases that are not up to date with their chart, by state",
+            ),
+            rollout_stopped: add(
+                r,
+                "rollout_stopped",
+                "1 while the rollout of a chart is stopped, because too many releases failed",
+            ),
             usage: USAGE.map(|(name, help)| add(r, name, help)),
             usage_failures: add(
                 r,
@@ -347,6 +373,33 @@ impl Metrics {
     pub fn set_chart_crd_problems(&self, group: &str, kind: &str, count: usize) {
         let labels = group_and_kind(group, kind);
         self.chart_crd_problems.get_or_create(&labels).set(saturated(count));
+    }
+
+    /// Counts a reload of `watches.yaml` and the charts, accepted or refused.
+    pub fn configuration_reloaded(&self, accepted: bool) {
+        let result = if accepted { "accepted" } else { "refused" };
+        self.reloads.get_or_create(&[("result", result.to_owned())]).inc();
+        self.reload_refused.set(i64::from(!accepted));
+    }
+
+    /// Reports how far the rollout of a new chart is. `kind`: group and kind of the watch.
+    pub fn set_rollout(&self, kind: &(Arc<str>, Arc<str>), counts: &RolloutCounts) {
+        for (state, count) in [
+            ("waiting", counts.waiting),
+            ("in_flight", counts.in_flight),
+            ("failed", counts.failed),
+        ] {
+            let labels = [
+                ("group", kind.0.to_string()),
+                ("kind", kind.1.to_string()),
+                ("state", state.to_owned()),
+            ];
+            self.rollout.get_or_create(&labels).set(saturated(count));
+        }
+        let labels = group_and_kind(&kind.0, &kind.1);
+        self.rollout_stopped
+            .get_or_create(&labels)
+            .set(i64::from(counts.is_stopped));
     }
 
     /// Says what was counted for a kind since its counters were begun: core-seconds, and byte-seconds of memory and storage.

@@ -97,7 +97,7 @@ pub(crate) fn read(fields: &MapFields<'_>, findings: &mut Findings<'_>) -> Vec<D
 
 fn read_entry(node: &Node, findings: &mut Findings<'_>) -> Option<DependsOn> {
     const KNOWN: [&str; 6] = ["group", "version", "kind", "name", "namespace", "readyWhen"];
-    let fields = MapFields::open(node, "an entry of `dependsOn`", &KNOWN, &[], findings)?;
+    let fields = MapFields::open(node, "an entry of `dependsOn`", &KNOWN, findings)?;
     for name in ["kind", "name"] {
         if fields.get(name).is_none() {
             findings.error(

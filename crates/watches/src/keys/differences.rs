@@ -124,7 +124,7 @@ pub(crate) fn read(fields: &MapFields<'_>, findings: &mut Findings<'_>) -> Vec<I
     let mut rules = Vec::new();
     for node in findings.read_list(fields, "ignoreDifferences") {
         let what = "an entry of `ignoreDifferences`";
-        let Some(fields) = MapFields::open(node, what, &KNOWN, &[], findings) else {
+        let Some(fields) = MapFields::open(node, what, &KNOWN, findings) else {
             continue;
         };
         // Argo CD has `*` for all groups or kinds.

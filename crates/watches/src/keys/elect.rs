@@ -26,7 +26,7 @@ pub(crate) fn read(fields: &MapFields<'_>, findings: &mut Findings<'_>) -> Vec<E
     const KNOWN: [&str; 4] = ["kind", "name", "label", "value"];
     let mut all: Vec<ElectRule> = Vec::new();
     for node in findings.read_list(fields, "elect") {
-        let Some(fields) = MapFields::open(node, "an entry of `elect`", &KNOWN, &[], findings) else {
+        let Some(fields) = MapFields::open(node, "an entry of `elect`", &KNOWN, findings) else {
             continue;
         };
         for name in ["kind", "name"] {

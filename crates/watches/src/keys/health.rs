@@ -22,7 +22,7 @@ pub(crate) fn read(fields: &MapFields<'_>, findings: &mut Findings<'_>) -> Vec<H
     const KNOWN: [&str; 4] = ["group", "kind", "readyWhen", "failedWhen"];
     let mut rules: Vec<HealthRule> = Vec::new();
     for node in findings.read_list(fields, "health") {
-        let Some(fields) = MapFields::open(node, "an entry of `health`", &KNOWN, &[], findings) else {
+        let Some(fields) = MapFields::open(node, "an entry of `health`", &KNOWN, findings) else {
             continue;
         };
         for name in ["kind", "readyWhen"] {

@@ -10,5 +10,6 @@ pub(crate) mod overrides;
 pub(crate) mod patches;
 pub(crate) mod policies;
 pub(crate) mod remediation;
+pub(crate) mod rollout;
 pub(crate) mod selector;
 pub(crate) mod sources;

@@ -170,7 +170,7 @@ pub(crate) fn read(fields: &MapFields<'_>, findings: &mut Findings<'_>) -> Arc<[
 }
 
 fn read_entry(node: &Node, findings: &mut Findings<'_>) -> Option<ObjectPatch> {
-    let fields = MapFields::open(node, "an entry of `patches`", &["target", "patch"], &[], findings)?;
+    let fields = MapFields::open(node, "an entry of `patches`", &["target", "patch"], findings)?;
     for name in ["target", "patch"] {
         if fields.get(name).is_none() {
             findings.error(
@@ -198,7 +198,7 @@ fn read_target(node: &Node, findings: &mut Findings<'_>) -> Option<PatchTarget> 
         "labelSelector",
         "hooks",
     ];
-    let fields = MapFields::open(node, "`target`", &KNOWN, &[], findings)?;
+    let fields = MapFields::open(node, "`target`", &KNOWN, findings)?;
     let is_group = |group: &str| group.is_empty() || names::is_dns_subdomain(group);
     let group = findings.read_checked(&fields, "group", is_group, |group| {
         format!("`group` must be an API group such as apps, or \"\" for the core group, not {group:?}")
@@ -287,7 +287,7 @@ fn member<'n>(node: &'n Node, name: &str) -> Option<&'n Node> {
 
 fn read_operation(node: &Node, findings: &mut Findings<'_>) -> Option<PatchOperation> {
     const OPERATIONS: [&str; 6] = ["add", "remove", "replace", "move", "copy", "test"];
-    let fields = MapFields::open(node, "an operation", &["op", "path", "from", "value"], &[], findings)?;
+    let fields = MapFields::open(node, "an operation", &["op", "path", "from", "value"], findings)?;
     for name in ["op", "path"] {
         if fields.get(name).is_none() {
             findings.error(

@@ -61,7 +61,7 @@ pub(crate) fn read(fields: &MapFields<'_>, findings: &mut Findings<'_>) -> Vec<R
 
 fn read_rule(node: &Node, findings: &mut Findings<'_>) -> Option<RemediationRule> {
     const KNOWN: [&str; 7] = ["name", "when", "for", "do", "budget", "coolDown", "dryRun"];
-    let fields = MapFields::open(node, "an entry of `remediation`", &KNOWN, &[], findings)?;
+    let fields = MapFields::open(node, "an entry of `remediation`", &KNOWN, findings)?;
     for name in ["name", "when", "do"] {
         if fields.get(name).is_none() {
             findings.error(
@@ -91,7 +91,7 @@ fn read_rule(node: &Node, findings: &mut Findings<'_>) -> Option<RemediationRule
 }
 
 fn read_action(node: &Node, findings: &mut Findings<'_>) -> Option<RemediationAction> {
-    let fields = MapFields::open(node, "`do`", &["plan", "params", "recreate"], &[], findings)?;
+    let fields = MapFields::open(node, "`do`", &["plan", "params", "recreate"], findings)?;
     match (fields.get("plan"), fields.get("recreate")) {
         (Some(_), None) => {
             let name = findings.read_checked(
@@ -131,7 +131,7 @@ fn read_member(node: &Node, findings: &mut Findings<'_>) -> Option<RemediationAc
         findings.type_error(node, "recreate", "a member, such as {kind: Deployment, name: web}");
         return None;
     }
-    let fields = MapFields::open(node, "`recreate`", &["kind", "name"], &[], findings)?;
+    let fields = MapFields::open(node, "`recreate`", &["kind", "name"], findings)?;
     let kind = findings.read_checked(&fields, "kind", names::is_kind, |kind| {
         format!("`kind` must be a kind such as Deployment, not {kind:?}")
     });

@@ -191,7 +191,7 @@ pub(crate) fn read_sources(fields: &MapFields<'_>, findings: &mut Findings<'_>) 
 
 fn read_source(node: &Node, findings: &mut Findings<'_>) -> Option<ValuesFrom> {
     const KNOWN: [&str; 5] = ["kind", "name", "valuesKey", "targetPath", "optional"];
-    let fields = MapFields::open(node, "an entry of `valuesFrom`", &KNOWN, &[], findings)?;
+    let fields = MapFields::open(node, "an entry of `valuesFrom`", &KNOWN, findings)?;
     for name in ["kind", "name"] {
         if fields.get(name).is_none() {
             findings.error(

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::stream::REPORTED_AFTER;
 use super::{dependencies, members};
 use crate::cluster::discovery::Snapshot;
+use crate::cluster::workloads::elect::pod_kind;
 use crate::reconcile::Context;
 use crate::telemetry::test_limit;
 use chartwright_core::identity::GroupKind;
@@ -44,6 +45,8 @@ struct Watches {
     tasks: JoinSet<()>,
     /// Member scopes that were not needed at the last tick.
     unneeded: BTreeSet<Scope>,
+    /// The labels of leaders that the watches of pods look for.
+    leader_labels: BTreeSet<String>,
 }
 
 /// Starts a watch for every wanted scope, and ends those of kinds that are no longer served. Runs until `stop`.
@@ -54,11 +57,13 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
         running: HashMap::new(),
         tasks: JoinSet::new(),
         unneeded: BTreeSet::new(),
+        leader_labels: context.pod_index().labels.clone(),
     };
     let pause = test_limit("CHARTWRIGHT_TEST_UNNEEDED_MS").map_or(UNNEEDED, Duration::from_millis);
     let mut ticks = tokio::time::interval(pause);
     loop {
         watches.end_useless();
+        watches.renew_leader_labels();
         watches.start_wanted();
         let count = i64::try_from(watches.running.len()).unwrap_or(i64::MAX);
         context.metrics.watches.set(count);
@@ -145,6 +150,24 @@ impl Watches {
                 context.pod_index().lose(scope);
             }
             context.count_failing(kind);
+            false
+        });
+    }
+
+    /// Ends the watches of pods if a watch elects leaders by another label. They list the pods again.
+    fn renew_leader_labels(&mut self) {
+        let labels = self.context.pod_index().labels.clone();
+        if labels == self.leader_labels {
+            return;
+        }
+        self.leader_labels = labels;
+        let context = &self.context;
+        self.running.retain(|(purpose, scope), watch| {
+            if *purpose != WatchPurpose::Dependencies || scope.group_kind != pod_kind() {
+                return true;
+            }
+            watch.task.abort();
+            context.pod_index().lose(scope);
             false
         });
     }

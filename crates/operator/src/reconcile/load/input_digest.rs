@@ -101,12 +101,26 @@ impl<'a> ConvergenceCheck<'a> {
 }
 
 impl ConvergenceCheck<'_> {
+    /// The inputs of the next render. `None`: the release is neither complete nor part of a rollout, so nothing depends on them.
+    pub(crate) fn inputs(&self, release: &Release) -> Option<String> {
+        let record = &release.record;
+        (record.done_for.is_some() || record.rollout.is_some()).then(|| {
+            digest(
+                release.key(&self.scope.context.keys),
+                self.scope.unit,
+                &self.scope.written,
+                &self.scope.context.discovery.snapshot(),
+                &record.capabilities,
+            )
+        })
+    }
+
     /// True if nothing is to be done: the custom resource is held, the record is of these very inputs, and every member is
     /// live as it was left. Answered from memory, without a request and without a render.
-    pub(crate) fn is_converged(&self, release: &Release) -> bool {
+    pub(crate) fn is_converged(&self, release: &Release, inputs: &str) -> bool {
         let record = &release.record;
-        if !ClaimRules::new(self.scope).is_held(release)
-            || record.done_for.is_none()
+        if record.done_for.as_deref() != Some(inputs)
+            || !ClaimRules::new(self.scope).is_held(release)
             || !self.has_current_lookups(release)
         {
             return false;
@@ -123,16 +137,6 @@ impl ConvergenceCheck<'_> {
         }
         let snapshot = self.scope.context.discovery.snapshot();
         let asked = &record.capabilities;
-        let now = digest(
-            release.key(&self.scope.context.keys),
-            self.scope.unit,
-            &self.scope.written,
-            &snapshot,
-            asked,
-        );
-        if record.done_for.as_ref() != Some(&now) {
-            return false;
-        }
         for failed in &snapshot.failed {
             let group = group_of(failed);
             if asked

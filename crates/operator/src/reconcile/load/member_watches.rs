@@ -10,6 +10,7 @@ use crate::reconcile::custom_resource::CustomResource;
 use crate::reconcile::load::input_digest;
 use crate::reconcile::release::Release;
 use crate::reconcile::release::schedule::InitialWait;
+use crate::reconcile::rollout;
 use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::unit::Unit;
 use chartwright_core::record::Record;
@@ -30,6 +31,7 @@ pub fn watch_recorded(context: &Context, unit: &Unit, resource: &CustomResource)
         &MemberScopes::from_record(&record),
     );
     input_digest::follow_recorded(context, unit, resource, &record);
+    rollout::resume(unit, resource, &record);
 }
 
 /// Waits for the watches of members and looked-up objects.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 /// A health that changes with time alone is judged again after this. This needs no request.
@@ -38,6 +39,8 @@ pub enum RequeueReason {
     PlanTurn,
     PodsUnread,
     Remediation,
+    /// The status says of a release that waits for a rollout.
+    Rollout,
     StatusTemplate,
     UpgradeDeadline,
 }
@@ -57,6 +60,8 @@ pub enum InitialWait {
 pub struct Schedule {
     due: Option<(Duration, RequeueReason)>,
     pub initial_wait: InitialWait,
+    /// Since when the release waits for the rollout of a new chart.
+    pub rollout_wait: Option<Timestamp>,
 }
 
 impl Schedule {

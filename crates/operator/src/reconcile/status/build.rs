@@ -37,7 +37,11 @@ impl StatusBuilder<'_> {
             .fallback
             .as_ref()
             .and_then(|fallback| record.history.get(fallback.to?));
-        let chart = earlier.map(Revision::chart).or_else(|| self.scope.chart());
+        let chart = if self.scope.waits_for_rollout {
+            status::chart_of(self.previous(release))
+        } else {
+            earlier.map(Revision::chart).or_else(|| self.scope.chart())
+        };
         let template = release.observed.template.as_deref();
         let store = RecordStore::new(self.scope);
         let report = StatusReport {
