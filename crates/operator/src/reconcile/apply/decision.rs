@@ -74,7 +74,7 @@ impl Applier<'_> {
             }
         };
         let next = task.step(&Seen::Present(&seen));
-        let is_apply = matches!(next, Step::Apply { force: true, .. });
+        let is_apply = task.forced || matches!(next, Step::Apply { force: true, .. });
         let (mut without_size, mut brought_back) = (None, Vec::new());
         if is_apply {
             without_size = match self.without_size(resource, member, &managed).await {

@@ -389,7 +389,7 @@ impl Applier<'_> {
         let is_inspected = match next {
             Step::Look => true,
             Step::Apply { force, why } => why == ApplyReason::Drifted || force && must_inspect,
-            Step::Unchanged => task.forced && leaves_fields,
+            Step::Unchanged => task.forced && must_inspect,
             _ => false,
         };
         let mut decision = if is_inspected {
