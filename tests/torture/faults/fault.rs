@@ -102,8 +102,8 @@ struct FaultState {
     hangs: Vec<Instant>,
 }
 
-/// How long a client waits for an answer.
-const LONGEST_REQUEST: Duration = Duration::from_secs(31);
+/// How long a client waits for an answer, and then before the next request.
+const LONGEST_REQUEST: Duration = Duration::from_secs(40);
 
 /// A server with faults.
 pub struct Faults {
@@ -156,15 +156,17 @@ impl Faults {
         std::mem::take(&mut state.hit)
     }
 
-    /// Since when the client may wait for an answer that never comes: now, if it does not.
+    /// Since when the client may wait for answers that never come, one after the other: now, if it does not.
     pub fn waiting_since(&self) -> Instant {
-        let now = Instant::now();
         let state = self.state();
-        let hangs = state.hangs.iter().copied();
-        hangs
-            .filter(|begun| now - *begun < LONGEST_REQUEST)
-            .min()
-            .unwrap_or(now)
+        let earlier = state.hangs.iter().rev();
+        earlier.fold(Instant::now(), |since, begun| {
+            if since - *begun < LONGEST_REQUEST {
+                *begun
+            } else {
+                since
+            }
+        })
     }
 
     /// True if something went wrong by now.
