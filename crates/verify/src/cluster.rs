@@ -113,15 +113,7 @@ impl FakeCluster {
         let resource = self.converge(&context, scene.unit, &key).await?;
         // Once more, with the random results that are stored by now.
         let mut answers = LookupAnswers::new();
-        let prepared = prepare(
-            &context,
-            &context.client,
-            scene.unit,
-            &resource,
-            &mut self.release,
-            &mut answers,
-        )
-        .await;
+        let prepared = prepare(&context, scene.unit, &resource, &mut self.release, &mut answers).await;
         let conditions = conditions::of(&resource.status());
         let ready = conditions::get(&conditions, "Ready").filter(|ready| ready.status != "True");
         let stopped = ready.map(|ready| Stopped {
@@ -306,15 +298,7 @@ impl FakeCluster {
     /// Serves kinds of members that neither Kubernetes nor a CustomResourceDefinition has.
     async fn serve_unknown_kinds(&mut self, context: &Context, unit: &Unit, resource: &CustomResource) {
         let mut answers = LookupAnswers::new();
-        let prepared = prepare(
-            context,
-            &context.client,
-            unit,
-            resource,
-            &mut self.release,
-            &mut answers,
-        )
-        .await;
+        let prepared = prepare(context, unit, resource, &mut self.release, &mut answers).await;
         // The reconcile reports why it can't be rendered.
         let Continue(prepared) = prepared else { return };
         let hooks = prepared.desired.hooks.iter().map(|hook| &hook.member);

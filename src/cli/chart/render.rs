@@ -236,15 +236,7 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
         args.operator_name.clone(),
         own_namespace,
     );
-    let prepared = reconcile::prepare(
-        &context,
-        &context.client,
-        &unit,
-        &resource,
-        &mut release,
-        &mut LookupAnswers::new(),
-    )
-    .await;
+    let prepared = reconcile::prepare(&context, &unit, &resource, &mut release, &mut LookupAnswers::new()).await;
     let hint = if watch.has_sources() && !args.server {
         " (the watch takes values from Secrets and ConfigMaps: --server reads them)"
     } else {

@@ -3,9 +3,9 @@
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
+use crate::support::until;
 use crate::world::fields::{annotation, condition, ensure_contains, label, text, uid};
 use crate::world::operator::{METERED, Operator};
-use crate::support::until;
 use crate::world::{IMAGE, SOON, World, config_map, member_rule};
 use chartwright_core::identity::applyset::PART_OF_LABEL;
 

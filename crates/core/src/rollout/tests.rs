@@ -29,14 +29,16 @@ const OUTDATED: Found<'static> = Found {
     is_urgent: false,
 };
 
-#[test]
-fn who_is_part_of_a_rollout() {
-    use RolloutState::{Failed, InFlight, Waiting};
-    let turn = |found: Found<'_>| match found.turn(at(9)) {
+fn turn(found: Found<'_>) -> String {
+    match found.turn(at(9)) {
         Turn::UpToDate => "up to date".to_owned(),
         Turn::Now(part) => format!("now {:?} {} {}", part.state, part.since.as_second(), part.counts),
         Turn::Queued(part) => format!("queued {:?} {} {}", part.state, part.since.as_second(), part.counts),
-    };
+    }
+}
+
+#[test]
+fn who_is_part_of_a_rollout() {
     for (found, expected) in [
         (OUTDATED, "queued InFlight 9 true"),
         (
@@ -91,6 +93,11 @@ fn who_is_part_of_a_rollout() {
     ] {
         assert_eq!(turn(found), expected, "{found:?}");
     }
+}
+
+#[test]
+fn who_has_begun_goes_on() {
+    use RolloutState::{Failed, InFlight, Waiting};
     for (state, inputs, counts, done_for, expected) in [
         // It was asked to wait; the process ended.
         (Waiting, "new.spec", true, Some("old.spec"), "queued InFlight 9 true"),

@@ -51,10 +51,7 @@ pub struct Metrics {
     queue_depth: Family<LabelPairs<2>, Gauge>,
     chart: Family<LabelPairs<2>, Gauge>,
     chart_crd_problems: Family<LabelPairs<2>, Gauge>,
-    reloads: Family<LabelPairs<1>, Counter>,
-    reload_refused: Gauge,
-    rollout: Family<LabelPairs<3>, Gauge>,
-    rollout_stopped: Family<LabelPairs<2>, Gauge>,
+    rollout: RolloutMetrics,
     /// CPU, memory and storage.
     usage: [Family<LabelPairs<2>, Counter<f64, AtomicU64>>; 3],
     /// Attempts to take a sample of what is requested, or to write what was counted, that failed.
@@ -80,6 +77,15 @@ pub struct Metrics {
 struct CertificateMetrics {
     reloads: Family<LabelPairs<1>, Counter>,
     expiry: Family<LabelPairs<1>, Gauge>,
+}
+
+/// About changes of `watches.yaml` and charts while the process runs.
+#[derive(Debug)]
+struct RolloutMetrics {
+    reloads: Family<LabelPairs<1>, Counter>,
+    reload_refused: Gauge,
+    releases: Family<LabelPairs<3>, Gauge>,
+    stopped: Family<LabelPairs<2>, Gauge>,
 }
 
 /// How a reconcile ended, the label `result`.
@@ -227,26 +233,7 @@ impl Metrics {
                 "chart_crd_problems",
                 "Problems with the CustomResourceDefinitions of a chart's crds/ folder, by the kind of its watch",
             ),
-            reloads: add(
-                r,
-                "reloads",
-                "Times that watches.yaml and the charts were read again, by result",
-            ),
-            reload_refused: add(
-                r,
-                "reload_refused",
-                "1 while watches.yaml or a chart on disk is refused",
-            ),
-            rollout: add(
-                r,
-                "rollout_releases",
-                "Releases that are not up to date with their chart, by state",
-            ),
-            rollout_stopped: add(
-                r,
-                "rollout_stopped",
-                "1 while the rollout of a chart is stopped, because too many releases failed",
-            ),
+            rollout: RolloutMetrics::new(r),
             usage: USAGE.map(|(name, help)| add(r, name, help)),
             usage_failures: add(
                 r,
@@ -378,8 +365,11 @@ impl Metrics {
     /// Counts a reload of `watches.yaml` and the charts, accepted or refused.
     pub fn configuration_reloaded(&self, accepted: bool) {
         let result = if accepted { "accepted" } else { "refused" };
-        self.reloads.get_or_create(&[("result", result.to_owned())]).inc();
-        self.reload_refused.set(i64::from(!accepted));
+        self.rollout
+            .reloads
+            .get_or_create(&[("result", result.to_owned())])
+            .inc();
+        self.rollout.reload_refused.set(i64::from(!accepted));
     }
 
     /// Reports how far the rollout of a new chart is. `kind`: group and kind of the watch.
@@ -394,10 +384,11 @@ impl Metrics {
                 ("kind", kind.1.to_string()),
                 ("state", state.to_owned()),
             ];
-            self.rollout.get_or_create(&labels).set(saturated(count));
+            self.rollout.releases.get_or_create(&labels).set(saturated(count));
         }
         let labels = group_and_kind(&kind.0, &kind.1);
-        self.rollout_stopped
+        self.rollout
+            .stopped
             .get_or_create(&labels)
             .set(i64::from(counts.is_stopped));
     }
@@ -425,6 +416,33 @@ impl Metrics {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
         Ok(text)
+    }
+}
+
+impl RolloutMetrics {
+    fn new(registry: &mut Registry) -> Self {
+        RolloutMetrics {
+            reloads: add(
+                registry,
+                "reloads",
+                "Times that watches.yaml and the charts were read again, by result",
+            ),
+            reload_refused: add(
+                registry,
+                "reload_refused",
+                "1 while watches.yaml or a chart on disk is refused",
+            ),
+            releases: add(
+                registry,
+                "rollout_releases",
+                "Releases that are not up to date with their chart, by state",
+            ),
+            stopped: add(
+                registry,
+                "rollout_stopped",
+                "1 while the rollout of a chart is stopped, because too many releases failed",
+            ),
+        }
     }
 }
 

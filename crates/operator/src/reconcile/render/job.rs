@@ -98,16 +98,15 @@ pub(crate) enum RenderResult {
 pub(crate) type RenderAttempt = Result<(Rendered, Desired), Box<(RenderError, RenderRequest)>>;
 
 /// Renders the release of a custom resource. Fetches lookups and returns their answers in `answers`. Writes nothing.
-/// The release remembers its stored random results even if the render fails.
+/// The release remembers its stored random results even if the render fails. Reads with the operator's rights.
 pub async fn prepare(
     context: &Context,
-    client: &Client,
     unit: &Unit,
     resource: &CustomResource,
     release: &mut Release,
     answers: &mut LookupAnswers,
 ) -> Flow<PreparedRelease> {
-    prepare_plan((context, client), unit, resource, release, answers, no_plan()).await
+    prepare_plan((context, &context.client), unit, resource, release, answers, no_plan()).await
 }
 
 /// Returns `.Plan` for a render without a running plan.

@@ -19,7 +19,7 @@ use crate::cluster::objects::lookup::LookupAnswers;
 use crate::reconcile::check::Checker;
 use crate::reconcile::flow::{Flow, OrStop};
 use crate::reconcile::release::Release;
-use crate::reconcile::render::job::prepare;
+use crate::reconcile::render::job::{no_plan, prepare_plan};
 use crate::reconcile::render::prepared::PreparedRelease;
 use crate::reconcile::render::secret_values::ChartText;
 use crate::reconcile::scope::ReleaseScope;
@@ -43,13 +43,13 @@ impl Renderer<'_> {
     /// Reads the values, renders the chart and checks the result. Writes nothing.
     pub(super) async fn prepare(&self, release: &mut Release) -> Flow<PreparedRelease> {
         let mut answers = LookupAnswers::new();
-        let prepared = prepare(
-            self.scope.context,
-            &self.scope.client,
+        let prepared = prepare_plan(
+            (self.scope.context, &self.scope.client),
             self.scope.unit,
             &self.scope.written,
             release,
             &mut answers,
+            no_plan(),
         )
         .await;
         // Keep the answers also after a failure: a looked-up object may be created later.

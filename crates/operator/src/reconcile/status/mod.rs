@@ -104,12 +104,7 @@ impl StatusWriter<'_, '_> {
         {
             conclusion.phase = unsaved;
         }
-        AccountStage::new(self.scope)
-            .explain_refusal(&mut conclusion.phase)
-            .await;
-        let account = self.scope.account.as_ref().map(ToString::to_string);
-        let namespaces = self.scope.context.settings.namespaces.as_ref();
-        missing_rights::add_remedy(&mut conclusion.phase, account.as_deref(), namespaces);
+        self.explain_missing_rights(&mut conclusion.phase).await;
         let phase = &conclusion.phase;
         release.retry.cache.after(phase);
         release.observed.was_healthy |= phase.is_ready();
@@ -172,6 +167,13 @@ impl StatusWriter<'_, '_> {
             missing: self.scope.missing,
             ..ReconcileOutcome::of(result(&conclusion.phase))
         }
+    }
+
+    async fn explain_missing_rights(&mut self, phase: &mut Phase) {
+        AccountStage::new(self.scope).explain_refusal(phase).await;
+        let account = self.scope.account.as_ref().map(ToString::to_string);
+        let namespaces = self.scope.context.settings.namespaces.as_ref();
+        missing_rights::add_remedy(phase, account.as_deref(), namespaces);
     }
 
     /// True if the only problem is that the API server throttles requests. A status write would add to its load. A
