@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::support::until;
+use crate::support::{eventually, until};
 use crate::world::fields::{ensure_contains, text};
 use crate::world::operator::{ELECTED, Launch, METERED, Operator};
 use crate::world::{SOON, World};
@@ -212,4 +212,51 @@ fn a_rollout_stops_when_too_many_releases_fail_and_goes_on_with_a_better_chart()
     operator.await_log("the rollout is complete")?;
     ensure!(standings(&world)? == (0, 0, 0));
     world.await_color(&format!("{edited}-main"), "blue").map(drop)
+}
+
+#[test]
+fn a_release_that_is_not_ready_in_time_has_failed() -> Result<()> {
+    let world = World::new("rollout-late")?
+        .granted("apps", "deployments")?
+        .watch_key("rollout: {maxInFlight: 2, maxFailed: 1}")
+        .watch_key("timeout: 3s");
+    let names = ["w0", "w1", "w2", "w3"];
+    world.write_watches()?;
+    let operator = world.start()?;
+    world.install_all(&names, |_| json!({"color": "red"}))?;
+    // Its pod is never ready.
+    let values = "deployment: {enabled: true, replicas: 1, failing: true}";
+    world.write_watches_of(&[(
+        "Widget",
+        &world.chart(),
+        &[
+            "rollout: {maxInFlight: 2, maxFailed: 1}",
+            "timeout: 3s",
+            "values:",
+            &format!("  {values}"),
+        ],
+    )])?;
+    operator.await_log("a rollout begins")?;
+    eventually("both releases in flight fail", SOON, || {
+        let found = standings(&world)?;
+        ensure!(found == (2, 0, 2), "{found:?} {}", operator.log());
+        Ok(Some(()))
+    })?;
+    operator.await_log("the rollout stops")?;
+    // Suspended releases do not count.
+    for widget in world.list(&world.widgets(), "")? {
+        if widget["status"]["release"]["rollout"]["state"] == "Failed" {
+            world.suspend(text(&widget["metadata"]["name"]))?;
+        }
+    }
+    until("the next two fail", SOON, || Ok(standings(&world)?.0 == 0))?;
+    world.write_watches()?;
+    until("those that work are ready", SOON, || {
+        let widgets = world.list(&world.widgets(), "")?;
+        let ready = widgets.iter().filter(|widget| crate::world::fields::is_ready(widget));
+        Ok(ready
+            .filter(|widget| widget["status"]["release"]["rollout"].is_null())
+            .count()
+            == 2)
+    })
 }

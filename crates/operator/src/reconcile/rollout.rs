@@ -1,6 +1,7 @@
 //! The rollout of a new chart to the releases of a watch. `chartwright_core::rollout` decides.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::Notify;
@@ -16,6 +17,9 @@ use chartwright_core::record::requests::Request;
 use chartwright_core::rollout::{Ended, Found, PATIENCE, ReleaseRollout, Rollout, RolloutCounts, RolloutState, Turn};
 use chartwright_core::status::{Phase, Reason, conditions};
 use chartwright_watches::RolloutLimits;
+
+/// The deadline of a release is not checked more often.
+const SHORTEST_WAIT: Duration = Duration::from_millis(100);
 
 /// Where the releases of a watch stand, shared by its reconciles.
 pub struct RolloutGate {
@@ -194,7 +198,14 @@ impl RolloutStage<'_, '_> {
             },
         };
         let timeout = self.scope.unit.watch.timeout.unwrap_or(TIMEOUT);
-        release.record.rollout = part.after(ended, timeout, now);
+        let part = part.after(ended, timeout, now);
+        if let Some(part) = part.as_ref().filter(|part| part.state == RolloutState::InFlight) {
+            let left = part.left(timeout, now);
+            if ended == Ended::NotReady {
+                release.schedule.at(left.max(SHORTEST_WAIT), RequeueReason::Rollout);
+            }
+        }
+        release.record.rollout = part;
         self.scope.unit.rollout.set(key, release.record.rollout.as_ref());
     }
 }
