@@ -189,7 +189,18 @@ fn earlier_failed_histories_pass() -> Result<()> {
     of_two["priorityClass"]["enabled"] = true.into();
     let mut with_part = spec(&[]);
     with_part["part"] = true.into();
+    let mut class_and_part = with_class.clone();
+    class_and_part["part"] = true.into();
     let histories = [
+        // Watches are silent while a custom resource is deleted and created again, and a request is refused.
+        vec![
+            HistoryStep::Edit(0, class_and_part),
+            HistoryStep::Fault(Fault::Watches(WatchEnd::Silent(Duration::from_secs(30))), 3, 2, true),
+            HistoryStep::Delete(0),
+            HistoryStep::Fault(Fault::Status(403), 1, 1, false),
+            HistoryStep::Edit(0, spec(&[])),
+            HistoryStep::Delete(0),
+        ],
         // The operator ends while it waits for an answer, and a custom resource is gone in spite of its finalizer.
         vec![
             HistoryStep::Edit(1, of_two),

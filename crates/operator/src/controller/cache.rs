@@ -131,7 +131,7 @@ impl Cache {
         let before = lock(&self.resources).remove(key)?;
         let release = lock(&self.releases).remove(key);
         if ends.let_go.remove(key).is_some_and(|uid| uid == before.uid) {
-            return Some((before, false));
+            return Some((before, ends.deleted.contains_key(key)));
         }
         let last_state = last_state.filter(|last_state| last_state.uid == before.uid);
         let deleted = Deleted {
@@ -144,7 +144,13 @@ impl Cache {
         if matters {
             ends.deleted.entry(key.clone()).or_default().push(deleted);
         }
-        Some((before, matters))
+        // An earlier custom resource of this name may still be pending.
+        Some((before, ends.deleted.contains_key(key)))
+    }
+
+    /// True if a deleted custom resource of this name is not handled yet.
+    pub fn has_deleted(&self, key: &ResourceKey) -> bool {
+        lock(&self.ends).deleted.contains_key(key)
     }
 
     /// Takes the deleted custom resources of a key. Not during a reconcile of it.
@@ -375,6 +381,14 @@ mod tests {
         cache.observe(deleted("u", 3, &[OURS]));
         assert!(!cache.note_deletion(&key, Some(deleted("u", 4, &[]))).unwrap().1);
         assert!(cache.take_deleted(&key).is_empty() && lock(&cache.ends).let_go.is_empty());
+
+        // A successor is deleted before its predecessor is handled.
+        let cache = Cache::default();
+        cache.observe(held("u", 1));
+        assert!(cache.note_deletion(&key, Some(held("u", 2))).unwrap().1);
+        cache.observe(of("successor", 3, 1, json!({})));
+        assert!(cache.note_deletion(&key, None).unwrap().1);
+        assert_eq!(cache.take_deleted(&key).len(), 1);
 
         // Nothing was ever made for it.
         let cache = Cache::default();

@@ -376,6 +376,9 @@ impl Serving {
         if let Some(resource) = self.cache.remove(key) {
             self.queue.forget(key);
             self.unregister(&resource);
+            if self.cache.has_deleted(key) {
+                self.queue.add(key.clone());
+            }
         }
     }
 
