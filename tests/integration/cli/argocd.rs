@@ -9,10 +9,14 @@ use std::sync::OnceLock;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::cli::scaffold::run;
+use crate::cli::scaffold::{refuse, run};
 use crate::support::{eventually, until};
 use crate::world::fields::{condition, ensure_contains, text};
 use crate::world::{CRASHES, HANGS, SOON, World, WorldSetup, any_fields, member_rule};
+
+/// A Secret with a random result, which the operator stores.
+const RANDOM: &str = "apiVersion: v1\nkind: Secret\nmetadata: {name: \"{{ .Release.Name }}-random\"}\n\
+                      stringData: {password: \"{{ randAlphaNum 20 }}\"}\n";
 
 /// The program with the libraries of Argo CD and Flux.
 fn program() -> &'static Path {
@@ -122,11 +126,7 @@ fn world(name: &str) -> Result<World> {
         chart.join("ci/backup-values.yaml"),
         "hooks: [{name: dump, at: plan-backup}]\n",
     )?;
-    fs::write(
-        chart.join("templates/random.yaml"),
-        "apiVersion: v1\nkind: Secret\nmetadata: {name: \"{{ .Release.Name }}-random\"}\n\
-         stringData: {password: \"{{ randAlphaNum 20 }}\"}\n",
-    )?;
+    fs::write(chart.join("templates/random.yaml"), RANDOM)?;
     let chart = chart.to_str().context("a path")?;
     let group = world.group();
     let arguments = [
@@ -161,8 +161,8 @@ fn argo_cd_and_kstatus_read_the_state_of_a_release() -> Result<()> {
     world.apply_widget("a", json!({"deployment": {HANGS: "true"}}))?;
     ensure_state(&world, &argocd, "a", progressing, "Waiting for the operator").context("not seen")?;
     let operator = world.start()?;
-    let ready = world.await_unready("a", "Progressing", &["a-web"])?;
-    ensure_state(&world, &argocd, "a", progressing, text(&ready["message"])).context("installing")?;
+    world.await_unready("a", "Progressing", &["a-web"])?;
+    ensure_state(&world, &argocd, "a", progressing, "Deployment a-web").context("installing")?;
     world.update("a", json!({"deployment": {HANGS: null, "app": "x"}}))?;
     ensure_state(&world, &argocd, "a", ("Healthy", "Current"), "members are ready").context("ready")?;
 
@@ -193,9 +193,9 @@ fn argo_cd_and_kstatus_read_the_state_of_a_release() -> Result<()> {
     world.hold("configmap", "a-main")?;
     world.annotate("a", json!({"helm.sdk.operatorframework.io/uninstall-wait": "true"}))?;
     world.begin_delete("a")?;
-    let ready = world.await_unready("a", "Uninstalling", &["a-main"])?;
+    world.await_unready("a", "Uninstalling", &["a-main"])?;
     let deleting = ("Progressing", "Terminating");
-    ensure_state(&world, &argocd, "a", deleting, text(&ready["message"])).context("deleting")?;
+    ensure_state(&world, &argocd, "a", deleting, "a-main").context("deleting")?;
     world.remove_finalizers("configmap", "a-main")?;
     world.await_deleted("a")?;
 
@@ -315,12 +315,61 @@ fn metadata_of_the_operator_is_no_difference_to_argo_cd() -> Result<()> {
 }
 
 #[test]
+fn marks_on_a_decorated_object_are_no_difference_to_argo_cd() -> Result<()> {
+    let world = World::new("argocd-decorated")?;
+    let rule = json!({"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["get", "list", "watch", "patch"]});
+    world.grant("decorated", &[rule, member_rule("", "secrets")])?;
+    let chart = world.write_chart("guard", &[("random.yaml", RANDOM)])?;
+    let watch = json!([{
+        "group": "", "version": "v1", "kind": "ServiceAccount", "chart": chart, "decorate": true,
+        "selector": {"matchLabels": {"team": "shop"}}, "deletionPolicy": "WaitForTermination",
+    }]);
+    fs::write(world.watches_file(), watch.to_string())?;
+    let argocd = ArgoCd::of(&world)?;
+    let keys: Vec<&String> = argocd.config.as_object().context("entries")?.keys().collect();
+    ensure!(
+        keys == ["resource.customizations.ignoreDifferences.ServiceAccount"],
+        "health and actions of Argo CD stay: {keys:?}"
+    );
+    let _operator = world.start()?;
+    let metadata = json!({"name": "a", "namespace": world.name, "labels": {"team": "shop"}});
+    let committed = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata});
+    world.apply(&committed)?;
+    world.await_there("secret", "a-random")?;
+    let live = world.await_object("serviceaccount", "a", "has its finalizer", |object| {
+        object["metadata"]["finalizers"][0] == "chartwright.dev/decorator-guard"
+    })?;
+    let marks = compared(live.clone());
+    ensure!(
+        marks["annotations"].as_object().map(serde_json::Map::len) > Some(1),
+        "{marks}"
+    );
+    let live = argocd.normalized(&live)?;
+    ensure!(compared(live.clone()) == compared(committed), "{live}");
+    world.kubectl.delete("serviceaccount", "a")
+}
+
+#[test]
+fn wrong_input_of_generate_argocd_is_reported() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    refuse(folder.path(), "generate argocd", &["watches.yaml"])?;
+    fs::write(folder.path().join("watches.yaml"), "[]\n")?;
+    refuse(folder.path(), "generate argocd", &["there is no watch"])?;
+    let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/memcached");
+    let watches = format!("- {{group: example.com, version: v1, kind: App, chart: {chart}}}\n");
+    fs::write(folder.path().join("watches.yaml"), watches)?;
+    fs::write(folder.path().join("file"), "")?;
+    refuse(folder.path(), "generate argocd -o file", &["file"])?;
+    refuse(folder.path(), "generate argocd -o file --check", &["file"])
+}
+
+#[test]
 fn health_is_computed_for_any_status() -> Result<()> {
-    let world_free = tempfile::tempdir()?;
+    let folder = tempfile::tempdir()?;
     let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/memcached");
     let watches = format!("- group: example.com\n  version: v1\n  kind: App\n  chart: {chart}\n");
-    fs::write(world_free.path().join("watches.yaml"), watches)?;
-    let (succeeded, printed) = run(world_free.path(), &["generate", "argocd"])?;
+    fs::write(folder.path().join("watches.yaml"), watches)?;
+    let (succeeded, printed) = run(folder.path(), &["generate", "argocd"])?;
     ensure!(succeeded, "{printed}");
     let object: Value = serde_yaml::from_str(&printed)?;
     let argocd = ArgoCd {

@@ -71,7 +71,8 @@ pub fn run(args: &ArgoCdArgs) -> Result<ExitCode> {
     if !args.check {
         std::fs::create_dir_all(folder).with_context(|| shown.to_string())?;
     }
-    let changes = argocd::component(&entries)?.compare(folder, &WrittenDigests::new(), true)?;
+    let changes = argocd::component(&entries)?.compare(folder, &WrittenDigests::new(), true);
+    let changes = changes.with_context(|| shown.to_string())?;
     let is_due = changes.files.iter().any(|file| file.fate != Fate::Unchanged);
     if !args.check {
         changes.write(folder).with_context(|| shown.to_string())?;
