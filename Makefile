@@ -87,7 +87,7 @@ lint: check-tools ## Check formatting and clippy's advice; a warning is an error
 
 .PHONY: test
 test: check-tools ## Run all checks of CI: lint, control plane, all tests, cargo deny.
-	@$(MAKE) -j 3 control-plane registry tests-built $(if $(filter off,$(DENY)),,$(CARGO_DENY))
+	@$(MAKE) -j 3 control-plane registry gitops tests-built $(if $(filter off,$(DENY)),,$(CARGO_DENY))
 	$(call say,tests: unit$(,) integration on a real API server$(,) torture (8 minutes on 2 cores))
 	KUBECTL=$$(command -v kubectl || echo "$$(tests/control-plane/build --print-dir kubectl)/kubectl") \
 	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test $(LOCKED)
@@ -246,6 +246,11 @@ control-plane: ## Find or build the local control plane's parts (8 minutes on 2 
 registry: ## Build the OCI registry that tests fetch charts from (half a minute on 2 cores the first time, else a second).
 	$(call say,the registry of the tests (half a minute the first time$(,) else a second))
 	tests/control-plane/build registry
+
+.PHONY: gitops
+gitops: ## Build the program with the libraries of Argo CD and Flux (half a minute on 2 cores the first time, else a second).
+	$(call say,the libraries of Argo CD and Flux for tests (half a minute the first time$(,) else a second))
+	tests/control-plane/build gitops
 
 .PHONY: clean
 clean: ## Remove the build results; the cache of the control plane stays.

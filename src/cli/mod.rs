@@ -204,6 +204,7 @@ mod tests {
             "create api --helm-chart web --keyring keys.gpg",
             "create api --helm-chart web --username me",
             "generate rbac --check",
+            "generate argocd --check",
             "lint -o xml",
             "lint --severity info",
             "verify -o xml",
@@ -222,6 +223,7 @@ mod tests {
             "rollback memcached web 3 --wait --timeout 1m",
             "plan run memcached web backup --set a=b --set c= --wait",
             "plan list memcached web -n shop",
+            "generate argocd -o config/argocd --check",
             "usage --by namespace -o csv --kind Memcached -n shop",
             "create api --helm-chart oci://a/web --username me --password-stdin --verify --keyring k --ca-file ca.pem",
         ] {

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+pub mod argocd;
 pub mod bundle;
 pub mod chart;
 pub mod crd;

@@ -15,6 +15,8 @@ use super::lint::crd::Crd;
 use super::names::plural;
 use super::progress::ProgressLine;
 use super::text_at;
+use chartwright_core::hooks;
+use chartwright_core::plans::plan_of;
 use chartwright_watches::CrdPolicy;
 use chartwright_watches::ObjectPatch;
 use helm_template::chart::Chart;
@@ -71,6 +73,8 @@ pub struct Survey {
     pub(super) falls_back: bool,
     /// The operator waits for Jobs or Pods to finish and reads their logs.
     pub(super) runs: bool,
+    /// Names of plans.
+    plans: BTreeSet<String>,
     /// Rights that settings of the watch require: group, resource, verbs.
     pub(super) requested: Vec<(String, String, Vec<&'static str>)>,
     /// Kinds in the text of templates that no render made.
@@ -136,6 +140,16 @@ impl Survey {
         self.kinds.iter()
     }
 
+    /// The names of the chart's plans.
+    pub fn plans(&self) -> impl Iterator<Item = &String> {
+        self.plans.iter()
+    }
+
+    /// Why the chart cannot be rendered with its own or any given values.
+    pub fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
     /// The images that the chart runs with its own values.
     pub fn images(&self) -> impl Iterator<Item = &String> {
         self.images.iter()
@@ -169,6 +183,9 @@ impl Survey {
                     self.roles.insert((resource.clone(), text("/metadata/name")))
                 };
             }
+            let events = hooks::events(&patched.object);
+            self.plans
+                .extend(events.iter().filter_map(|event| plan_of(event)).map(str::to_owned));
             self.runs |= patched.events.is_some() && ["Job", "Pod"].contains(&kind.as_str());
             self.made.insert((group, resource));
             self.kinds.insert((api_version, kind));

@@ -1,5 +1,6 @@
 //! Commands that need an API server or a chart repository.
 
+pub mod argocd;
 pub mod bundle;
 pub mod fetch;
 pub mod generated_crd;

@@ -1,6 +1,7 @@
 //! `chartwright generate`: creates files that an operator needs besides its chart.
 
 mod against;
+mod argocd;
 mod bundle;
 mod catalog;
 mod crd;
@@ -22,7 +23,10 @@ Examples:
   chartwright generate rbac -o config/rbac/role.yaml
 
   # Create the operator's bundle for OLM
-  chartwright generate bundle --version 0.1.0";
+  chartwright generate bundle --version 0.1.0
+
+  # Create the configuration of Argo CD
+  chartwright generate argocd -o config/argocd";
 
 /// Create files that an operator needs besides its chart
 #[derive(Args, Debug)]
@@ -38,6 +42,8 @@ enum GenerateCommand {
     Rbac(rbac::RbacArgs),
     Bundle(Box<bundle::BundleArgs>),
     Catalog(catalog::CatalogArgs),
+    #[command(name = "argocd")]
+    ArgoCd(argocd::ArgoCdArgs),
 }
 
 pub fn run(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
@@ -46,5 +52,6 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
         GenerateCommand::Rbac(args) => rbac::run(args),
         GenerateCommand::Bundle(args) => bundle::run(args),
         GenerateCommand::Catalog(args) => catalog::run(args),
+        GenerateCommand::ArgoCd(args) => argocd::run(args),
     }
 }

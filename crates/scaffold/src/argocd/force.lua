@@ -1,0 +1,2 @@
+annotations["chartwright.dev/force-at"] = now
+return obj

@@ -1,0 +1,2 @@
+annotations["chartwright.dev/requested-at"] = now
+return obj

@@ -1,0 +1,2 @@
+annotations["chartwright.dev/suspend"] = nil
+return obj

@@ -1,0 +1,2 @@
+annotations["chartwright.dev/suspend"] = "true"
+return obj
