@@ -1,5 +1,7 @@
 //! Typed metrics, and their text for Prometheus.
 
+mod conditions;
+mod memory;
 mod series;
 
 use std::sync::Arc;
@@ -15,7 +17,10 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry, Unit};
 
 use chartwright_core::rollout::RolloutCounts;
+use chartwright_core::status::AbnormalCondition;
 
+use self::conditions::ReleaseConditions;
+use self::memory::ResidentMemory;
 use self::series::{BoundedFamily, PlanRuns, ReleaseInfo, value};
 
 /// Reconciles take milliseconds when nothing is to be done and seconds when hooks of the API server are slow.
@@ -46,15 +51,11 @@ pub struct Metrics {
     failed_upgrades: Family<LabelPairs<2>, Counter>,
     certificate: CertificateMetrics,
     watches_failing: BoundedFamily<LabelPairs<1>, Gauge>,
-    release_ready: BoundedFamily<ReleaseLabels, Gauge>,
-    release_info: ReleaseInfo,
+    releases: ReleaseMetrics,
     queue_depth: Family<LabelPairs<2>, Gauge>,
     chart: Family<LabelPairs<2>, Gauge>,
     chart_crd_problems: Family<LabelPairs<2>, Gauge>,
-    reloads: Family<LabelPairs<1>, Counter>,
-    reload_refused: Gauge,
-    rollout: Family<LabelPairs<3>, Gauge>,
-    rollout_stopped: Family<LabelPairs<2>, Gauge>,
+    rollout: RolloutMetrics,
     /// CPU, memory and storage.
     usage: [Family<LabelPairs<2>, Counter<f64, AtomicU64>>; 3],
     /// Attempts to take a sample of what is requested, or to write what was counted, that failed.
@@ -75,11 +76,28 @@ pub struct Metrics {
     pub leader: Gauge,
 }
 
+/// The state of each release.
+#[derive(Debug)]
+struct ReleaseMetrics {
+    ready: BoundedFamily<ReleaseLabels, Gauge>,
+    info: ReleaseInfo,
+    conditions: ReleaseConditions,
+}
+
 /// About the certificate of the metrics' own server. Empty without one.
 #[derive(Debug)]
 struct CertificateMetrics {
     reloads: Family<LabelPairs<1>, Counter>,
     expiry: Family<LabelPairs<1>, Gauge>,
+}
+
+/// About changes of `watches.yaml` and charts while the process runs.
+#[derive(Debug)]
+struct RolloutMetrics {
+    reloads: Family<LabelPairs<1>, Counter>,
+    reload_refused: Gauge,
+    releases: Family<LabelPairs<3>, Gauge>,
+    stopped: Family<LabelPairs<2>, Gauge>,
 }
 
 /// How a reconcile ended, the label `result`.
@@ -211,12 +229,7 @@ impl Metrics {
             watches_failing: BoundedFamily::new(add(r, "watches_failing", "Watches that do not work at present")),
             watches: add(r, "watches", "Watches on the API server"),
             queue_depth: add(r, "queue_depth", "Releases that wait for a worker"),
-            release_ready: BoundedFamily::new(add(
-                r,
-                "release_ready",
-                "1 if the release of this CR is Ready, 0 if it is not",
-            )),
-            release_info: ReleaseInfo::new(add(r, "release_info", "1, with the reason of the condition Ready")),
+            releases: ReleaseMetrics::new(r),
             chart: add_bytes(
                 r,
                 "chart",
@@ -227,26 +240,7 @@ impl Metrics {
                 "chart_crd_problems",
                 "Problems with the CustomResourceDefinitions of a chart's crds/ folder, by the kind of its watch",
             ),
-            reloads: add(
-                r,
-                "reloads",
-                "Times that watches.yaml and the charts were read again, by result",
-            ),
-            reload_refused: add(
-                r,
-                "reload_refused",
-                "1 while watches.yaml or a chart on disk is refused",
-            ),
-            rollout: add(
-                r,
-                "rollout_releases",
-                "Releases that are not up to date with their chart, by state",
-            ),
-            rollout_stopped: add(
-                r,
-                "rollout_stopped",
-                "1 while the rollout of a chart is stopped, because too many releases failed",
-            ),
+            rollout: RolloutMetrics::new(r),
             usage: USAGE.map(|(name, help)| add(r, name, help)),
             usage_failures: add(
                 r,
@@ -338,6 +332,9 @@ impl Metrics {
             .expiry
             .get_or_create(&[("source", source.to_owned())])
             .set(at);
+        // From 0, so that `increase()` sees the first failure.
+        let failures = [("result", "error".to_owned())];
+        drop(self.certificate.reloads.get_or_create(&failures));
     }
 
     /// Says how many watches of this kind do not work.
@@ -353,8 +350,13 @@ impl Metrics {
 
     /// Says whether a release is ready, the reason of its condition `Ready`, and whether it is suspended.
     pub fn set_release_ready(&self, release: &ReleaseLabels, ready: bool, reason: &'static str, suspended: bool) {
-        self.release_ready.with(release, |gauge| _ = gauge.set(ready.into()));
-        self.release_info.set(release, reason, suspended);
+        self.releases.ready.with(release, |gauge| _ = gauge.set(ready.into()));
+        self.releases.info.set(release, reason, suspended);
+    }
+
+    /// Replaces the abnormal conditions of a release, each with its reason.
+    pub fn set_release_conditions(&self, release: &ReleaseLabels, conditions: Vec<AbnormalCondition>) {
+        self.releases.conditions.set(release, conditions);
     }
 
     /// Says how many releases of a kind wait for a worker.
@@ -378,8 +380,11 @@ impl Metrics {
     /// Counts a reload of `watches.yaml` and the charts, accepted or refused.
     pub fn configuration_reloaded(&self, accepted: bool) {
         let result = if accepted { "accepted" } else { "refused" };
-        self.reloads.get_or_create(&[("result", result.to_owned())]).inc();
-        self.reload_refused.set(i64::from(!accepted));
+        self.rollout
+            .reloads
+            .get_or_create(&[("result", result.to_owned())])
+            .inc();
+        self.rollout.reload_refused.set(i64::from(!accepted));
     }
 
     /// Reports how far the rollout of a new chart is. `kind`: group and kind of the watch.
@@ -394,10 +399,11 @@ impl Metrics {
                 ("kind", kind.1.to_string()),
                 ("state", state.to_owned()),
             ];
-            self.rollout.get_or_create(&labels).set(saturated(count));
+            self.rollout.releases.get_or_create(&labels).set(saturated(count));
         }
         let labels = group_and_kind(&kind.0, &kind.1);
-        self.rollout_stopped
+        self.rollout
+            .stopped
             .get_or_create(&labels)
             .set(i64::from(counts.is_stopped));
     }
@@ -412,8 +418,9 @@ impl Metrics {
 
     /// Drops a release's series: its CR is gone.
     pub fn forget_release(&self, release: &ReleaseLabels) {
-        self.release_ready.remove(release);
-        self.release_info.remove(release);
+        self.releases.ready.remove(release);
+        self.releases.info.remove(release);
+        self.releases.conditions.remove(release);
         self.plan_runs.forget(release);
     }
 
@@ -425,6 +432,33 @@ impl Metrics {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
         Ok(text)
+    }
+}
+
+impl RolloutMetrics {
+    fn new(registry: &mut Registry) -> Self {
+        RolloutMetrics {
+            reloads: add(
+                registry,
+                "reloads",
+                "Times that watches.yaml and the charts were read again, by result",
+            ),
+            reload_refused: add(
+                registry,
+                "reload_refused",
+                "1 while watches.yaml or a chart on disk is refused",
+            ),
+            releases: add(
+                registry,
+                "rollout_releases",
+                "Releases that are not up to date with their chart, by state",
+            ),
+            stopped: add(
+                registry,
+                "rollout_stopped",
+                "1 while the rollout of a chart is stopped, because too many releases failed",
+            ),
+        }
     }
 }
 
@@ -446,6 +480,28 @@ impl CertificateMetrics {
     }
 }
 
+impl ReleaseMetrics {
+    fn new(registry: &mut Registry) -> Self {
+        ReleaseMetrics {
+            ready: BoundedFamily::new(add(
+                registry,
+                "release_ready",
+                "1 if the release of this CR is Ready, 0 if it is not",
+            )),
+            info: ReleaseInfo::new(add(
+                registry,
+                "release_info",
+                "1, with the reason of the condition Ready",
+            )),
+            conditions: ReleaseConditions::new(add(
+                registry,
+                "release_condition",
+                "1 while the release has this condition",
+            )),
+        }
+    }
+}
+
 /// A registry that knows of the build.
 fn registry() -> Registry {
     let mut registry = Registry::with_prefix("chartwright");
@@ -453,6 +509,7 @@ fn registry() -> Registry {
         ("version", super::VERSION),
         ("commit", super::COMMIT.unwrap_or("unknown")),
     ];
+    registry.register_collector(Box::new(ResidentMemory));
     registry.register("build", "Version and commit of this binary", Info::new(build));
     registry
 }
