@@ -21,6 +21,9 @@ CARGO ?= cargo
 ARGS ?=
 # off: make test leaves cargo-deny out.
 DENY ?= on
+# off: the tests leave out what needs prometheus and promtool.
+PROMETHEUS ?= on
+export PROMETHEUS
 # More than cores: most of the slow tests wait for an API server.
 TEST_THREADS ?= $(shell echo $$(( 2 * $$(nproc) )))
 
@@ -86,7 +89,7 @@ lint: check-tools ## Check formatting and clippy's advice; a warning is an error
 	$(CARGO) clippy $(LOCKED) --all-targets -- -D warnings
 
 .PHONY: test
-test: check-tools ## Run all checks of CI: lint, control plane, all tests, cargo deny.
+test: check-tools check-prometheus ## Run all checks of CI: lint, control plane, all tests, cargo deny.
 	@$(MAKE) -j 3 control-plane registry gitops tests-built $(if $(filter off,$(DENY)),,$(CARGO_DENY))
 	$(call say,tests: unit$(,) integration on a real API server$(,) torture (8 minutes on 2 cores))
 	KUBECTL=$$(command -v kubectl || echo "$$(tests/control-plane/build --print-dir kubectl)/kubectl") \
@@ -401,3 +404,13 @@ check-tools: ## List the missing tools and how to install them.
 	  done; \
 	fi; \
 	exit $$missing
+
+.PHONY: check-prometheus
+check-prometheus:
+	@if [ "$(PROMETHEUS)" = off ]; then \
+	  echo "prometheus and promtool: left out (PROMETHEUS=off), so the alerts are not tested"; exit 0; \
+	fi; \
+	for tool in prometheus promtool; do \
+	  command -v $$tool >/dev/null 2>&1 || { \
+	    echo "missing: $$tool (your system's package prometheus, or PROMETHEUS=off to leave the tests of the alerts out)" >&2; exit 1; }; \
+	done

@@ -20,6 +20,7 @@ mod deletion;
 mod docs;
 mod hooks;
 mod leader;
+mod observability;
 mod pitfalls;
 mod prune;
 mod rollout;

@@ -61,3 +61,22 @@ fn a_suspended_release_is_neither_changed_nor_uninstalled() -> Result<()> {
     ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "red");
     Ok(())
 }
+
+#[test]
+fn repetitions_of_an_event_are_counted_instead_of_written() -> Result<()> {
+    let world = World::new("events-repeat")?;
+    let operator = world.start()?;
+    world.install("a", json!({}))?;
+    for _ in 0..4 {
+        world.paint("a-main", "red")?;
+        world.await_color("a-main", "blue")?;
+    }
+    world.await_quiet(&operator)?;
+    let mut events = world.list("events", "")?;
+    events.retain(|event| event["reason"] == "DriftCorrected");
+    // The first Event has no series. The second counts all later ones.
+    let counts: Vec<_> = events.iter().map(|event| event["series"]["count"].as_u64()).collect();
+    ensure!(events.len() == 2, "{counts:?}");
+    ensure!(counts.iter().flatten().any(|count| *count >= 2), "{events:?}");
+    Ok(())
+}

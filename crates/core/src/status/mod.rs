@@ -1,6 +1,7 @@
 //! Builds the status of a custom resource: conditions, release, inventory. The wording and the rules (which condition is removed,
 //! when `observedGeneration` changes) are tested by table.
 
+mod abnormal;
 pub mod conditions;
 pub(crate) mod fields;
 pub mod template;
@@ -16,6 +17,7 @@ use crate::record::signature::RecordSeal;
 use crate::redact::Secrets;
 use crate::status::template::{Computed, Templated};
 
+pub use abnormal::{AbnormalCondition, abnormal_conditions};
 pub use fields::{FIELDS, RecordLocation, ReleaseStatus, Status, recorded, schema};
 
 mod release_conditions;

@@ -1,5 +1,7 @@
 //! Typed metrics, and their text for Prometheus.
 
+mod conditions;
+mod memory;
 mod series;
 
 use std::sync::Arc;
@@ -15,7 +17,10 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry, Unit};
 
 use chartwright_core::rollout::RolloutCounts;
+use chartwright_core::status::AbnormalCondition;
 
+use self::conditions::ReleaseConditions;
+use self::memory::ResidentMemory;
 use self::series::{BoundedFamily, PlanRuns, ReleaseInfo, value};
 
 /// Reconciles take milliseconds when nothing is to be done and seconds when hooks of the API server are slow.
@@ -46,8 +51,7 @@ pub struct Metrics {
     failed_upgrades: Family<LabelPairs<2>, Counter>,
     certificate: CertificateMetrics,
     watches_failing: BoundedFamily<LabelPairs<1>, Gauge>,
-    release_ready: BoundedFamily<ReleaseLabels, Gauge>,
-    release_info: ReleaseInfo,
+    releases: ReleaseMetrics,
     queue_depth: Family<LabelPairs<2>, Gauge>,
     chart: Family<LabelPairs<2>, Gauge>,
     chart_crd_problems: Family<LabelPairs<2>, Gauge>,
@@ -70,6 +74,14 @@ pub struct Metrics {
     pub leftovers: Gauge,
     /// 1 while this process leads (always, without leader election), else 0.
     pub leader: Gauge,
+}
+
+/// The state of each release.
+#[derive(Debug)]
+struct ReleaseMetrics {
+    ready: BoundedFamily<ReleaseLabels, Gauge>,
+    info: ReleaseInfo,
+    conditions: ReleaseConditions,
 }
 
 /// About the certificate of the metrics' own server. Empty without one.
@@ -217,12 +229,7 @@ impl Metrics {
             watches_failing: BoundedFamily::new(add(r, "watches_failing", "Watches that do not work at present")),
             watches: add(r, "watches", "Watches on the API server"),
             queue_depth: add(r, "queue_depth", "Releases that wait for a worker"),
-            release_ready: BoundedFamily::new(add(
-                r,
-                "release_ready",
-                "1 if the release of this CR is Ready, 0 if it is not",
-            )),
-            release_info: ReleaseInfo::new(add(r, "release_info", "1, with the reason of the condition Ready")),
+            releases: ReleaseMetrics::new(r),
             chart: add_bytes(
                 r,
                 "chart",
@@ -325,6 +332,9 @@ impl Metrics {
             .expiry
             .get_or_create(&[("source", source.to_owned())])
             .set(at);
+        // From 0, so that `increase()` sees the first failure.
+        let failures = [("result", "error".to_owned())];
+        drop(self.certificate.reloads.get_or_create(&failures));
     }
 
     /// Says how many watches of this kind do not work.
@@ -340,8 +350,13 @@ impl Metrics {
 
     /// Says whether a release is ready, the reason of its condition `Ready`, and whether it is suspended.
     pub fn set_release_ready(&self, release: &ReleaseLabels, ready: bool, reason: &'static str, suspended: bool) {
-        self.release_ready.with(release, |gauge| _ = gauge.set(ready.into()));
-        self.release_info.set(release, reason, suspended);
+        self.releases.ready.with(release, |gauge| _ = gauge.set(ready.into()));
+        self.releases.info.set(release, reason, suspended);
+    }
+
+    /// Replaces the abnormal conditions of a release, each with its reason.
+    pub fn set_release_conditions(&self, release: &ReleaseLabels, conditions: Vec<AbnormalCondition>) {
+        self.releases.conditions.set(release, conditions);
     }
 
     /// Says how many releases of a kind wait for a worker.
@@ -403,8 +418,9 @@ impl Metrics {
 
     /// Drops a release's series: its CR is gone.
     pub fn forget_release(&self, release: &ReleaseLabels) {
-        self.release_ready.remove(release);
-        self.release_info.remove(release);
+        self.releases.ready.remove(release);
+        self.releases.info.remove(release);
+        self.releases.conditions.remove(release);
         self.plan_runs.forget(release);
     }
 
@@ -464,6 +480,28 @@ impl CertificateMetrics {
     }
 }
 
+impl ReleaseMetrics {
+    fn new(registry: &mut Registry) -> Self {
+        ReleaseMetrics {
+            ready: BoundedFamily::new(add(
+                registry,
+                "release_ready",
+                "1 if the release of this CR is Ready, 0 if it is not",
+            )),
+            info: ReleaseInfo::new(add(
+                registry,
+                "release_info",
+                "1, with the reason of the condition Ready",
+            )),
+            conditions: ReleaseConditions::new(add(
+                registry,
+                "release_condition",
+                "1 while the release has this condition",
+            )),
+        }
+    }
+}
+
 /// A registry that knows of the build.
 fn registry() -> Registry {
     let mut registry = Registry::with_prefix("chartwright");
@@ -471,6 +509,7 @@ fn registry() -> Registry {
         ("version", super::VERSION),
         ("commit", super::COMMIT.unwrap_or("unknown")),
     ];
+    registry.register_collector(Box::new(ResidentMemory));
     registry.register("build", "Version and commit of this binary", Info::new(build));
     registry
 }

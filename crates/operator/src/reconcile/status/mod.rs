@@ -84,6 +84,15 @@ impl<'s, 'a> StatusWriter<'s, 'a> {
 }
 
 impl StatusWriter<'_, '_> {
+    /// Sets the metrics of the release.
+    fn measure(&self, next: &NextStatus, phase: &Phase) {
+        let metrics = &self.scope.context.metrics;
+        let labels = self.scope.unit.metric_labels(&self.scope.written.key);
+        let (reason, suspended) = (phase.reason(), *phase == Phase::Suspended);
+        metrics.set_release_ready(&labels, phase.is_ready(), reason, suspended);
+        metrics.set_release_conditions(&labels, status::abnormal_conditions(&next.status, phase));
+    }
+
     /// Writes the status if it has changed, and schedules the next reconcile.
     pub(super) async fn report(
         &mut self,
@@ -121,12 +130,7 @@ impl StatusWriter<'_, '_> {
         }
         release.stored.partial &= !phase.is_ready();
         let mut next = StatusBuilder::new(self.scope).status(release, &conclusion);
-        let labels = self.scope.unit.metric_labels(&self.scope.written.key);
-        let (reason, suspended) = (phase.reason(), *phase == Phase::Suspended);
-        self.scope
-            .context
-            .metrics
-            .set_release_ready(&labels, phase.is_ready(), reason, suspended);
+        self.measure(&next, phase);
         let refused = release.retry.refused_status;
         let mut written = self.write_status(release, &conclusion, &next).await;
         if written.is_done

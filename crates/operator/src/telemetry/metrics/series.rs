@@ -290,6 +290,6 @@ fn labels(group: &str, kind: &str, plan: &str, result: &str) -> LabelPairs<4> {
     ]
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,0 +1,6 @@
+//! The alerts of `config/observability`, each on an operator in the state that it reports, evaluated by a real Prometheus.
+//! `PROMETHEUS=off` leaves these tests out.
+
+mod operator_alerts;
+mod prometheus;
+mod release_alerts;
