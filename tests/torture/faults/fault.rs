@@ -98,12 +98,16 @@ struct FaultState {
     missing_group: Option<&'static str>,
     /// With what status LISTs and watches fail, and until when.
     broken: Option<(u16, Instant)>,
-    /// When requests that are never answered began.
-    hangs: Vec<Instant>,
+    /// When requests that are never answered or silent watches began, and when the client has noticed that.
+    waits: Vec<(Instant, Instant)>,
 }
 
 /// How long a client waits for an answer, and then before the next request.
 const LONGEST_REQUEST: Duration = Duration::from_secs(40);
+/// How long a client watches without an event, and then before the next watch.
+const LONGEST_SILENCE: Duration = Duration::from_secs(140);
+/// How long a client needs to watch again.
+const REWATCH: Duration = Duration::from_secs(10);
 
 /// A server with faults.
 pub struct Faults {
@@ -156,17 +160,19 @@ impl Faults {
         std::mem::take(&mut state.hit)
     }
 
-    /// Since when the client may wait for answers that never come, one after the other: now, if it does not.
+    /// Since when the client may wait for answers or events that never come, one after the other: now, if it does not.
     pub fn waiting_since(&self) -> Instant {
         let state = self.state();
-        let earlier = state.hangs.iter().rev();
-        earlier.fold(Instant::now(), |since, begun| {
-            if since - *begun < LONGEST_REQUEST {
-                *begun
-            } else {
-                since
-            }
-        })
+        let earlier = state.waits.iter().rev();
+        earlier.fold(
+            Instant::now(),
+            |since, (begun, ends)| if *ends > since { *begun } else { since },
+        )
+    }
+
+    fn note_wait(&self, longest: Duration) {
+        let now = Instant::now();
+        self.state().waits.push((now, now + longest));
     }
 
     /// True if something went wrong by now.
@@ -256,7 +262,7 @@ impl Faults {
             Some(Fault::CutBefore) => return Err("cut before the request".into()),
             Some(Fault::Tardy) => tokio::time::sleep(Duration::from_secs(2)).await,
             Some(Fault::Hang) => {
-                self.state().hangs.push(Instant::now());
+                self.note_wait(LONGEST_REQUEST);
                 return std::future::pending().await;
             }
             Some(Fault::KillBefore) => {
@@ -294,6 +300,11 @@ impl Faults {
 
     /// All watches that are open end like that.
     pub fn end_watches(&self, how: WatchEnd) {
+        match how {
+            WatchEnd::Silent(long) => self.note_wait(long + REWATCH),
+            WatchEnd::Mute => self.note_wait(LONGEST_SILENCE),
+            WatchEnd::Gone | WatchEnd::Cut => {}
+        }
         self.flow.send_modify(|flow| {
             flow.ends += 1;
             flow.how = how;

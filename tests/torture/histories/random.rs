@@ -192,6 +192,14 @@ fn earlier_failed_histories_pass() -> Result<()> {
     let mut class_and_part = with_class.clone();
     class_and_part["part"] = true.into();
     let histories = [
+        // The operator ends before its silent watches show that a custom resource is gone in spite of its finalizer.
+        vec![
+            HistoryStep::Edit(0, class_and_part.clone()),
+            HistoryStep::Fault(Fault::Watches(WatchEnd::Silent(Duration::from_secs(30))), 3, 2, true),
+            HistoryStep::Delete(0),
+            HistoryStep::Wait(3_000),
+            HistoryStep::Restart(false),
+        ],
         // Watches are silent while a custom resource is deleted and created again, and a request is refused.
         vec![
             HistoryStep::Edit(0, class_and_part),
