@@ -3,6 +3,7 @@
 pub mod bundle;
 pub mod fetch;
 pub mod generated_crd;
+pub mod releases;
 pub mod render;
 pub mod scaffold;
 pub mod verify;

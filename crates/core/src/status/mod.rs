@@ -3,6 +3,7 @@
 
 pub mod conditions;
 pub(crate) mod fields;
+pub mod summary;
 pub mod template;
 
 use std::borrow::Cow;
