@@ -149,6 +149,14 @@ fn values_name_their_sources_and_mask_secrets() -> Result<()> {
         ensure!(item["value"] == value && item["origin"] == origin, "{path}: {item}");
     }
     ensure!(items.iter().any(|item| item["origin"] == "chart default"), "{listed}");
+    // An error does not quote the Secret.
+    let wrong = json!({"stringData": {"values.yaml": "- very-hidden"}});
+    world.patch("secret", "creds", &wrong)?;
+    let shown = fail(&world, &[&base[..], &["table"]].concat())?;
+    ensure!(
+        shown.contains("values.yaml can't be read") && !shown.contains("hidden"),
+        "{shown}"
+    );
     Ok(())
 }
 

@@ -6,9 +6,11 @@ use serde_json::{Map, Value};
 use crate::cluster::discovery::Snapshot;
 use crate::cluster::objects::lookup;
 use crate::reconcile::custom_resource::CustomResource;
+use crate::reconcile::render::secret_values::{self, ChartText};
 use crate::reconcile::unit::Unit;
 use crate::reconcile::values::sources::{self, ValuesSource};
 use crate::reconcile::values::{apply_override, values};
+use crate::telemetry::redact::Secrets;
 use chartwright_core::values::origins::{ValueOrigin, ValuesLayer, value_origins};
 
 /// Returns the effective values of a custom resource with their origins. Reads the Secrets and ConfigMaps of the values with the
@@ -24,17 +26,24 @@ pub async fn explain_values(
     is_public: impl Fn(&str) -> bool,
 ) -> anyhow::Result<Vec<ValueOrigin>> {
     let engine = unit.renderer.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?;
+    let (secrets, chart) = (Secrets::default(), ChartText::of(Some(engine.chart())));
     let mut found = Vec::new();
     for source in sources::sources(unit, resource)? {
         let read = lookup::fetch(client, snapshot, &source.key).await;
         let read = read.map_err(|error| anyhow::anyhow!("{}: {error}", source.describe()))?;
+        let mut room = sources::LARGEST;
+        secret_values::learn_source(&secrets, &chart, &source, &read, &mut room);
         found.push((source, read));
     }
-    let layers = layers(unit, &found, resource.spec()?, is_public)?;
-    let user = layers.last().map_or(Value::Null, |layer| layer.merged.clone());
-    let defaults = engine.effective_values(Value::Object(Map::new()))?;
-    let effective = engine.effective_values(user)?;
-    Ok(value_origins(&defaults, &layers, &effective))
+    let explain = || -> anyhow::Result<Vec<ValueOrigin>> {
+        let layers = layers(unit, &found, resource.spec()?, is_public)?;
+        let user = layers.last().map_or(Value::Null, |layer| layer.merged.clone());
+        let defaults = engine.effective_values(Value::Object(Map::new()))?;
+        let effective = engine.effective_values(user)?;
+        Ok(value_origins(&defaults, &layers, &effective))
+    };
+    // Helm's messages quote values.
+    explain().map_err(|error| anyhow::anyhow!("{}", secrets.redact(&format!("{error:#}"))))
 }
 
 /// The layers of the user's values, the weakest first.
