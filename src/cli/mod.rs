@@ -15,10 +15,10 @@ use anyhow::Context as _;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
 
-use about::{completion, man, version};
+use about::{complete, completion, man, version};
 use chart::{lint, render, template, verify};
 use project::{create, generate, init};
-use release::{history, leftovers, plan, release_finalizers, rollout, usage};
+use release::{get, history, leftovers, plan, release_finalizers, request, rollout, usage, values};
 use stdout::stdout;
 
 const EXAMPLES: &str = "\
@@ -49,6 +49,12 @@ enum CliCommand {
     Render(render::RenderArgs),
     Generate(generate::GenerateArgs),
     ReleaseFinalizers(release_finalizers::ReleaseFinalizersArgs),
+    Get(get::GetArgs),
+    Values(values::ValuesArgs),
+    Suspend(request::SuspendArgs),
+    Resume(request::ResumeArgs),
+    Reconcile(request::ReconcileArgs),
+    Force(request::ForceArgs),
     History(history::HistoryArgs),
     Rollback(history::RollbackArgs),
     Rollout(rollout::RolloutArgs),
@@ -65,6 +71,10 @@ enum CliCommand {
 
 /// Parses the arguments of the process and runs its command.
 pub fn main() -> ExitCode {
+    if let Some(words) = complete::words_to_complete() {
+        complete::run(&words, Cli::command());
+        return ExitCode::SUCCESS;
+    }
     let parsed = build_command().try_get_matches();
     let cli =
         parsed.and_then(|matches| Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut build_command())));
@@ -80,6 +90,12 @@ pub fn main() -> ExitCode {
         CliCommand::Create(args) => create::create(&args),
         CliCommand::Delete(args) => create::delete(&args),
         CliCommand::ReleaseFinalizers(args) => release_finalizers::run(&args),
+        CliCommand::Get(args) => get::run(&args),
+        CliCommand::Values(args) => values::run(&args),
+        CliCommand::Suspend(args) => request::suspend(&args),
+        CliCommand::Resume(args) => request::resume(&args),
+        CliCommand::Reconcile(args) => request::reconcile(&args),
+        CliCommand::Force(args) => request::force(&args),
         CliCommand::History(args) => history::list_revisions(&args),
         CliCommand::Plan(args) => plan::run(&args),
         CliCommand::Rollback(args) => history::rollback(&args),
@@ -209,6 +225,15 @@ mod tests {
             "lint --severity info",
             "verify -o xml",
             "verify -j many",
+            "get -A -n shop",
+            "get memcached web -A",
+            "get -o csv",
+            "values memcached",
+            "suspend memcached",
+            "suspend memcached web --all",
+            "resume memcached web -l a=b",
+            "reconcile memcached web -A",
+            "force memcached web --wait --dry-run",
         ] {
             assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
         }
@@ -217,6 +242,11 @@ mod tests {
             "release-finalizers --all --deleting --dry-run",
             "lint charts/x -o sarif --rule a,b --ignore c --severity error",
             "leftovers --delete -n shop --uid=u",
+            "get",
+            "get memcached web -n shop -o yaml -w",
+            "get -A --not-ready -l team=shop --watches-file watches.yaml",
+            "suspend memcached --all -A -l team=shop --wait --timeout 1m",
+            "reconcile memcached web -n shop --dry-run",
             "verify",
             "verify charts/a charts/b --run up* -j 4 --junit x.xml --update -o junit",
             "history memcacheds.cache.example.com web -n shop -o json",

@@ -11,6 +11,21 @@ Examples:
   chartwright completion zsh > \"${fpath[1]}/_chartwright\"
   chartwright completion fish > ~/.config/fish/completions/chartwright.fish";
 
+/// Adds the kinds and names of the cluster, without globs in them being expanded.
+const BASH_CLUSTER_WORDS: &str = r#"
+_chartwright_with_cluster() {
+    _chartwright "$@"
+    local word found=()
+    while IFS= read -r word; do
+        found+=("$word")
+    done < <("${COMP_WORDS[0]}" __complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+    if [[ ${#found[@]} -gt 0 ]]; then
+        COMPREPLY=("${found[@]}")
+    fi
+}
+complete -F _chartwright_with_cluster -o bashdefault -o default chartwright
+"#;
+
 /// Print a completion script for a shell
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -29,6 +44,9 @@ pub fn run(args: &CompletionArgs, mut command: clap::Command, out: &mut dyn Writ
     let mut script = Vec::new();
     let name = command.get_name().to_owned();
     clap_complete::generate(args.shell, &mut command, name, &mut script);
+    if args.shell == Shell::Bash {
+        script.extend_from_slice(BASH_CLUSTER_WORDS.as_bytes());
+    }
     out.write_all(&script)
 }
 

@@ -273,7 +273,8 @@ fn build_release(args: &RenderArgs, resource: &mut CustomResource) -> Release {
     release
 }
 
-fn build_unit(watch: &Watch, group_kind: GroupKind, resource: Resource) -> anyhow::Result<Unit> {
+/// Loads the chart of a watch, for one release.
+pub(in crate::cli) fn build_unit(watch: &Watch, group_kind: GroupKind, resource: Resource) -> anyhow::Result<Unit> {
     let (chart, stamp) = helm_template::chart::stamp::load_stable(&watch.chart);
     let chart = chart.with_context(|| format!("chart {}", watch.chart.display()))?;
     let renderer = Arc::new(Engine::for_releases(chart).map_err(|error| anyhow::anyhow!("{error}"))?);

@@ -2,15 +2,17 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::Args;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Map, Value, json};
 
+use super::kinds::find_kind;
+use super::release_list::read_resource;
 use chartwright_core::identity::GroupKind;
 use chartwright_operator::cluster::connection::bounded;
-use chartwright_operator::cluster::discovery::{Resource, Snapshot};
+use chartwright_operator::cluster::discovery::Resource;
 use chartwright_operator::cluster::{self, Discovery};
 
 /// Arguments that name a custom resource.
@@ -31,9 +33,12 @@ pub struct TargetArgs {
 /// A custom resource in a cluster.
 pub struct TargetResource {
     pub group_kind: GroupKind,
+    pub resource: Resource,
     pub name: String,
     pub client: Client,
     api: Api<DynamicObject>,
+    /// `None`: the kind is cluster-scoped.
+    namespace: Option<String>,
 }
 
 impl TargetArgs {
@@ -41,49 +46,25 @@ impl TargetArgs {
     pub async fn connect(&self) -> anyhow::Result<TargetResource> {
         let client = cluster::connect(self.kubeconfig.as_deref()).await?;
         let snapshot = Discovery::new(client.clone()).await?.snapshot();
-        let (group_kind, resource) = self.find_kind(&snapshot)?;
+        let (group_kind, resource) = find_kind(&snapshot, &self.kind)?;
+        let namespace = self.namespace.as_deref().unwrap_or(client.default_namespace());
+        let namespace = resource.namespaced.then(|| namespace.to_owned());
         Ok(TargetResource {
             group_kind: group_kind.clone(),
+            resource: resource.clone(),
             name: self.name.clone(),
-            api: self.api_of(&client, resource),
+            api: resource.api_in(&client, namespace.as_deref()),
+            namespace,
             client,
         })
-    }
-
-    fn find_kind<'s>(&self, snapshot: &'s Snapshot) -> anyhow::Result<(&'s GroupKind, &'s Resource)> {
-        let (word, group) = match self.kind.split_once('.') {
-            Some((word, group)) => (word.to_lowercase(), Some(group)),
-            None => (self.kind.to_lowercase(), None),
-        };
-        let is_selected = |(group_kind, resource): &(&GroupKind, &Resource)| {
-            group.is_none_or(|group| group == group_kind.group)
-                && (group_kind.kind.to_lowercase() == word || resource.api.plural == word)
-        };
-        let mut found: Vec<_> = snapshot.kinds().filter(is_selected).collect();
-        found.sort_by_key(|(group_kind, _)| *group_kind);
-        match found.as_slice() {
-            [one] => Ok(*one),
-            [] => bail!("the API server serves no kind {:?}", self.kind),
-            several => {
-                let names: Vec<String> = several.iter().map(|(group_kind, _)| group_kind.to_string()).collect();
-                bail!("{:?} may be any of {}: write one of them", self.kind, names.join(", "))
-            }
-        }
-    }
-
-    fn api_of(&self, client: &Client, resource: &Resource) -> Api<DynamicObject> {
-        let namespace = self.namespace.as_deref().unwrap_or(client.default_namespace());
-        resource.api_in(client, resource.namespaced.then_some(namespace))
     }
 }
 
 impl TargetResource {
     /// Reads the custom resource.
     pub async fn read(&self) -> anyhow::Result<Value> {
-        let read = bounded(self.api.get_opt(&self.name)).await;
-        let found = read.with_context(|| self.to_string())?;
-        let object = found.with_context(|| format!("there is no {self}"))?;
-        Ok(serde_json::to_value(object)?)
+        let namespace = self.namespace.as_deref();
+        read_resource(&self.client, (&self.group_kind, &self.resource), namespace, &self.name).await
     }
 
     /// Sets annotations. Fails if the custom resource changed after it was read.

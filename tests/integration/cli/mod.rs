@@ -4,6 +4,7 @@ pub mod argocd;
 pub mod bundle;
 pub mod fetch;
 pub mod generated_crd;
+pub mod releases;
 pub mod render;
 pub mod scaffold;
 pub mod verify;

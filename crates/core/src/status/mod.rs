@@ -4,6 +4,7 @@
 mod abnormal;
 pub mod conditions;
 pub(crate) mod fields;
+pub mod summary;
 pub mod template;
 
 use std::borrow::Cow;

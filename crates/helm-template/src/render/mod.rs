@@ -8,6 +8,7 @@ mod contexts;
 pub(crate) mod data_size;
 mod document_head;
 mod documents;
+mod effective_values;
 mod error;
 mod install_order;
 pub mod manifest;

@@ -98,6 +98,8 @@ pub use render::prepared::PreparedRelease;
 
 pub use rollout::RolloutGate;
 
+pub use values::effective::explain_values;
+
 /// Renders in one reconcile, while another operator writes other random results.
 const TRIES: usize = 3;
 

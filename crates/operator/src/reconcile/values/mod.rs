@@ -1,5 +1,6 @@
 //! Values and names of a release: what the custom resource says, with the watch's word above it.
 
+pub mod effective;
 pub(crate) mod error;
 pub(crate) mod name_templates;
 pub(crate) mod read_values;
@@ -14,6 +15,7 @@ use serde_json::{Map, Value};
 use crate::reconcile::unit::Unit;
 use crate::reconcile::values::error::ValuesError;
 use crate::reconcile::values::sources::ValuesSource;
+use chartwright_watches::OverrideValue;
 use helm_template::chart::strvals::{self, Mode};
 use helm_template::chart::values::merge_maps;
 use helm_template::render::{Limits, render_text};
@@ -32,21 +34,26 @@ pub(super) fn values(unit: &Unit, found: &[(ValuesSource, Value)], mut spec: Val
     sources::add_all(found, &mut values)?;
     merge_maps(&mut values, spec);
     for override_value in &unit.watch.override_values {
-        let error = |message: String| ValuesError::Override {
-            key: override_value.key.clone(),
-            message,
-        };
-        // operator-sdk executes each value as a template with sprig's functions and no data, once the environment is in.
-        let value = render_text(
-            "overrideValues",
-            &override_value.value,
-            &Value::Null,
-            Limits::of_a_name(),
-        )
-        .map_err(error)?;
-        set(&override_value.key, &value, &mut values).map_err(error)?;
+        apply_override(override_value, &mut values)?;
     }
     Ok(Value::Object(values))
+}
+
+/// Sets one of `overrideValues`.
+fn apply_override(override_value: &OverrideValue, values: &mut Map<String, Value>) -> Result<(), ValuesError> {
+    let error = |message: String| ValuesError::Override {
+        key: override_value.key.clone(),
+        message,
+    };
+    // operator-sdk executes each value as a template with sprig's functions and no data, once the environment is in.
+    let value = render_text(
+        "overrideValues",
+        &override_value.value,
+        &Value::Null,
+        Limits::of_a_name(),
+    )
+    .map_err(error)?;
+    set(&override_value.key, &value, values).map_err(error)
 }
 
 /// Sets `key=value` as `--set-string` does. Where Helm only finds a key without a value behind a comma, as in

@@ -122,14 +122,20 @@ impl ValuesSource {
         self.from.kind == SourceKind::Secret
     }
 
+    /// `valuesFrom[0]: Secret shop/creds`
+    pub fn describe(&self) -> String {
+        let ValuesSource { place, key, .. } = self;
+        format!("{place}: {} {}/{}", key.kind, key.namespace, key.name)
+    }
+
     /// Adds what it says to `values`. `object`: what was found, an empty mapping for nothing. `room`: how many bytes of text
     /// all sources together may still have.
     ///
     /// # Errors
     /// If something is missing that isn't optional, is too large, or can't be read. The text itself is not quoted.
     pub fn add(&self, object: &Value, values: &mut Map<String, Value>, room: &mut usize) -> Result<(), ValuesError> {
-        let ValuesSource { place, from, key } = self;
-        let what = format!("{place}: {} {}/{}", key.kind, key.namespace, key.name);
+        let from = &self.from;
+        let what = self.describe();
         let missing = |message: String| {
             if from.optional {
                 Ok(())

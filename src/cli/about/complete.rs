@@ -1,0 +1,213 @@
+//! `chartwright __complete`: kinds and names of the cluster, for the completion scripts. Silent without a cluster.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use kube::api::{Api, DynamicObject, ListParams};
+
+use crate::cli::block_on;
+use crate::cli::release::kinds::find_kind;
+use crate::cli::release::release_list::{Unlisted, find_release_kinds};
+use crate::cli::stdout::stdout;
+use chartwright_operator::cluster::connection::bounded;
+use chartwright_operator::cluster::{self, Discovery};
+use chartwright_watches::names::is_dns_subdomain;
+
+/// After this time the shell gets no words.
+const LIMIT: Duration = Duration::from_secs(2);
+/// Names that are offered.
+const MOST_NAMES: u32 = 500;
+
+/// The first argument of the command. It is no subcommand of the program, so that no help and no script lists it.
+const COMMAND: &str = "__complete";
+
+/// Returns the words after `chartwright __complete --`: the words after the program's name, of which the last one is completed.
+pub fn words_to_complete() -> Option<Vec<String>> {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next()? != COMMAND {
+        return None;
+    }
+    let words = arguments.map(|word| word.to_string_lossy().into_owned());
+    Some(words.skip_while(|word| word == "--").collect())
+}
+
+/// What the last word of a command line can be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Wanted {
+    Kind,
+    /// The name of a custom resource of this kind.
+    Name(String),
+}
+
+/// A question to the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Question {
+    wanted: Wanted,
+    namespace: Option<String>,
+    kubeconfig: Option<PathBuf>,
+}
+
+/// Prints one word per line. Prints nothing if the cluster does not answer within 2 s.
+pub fn run(words: &[String], mut command: clap::Command) {
+    command.build();
+    let Some(question) = question(&command, words) else {
+        return;
+    };
+    let (sender, receiver) = mpsc::channel();
+    // A thread of its own: a credential plugin of the kubeconfig may block.
+    std::thread::spawn(move || sender.send(block_on(answer(question))));
+    let start = words.last().map(String::as_str).unwrap_or_default();
+    if let Ok(Ok(words)) = receiver.recv_timeout(LIMIT) {
+        let mut text = String::new();
+        for word in words
+            .iter()
+            .filter(|word| word.starts_with(start) && is_dns_subdomain(word))
+        {
+            text += word;
+            text.push('\n');
+        }
+        // A shell that does not read has no use for an error.
+        drop(stdout().write_all(text.as_bytes()));
+    }
+}
+
+/// Finds out what the last word is. `None`: no kind and no name.
+fn question(command: &clap::Command, words: &[String]) -> Option<Question> {
+    let (current, before) = words.split_last()?;
+    if current.starts_with('-') {
+        return None;
+    }
+    let (mut command, mut found) = (command, Vec::new());
+    let (mut namespace, mut kubeconfig, mut is_all) = (None, None, false);
+    let mut words = before.iter().peekable();
+    while let Some(word) = words.next() {
+        if let Some(flag) = word.strip_prefix('-') {
+            let (flag, value) = flag
+                .split_once('=')
+                .map_or((flag, None), |(flag, value)| (flag, Some(value)));
+            let is_named = |arg: &&clap::Arg| match flag.strip_prefix('-') {
+                Some(long) => arg.get_long() == Some(long),
+                None => arg.get_short().is_some_and(|short| flag == short.to_string()),
+            };
+            let arg = command.get_arguments().find(is_named)?;
+            is_all |= arg.get_id() == "all" || arg.get_id() == "all_namespaces";
+            if !arg.get_action().takes_values() {
+                continue;
+            }
+            // bash makes a word of the equals sign.
+            words.next_if(|word| *word == "=");
+            // The last word is the value of a flag if there is no other.
+            let value = value.map(str::to_owned).or_else(|| words.next().cloned())?;
+            match arg.get_id().as_str() {
+                "namespace" => namespace = Some(value),
+                "kubeconfig" => kubeconfig = Some(PathBuf::from(value)),
+                _ => {}
+            }
+        } else if let Some(below) = command.find_subcommand(word).filter(|_| found.is_empty()) {
+            command = below;
+        } else {
+            found.push(word.clone());
+        }
+    }
+    let mut positionals = command
+        .get_positionals()
+        .map(|arg| arg.get_id().as_str())
+        .skip(found.len());
+    let wanted = match (positionals.next()?, found.last()) {
+        ("kind", None) => Wanted::Kind,
+        ("name", Some(kind)) if found.len() == 1 && !is_all => Wanted::Name(kind.clone()),
+        _ => return None,
+    };
+    Some(Question {
+        wanted,
+        namespace,
+        kubeconfig,
+    })
+}
+
+async fn answer(question: Question) -> anyhow::Result<Vec<String>> {
+    let client = cluster::connect(question.kubeconfig.as_deref()).await?;
+    let snapshot = Discovery::new(client.clone()).await?.snapshot();
+    let mut words = Vec::new();
+    match question.wanted {
+        Wanted::Kind => {
+            for (group_kind, resource) in find_release_kinds(&client, &snapshot, None, &mut Unlisted::new()).await {
+                let plural = &resource.api.plural;
+                let is_unique = find_kind(&snapshot, plural).is_ok();
+                words.extend(is_unique.then(|| plural.clone()));
+                words.push(format!("{plural}.{}", group_kind.group));
+            }
+        }
+        Wanted::Name(kind) => {
+            let (_, resource) = find_kind(&snapshot, &kind)?;
+            let namespace = question.namespace.as_deref().unwrap_or(client.default_namespace());
+            let api: Api<DynamicObject> = resource.api_in(&client, Some(namespace));
+            let listed = bounded(api.list_metadata(&ListParams::default().limit(MOST_NAMES))).await?;
+            words.extend(listed.items.into_iter().filter_map(|object| object.metadata.name));
+        }
+    }
+    words.sort();
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    fn of(line: &str) -> Option<Question> {
+        let mut command = Cli::command();
+        command.build();
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        question(&command, &words)
+    }
+
+    #[test]
+    fn kinds_and_names_are_completed_where_they_stand() {
+        for line in [
+            "get ",
+            "get mem",
+            "history ",
+            "plan run ",
+            "suspend --wait mem",
+            "get -n shop mem",
+            "get -A ",
+        ] {
+            assert_eq!(of(line).unwrap().wanted, Wanted::Kind, "{line:?}");
+        }
+        for line in [
+            "get web ",
+            "rollback web a",
+            "plan list web ",
+            "force --timeout 1m web ",
+        ] {
+            assert_eq!(of(line).unwrap().wanted, Wanted::Name("web".into()), "{line:?}");
+        }
+        for line in [
+            "",
+            "ge",
+            "get -",
+            "get -n ",
+            "lint ",
+            "run ",
+            "get web a ",
+            "suspend web --all ",
+            "get --unknown ",
+            "nonsense a ",
+        ] {
+            assert_eq!(of(line), None, "{line:?}");
+        }
+        for line in [
+            "get --namespace=shop --kubeconfig k web ",
+            "get --namespace = shop --kubeconfig k web ",
+        ] {
+            let found = of(line).unwrap();
+            assert_eq!(found.namespace.as_deref(), Some("shop"), "{line}");
+            assert_eq!(found.kubeconfig, Some(PathBuf::from("k")), "{line}");
+        }
+    }
+}
