@@ -222,7 +222,7 @@ fn a_release_has_its_version_and_its_notes() {
 fn a_too_large_image_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let tool = folder.path().join("tool");
-    for (size, is_good) in [("19999999", true), ("20000001", false)] {
+    for (size, is_good) in [("21999999", true), ("22000001", false)] {
         fs::write(&tool, format!("echo {size}")).expect("a script");
         let (done, printed) = make(&["image-size", &format!("CONTAINER_TOOL=sh {}", tool.display())]);
         assert_eq!(done, is_good, "{printed}");

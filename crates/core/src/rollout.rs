@@ -27,7 +27,7 @@ use crate::prune::intent;
 use chartwright_watches::RolloutLimits;
 
 /// A release that waits for this long says so in its status. Most rollouts are over sooner.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const SHOWN_AFTER: Duration = Duration::from_secs(10);
 
 /// Where a release stands in a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

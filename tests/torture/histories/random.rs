@@ -27,7 +27,7 @@ const KEYS: [&str; 7] = [
     "",
     "  releaseName: '{{ .metadata.name }}'\n  crds: CreateReplace\n  \
        patches: [{target: {kind: ConfigMap}, patch: {metadata: {annotations: {patched: 'yes'}}}}]\n  \
-       ignoreDifferences: [{kind: ConfigMap, jsonPointers: [/data/mine], managers: [nobody]}]\n",
+       ignoreDifferences: [{kind: ConfigMap, jsonPointers: [/data/mine], managers: [absent]}]\n",
     "  drift: warn\n",
     "  drift: ignore\n",
     "  rollout: {maxInFlight: 1, maxFailed: 1}\n",

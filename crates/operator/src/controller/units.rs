@@ -19,7 +19,7 @@ pub(super) struct Units {
     pub(super) context: Arc<Context>,
     health: ProcessHealth,
     /// How long running reconciles of a changed watch may take to end.
-    patience: Duration,
+    timeout: Duration,
     running: HashMap<String, RunningUnit>,
     tasks: JoinSet<()>,
     is_begun: bool,
@@ -32,11 +32,11 @@ struct RunningUnit {
 }
 
 impl Units {
-    pub(super) fn new(context: Arc<Context>, health: ProcessHealth, patience: Duration) -> Self {
+    pub(super) fn new(context: Arc<Context>, health: ProcessHealth, timeout: Duration) -> Self {
         Units {
             context,
             health,
-            patience,
+            timeout,
             running: HashMap::new(),
             tasks: JoinSet::new(),
             is_begun: false,
@@ -86,7 +86,7 @@ impl Units {
                 );
             }
         }
-        let deadline = tokio::time::Instant::now() + self.patience;
+        let deadline = tokio::time::Instant::now() + self.timeout;
         while units.values().any(|unit| !unit.task.is_finished()) {
             tokio::select! {
                 () = stop.cancelled() => return,

@@ -17,7 +17,7 @@ use chartwright_watches::DeletionFallback;
 use k8s_openapi::api::core::v1::ServiceAccount as ServiceAccountObject;
 
 /// How long a deletion waits for the account if the watch has no `timeout`.
-const PATIENCE: Duration = Duration::from_secs(300);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Decides with whose rights a release reads and writes.
 pub(crate) struct AccountStage<'s, 'a> {
@@ -75,7 +75,7 @@ impl AccountStage<'_, '_> {
     /// True if a deletion that failed goes on with the rights of the operator.
     pub(crate) fn may_fall_back(&self) -> bool {
         let watch = &self.scope.unit.watch;
-        let limit = watch.timeout.unwrap_or(PATIENCE);
+        let limit = watch.timeout.unwrap_or(DEFAULT_TIMEOUT);
         let waited = self
             .scope
             .written

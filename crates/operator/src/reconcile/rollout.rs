@@ -14,7 +14,9 @@ use crate::reconcile::unit::Unit;
 use crate::sync::lock;
 use chartwright_core::record::Record;
 use chartwright_core::record::requests::Request;
-use chartwright_core::rollout::{Ended, Found, PATIENCE, ReleaseRollout, Rollout, RolloutCounts, RolloutState, Turn};
+use chartwright_core::rollout::{
+    Ended, Found, ReleaseRollout, Rollout, RolloutCounts, RolloutState, SHOWN_AFTER, Turn,
+};
 use chartwright_core::status::{Phase, Reason, conditions};
 use chartwright_watches::RolloutLimits;
 
@@ -129,7 +131,7 @@ impl RolloutStage<'_, '_> {
             return;
         }
         let since = *release.schedule.rollout_wait.get_or_insert(now);
-        let left = PATIENCE.saturating_sub(now.duration_since(since).unsigned_abs());
+        let left = SHOWN_AFTER.saturating_sub(now.duration_since(since).unsigned_abs());
         if left.is_zero() {
             release.record.rollout = Some(ReleaseRollout {
                 state: RolloutState::Waiting,

@@ -344,12 +344,12 @@ fn check_presence(
     node: &Node,
     operation: &str,
     name: &str,
-    (found, is_taken): (Option<&Node>, bool),
+    (found, is_used): (Option<&Node>, bool),
     findings: &mut Findings<'_>,
 ) {
     match found {
-        None if is_taken => findings.error(node, format!("`{name}` is missing: `{operation}` needs it")),
-        Some(at) if !is_taken => findings.error(at, format!("`{operation}` takes no `{name}`: remove it")),
+        None if is_used => findings.error(node, format!("`{name}` is missing: `{operation}` needs it")),
+        Some(at) if !is_used => findings.error(at, format!("`{operation}` takes no `{name}`: remove it")),
         _ => {}
     }
 }
