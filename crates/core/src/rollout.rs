@@ -82,6 +82,12 @@ pub enum Turn {
     Queued(ReleaseRollout),
 }
 
+/// False for a release that is up to date and no part of a rollout: most reconciles are of such releases, and need no other facts.
+pub fn concerns(part: Option<&ReleaseRollout>, done_for: Option<&str>, inputs: &str) -> bool {
+    let since_done = done_for.and_then(|before| intent::changed(before, inputs));
+    part.is_some() || since_done.is_some_and(|changed| changed.given)
+}
+
 impl Found<'_> {
     /// Decides whether a release is part of the rollout, and whether it has to wait.
     pub fn turn(&self, now: Timestamp) -> Turn {

@@ -30,7 +30,10 @@ const OUTDATED: Found<'static> = Found {
 };
 
 fn turn(found: Found<'_>) -> String {
-    match found.turn(at(9)) {
+    let turn = found.turn(at(9));
+    let is_concerned = concerns(found.part, found.done_for, found.inputs);
+    assert!(is_concerned || turn == Turn::UpToDate, "{found:?}");
+    match turn {
         Turn::UpToDate => "up to date".to_owned(),
         Turn::Now(part) => format!("now {:?} {} {}", part.state, part.since.as_second(), part.counts),
         Turn::Queued(part) => format!("queued {:?} {} {}", part.state, part.since.as_second(), part.counts),

@@ -1,7 +1,6 @@
 //! Decides with whose rights a release reads and writes.
 
 use std::ops::ControlFlow::{Break, Continue};
-use std::time::Duration;
 
 use kube::api::Api;
 
@@ -10,14 +9,12 @@ use crate::cluster::connection::impersonation::{ServiceAccount, without_connecti
 use crate::cluster::error::Error;
 use crate::reconcile::flow::{Flow, OrStop};
 use crate::reconcile::release::Release;
+use crate::reconcile::release::schedule::TIMEOUT;
 use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::values::service_account::service_account;
 use chartwright_core::status::{Phase, Reason};
 use chartwright_watches::DeletionFallback;
 use k8s_openapi::api::core::v1::ServiceAccount as ServiceAccountObject;
-
-/// How long a deletion waits for the account if the watch has no `timeout`.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Decides with whose rights a release reads and writes.
 pub(crate) struct AccountStage<'s, 'a> {
@@ -75,7 +72,7 @@ impl AccountStage<'_, '_> {
     /// True if a deletion that failed goes on with the rights of the operator.
     pub(crate) fn may_fall_back(&self) -> bool {
         let watch = &self.scope.unit.watch;
-        let limit = watch.timeout.unwrap_or(DEFAULT_TIMEOUT);
+        let limit = watch.timeout.unwrap_or(TIMEOUT);
         let waited = self
             .scope
             .written

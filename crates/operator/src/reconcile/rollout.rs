@@ -15,7 +15,7 @@ use crate::sync::lock;
 use chartwright_core::record::Record;
 use chartwright_core::record::requests::Request;
 use chartwright_core::rollout::{
-    Ended, Found, ReleaseRollout, Rollout, RolloutCounts, RolloutState, SHOWN_AFTER, Turn,
+    Ended, Found, ReleaseRollout, Rollout, RolloutCounts, RolloutState, SHOWN_AFTER, Turn, concerns,
 };
 use chartwright_core::status::{Phase, Reason, conditions};
 use chartwright_watches::RolloutLimits;
@@ -98,9 +98,13 @@ impl RolloutStage<'_, '_> {
     pub(crate) fn await_turn(&mut self, release: &mut Release, inputs: &str, now: Timestamp) {
         let (unit, key) = (self.scope.unit, &self.scope.written.key);
         let record = &release.record;
+        let (part, done_for) = (record.rollout.as_ref(), record.done_for.as_deref());
+        if !concerns(part, done_for, inputs) {
+            return;
+        }
         let found = Found {
-            part: record.rollout.as_ref(),
-            done_for: record.done_for.as_deref(),
+            part,
+            done_for,
             inputs,
             is_installed: !record.is_new(),
             was_ready: self.was_ready(),
@@ -201,11 +205,10 @@ impl RolloutStage<'_, '_> {
         };
         let timeout = self.scope.unit.watch.timeout.unwrap_or(TIMEOUT);
         let part = part.after(ended, timeout, now);
-        if let Some(part) = part.as_ref().filter(|part| part.state == RolloutState::InFlight) {
+        let is_in_flight = |part: &&ReleaseRollout| part.state == RolloutState::InFlight;
+        if let (Ended::NotReady, Some(part)) = (ended, part.as_ref().filter(is_in_flight)) {
             let left = part.left(timeout, now);
-            if ended == Ended::NotReady {
-                release.schedule.at(left.max(SHORTEST_WAIT), RequeueReason::Rollout);
-            }
+            release.schedule.at(left.max(SHORTEST_WAIT), RequeueReason::Rollout);
         }
         release.record.rollout = part;
         self.scope.unit.rollout.set(key, release.record.rollout.as_ref());
