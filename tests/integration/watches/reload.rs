@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
@@ -259,4 +260,22 @@ fn a_release_that_is_not_ready_in_time_has_failed() -> Result<()> {
             .count()
             == 2)
     })
+}
+
+/// A replica that waits has seen the broken file when it becomes the leader.
+#[test]
+fn a_new_leader_works_with_the_former_watches_while_the_file_is_broken() -> Result<()> {
+    let world = World::new("reload-leader")?;
+    world.write_watches()?;
+    let replica = |replica: usize| world.launch(&Launch { replica, ..ELECTED });
+    let first = replica(1)?;
+    world.install("a", json!({"color": "red"}))?;
+    let second = replica(2)?;
+    second.await_log("lease")?;
+    world.write_watches_of(&[("Widget", &world.chart(), &["reconcilPeriod: 1m"])])?;
+    second.await_log("did you mean `reconcilePeriod`?")?;
+    ensure!(first.terminate()?.success());
+    world.edit("a", json!({"color": "blue"}))?;
+    let is_blue = || Ok(world.expect("configmap", "a-main")?["data"]["color"] == "blue");
+    until("the other replica works", Duration::from_secs(45), is_blue)
 }

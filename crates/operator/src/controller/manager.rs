@@ -218,20 +218,24 @@ async fn run_units(
     stop: &CancellationToken,
 ) {
     let context = units.context.clone();
+    // The sizes of the first charts are reported before the process leads.
+    let mut is_new = configured.has_changed().unwrap_or_default();
     loop {
         let Configuration { blueprints, refused } = configured.borrow_and_update().clone();
         if let Some(error) = refused {
             report_refusal(&context, options.lease.as_ref(), &error).await;
-        } else {
+        } else if is_new {
             report_chart_sizes(options, &blueprints, &context.metrics);
-            units.update(&blueprints, stop).await;
         }
+        // Also after a refusal: a replica that has just become the leader starts with the former configuration.
+        units.update(&blueprints, stop).await;
         tokio::select! {
             () = stop.cancelled() => return,
             changed = configured.changed() => if changed.is_err() {
                 return stop.cancelled().await;
             },
         }
+        is_new = true;
     }
 }
 
