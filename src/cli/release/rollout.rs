@@ -7,18 +7,18 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, Subcommand, ValueEnum};
 use kube::Client;
-use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+use super::release_list::list_resources;
 use super::table::align_columns;
 use super::wait::{POLL_INTERVAL, parse_timeout};
 use crate::cli::block_on;
 use crate::cli::stdout::{note, print_line, stdout};
+use chartwright_core::identity::GroupKind;
 use chartwright_core::record::Record;
 use chartwright_core::rollout::RolloutState;
 use chartwright_core::status::conditions;
-use chartwright_operator::cluster::connection::bounded;
 use chartwright_operator::cluster::{self, Discovery};
 use chartwright_watches::{self as watches, Watch};
 use helm_template::chart::Chart;
@@ -34,8 +34,6 @@ Examples:
   # For a script
   chartwright rollout status --watch=false -o json";
 
-/// Custom resources in one answer of the API server.
-const PAGE: u32 = 500;
 /// Names of failed releases that the result lists.
 const NAMED: usize = 10;
 
@@ -171,7 +169,7 @@ async fn measure(client: &Client, discovery: &Discovery, watch: &Watch, chart: &
         chart: format!("{} {}", metadata.name, metadata.version),
         ..Progress::default()
     };
-    let kind = chartwright_core::identity::GroupKind::new(&watch.group, &watch.kind);
+    let kind = GroupKind::new(&watch.group, &watch.kind);
     let snapshot = discovery.snapshot();
     let Some(resource) = snapshot.resource(&kind, &watch.version) else {
         bail!(
@@ -181,23 +179,13 @@ async fn measure(client: &Client, discovery: &Discovery, watch: &Watch, chart: &
             watch.kind
         );
     };
-    let api: Api<DynamicObject> = resource.api_in(client, None);
-    let mut parameters = ListParams::default().limit(PAGE);
-    let mut counted = 0;
-    loop {
-        let page = bounded(api.list(&parameters)).await.with_context(|| kind.to_string())?;
-        let labels = |object: &DynamicObject| object.metadata.labels.clone().unwrap_or_default();
-        for object in page.items.iter().filter(|object| {
-            use kube::core::SelectorExt as _;
-            watch.selector.matches(&labels(object))
-        }) {
-            counted += usize::from(progress.add(&serde_json::to_value(object)?, &metadata.version));
-        }
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => parameters = parameters.continue_token(&token),
-            None => break,
-        }
-    }
+    let selector = (!watch.selector.selects_all()).then(|| watch.selector.to_string());
+    let listed = list_resources(client, resource, None, selector.as_deref()).await;
+    let (objects, _) = listed.with_context(|| kind.to_string())?;
+    let counted = objects
+        .iter()
+        .filter(|object| progress.add(object, &metadata.version))
+        .count();
     progress.is_stopped = progress.waiting > 0 && counted >= watch.rollout.max_failed;
     Ok(progress)
 }
