@@ -10,7 +10,7 @@
 //! | `InFlight` | it is ready | up to date |
 //! | `InFlight` | it fails, or is not ready in time | `Failed` |
 //! | `InFlight`, `Failed` | its author edits it | the same, does not count |
-//! | `InFlight`, `Failed` | the chart changes again | the same, tried at once |
+//! | `InFlight`, `Failed` | the chart changes again | the same, tried immediately |
 //! | `Failed` | it is ready | up to date |
 //! | any | it is deleted or suspended | not part of the rollout |
 //!

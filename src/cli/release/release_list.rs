@@ -19,7 +19,7 @@ use chartwright_watches::names::is_built_in;
 const PAGE: u32 = 500;
 /// Objects of a kind that are searched for a mark before the label is searched for.
 const SAMPLE: u32 = 100;
-/// Kinds that are searched at once.
+/// Kinds that are searched concurrently.
 const AT_ONCE: usize = 8;
 
 /// A kind and its resource.

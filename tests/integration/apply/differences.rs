@@ -304,7 +304,7 @@ fn a_field_that_an_admission_policy_rewrites_is_left_to_it() -> Result<()> {
     let (world, operator) = world("ignore-mutation", key)?;
     let policy = include_str!("../../fixtures/integration/mutation.yaml").replace("NAME", &world.name);
     world.kubectl.apply(&policy)?;
-    // The API server takes a while to learn the policy.
+    // The API server learns the policy with a delay.
     until("the policy acts", SOON, || {
         let object = json!({"metadata": {"namespace": world.name}});
         let mut probe = deployment("example/app:1", 0);

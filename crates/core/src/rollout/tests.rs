@@ -102,7 +102,7 @@ fn who_is_part_of_a_rollout() {
 fn who_has_begun_goes_on() {
     use RolloutState::{Failed, InFlight, Waiting};
     for (state, inputs, counts, done_for, expected) in [
-        // It was asked to wait; the process ended.
+        // It waited when the process ended.
         (Waiting, "new.spec", true, Some("old.spec"), "queued InFlight 9 true"),
         (InFlight, "new.spec", true, Some("old.spec"), "now InFlight 0 true"),
         (InFlight, "new.spec", true, None, "now InFlight 0 true"),
@@ -112,7 +112,7 @@ fn who_has_begun_goes_on() {
         // An edit in between.
         (Failed, "new.before", true, None, "now Failed 0 false"),
         (InFlight, "new.before", true, Some("new.before"), "now InFlight 0 false"),
-        // A newer chart is tried at once where the former one was.
+        // A newer chart is tried immediately where the former one was.
         (Failed, "bad.spec", true, None, "now Failed 9 true"),
         (InFlight, "bad.spec", true, Some("bad.spec"), "now InFlight 9 true"),
         // The render asked more of the cluster than the former one.

@@ -1,6 +1,6 @@
 //! Reads `watches.yaml` and the charts again when they change on disk, or on SIGHUP.
 //!
-//! What is read replaces the former as a whole, or is refused as a whole. ConfigMap volumes change by the rename of a link, editors and
+//! All of it is replaced, or all of it is refused. ConfigMap volumes change by the rename of a link, editors and
 //! copies by many events: files are read when nothing has happened for [`QUIET`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -298,7 +298,7 @@ impl DiskEvents {
         }
     }
 
-    /// Returns when something changed and nothing else did for a while.
+    /// Returns when something changed and nothing else did for [`QUIET`].
     async fn changed(&mut self) {
         if self.events.recv().await.is_none() {
             return std::future::pending().await;
