@@ -95,9 +95,9 @@ async fn operate(
 ) -> anyhow::Result<()> {
     let stop = stop_on_signal()?;
     let config = cluster::config_without_retries(args.kubeconfig.as_deref()).await?;
-    let client = cluster::client(config.clone())?;
+    let connection = cluster::open(config.clone())?;
     let given = args.namespace.as_deref().filter(|namespace| !namespace.is_empty());
-    let own_namespace = given.unwrap_or(client.default_namespace()).to_owned();
+    let own_namespace = given.unwrap_or(connection.default_namespace()).to_owned();
     let lease = args.lease().map(|(id, namespace)| controller::LeaseOptions {
         name: id.to_owned(),
         namespace: namespace.unwrap_or(&own_namespace).to_owned(),
@@ -125,7 +125,7 @@ async fn operate(
         usage_period: (!args.meter_usage.is_zero()).then_some(args.meter_usage),
         shutdown_timeout: args.shutdown_timeout,
     };
-    controller::run(client, operator, metrics, health, stop).await
+    controller::run(connection, operator, metrics, health, stop).await
 }
 
 /// Returns a token that the first SIGTERM or SIGINT cancels. The second signal ends the process.

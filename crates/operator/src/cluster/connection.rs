@@ -16,6 +16,9 @@ use crate::cluster::connection::silent_watch::MonitoredBody;
 use crate::cluster::error::{Error, Result};
 use crate::telemetry::chain;
 
+pub use direct::Connection;
+
+mod direct;
 pub mod fence;
 pub mod impersonation;
 mod silent_watch;
@@ -51,15 +54,33 @@ pub async fn config_without_retries(kubeconfig: Option<&Path>) -> anyhow::Result
 /// The client of a configuration.
 ///
 /// # Errors
-/// The certificates cannot be used. rustls accepts X.509 version 3 only. `openssl x509 -req` without extensions writes
-/// version 1, which Go, and so kubectl, accepts.
+/// The certificates cannot be used.
 pub fn client(config: Config) -> anyhow::Result<Client> {
-    let file = config.auth_info.client_certificate.clone().unwrap_or_default();
-    Client::try_from(config).map_err(|error| if chain(&error).contains("UnsupportedCertVersion") { anyhow::anyhow!(
-        "the client certificate {file} of the kubeconfig's user is of X.509 version 1, and version 3 is needed: sign it again \
+    let certificate = config.auth_info.client_certificate.clone();
+    Client::try_from(config).map_err(|error| explain_certificate(error, certificate.as_deref()))
+}
+
+/// The connection of a configuration, for clients with limits.
+///
+/// # Errors
+/// The certificates cannot be used.
+pub fn open(config: Config) -> anyhow::Result<Connection> {
+    let certificate = config.auth_info.client_certificate.clone();
+    Connection::open(config).map_err(|error| explain_certificate(error, certificate.as_deref()))
+}
+
+/// rustls accepts X.509 version 3 only. `openssl x509 -req` without extensions writes version 1, which Go, and so kubectl, accepts.
+fn explain_certificate(error: kube::Error, file: Option<&str>) -> anyhow::Error {
+    let file = file.unwrap_or_default();
+    if chain(&error).contains("UnsupportedCertVersion") {
+        anyhow::anyhow!(
+            "the client certificate {file} of the kubeconfig's user is of X.509 version 1, and version 3 is needed: sign it again \
          with any extension, for example `openssl x509 -req -in client.csr -CA ca.crt -CAkey ca.key -CAcreateserial \
          -days 365 -extfile client.ext -out client.crt` with the line `extendedKeyUsage = clientAuth` in client.ext"
-    ) } else { error.into() })
+        )
+    } else {
+        error.into()
+    }
 }
 
 /// A client that makes no requests.
@@ -113,22 +134,22 @@ fn without_quoted_lines<E: std::error::Error + Send + Sync + 'static>(error: E) 
 /// - A response with `Retry-After` fails immediately with that time ([`throttle`]).
 /// - At most [`REQUESTS`] requests run concurrently, counted until their responses are read.
 #[must_use]
-pub fn with_time_limits(client: Client) -> Client {
-    limited_client(client, None)
+pub fn with_time_limits(connection: impl Into<Connection>) -> Client {
+    limited_client(connection.into(), None)
 }
 
 /// As [`with_time_limits`]; also refuses writes while the fence is closed.
 #[must_use]
-pub fn with_fence(client: Client, fence: Arc<Fence>) -> Client {
-    limited_client(client, Some(Arc::new(RequestGate::new(fence))))
+pub fn with_fence(connection: impl Into<Connection>, fence: Arc<Fence>) -> Client {
+    limited_client(connection.into(), Some(Arc::new(RequestGate::new(fence))))
 }
 
-fn limited_client(client: Client, gate: Option<Arc<RequestGate>>) -> Client {
-    let namespace = client.default_namespace().to_owned();
+fn limited_client(connection: Connection, gate: Option<Arc<RequestGate>>) -> Client {
+    let namespace = connection.default_namespace().to_owned();
     let silence = silent_watch::longest_silence();
     let requests = Arc::new(Semaphore::new(REQUESTS));
     let service = tower::service_fn(move |request| {
-        let client = client.clone();
+        let connection = connection.clone();
         let requests = requests.clone();
         let gate = gate.clone();
         async move {
@@ -142,7 +163,7 @@ fn limited_client(client: Client, gate: Option<Arc<RequestGate>>) -> Client {
                 Some(gate) => gate.admit(request).await?,
                 None => request,
             };
-            let answer = async { throttle::reject_throttled(client.send(request).await?).await };
+            let answer = async { throttle::reject_throttled(connection.send(request).await?).await };
             match tokio::time::timeout(REQUEST_TIMEOUT, answer).await {
                 Ok(answer) => answer.map(|answer| answer.map(|body| MonitoredBody::new(body, limit, permit))),
                 Err(_) => Err(kube::Error::Service(Box::new(Error::TimedOut(REQUEST_TIMEOUT)))),

@@ -23,6 +23,6 @@ pub mod storage;
 pub(crate) mod testing;
 pub mod workloads;
 
-pub use connection::{client, config_without_retries, connect, with_fence, with_time_limits};
+pub use connection::{Connection, client, config_without_retries, connect, open, with_fence, with_time_limits};
 pub use discovery::{Discovery, Resource, Snapshot};
 pub use error::{Error, Result};

@@ -109,7 +109,7 @@ impl Cache {
             if known.uid == resource.uid && known.version > resource.version {
                 return false;
             }
-            if known.trigger() == resource.trigger() {
+            if known.triggers_as(&resource) {
                 // Another client changed the status.
                 let is_changed = !is_running && resource.has_foreign_status(known);
                 resources.insert(resource.key.clone(), Arc::new(resource));

@@ -19,7 +19,7 @@ use super::usage_meter;
 use super::watches::{discovery, scopes};
 use crate::cluster::connection::fence::Fence;
 use crate::cluster::events::Events;
-use crate::cluster::{self, Discovery};
+use crate::cluster::{self, Connection, Discovery};
 use crate::reconcile::Context;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::probes::ProcessHealth;
@@ -73,7 +73,7 @@ const RIGHTS_WAIT: Duration = Duration::from_secs(5);
 /// # Errors
 /// If the API server does not answer, the operator's own Secret is unavailable, or leadership is lost.
 pub async fn run(
-    client: kube::Client,
+    connection: impl Into<Connection>,
     options: ControllerOptions,
     metrics: Arc<Metrics>,
     health: ProcessHealth,
@@ -100,7 +100,7 @@ pub async fn run(
     let Some(lease) = options.lease.clone() else {
         metrics.leader.set(1);
         return lead(
-            cluster::with_time_limits(client),
+            cluster::with_time_limits(connection),
             options,
             configured,
             metrics,
@@ -110,10 +110,10 @@ pub async fn run(
         .await;
     };
     let fence = Arc::new(Fence::default());
-    let client = cluster::with_fence(client, fence.clone());
+    let client = cluster::with_fence(connection, fence.clone());
     let of_election = metrics.clone();
     let candidate = move || {
-        let client = cluster::with_time_limits(cluster::client(lease.config)?);
+        let client = cluster::with_time_limits(cluster::open(lease.config)?);
         let candidate = LeaderElection::new(client, lease.namespace, lease.name, of_election)?;
         Ok(LeaderElection { fence, ..candidate })
     };

@@ -289,16 +289,18 @@ impl CustomResource {
     /// Changes with everything that can start a reconcile: not with the status, which we write ourselves.
     pub fn trigger(&self) -> u64 {
         let mut hash = DefaultHasher::new();
-        (
-            &self.uid,
-            &self.labels,
-            &self.annotations,
-            &self.finalizers,
-            self.deleting,
-        )
-            .hash(&mut hash);
-        self.spec.hash(&mut hash);
+        self.triggers().hash(&mut hash);
         hash.finish()
+    }
+
+    /// True if nothing differs that can start a reconcile.
+    pub fn triggers_as(&self, other: &CustomResource) -> bool {
+        self.triggers() == other.triggers()
+    }
+
+    fn triggers(&self) -> impl Hash + PartialEq {
+        let metadata = (&self.uid, &self.labels, &self.annotations, &self.finalizers);
+        (metadata, self.deleting, &self.spec)
     }
 
     /// As [`CustomResource::trigger`], of what others want: without what the operator itself puts on a custom resource.

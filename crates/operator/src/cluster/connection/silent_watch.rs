@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use crate::cluster::connection::direct::AnswerBody;
 use http::Request;
 use http_body::Frame;
-use kube::client::Body;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 
@@ -31,7 +31,7 @@ pub(in crate::cluster) fn is_watch<B>(request: &Request<B>) -> bool {
 
 /// A response body that ends after a long silence.
 pub(in crate::cluster) struct MonitoredBody {
-    body: Body,
+    body: AnswerBody,
     /// The longest silence, and the timer for it. `None`: no limit.
     limit: Option<(Duration, Pin<Box<Sleep>>)>,
     /// Held until the response is read.
@@ -39,7 +39,11 @@ pub(in crate::cluster) struct MonitoredBody {
 }
 
 impl MonitoredBody {
-    pub(in crate::cluster) fn new(body: Body, limit: Option<Duration>, permit: Option<OwnedSemaphorePermit>) -> Self {
+    pub(in crate::cluster) fn new(
+        body: AnswerBody,
+        limit: Option<Duration>,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Self {
         let limit = limit.map(|silence| (silence, Box::pin(tokio::time::sleep(silence))));
         MonitoredBody {
             body,
@@ -50,8 +54,8 @@ impl MonitoredBody {
 }
 
 impl http_body::Body for MonitoredBody {
-    type Data = <Body as http_body::Body>::Data;
-    type Error = <Body as http_body::Body>::Error;
+    type Data = <AnswerBody as http_body::Body>::Data;
+    type Error = <AnswerBody as http_body::Body>::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
@@ -80,6 +84,8 @@ mod tests {
     use bytes::Bytes;
     use futures::{SinkExt, StreamExt};
     use http_body_util::{BodyStream, StreamBody};
+
+    use kube::client::Body;
 
     use super::*;
     use crate::cluster::connection::with_time_limits;

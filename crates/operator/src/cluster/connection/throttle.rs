@@ -5,9 +5,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use http::{HeaderMap, Response};
-use kube::client::Body;
+use http_body_util::BodyExt as _;
 use kube::core::Status;
 
+use crate::cluster::connection::direct::AnswerBody;
 use crate::cluster::error::{Error, is_denied};
 
 /// The longest part of a message that is not a `Status`, in characters.
@@ -25,14 +26,15 @@ pub fn spread(after: Duration, key: impl Hash) -> Duration {
 ///
 /// # Errors
 /// [`Error::Throttled`], wrapped as kube wraps errors of its layers; or a response that ends early.
-pub(in crate::cluster) async fn reject_throttled(answer: Response<Body>) -> kube::Result<Response<Body>> {
+pub(in crate::cluster) async fn reject_throttled(answer: Response<AnswerBody>) -> kube::Result<Response<AnswerBody>> {
     let code = answer.status();
     let may_throttle = code.as_u16() == 429 || code.is_server_error();
     // As client-go (rest/request.go, `checkWait`).
     let Some(after) = retry_after(answer.headers()).filter(|_| may_throttle) else {
         return Ok(answer);
     };
-    let body = answer.into_body().collect_bytes().await?;
+    let body = answer.into_body().collect().await.map_err(kube::Error::Service)?;
+    let body = body.to_bytes();
     let message = match serde_json::from_slice::<Status>(&body) {
         // A webhook may deny with any status code; that is not throttling.
         Ok(status) if is_denied(&status.message) => return Err(kube::Error::Api(Box::new(status))),
@@ -60,6 +62,8 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use kube::client::Body;
+
     use super::*;
     use crate::cluster::connection::{bounded, with_time_limits};
 
