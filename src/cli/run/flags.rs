@@ -12,6 +12,7 @@ use super::memory;
 use crate::cli::switch::{as_switch, go_bool};
 use chartwright_operator::telemetry::logging::LogOptions;
 use chartwright_operator::telemetry::server::{BindAddress, CertificateSource, InvalidAddress};
+use chartwright_operator::telemetry::traces::TraceOptions;
 use chartwright_watches::duration;
 use chartwright_watches::names::{check_object_name, is_dns_label, is_label_value};
 
@@ -144,6 +145,9 @@ pub struct RunArgs {
     /// Accepted for compatibility with helm-operator: errors show their causes, not stack traces
     #[arg(long, value_name = "LEVEL", hide = true, value_parser = ["info", "error", "panic"], ignore_case = true)]
     zap_stacktrace_level: Option<String>,
+
+    #[command(flatten)]
+    pub traces: TraceOptions,
 
     #[command(flatten)]
     pub log: LogOptions,

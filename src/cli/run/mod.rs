@@ -30,11 +30,22 @@ pub fn run(args: RunArgs) -> ExitCode {
         note!("Error: {error}");
         return ExitCode::from(USAGE_ERROR);
     }
-    if let Err(error) = logging::init(&args.log) {
+    let traces = match args.traces.start(&args.operator_name) {
+        Ok(traces) => traces,
+        Err(error) => {
+            note!("Error: traces: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if let Err(error) = logging::init(&args.log, traces.as_ref()) {
         note!("Error: logging: {error}");
         return ExitCode::FAILURE;
     }
-    match serve_and_operate(args) {
+    let result = serve_and_operate(args);
+    if let Some(traces) = traces {
+        traces.end();
+    }
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Plain text on standard error, independently of the log format: the reason why the operator did not start.

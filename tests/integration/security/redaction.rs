@@ -4,6 +4,7 @@ use anyhow::{Context, Result, ensure};
 use data_encoding::BASE64;
 use serde_json::{Value, json};
 
+use crate::world::collector::Collector;
 use crate::world::fields::{ensure_contains, text};
 use crate::world::operator::{Launch, METERED, Operator, PANIC};
 use crate::world::{World, member_rule};
@@ -14,6 +15,7 @@ const MARK: &str = "[redacted]";
 struct RedactionStory {
     world: World,
     operator: Operator,
+    collector: Collector,
     secrets: Vec<String>,
 }
 
@@ -25,8 +27,13 @@ impl RedactionStory {
         world.apply(&json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "outside"}, "stringData": {"token": outside},
         }))?;
+        let collector = Collector::start()?;
         let launch = Launch {
-            arguments: &[&format!("--zap-encoder={encoder}")],
+            arguments: &[
+                &format!("--zap-encoder={encoder}"),
+                &format!("--otlp-endpoint={}", collector.endpoint),
+            ],
+            environment: &[("OTEL_BSP_SCHEDULE_DELAY", "100")],
             ..METERED
         };
         let operator = world.launch(&launch)?;
@@ -40,6 +47,7 @@ impl RedactionStory {
         Ok(RedactionStory {
             world,
             operator,
+            collector,
             secrets,
         })
     }
@@ -59,12 +67,16 @@ impl RedactionStory {
     fn is_silent(&self) -> Result<()> {
         let widget = self.world.live("a")?;
         let events = self.world.list("events", "")?;
+        let traces = self.collector.requests();
+        ensure!(!traces.is_empty(), "no traces");
+        let traces: Vec<u8> = traces.iter().flat_map(|request| request.body.to_vec()).collect();
         let outlets = [
             ("the log", self.operator.log()),
             ("the status", texts(&widget["status"])),
             ("the metadata", texts(&widget["metadata"]["annotations"])),
             ("the Events", events.iter().map(texts).collect()),
             ("the metrics", self.operator.metrics()?),
+            ("the traces", String::from_utf8_lossy(&traces).into_owned()),
         ];
         for secret in &self.secrets {
             let quoted = format!("{secret:?}");

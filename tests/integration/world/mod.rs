@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::support::{ControlPlane, Kubectl};
 
 mod charts;
+pub mod collector;
 pub mod fields;
 pub mod helm_releases;
 mod launch;

@@ -42,6 +42,8 @@ mod values;
 
 use std::ops::ControlFlow::{Break, Continue};
 
+use tracing::Instrument as _;
+
 use crate::reconcile::account::AccountStage;
 use crate::reconcile::apply::Applier;
 use crate::reconcile::claim::Claimer;
@@ -75,6 +77,7 @@ use crate::reconcile::takeover::TakeoverStage;
 use crate::reconcile::test_panic::panic_if_requested;
 use crate::telemetry::metrics::ReconcileResult;
 use crate::telemetry::redact;
+use crate::telemetry::traces::{InStage as _, note_result};
 use chartwright_core::annotations;
 use chartwright_core::record::requests::Request;
 use chartwright_core::status::{Changes, Phase, Reason};
@@ -114,8 +117,11 @@ pub async fn reconcile(
     let timer = context.metrics.time_reconcile(&kind.group, &kind.kind);
     let mut scope = ReleaseScope::new(context, unit, resource);
     let secrets = release.secrets.clone();
-    let outcome = redact::scope(&secrets, run_stages(&mut scope, release)).await;
+    let span = scope.span.clone();
+    let stages = run_stages(&mut scope, release).instrument(span.clone());
+    let outcome = redact::scope(&secrets, stages).await;
     let elapsed = timer.finish(outcome.result);
+    note_result(&span, outcome.result);
     tracing::debug!(%kind, resource = %resource.key, result = ?outcome.result, ?elapsed, "reconciled");
     outcome
 }
@@ -138,7 +144,7 @@ pub async fn report_panic(
 
 /// Runs the stages in their order.
 async fn run_stages(scope: &mut ReleaseScope<'_>, release: &mut Release) -> ReconcileOutcome {
-    let loaded = RecordStore::new(scope).load_record(release).await;
+    let loaded = RecordStore::new(scope).load_record(release).in_stage("load").await;
     if loaded.is_continue()
         && let Some(wait) = MemberWatches::new(scope).await_watches(release)
     {
@@ -166,7 +172,10 @@ async fn run_stages(scope: &mut ReleaseScope<'_>, release: &mut Release) -> Reco
                         .await;
                 }
                 Remediator::new(scope).remediate(release, &conclusion).await;
-                PlanRunner::new(scope).run_plans(release, &conclusion.phase).await;
+                PlanRunner::new(scope)
+                    .run_plans(release, &conclusion.phase)
+                    .in_stage("plans")
+                    .await;
                 LeaderElector::new(scope).elect(release).await;
             }
             conclusion
@@ -180,7 +189,10 @@ async fn run_stages(scope: &mut ReleaseScope<'_>, release: &mut Release) -> Reco
             .await;
     }
     MemberObserver::new(scope).end_look(release);
-    let outcome = StatusWriter::new(scope).report(release, conclusion).await;
+    let outcome = StatusWriter::new(scope)
+        .report(release, conclusion)
+        .in_stage("report")
+        .await;
     TakeoverStage::new(scope)
         .finish_takeover(release, outcome, failures)
         .await
@@ -198,8 +210,8 @@ async fn run_deletion(scope: &mut ReleaseScope<'_>, release: &mut Release, loade
         Break(_) => Continue(()),
     };
     match found {
-        Continue(()) => Deleter::new(scope).delete(release).await,
-        Break(phase) => StatusWriter::new(scope).report(release, phase).await,
+        Continue(()) => Deleter::new(scope).delete(release).in_stage("delete").await,
+        Break(phase) => StatusWriter::new(scope).report(release, phase).in_stage("report").await,
     }
 }
 
@@ -241,17 +253,24 @@ async fn converge(scope: &mut ReleaseScope<'_>, release: &mut Release) -> Flow<C
             );
         }
     }
-    DependencyGate::new(scope).await_to_install(release).await?;
+    DependencyGate::new(scope)
+        .await_to_install(release)
+        .in_stage("dependencies")
+        .await?;
     let mut tries = 0;
     loop {
-        let mut prepared = match Renderer::new(scope).prepare(release).await {
+        let mut prepared = match Renderer::new(scope).prepare(release).in_stage("render").await {
             Continue(prepared) => prepared,
             Break(phase) => return Break(DependencyGate::new(scope).or_dependency_phase(release, phase).await),
         };
         KeptRenders::new(scope).apply_fallback(release, &mut prepared).await?;
         DependencyGate::new(scope).await_to_upgrade(release, &prepared).await?;
         tries += 1;
-        if let Some(running) = PlanRunner::new(scope).await_plan(release, &prepared).await {
+        if let Some(running) = PlanRunner::new(scope)
+            .await_plan(release, &prepared)
+            .in_stage("plans")
+            .await
+        {
             return Continue(Conclusion {
                 phase: running,
                 changes: Changes::default(),
@@ -288,7 +307,7 @@ async fn apply_and_prune(
     let recorded = MemberScopes::from_record(&release.record);
     let before = MemberScopes::from_resource(&scope.written).union(recorded);
     let author_digest = scope.written.author_digest();
-    let claimed = Claimer::new(scope).claim(release, prepared).await;
+    let claimed = Claimer::new(scope).claim(release, prepared).in_stage("claim").await;
     claimed.or_stop(|error| Claimer::new(scope).claim_error(&error))?;
     // The response can be newer than the watch: then the release has to be rendered again.
     if scope.written.author_digest() != author_digest {
@@ -315,12 +334,16 @@ async fn apply_and_prune(
     KeptRenders::new(scope).note_attempt(release, prepared);
     HookRunner::new(scope)
         .begin_operation(release, prepared, &before)
+        .in_stage("hooks")
         .await?;
     let forced = scope
         .requested(release, Request::Force)
         .filter(|_| prepared.rollback.is_none());
     let is_forced = forced.is_some();
-    let mut applied = Applier::new(scope).apply(release, prepared, forced).await;
+    let mut applied = Applier::new(scope)
+        .apply(release, prepared, forced)
+        .in_stage("apply")
+        .await;
     if let Some(phase) = applied.phase {
         release.retry.applied_before += applied.changes.applied;
         release.record.upgrading |= applied.changes.applied > 0 && prepared.revision > release.record.revision;
@@ -328,6 +351,7 @@ async fn apply_and_prune(
     }
     let pruned = Pruner::new(scope)
         .prune(release, prepared, &applied.knowledge, &before)
+        .in_stage("prune")
         .await;
     // After the prune of an autoscaler that the chart no longer has.
     Applier::new(scope)
@@ -335,10 +359,12 @@ async fn apply_and_prune(
         .await?;
     let (phase, changes) = Concluder::new(scope)
         .conclude(release, prepared, applied, pruned)
+        .in_stage("observe")
         .await?;
     Continue(Some(
         HookRunner::new(scope)
             .end_operation(release, prepared, phase, changes)
+            .in_stage("hooks")
             .await,
     ))
 }

@@ -15,6 +15,7 @@ use crate::reconcile::release::Release;
 use crate::reconcile::release::former_release::FormerRelease;
 use crate::reconcile::unit::Unit;
 use crate::telemetry::metrics::WriteOperation;
+use crate::telemetry::traces;
 use chartwright_core::identity::ownership::Owner;
 use chartwright_core::record::requests::Request;
 use chartwright_core::status::{Phase, Reason, ReleaseChart};
@@ -50,6 +51,8 @@ pub(crate) struct ReleaseScope<'a> {
     pub(crate) missing: bool,
     /// The phase that the status shows while a plan runs.
     pub(crate) shown: Option<Phase>,
+    /// The span of this reconcile in the traces.
+    pub(crate) span: tracing::Span,
 }
 
 impl<'a> ReleaseScope<'a> {
@@ -70,6 +73,12 @@ impl<'a> ReleaseScope<'a> {
             waits_for_rollout: false,
             missing: false,
             shown: None,
+            span: traces::reconcile_span(
+                &unit.group_kind,
+                &resource.key.namespace,
+                &resource.key.name,
+                resource.generation,
+            ),
         }
     }
 }

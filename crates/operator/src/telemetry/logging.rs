@@ -9,14 +9,16 @@ use std::io::IsTerminal;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{DefaultFields, FormatEvent, FormatFields, JsonFields, Writer};
 use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::fmt::{FmtContext, MakeWriter};
+use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+use tracing_subscriber::{EnvFilter, Layer};
 
 use super::redact;
+use super::traces::Traces;
 use super::zap::ZapJson;
 use chartwright_watches::text::cut;
 
@@ -97,16 +99,16 @@ pub struct LogOptions {
     pub time: Option<TimeEncoding>,
 }
 
-/// Starts logging for the whole process. To be called once, first thing.
+/// Starts logging for the whole process, and the traces if there are any. To be called once, first thing.
 ///
 /// # Errors
 /// When logging was already started.
-pub fn init(options: &LogOptions) -> Result<(), TryInitError> {
+pub fn init(options: &LogOptions, traces: Option<&Traces>) -> Result<(), TryInitError> {
     let terminal = std::io::stderr().is_terminal();
     let rust_log = std::env::var("RUST_LOG").ok();
     let (filter, problem) = options.filter(rust_log.as_deref());
     let colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-    subscriber(options, terminal, colour, filter, std::io::stderr).try_init()?;
+    subscriber(options, terminal, colour, filter, std::io::stderr, traces).try_init()?;
     // What a panic says may quote what it stumbled over.
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
@@ -124,28 +126,48 @@ fn subscriber<W>(
     colour: bool,
     filter: EnvFilter,
     writer: W,
+    traces: Option<&Traces>,
 ) -> Box<dyn tracing::Subscriber + Send + Sync>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let time = options.time.unwrap_or_default();
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
-    match options.encoder(terminal) {
-        LogEncoder::Json => Box::new(
-            builder
-                .fmt_fields(JsonFields::new())
-                .event_format(ZapJson { time })
-                .finish(),
+    let lines = line_layer(options, terminal, colour, writer);
+    match traces {
+        None => Box::new(tracing_subscriber::registry().with(lines).with(filter)),
+        // The filter of the log is not that of the traces.
+        Some(traces) => Box::new(
+            tracing_subscriber::registry()
+                .with(lines.with_filter(filter))
+                .with(traces.layer()),
         ),
-        LogEncoder::Console => Box::new(
-            builder
+    }
+}
+
+/// Writes log lines.
+fn line_layer<W>(
+    options: &LogOptions,
+    terminal: bool,
+    colour: bool,
+    writer: W,
+) -> Box<dyn Layer<tracing_subscriber::Registry> + Send + Sync>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let time = options.time.unwrap_or_default();
+    let layer = tracing_subscriber::fmt::layer().with_writer(writer);
+    match options.encoder(terminal) {
+        LogEncoder::Json => layer
+            .fmt_fields(JsonFields::new())
+            .event_format(ZapJson { time })
+            .boxed(),
+        LogEncoder::Console => {
+            let lines = tracing_subscriber::fmt::format().with_ansi(colour).with_timer(time);
+            layer
                 .fmt_fields(DefaultFields::new())
                 .with_ansi(colour)
-                .event_format(Redacted(
-                    tracing_subscriber::fmt::format().with_ansi(colour).with_timer(time),
-                ))
-                .finish(),
-        ),
+                .event_format(Redacted(lines))
+                .boxed()
+        }
     }
 }
 

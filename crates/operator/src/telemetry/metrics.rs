@@ -572,7 +572,7 @@ fn group_and_kind(group: &str, kind: &str) -> LabelPairs<2> {
     [("group", group.to_owned()), ("kind", kind.to_owned())]
 }
 
-fn lower_case(label: impl std::fmt::Debug) -> String {
+pub(super) fn lower_case(label: impl std::fmt::Debug) -> String {
     format!("{label:?}").to_lowercase()
 }
 

@@ -1,4 +1,4 @@
-//! Logs, metrics and probes of the operator, and the two HTTP servers for them.
+//! Logs, metrics, traces and probes of the operator, and the two HTTP servers for them.
 //!
 //! Invariant: uses no other module of this crate, so that every other one may log and count.
 
@@ -9,6 +9,7 @@ pub mod metrics;
 pub mod probes;
 pub mod redact;
 pub mod server;
+pub mod traces;
 mod zap;
 
 /// The program's version from `Cargo.toml`.

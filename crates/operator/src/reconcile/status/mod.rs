@@ -31,6 +31,7 @@ use crate::reconcile::status::announce::Announcer;
 use crate::reconcile::status::build::StatusBuilder;
 use crate::reconcile::status::conclusion::{Conclusion, NextStatus};
 use crate::telemetry::metrics::{ReconcileResult, WriteOperation};
+use crate::telemetry::traces;
 use chartwright_core::annotations;
 use chartwright_core::apply::missing_rights;
 use chartwright_core::identity::ObjectId;
@@ -115,6 +116,7 @@ impl StatusWriter<'_, '_> {
         }
         self.explain_missing_rights(&mut conclusion.phase).await;
         let phase = &conclusion.phase;
+        traces::note_reason(&self.scope.span, phase.reason());
         release.retry.cache.after(phase);
         release.observed.was_healthy |= phase.is_ready();
         let failures = release.retry.backoff.failures;

@@ -21,7 +21,7 @@ fn logged(options: &LogOptions, rust_log: Option<&str>, events: impl FnOnce()) -
     let buffer = Buffer::default();
     let writer = buffer.clone();
     let (filter, _) = options.filter(rust_log);
-    let subscriber = subscriber(options, false, false, filter, move || writer.clone());
+    let subscriber = subscriber(options, false, false, filter, move || writer.clone(), None);
     tracing::subscriber::with_default(subscriber, events);
     let bytes = buffer.0.lock().unwrap().clone();
     String::from_utf8(bytes).unwrap()
