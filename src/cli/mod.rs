@@ -18,7 +18,7 @@ use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
 use about::{complete, completion, man, version};
 use chart::{lint, render, template, verify};
 use project::{create, generate, init};
-use release::{get, history, leftovers, plan, release_finalizers, request, rollout, usage, values};
+use release::{explain, get, history, leftovers, plan, release_finalizers, request, rollout, usage, values};
 use stdout::stdout;
 
 const EXAMPLES: &str = "\
@@ -50,6 +50,8 @@ enum CliCommand {
     Generate(generate::GenerateArgs),
     ReleaseFinalizers(release_finalizers::ReleaseFinalizersArgs),
     Get(get::GetArgs),
+    Explain(explain::ExplainArgs),
+    Tree(explain::TreeArgs),
     Values(values::ValuesArgs),
     Suspend(request::SuspendArgs),
     Resume(request::ResumeArgs),
@@ -91,6 +93,8 @@ pub fn main() -> ExitCode {
         CliCommand::Delete(args) => create::delete(&args),
         CliCommand::ReleaseFinalizers(args) => release_finalizers::run(&args),
         CliCommand::Get(args) => get::run(&args),
+        CliCommand::Explain(args) => explain::explain(&args),
+        CliCommand::Tree(args) => explain::tree(&args),
         CliCommand::Values(args) => values::run(&args),
         CliCommand::Suspend(args) => request::suspend(&args),
         CliCommand::Resume(args) => request::resume(&args),
