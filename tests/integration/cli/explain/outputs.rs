@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::{explain, succeed};
 use crate::support::eventually;
-use crate::world::World;
 use crate::world::fields::{ensure_contains, text};
+use crate::world::{SOON, World, member_rule};
 
 /// Replaces what differs from run to run: times and the random parts of names.
 fn stable(text: &str, world: &World) -> Result<String> {
@@ -38,10 +38,12 @@ fn ensure_output(world: &World, file: &str, shown: &str) -> Result<()> {
 #[test]
 fn a_release_is_shown_with_what_it_owns() -> Result<()> {
     let world = World::new("explain-outputs")?;
-    world.grant("secrets", &[crate::world::member_rule("", "secrets")])?;
+    world.grant("more", &[member_rule("", "secrets"), member_rule("", "services")])?;
     let _operator = world.start()?;
     let late = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late", "annotations": {"chartwright.dev/wave": "1"}}});
-    let spec = json!({"deployment": {"enabled": true, "replicas": 2}, "hook": true, "secret": {"enabled": true}, "extraDeploy": [late]});
+    let labels = json!({"app.kubernetes.io/instance": "good"});
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "front"}, "spec": {"selector": labels, "ports": [{"port": 80}]}});
+    let spec = json!({"deployment": {"enabled": true, "replicas": 2}, "hook": true, "secret": {"enabled": true}, "extraDeploy": [late, service]});
     world.install("good", spec)?;
     ensure_output(&world, "ready.txt", &explain(&world, "good", &[])?)?;
     ensure_output(&world, "tree.txt", &succeed(&world, "tree", "good", &[])?)?;
@@ -50,20 +52,18 @@ fn a_release_is_shown_with_what_it_owns() -> Result<()> {
         "bad",
         json!({"deployment": {"enabled": true, "replicas": 1, "failing": true}}),
     )?;
-    let shown = eventually("the pod is shown", crate::world::SOON, || {
+    let shown = eventually("the pod is shown", SOON, || {
         let shown = explain(&world, "bad", &[])?;
-        ensure!(
-            shown.contains("ImagePullBackOff") && shown.contains("1 created"),
-            "{shown}"
-        );
-        Ok(Some(shown))
-    });
-    let shown = match shown {
-        Ok(shown) => shown,
-        Err(_) => explain(&world, "bad", &[])?,
-    };
+        let is_settled = shown.contains("ImagePullBackOff") && shown.matches("0 of 1 available").count() == 2;
+        Ok(is_settled.then_some(shown))
+    })?;
     ensure_output(&world, "image-pull.txt", &shown)?;
     ensure!(!shown.contains('\u{1b}'), "colours without a terminal: {shown:?}");
+
+    let watches = world.watches_file().display().to_string();
+    let shown = explain(&world, "bad", &["--watches-file", &watches])?;
+    let first = shown.lines().next().unwrap_or_default();
+    ensure_contains(first, &["from widget/templates/deployment.yaml"])?;
 
     let report: Value = serde_json::from_str(&explain(&world, "bad", &["-o", "json"])?)?;
     let cause = &report["causes"][0];
@@ -98,7 +98,7 @@ fn hostile_texts_stay_on_their_line() -> Result<()> {
         "a",
         json!({"deployment": {"enabled": true, "replicas": 1, "failing": true}}),
     )?;
-    let pods = eventually("the pod has a status", crate::world::SOON, || {
+    let pods = eventually("the pod has a status", SOON, || {
         let pods = world.list("pods", "app.kubernetes.io/instance=a")?;
         let is_there = pods
             .first()
@@ -112,7 +112,7 @@ fn hostile_texts_stay_on_their_line() -> Result<()> {
     world
         .kubectl
         .patch_status("pod", text(&pods[0]["metadata"]["name"]), &status)?;
-    let shown = eventually("the message is shown", crate::world::SOON, || {
+    let shown = eventually("the message is shown", SOON, || {
         let shown = explain(&world, "a", &[])?;
         Ok(shown.contains("ErrImagePull").then_some(shown))
     })?;
