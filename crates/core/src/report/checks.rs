@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::Facts;
 use super::live::{LiveObjects, list, text};
+use super::reads::INGRESS_CLASS_ANNOTATION;
 use crate::health::pods::selects;
 use crate::identity::ObjectId;
 
@@ -55,10 +56,7 @@ fn service(object: &Value, objects: &LiveObjects<'_>, facts: &Facts) -> Option<S
 fn ingress(object: &Value, facts: &Facts) -> Option<String> {
     let classes = facts.ingress_classes.as_ref()?;
     // The controllers of the former annotation do not need an IngressClass.
-    if object
-        .pointer("/metadata/annotations/kubernetes.io~1ingress.class")
-        .is_some()
-    {
+    if object["metadata"]["annotations"][INGRESS_CLASS_ANNOTATION].is_string() {
         return None;
     }
     match text(object, "/spec/ingressClassName") {

@@ -9,11 +9,17 @@ use crate::health::{has_health, pods};
 use crate::identity::applyset::{self, KINDS_ANNOTATION, NAMESPACES_ANNOTATION, PART_OF_LABEL, TRACKING_ANNOTATION};
 use crate::identity::{GroupKind, ObjectId};
 use crate::record::{Record, Stored};
+use chartwright_watches::names::is_built_in;
 
 /// Different label selectors of one kind and namespace that are listed one by one. With more, all objects are listed.
 const SELECTORS: usize = 8;
 /// Names in one label selector.
 const NAMES: usize = 50;
+
+/// On an Ingress: its class, before there was `spec.ingressClassName`.
+pub(super) const INGRESS_CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
+/// On an IngressClass: it is the default.
+pub const DEFAULT_CLASS_ANNOTATION: &str = "ingressclass.kubernetes.io/is-default-class";
 
 /// A list request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -118,6 +124,45 @@ pub fn is_secret(kind: &GroupKind) -> bool {
 pub fn is_metadata_enough(kind: &GroupKind) -> bool {
     let is_checked = ["Ingress", "CronJob", "EndpointSlice", "Event", "Node"].contains(&kind.kind.as_str());
     !is_checked && !has_health(&kind.group, &kind.kind)
+}
+
+/// The fields of a spec that are large, and that no check reads.
+const UNREAD_FIELDS: [&str; 6] = [
+    "template",
+    "jobTemplate",
+    "containers",
+    "initContainers",
+    "ephemeralContainers",
+    "tolerations",
+];
+/// The annotations that are read.
+const READ_ANNOTATIONS: [&str; 3] = [TRACKING_ANNOTATION, INGRESS_CLASS_ANNOTATION, DEFAULT_CLASS_ANNOTATION];
+
+/// Removes what a report does not need, since it may hold thousands of objects: managed fields, other annotations, the spec of custom
+/// resources and CRDs, and the templates and containers of workloads.
+pub fn strip(object: &mut Value) {
+    let group = text(object, "/apiVersion")
+        .split_once('/')
+        .map_or("", |(group, _)| group);
+    let has_spec = is_built_in(group) && group != "apiextensions.k8s.io";
+    let Some(fields) = object.as_object_mut() else {
+        return;
+    };
+    if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.retain(|key, _| READ_ANNOTATIONS.contains(&key.as_str()));
+        }
+    }
+    if !has_spec {
+        fields.remove("spec");
+    }
+    if let Some(spec) = fields.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.retain(|field, _| !UNREAD_FIELDS.contains(&field.as_str()));
+        if let Some(volumes) = spec.get_mut("volumes").and_then(Value::as_array_mut) {
+            volumes.retain(|volume| volume["persistentVolumeClaim"].is_object());
+        }
+    }
 }
 
 /// True if the tracking annotation of a live object names the object itself and the custom resource with this UID. A copied label proves
@@ -371,6 +416,34 @@ mod tests {
         ] {
             assert_eq!(is_metadata_enough(&GroupKind::new(group, kind)), expected, "{kind}");
         }
+    }
+
+    #[test]
+    fn what_no_check_reads_is_removed() {
+        let annotations =
+            json!({TRACKING_ANNOTATION: "t", "kubectl.kubernetes.io/last-applied-configuration": "secret"});
+        let metadata = json!({"name": "a", "managedFields": [1], "annotations": annotations});
+        let claim = json!({"name": "a", "persistentVolumeClaim": {"claimName": "x"}});
+        let spec = json!({"containers": [1], "nodeName": "n", "volumes": [claim, {"name": "b", "emptyDir": {}}], "template": 1});
+        let stripped = |api: &str, kind: &str| {
+            let mut object = json!({"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec, "status": 1});
+            strip(&mut object);
+            object
+        };
+        let pod = stripped("v1", "Pod");
+        assert_eq!(
+            pod["metadata"],
+            json!({"name": "a", "annotations": {TRACKING_ANNOTATION: "t"}})
+        );
+        assert_eq!(pod["spec"], json!({"nodeName": "n", "volumes": [claim]}));
+        for (api, kind) in [
+            ("example.com/v1", "Gadget"),
+            ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+        ] {
+            let object = stripped(api, kind);
+            assert!(object["spec"].is_null() && object["status"] == 1, "{object}");
+        }
+        strip(&mut json!(null));
     }
 
     #[test]

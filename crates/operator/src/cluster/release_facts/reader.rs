@@ -17,7 +17,7 @@ use crate::cluster::discovery::{Resource, Snapshot};
 use crate::cluster::error::{Error, Result};
 use chartwright_core::identity::{GroupKind, ObjectId};
 use chartwright_core::report::IngressClasses;
-use chartwright_core::report::reads::{ListRead, is_metadata_enough, is_secret};
+use chartwright_core::report::reads::{DEFAULT_CLASS_ANNOTATION, ListRead, is_metadata_enough, is_secret, strip};
 
 /// Objects in one answer, and how many answers of one list are read.
 const PAGE: u32 = 500;
@@ -136,7 +136,6 @@ impl Reader<'_> {
 
     /// Reads the IngressClasses, if one of the members is an Ingress.
     pub(super) async fn ingress_classes(&self, members: &[ObjectId]) -> Option<Result<IngressClasses>> {
-        const DEFAULT: &str = "ingressclass.kubernetes.io/is-default-class";
         let is_ingress = |id: &ObjectId| id.group_kind.kind == "Ingress";
         if !members.iter().any(is_ingress) {
             return None;
@@ -144,7 +143,7 @@ impl Reader<'_> {
         let page = self.list(&ingress_class(), "", ListParams::default()).await;
         Some(page.map(|page| {
             let name = |class: &Value| class["metadata"]["name"].as_str().map(str::to_owned);
-            let is_default = |class: &Value| class["metadata"]["annotations"][DEFAULT] == "true";
+            let is_default = |class: &Value| class["metadata"]["annotations"][DEFAULT_CLASS_ANNOTATION] == "true";
             IngressClasses {
                 names: page.objects.iter().filter_map(name).collect(),
                 has_default: page.objects.iter().any(is_default),
@@ -153,14 +152,12 @@ impl Reader<'_> {
     }
 }
 
-/// An object with the kind that items of a list lack, without its managed fields.
+/// An object with the kind that items of a list lack, without what a report does not need.
 fn named(mut object: Value, resource: &Resource) -> Value {
     if let Some(fields) = object.as_object_mut() {
         fields.insert("apiVersion".to_owned(), resource.api.api_version.clone().into());
         fields.insert("kind".to_owned(), resource.api.kind.clone().into());
     }
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.remove("managedFields");
-    }
+    strip(&mut object);
     object
 }
