@@ -2,6 +2,7 @@
 
 mod about;
 pub mod chart;
+mod plugin;
 mod project;
 mod release;
 mod run;
@@ -17,8 +18,9 @@ use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
 
 use about::{complete, completion, man, version};
 use chart::{lint, render, template, verify};
+use plugin::CalledAs;
 use project::{create, generate, init};
-use release::{get, history, leftovers, plan, release_finalizers, request, rollout, usage, values};
+use release::{explain, get, history, leftovers, plan, release_finalizers, request, rollout, usage, values};
 use stdout::stdout;
 
 const EXAMPLES: &str = "\
@@ -50,6 +52,8 @@ enum CliCommand {
     Generate(generate::GenerateArgs),
     ReleaseFinalizers(release_finalizers::ReleaseFinalizersArgs),
     Get(get::GetArgs),
+    Explain(explain::ExplainArgs),
+    Tree(explain::TreeArgs),
     Values(values::ValuesArgs),
     Suspend(request::SuspendArgs),
     Resume(request::ResumeArgs),
@@ -75,7 +79,20 @@ pub fn main() -> ExitCode {
         complete::run(&words, Cli::command());
         return ExitCode::SUCCESS;
     }
-    let parsed = build_command().try_get_matches();
+    let called_as = CalledAs::of(std::env::args_os().next().as_deref());
+    if called_as == CalledAs::Completion {
+        let words: Vec<String> = std::env::args_os()
+            .skip(1)
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        plugin::print_completions(&words, Cli::command());
+        return ExitCode::SUCCESS;
+    }
+    let parsed = match called_as {
+        CalledAs::Plugin => build_command().bin_name("kubectl chartwright"),
+        _ => build_command(),
+    };
+    let parsed = parsed.try_get_matches();
     let cli =
         parsed.and_then(|matches| Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut build_command())));
     let cli = cli.unwrap_or_else(|error| exit_with_usage_error(&error));
@@ -91,6 +108,8 @@ pub fn main() -> ExitCode {
         CliCommand::Delete(args) => create::delete(&args),
         CliCommand::ReleaseFinalizers(args) => release_finalizers::run(&args),
         CliCommand::Get(args) => get::run(&args),
+        CliCommand::Explain(args) => explain::explain(&args),
+        CliCommand::Tree(args) => explain::tree(&args),
         CliCommand::Values(args) => values::run(&args),
         CliCommand::Suspend(args) => request::suspend(&args),
         CliCommand::Resume(args) => request::resume(&args),
@@ -197,6 +216,35 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_commands_of_a_report_are_those_of_the_program() {
+        use chartwright_core::identity::GroupKind;
+        use chartwright_core::report::{Facts, ReleaseReport};
+        let reasons =
+            "ChartInvalid ValuesInvalid Refused Forbidden Collision ApplyFailed HookFailed RolledBack Other".split(' ');
+        let condition =
+            |reason| serde_json::json!({"type": "Ready", "status": "False", "reason": reason, "message": "x"});
+        let resource = |reason| {
+            let metadata = serde_json::json!({"name": "web", "namespace": "shop", "annotations": {}});
+            serde_json::json!({"metadata": metadata, "status": {"conditions": [condition(reason)]}})
+        };
+        let mut resources: Vec<_> = reasons.map(resource).collect();
+        let mut suspended = resource("Other");
+        suspended["metadata"]["annotations"]["chartwright.dev/suspend"] = "true".into();
+        resources.extend([suspended, serde_json::json!({"metadata": {"name": "web"}})]);
+        for resource in resources {
+            let facts = Facts::new(GroupKind::new("example.com", "Web"), resource);
+            let report = ReleaseReport::of(&facts, jiff::Timestamp::UNIX_EPOCH);
+            let commands: Vec<&String> = report.causes.iter().flat_map(|cause| &cause.commands).collect();
+            assert!(!commands.is_empty(), "{report:?}");
+            for command in commands.into_iter().flat_map(|command| command.split(" | ")) {
+                let is_ours = command.starts_with("chartwright ");
+                assert!(is_ours || command.starts_with("kubectl "), "{command}");
+                assert!(!is_ours || Cli::try_parse_from(command.split(' ')).is_ok(), "{command}");
+            }
+        }
     }
 
     #[test]

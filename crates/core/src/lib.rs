@@ -19,6 +19,8 @@ pub mod plans;
 pub mod prune;
 pub mod record;
 pub mod redact;
+pub mod report;
+pub mod retry;
 pub mod rollout;
 pub mod status;
 pub mod takeover;

@@ -44,19 +44,26 @@ pub struct TargetResource {
 impl TargetArgs {
     /// Connects to the cluster and resolves the kind.
     pub async fn connect(&self) -> anyhow::Result<TargetResource> {
+        self.connect_with_discovery().await.map(|(target, _)| target)
+    }
+
+    /// The same, with the kinds that the API server serves.
+    pub async fn connect_with_discovery(&self) -> anyhow::Result<(TargetResource, Discovery)> {
         let client = cluster::connect(self.kubeconfig.as_deref()).await?;
-        let snapshot = Discovery::new(client.clone()).await?.snapshot();
+        let discovery = Discovery::new(client.clone()).await?;
+        let snapshot = discovery.snapshot();
         let (group_kind, resource) = find_kind(&snapshot, &self.kind)?;
         let namespace = self.namespace.as_deref().unwrap_or(client.default_namespace());
         let namespace = resource.namespaced.then(|| namespace.to_owned());
-        Ok(TargetResource {
+        let target = TargetResource {
             group_kind: group_kind.clone(),
             resource: resource.clone(),
             name: self.name.clone(),
             api: resource.api_in(&client, namespace.as_deref()),
             namespace,
             client,
-        })
+        };
+        Ok((target, discovery))
     }
 }
 
@@ -65,6 +72,11 @@ impl TargetResource {
     pub async fn read(&self) -> anyhow::Result<Value> {
         let namespace = self.namespace.as_deref();
         read_resource(&self.client, (&self.group_kind, &self.resource), namespace, &self.name).await
+    }
+
+    /// True if the API server is known to have no such custom resource.
+    pub async fn is_gone(&self) -> bool {
+        matches!(bounded(self.api.get_metadata_opt(&self.name)).await, Ok(None))
     }
 
     /// Sets annotations. Fails if the custom resource changed after it was read.

@@ -6,6 +6,7 @@
 //! - [`crds`]: the definitions of a chart's `crds/` folder
 //! - [`custom_resource`]: metadata, status and finalizer of a custom resource
 //! - [`workloads`]: pods, their logs and leaders, HorizontalPodAutoscalers
+//! - [`release_facts`]: everything that a report shows of one release
 //! - [`reviews`]: tokens of those who read the metrics
 //! - [`storage`]: the Secrets and the ConfigMap in which the operator stores data
 //! - [`events`]: Events about custom resources
@@ -17,6 +18,7 @@ pub mod discovery;
 pub mod error;
 pub mod events;
 pub mod objects;
+pub mod release_facts;
 pub mod reviews;
 pub mod storage;
 #[cfg(test)]

@@ -3,11 +3,8 @@
 use std::time::Duration;
 
 use crate::cluster::connection::throttle::spread;
-
-/// Retries wait at least and at most this long.
-pub(crate) const SHORTEST: Duration = Duration::from_secs(1);
-
-pub(crate) const LONGEST: Duration = Duration::from_secs(300);
+use chartwright_core::retry;
+pub(crate) use chartwright_core::retry::jitter;
 
 /// The failures of a release in a row.
 #[derive(Debug, Default)]
@@ -44,23 +41,14 @@ impl Backoff {
 
 /// Counts a failure.
 pub(crate) fn wait(uid: &str, failures: &mut u32) -> Duration {
-    let doubled = SHORTEST.saturating_mul(1 << (*failures).min(10)).min(LONGEST);
     *failures = failures.saturating_add(1);
-    jitter(doubled, uid, *failures)
-}
-
-/// Between 80 and 120 percent of a duration, the same for the same release and count.
-pub(crate) fn jitter(duration: Duration, uid: &str, count: u32) -> Duration {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    let mut hash = DefaultHasher::new();
-    (uid, count).hash(&mut hash);
-    let percent = 80 + hash.finish() % 41;
-    duration.mul_f64(percent as f64 / 100.0)
+    retry::wait(uid, *failures)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use chartwright_core::retry::{LONGEST, SHORTEST};
 
     #[test]
     fn retries_slow_down_and_are_bounded() {

@@ -1,0 +1,174 @@
+//! Why a release is not as it should be, in the order in which a person wants to know.
+
+use serde::Serialize;
+
+use super::origin::origin;
+use super::remedy::{commands_of_object, commands_of_reason, in_namespace};
+use super::tree::{Forest, HookNode, Node, NodeHealth};
+use super::{Facts, LONGEST_TEXT, since};
+use crate::hooks::RunPhase;
+use crate::identity::ObjectId;
+use crate::status::conditions::{self, Condition, cut};
+use crate::status::summary::ReleaseSummary;
+
+/// The most causes of a report.
+const MOST: usize = 5;
+/// Reasons of `Ready` that only count members: the members explain more.
+const OF_MEMBERS: [&str; 3] = ["Progressing", "MemberFailed", "Terminating"];
+/// Conditions that do not make a release unready.
+const BESIDES: [&str; 4] = ["Drifted", "PruneHeld", "PlanFailed", "StatusInvalid"];
+
+/// Something that keeps a release from being as it should be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cause {
+    /// The member or hook that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub member: Option<ObjectId>,
+    /// What the member owns and the cause is about: a pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<ObjectId>,
+    /// What is wrong, in the words of the pod, Event, admission policy, chart or API server.
+    pub message: String,
+    /// Since when, in RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// The template line or value that it comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
+    /// Commands that show more or help. None of them deletes data.
+    pub commands: Vec<String>,
+}
+
+/// The causes, the most important first. Empty for a release that is ready and works.
+pub(super) fn causes(facts: &Facts, summary: &ReleaseSummary, all: &[Condition], forest: &Forest) -> Vec<Cause> {
+    let teller = Reasons {
+        words: words_of(facts, summary),
+        summary,
+        all,
+    };
+    let mut causes = Vec::new();
+    if summary.suspended {
+        causes.push(Cause {
+            since: conditions::get(all, "Suspended").and_then(since),
+            ..teller.of("Suspended", "it is suspended: the operator changes nothing")
+        });
+    }
+    let hooks: Vec<Cause> = forest.hooks.iter().filter_map(of_hook).collect();
+    causes.extend(hooks);
+    causes.extend(teller.of_ready(!causes.is_empty()));
+    let mut members: Vec<(NodeHealth, Cause)> = forest.members().filter_map(|member| deepest(member, member)).collect();
+    // Stable: members of one health stay in the order of the record.
+    members.sort_by_key(|(health, _)| *health);
+    causes.extend(members.into_iter().map(|(_, cause)| cause));
+    if causes.is_empty() && !summary.is_ready() {
+        causes.push(teller.of(&summary.reason, &teller.message()));
+    }
+    for kind in BESIDES {
+        let found = conditions::get(all, kind).filter(|condition| condition.status == "True");
+        causes.extend(found.map(|condition| Cause {
+            since: since(condition),
+            ..teller.of(kind, &format!("{kind} ({}): {}", condition.reason, condition.message))
+        }));
+    }
+    causes.truncate(MOST);
+    for cause in &mut causes {
+        let template = cause.member.as_ref().and_then(|member| facts.templates.get(member));
+        cause.origin = cause
+            .origin
+            .take()
+            .or_else(|| template.map(|name| cut(name, LONGEST_TEXT)));
+    }
+    causes
+}
+
+/// `KIND NAME -n NAMESPACE`, as the commands take them.
+fn words_of(facts: &Facts, summary: &ReleaseSummary) -> String {
+    let kind = facts.kind.to_string().to_lowercase();
+    format!("{kind} {}{}", summary.name, in_namespace(&summary.namespace))
+}
+
+/// Causes that are about the release and no object.
+struct Reasons<'a> {
+    /// As the commands name the release.
+    words: String,
+    summary: &'a ReleaseSummary,
+    all: &'a [Condition],
+}
+
+impl Reasons<'_> {
+    fn of(&self, reason: &str, message: &str) -> Cause {
+        Cause {
+            member: None,
+            object: None,
+            since: conditions::get(self.all, "Ready").and_then(since),
+            origin: origin(message),
+            message: cut(message, LONGEST_TEXT),
+            commands: commands_of_reason(reason, &self.words),
+        }
+    }
+
+    /// The reason of `Ready`, where it says more than the members. `is_explained`: a hook does already.
+    fn of_ready(&self, is_explained: bool) -> Option<Cause> {
+        let reason = self.summary.reason.as_str();
+        match reason {
+            _ if self.summary.suspended => None,
+            "NotHandled" => Some(self.of(
+                reason,
+                "no operator has handled it: none runs, or none watches this kind, namespace and labels",
+            )),
+            "NewGeneration" => Some(self.of(
+                reason,
+                "the operator has not handled the last change: it does not run, or is busy",
+            )),
+            _ if self.summary.is_ready() || OF_MEMBERS.contains(&reason) => None,
+            "HookRunning" if is_explained => None,
+            _ => Some(self.of(reason, &self.message())),
+        }
+    }
+
+    fn message(&self) -> String {
+        match self.summary.message.as_str() {
+            "" => self.summary.reason.clone(),
+            message => format!("{}: {message}", self.summary.reason),
+        }
+    }
+}
+
+/// The cause of a hook that does not get on, by what it owns.
+fn of_hook(hook: &HookNode) -> Option<Cause> {
+    let is_open = matches!(hook.run.phase, RunPhase::Running | RunPhase::Failed);
+    let mut children = hook.children.iter().filter(|_| is_open);
+    let (_, found) = children.find_map(|child| deepest(child, child))?;
+    Some(Cause {
+        object: found.object.or(found.member),
+        member: Some(hook.run.object.clone()),
+        ..found
+    })
+}
+
+/// The deepest unhealthy object of a member: a pod explains more than its Deployment, and one pod stands for all. `None`: the member is
+/// healthy, whatever became of its former pods.
+fn deepest(node: &Node, member: &Node) -> Option<(NodeHealth, Cause)> {
+    // A CronJob is healthy while its Jobs fail.
+    if !node.health.is_bad() && node.id.group_kind.kind != "CronJob" {
+        return None;
+    }
+    // What is being deleted is on its way out, and explains nothing.
+    let mut children = node
+        .children
+        .iter()
+        .filter(|child| child.health != NodeHealth::Terminating);
+    if let Some(found) = children.find_map(|child| deepest(child, member)) {
+        return Some(found);
+    }
+    let cause = || Cause {
+        member: Some(member.id.clone()),
+        object: (node.id != member.id).then(|| node.id.clone()),
+        message: node.message.clone(),
+        since: node.since.clone(),
+        origin: None,
+        commands: commands_of_object(&node.id, &node.message),
+    };
+    node.health.is_bad().then(|| (node.health, cause()))
+}
