@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use data_encoding::BASE64;
 use serde_json::Value;
 
 use crate::identity::GroupKind;
@@ -112,18 +111,5 @@ fn redact_both(before: &mut Value, after: &mut Value, secrets: &Secrets) {
             }
         }
         (old, new) => [old, new].into_iter().for_each(|value| redact(value, secrets)),
-    }
-}
-
-/// Learns every value of a Secret.
-pub(super) fn learn(secrets: &Secrets, object: &Value) {
-    for field in VALUES {
-        for text in object[field].as_object().into_iter().flatten().filter_map(|(_, value)| value.as_str()) {
-            let decoded = BASE64.decode(text.as_bytes()).ok();
-            match decoded.and_then(|bytes| String::from_utf8(bytes).ok()) {
-                Some(value) if field == "data" => secrets.learn(&value),
-                _ => secrets.learn(text),
-            }
-        }
     }
 }

@@ -13,7 +13,7 @@ mod text;
 
 use serde_json::Value;
 
-use crate::identity::{GroupKind, ObjectId};
+use crate::identity::ObjectId;
 use crate::members::rollout;
 use crate::redact::Secrets;
 
@@ -65,17 +65,6 @@ pub fn compare(compared: &Compared<'_>, secrets: &Secrets) -> Option<ObjectChang
         restarts,
         is_rendered_only: false,
     })
-}
-
-/// Learns the values of a Secret, so that they are redacted in every other text.
-pub fn learn_secret(secrets: &Secrets, object: &Value) {
-    if is_secret(object) {
-        mask::learn(secrets, object);
-    }
-}
-
-fn is_secret(object: &Value) -> bool {
-    GroupKind::of(object).is_some_and(|(group_kind, _)| group_kind == GroupKind::new("", "Secret"))
 }
 
 /// An object without the metadata that every write changes.

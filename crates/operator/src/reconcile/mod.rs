@@ -92,6 +92,8 @@ pub use delete::deleted_resource::{is_gone, uninstall, warn_finalizer_removed};
 
 pub use release::Release;
 
+pub use render::secret_values::learn_secrets;
+
 pub use crate::cluster::objects::lookup::LookupAnswers;
 pub use render::job::prepare;
 pub use render::prepared::PreparedRelease;

@@ -1,0 +1,12 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod announce;
+mod events;
+mod index;
+mod overlay;
+mod run;
+mod server;
+
+pub use run::{PreviewCluster, PreviewError, preview};
+pub use server::WriteRefused;
