@@ -1,7 +1,8 @@
 //! The way to the API server: reads and dry runs only.
 
-use fake_apiserver::call::{ApiCall, CallAnswer, CallServer};
+use fake_apiserver::call::{ApiCall, BoxError, CallAnswer, CallServer};
 use http::Method;
+use http_body_util::BodyExt as _;
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -31,6 +32,17 @@ impl LiveServer {
         } else {
             Err(Box::new(WriteRefused(call.to_string())))
         }
+    }
+
+    /// As [`LiveServer::send`], with status and body of the answer.
+    ///
+    /// # Errors
+    /// As [`LiveServer::send`].
+    pub(crate) async fn ask(&self, call: ApiCall) -> Result<(u16, Value), BoxError> {
+        let response = self.send(call).await?;
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await?.to_bytes();
+        Ok((status, serde_json::from_slice(&body).unwrap_or_default()))
     }
 }
 

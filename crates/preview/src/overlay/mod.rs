@@ -6,7 +6,7 @@ mod write;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fake_apiserver::call::{ApiCall, CallAnswer, CallTarget, answer, ask, failure};
+use fake_apiserver::call::{ApiCall, BoxError, CallAnswer, CallTarget, answer, ask, failure};
 use fake_apiserver::{BUILT_IN, FakeServer, ObjectKey, ServedKind};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -134,12 +134,8 @@ impl Overlay {
     }
 
     /// Sends a call, and reads the answer.
-    async fn ask_live(&self, call: ApiCall) -> Result<Answer, fake_apiserver::call::BoxError> {
-        use http_body_util::BodyExt as _;
-        let response = self.0.live.send(call).await?;
-        let status = response.status().as_u16();
-        let body = response.into_body().collect().await?.to_bytes();
-        Ok((status, serde_json::from_slice(&body).unwrap_or_default()))
+    async fn ask_live(&self, call: ApiCall) -> Result<Answer, BoxError> {
+        self.0.live.ask(call).await
     }
 
     /// Shows an object of the overlay to a caller, in the form that the call accepts.
