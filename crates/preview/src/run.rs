@@ -10,7 +10,7 @@ use chartwright_operator::cluster::Discovery;
 use chartwright_operator::cluster::discovery::Resource;
 use chartwright_operator::cluster::error::Error;
 use chartwright_operator::cluster::events::Events;
-use chartwright_operator::reconcile::{Context, CustomResource, Release, Unit, reconcile, watch_recorded};
+use chartwright_operator::reconcile::{Context, CustomResource, Release, Unit, reconcile};
 use chartwright_operator::telemetry::metrics::{Metrics, ReconcileResult};
 use fake_apiserver::{ServedKind, fields};
 use kube::Client;
@@ -45,6 +45,8 @@ pub enum PreviewError {
     Unreadable(String),
     #[error("{kind} can't be listed: {error}; a preview needs the right to list the kinds of the release's members")]
     Unlisted { kind: GroupKind, error: Error },
+    #[error("the namespaces of the release's members are not known: a preview needs the right to list their kinds in all namespaces")]
+    Unseen,
     #[error("the release still changes after {MAX_RECONCILES} reconciles")]
     Endless,
 }
@@ -102,10 +104,11 @@ impl<'a> PreviewRun<'a> {
         })
     }
 
-    /// Reconciles until neither the operator nor a controller changes anything.
+    /// Reconciles until neither the operator nor a controller changes anything. What the release looked up is not watched, so that it is
+    /// read again.
     async fn converge(&mut self) -> Result<Option<ReconcileResult>, PreviewError> {
         let mut result = None;
-        for round in 0..MAX_RECONCILES {
+        for _ in 0..MAX_RECONCILES {
             let began = self.overlay.fake().store().changes.len();
             let Some(object) = self.overlay.custom_resource() else {
                 // It was deleted with its release.
@@ -113,23 +116,31 @@ impl<'a> PreviewRun<'a> {
             };
             let resource = read(self.unit, Value::clone(&object))?;
             self.context.register_owner(self.unit, &resource, || ());
-            if round == 0 {
-                watch_recorded(&self.context, self.unit, &resource);
-            }
-            self.list_wanted(&resource).await?;
             let outcome = reconcile(&self.context, self.unit, &resource, &mut self.release).await;
             result = Some(outcome.result);
             let is_listed = self.list_wanted(&resource).await?;
             self.run_controllers();
             self.serve_new_kinds();
             let is_notified = self.feed.show_written(&self.context, &self.overlay);
-            let changes = self.overlay.fake().store().changes.len();
-            let is_waiting = is_listed && self.release.is_waiting();
-            if !is_waiting && !is_notified && changes == began {
+            if self.release.is_waiting() {
+                if is_listed {
+                    continue;
+                }
+                return Err(PreviewError::Unseen);
+            }
+            if !is_notified && !self.has_written(began) {
                 return Ok(result);
             }
         }
         Err(PreviewError::Endless)
+    }
+
+    /// True if something was written after which the operator may have more to do. Its status changes with each attempt.
+    fn has_written(&self, began: usize) -> bool {
+        let own = self.overlay.custom_resource_key();
+        let store = self.overlay.fake().store();
+        let changes = store.changes.get(began..).unwrap_or_default();
+        changes.iter().any(|change| Some(&change.key) != own.as_ref())
     }
 
     async fn list_wanted(&mut self, resource: &CustomResource) -> Result<bool, PreviewError> {

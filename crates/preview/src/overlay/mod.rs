@@ -92,6 +92,11 @@ impl Overlay {
         self.object(&self.0.custom_resource)
     }
 
+    /// Where the custom resource lies in the fake API server.
+    pub(crate) fn custom_resource_key(&self) -> Option<ObjectKey> {
+        self.journal().key(&self.0.custom_resource)
+    }
+
     /// Boxed, since a request within a request would make the future of unknown size.
     fn respond(&self, call: ApiCall) -> BoxFuture<'_, CallAnswer> {
         async move {
