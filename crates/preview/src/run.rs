@@ -10,7 +10,7 @@ use chartwright_operator::cluster::Discovery;
 use chartwright_operator::cluster::discovery::Resource;
 use chartwright_operator::cluster::error::Error;
 use chartwright_operator::cluster::events::Events;
-use chartwright_operator::reconcile::{Context, CustomResource, Release, Unit, reconcile};
+use chartwright_operator::reconcile::{Context, CustomResource, Release, Unit, load, reconcile};
 use chartwright_operator::telemetry::metrics::{Metrics, ReconcileResult};
 use fake_apiserver::{ServedKind, fields};
 use kube::Client;
@@ -51,13 +51,22 @@ pub enum PreviewError {
     Endless,
 }
 
-/// Returns what the next reconciles of a release would do. `resource`: the custom resource as it is, or as an edit would leave it. Sends
-/// reads and dry runs only.
+/// Returns what the next reconciles of a release would do. `live`: the custom resource as it is, `None` if it does not exist. `resource`:
+/// the same as it is, or as an edit would leave it. Sends reads and dry runs only.
 ///
 /// # Errors
 /// What keeps a preview from being made. A release that the operator would refuse is no error: its refusals are part of the result.
-pub async fn preview(cluster: &PreviewCluster, unit: &Arc<Unit>, resource: Value) -> Result<ReleaseDiff, PreviewError> {
+pub async fn preview(
+    cluster: &PreviewCluster,
+    unit: &Arc<Unit>,
+    live: Option<&Value>,
+    resource: Value,
+) -> Result<ReleaseDiff, PreviewError> {
     let mut run = PreviewRun::begin(cluster, unit, resource)?;
+    if let Some(live) = live {
+        let live = read(unit, live.clone())?;
+        load(&run.context, unit, &live, &mut run.release).await;
+    }
     let result = run.converge().await?;
     Ok(run.announce(result))
 }

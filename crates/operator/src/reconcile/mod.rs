@@ -122,6 +122,18 @@ pub async fn reconcile(
     outcome
 }
 
+/// Loads what is stored of a release, as its first reconcile does. A preview of an edit begins with the state before the edit: a record of
+/// another generation proves nothing, and every member would be applied once more.
+pub async fn load(context: &Context, unit: &Unit, resource: &CustomResource, release: &mut Release) {
+    let scope = ReleaseScope::new(context, unit, resource);
+    let secrets = release.secrets.clone();
+    let loaded = redact::scope(&secrets, RecordStore::new(&scope).load_record(release)).await;
+    if loaded.is_break() {
+        // The first reconcile tries again, and reports why it fails.
+        *release = Release::default();
+    }
+}
+
 /// Reports in the status that a reconcile panicked, starting from what the status said before.
 pub async fn report_panic(
     context: &Context,

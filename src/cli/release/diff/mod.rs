@@ -235,7 +235,7 @@ async fn preview_one(cluster: &PreviewCluster, target: Target, unit: Arc<Unit>) 
         Err(EditError::Refused(message)) => return Ok(target.refused(message)),
         Err(error) => return Err(error.into()),
     };
-    let mut diff = preview(cluster, &unit, edited.object).await?;
+    let mut diff = preview(cluster, &unit, live, edited.object).await?;
     if let Some(why) = edited.unchecked {
         diff.notes.insert(0, format!("the API server did not check the custom resource: {why}"));
     }

@@ -51,6 +51,26 @@ fn a_changed_value_is_shown_without_defaults_and_fields_of_others() -> Result<()
 }
 
 #[test]
+fn each_changed_member_is_one_dry_run() -> Result<()> {
+    let world = World::new("diff-cost")?.granted("", "secrets")?;
+    let _operator = world.start()?;
+    let spec = json!({"deployment": {"enabled": true}, "extra": ["one", "two"], "secret": {"enabled": true, "password": "a"}});
+    world.install("a", spec)?;
+    let kind = world.resource("widget");
+    let differ = Differ::new(&world)?;
+    let unchanged = differ.run(&[&kind, "a"])?.expect(0)?;
+    ensure!(unchanged.dry_runs.is_empty(), "{:?}", unchanged.dry_runs);
+    let mut changed = differ.run(&[&kind, "a", "--set", "color=red", "--set", "extra={one}"])?.expect(1)?;
+    changed.dry_runs.sort();
+    ensure!(
+        changed.dry_runs == ["delete configmaps a-two", "patch configmaps a-main", "patch widgets a"],
+        "{:?}",
+        changed.dry_runs
+    );
+    Ok(())
+}
+
+#[test]
 fn a_new_custom_resource_is_created_with_all_its_members() -> Result<()> {
     let world = World::new("diff-new")?;
     let _operator = world.start()?;

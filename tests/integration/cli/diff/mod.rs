@@ -13,6 +13,7 @@ use crate::world::World;
 mod announced;
 mod edits;
 mod many;
+mod public_charts;
 mod refusals;
 mod wrong_use;
 
@@ -28,6 +29,8 @@ pub struct Printed {
     pub code: i32,
     pub out: String,
     pub err: String,
+    /// The dry runs that it sent, as `patch configmaps a-main`.
+    pub dry_runs: Vec<String>,
 }
 
 impl<'w> Differ<'w> {
@@ -74,11 +77,13 @@ impl<'w> Differ<'w> {
         // The audit log has a request only after its response.
         std::thread::sleep(Duration::from_millis(300));
         let sent = self.world.control_plane.audit().since(mark)?.by_user(&self.user);
-        sent.writes().filter(|request| !request.uri.contains("dryRun=All")).none()?;
+        let writes = sent.writes();
+        writes.clone().filter(|request| !request.uri.contains("dryRun=All")).none()?;
         Ok(Printed {
             code: output.status.code().unwrap_or(-1),
             out: String::from_utf8_lossy(&output.stdout).into_owned(),
             err: String::from_utf8_lossy(&output.stderr).into_owned(),
+            dry_runs: writes.iter().map(|request| format!("{} {} {}", request.verb, request.resource, request.name)).collect(),
         })
     }
 
