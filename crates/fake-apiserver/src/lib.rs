@@ -78,15 +78,26 @@ mod tests {
         let server = FakeServer::with_kinds(BUILT_IN);
         let path = "/api/v1/namespaces/shop/configmaps";
         let map = |data: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": data}});
-        let send = async |verb: &str, path: String, body: Value| ask(&server, ApiCall::new(verb, &path, &body)).await.unwrap();
+        let send =
+            async |verb: &str, path: String, body: Value| ask(&server, ApiCall::new(verb, &path, &body)).await.unwrap();
         let one = format!("{path}/a?fieldManager=me");
         send("APPLY", one.clone(), map("1")).await;
         let before = server.store().version;
         for (verb, path, body, status) in [
             ("APPLY", format!("{one}&dryRun=All"), map("2"), 200),
-            ("APPLY", format!("{path}/b?fieldManager=me&dryRun=All"), json!({"metadata": {"name": "b"}}), 201),
+            (
+                "APPLY",
+                format!("{path}/b?fieldManager=me&dryRun=All"),
+                json!({"metadata": {"name": "b"}}),
+                201,
+            ),
             ("MERGE", format!("{one}&dryRun=All"), map("2"), 200),
-            ("POST", format!("{path}?dryRun=All"), json!({"metadata": {"name": "b"}}), 201),
+            (
+                "POST",
+                format!("{path}?dryRun=All"),
+                json!({"metadata": {"name": "b"}}),
+                201,
+            ),
             ("DELETE", format!("{path}/a?dryRun=All"), Value::Null, 200),
             ("DELETE", format!("{path}/a"), json!({"dryRun": ["All"]}), 200),
         ] {

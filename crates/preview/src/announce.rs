@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use chartwright_core::annotations::HOOK_RUN;
+use chartwright_core::crds::CRD_MANAGER;
 use chartwright_core::diff::{self, ChartChange, Compared, HookRuns, ObjectChange, Refusal, ReleaseDiff, Summary};
 use chartwright_core::identity::ObjectId;
+use chartwright_core::identity::applyset::TRACKING_ANNOTATION;
 use chartwright_core::redact::Secrets;
 use chartwright_core::status::conditions;
 use chartwright_operator::cluster::objects::FIELD_MANAGER;
@@ -72,7 +74,12 @@ impl Announcer<'_> {
     }
 
     fn chart(&self) -> ChartChange {
-        let metadata = self.unit.renderer.as_ref().ok().map(|renderer| &renderer.chart().metadata);
+        let metadata = self
+            .unit
+            .renderer
+            .as_ref()
+            .ok()
+            .map(|renderer| &renderer.chart().metadata);
         let from = &self.before["status"]["release"]["version"];
         ChartChange {
             name: metadata.map(|metadata| metadata.name.clone()).unwrap_or_default(),
@@ -93,7 +100,9 @@ impl Announcer<'_> {
             .map(|(place, touched)| (touched.id(&place), touched, self.overlay.object(&place)))
             .collect();
         let chart = self.unit.renderer.as_ref().ok().map(|renderer| renderer.chart());
-        let objects = states.iter().flat_map(|(_, touched, after)| [touched.live.as_deref(), after.as_deref()]);
+        let objects = states
+            .iter()
+            .flat_map(|(_, touched, after)| [touched.live.as_deref(), after.as_deref()]);
         learn_secrets(self.secrets, chart, objects.flatten());
         let change = |(id, touched, after): &(ObjectId, Touched, Option<Arc<Value>>)| {
             let compared = Compared {
@@ -101,7 +110,7 @@ impl Announcer<'_> {
                 before: touched.live.as_deref(),
                 after: after.as_deref(),
                 is_recreated: touched.was_deleted,
-                manager: FIELD_MANAGER,
+                manager: manager_of(touched, after.as_deref()),
             };
             let change = diff::compare(&compared, self.secrets)?;
             Some(ObjectChange {
@@ -125,7 +134,9 @@ impl Announcer<'_> {
             let Some(name) = run(&change.after).filter(|name| run(&change.before).as_ref() != Some(name)) else {
                 continue;
             };
-            let Some(kind) = store.kind_by_key(change.key.0) else { continue };
+            let Some(kind) = store.kind_by_key(change.key.0) else {
+                continue;
+            };
             let group_kind = chartwright_core::identity::GroupKind::new(kind.group, kind.kind);
             let id = ObjectId::new(group_kind, change.key.1.as_str(), change.key.2.as_str());
             // Event, revision, attempt and digest.
@@ -147,23 +158,32 @@ impl Announcer<'_> {
 
     fn refusals(&self, ended: &Ended) -> Vec<Refusal> {
         let journal = self.overlay.journal();
-        let of_members = journal.refusals.iter().map(|(place, (status, reason, message))| Refusal {
-            object: journal.get(place).map(|touched| touched.id(place)).or_else(|| Some(unknown(place))),
-            reason: if reason.is_empty() {
-                format!("status {status}")
-            } else {
-                reason.clone()
-            },
-            message: self.clean(message),
-        });
+        let of_members = journal
+            .refusals
+            .iter()
+            .map(|(place, (status, reason, message))| Refusal {
+                object: journal
+                    .get(place)
+                    .map(|touched| touched.id(place))
+                    .or_else(|| Some(unknown(place))),
+                reason: if reason.is_empty() {
+                    format!("status {status}")
+                } else {
+                    reason.clone()
+                },
+                message: self.clean(message),
+            });
         let mut refusals: Vec<Refusal> = of_members.collect();
         refusals.extend(journal.forbidden.iter().map(|right| Refusal {
             object: None,
             reason: "Forbidden".to_owned(),
-            message: format!("you need the right to {right}: without it the preview may differ from what the operator does"),
+            message: format!(
+                "you need the right to {right}: without it the preview may differ from what the operator does"
+            ),
         }));
         let conditions = conditions::of(&ended.status);
-        if let Some(ready) = conditions::get(&conditions, "Ready").filter(|ready| ended.is_refused && ready.status != "True")
+        if let Some(ready) =
+            conditions::get(&conditions, "Ready").filter(|ready| ended.is_refused && ready.status != "True")
             && !(OF_MEMBERS.contains(&ready.reason.as_str()) && !refusals.is_empty())
         {
             let (reason, message) = (ready.reason.clone(), self.clean(&ready.message));
@@ -188,9 +208,24 @@ impl Announcer<'_> {
         let waits = ready.filter(|_| !ended.is_refused && suspended.is_none());
         notes.extend(waits.map(|ready| format!("it would wait: {}: {}", ready.reason, self.clean(&ready.message))));
         let reasons: Vec<&str> = conditions.iter().map(|condition| condition.reason.as_str()).collect();
-        let others = ended.warnings.iter().filter(|warning| !reasons.contains(&warning.reason.as_str()));
+        let others = ended
+            .warnings
+            .iter()
+            .filter(|warning| !reasons.contains(&warning.reason.as_str()));
         notes.extend(others.map(|warning| format!("{}: {}", warning.reason, self.clean(&warning.note))));
         notes
+    }
+}
+
+/// The field manager that writes an object: the definitions of a chart's `crds/` folder have their own.
+fn manager_of(touched: &Touched, after: Option<&Value>) -> &'static str {
+    let is_definition = touched.kind.kind == "CustomResourceDefinition";
+    let object = after.or(touched.live.as_deref());
+    let is_member = object.is_some_and(|object| object["metadata"]["annotations"][TRACKING_ANNOTATION].is_string());
+    if is_definition && !is_member {
+        CRD_MANAGER
+    } else {
+        FIELD_MANAGER
     }
 }
 

@@ -66,7 +66,12 @@ pub fn merge(live: Option<&Value>, file: &Value) -> Value {
 ///
 /// # Errors
 /// The API server refuses the edit, or does not answer.
-pub async fn check_edit(client: &Client, resource: &Resource, live: Option<&Value>, wanted: Value) -> Result<Edited, EditError> {
+pub async fn check_edit(
+    client: &Client,
+    resource: &Resource,
+    live: Option<&Value>,
+    wanted: Value,
+) -> Result<Edited, EditError> {
     if live.is_some_and(|live| *live == wanted) {
         return Ok(Edited {
             object: wanted,
@@ -84,7 +89,9 @@ pub async fn check_edit(client: &Client, resource: &Resource, live: Option<&Valu
             unchecked: None,
         }),
         // A webhook without dry runs, or a user without the right.
-        403 if message.contains("is forbidden: User") || message.contains("cannot ") => Ok(unchecked(live, wanted, message)),
+        403 if message.contains("is forbidden: User") || message.contains("cannot ") => {
+            Ok(unchecked(live, wanted, message))
+        }
         400 if message.contains("does not support dry run") => Ok(unchecked(live, wanted, message)),
         404 if live.is_none() && answer["details"]["kind"] == "namespaces" => Ok(unchecked(live, wanted, message)),
         500.. | 429 => Err(EditError::Unavailable(message.into())),

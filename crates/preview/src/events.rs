@@ -38,13 +38,20 @@ impl EventSink {
     }
 
     fn receive(&self, event: &Value) {
-        let text = |field: &str| event[field].as_str().unwrap_or_default().to_owned();
+        let text = |field: &str| event[field].as_str().unwrap_or_default();
+        if event["type"] == "Warning" {
+            self.warn(text("reason"), text("note"));
+        }
+    }
+
+    /// Adds a warning that is no Event.
+    pub(crate) fn warn(&self, reason: &str, note: &str) {
         let warning = Warning {
-            reason: text("reason"),
-            note: text("note"),
+            reason: reason.to_owned(),
+            note: note.to_owned(),
         };
         let mut warnings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if event["type"] == "Warning" && warnings.len() < MOST && !warnings.contains(&warning) {
+        if warnings.len() < MOST && !warnings.contains(&warning) {
             warnings.push(warning);
         }
     }

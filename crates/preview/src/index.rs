@@ -41,10 +41,18 @@ impl MemberFeed {
     ///
     /// # Errors
     /// A kind cannot be listed.
-    pub(crate) async fn list_wanted(&mut self, context: &Context, resource: &CustomResource) -> Result<bool, (GroupKind, Error)> {
+    pub(crate) async fn list_wanted(
+        &mut self,
+        context: &Context,
+        resource: &CustomResource,
+    ) -> Result<bool, (GroupKind, Error)> {
         let wanted: Vec<Scope> = {
             let members = context.members();
-            members.wanted().filter(|scope| !self.listed.contains(*scope)).cloned().collect()
+            members
+                .wanted()
+                .filter(|scope| !self.listed.contains(*scope))
+                .cloned()
+                .collect()
         };
         for scope in &wanted {
             let group_kind = &scope.group_kind;
@@ -118,12 +126,16 @@ impl MemberFeed {
         let written: Vec<(Place, ObjectId)> = {
             let journal = overlay.journal();
             let written = journal.objects.iter().filter(|(_, touched)| touched.is_written);
-            written.map(|(place, touched)| (place.clone(), touched.id(place))).collect()
+            written
+                .map(|(place, touched)| (place.clone(), touched.id(place)))
+                .collect()
         };
         let mut is_news = false;
         for (place, id) in written {
             let object = overlay.object(&place);
-            let version = object.as_ref().map_or("", |object| text(&object["metadata"]["resourceVersion"]));
+            let version = object
+                .as_ref()
+                .map_or("", |object| text(&object["metadata"]["resourceVersion"]));
             if !self.shown.insert((place, version.to_owned())) {
                 continue;
             }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use chartwright_core::crds::live::{InstalledCrds, LiveCrd};
 use chartwright_core::diff::ReleaseDiff;
 use chartwright_core::digest::Keyring;
 use chartwright_core::hooks::stand_in;
@@ -10,9 +11,12 @@ use chartwright_operator::cluster::Discovery;
 use chartwright_operator::cluster::discovery::Resource;
 use chartwright_operator::cluster::error::Error;
 use chartwright_operator::cluster::events::Events;
+use chartwright_operator::cluster::objects;
+use chartwright_operator::controller::{apply_chart_crds, chart_crd_names};
 use chartwright_operator::reconcile::{Context, CustomResource, Release, Unit, load, reconcile};
 use chartwright_operator::telemetry::metrics::{Metrics, ReconcileResult};
 use fake_apiserver::{ServedKind, fields};
+use futures::{StreamExt as _, TryStreamExt as _};
 use kube::Client;
 use kube::api::DynamicObject;
 use serde_json::Value;
@@ -24,6 +28,9 @@ use crate::overlay::{Overlay, Role};
 
 /// The most reconciles of a preview. Each run of a hook and each wave needs one.
 const MAX_RECONCILES: usize = 500;
+
+/// Definitions that are read concurrently.
+const AT_ONCE: usize = 8;
 
 /// The cluster and the operator whose next reconcile is previewed.
 #[derive(Clone)]
@@ -43,9 +50,13 @@ pub struct PreviewCluster {
 pub enum PreviewError {
     #[error("the custom resource can't be read: {0}")]
     Unreadable(String),
-    #[error("{kind} can't be listed: {error}; a preview needs the right to list the kinds of the release's members")]
+    #[error(
+        "{kind} can't be read: {error}; a preview needs the right to get and list the kinds of the release's members"
+    )]
     Unlisted { kind: GroupKind, error: Error },
-    #[error("the namespaces of the release's members are not known: a preview needs the right to list their kinds in all namespaces")]
+    #[error(
+        "the namespaces of the release's members are not known: a preview needs the right to list their kinds in all namespaces"
+    )]
     Unseen,
     #[error("the release still changes after {MAX_RECONCILES} reconciles")]
     Endless,
@@ -63,6 +74,7 @@ pub async fn preview(
     resource: Value,
 ) -> Result<ReleaseDiff, PreviewError> {
     let mut run = PreviewRun::begin(cluster, unit, resource)?;
+    run.apply_definitions().await?;
     if let Some(live) = live {
         let live = read(unit, live.clone())?;
         load(&run.context, unit, &live, &mut run.release).await;
@@ -85,7 +97,13 @@ struct PreviewRun<'a> {
 impl<'a> PreviewRun<'a> {
     fn begin(cluster: &PreviewCluster, unit: &'a Arc<Unit>, object: Value) -> Result<Self, PreviewError> {
         let api = &unit.resource.api;
-        let kind = ServedKind::defined(&api.group, &api.version, &api.kind, &api.plural, unit.resource.namespaced);
+        let kind = ServedKind::defined(
+            &api.group,
+            &api.version,
+            &api.kind,
+            &api.plural,
+            unit.resource.namespaced,
+        );
         let overlay = Overlay::new(cluster.client.clone(), &kind, object.clone());
         let events = EventSink::default();
         let namespace = cluster.own_namespace.as_str();
@@ -111,6 +129,43 @@ impl<'a> PreviewRun<'a> {
             release: Release::default(),
             before: object,
         })
+    }
+
+    /// Writes the chart's CustomResourceDefinitions into the overlay, as the watch of the release does before its releases.
+    async fn apply_definitions(&self) -> Result<(), PreviewError> {
+        let Ok(engine) = &self.unit.renderer else { return Ok(()) };
+        let names = chart_crd_names(&self.unit.watch, engine.chart());
+        if names.is_empty() {
+            return Ok(());
+        }
+        let kind = GroupKind::new("apiextensions.k8s.io", "CustomResourceDefinition");
+        let snapshot = self.context.discovery.snapshot();
+        let Some(resource) = snapshot.preferred(&kind) else {
+            return Ok(());
+        };
+        let client = &self.context.client;
+        let reads = names.into_iter().map(|name| async move {
+            let found = objects::metadata(client, resource, "", &name).await?;
+            Ok(found.map(|metadata| (name, Arc::new(LiveCrd::new(&metadata)))))
+        });
+        let found: Vec<_> = futures::stream::iter(reads)
+            .buffered(AT_ONCE)
+            .try_collect()
+            .await
+            .map_err(|error| PreviewError::Unlisted {
+                kind: kind.clone(),
+                error,
+            })?;
+        let installed = InstalledCrds {
+            by_name: found.into_iter().flatten().collect(),
+            is_watched: true,
+        };
+        let problems = apply_chart_crds(&self.context, &self.unit.watch, engine, installed).await;
+        for problem in problems {
+            self.events.warn("CrdNotReplaced", &problem);
+        }
+        self.serve_new_kinds();
+        Ok(())
     }
 
     /// Reconciles until neither the operator nor a controller changes anything. What the release looked up is not watched, so that it is
@@ -161,14 +216,23 @@ impl<'a> PreviewRun<'a> {
     fn run_controllers(&self) {
         let places = {
             let journal = self.overlay.journal();
-            let hooks = journal.objects.iter().filter(|(_, touched)| touched.role == Role::Hook && touched.is_written);
+            let hooks = journal
+                .objects
+                .iter()
+                .filter(|(_, touched)| touched.role == Role::Hook && touched.is_written);
             hooks.map(|(place, _)| place.clone()).collect::<Vec<_>>()
         };
         let manager = ("controllers".to_owned(), "Update".to_owned(), String::new());
         for place in places {
-            let Some(object) = self.overlay.object(&place) else { continue };
-            let Some(changed) = stand_in::completed(&object) else { continue };
-            let Some(key) = self.overlay.journal().key(&place) else { continue };
+            let Some(object) = self.overlay.object(&place) else {
+                continue;
+            };
+            let Some(changed) = stand_in::completed(&object) else {
+                continue;
+            };
+            let Some(key) = self.overlay.journal().key(&place) else {
+                continue;
+            };
             let mut store = self.overlay.fake().store();
             if let Some(kind) = store.kind_by_key(key.0) {
                 let changed = fields::update(&object, &changed, &manager, &store.now());
@@ -196,7 +260,10 @@ impl<'a> PreviewRun<'a> {
     fn announce(&self, result: Option<ReconcileResult>) -> ReleaseDiff {
         let after = self.overlay.custom_resource();
         let ended = Ended {
-            is_refused: matches!(result, Some(ReconcileResult::Stalled | ReconcileResult::Error | ReconcileResult::Panic)),
+            is_refused: matches!(
+                result,
+                Some(ReconcileResult::Stalled | ReconcileResult::Error | ReconcileResult::Panic)
+            ),
             status: after.map(|object| object["status"].clone()).unwrap_or_default(),
             warnings: self.events.warnings(),
         };

@@ -140,7 +140,15 @@ mod tests {
     async fn a_write_without_dry_run_is_never_sent() {
         let mut refused = Vec::new();
         for verb in ["APPLY", "MERGE", "PATCH", "DELETE"] {
-            for query in ["", "?force=true", "?dryRun=None", "?dryRun=", "?dryRun=All&dryRun=None", "?dryrun=All", "?x=dryRun=All"] {
+            for query in [
+                "",
+                "?force=true",
+                "?dryRun=None",
+                "?dryRun=",
+                "?dryRun=All&dryRun=None",
+                "?dryrun=All",
+                "?x=dryRun=All",
+            ] {
                 refused.push(call(verb, &format!("{POD}{query}")));
             }
             refused.push(call(verb, &format!("{POD}/status?dryRun=All")));
@@ -178,7 +186,9 @@ mod tests {
         ];
         let mut put = call("POST", POD);
         put.method = Method::PUT;
-        let writes = ["APPLY", "MERGE", "PATCH", "DELETE"].map(|verb| call(verb, POD)).into_iter();
+        let writes = ["APPLY", "MERGE", "PATCH", "DELETE"]
+            .map(|verb| call(verb, POD))
+            .into_iter();
         let writes = writes.chain([call("POST", PODS), put]);
         calls.extend(writes.map(dry_run));
         let count = calls.len();

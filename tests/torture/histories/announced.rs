@@ -44,7 +44,13 @@ fn spec() -> impl Strategy<Value = Value> {
     let extras = proptest::sample::subsequence(vec!["one", "two", "three"], 0..=3);
     let color = proptest::sample::select(vec!["blue", "red"]);
     let hooks = proptest::sample::select(vec!["", "", "ends"]);
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), proptest::bool::weighted(0.1));
+    let flags = (
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+        proptest::bool::weighted(0.1),
+    );
     (color, extras, hooks, flags).prop_map(|(color, extra, hooks, (secret, class, lookup, part, fail))| {
         json!({
             "color": color, "extra": extra, "secret": {"enabled": secret, "password": color},
@@ -72,7 +78,13 @@ async fn unit(history: &ModelHistory, discovery: &Discovery) -> Result<Arc<Unit>
     let (chart, stamp) = load_stable(&watch.chart);
     let engine = Engine::for_releases(chart?).map_err(|error| anyhow::anyhow!("{error}"))?;
     let resource = resource.context("its kind is not served")?;
-    Ok(Arc::new(Unit::alone(watch, group_kind, resource, Arc::new(engine), stamp)))
+    Ok(Arc::new(Unit::alone(
+        watch,
+        group_kind,
+        resource,
+        Arc::new(engine),
+        stamp,
+    )))
 }
 
 /// What would be done for the release, with another spec.
@@ -90,7 +102,9 @@ async fn announce(history: &ModelHistory, spec: Option<&Value>) -> Result<Releas
     };
     wanted["metadata"]["namespace"] = NAMESPACE.into();
     let edited = check_edit(&client, &unit.resource, live.as_ref(), wanted).await?;
-    let keys = keys::load(client.clone(), NAMESPACE, "torture").await?.context("no key")?;
+    let keys = keys::load(client.clone(), NAMESPACE, "torture")
+        .await?
+        .context("no key")?;
     let cluster = PreviewCluster {
         client,
         discovery,
@@ -107,10 +121,18 @@ async fn announce(history: &ModelHistory, spec: Option<&Value>) -> Result<Releas
 fn announced(diff: &ReleaseDiff) -> BTreeSet<String> {
     let changes = diff.changes.iter().map(|change| {
         let id = &change.object;
-        format!("{} {} {}/{}", change.operation.as_str(), id.group_kind.kind, id.namespace, id.name)
+        format!(
+            "{} {} {}/{}",
+            change.operation.as_str(),
+            id.group_kind.kind,
+            id.namespace,
+            id.name
+        )
     });
     let hooks = diff.hooks.iter().flat_map(|run| &run.objects);
-    changes.chain(hooks.map(|id| format!("hook {} {}/{}", id.group_kind.kind, id.namespace, id.name))).collect()
+    changes
+        .chain(hooks.map(|id| format!("hook {} {}/{}", id.group_kind.kind, id.namespace, id.name)))
+        .collect()
 }
 
 /// What was done since a change.
@@ -133,7 +155,10 @@ fn done(history: &ModelHistory, since: usize) -> BTreeSet<String> {
             }
             continue;
         }
-        let was_member = [&change.before, &change.after].into_iter().flatten().any(|object| is_marked(object));
+        let was_member = [&change.before, &change.after]
+            .into_iter()
+            .flatten()
+            .any(|object| is_marked(object));
         if was_member && MEMBERS.iter().any(|plural| change.key.0.starts_with(plural)) {
             keys.insert(change.key.clone());
         }
@@ -208,7 +233,9 @@ async fn check_step(history: &mut ModelHistory, step: &AnnouncedStep) -> Result<
 async fn run(keys: &'static str, steps: &[AnnouncedStep]) -> Result<()> {
     let mut history = ModelHistory::begin_on_with_keys(new_model(), keys).await?;
     for (number, step) in steps.iter().enumerate() {
-        check_step(&mut history, step).await.with_context(|| format!("step {number}: {step:?}"))?;
+        check_step(&mut history, step)
+            .await
+            .with_context(|| format!("step {number}: {step:?}"))?;
     }
     history.close().await
 }

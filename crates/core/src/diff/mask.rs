@@ -24,7 +24,12 @@ pub(super) fn masked(
 ) -> (Option<Value>, Option<Value>) {
     if *group_kind == GroupKind::new("", "Secret") {
         for field in VALUES {
-            let value = |object: &mut Option<Value>| object.as_mut().and_then(|object| object.get_mut(field)).map(Value::take);
+            let value = |object: &mut Option<Value>| {
+                object
+                    .as_mut()
+                    .and_then(|object| object.get_mut(field))
+                    .map(Value::take)
+            };
             let (old, new) = (value(&mut before), value(&mut after));
             let (old, new) = hide(old, new);
             put(&mut before, field, old);
@@ -33,7 +38,10 @@ pub(super) fn masked(
     }
     match (&mut before, &mut after) {
         (Some(before), Some(after)) => redact_both(before, after, secrets),
-        (one, other) => [one, other].into_iter().flatten().for_each(|object| redact(object, secrets)),
+        (one, other) => [one, other]
+            .into_iter()
+            .flatten()
+            .for_each(|object| redact(object, secrets)),
     }
     (before, after)
 }

@@ -165,7 +165,12 @@ impl Summary {
 
 /// Counts what is announced.
 pub fn summarize(diff: &ReleaseDiff) -> Summary {
-    let count = |operation| diff.changes.iter().filter(|change| change.operation == operation).count();
+    let count = |operation| {
+        diff.changes
+            .iter()
+            .filter(|change| change.operation == operation)
+            .count()
+    };
     let objects = |runs: &[HookRuns]| runs.iter().map(|run| run.objects.len()).sum();
     let restarts = diff.changes.iter().filter(|change| change.restarts);
     Summary {

@@ -73,8 +73,13 @@ fn only_owned_fields_that_change_are_shown() {
 
 #[test]
 fn long_texts_are_compared_in_bounded_time() {
-    let lines = |from: usize| (from..from + MAX_LINES).map(|line| format!("line {line}\n")).collect::<String>();
-    let object = |text: String| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": text}});
+    let lines = |from: usize| {
+        (from..from + MAX_LINES)
+            .map(|line| format!("line {line}\n"))
+            .collect::<String>()
+    };
+    let object =
+        |text: String| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": text}});
     let id = ObjectId::new(GroupKind::new("", "ConfigMap"), "", "a");
     let owned = json!({"f:data": {"f:a": {}}});
     let before = managed(Some(object(lines(0))), &owned, &id, "v1");
@@ -87,5 +92,9 @@ fn long_texts_are_compared_in_bounded_time() {
         manager: "chartwright",
     };
     let change = compare(&compared, &Secrets::default()).unwrap();
-    assert!(change.diff.starts_with("@@ -4,10000 +4,10000 @@\n-    line 0\n"), "{}", &change.diff[..100]);
+    assert!(
+        change.diff.starts_with("@@ -4,10000 +4,10000 @@\n-    line 0\n"),
+        "{}",
+        &change.diff[..100]
+    );
 }

@@ -39,7 +39,10 @@ fn replaced(before: &str, after: &str) -> String {
     let shortest = old.len().min(new.len());
     let head = old.iter().zip(&new).take_while(|(one, other)| one == other).count();
     let tail = old.iter().rev().zip(new.iter().rev());
-    let tail = tail.take(shortest - head).take_while(|(one, other)| one == other).count();
+    let tail = tail
+        .take(shortest - head)
+        .take_while(|(one, other)| one == other)
+        .count();
     let (gone, come) = (
         old.get(head..old.len() - tail).unwrap_or_default(),
         new.get(head..new.len() - tail).unwrap_or_default(),

@@ -33,16 +33,26 @@ mod tests {
 
     #[test]
     fn jobs_and_pods_of_hooks_succeed() {
-        let object = |kind: &str, annotations: Value, spec: Value| {
-            json!({"kind": kind, "metadata": {"annotations": annotations}, "spec": spec})
-        };
+        let object = |kind: &str, annotations: Value, spec: Value| json!({"kind": kind, "metadata": {"annotations": annotations}, "spec": spec});
         let job = object("Job", json!({(HOOK_RUN): "a", (READY_WHEN): "b"}), json!({}));
         assert!(is_of_hook(&job));
         let done = completed(&job).unwrap();
-        assert_eq!((&done["status"]["succeeded"], done["metadata"]["annotations"].get(READY_WHEN)), (&json!(1), None));
+        assert_eq!(
+            (
+                &done["status"]["succeeded"],
+                done["metadata"]["annotations"].get(READY_WHEN)
+            ),
+            (&json!(1), None)
+        );
         assert_eq!(completed(&done), None);
-        assert_eq!(completed(&object("Pod", json!({}), json!({}))).unwrap()["status"]["phase"], "Succeeded");
-        for other in [object("Job", json!({}), json!({"suspend": true})), object("ConfigMap", json!({}), json!({}))] {
+        assert_eq!(
+            completed(&object("Pod", json!({}), json!({}))).unwrap()["status"]["phase"],
+            "Succeeded"
+        );
+        for other in [
+            object("Job", json!({}), json!({"suspend": true})),
+            object("ConfigMap", json!({}), json!({})),
+        ] {
             assert_eq!(completed(&other), None);
         }
     }

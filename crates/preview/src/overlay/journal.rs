@@ -125,6 +125,7 @@ impl Journal {
     }
 
     pub(crate) fn is_new_kind(&self, target: &CallTarget) -> bool {
-        self.new_kinds.contains(&(target.group.clone(), target.resource.clone()))
+        self.new_kinds
+            .contains(&(target.group.clone(), target.resource.clone()))
     }
 }

@@ -117,7 +117,10 @@ impl Overlay {
     fn seed(&self, place: &Place, kind: &ServedKind, live: Option<Arc<Value>>, role: Role) {
         let mut store = self.fake().store();
         store.serve(*kind);
-        let known = store.kinds.iter().find(|known| known.group == kind.group && known.kind == kind.kind);
+        let known = store
+            .kinds
+            .iter()
+            .find(|known| known.group == kind.group && known.kind == kind.kind);
         let kind = known.copied().unwrap_or(*kind);
         let key: ObjectKey = (kind.key, place.namespace.clone(), place.name.clone());
         if let Some(live) = &live {
@@ -177,7 +180,10 @@ fn path_of(target: &CallTarget) -> String {
     };
     let name = match target.name.as_str() {
         "" => String::new(),
-        name => format!("/{}", chartwright_operator::cluster::connection::url_path::segment(name)),
+        name => format!(
+            "/{}",
+            chartwright_operator::cluster::connection::url_path::segment(name)
+        ),
     };
     format!("{root}{namespace}/{}{name}", target.resource)
 }

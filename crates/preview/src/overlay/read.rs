@@ -14,7 +14,11 @@ impl Overlay {
             return self.local(&call).await;
         }
         if self.journal().is_new_kind(target) {
-            return Ok(failure(404, "NotFound", &format!("{} \"{}\" not found", target.resource, target.name)));
+            return Ok(failure(
+                404,
+                "NotFound",
+                &format!("{} \"{}\" not found", target.resource, target.name),
+            ));
         }
         let answer = self.0.live.send(call).await?;
         if answer.status() == http::StatusCode::FORBIDDEN {
@@ -27,7 +31,10 @@ impl Overlay {
     pub(super) async fn list(&self, call: ApiCall, target: &CallTarget) -> CallAnswer {
         let (touches, is_new) = {
             let journal = self.journal();
-            (journal.touches(&target.group, &target.resource), journal.is_new_kind(target))
+            (
+                journal.touches(&target.group, &target.resource),
+                journal.is_new_kind(target),
+            )
         };
         if is_new {
             return self.local(&call).await;
@@ -69,7 +76,8 @@ impl Overlay {
         if let Some(kind) = kind {
             self.serve_version(kind, target);
         }
-        call.query.retain(|(key, _)| !matches!(key.as_str(), "limit" | "continue"));
+        call.query
+            .retain(|(key, _)| !matches!(key.as_str(), "limit" | "continue"));
         let (_, listed): Answer = self.ask_local(&call).await;
         let mut items = match listed {
             Value::Object(mut list) => list.remove("items").and_then(|items| match items {
@@ -80,7 +88,9 @@ impl Overlay {
         }
         .unwrap_or_default();
         // The only field that the operator selects by.
-        let selector = call.parameter("fieldSelector").and_then(|text| text.strip_prefix("metadata.name="));
+        let selector = call
+            .parameter("fieldSelector")
+            .and_then(|text| text.strip_prefix("metadata.name="));
         if let Some(name) = selector {
             items.retain(|item| item["metadata"]["name"] == name);
         }
@@ -92,7 +102,8 @@ impl Overlay {
         let mut store = self.fake().store();
         if store.kind_of(target).is_none() {
             let group = target.group.as_str();
-            let served = fake_apiserver::ServedKind::defined(group, &target.version, kind.kind, kind.plural, kind.namespaced);
+            let served =
+                fake_apiserver::ServedKind::defined(group, &target.version, kind.kind, kind.plural, kind.namespaced);
             store.serve(served);
         }
     }

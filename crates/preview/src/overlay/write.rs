@@ -56,6 +56,9 @@ impl Overlay {
             return self.write_again(call, &target, &touched).await;
         }
         let checked = self.ask_live(dry_run(complete(&call))).await?;
+        if is_without_dry_run(&checked) {
+            return self.write_local(&call, &target, true).await;
+        }
         self.take_answer(&call, &target, checked).await
     }
 
@@ -68,7 +71,12 @@ impl Overlay {
     }
 
     /// A write that can only create a member: the API server itself reports whether there is one. `None`: another kind of write.
-    async fn create(&self, call: &ApiCall, target: &CallTarget, body: &Value) -> Result<Option<fake_apiserver::call::CallResponse>, BoxError> {
+    async fn create(
+        &self,
+        call: &ApiCall,
+        target: &CallTarget,
+        body: &Value,
+    ) -> Result<Option<fake_apiserver::call::CallResponse>, BoxError> {
         let creates = call.method == Method::POST || body["metadata"]["resourceVersion"] == NO_VERSION;
         if !creates || self.role_of(&Place::of(target), body) != Role::Member {
             return Ok(None);
@@ -86,7 +94,8 @@ impl Overlay {
         if status == 409 {
             return Ok(Some(pass((status, object))?));
         }
-        if is_new_kind || self.lacks_prerequisite(target, &(status, object.clone())) {
+        let answer = (status, object);
+        if is_new_kind || is_without_dry_run(&answer) || self.lacks_prerequisite(target, &answer) {
             self.seed(&place, &kind, None, Role::Member);
             let answer = self.write_local(call, target, true).await?;
             self.note_new_kinds(target);
@@ -95,7 +104,7 @@ impl Overlay {
         if status < 300 {
             self.seed(&place, &kind, None, Role::Member);
         }
-        Ok(Some(self.take_answer(call, target, (status, object)).await?))
+        Ok(Some(self.take_answer(call, target, answer).await?))
     }
 
     /// Reads the object that a write is about.
@@ -118,7 +127,9 @@ impl Overlay {
             _ => {
                 let message = object["message"].as_str().unwrap_or("no answer").to_owned();
                 if status == 403 {
-                    self.journal().forbidden.insert(format!("get {} {}", describe(target), target.name));
+                    self.journal()
+                        .forbidden
+                        .insert(format!("get {} {}", describe(target), target.name));
                 }
                 return Err(message.into());
             }
@@ -144,7 +155,9 @@ impl Overlay {
             Role::CustomResource
         } else if annotations[HOOK_RUN].is_string() {
             Role::Hook
-        } else if place.is("coordination.k8s.io", "leases") || place.is("", "pods") && !annotations[TRACKING_ANNOTATION].is_string() {
+        } else if place.is("coordination.k8s.io", "leases")
+            || place.is("", "pods") && !annotations[TRACKING_ANNOTATION].is_string()
+        {
             Role::Own
         } else if place.is("", "secrets") && !annotations[TRACKING_ANNOTATION].is_string() {
             // Record, random results, hooks and renders of the release; and the release Secrets of Helm.
@@ -184,7 +197,10 @@ impl Overlay {
         let place = Place::of(target);
         let current = self.object(&place);
         let uid = |object: &Value| object["metadata"]["uid"].clone();
-        let base = touched.live.as_ref().filter(|live| current.as_ref().is_some_and(|current| uid(live) == uid(current)));
+        let base = touched
+            .live
+            .as_ref()
+            .filter(|live| current.as_ref().is_some_and(|current| uid(live) == uid(current)));
         let Some(live) = base else {
             return self.write_local(&call, target, true).await;
         };
@@ -196,7 +212,11 @@ impl Overlay {
         for field in SYSTEM {
             match live["metadata"].get(field) {
                 Some(value) => wanted["metadata"][field] = value.clone(),
-                None => drop(wanted["metadata"].as_object_mut().map(|metadata| metadata.remove(field))),
+                None => drop(
+                    wanted["metadata"]
+                        .as_object_mut()
+                        .map(|metadata| metadata.remove(field)),
+                ),
             }
         }
         let (status, mut checked) = self.ask_live(change(&call, target, live, &wanted)).await?;
@@ -274,9 +294,16 @@ impl Overlay {
             namespace: String::new(),
             name: target.namespace.clone(),
         };
-        let is_created = || self.journal().get(&namespace).is_some_and(|touched| touched.live.is_none());
+        let is_created = || {
+            self.journal()
+                .get(&namespace)
+                .is_some_and(|touched| touched.live.is_none())
+        };
         let details = &body["details"];
-        *status == 404 && details["kind"] == "namespaces" && details["name"] == target.namespace.as_str() && is_created()
+        *status == 404
+            && details["kind"] == "namespaces"
+            && details["name"] == target.namespace.as_str()
+            && is_created()
     }
 
     /// Remembers the kinds that a written CustomResourceDefinition defines.
@@ -289,12 +316,25 @@ impl Overlay {
             return;
         };
         let is_created = self.journal().get(&place).is_some_and(|touched| touched.live.is_none());
-        let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let text = |pointer: &str| {
+            definition
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
         if is_created {
             let kind = (text("/spec/group"), text("/spec/names/plural"));
             self.journal().new_kinds.insert(kind);
         }
     }
+}
+
+/// True if an admission webhook keeps the API server from a dry run
+/// (`NewDryRunUnsupportedErr` of k8s.io/apiserver/pkg/admission/plugin/webhook/errors).
+fn is_without_dry_run((status, body): &Answer) -> bool {
+    let message = body["message"].as_str().unwrap_or_default();
+    *status == 400 && message.contains("does not support dry run")
 }
 
 fn is_event(place: &Place) -> bool {
@@ -336,7 +376,10 @@ fn complete(call: &ApiCall) -> ApiCall {
 /// A dry run of the change from a live object, with the user of another call.
 fn change(call: &ApiCall, target: &CallTarget, live: &Value, wanted: &Value) -> ApiCall {
     let patch = serde_json::to_value(json_patch::diff(live, wanted)).unwrap_or_default();
-    let uri = format!("{}?fieldManager={FIELD_MANAGER}&fieldValidation=Strict", path_of(target));
+    let uri = format!(
+        "{}?fieldManager={FIELD_MANAGER}&fieldValidation=Strict",
+        path_of(target)
+    );
     let mut patched = ApiCall::new("PATCH", &uri, &patch);
     let content = patched.headers.remove(http::header::CONTENT_TYPE);
     patched.headers = complete(call).headers;

@@ -30,13 +30,33 @@ fn release(diff: &ReleaseDiff, out: &mut String) {
         let _ = writeln!(out, "{}: {}", code(&chart), counts(diff));
     }
     let mut lines: Vec<String> = Vec::new();
-    lines.extend(diff.summary.restarts.iter().map(|object| format!("**pods restart**: {}", code(&object.to_string()))));
-    lines.extend(diff.hooks.iter().map(|run| format!("{} hooks would run: {}", code(&run.name), code(&objects(run)))));
-    lines.extend(diff.plans.iter().map(|run| format!("plan {} would run: {}", code(&run.name), code(&objects(run)))));
+    lines.extend(
+        diff.summary
+            .restarts
+            .iter()
+            .map(|object| format!("**pods restart**: {}", code(&object.to_string()))),
+    );
+    lines.extend(
+        diff.hooks
+            .iter()
+            .map(|run| format!("{} hooks would run: {}", code(&run.name), code(&objects(run)))),
+    );
+    lines.extend(
+        diff.plans
+            .iter()
+            .map(|run| format!("plan {} would run: {}", code(&run.name), code(&objects(run)))),
+    );
     lines.extend(diff.held.iter().map(|held| format!("held: {}", code(held))));
     lines.extend(diff.refusals.iter().map(|refusal| {
-        let object = refusal.object.as_ref().map(|object| format!("{object}: ")).unwrap_or_default();
-        format!("**refused**: {}", code(&format!("{object}{}: {}", refusal.reason, refusal.message)))
+        let object = refusal
+            .object
+            .as_ref()
+            .map(|object| format!("{object}: "))
+            .unwrap_or_default();
+        format!(
+            "**refused**: {}",
+            code(&format!("{object}{}: {}", refusal.reason, refusal.message))
+        )
     }));
     lines.extend(diff.notes.iter().map(|note| format!("note: {}", code(note))));
     if !lines.is_empty() {
@@ -65,7 +85,11 @@ fn release(diff: &ReleaseDiff, out: &mut String) {
 fn code(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let fence = "`".repeat(longest_run(&line) + 1);
-    let space = if line.starts_with('`') || line.ends_with('`') { " " } else { "" };
+    let space = if line.starts_with('`') || line.ends_with('`') {
+        " "
+    } else {
+        ""
+    };
     format!("{fence}{space}{line}{space}{fence}")
 }
 
@@ -141,7 +165,7 @@ failed: `no answer`
     #[test]
     fn names_and_messages_cannot_leave_their_span() {
         assert_eq!(code("a `b` c"), "``a `b` c``");
-        assert_eq!(code("`a`\n# b"), "`` `a` # b``");
+        assert_eq!(code("`a`\n# b"), "`` `a` # b ``");
         assert_eq!(html("<script>&"), "&lt;script&gt;&amp;");
     }
 }

@@ -21,7 +21,7 @@ use self::charts::Charts;
 use self::output::{DiffResult, FailedRelease};
 use self::select::Target;
 use crate::cli::stdout::{is_closed, note, show_error};
-use chartwright_core::diff::{ReleaseDiff, Refusal, Verdict};
+use chartwright_core::diff::{Refusal, ReleaseDiff, Verdict};
 use chartwright_operator::cluster::{self, Discovery};
 use chartwright_operator::reconcile::Unit;
 use chartwright_preview::{EditError, PreviewCluster, check_edit, preview};
@@ -94,7 +94,13 @@ pub struct DiffArgs {
     #[arg(long, value_name = "CHART")]
     chart: Option<String>,
     /// Version of a chart that is fetched, or a constraint such as ~1.2 [default: newest stable version]
-    #[arg(long, value_name = "VERSION", requires = "chart", default_value = "", hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "VERSION",
+        requires = "chart",
+        default_value = "",
+        hide_default_value = true
+    )]
     chart_version: String,
     /// The watches file
     #[arg(long, value_name = "FILE", default_value = "./watches.yaml")]
@@ -109,7 +115,13 @@ pub struct DiffArgs {
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
     color: ColorChoice,
     /// The operator's name: the label on members, and part of the name of its key
-    #[arg(long, value_name = "NAME", env = "OPERATOR_NAME", hide_env_values = true, default_value = "chartwright")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "OPERATOR_NAME",
+        hide_env_values = true,
+        default_value = "chartwright"
+    )]
     operator_name: String,
     /// The operator's own namespace, where its key lies [default: where its key is found]
     #[arg(long, value_name = "NAMESPACE")]
@@ -178,6 +190,7 @@ fn previewed(args: &DiffArgs) -> anyhow::Result<DiffResult> {
             own_namespace,
         };
         let mut result = preview_all(&cluster, charts, selected.targets).await;
+        result.merge_definitions();
         for (kind, error) in selected.unlisted {
             result.failed.push(FailedRelease {
                 name: kind,
@@ -237,7 +250,8 @@ async fn preview_one(cluster: &PreviewCluster, target: Target, unit: Arc<Unit>) 
     };
     let mut diff = preview(cluster, &unit, live, edited.object).await?;
     if let Some(why) = edited.unchecked {
-        diff.notes.insert(0, format!("the API server did not check the custom resource: {why}"));
+        diff.notes
+            .insert(0, format!("the API server did not check the custom resource: {why}"));
     }
     Ok(diff)
 }

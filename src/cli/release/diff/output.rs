@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal as _, Write as _};
 
-use chartwright_core::diff::{ReleaseDiff, Verdict};
+use chartwright_core::diff::{ObjectChange, ReleaseDiff, Verdict, summarize};
 use serde::Serialize;
 use serde_json::json;
 
@@ -30,6 +30,22 @@ impl DiffResult {
             return Verdict::Refused;
         }
         self.releases.iter().map(ReleaseDiff::verdict).max().unwrap_or_default()
+    }
+
+    /// Leaves each CustomResourceDefinition of a chart to the first release that needs it: it is written once for all of them.
+    pub(super) fn merge_definitions(&mut self) {
+        let mut seen: Vec<ObjectChange> = Vec::new();
+        for diff in &mut self.releases {
+            diff.changes.retain(|change| {
+                let is_definition = change.object.group_kind.kind == "CustomResourceDefinition";
+                if is_definition && seen.contains(change) {
+                    return false;
+                }
+                seen.extend(is_definition.then(|| change.clone()));
+                true
+            });
+            diff.summary = summarize(diff);
+        }
     }
 
     pub(super) fn count(&self, verdict: Verdict) -> usize {
@@ -89,7 +105,7 @@ fn to_json(result: &DiffResult) -> anyhow::Result<String> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use chartwright_core::diff::{ChartChange, HookRuns, ObjectChange, Operation, Refusal, summarize};
+    use chartwright_core::diff::{ChartChange, HookRuns, Operation, Refusal};
     use chartwright_core::identity::{GroupKind, ObjectId};
 
     use super::*;
@@ -118,10 +134,28 @@ pub(super) mod tests {
             },
             summary: Default::default(),
             changes: vec![
-                change("ConfigMap", "new", Operation::Created, "@@ -0,0 +1 @@\n+data: ```\n", false),
-                change("Deployment.apps", "web", Operation::Changed, "@@ -1 +1 @@\n-image: a\n+image: b\n", true),
+                change(
+                    "ConfigMap",
+                    "new",
+                    Operation::Created,
+                    "@@ -0,0 +1 @@\n+data: ```\n",
+                    false,
+                ),
+                change(
+                    "Deployment.apps",
+                    "web",
+                    Operation::Changed,
+                    "@@ -1 +1 @@\n-image: a\n+image: b\n",
+                    true,
+                ),
                 change("Secret", "marks", Operation::Changed, "", false),
-                change("Service", "old", Operation::Pruned, "@@ -1 +0,0 @@\n-a: \u{1b}[31m\n", false),
+                change(
+                    "Service",
+                    "old",
+                    Operation::Pruned,
+                    "@@ -1 +0,0 @@\n-a: \u{1b}[31m\n",
+                    false,
+                ),
             ],
             hooks: vec![HookRuns {
                 name: "pre-upgrade".into(),
@@ -173,6 +207,22 @@ pub(super) mod tests {
         assert_eq!(result.totals(), "1 release: 1 unchanged");
         assert_eq!(DiffResult::default().verdict(), Verdict::Unchanged);
         assert_eq!(DiffResult::default().totals(), "no release is selected");
+    }
+
+    #[test]
+    fn a_definition_of_the_chart_is_announced_once() {
+        let mut result = sample();
+        let definition = ObjectChange {
+            object: id("CustomResourceDefinition.apiextensions.k8s.io", "parts"),
+            ..result.releases[0].changes[0].clone()
+        };
+        for diff in &mut result.releases {
+            diff.changes.push(definition.clone());
+        }
+        result.merge_definitions();
+        assert_eq!(result.releases[0].summary.created, 2);
+        assert_eq!(result.releases[1].summary.created, 0);
+        assert_eq!(result.releases[1].verdict(), Verdict::Unchanged);
     }
 
     #[test]

@@ -78,7 +78,9 @@ pub(super) async fn select(
             let namespace = resource.namespaced.then_some(namespace);
             let live = read_resource(client, (group_kind, resource), namespace, name).await?;
             let watch = watch_of(args, watches, group_kind, resource, &live)?;
-            selected.targets.push(target(args, watch, group_kind, resource, Some(live))?);
+            selected
+                .targets
+                .push(target(args, watch, group_kind, resource, Some(live))?);
         }
         (None, kind, _) => select_all(args, watches, client, snapshot, kind.as_deref(), &mut selected).await?,
     }
@@ -98,7 +100,9 @@ async fn of_file(
     let mut object = file.object.clone();
     let default = args.namespace.as_deref().unwrap_or(client.default_namespace());
     if !resource.namespaced {
-        object["metadata"].as_object_mut().map(|metadata| metadata.remove("namespace"));
+        object["metadata"]
+            .as_object_mut()
+            .map(|metadata| metadata.remove("namespace"));
     } else if object["metadata"]["namespace"].as_str().is_none_or(str::is_empty) {
         object["metadata"]["namespace"] = default.into();
     }
@@ -148,13 +152,20 @@ async fn select_all(
                 continue;
             }
         };
-        listed.sort_by_key(|object| (object["metadata"]["namespace"].to_string(), object["metadata"]["name"].to_string()));
+        listed.sort_by_key(|object| {
+            (
+                object["metadata"]["namespace"].to_string(),
+                object["metadata"]["name"].to_string(),
+            )
+        });
         for mut live in listed {
             live["apiVersion"] = resource.api.api_version.as_str().into();
             live["kind"] = resource.api.kind.as_str().into();
             // A custom resource that no watch selects is no release.
             if let Ok(watch) = watch_of(args, watches, &group_kind, resource, &live) {
-                selected.targets.push(target(args, watch, &group_kind, resource, Some(live))?);
+                selected
+                    .targets
+                    .push(target(args, watch, &group_kind, resource, Some(live))?);
             }
         }
     }
@@ -169,7 +180,11 @@ fn watch_of<'w>(
     object: &Value,
 ) -> anyhow::Result<&'w Watch> {
     let labels = serde_json::from_value(object["metadata"]["labels"].clone()).unwrap_or_default();
-    let kind = (group_kind.group.as_str(), resource.api.version.as_str(), group_kind.kind.as_str());
+    let kind = (
+        group_kind.group.as_str(),
+        resource.api.version.as_str(),
+        group_kind.kind.as_str(),
+    );
     find_watch(watches, args.decorator.as_deref(), &kind, &labels).map_err(anyhow::Error::msg)
 }
 

@@ -38,8 +38,17 @@ fn release(diff: &ReleaseDiff, out: &mut String) {
         let _ = writeln!(out, "  held: {}", indented(held));
     }
     for refusal in &diff.refusals {
-        let object = refusal.object.as_ref().map(|object| format!("{object}: ")).unwrap_or_default();
-        let _ = writeln!(out, "  refused: {object}{}: {}", refusal.reason, indented(&refusal.message));
+        let object = refusal
+            .object
+            .as_ref()
+            .map(|object| format!("{object}: "))
+            .unwrap_or_default();
+        let _ = writeln!(
+            out,
+            "  refused: {object}{}: {}",
+            refusal.reason,
+            indented(&refusal.message)
+        );
     }
     for note in &diff.notes {
         let _ = writeln!(out, "  note: {}", indented(note));
@@ -117,7 +126,11 @@ pub(super) fn colored(text: &str, is_colored: bool) -> String {
     if !is_colored {
         return text.to_owned();
     }
-    let is_title = |line: &str| Operation::ALL.iter().any(|operation| line.starts_with(&format!("{} ", operation.as_str())));
+    let is_title = |line: &str| {
+        Operation::ALL
+            .iter()
+            .any(|operation| line.starts_with(&format!("{} ", operation.as_str())))
+    };
     let line = |line: &str| {
         let (body, end) = match line.strip_suffix('\n') {
             Some(body) => (body, "\n"),

@@ -24,12 +24,19 @@ fn members_that_are_no_longer_rendered_are_pruned_kept_or_held() -> Result<()> {
     let release = differ.release("a", &["--chart", &empty], 0)?;
     ensure_announced(&release, &[])?;
     ensure!(release["summary"]["held"] == 1, "{release:#}");
-    ensure_contains(&release["held"][0].to_string(), &["the chart renders no objects any more", "chartwright.dev/prune"])
+    ensure_contains(
+        &release["held"][0].to_string(),
+        &["the chart renders no objects any more", "chartwright.dev/prune"],
+    )
 }
 
 #[test]
 fn protected_members_are_held() -> Result<()> {
-    let world = World::staged("diff-held", &[], &[("", "persistentvolumeclaims"), ("apps", "statefulsets")])?;
+    let world = World::staged(
+        "diff-held",
+        &[],
+        &[("", "persistentvolumeclaims"), ("apps", "statefulsets")],
+    )?;
     let claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: '{{ .Release.Name }}-data'}\n\
                  spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n";
     let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-map'}\n";
@@ -38,7 +45,10 @@ fn protected_members_are_held() -> Result<()> {
     let _operator = world.start()?;
     world.apply_widget("a", json!({}))?;
     world.await_there("persistentvolumeclaim", "a-data")?;
-    let without = world.write_chart("without", &[("map.yaml", map)])?.display().to_string();
+    let without = world
+        .write_chart("without", &[("map.yaml", map)])?
+        .display()
+        .to_string();
     let release = Differ::new(&world)?.release("a", &["--chart", &without], 0)?;
     ensure_announced(&release, &[])?;
     ensure_contains(&release["held"].to_string(), &["a-data", "would also delete data"])
@@ -57,9 +67,13 @@ fn hooks_and_plans_are_announced_and_not_sent() -> Result<()> {
     ensure_announced(&release, &["created ConfigMap new-main"])?;
     let names = |runs: &Value| -> Vec<String> {
         let runs = runs.as_array().into_iter().flatten();
-        runs.map(|run| format!("{} {}", run["name"], run["objects"][0]["name"])).collect()
+        runs.map(|run| format!("{} {}", run["name"], run["objects"][0]["name"]))
+            .collect()
     };
-    ensure!(names(&release["hooks"]) == [r#""pre-install" "new-before""#], "{release:#}");
+    ensure!(
+        names(&release["hooks"]) == [r#""pre-install" "new-before""#],
+        "{release:#}"
+    );
     // An upgrade runs the hooks before and after.
     world.install("a", json!({}))?;
     let mut edited = world.widget("a", json!({"color": "red", "hooks": hooks}));
@@ -95,7 +109,11 @@ fn later_waves_are_previewed_too() -> Result<()> {
     let release = Differ::new(&world)?.json(&["-f", &file.display().to_string(), "-o", "json"], 1)?;
     ensure_announced(
         &release,
-        &["created ConfigMap a-high", "created ConfigMap a-low", "created Deployment a-slow"],
+        &[
+            "created ConfigMap a-high",
+            "created ConfigMap a-low",
+            "created Deployment a-slow",
+        ],
     )
 }
 
@@ -123,24 +141,32 @@ fn values_of_secrets_are_masked_in_every_form() -> Result<()> {
     for format in ["text", "json", "markdown"] {
         let printed = differ.run(&[&world.resource("widget"), "a", "-o", format])?.expect(1)?;
         for hidden in ["hidden-word", "Zmlyc3QtaGlkZGVu", "c2Vjb25kLWhpZGRlb"] {
-            ensure!(!printed.out.contains(hidden) && !printed.err.contains(hidden), "{format}: {}", printed.out);
+            ensure!(
+                !printed.out.contains(hidden) && !printed.err.contains(hidden),
+                "{format}: {}",
+                printed.out
+            );
         }
-        ensure_contains(&printed.out, &["password: (secret, changed)", "[redacted]", "(changed)"])?;
+        ensure_contains(
+            &printed.out,
+            &["password: (secret, changed)", "[redacted]", "(changed)"],
+        )?;
     }
     Ok(())
 }
 
 #[test]
 fn kinds_and_namespaces_of_the_same_run_are_shown_as_rendered() -> Result<()> {
-    let world = World::new("diff-same-run")?.watch_key(
-        "allow: {kinds: [CustomResourceDefinition.apiextensions.k8s.io, Namespace], namespaces: ['*']}",
-    );
+    let world = World::new("diff-same-run")?
+        .watch_key("allow: {kinds: [CustomResourceDefinition.apiextensions.k8s.io, Namespace], namespaces: ['*']}");
     let group = world.group();
     let definition = serde_json::to_string(&crate::world::crd(&group, "Part"))?;
     world.write_template("crd.yaml", &definition)?;
     world.write_template(
         "part.yaml",
-        &format!("apiVersion: {group}/v1\nkind: Part\nmetadata: {{name: '{{{{ .Release.Name }}}}-part'}}\nspec: {{a: 1}}\n"),
+        &format!(
+            "apiVersion: {group}/v1\nkind: Part\nmetadata: {{name: '{{{{ .Release.Name }}}}-part'}}\nspec: {{a: 1}}\n"
+        ),
     )?;
     world.write_template(
         "there.yaml",

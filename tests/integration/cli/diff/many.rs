@@ -23,15 +23,23 @@ fn many_releases_are_selected_by_namespace_and_label() -> Result<()> {
     let kind = world.resource("widget");
     let printed = differ.run(&[&kind, "--all", "-A"])?.expect(0)?;
     ensure!(printed.out == "12 releases: 12 unchanged\n", "{}", printed.out);
-    let printed = differ.run(&[&kind, "--all", "-l", "team=one", "--set", "color=red"])?.expect(1)?;
+    let printed = differ
+        .run(&[&kind, "--all", "-l", "team=one", "--set", "color=red"])?
+        .expect(1)?;
     ensure_contains(&printed.out, &["diff-many/r3-main", "1 release: 1 changed"])?;
     let printed = differ.run(&["--all", "-n", "default"])?.expect(0)?;
     ensure!(printed.out == "no release is selected\n", "{}", printed.out);
     // Colors only on request: standard output is no terminal here.
     let printed = differ.run(&[&kind, "r1", "--set", "color=red"])?.expect(1)?;
     ensure!(!printed.out.contains('\u{1b}'), "{}", printed.out);
-    let printed = differ.run(&[&kind, "r1", "--set", "color=red", "--color", "always"])?.expect(1)?;
-    ensure!(printed.out.contains("\u{1b}[32m+  color: red\u{1b}[0m"), "{}", printed.out);
+    let printed = differ
+        .run(&[&kind, "r1", "--set", "color=red", "--color", "always"])?
+        .expect(1)?;
+    ensure!(
+        printed.out.contains("\u{1b}[32m+  color: red\u{1b}[0m"),
+        "{}",
+        printed.out
+    );
     Ok(())
 }
 
@@ -50,10 +58,17 @@ fn spec() -> impl Strategy<Value = Value> {
 /// The members in the namespace, by kind and name, with UID and resource version.
 fn members(world: &World) -> Result<Vec<(String, Value)>> {
     let found = world.list("configmaps,secrets,deployments", "")?;
-    let is_member = |object: &Value| object["metadata"]["name"].as_str().is_some_and(|name| name == "a" || name.starts_with("a-"));
+    let is_member = |object: &Value| {
+        object["metadata"]["name"]
+            .as_str()
+            .is_some_and(|name| name == "a" || name.starts_with("a-"))
+    };
     let key = |object: Value| {
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        (format!("{} {}", word(&object["kind"]), word(&object["metadata"]["name"])), object)
+        (
+            format!("{} {}", word(&object["kind"]), word(&object["metadata"]["name"])),
+            object,
+        )
     };
     Ok(found.into_iter().filter(is_member).map(key).collect())
 }
@@ -80,9 +95,16 @@ fn the_next_reconcile_writes_what_was_announced() -> Result<()> {
         world.await_ready("a")?;
         world.await_quiet(&operator)?;
         let after = members(&world)?;
-        ensure!(changes(&before, &after) == expected, "{spec}: announced {expected:?}, done {:?}", changes(&before, &after));
+        ensure!(
+            changes(&before, &after) == expected,
+            "{spec}: announced {expected:?}, done {:?}",
+            changes(&before, &after)
+        );
         // Nothing is left to do.
-        differ.run(&["-f", &file.display().to_string()])?.expect(0).context("afterwards")?;
+        differ
+            .run(&["-f", &file.display().to_string()])?
+            .expect(0)
+            .context("afterwards")?;
     }
     Ok(())
 }
@@ -116,7 +138,9 @@ fn changes(before: &[(String, Value)], after: &[(String, Value)]) -> BTreeSet<St
             Some(_) => drop(found.insert(format!("changed {key}"))),
         }
     }
-    let created = after.iter().filter(|(key, _)| !before.iter().any(|(other, _)| other == key));
+    let created = after
+        .iter()
+        .filter(|(key, _)| !before.iter().any(|(other, _)| other == key));
     found.extend(created.map(|(key, _)| format!("created {key}")));
     found
 }

@@ -70,7 +70,10 @@ impl<'w> Differ<'w> {
             command.arg("--kubeconfig").arg(&self.kubeconfig);
         }
         command.env("OPERATOR_NAME", &self.world.name).env_remove("KUBECONFIG");
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn()?;
         child.stdin.take().context("no input")?.write_all(input.as_bytes())?;
         let output = child.wait_with_output()?;
@@ -78,12 +81,18 @@ impl<'w> Differ<'w> {
         std::thread::sleep(Duration::from_millis(300));
         let sent = self.world.control_plane.audit().since(mark)?.by_user(&self.user);
         let writes = sent.writes();
-        writes.clone().filter(|request| !request.uri.contains("dryRun=All")).none()?;
+        writes
+            .clone()
+            .filter(|request| !request.uri.contains("dryRun=All"))
+            .none()?;
         Ok(Printed {
             code: output.status.code().unwrap_or(-1),
             out: String::from_utf8_lossy(&output.stdout).into_owned(),
             err: String::from_utf8_lossy(&output.stderr).into_owned(),
-            dry_runs: writes.iter().map(|request| format!("{} {} {}", request.verb, request.resource, request.name)).collect(),
+            dry_runs: writes
+                .iter()
+                .map(|request| format!("{} {} {}", request.verb, request.resource, request.name))
+                .collect(),
         })
     }
 
@@ -105,7 +114,13 @@ impl<'w> Differ<'w> {
 impl Printed {
     /// Fails if it ended with another code.
     pub fn expect(self, code: i32) -> Result<Self> {
-        ensure!(self.code == code, "exit code {}, not {code}:\n{}\n{}", self.code, self.out, self.err);
+        ensure!(
+            self.code == code,
+            "exit code {}, not {code}:\n{}\n{}",
+            self.code,
+            self.out,
+            self.err
+        );
         Ok(self)
     }
 }
@@ -114,7 +129,14 @@ impl Printed {
 pub fn announced(release: &Value) -> Vec<String> {
     let changes = release["changes"].as_array().into_iter().flatten();
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let line = |change: &Value| format!("{} {} {}", word(&change["operation"]), word(&change["kind"]), word(&change["name"]));
+    let line = |change: &Value| {
+        format!(
+            "{} {} {}",
+            word(&change["operation"]),
+            word(&change["kind"]),
+            word(&change["name"])
+        )
+    };
     let mut lines: Vec<String> = changes.map(line).collect();
     lines.sort();
     lines

@@ -17,7 +17,9 @@ const SETTLED: Duration = Duration::from_secs(120);
 #[ignore = "needs a folder with public charts"]
 fn public_charts_have_no_difference_after_their_installation() -> Result<()> {
     let folder = PathBuf::from(std::env::var_os("CHARTS").context("CHARTS names the folder with charts")?);
-    let mut charts: Vec<PathBuf> = std::fs::read_dir(&folder)?.map(|entry| anyhow::Ok(entry?.path())).collect::<Result<_>>()?;
+    let mut charts: Vec<PathBuf> = std::fs::read_dir(&folder)?
+        .map(|entry| anyhow::Ok(entry?.path()))
+        .collect::<Result<_>>()?;
     charts.retain(|chart| chart.join("Chart.yaml").exists());
     charts.sort();
     let mut wrong = Vec::new();
@@ -41,7 +43,10 @@ fn examine(number: usize, chart: &std::path::Path) -> Result<String> {
     let world = World::new(&format!("diff-public-{number}"))?;
     let all = "{kinds: ['*'], namespaces: ['*']}";
     world.write_watches_of(&[("Widget", chart, &[&format!("allow: {all}"), &format!("lookups: {all}")])])?;
-    world.grant("all", &[json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]})])?;
+    world.grant(
+        "all",
+        &[json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]})],
+    )?;
     let file = world.dir.path().join("cr.json");
     std::fs::write(&file, world.widget("rel", json!({})).to_string())?;
     let operator = world.start()?;
@@ -56,13 +61,20 @@ fn examine(number: usize, chart: &std::path::Path) -> Result<String> {
     let widget = loop {
         world.await_quiet(&operator)?;
         let widget = world.live("rel")?;
-        let is_ready = widget["status"]["conditions"].to_string().contains(r#""status":"True","type":"Ready""#);
+        let is_ready = widget["status"]["conditions"]
+            .to_string()
+            .contains(r#""status":"True","type":"Ready""#);
         if is_ready || Instant::now() > deadline {
             break widget;
         }
         std::thread::sleep(Duration::from_secs(2));
     };
-    let ready = widget["status"]["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == "Ready").cloned();
+    let ready = widget["status"]["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|condition| condition["type"] == "Ready")
+        .cloned();
     let ready = ready.unwrap_or_default();
     let created = widget["status"]["inventory"].as_array().map_or(0, Vec::len);
     let begun = Instant::now();
@@ -78,9 +90,19 @@ fn examine(number: usize, chart: &std::path::Path) -> Result<String> {
         ready["reason"],
     );
     let is_settled = revision > 0 && ready["status"] == "True";
-    ensure!(!is_settled || printed.code == 0 && printed.dry_runs.is_empty(), "{state}:\n{}{}", printed.out, printed.err);
+    ensure!(
+        !is_settled || printed.code == 0 && printed.dry_runs.is_empty(),
+        "{state}:\n{}{}",
+        printed.out,
+        printed.err
+    );
     if !is_settled {
-        let words: String = ready["message"].as_str().unwrap_or_default().chars().take(150).collect();
+        let words: String = ready["message"]
+            .as_str()
+            .unwrap_or_default()
+            .chars()
+            .take(150)
+            .collect();
         let first: String = printed.out.lines().take(4).collect::<Vec<_>>().join(" / ");
         operator.kill()?;
         return Ok(format!("NOT READY {state}: {words} | {first}"));

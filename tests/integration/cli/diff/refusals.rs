@@ -30,7 +30,13 @@ fn an_immutable_field_recreates_the_member_or_is_refused() -> Result<()> {
     ensure!(release["refusals"] == json!([]), "{release:#}");
     // A chart without the policy.
     let before = world.expect("configmap", "a-fixed")?;
-    let chart = world.write_chart("widget", &[("fixed.yaml", &MAP.replace("ANNOTATION", "chartwright.dev/update: InPlace"))])?;
+    let chart = world.write_chart(
+        "widget",
+        &[(
+            "fixed.yaml",
+            &MAP.replace("ANNOTATION", "chartwright.dev/update: InPlace"),
+        )],
+    )?;
     let release = differ.release("a", &["--set", "color=red", "--chart", &chart.display().to_string()], 2)?;
     ensure_contains(&refusals(&release), &["a-fixed", "data"])?;
     let after = world.expect("configmap", "a-fixed")?;
@@ -49,7 +55,12 @@ fn refusals_have_the_words_of_chart_schema_and_api_server() -> Result<()> {
     // A wrong object, and one of another owner.
     let wrong = json!([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a-wrong"}, "data": {"a": "1"}, "colour": 1}]);
     let file = world.dir.path().join("cr.json");
-    fs::write(&file, world.widget("a", json!({"extraDeploy": wrong, "color": "red"})).to_string())?;
+    fs::write(
+        &file,
+        world
+            .widget("a", json!({"extraDeploy": wrong, "color": "red"}))
+            .to_string(),
+    )?;
     let file = file.display().to_string();
     let release = differ.json(&["-f", &file, "-o", "json"], 2)?;
     ensure_contains(&refusals(&release), &["a-wrong", "colour"])?;
@@ -80,7 +91,10 @@ fn a_custom_resource_that_its_schema_refuses_is_refused() -> Result<()> {
     fs::write(&file, widget.to_string())?;
     let file = file.display().to_string();
     let release = differ.json(&["-f", &file, "-o", "json"], 2)?;
-    ensure_contains(&refusals(&release), &["CustomResourceInvalid", "Unsupported value: \\\"pink\\\""])?;
+    ensure_contains(
+        &refusals(&release),
+        &["CustomResourceInvalid", "Unsupported value: \\\"pink\\\""],
+    )?;
     // The default of the schema counts.
     widget["spec"] = json!({});
     fs::write(&file, widget.to_string())?;

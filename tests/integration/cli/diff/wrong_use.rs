@@ -21,9 +21,18 @@ fn wrong_input_ends_with_2_and_says_what_to_do() -> Result<()> {
         Ok(path.display().to_string())
     };
     let kind = world.resource("widget");
-    let broken = file("broken.yaml", "apiVersion: v1\nkind: A\nmetadata: {name: a}\n---\na: [\n")?;
-    let nameless = file("nameless.yaml", &format!("apiVersion: {}/v1\nkind: Widget\n", world.group()))?;
-    let unknown = file("unknown.yaml", "apiVersion: example.com/v1\nkind: Nothing\nmetadata: {name: a}\n")?;
+    let broken = file(
+        "broken.yaml",
+        "apiVersion: v1\nkind: A\nmetadata: {name: a}\n---\na: [\n",
+    )?;
+    let nameless = file(
+        "nameless.yaml",
+        &format!("apiVersion: {}/v1\nkind: Widget\n", world.group()),
+    )?;
+    let unknown = file(
+        "unknown.yaml",
+        "apiVersion: example.com/v1\nkind: Nothing\nmetadata: {name: a}\n",
+    )?;
     let map = file("map.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")?;
     let watches = file("other.yaml", "- group: a\n")?;
     let away = "/nonexistent/cr.yaml";
@@ -34,23 +43,50 @@ fn wrong_input_ends_with_2_and_says_what_to_do() -> Result<()> {
     )?;
     for (arguments, words) in [
         (vec!["wigdet", "web"], vec!["serves no kind \"wigdet\""]),
-        (vec![kind.as_str(), "wbe"], vec!["there is no Widget.diff-wrong.test wbe", "did you mean web?"]),
-        (vec!["configmap", "web-main"], vec!["no watch is for ConfigMap", "the watches are for"]),
+        (
+            vec![kind.as_str(), "wbe"],
+            vec!["there is no Widget.diff-wrong.test wbe", "did you mean web?"],
+        ),
+        (
+            vec!["configmap", "web-main"],
+            vec!["no watch is for ConfigMap", "the watches are for"],
+        ),
         (vec!["-f", &broken], vec!["broken.yaml", "line 5"]),
         (vec!["-f", &nameless], vec!["nameless.yaml:1: metadata.name is missing"]),
-        (vec!["-f", &unknown], vec!["unknown.yaml:1", "does not serve Nothing.example.com in v1"]),
+        (
+            vec!["-f", &unknown],
+            vec!["unknown.yaml:1", "does not serve Nothing.example.com in v1"],
+        ),
         (vec!["-f", &map], vec!["map.yaml:1", "no watch is for ConfigMap"]),
         (vec!["-f", away], vec![away]),
         (vec!["--all", "--watches-file", &watches], vec!["other.yaml:1"]),
-        (vec!["--all", "--chart", "/nonexistent/chart"], vec!["--chart /nonexistent/chart"]),
-        (vec![kind.as_str(), "web", "--set", "a"], vec!["failed parsing --set data"]),
-        (vec![kind.as_str(), "web", "--operator-namespace", "default"], vec!["Secret default/diff-wrong-hmac-key", "--operator-namespace"]),
+        (
+            vec!["--all", "--chart", "/nonexistent/chart"],
+            vec!["--chart /nonexistent/chart"],
+        ),
+        (
+            vec![kind.as_str(), "web", "--set", "a"],
+            vec!["failed parsing --set data"],
+        ),
+        (
+            vec![kind.as_str(), "web", "--operator-namespace", "default"],
+            vec!["Secret default/diff-wrong-hmac-key", "--operator-namespace"],
+        ),
         (vec!["--all", "--kubeconfig", &unreachable], vec!["Error: "]),
-        (vec!["--all", "-o", "yaml"], vec!["possible values: text, json, markdown"]),
+        (
+            vec!["--all", "-o", "yaml"],
+            vec!["possible values: text, json, markdown"],
+        ),
         (vec![], vec!["Usage:"]),
     ] {
         let printed = differ.run(&arguments)?;
-        ensure!(printed.code == 2, "{arguments:?}: {}: {}{}", printed.code, printed.out, printed.err);
+        ensure!(
+            printed.code == 2,
+            "{arguments:?}: {}: {}{}",
+            printed.code,
+            printed.out,
+            printed.err
+        );
         ensure!(!printed.err.contains("panicked"), "{}", printed.err);
         ensure_contains(&printed.err, &words)?;
     }
@@ -76,18 +112,37 @@ fn a_missing_right_is_named() -> Result<()> {
     };
     let differ = Differ::with_groups(&world, &[group])?;
     let kind = world.resource("widget");
-    let run = |code: i32| differ.run(&[&kind, "a", "--set", "color=red", "--operator-namespace", &world.name])?.expect(code);
+    let run = |code: i32| {
+        differ
+            .run(&[&kind, "a", "--set", "color=red", "--operator-namespace", &world.name])?
+            .expect(code)
+    };
     ensure_contains(&run(2)?.err, &["widgets.diff-rights.test", "cannot get"])?;
-    grant("widgets", json!([{"apiGroups": [world.group()], "resources": ["widgets"], "verbs": ["get", "list"]}]))?;
-    ensure_contains(&run(2)?.err, &["you need the right to get the operator's key", "diff-rights-hmac-key"])?;
-    grant("key", json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]))?;
+    grant(
+        "widgets",
+        json!([{"apiGroups": [world.group()], "resources": ["widgets"], "verbs": ["get", "list"]}]),
+    )?;
+    ensure_contains(
+        &run(2)?.err,
+        &["you need the right to get the operator's key", "diff-rights-hmac-key"],
+    )?;
+    grant(
+        "key",
+        json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]),
+    )?;
     let printed = run(2)?;
-    ensure_contains(&printed.out, &["can't be listed", "the right to list the kinds"])?;
+    ensure_contains(&printed.out, &["can't be read", "the right to get and list the kinds"])?;
     let rules = json!([{"apiGroups": ["", "apps"], "resources": ["configmaps", "deployments", "secrets"], "verbs": ["get", "list"]}]);
     grant("members", rules)?;
     let printed = run(2)?;
-    ensure_contains(&printed.out, &["refused: ConfigMap diff-rights/a-main: Forbidden", "cannot patch"])?;
-    grant("patch", json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"]}]))?;
+    ensure_contains(
+        &printed.out,
+        &["refused: ConfigMap diff-rights/a-main: Forbidden", "cannot patch"],
+    )?;
+    grant(
+        "patch",
+        json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"]}]),
+    )?;
     let printed = run(1)?;
     ensure_contains(&printed.out, &["+  color: red", "did not check the custom resource"])
 }

@@ -70,7 +70,10 @@ pub async fn load(client: Client, namespace: &str, operator: &str) -> Result<Opt
 pub async fn find_namespace(client: &Client, operator: &str) -> Option<String> {
     let name = secret_name(operator);
     let own = Api::<Secret>::default_namespaced(client.clone());
-    if bounded(own.get_metadata_opt(&name)).await.is_ok_and(|found| found.is_some()) {
+    if bounded(own.get_metadata_opt(&name))
+        .await
+        .is_ok_and(|found| found.is_some())
+    {
         return Some(client.default_namespace().to_owned());
     }
     let parameters = ListParams::default().fields(&format!("metadata.name={name}")).limit(2);
