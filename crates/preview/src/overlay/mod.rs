@@ -187,3 +187,6 @@ fn path_of(target: &CallTarget) -> String {
     };
     format!("{root}{namespace}/{}{name}", target.resource)
 }
+
+#[cfg(test)]
+mod tests;
