@@ -184,7 +184,7 @@ impl Announcer<'_> {
         let conditions = conditions::of(&ended.status);
         if let Some(ready) =
             conditions::get(&conditions, "Ready").filter(|ready| ended.is_refused && ready.status != "True")
-            && !(OF_MEMBERS.contains(&ready.reason.as_str()) && !refusals.is_empty())
+            && (refusals.is_empty() || !OF_MEMBERS.contains(&ready.reason.as_str()))
         {
             let (reason, message) = (ready.reason.clone(), self.clean(&ready.message));
             refusals.push(Refusal {

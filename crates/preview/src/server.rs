@@ -125,8 +125,7 @@ mod tests {
                 }
             }
         }
-        let log = log.lock().unwrap().clone();
-        log
+        log.lock().unwrap().clone()
     }
 
     const POD: &str = "/api/v1/namespaces/shop/pods/a";

@@ -166,7 +166,7 @@ fn done(history: &ModelHistory, since: usize) -> BTreeSet<String> {
     for key in keys {
         let own = || changes.iter().filter(|change| change.key == key);
         let before = own().next().and_then(|change| change.before.clone());
-        let after = own().last().and_then(|change| change.after.clone());
+        let after = own().next_back().and_then(|change| change.after.clone());
         let what = match (&before, &after) {
             (None, None) => continue,
             (None, Some(_)) => "created",

@@ -38,7 +38,12 @@ type Answer = (u16, Value);
 
 impl Overlay {
     /// An overlay in which the custom resource is as given.
-    pub(crate) fn new(client: Client, kind: &ServedKind, custom_resource: Value) -> Self {
+    pub(crate) fn new(client: Client, kind: &ServedKind, mut custom_resource: Value) -> Self {
+        let version = &mut custom_resource["metadata"]["resourceVersion"];
+        if !version.is_string() {
+            // A status is written onto a version, and a new custom resource has none.
+            *version = FIRST_VERSION.to_string().into();
+        }
         let fake = FakeServer::with_kinds(BUILT_IN);
         let metadata = &custom_resource["metadata"];
         let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();

@@ -194,3 +194,67 @@ fn kinds_and_namespaces_of_the_same_run_are_shown_as_rendered() -> Result<()> {
     }
     world.absent("namespace", ["diff-same-run-there"])
 }
+
+#[test]
+fn definitions_of_the_chart_are_created_once_for_all_releases() -> Result<()> {
+    let world = World::new("diff-crds")?;
+    let group = world.group();
+    fs::create_dir_all(world.chart().join("crds"))?;
+    let definition = serde_json::to_string(&crate::world::crd(&group, "Part"))?;
+    fs::write(world.chart().join("crds/part.yaml"), &definition)?;
+    world.write_template(
+        "part.yaml",
+        &format!(
+            "apiVersion: {group}/v1\nkind: Part\nmetadata: {{name: '{{{{ .Release.Name }}}}-part'}}\nspec: {{a: 1}}\n"
+        ),
+    )?;
+    world.write_watches()?;
+    let file = world.dir.path().join("cr.json");
+    let items = [world.widget("a", json!({})), world.widget("b", json!({}))];
+    fs::write(
+        &file,
+        json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string(),
+    )?;
+    let differ = Differ::new(&world)?;
+    let printed = differ.run(&["-f", &file.display().to_string()])?.expect(1)?;
+    let created = format!("created CustomResourceDefinition.apiextensions.k8s.io parts.{group}");
+    ensure!(printed.out.matches(&created).count() == 1, "{}", printed.out);
+    for name in ["a-part", "b-part"] {
+        let part = format!("created Part.{group} diff-crds/{name} (as rendered, without defaults of the API server)");
+        ensure_contains(&printed.out, &[&part])?;
+    }
+    world.absent("customresourcedefinition", [&format!("parts.{group}")])?;
+    // `CreateReplace` changes a definition that exists.
+    let mut live = crate::world::crd(&group, "Part");
+    live["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = json!({"type": "object"});
+    world.serve(&live)?;
+    world.write_watches_of(&[("Widget", &world.chart(), &["crds: CreateReplace"])])?;
+    let printed = differ.run(&["-f", &file.display().to_string()])?.expect(1)?;
+    ensure_contains(
+        &printed.out,
+        &[&format!(
+            "changed CustomResourceDefinition.apiextensions.k8s.io parts.{group}"
+        )],
+    )?;
+    ensure!(!printed.out.contains("as rendered"), "{}", printed.out);
+    Ok(())
+}
+
+#[test]
+fn the_deletion_of_a_release_is_announced() -> Result<()> {
+    let world = World::new("diff-deletion")?;
+    let operator = world.start()?;
+    world.install("a", json!({"extra": ["one"], "kept": true}))?;
+    operator.kill()?;
+    world.begin_delete("a")?;
+    let release = Differ::new(&world)?.release("a", &[], 1)?;
+    ensure_announced(
+        &release,
+        &[
+            "pruned ConfigMap a-main",
+            "pruned ConfigMap a-one",
+            "released ConfigMap a-kept",
+        ],
+    )?;
+    world.expect("configmap", "a-main").map(drop)
+}

@@ -114,9 +114,7 @@ fn changes(before: &[(String, Value)], after: &[(String, Value)]) -> BTreeSet<St
     let content = |object: &Value| {
         let mut object = object.clone();
         // Controllers write these.
-        for field in ["status"] {
-            object[field] = Value::Null;
-        }
+        object["status"] = Value::Null;
         for field in ["resourceVersion", "managedFields", "generation"] {
             object["metadata"][field] = Value::Null;
         }

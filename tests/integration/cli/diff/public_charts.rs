@@ -56,6 +56,7 @@ fn examine(number: usize, chart: &std::path::Path) -> Result<String> {
     let found: serde_json::Value = serde_json::from_str(&new.out).unwrap_or_default();
     let summary = &found["releases"][0]["summary"];
     let announced = summary["created"].as_u64().unwrap_or_default();
+    let notes = &found["releases"][0]["notes"];
     world.apply_widget("rel", json!({}))?;
     let deadline = Instant::now() + SETTLED;
     let widget = loop {
@@ -82,7 +83,7 @@ fn examine(number: usize, chart: &std::path::Path) -> Result<String> {
     let elapsed = begun.elapsed();
     let revision = widget["status"]["release"]["revision"].as_i64().unwrap_or_default();
     let state = format!(
-        "new: exit {} with {announced} created, inventory {created}; then exit {} in {elapsed:.1?} with {} dry runs; Ready={} {}",
+        "new: exit {} with {announced} created {notes}, inventory {created}; then exit {} in {elapsed:.1?} with {} dry runs; Ready={} {}",
         new.code,
         printed.code,
         printed.dry_runs.len(),

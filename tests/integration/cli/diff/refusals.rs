@@ -77,6 +77,28 @@ fn refusals_have_the_words_of_chart_schema_and_api_server() -> Result<()> {
 }
 
 #[test]
+fn a_new_release_that_cannot_be_rendered_is_refused() -> Result<()> {
+    let world = World::new("diff-new-refused")?;
+    let differ = Differ::new(&world)?;
+    let file = world.dir.path().join("cr.json");
+    fs::write(
+        &file,
+        world.widget("new", json!({"fail": "choose a color first"})).to_string(),
+    )?;
+    world.write_watches()?;
+    let release = differ.json(&["-f", &file.display().to_string(), "-o", "json"], 2)?;
+    ensure_contains(&refusals(&release), &["RenderFailed", "choose a color first"])?;
+    ensure_announced(&release, &[])?;
+    // A chart that lacks a dependency.
+    let about = fs::read_to_string(world.chart().join("Chart.yaml"))?;
+    let lacking =
+        format!("{about}dependencies: [{{name: lacking, version: 1.0.0, repository: 'https://example.com'}}]\n");
+    fs::write(world.chart().join("Chart.yaml"), lacking)?;
+    let printed = differ.run(&["-f", &file.display().to_string()])?.expect(2)?;
+    ensure_contains(&printed.out, &["diff-new-refused/new", "failed: ", "lacking"])
+}
+
+#[test]
 fn a_custom_resource_that_its_schema_refuses_is_refused() -> Result<()> {
     let world = World::with("diff-schema", crate::world::WorldSetup::NO_CRD)?;
     let mut definition = crate::world::crd(&world.group(), "Widget");
