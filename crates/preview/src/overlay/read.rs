@@ -1,5 +1,6 @@
 //! Reads: the live objects, except those that the run has touched.
 
+use chartwright_core::identity::applyset::PART_OF_LABEL;
 use fake_apiserver::call::{ApiCall, CallAnswer, CallTarget, failure};
 use serde_json::Value;
 
@@ -40,8 +41,11 @@ impl Overlay {
             return self.local(&call).await;
         }
         if !touches {
+            // Members that cannot be listed end the preview, unless their namespaces can.
+            let selector = call.parameter("labelSelector").unwrap_or_default();
+            let is_of_members = selector.starts_with(PART_OF_LABEL);
             let answer = self.0.live.send(call).await?;
-            if answer.status() == http::StatusCode::FORBIDDEN {
+            if answer.status() == http::StatusCode::FORBIDDEN && !is_of_members {
                 let place = format!("list {} in {}", describe(target), describe_namespace(target));
                 self.journal().forbidden.insert(place);
             }

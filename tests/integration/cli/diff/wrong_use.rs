@@ -146,3 +146,37 @@ fn a_missing_right_is_named() -> Result<()> {
     let printed = run(1)?;
     ensure_contains(&printed.out, &["+  color: red", "did not check the custom resource"])
 }
+
+#[test]
+fn rights_in_the_namespace_are_enough() -> Result<()> {
+    let world = World::new("diff-narrow")?;
+    let operator = world.start()?;
+    world.install("a", json!({}))?;
+    let group = "diff-narrow:editors";
+    let verbs = json!(["get", "list", "patch"]);
+    let rule = |group: &str, resource: &str| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
+    let rules = [
+        rule(&world.group(), "widgets"),
+        rule("", "configmaps"),
+        rule("", "secrets"),
+    ];
+    let api_group = "rbac.authorization.k8s.io";
+    let metadata = json!({"name": "editors", "namespace": world.name});
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata, "rules": rules},
+        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": metadata,
+         "subjects": [{"kind": "Group", "name": group, "apiGroup": api_group}],
+         "roleRef": {"apiGroup": api_group, "kind": "Role", "name": "editors"}},
+    ]});
+    world.control_plane.kubectl().apply(&list.to_string())?;
+    let differ = Differ::with_groups(&world, &[group])?;
+    let kind = world.resource("widget");
+    let arguments = [kind.as_str(), "a", "--operator-namespace", &world.name];
+    differ.run(&arguments)?.expect(0)?;
+    let printed = differ
+        .run(&[&arguments[..], &["--set", "color=red"]].concat())?
+        .expect(1)?;
+    ensure_contains(&printed.out, &["1 changed", "+  color: red", "1 release: 1 changed"])?;
+    drop(operator);
+    Ok(())
+}
