@@ -26,7 +26,14 @@ use crate::world::fields::{is_marked, text, uid};
 const RELEASE: &str = "a";
 /// Within this time the operator has finished, prunes that wait for a lookup included.
 const SETTLED: u64 = 200;
-const KEYS: [&str; 4] = ["", "", "  drift: warn\n", "  releaseName: 'x-{{ .metadata.name }}'\n"];
+const KEYS: [&str; 6] = [
+    "",
+    "",
+    "  drift: warn\n",
+    "  releaseName: 'x-{{ .metadata.name }}'\n",
+    "  rollout: {maxInFlight: 1, maxFailed: 1}\n",
+    "  ignoreDifferences: [{kind: ConfigMap, jsonPointers: [/data/mine], managers: [hand]}]\n",
+];
 
 /// What happens next.
 #[derive(Clone, Debug)]
