@@ -3,7 +3,7 @@
 //! server-side, keeps it as the chart says, and prunes what the chart no longer contains.
 //!
 //! This package is the program, one file per command in [`cli`]. The crates below it, from top to bottom:
-//! `chartwright-verify`, `chartwright-scaffold`, `chartwright-operator`, `chartwright-core`, `chartwright-watches`.
+//! `chartwright-verify`, `chartwright-preview`, `chartwright-scaffold`, `chartwright-operator`, `chartwright-core`, `chartwright-watches`.
 
 #![forbid(unsafe_code)]
 

@@ -20,7 +20,7 @@ use about::{complete, completion, man, version};
 use chart::{lint, render, template, verify};
 use plugin::CalledAs;
 use project::{create, generate, init};
-use release::{explain, get, history, leftovers, plan, release_finalizers, request, rollout, usage, values};
+use release::{diff, explain, get, history, leftovers, plan, release_finalizers, request, rollout, usage, values};
 use stdout::stdout;
 
 const EXAMPLES: &str = "\
@@ -51,6 +51,7 @@ enum CliCommand {
     Render(render::RenderArgs),
     Generate(generate::GenerateArgs),
     ReleaseFinalizers(release_finalizers::ReleaseFinalizersArgs),
+    Diff(Box<diff::DiffArgs>),
     Get(get::GetArgs),
     Explain(explain::ExplainArgs),
     Tree(explain::TreeArgs),
@@ -102,6 +103,7 @@ pub fn main() -> ExitCode {
         CliCommand::Generate(args) => return generate::run(&args).unwrap_or_else(|error| report_failure(&error)),
         CliCommand::Lint(args) => return lint::run(&args),
         CliCommand::Verify(args) => return verify::run(&args),
+        CliCommand::Diff(args) => return diff::run(&args),
         CliCommand::Render(args) => render::run(&args),
         CliCommand::Init(args) => init::run(&args),
         CliCommand::Create(args) => create::create(&args),
@@ -282,6 +284,17 @@ mod tests {
             "resume memcached web -l a=b",
             "reconcile memcached web -A",
             "force memcached web --wait --dry-run",
+            "diff",
+            "diff memcached",
+            "diff memcached web --all",
+            "diff memcached web -A",
+            "diff memcached web -l a=b",
+            "diff -f cr.yaml --all",
+            "diff -f cr.yaml memcached web",
+            "diff --all -A -n shop",
+            "diff --all -o yaml",
+            "diff --all --color sometimes",
+            "diff --all --chart-version 1",
         ] {
             assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
         }
@@ -295,6 +308,10 @@ mod tests {
             "get -A --not-ready -l team=shop --watches-file watches.yaml",
             "suspend memcached --all -A -l team=shop --wait --timeout 1m",
             "reconcile memcached web -n shop --dry-run",
+            "diff -f -",
+            "diff memcached web -n shop --set a=1 --values v.yaml --chart ./web",
+            "diff memcached --all -A -l team=shop -o markdown",
+            "diff --all --watches-file new.yaml --color never",
             "verify",
             "verify charts/a charts/b --run up* -j 4 --junit x.xml --update -o junit",
             "history memcacheds.cache.example.com web -n shop -o json",

@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub type CallBody = UnsyncBoxBody<Bytes, BoxError>;
+pub type CallResponse = Response<CallBody>;
 /// An error is a connection that ends without an answer.
-pub type CallAnswer = Result<Response<CallBody>, BoxError>;
+pub type CallAnswer = Result<CallResponse, BoxError>;
 
 /// Answers requests: a real API server, a proxy, or [`crate::FakeServer`].
 pub trait CallServer: Send + Sync + 'static {

@@ -74,6 +74,43 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_dry_run_answers_as_the_write_and_changes_nothing() {
+        let server = FakeServer::with_kinds(BUILT_IN);
+        let path = "/api/v1/namespaces/shop/configmaps";
+        let map = |data: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": data}});
+        let send =
+            async |verb: &str, path: String, body: Value| ask(&server, ApiCall::new(verb, &path, &body)).await.unwrap();
+        let one = format!("{path}/a?fieldManager=me");
+        send("APPLY", one.clone(), map("1")).await;
+        let before = server.store().version;
+        for (verb, path, body, status) in [
+            ("APPLY", format!("{one}&dryRun=All"), map("2"), 200),
+            (
+                "APPLY",
+                format!("{path}/b?fieldManager=me&dryRun=All"),
+                json!({"metadata": {"name": "b"}}),
+                201,
+            ),
+            ("MERGE", format!("{one}&dryRun=All"), map("2"), 200),
+            (
+                "POST",
+                format!("{path}?dryRun=All"),
+                json!({"metadata": {"name": "b"}}),
+                201,
+            ),
+            ("DELETE", format!("{path}/a?dryRun=All"), Value::Null, 200),
+            ("DELETE", format!("{path}/a"), json!({"dryRun": ["All"]}), 200),
+        ] {
+            let (found, answer) = send(verb, path.clone(), body).await;
+            assert_eq!(found, status, "{verb} {path}: {answer}");
+            if verb == "APPLY" && status == 200 {
+                assert_eq!(answer["data"]["a"], "2");
+            }
+            assert_eq!(server.store().version, before, "{verb} {path}");
+        }
+    }
+
+    #[tokio::test]
     async fn kinds_of_one_plural_are_kept_apart() {
         let server = FakeServer::with_kinds(BUILT_IN);
         for version in ["v1", "v1beta1"] {

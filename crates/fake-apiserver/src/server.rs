@@ -222,14 +222,11 @@ impl FakeServer {
             let why = format!("{} \"{}\" already exists", kind.plural, key.2);
             return Err((409, "AlreadyExists", why));
         }
-        if call.parameter("dryRun") == Some("All") {
-            return Ok((StatusCode::CREATED, Arc::new(object)));
-        }
         if kind.custom {
             keep(&mut object, &Value::Null, "status");
         }
         let object = fields::update(&bare(&object), &object, &manager(call, "Update", ""), &store.now());
-        Ok((StatusCode::CREATED, store.put(kind, key, object)))
+        Ok((StatusCode::CREATED, write(call, &mut store, kind, key, object)))
     }
 
     /// An object in the place of the version that it names.
@@ -249,7 +246,7 @@ impl FakeServer {
         }
         check_immutable(&store, kind, &live, &object)?;
         let object = fields::update(&live, &object, &manager(call, "Update", ""), &store.now());
-        Ok((StatusCode::OK, store.put(kind, key, object)))
+        Ok((StatusCode::OK, write(call, &mut store, kind, key, object)))
     }
 
     /// Server-side apply.
@@ -296,7 +293,7 @@ impl FakeServer {
         if status == StatusCode::OK {
             check_immutable(&store, kind, &base, &object)?;
         }
-        Ok((status, store.put(kind, key, object)))
+        Ok((status, write(call, &mut store, kind, key, object)))
     }
 
     /// A merge patch or a JSON patch.
@@ -333,7 +330,7 @@ impl FakeServer {
         }
         check_immutable(&store, kind, &live, &changed)?;
         let object = fields::update(&live, &changed, &manager(call, "Update", subresource), &store.now());
-        Ok((StatusCode::OK, store.put(kind, key, object)))
+        Ok((StatusCode::OK, write(call, &mut store, kind, key, object)))
     }
 
     /// Deletes in two steps, as kube-apiserver does (`Store.Delete` of its registry): it reads whether there are
@@ -365,7 +362,10 @@ impl FakeServer {
             tokio::time::sleep(duration).await;
         }
         let mut store = self.store();
-        check(&store)?;
+        let live = check(&store)?;
+        if call.parameter("dryRun") == Some("All") || options["dryRun"] == json!(["All"]) {
+            return Ok(answer(StatusCode::OK, &live));
+        }
         let finalizers = read["metadata"]["finalizers"].as_array();
         if finalizers.is_none_or(Vec::is_empty) {
             store.remove(key.clone())
@@ -390,6 +390,15 @@ impl FakeServer {
             latest.borrow_and_update();
             while self.store().collect_garbage() {}
         }
+    }
+}
+
+/// Writes an object, or with `dryRun=All` only returns what the write makes of it.
+fn write(call: &ApiCall, store: &mut Store, kind: &ServedKind, key: ObjectKey, object: Value) -> Arc<Value> {
+    if call.parameter("dryRun") == Some("All") {
+        store.dry_run(kind, &key, object)
+    } else {
+        store.put(kind, key, object)
     }
 }
 

@@ -128,34 +128,46 @@ impl Store {
     }
 
     /// Creates or replaces an object. Sets the resource version and the other metadata that the server owns.
-    pub fn put(&mut self, kind: &ServedKind, key: ObjectKey, mut object: Value) -> Arc<Value> {
+    pub fn put(&mut self, kind: &ServedKind, key: ObjectKey, object: Value) -> Arc<Value> {
         let before = self.objects.get(&key).cloned();
         if before.as_deref() == Some(&object) {
             return before.unwrap_or_default();
         }
+        let mut object = self.with_own_metadata(kind, &key, object);
         self.version += 1;
-        let metadata = &mut object["metadata"];
-        metadata["name"] = key.2.as_str().into();
-        if kind.namespaced {
-            metadata["namespace"] = key.1.as_str().into();
-        }
-        metadata["resourceVersion"] = self.version.to_string().into();
-        if before.is_none() {
-            metadata["uid"] = format!("uid-{}", self.version).into();
-            metadata["creationTimestamp"] = self.now().into();
-        }
-        if kind.custom {
-            let was = before.as_deref().unwrap_or(&Value::Null);
-            let generation = was["metadata"]["generation"].as_i64().unwrap_or(0);
-            let dying = |object: &Value| !object["metadata"]["deletionTimestamp"].is_null();
-            let moved = was.is_null() || was["spec"] != object["spec"] || dying(was) != dying(&object);
-            object["metadata"]["generation"] = (generation + i64::from(moved)).into();
-        }
+        object["metadata"]["resourceVersion"] = self.version.to_string().into();
         let metadata = &object["metadata"];
         let ends = !metadata["deletionTimestamp"].is_null()
             && metadata["finalizers"].as_array().is_none_or(|list| list.is_empty());
         let object = Arc::new(object);
         self.record(key, before, (!ends).then(|| object.clone()));
+        object
+    }
+
+    /// What [`Store::put`] makes of an object, without writing it: the answer to a dry run.
+    pub fn dry_run(&self, kind: &ServedKind, key: &ObjectKey, object: Value) -> Arc<Value> {
+        Arc::new(self.with_own_metadata(kind, key, object))
+    }
+
+    /// The object with the metadata that the server owns, apart from the resource version.
+    fn with_own_metadata(&self, kind: &ServedKind, key: &ObjectKey, mut object: Value) -> Value {
+        let before = self.objects.get(key);
+        let metadata = &mut object["metadata"];
+        metadata["name"] = key.2.as_str().into();
+        if kind.namespaced {
+            metadata["namespace"] = key.1.as_str().into();
+        }
+        if before.is_none() {
+            metadata["uid"] = format!("uid-{}", self.version + 1).into();
+            metadata["creationTimestamp"] = self.now().into();
+        }
+        if kind.custom {
+            let was = before.map_or(&Value::Null, |before| before);
+            let generation = was["metadata"]["generation"].as_i64().unwrap_or(0);
+            let dying = |object: &Value| !object["metadata"]["deletionTimestamp"].is_null();
+            let moved = was.is_null() || was["spec"] != object["spec"] || dying(was) != dying(&object);
+            object["metadata"]["generation"] = (generation + i64::from(moved)).into();
+        }
         object
     }
 

@@ -12,9 +12,10 @@ use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::outcome::{DoneStep, MemberChange, Performed, Stopped, restarts};
-use chartwright_core::annotations::{self, DEPENDS_ON, HOOK_RUN, READY_WHEN};
+use chartwright_core::annotations::{self, DEPENDS_ON, HOOK_RUN};
 use chartwright_core::digest::{Key, Keyring};
 use chartwright_core::health::{Health, HealthStatus, has_health};
+use chartwright_core::hooks::stand_in;
 use chartwright_core::identity::applyset::{OPERATOR_LABEL, TRACKING_ANNOTATION};
 use chartwright_core::identity::cluster_scoped::is_cluster_scoped;
 use chartwright_core::identity::{GroupKind, ObjectId};
@@ -316,24 +317,11 @@ impl FakeCluster {
     /// Does what controllers and kubelets do with the objects of hooks: Jobs and Pods succeed, conditions of readiness hold.
     fn run_controllers(&self) {
         let mut store = self.server.store();
-        let hooks = store.objects.iter();
-        let hooks = hooks.filter(|(_, object)| object["metadata"]["annotations"][HOOK_RUN].is_string());
+        let hooks = store.objects.iter().filter(|(_, object)| stand_in::is_of_hook(object));
         let hooks: Vec<(ObjectKey, Arc<Value>)> = hooks.map(|(key, object)| (key.clone(), object.clone())).collect();
         let manager = ("controllers".to_owned(), "Update".to_owned(), String::new());
         for (key, object) in hooks {
-            let mut changed = Value::clone(&object);
-            let is_new = changed["status"].is_null();
-            match object["kind"].as_str() {
-                Some("Job") if is_new && object["spec"]["suspend"] != true => {
-                    changed["status"] = json!({"succeeded": 1, "conditions": [{"type": "Complete", "status": "True"}]});
-                }
-                Some("Pod") if is_new => changed["status"] = json!({"phase": "Succeeded"}),
-                _ => {}
-            }
-            if let Some(annotations) = changed["metadata"]["annotations"].as_object_mut() {
-                annotations.remove(READY_WHEN);
-            }
-            if changed != *object
+            if let Some(changed) = stand_in::completed(&object)
                 && let Some(kind) = store.kind_by_key(key.0)
             {
                 let changed = fields::update(&object, &changed, &manager, &store.now());

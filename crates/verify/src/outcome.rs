@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use chartwright_core::identity::{GroupKind, ObjectId};
+use chartwright_core::identity::ObjectId;
 use chartwright_core::members::rollout;
 use chartwright_core::status::Phase;
 use chartwright_operator::reconcile::PreparedRelease;
@@ -82,14 +82,9 @@ impl From<Phase> for Stopped {
 
 /// The workloads whose running pods their controllers replace.
 pub fn restarts(members: &[(ObjectId, MemberChange)]) -> Vec<ObjectId> {
-    let has_pods = |id: &ObjectId| {
-        let GroupKind { group, kind } = &id.group_kind;
-        let workloads = ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"];
-        group == "apps" && workloads.contains(&kind.as_str()) || group.is_empty() && kind == "Pod"
-    };
     let restarts = members.iter().filter(|(id, change)| match change {
         MemberChange::Changed(before, after) => rollout::restarts(&id.group_kind, before, after),
-        MemberChange::Recreated => has_pods(id),
+        MemberChange::Recreated => rollout::has_pods(&id.group_kind),
         _ => false,
     });
     restarts.map(|(id, _)| id.clone()).collect()

@@ -1,5 +1,6 @@
 //! Commands that read and change releases in a cluster.
 
+pub(super) mod diff;
 pub(super) mod explain;
 pub(super) mod get;
 pub(super) mod history;

@@ -2,6 +2,7 @@
 
 pub mod argocd;
 pub mod bundle;
+pub mod diff;
 pub mod explain;
 pub mod fetch;
 pub mod generated_crd;

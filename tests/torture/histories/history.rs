@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use chartwright_core::identity::applyset;
 use chartwright_operator::controller::{self, ControllerOptions, WatchDefaults};
 use chartwright_operator::telemetry::{metrics::Metrics, probes::ProcessHealth};
-use chartwright_watches::ReadContext;
+use chartwright_watches::{ReadContext, Watch};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -180,7 +180,8 @@ impl ModelHistory {
         running.faults.clone()
     }
 
-    fn start(&mut self, number: usize) -> Result<()> {
+    /// The watches of both kinds, with the present chart.
+    pub fn watches(&self) -> Result<Vec<Watch>> {
         let chart = self.charts[self.chart].display();
         let watch = |kind: &str| {
             format!(
@@ -193,6 +194,11 @@ impl ModelHistory {
         let outside = ReadContext { folder, env: &|_| None };
         let parsed = chartwright_watches::parse("watches.yaml", text.as_bytes(), &outside);
         let (watches, _) = parsed.map_err(|errors| anyhow::anyhow!("{errors}"))?;
+        Ok(watches)
+    }
+
+    fn start(&mut self, number: usize) -> Result<()> {
+        let watches = self.watches()?;
         let faults = Faults::new(self.model.clone());
         let server = faults.clone();
         let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {

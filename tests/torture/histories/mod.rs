@@ -1,5 +1,6 @@
 //! The operator in the test process, on the model of the API server and on a virtual clock.
 
+pub mod announced;
 pub mod broken_watches;
 pub mod each_property;
 pub mod endurance;

@@ -86,12 +86,11 @@ impl Side<'_> {
         };
         let sets: Vec<Value> = managers(object)
             .into_iter()
-            .filter(|(_, (set, _))| !set.is_empty())
-            .map(|((name, operation, subresource), (set, _))| {
+            .filter_map(|((name, operation, subresource), (set, _))| {
                 let paths = set.iter().map(|path| named(path.join(".")));
                 // The type of a Secret is a default of the server.
                 let paths: Vec<String> = paths.filter(|path| path != "type").collect();
-                json!([name, operation, subresource, paths])
+                (!paths.is_empty()).then(|| json!([name, operation, subresource, paths]))
             })
             .collect();
         json!({
@@ -137,7 +136,14 @@ impl Side<'_> {
                 .replace("\"$OWNER1\"", &owners[0])
                 .replace("\"$OWNER2\"", &owners[1]);
             let (verb, path) = request.split_once(' ').context("a verb and a path")?;
-            let (status, answer) = self.ask(verb, path, &serde_json::from_str(&body)?).await?;
+            let body: Value = serde_json::from_str(&body)?;
+            if verb != "GET" {
+                answers.push((
+                    format!("{name}, as a dry run"),
+                    self.dry_run(verb, path, body.clone(), &known).await?,
+                ));
+            }
+            let (status, answer) = self.ask(verb, path, &body).await?;
             // A failure's reason is what clients go by.
             let reason = if status < 300 { &Value::Null } else { &answer["reason"] };
             let (found, after) = self.ask("GET", "/x", &Value::Null).await?;
@@ -158,6 +164,32 @@ impl Side<'_> {
         }
         answers.extend(self.lists().await?);
         Ok(answers)
+    }
+
+    /// What a write answers as a dry run. Nothing may move. `known`: the object before.
+    async fn dry_run(&self, verb: &str, path: &str, mut body: Value, known: &Value) -> Result<Value> {
+        let mark = if path.contains('?') { '&' } else { '?' };
+        if verb == "DELETE" {
+            // The options in the body hide those of the query.
+            body["dryRun"] = json!(["All"]);
+        }
+        let (status, answer) = self.ask(verb, &format!("{path}{mark}dryRun=All"), &body).await?;
+        let (_, after) = self.ask("GET", "/x", &Value::Null).await?;
+        let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
+        let is_there = !known.is_null();
+        ensure!(
+            !is_there && after["metadata"]["uid"].is_null() || version(&after) == version(known),
+            "{verb} {path} is no dry run"
+        );
+        // A deletion answers with a status or an object.
+        let object = if status < 300 && verb != "DELETE" {
+            self.essence(&answer)
+        } else {
+            Value::Null
+        };
+        Ok(
+            json!({"status": status, "reason": if status < 300 { &Value::Null } else { &answer["reason"] }, "object": object}),
+        )
     }
 
     /// All of it once more as a watch saw it, by a label that comes and goes.

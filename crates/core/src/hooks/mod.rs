@@ -4,6 +4,8 @@
 //! A hook is applied with our labels, like a member. An annotation names the run that it belongs to, so a run is recognized
 //! after a crash. Progress is part of the record. A reconcile never waits: a watch event or a time-out starts the next one.
 
+pub mod stand_in;
+
 use std::time::Duration;
 
 use helm_template::render::HookEvent;

@@ -28,10 +28,34 @@ pub fn restarts(group_kind: &GroupKind, live: &Value, wanted: &Value) -> bool {
     }
 }
 
+/// True if the deletion and creation of an object replaces running pods.
+pub fn has_pods(group_kind: &GroupKind) -> bool {
+    let workloads = [
+        "Deployment.apps",
+        "StatefulSet.apps",
+        "DaemonSet.apps",
+        "ReplicaSet.apps",
+        "Pod",
+    ];
+    workloads.contains(&group_kind.to_string().as_str())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::table;
+
+    #[test]
+    fn workloads_that_are_recreated_have_other_pods() {
+        for (kind, expected) in [
+            ("Deployment.apps", true),
+            ("Pod", true),
+            ("Job.batch", false),
+            ("Deployment.example.com", false),
+        ] {
+            assert_eq!(has_pods(&GroupKind::parse(kind)), expected, "{kind}");
+        }
+    }
 
     #[test]
     fn a_pod_template_restarts_pods_where_a_controller_rolls_it_out() {

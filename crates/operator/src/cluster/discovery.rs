@@ -272,6 +272,17 @@ impl Discovery {
         }
     }
 
+    /// A discovery of its own that begins with the same snapshot, and rereads with this client.
+    #[must_use]
+    pub fn fork(&self, client: Client) -> Self {
+        Discovery {
+            client,
+            snapshot: watch::Sender::new(self.snapshot()),
+            reads: Arc::default(),
+            reread: Arc::default(),
+        }
+    }
+
     /// Adds a kind to the snapshot, as a new CustomResourceDefinition does. Does nothing if the kind is known in this version.
     pub fn add_kind(&self, resource: Resource) {
         self.snapshot

@@ -22,6 +22,7 @@ mod units;
 mod usage_meter;
 mod watches;
 
+pub use chart_crds::{apply_once as apply_chart_crds, names as chart_crd_names};
 pub use reload::WatchDefaults;
 
 pub use manager::{ControllerOptions, LeaseOptions, run};

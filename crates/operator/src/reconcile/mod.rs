@@ -95,6 +95,8 @@ pub use delete::deleted_resource::{is_gone, uninstall, warn_finalizer_removed};
 
 pub use release::Release;
 
+pub use render::secret_values::learn_secrets;
+
 pub use crate::cluster::objects::lookup::LookupAnswers;
 pub use render::job::prepare;
 pub use render::prepared::PreparedRelease;
@@ -124,6 +126,18 @@ pub async fn reconcile(
     note_result(&span, outcome.result);
     tracing::debug!(%kind, resource = %resource.key, result = ?outcome.result, ?elapsed, "reconciled");
     outcome
+}
+
+/// Loads what is stored of a release, as its first reconcile does. A preview of an edit begins with the state before the edit: a record of
+/// another generation proves nothing, and every member would be applied once more.
+pub async fn load(context: &Context, unit: &Unit, resource: &CustomResource, release: &mut Release) {
+    let scope = ReleaseScope::new(context, unit, resource);
+    let secrets = release.secrets.clone();
+    let loaded = redact::scope(&secrets, RecordStore::new(&scope).load_record(release)).await;
+    if loaded.is_break() {
+        // The first reconcile tries again, and reports why it fails.
+        *release = Release::default();
+    }
 }
 
 /// Reports in the status that a reconcile panicked, starting from what the status said before.

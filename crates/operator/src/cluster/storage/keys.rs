@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{ObjectMeta, PostParams};
+use kube::api::{ListParams, ObjectMeta, PostParams};
 use kube::{Api, Client};
 
 use crate::cluster::connection::bounded;
@@ -63,6 +63,25 @@ pub async fn load(client: Client, namespace: &str, operator: &str) -> Result<Opt
     let data = secret.data.unwrap_or_default();
     let keyring = read(&data).map_err(|why| Error::Invalid(format!("Secret {namespace}/{name}: {why}")))?;
     Ok(Some(keyring))
+}
+
+/// Finds the namespace with the Secret of an operator: the client's own, or the only one that has it. `None`: there is none or there are
+/// several, or the user may not list Secrets.
+pub async fn find_namespace(client: &Client, operator: &str) -> Option<String> {
+    let name = secret_name(operator);
+    let own = Api::<Secret>::default_namespaced(client.clone());
+    if bounded(own.get_metadata_opt(&name))
+        .await
+        .is_ok_and(|found| found.is_some())
+    {
+        return Some(client.default_namespace().to_owned());
+    }
+    let parameters = ListParams::default().fields(&format!("metadata.name={name}")).limit(2);
+    let found = bounded(Api::<Secret>::all(client.clone()).list_metadata(&parameters)).await;
+    match found.ok()?.items.as_slice() {
+        [one] => one.metadata.namespace.clone(),
+        _ => None,
+    }
 }
 
 /// # Errors

@@ -122,6 +122,32 @@ impl<'a> ChartCrdTask<'a> {
     }
 }
 
+/// The names of the definitions that the unit of a watch creates or replaces.
+pub fn names(watch: &Watch, chart: &Chart) -> Vec<String> {
+    match watch.crds {
+        CrdPolicy::Skip => Vec::new(),
+        CrdPolicy::Create | CrdPolicy::CreateReplace => Definitions::of(chart)
+            .found
+            .into_iter()
+            .map(|definition| definition.name)
+            .collect(),
+    }
+}
+
+/// Works on the definitions of one watch once, for a preview. `installed`: the live definitions. Returns the problems.
+pub async fn apply_once(
+    context: &Context,
+    watch: &Watch,
+    engine: &Arc<Engine>,
+    installed: InstalledCrds,
+) -> Vec<String> {
+    context.crds.send_replace(Some(Arc::new(installed)));
+    context
+        .chart_crds
+        .set_claims(claims([(watch, Some(engine.chart()))].into_iter()));
+    ChartCrdTask::begin(context, watch, Some(engine)).await.reported
+}
+
 /// Reads the claims of the watches that replace definitions, in the order of the file.
 pub fn claims<'w>(watches: impl Iterator<Item = (&'w Watch, Option<&'w Chart>)>) -> ChartCrdClaims {
     let mut claims = ChartCrdClaims::default();

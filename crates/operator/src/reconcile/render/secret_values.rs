@@ -99,6 +99,14 @@ pub(crate) fn learn_object(secrets: &Secrets, chart: &ChartText<'_>, object: &Va
     }
 }
 
+/// Learns the values of live Secrets for a preview. A value in the chart's own text is no secret.
+pub fn learn_secrets<'o>(secrets: &Secrets, chart: Option<&Chart>, objects: impl IntoIterator<Item = &'o Value>) {
+    let chart = ChartText::of(chart);
+    objects
+        .into_iter()
+        .for_each(|object| learn_object(secrets, &chart, object));
+}
+
 /// Learns the texts of a source of values and the scalars in them, if the source is a Secret. `room`: how many bytes
 /// may be read, as for [`ValuesSource::add`].
 pub(crate) fn learn_source(

@@ -1,0 +1,190 @@
+//! Shows the operator the live members of a release, as its watches would.
+
+use std::collections::{BTreeSet, HashSet};
+
+use api_objects::{MetadataOnly, Whole};
+use chartwright_core::health::{Health, HealthStatus, has_health};
+use chartwright_core::identity::applyset::PART_OF_LABEL;
+use chartwright_core::identity::{GroupKind, ObjectId};
+use chartwright_core::index::members::{Live, Scope};
+use chartwright_operator::cluster::discovery::Resource;
+use chartwright_operator::cluster::error::Error;
+use chartwright_operator::cluster::objects;
+use chartwright_operator::reconcile::{Context, CustomResource, MemberScopes};
+use kube::api::{Api, ListParams};
+use kube::core::ObjectMeta;
+use serde_json::Value;
+
+use crate::overlay::{Overlay, Place};
+
+/// Objects in one answer of the API server.
+const PAGE: u32 = 500;
+
+/// Fills the operator's index of members.
+pub(crate) struct MemberFeed {
+    applyset_id: String,
+    listed: BTreeSet<Scope>,
+    /// Written objects that the index knows, with their versions.
+    shown: BTreeSet<(Place, String)>,
+}
+
+impl MemberFeed {
+    pub(crate) fn new(applyset_id: String) -> Self {
+        MemberFeed {
+            applyset_id,
+            listed: BTreeSet::new(),
+            shown: BTreeSet::new(),
+        }
+    }
+
+    /// Lists the kinds that the operator wants to watch and that are not listed yet. True if there was one.
+    ///
+    /// # Errors
+    /// A kind cannot be listed.
+    pub(crate) async fn list_wanted(
+        &mut self,
+        context: &Context,
+        resource: &CustomResource,
+    ) -> Result<bool, (GroupKind, Error)> {
+        let wanted: Vec<Scope> = {
+            let members = context.members();
+            members
+                .wanted()
+                .filter(|scope| !self.listed.contains(*scope))
+                .cloned()
+                .collect()
+        };
+        for scope in &wanted {
+            let group_kind = &scope.group_kind;
+            let snapshot = context.discovery.snapshot();
+            if let Some(served) = snapshot.preferred(group_kind) {
+                match self.list(context, scope, served).await {
+                    Err(Error::Forbidden(_)) if served.namespaced && scope.namespace.is_none() => {
+                        self.list_namespaces(context, resource, group_kind, served).await?;
+                    }
+                    // A kind that is no longer served has no objects.
+                    Ok(()) | Err(Error::NotServed(_)) => drop(context.members().set_synced(scope)),
+                    Err(error) => return Err((group_kind.clone(), error)),
+                }
+            } else {
+                context.members().set_synced(scope);
+            }
+            self.listed.insert(scope.clone());
+        }
+        Ok(!wanted.is_empty())
+    }
+
+    /// Lists the namespaces of a release one by one, for users without rights in the whole cluster.
+    async fn list_namespaces(
+        &self,
+        context: &Context,
+        resource: &CustomResource,
+        group_kind: &GroupKind,
+        served: &Resource,
+    ) -> Result<(), (GroupKind, Error)> {
+        for namespace in MemberScopes::from_resource(resource).namespaces {
+            let scope = Scope::of(group_kind, &namespace);
+            let listed = self.list(context, &scope, served).await;
+            listed.map_err(|error| (group_kind.clone(), error))?;
+            context.members().set_synced(&scope);
+        }
+        Ok(())
+    }
+
+    async fn list(&self, context: &Context, scope: &Scope, served: &Resource) -> Result<(), Error> {
+        let labels = format!("{PART_OF_LABEL}={}", self.applyset_id);
+        let namespace = scope.namespace.as_deref();
+        let group_kind = &scope.group_kind;
+        let found: Vec<(ObjectId, Live)> = if has_health(&group_kind.group, &group_kind.kind) {
+            let api = served.api_in::<Whole>(&context.client, namespace);
+            let whole = |object: Whole| {
+                let id = objects::id_of(group_kind, &object.metadata);
+                let live = objects::live_with_health(&id, &object);
+                (id, healthy(live))
+            };
+            pages(api, &labels).await?.into_iter().map(whole).collect()
+        } else {
+            let api = served.api_in::<MetadataOnly>(&context.client, namespace);
+            let bare = |object: MetadataOnly| {
+                let id = objects::id_of(group_kind, &object.metadata);
+                (id, objects::live(&object.metadata))
+            };
+            pages(api, &labels).await?.into_iter().map(bare).collect()
+        };
+        let mut members = context.members();
+        let mut seen = HashSet::new();
+        for (id, live) in found {
+            members.observe(&id, live);
+            seen.insert(id);
+        }
+        members.retain(scope, &seen);
+        Ok(())
+    }
+
+    /// Shows the operator what was written since the last call. True if that is news to the release.
+    pub(crate) fn show_written(&mut self, context: &Context, overlay: &Overlay) -> bool {
+        let written: Vec<(Place, ObjectId)> = {
+            let journal = overlay.journal();
+            let written = journal.objects.iter().filter(|(_, touched)| touched.is_written);
+            written
+                .map(|(place, touched)| (place.clone(), touched.id(place)))
+                .collect()
+        };
+        let mut is_news = false;
+        for (place, id) in written {
+            let object = overlay.object(&place);
+            let version = object
+                .as_ref()
+                .map_or("", |object| text(&object["metadata"]["resourceVersion"]));
+            if !self.shown.insert((place, version.to_owned())) {
+                continue;
+            }
+            let mut members = context.members();
+            let notified = match object {
+                Some(object) => {
+                    let metadata: ObjectMeta = serde_json::from_value(object["metadata"].clone()).unwrap_or_default();
+                    let live = objects::live(&metadata);
+                    let has_health = has_health(&id.group_kind.group, &id.group_kind.kind);
+                    members.observe(&id, if has_health { healthy(live) } else { live })
+                }
+                None => members.remove(&id),
+            };
+            is_news |= !notified.is_empty();
+        }
+        is_news
+    }
+}
+
+/// All pages of a list.
+async fn pages<K>(api: Api<K>, labels: &str) -> Result<Vec<K>, Error>
+where
+    K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+{
+    let mut parameters = ListParams::default().labels(labels).limit(PAGE);
+    let mut found = Vec::new();
+    loop {
+        let page = chartwright_operator::cluster::connection::bounded(api.list(&parameters)).await?;
+        found.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters = parameters.continue_token(&token),
+            None => return Ok(found),
+        }
+    }
+}
+
+/// A member as if it were healthy: no controller runs in the overlay, and later waves are to be shown.
+fn healthy(live: Live) -> Live {
+    Live {
+        health: Some(Health {
+            status: HealthStatus::Current,
+            message: String::new(),
+        }),
+        pods: None,
+        ready_when: None,
+        ..live
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}

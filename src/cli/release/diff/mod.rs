@@ -1,0 +1,289 @@
+//! `chartwright diff`: what the next reconcile of a release would do.
+
+mod charts;
+mod edit;
+mod keys;
+mod markdown;
+mod output;
+mod select;
+mod text;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context as _, ensure};
+use clap::{Args, ValueEnum};
+use futures::stream::{StreamExt as _, iter};
+use serde_json::Value;
+
+use self::charts::Charts;
+use self::output::{DiffResult, FailedRelease};
+use self::select::Target;
+use crate::cli::stdout::{is_closed, note, show_error};
+use chartwright_core::diff::{Refusal, ReleaseDiff, Verdict};
+use chartwright_operator::cluster::{self, Discovery};
+use chartwright_operator::reconcile::Unit;
+use chartwright_preview::{EditError, PreviewCluster, check_edit, preview};
+use chartwright_scaffold::progress::ProgressLine;
+
+const EXAMPLES: &str = "\
+Examples:
+  # What would this edit do?
+  chartwright diff -f cr.yaml
+
+  # Would another value restart pods?
+  chartwright diff memcached web -n shop --set image.tag=1.7
+
+  # What would a newer chart change in all releases of a kind?
+  chartwright diff memcached --all -A --chart ./memcached-1.3.0.tgz
+
+  # A comment for a pull request
+  chartwright diff -f cr.yaml -o markdown > comment.md";
+
+const ABOUT: &str = "\
+Show what the next reconcile would do
+
+Runs the operator's own pipeline on the cluster, with server-side dry runs in place of writes: one request for each member that changes. \
+Prints what would be created, changed, recreated, pruned and held, hooks and plans that would run, workloads whose pods restart, and what \
+would be refused; and a difference of the fields that the operator sets. Values of Secrets are masked. It changes nothing.
+
+Needs the watches file and the charts on this machine, and your rights: to read what the operator reads, and to write the members.
+
+Exit codes: 0 nothing would change, 1 something would change, 2 something would be refused, or an error.";
+
+/// Releases that are previewed concurrently.
+const AT_ONCE: usize = 8;
+/// Stack of a worker thread, in bytes, as the operator has it.
+const STACK_BYTES: usize = 8 << 20;
+/// Exit code for refusals and errors.
+const FAILED: u8 = 2;
+
+/// Show what the next reconcile would do
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES, long_about = ABOUT)]
+pub struct DiffArgs {
+    /// Kind of the CR, singular or plural, with or without its group: memcached, memcacheds.cache.example.com
+    #[arg(required_unless_present_any = ["filename", "all"])]
+    kind: Option<String>,
+    /// Name of the CR
+    #[arg(conflicts_with_all = ["all", "selector", "all_namespaces"], required_unless_present_any = ["filename", "all"])]
+    name: Option<String>,
+    /// File with new or changed CRs as YAML or JSON. - is standard input
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["kind", "all"])]
+    filename: Option<PathBuf>,
+    /// All releases of the watches, or of KIND
+    #[arg(long)]
+    all: bool,
+    /// In all namespaces
+    #[arg(short = 'A', long, conflicts_with = "namespace", requires = "all")]
+    all_namespaces: bool,
+    /// Namespace of the CRs [default: that of the kubeconfig's context]
+    #[arg(short, long)]
+    namespace: Option<String>,
+    /// Only CRs with these labels, as for kubectl
+    #[arg(short = 'l', long, value_name = "SELECTOR", requires = "all")]
+    selector: Option<String>,
+    /// Set a field of the CR's spec, as `helm --set` does
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Merge a YAML file into the CR's spec
+    #[arg(long, value_name = "FILE")]
+    values: Vec<String>,
+    /// Another chart: a folder, a .tgz archive, a URL or oci://...
+    #[arg(long, value_name = "CHART")]
+    chart: Option<String>,
+    /// Version of a chart that is fetched, or a constraint such as ~1.2 [default: newest stable version]
+    #[arg(
+        long,
+        value_name = "VERSION",
+        requires = "chart",
+        default_value = "",
+        hide_default_value = true
+    )]
+    chart_version: String,
+    /// The watches file
+    #[arg(long, value_name = "FILE", default_value = "./watches.yaml")]
+    watches_file: PathBuf,
+    /// The decorator to use if several watches match the object
+    #[arg(long, value_name = "NAME")]
+    decorator: Option<String>,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = DiffFormat::Text)]
+    output: DiffFormat,
+    /// Colors in text
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
+    color: ColorChoice,
+    /// The operator's name: the label on members, and part of the name of its key
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "OPERATOR_NAME",
+        hide_env_values = true,
+        default_value = "chartwright"
+    )]
+    operator_name: String,
+    /// The operator's own namespace, where its key lies [default: where its key is found]
+    #[arg(long, value_name = "NAMESPACE")]
+    operator_namespace: Option<String>,
+    /// The kubeconfig to use [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum DiffFormat {
+    Text,
+    Json,
+    Markdown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ColorChoice {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    Always,
+    Never,
+}
+
+pub fn run(args: &DiffArgs) -> ExitCode {
+    let result = previewed(args).and_then(|result| {
+        output::print(args, &result)?;
+        Ok(result.verdict())
+    });
+    match result {
+        Ok(Verdict::Unchanged) => ExitCode::SUCCESS,
+        Ok(Verdict::Changed) => ExitCode::FAILURE,
+        Ok(Verdict::Refused) => ExitCode::from(FAILED),
+        Err(error) if is_closed(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            show_error(format_args!("Error: {error:#}\n"));
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn previewed(args: &DiffArgs) -> anyhow::Result<DiffResult> {
+    let (watches, warnings) = chartwright_watches::load(&args.watches_file)?;
+    for warning in warnings {
+        note!("warning: {warning}");
+    }
+    let files = args.filename.as_deref().map(edit::read_file).transpose()?;
+    let charts = Charts::new(args.chart.as_deref(), &args.chart_version)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_stack_size(STACK_BYTES)
+        .enable_all()
+        .build()
+        .context("async runtime")?;
+    let work = async {
+        let client = cluster::connect(args.kubeconfig.as_deref()).await?;
+        let client = cluster::with_time_limits(client);
+        let discovery = Discovery::new(client.clone()).await?;
+        let selected = select::select(args, &watches, &client, &discovery.snapshot(), files).await?;
+        let has_record = selected.targets.iter().any(Target::has_record);
+        let (keys, own_namespace) = keys::load(args, &client, has_record).await?;
+        let cluster = PreviewCluster {
+            client,
+            discovery,
+            keys,
+            operator: args.operator_name.clone(),
+            own_namespace,
+        };
+        let mut result = preview_all(&cluster, charts, selected.targets).await;
+        result.merge_definitions();
+        for (kind, error) in selected.unlisted {
+            result.failed.push(FailedRelease {
+                name: kind,
+                error: error.to_string(),
+            });
+        }
+        Ok(result)
+    };
+    let result = runtime.block_on(work);
+    runtime.shutdown_background();
+    result
+}
+
+/// Previews the releases concurrently. The result has their order.
+async fn preview_all(cluster: &PreviewCluster, mut charts: Charts, targets: Vec<Target>) -> DiffResult {
+    let count = targets.len();
+    let mut progress = ProgressLine::new();
+    let mut prepared = Vec::with_capacity(count);
+    for target in targets {
+        let unit = charts.unit(&target);
+        prepared.push((target, unit));
+    }
+    let previews = prepared.into_iter().map(|(target, unit)| {
+        let cluster = cluster.clone();
+        async move {
+            let name = target.name();
+            // A task of its own: renders block the thread of their task.
+            let task = tokio::spawn(async move { preview_one(&cluster, target, unit?).await });
+            let done = task.await.map_err(anyhow::Error::from).and_then(|done| done);
+            (name, done)
+        }
+    });
+    let mut previews = std::pin::pin!(iter(previews).buffered(AT_ONCE));
+    let mut result = DiffResult::default();
+    let mut done = 0;
+    while let Some((name, preview)) = previews.next().await {
+        done += 1;
+        progress.show(|| format!("{done} of {count} releases"));
+        match preview {
+            Ok(diff) => result.releases.push(diff),
+            Err(error) => result.failed.push(FailedRelease {
+                name,
+                error: format!("{error:#}"),
+            }),
+        }
+    }
+    result
+}
+
+async fn preview_one(cluster: &PreviewCluster, target: Target, unit: Arc<Unit>) -> anyhow::Result<ReleaseDiff> {
+    let live = target.live.as_ref();
+    let edited = check_edit(&cluster.client, &target.resource, live, target.wanted.clone()).await;
+    let edited = match edited {
+        Ok(edited) => edited,
+        Err(EditError::Refused(message)) => return Ok(target.refused(message)),
+        Err(error) => return Err(error.into()),
+    };
+    let mut diff = preview(cluster, &unit, live, edited.object).await?;
+    if let Some(why) = edited.unchecked {
+        diff.notes
+            .insert(0, format!("the API server did not check the custom resource: {why}"));
+    }
+    Ok(diff)
+}
+
+impl Target {
+    /// The release of an edit that the API server does not accept.
+    fn refused(&self, message: String) -> ReleaseDiff {
+        let mut diff = ReleaseDiff {
+            group_kind: self.group_kind.clone(),
+            namespace: self.key().0,
+            name: self.key().1,
+            chart: Default::default(),
+            summary: Default::default(),
+            changes: Vec::new(),
+            hooks: Vec::new(),
+            plans: Vec::new(),
+            held: Vec::new(),
+            refusals: vec![Refusal {
+                object: None,
+                reason: "CustomResourceInvalid".to_owned(),
+                message,
+            }],
+            notes: Vec::new(),
+        };
+        diff.summary = chartwright_core::diff::summarize(&diff);
+        diff
+    }
+}
+
+/// Checks that an object names itself.
+fn ensure_named(object: &Value) -> anyhow::Result<()> {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    ensure!(!name.is_empty(), "metadata.name is missing");
+    Ok(())
+}
