@@ -50,10 +50,15 @@ fn a_trace_shows_the_stages_of_a_reconcile() -> Result<()> {
         ensure!(found.as_deref() == Some(value.as_str()), "{key}: {found:?}");
     }
     // Of all its reconciles; the last one only finds that the members are healthy.
-    for stage in ["load", "render", "claim", "hooks", "apply", "prune", "observe", "report"] {
+    for stage in [
+        "load", "render", "claim", "hooks", "apply", "prune", "observe", "report",
+    ] {
         let span = collector.await_span(stage, |span| span.name == stage)?;
         let parent = collector.await_span("its reconcile", |parent| parent.span_id == span.parent_span_id)?;
-        ensure!(parent.name == "reconcile" && parent.trace_id == span.trace_id, "{stage}: {parent:?}");
+        ensure!(
+            parent.name == "reconcile" && parent.trace_id == span.trace_id,
+            "{stage}: {parent:?}"
+        );
         ensure!(
             parent.start_time_unix_nano <= span.start_time_unix_nano
                 && span.end_time_unix_nano <= parent.end_time_unix_nano,

@@ -218,10 +218,19 @@ fn endpoints_of_traces_are_checked() {
         ("--otlp-endpoint=http://collector.monitoring:4318", None),
         ("--otlp-endpoint=https://collector/otlp/ --otlp-sample=0.1", None),
         ("--otlp-endpoint=", None),
-        ("--otlp-endpoint=collector:4318", Some("such as http://collector.monitoring:4318")),
-        ("--otlp-endpoint=ftp://collector", Some("such as http://collector.monitoring:4318")),
+        (
+            "--otlp-endpoint=collector:4318",
+            Some("such as http://collector.monitoring:4318"),
+        ),
+        (
+            "--otlp-endpoint=ftp://collector",
+            Some("such as http://collector.monitoring:4318"),
+        ),
         ("--otlp-endpoint=http://", Some("it is no URL")),
-        ("--otlp-endpoint=http://u:secret@collector", Some("OTEL_EXPORTER_OTLP_HEADERS")),
+        (
+            "--otlp-endpoint=http://u:secret@collector",
+            Some("OTEL_EXPORTER_OTLP_HEADERS"),
+        ),
         ("--otlp-sample=1.5", Some("a number from 0 to 1")),
         ("--otlp-sample=NaN", Some("a number from 0 to 1")),
     ];
