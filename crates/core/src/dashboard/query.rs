@@ -124,7 +124,7 @@ impl ListQuery {
         }
         buffer.clear();
         for text in [
-            &summary.name,
+            summary.name.as_str(),
             &summary.namespace,
             &summary.reason,
             &summary.message,
@@ -135,7 +135,13 @@ impl ListQuery {
         ] {
             // A line feed is in no word.
             buffer.push('\n');
-            buffer.extend(text.chars().flat_map(char::to_lowercase));
+            if text.is_ascii() {
+                let start = buffer.len();
+                buffer.push_str(text);
+                buffer[start..].make_ascii_lowercase();
+            } else {
+                buffer.extend(text.chars().flat_map(char::to_lowercase));
+            }
         }
         self.words.iter().all(|word| buffer.contains(word.as_str()))
     }
@@ -220,15 +226,15 @@ fn compare(one: &ReleaseRow, other: &ReleaseRow, order: ListOrder) -> Ordering {
     fn place(row: &ReleaseRow) -> (&str, &str) {
         (&row.summary.namespace, &row.summary.name)
     }
+    fn chart(row: &ReleaseRow) -> (&str, &str) {
+        (&row.summary.chart, &row.summary.version)
+    }
     match order {
         ListOrder::State => one.state.cmp(&other.state).then_with(|| place(one).cmp(&place(other))),
         ListOrder::Name => one.summary.name.cmp(&other.summary.name),
         ListOrder::Namespace => place(one).cmp(&place(other)),
         ListOrder::Kind => Ordering::Equal,
-        ListOrder::Chart => {
-            let chart = |row: &ReleaseRow| (row.summary.chart.clone(), row.summary.version.clone());
-            chart(one).cmp(&chart(other))
-        }
+        ListOrder::Chart => chart(one).cmp(&chart(other)),
         ListOrder::Age => other.summary.created.cmp(&one.summary.created),
     }
 }

@@ -212,11 +212,7 @@ fn the_time_line_has_hooks_plans_and_revisions() {
 
 #[test]
 fn a_detail_has_history_plans_drift_and_notes() {
-    let facts = Facts {
-        kind: "Web.example.com".into(),
-        resource: recorded(),
-        ..Facts::default()
-    };
+    let facts = Facts::new(web(), recorded());
     let now = "2026-01-04T00:00:00Z".parse().unwrap();
     let detail = serde_json::to_value(ReleaseDetail::of(&facts, now)).unwrap();
     let states: Vec<&Value> = detail["history"].as_array().unwrap().iter().map(|row| &row["status"]).collect();
@@ -225,10 +221,6 @@ fn a_detail_has_history_plans_drift_and_notes() {
     assert_eq!(detail["plans"][0]["schedule"], "0 3 * * *");
     assert_eq!((&detail["notes"], &detail["name"]), (&json!("visit http://x"), &json!("web")));
     for odd in [json!(null), json!([]), json!({"metadata": 1, "status": "x"}), json!({"status": {"history": 5, "plans": "x"}})] {
-        let facts = Facts {
-            resource: odd,
-            ..Facts::default()
-        };
-        ReleaseDetail::of(&facts, now);
+        ReleaseDetail::of(&Facts::new(web(), odd), now);
     }
 }

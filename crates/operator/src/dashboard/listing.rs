@@ -93,7 +93,8 @@ impl Board {
         lock(&self.used).elapsed()
     }
 
-    pub(super) fn note_use(&self) {
+    /// Notes that a person looks at the rows.
+    pub fn note_use(&self) {
         *lock(&self.used) = Instant::now();
     }
 

@@ -17,6 +17,7 @@ mod stream;
 
 use std::sync::Arc;
 
+use data_encoding::BASE64URL_NOPAD;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
@@ -51,6 +52,19 @@ pub enum DashboardAccess {
     /// Whoever has this random token, on this machine. Requests for another host than localhost are refused, so that a web site whose
     /// name resolves to this machine gets nothing.
     Localhost(String),
+}
+
+impl DashboardAccess {
+    /// Access with a new random token, which is also returned.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn localhost() -> Result<(Self, String), getrandom::Error> {
+        let mut bytes = [0; 24];
+        getrandom::fill(&mut bytes)?;
+        let token = BASE64URL_NOPAD.encode(&bytes);
+        Ok((DashboardAccess::Localhost(token.clone()), token))
+    }
 }
 
 #[cfg(test)]

@@ -76,20 +76,30 @@ pub fn routes(source: Arc<dyn DashboardSource>, access: DashboardAccess) -> Rout
         .route("/dashboard/api/release", get(release))
         .route("/dashboard/api/values", get(values))
         .route("/dashboard/api/events", get(events))
-        .layer(from_fn_with_state(site.clone(), authorize));
+        .route_layer(from_fn_with_state(site.clone(), authorize));
     let mut router = Router::new()
         .route(PATH, get(|| async { asset("text/html; charset=utf-8", PAGE) }))
         .route("/dashboard/style.css", get(|| async { asset("text/css; charset=utf-8", STYLE) }))
         .route("/dashboard/", get(|| async { Redirect::permanent("../dashboard") }))
-        .route("/dashboard/{*rest}", any(|| async { failure(StatusCode::NOT_FOUND, "there is nothing at this path") }));
+        .route("/dashboard/{*rest}", any(nothing));
     for (path, script) in SCRIPTS {
         router = router.route(path, get(move || async { asset("text/javascript; charset=utf-8", script) }));
     }
-    if let Access::Localhost(_) = site.access {
-        router = router.route("/", get(|| async { Redirect::temporary(PATH) }));
-    }
-    let router = router.merge(data).layer(from_fn_with_state(site.clone(), check));
+    let router = router.merge(data);
+    let checks = from_fn_with_state(site.clone(), check);
+    let router = match site.access {
+        // Other paths of the server belong to others.
+        Access::Guard(_) => router.route_layer(checks),
+        Access::Localhost(_) => {
+            let router = router.route("/", get(|| async { Redirect::temporary(PATH) }));
+            router.fallback(nothing).layer(checks)
+        }
+    };
     router.with_state(site)
+}
+
+async fn nothing() -> Response {
+    failure(StatusCode::NOT_FOUND, "there is nothing at this path")
 }
 
 fn asset(kind: &'static str, text: &'static str) -> Response {

@@ -32,7 +32,7 @@ export function fill(element, ...children) {
 
 const MARKS = {
   ready: "good", progressing: "moving", failing: "bad", stalled: "stopped", suspended: "paused", deleting: "leaving", unknown: "unknown",
-  Current: "good", InProgress: "moving", Failed: "bad", Missing: "stopped", Degraded: "warn", Terminating: "leaving",
+  Current: "good", InProgress: "moving", Failed: "bad", Missing: "stopped", Degraded: "warn", Terminating: "leaving", Unknown: "unknown",
   Succeeded: "good", Running: "moving", Waiting: "paused", GivenUp: "stopped",
   deployed: "good", superseded: "leaving", pending: "moving", failed: "bad",
 };

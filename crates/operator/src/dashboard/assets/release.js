@@ -76,7 +76,8 @@ export class ReleaseView {
     if (before && before.state !== data.state) announce(`${data.name} is ${data.state}`);
     if (before && before.revision !== data.revision) this.values.rows = null;
     document.title = `${data.name} (${data.state}) - Chartwright`;
-    fill(this.notices, (data.unread || []).map((text) => h("p", { class: "notice" }, "Not read: ", text)));
+    fill(this.notices, (data.unread || []).map((unread) =>
+      h("p", { class: "notice" }, "Not read: ", unread.kind, unread.namespace && ` in ${unread.namespace}`, ": ", unread.message)));
     this.showHead(data);
     this.showCauses(data);
     if (this.view === "values" && !this.values.rows) this.readValues();
@@ -94,7 +95,7 @@ export class ReleaseView {
         fact("Revision", data.revision > 0 && String(data.revision)),
         fact("Age", data.created && age(data.created)),
         fact("Rollout", data.rollout && [data.rollout.state, " for ", age(data.rollout.since)]),
-        fact("Next", data.next)));
+        fact("Next", [data.next.message, data.next.at && [" (", age(data.next.at), ")"]])));
   }
 
   showCauses(data) {
@@ -104,6 +105,8 @@ export class ReleaseView {
       const about = [name(cause.member), name(cause.object)].filter(Boolean).join(", ");
       return h("div", { class: "cause" }, mark(data.state === "ready" ? "Degraded" : "Failed"),
         h("div", {}, about && h("div", { class: "about" }, about), h("div", { class: "words" }, withPlaces(cause.message))),
+        (cause.origin || cause.since) && h("div", { class: "more" }, cause.origin && ["from ", h("span", { class: "place" }, cause.origin), " "],
+          cause.since && ["for ", age(cause.since)]),
         (cause.commands || []).map((command) => h("div", { class: "more command" }, h("code", {}, command), copyButton(command))));
     }));
   }

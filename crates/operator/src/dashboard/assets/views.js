@@ -4,22 +4,25 @@ import { age, fill, h, mark, short, stateWord } from "./dom.js";
 
 const kindOf = (id) => (id.group ? `${id.kind}.${id.group}` : id.kind);
 const keyOf = (id) => [kindOf(id), id.namespace, id.name].join("/");
-const isHealthy = (node) => node.health === "Current" && (node.children || []).every(isHealthy);
+const isHealthy = (node) => ["Current", "Succeeded"].includes(node.health) && (node.children || []).every(isHealthy);
 
 /** Members by wave, with what they own. `open`: nodes that a person opened or closed. */
 export function tree(release, open) {
-  if (release.waves.length === 0) return h("p", { class: "empty" }, "Nothing is applied yet.");
+  if (release.waves.length === 0 && release.hooks.length === 0) return h("p", { class: "empty" }, "Nothing is applied yet.");
   const several = release.waves.length > 1;
-  return release.waves.map((wave) => [
+  const waves = release.waves.map((wave) => [
     several && h("h3", {}, `Wave ${wave.wave}`),
     h("ul", { class: "sheet tree" }, wave.members.map((member) => treeNode(member, release.namespace, open, ""))),
   ]);
+  const hook = (run) => treeNode({ ...run, health: run.phase, title: run.event }, release.namespace, open, run.event);
+  return [waves, release.hooks.length > 0 && [h("h3", {}, "Hooks"), h("ul", { class: "sheet tree" }, release.hooks.map(hook))]];
 }
 
 function treeNode(node, namespace, open, above) {
   const key = above + ">" + keyOf(node);
   const words = [
     mark(node.health),
+    node.title && h("span", { class: "health" }, node.title),
     h("span", { class: "kind", title: kindOf(node) }, node.kind),
     h("span", { class: "name" }, node.namespace && node.namespace !== namespace ? `${node.namespace}/${node.name}` : node.name),
     h("span", { class: "health" }, node.health),
