@@ -144,7 +144,7 @@ fn checkout() -> Facts {
     ]});
     status["plans"] = json!([{
         "name": "backup", "schedule": "0 3 * * *", "timeZone": "Europe/Berlin", "count": 31, "phase": "Succeeded", "started": ago(40_000),
-        "ended": ago(39_930), "next": ago(0),
+        "ended": ago(39_930), "next": (Timestamp::now() + Duration::from_secs(46_400)).round(jiff::Unit::Second).unwrap().to_string(),
         "runs": [
             {"run": 31, "by": "schedule", "phase": "Succeeded", "started": ago(40_000), "ended": ago(39_930)},
             {"run": 30, "by": "request", "phase": "Failed", "started": ago(126_400), "ended": ago(126_300)},
@@ -170,13 +170,13 @@ fn checkout() -> Facts {
     let rolled_out = json!({"spec": {"replicas": 3}, "status": {"observedGeneration": 1, "replicas": 3, "updatedReplicas": 3, "readyReplicas": 2,
         "availableReplicas": 2, "unavailableReplicas": 1}});
     let queue = json!({"spec": {"replicas": 1}, "status": {"observedGeneration": 1, "replicas": 1, "readyReplicas": 1, "updatedReplicas": 1,
-        "availableReplicas": 1, "currentRevision": "a", "updateRevision": "a"}});
+        "currentReplicas": 1, "availableReplicas": 1, "currentRevision": "a", "updateRevision": "a"}});
     facts.objects = vec![
         object("v1", "ConfigMap", "checkout-settings", None, json!({})),
         object("v1", "Service", "checkout", None, json!({"spec": {"clusterIP": "10.0.0.1"}})),
         object("apps/v1", "Deployment", "checkout", None, rolled_out),
         object("apps/v1", "ReplicaSet", "checkout-7c9f", Some("uid-checkout-Deployment"), json!({"spec": {"replicas": 3},
-            "status": {"observedGeneration": 1, "replicas": 3, "readyReplicas": 2, "availableReplicas": 2}})),
+            "status": {"observedGeneration": 1, "replicas": 3, "fullyLabeledReplicas": 3, "readyReplicas": 2, "availableReplicas": 2}})),
         pod("checkout-7c9f-2xkqz", true),
         pod("checkout-7c9f-9rwtd", true),
         pod("checkout-7c9f-l5n7v", false),

@@ -2,6 +2,7 @@
 
 pub mod argocd;
 pub mod bundle;
+mod dashboard;
 pub mod fetch;
 pub mod generated_crd;
 pub mod releases;

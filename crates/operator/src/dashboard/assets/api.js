@@ -1,6 +1,8 @@
 // Requests, the token that goes with them, and server-sent events.
 
 const SLOT = "chartwright-token";
+/** There if a person has typed the token. */
+const TYPED = "chartwright-typed";
 
 /** The token of this tab. `chartwright dashboard` prints an address that ends with one. */
 export function takeToken() {
@@ -11,12 +13,14 @@ export function takeToken() {
 }
 
 export function setToken(token) {
-  if (token) sessionStorage.setItem(SLOT, token);
-  else sessionStorage.removeItem(SLOT);
+  sessionStorage.clear();
+  if (!token) return;
+  sessionStorage.setItem(SLOT, token);
+  sessionStorage.setItem(TYPED, "yes");
 }
 
-export function hasToken() {
-  return sessionStorage.getItem(SLOT) !== null;
+export function isSignedIn() {
+  return sessionStorage.getItem(TYPED) !== null;
 }
 
 /** An answer that is no data. */

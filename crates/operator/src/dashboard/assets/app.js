@@ -1,6 +1,6 @@
 // The page: addresses, keys, colours, the connection.
 
-import { Refused, follow, hasToken, read, setToken, takeToken } from "./api.js";
+import { Refused, follow, isSignedIn, read, setToken, takeToken } from "./api.js";
 import { fill, h, tick } from "./dom.js";
 import { ListView } from "./list.js";
 import { ReleaseView } from "./release.js";
@@ -18,12 +18,17 @@ let topic = null;
 /** The address of the list that a release was opened from. */
 let listAddress = "#/";
 
+/** The address that is shown. */
+let routed = null;
+
 function go(address) {
   location.hash = address === "back" ? listAddress : address;
+  route();
 }
 
 function route() {
   takeToken();
+  routed = location.hash;
   const [path, query] = location.hash.replace(/^#/, "").split("?");
   const parameters = new URLSearchParams(query || "");
   const kind = path === "/release" ? ReleaseView : ListView;
@@ -80,7 +85,7 @@ function connect() {
       if (state !== "live") poll();
     },
   });
-  signOut.hidden = !hasToken();
+  signOut.hidden = !isSignedIn();
 }
 
 function refused(error) {
@@ -182,6 +187,8 @@ document.addEventListener("visibilitychange", () => {
   else if (view && stream?.signal.aborted) connect();
 });
 
-addEventListener("hashchange", route);
+addEventListener("hashchange", () => {
+  if (location.hash !== routed) route();
+});
 setInterval(tick, 10000);
 route();

@@ -88,7 +88,7 @@ export class ReleaseView {
   showHead(data) {
     const fact = (title, value) => value && h("div", {}, h("dt", {}, title), h("dd", {}, value));
     fill(this.head,
-      h("div", { class: "title" }, h("h1", {}, data.name), stateWord(data.state), data.state !== "ready" && h("span", { class: "muted" }, data.reason),
+      h("div", { class: "title" }, h("h1", {}, data.name), stateWord(data.state), data.state !== "ready" && data.reason.toLowerCase() !== data.state && h("span", { class: "muted" }, data.reason),
         data.since && h("span", { class: "muted" }, "for ", age(data.since))),
       h("dl", { class: "facts" },
         fact("Chart", [data.chart, data.version].filter(Boolean).join(" ")),

@@ -2,6 +2,8 @@
 
 import { age, fill, h, mark, short, stateWord } from "./dom.js";
 
+/** The health of an object in words. Other words are phases of hooks. */
+const HEALTH = { Current: "ok", InProgress: "in progress", Failed: "failed", Missing: "missing", Terminating: "terminating", Degraded: "degraded", Unknown: "not read" };
 const kindOf = (id) => (id.group ? `${id.kind}.${id.group}` : id.kind);
 const keyOf = (id) => [kindOf(id), id.namespace, id.name].join("/");
 const isHealthy = (node) => ["Current", "Succeeded"].includes(node.health) && (node.children || []).every(isHealthy);
@@ -25,7 +27,7 @@ function treeNode(node, namespace, open, above) {
     node.title && h("span", { class: "health" }, node.title),
     h("span", { class: "kind", title: kindOf(node) }, node.kind),
     h("span", { class: "name" }, node.namespace && node.namespace !== namespace ? `${node.namespace}/${node.name}` : node.name),
-    h("span", { class: "health" }, node.health),
+    h("span", { class: "health" }, HEALTH[node.health] || node.health),
     node.message && h("span", { class: "words" }, node.message),
   ];
   const children = node.children || [];
@@ -63,7 +65,7 @@ export function timeline(release) {
     const bar = span.started && span.lane !== "revision" && h("span", { class: "bar", "data-phase": span.phase });
     if (bar) bar.style.width = Math.max(2, (took(span) / longest) * 70) + "px";
     list.append(h("li", { class: "span" },
-      h("span", { class: "muted" }, span.started ? new Date(span.started).toLocaleTimeString() : "-"),
+      h("span", { class: "muted" }, span.started ? new Date(span.started).toLocaleTimeString(undefined, { timeStyle: "medium", hourCycle: "h23" }) : "-"),
       stateWord(span.phase),
       h("span", { class: "what" }, h("span", { class: "muted" }, span.lane === "revision" ? "" : span.lane + " "), h("b", {}, span.title), " ", span.subject),
       h("span", { class: "took" }, bar && [bar, short(took(span) / 1000)]),
