@@ -306,6 +306,19 @@ dist: ## Build archives of the program for PLATFORMS, with checksums, into dist/
 	  tar -czf $$name.tar.gz --owner=0 --group=0 $$name; rm -r $$name; \
 	done; rm -r bin share; sha256sum *.tar.gz > SHA256SUMS; cat SHA256SUMS
 
+# The archives of make dist, and the place that has them.
+DIST ?= dist
+URL ?= https://github.com/$(or $(GITHUB_REPOSITORY),example/chartwright)
+.PHONY: krew
+krew: ## Write the manifest of the kubectl plugin for krew from the archives of make dist, with URL, to standard output.
+	@text=$$(cat config/krew/chartwright.yaml); \
+	for platform in linux_amd64 linux_arm64; do \
+	  sum=$$(awk -v file="chartwright-$(VERSION)-$$platform.tar.gz" '$$2 == file { print $$1 }' $(DIST)/SHA256SUMS); \
+	  if [ -z "$$sum" ]; then echo "$(DIST)/SHA256SUMS has no $$platform: run make dist" >&2; exit 1; fi; \
+	  text=$$(printf '%s\n' "$$text" | sed "s/\$${SHA256_$$platform}/$$sum/"); \
+	done; \
+	printf '%s\n' "$$text" | sed -e '/^#/d' -e 's/$${VERSION}/$(VERSION)/g' -e 's|$${URL}|$(URL)|g'
+
 .PHONY: release-notes
 release-notes: ## Print the notes of VERSION from CHANGELOG.md.
 	@awk -v version="$(VERSION)" '/^## / { on = index($$0, "[" version "]"); next } on { print; said = said $$0 } \

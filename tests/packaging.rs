@@ -230,6 +230,50 @@ fn a_too_large_image_is_refused() {
     }
 }
 
+/// The rules of krew for a manifest (`pkg/index/validation`).
+#[test]
+fn the_manifest_for_krew_has_the_version_and_the_checksums_of_the_archives() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (dist, version) = (format!("DIST={}", folder.path().display()), env!("CARGO_PKG_VERSION"));
+    let sums = folder.path().join("SHA256SUMS");
+    fs::write(&sums, "").expect("a file");
+    let (done, printed) = make(&["krew", &dist]);
+    assert!(!done && printed.contains("run make dist"), "{printed}");
+    let sum = |digit: &str| digit.repeat(64);
+    let line = |digit: &str, platform: &str| format!("{}  chartwright-{version}-{platform}.tar.gz\n", sum(digit));
+    fs::write(&sums, line("a", "linux_amd64") + &line("b", "linux_arm64")).expect("a file");
+    let (done, printed) = make(&["krew", &dist, "URL=https://example.com/chartwright"]);
+    assert!(done && !printed.contains("${"), "{printed}");
+    let manifest: Value = serde_yaml::from_str(&printed).expect("YAML");
+    assert_eq!(manifest["apiVersion"], "krew.googlecontainertools.github.com/v1alpha2");
+    assert_eq!(
+        (&manifest["kind"], &manifest["metadata"]["name"]),
+        (&"Plugin".into(), &"chartwright".into())
+    );
+    let spec = &manifest["spec"];
+    assert_eq!(spec["version"], format!("v{version}"));
+    assert!(
+        spec["shortDescription"]
+            .as_str()
+            .is_some_and(|text| text.len() <= 50 && !text.ends_with('.')),
+        "{spec:?}"
+    );
+    let platforms = spec["platforms"].as_sequence().expect("platforms");
+    for (platform, (arch, digit)) in platforms.iter().zip([("amd64", "a"), ("arm64", "b")]) {
+        assert_eq!(platform["selector"]["matchLabels"]["arch"], arch);
+        assert_eq!(platform["sha256"], sum(digit));
+        let file = format!(
+            "https://example.com/chartwright/releases/download/v{version}/chartwright-{version}-linux_{arch}.tar.gz"
+        );
+        assert_eq!(platform["uri"], file);
+        assert_eq!(
+            (&platform["bin"], &platform["files"][0]["to"]),
+            (&"chartwright".into(), &".".into())
+        );
+    }
+    assert_eq!(platforms.len(), 2);
+}
+
 #[test]
 fn the_program_brings_its_manual_pages_and_completions() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -3,6 +3,7 @@
 mod about;
 pub mod chart;
 mod dashboard;
+mod plugin;
 mod project;
 mod release;
 mod run;
@@ -18,6 +19,7 @@ use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
 
 use about::{complete, completion, man, version};
 use chart::{lint, render, template, verify};
+use plugin::CalledAs;
 use project::{create, generate, init};
 use release::{explain, get, history, leftovers, plan, release_finalizers, request, rollout, usage, values};
 use stdout::stdout;
@@ -79,7 +81,20 @@ pub fn main() -> ExitCode {
         complete::run(&words, Cli::command());
         return ExitCode::SUCCESS;
     }
-    let parsed = build_command().try_get_matches();
+    let called_as = CalledAs::of(std::env::args_os().next().as_deref());
+    if called_as == CalledAs::Completion {
+        let words: Vec<String> = std::env::args_os()
+            .skip(1)
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        plugin::print_completions(&words, Cli::command());
+        return ExitCode::SUCCESS;
+    }
+    let parsed = match called_as {
+        CalledAs::Plugin => build_command().bin_name("kubectl chartwright"),
+        _ => build_command(),
+    };
+    let parsed = parsed.try_get_matches();
     let cli =
         parsed.and_then(|matches| Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut build_command())));
     let cli = cli.unwrap_or_else(|error| exit_with_usage_error(&error));

@@ -50,27 +50,32 @@ struct Question {
 }
 
 /// Prints one word per line. Prints nothing if the cluster does not answer within 2 s.
-pub fn run(words: &[String], mut command: clap::Command) {
+pub fn run(words: &[String], command: clap::Command) {
+    let mut text = String::new();
+    for word in find(words, command) {
+        text += &word;
+        text.push('\n');
+    }
+    // A shell that does not read has no use for an error.
+    drop(stdout().write_all(text.as_bytes()));
+}
+
+/// The kinds or names of the cluster that the last word can be. Empty if the cluster does not answer within 2 s.
+pub fn find(words: &[String], mut command: clap::Command) -> Vec<String> {
     command.build();
     let Some(question) = question(&command, words) else {
-        return;
+        return Vec::new();
     };
     let (sender, receiver) = mpsc::channel();
     // A thread of its own: a credential plugin of the kubeconfig may block.
     std::thread::spawn(move || sender.send(block_on(answer(question))));
     let start = words.last().map(String::as_str).unwrap_or_default();
-    if let Ok(Ok(words)) = receiver.recv_timeout(LIMIT) {
-        let mut text = String::new();
-        for word in words
-            .iter()
-            .filter(|word| word.starts_with(start) && is_dns_subdomain(word))
-        {
-            text += word;
-            text.push('\n');
-        }
-        // A shell that does not read has no use for an error.
-        drop(stdout().write_all(text.as_bytes()));
-    }
+    let mut found = match receiver.recv_timeout(LIMIT) {
+        Ok(Ok(found)) => found,
+        _ => Vec::new(),
+    };
+    found.retain(|word| word.starts_with(start) && is_dns_subdomain(word));
+    found
 }
 
 /// Finds out what the last word is. `None`: no kind and no name.

@@ -1,5 +1,6 @@
 //! `chartwright render -f cr.yaml`: prints what `run` would apply for a custom resource.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -20,8 +21,8 @@ use serde_json::Value;
 use crate::cli::stdout::{note, stdout};
 use chartwright_core::apply::{content, sign};
 use chartwright_core::digest::{Key, Keyring};
-use chartwright_core::identity::GroupKind;
 use chartwright_core::identity::cluster_scoped::is_cluster_scoped;
+use chartwright_core::identity::{GroupKind, ObjectId};
 use chartwright_core::status::{Phase, Reason};
 use chartwright_watches::Watch;
 use helm_template::render::{Capabilities, Engine};
@@ -80,6 +81,31 @@ pub fn run(args: &RenderArgs) -> anyhow::Result<()> {
     }
     stdout().write_all(out.as_bytes())?;
     Ok(())
+}
+
+/// The template of each member and hook of a live custom resource, rendered without its cluster.
+///
+/// # Errors
+/// No watch selects it, or it does not render without a cluster.
+pub(in crate::cli) async fn find_templates(
+    watches_file: &Path,
+    object: Value,
+) -> anyhow::Result<BTreeMap<ObjectId, String>> {
+    let args = RenderArgs {
+        filename: PathBuf::new(),
+        watches_file: watches_file.to_owned(),
+        decorator: None,
+        server: false,
+        kubeconfig: None,
+        namespace: object["metadata"]["namespace"].as_str().unwrap_or("default").to_owned(),
+        operator_name: "chartwright".to_owned(),
+        operator_namespace: None,
+    };
+    let (watches, _) = chartwright_watches::load(watches_file)?;
+    let desired = prepare(&args, &watches, object).await?.0.desired;
+    let hooks = desired.hooks.into_iter().map(|hook| hook.member);
+    let members = desired.members.into_iter().chain(hooks);
+    Ok(members.map(|member| (member.id, member.source)).collect())
 }
 
 /// Reads the objects of a file. A List is replaced by its items.

@@ -3,6 +3,7 @@
 pub mod argocd;
 pub mod bundle;
 mod dashboard;
+pub mod explain;
 pub mod fetch;
 pub mod generated_crd;
 pub mod releases;

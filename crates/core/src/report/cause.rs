@@ -69,6 +69,13 @@ pub(super) fn causes(facts: &Facts, summary: &ReleaseSummary, all: &[Condition],
         }));
     }
     causes.truncate(MOST);
+    for cause in &mut causes {
+        let template = cause.member.as_ref().and_then(|member| facts.templates.get(member));
+        cause.origin = cause
+            .origin
+            .take()
+            .or_else(|| template.map(|name| cut(name, LONGEST_TEXT)));
+    }
     causes
 }
 

@@ -61,6 +61,8 @@ pub struct Facts {
     pub lost_nodes: BTreeMap<String, String>,
     /// `None`: not needed, or they could not be read.
     pub ingress_classes: Option<IngressClasses>,
+    /// The template of each member, if the chart was rendered for the report.
+    pub templates: BTreeMap<ObjectId, String>,
     /// What could not be read, and why.
     pub unread: Vec<Unread>,
 }
@@ -77,6 +79,7 @@ impl Facts {
             events: Vec::new(),
             lost_nodes: BTreeMap::new(),
             ingress_classes: None,
+            templates: BTreeMap::new(),
             unread: Vec::new(),
         }
     }

@@ -116,7 +116,7 @@ pub fn is_secret(kind: &GroupKind) -> bool {
 
 /// True if a report needs no more than the metadata of a kind.
 pub fn is_metadata_enough(kind: &GroupKind) -> bool {
-    let is_checked = ["Ingress", "CronJob"].contains(&kind.kind.as_str());
+    let is_checked = ["Ingress", "CronJob", "EndpointSlice", "Event", "Node"].contains(&kind.kind.as_str());
     !is_checked && !has_health(&kind.group, &kind.kind)
 }
 
@@ -355,6 +355,22 @@ mod tests {
             ]
         );
         assert!(reads.is_partial && reads.namespaces.len() == 2);
+    }
+
+    #[test]
+    fn all_that_a_check_looks_at_is_read() {
+        for (group, kind, expected) in [
+            ("", "ConfigMap", true),
+            ("rbac.authorization.k8s.io", "Role", true),
+            ("networking.k8s.io", "IngressClass", true),
+            ("networking.k8s.io", "Ingress", false),
+            ("discovery.k8s.io", "EndpointSlice", false),
+            ("", "Event", false),
+            ("apps", "Deployment", false),
+            ("example.com", "Gadget", false),
+        ] {
+            assert_eq!(is_metadata_enough(&GroupKind::new(group, kind)), expected, "{kind}");
+        }
     }
 
     #[test]

@@ -236,6 +236,15 @@ fn the_operators_own_reasons_come_first() {
 }
 
 #[test]
+fn the_template_of_a_member_is_named() {
+    let mut facts = deployment_facts(&json!({}));
+    let id = ObjectId::new(GroupKind::new("apps", "Deployment"), "shop", "web");
+    facts.templates.insert(id, "app/templates/web.yaml".into());
+    let report = ReleaseReport::of(&facts, now());
+    assert_eq!(report.causes[0].origin.as_deref(), Some("app/templates/web.yaml"));
+}
+
+#[test]
 fn the_origin_of_a_message_is_found() {
     for (message, expected) in [
         (

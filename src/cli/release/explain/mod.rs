@@ -2,7 +2,9 @@
 
 mod text;
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -13,6 +15,7 @@ use tokio::time::sleep;
 use self::text::Painter;
 use super::target::{TargetArgs, TargetResource};
 use crate::cli::block_on;
+use crate::cli::chart::render::find_templates;
 use crate::cli::stdout::{note, stdout};
 use chartwright_core::report::ReleaseReport;
 use chartwright_operator::cluster::Discovery;
@@ -23,6 +26,9 @@ const EXPLAIN_EXAMPLES: &str = "\
 Examples:
   # Show why a release is not ready, and what you can do
   chartwright explain memcached web -n shop
+
+  # Also name the template of each member, in the folder of the project
+  chartwright explain memcached web -n shop --watches-file watches.yaml
 
   # Print the explanation again at each change
   chartwright explain memcached web -n shop --watch
@@ -74,6 +80,9 @@ pub struct TreeArgs {
 struct ReportArgs {
     #[command(flatten)]
     target: TargetArgs,
+    /// Also name the template of a member, from this watches file and its charts on this machine
+    #[arg(long, value_name = "FILE")]
+    watches_file: Option<PathBuf>,
     /// Go on, and print again at each change
     #[arg(short, long)]
     watch: bool,
@@ -106,7 +115,7 @@ pub fn tree(args: &TreeArgs) -> anyhow::Result<()> {
 
 async fn print_reports(args: &ReportArgs, view: View) -> anyhow::Result<()> {
     let (target, discovery) = args.target.connect_with_discovery().await?;
-    let report = read_report(&target, &discovery).await?;
+    let report = args.read(&target, &discovery, true).await?;
     print(args, view, &report, true)?;
     if !args.watch {
         return Ok(());
@@ -115,9 +124,13 @@ async fn print_reports(args: &ReportArgs, view: View) -> anyhow::Result<()> {
     let mut trouble = String::new();
     loop {
         sleep(INTERVAL).await;
-        match read_report(&target, &discovery).await {
+        match args.read(&target, &discovery, false).await {
             Ok(report) => {
                 trouble.clear();
+                // A kind may be served since.
+                if !report.unread.is_empty() {
+                    let _ = discovery.refresh().await;
+                }
                 let next = comparable(report.clone());
                 if next != shown {
                     print(args, view, &report, false)?;
@@ -132,16 +145,31 @@ async fn print_reports(args: &ReportArgs, view: View) -> anyhow::Result<()> {
             }
             Err(_) => {}
         }
-        if let Err(error) = discovery.refresh().await {
-            tracing::debug!("discovery: {error}");
-        }
     }
 }
 
-async fn read_report(target: &TargetResource, discovery: &Discovery) -> anyhow::Result<ReleaseReport> {
-    let resource = target.read().await?;
-    let facts = gather(&target.client, &discovery.snapshot(), &target.group_kind, resource).await;
-    Ok(ReleaseReport::of(&facts, Timestamp::now()))
+impl ReportArgs {
+    /// Reads the release. `is_first`: problems of the watches file are printed.
+    async fn read(
+        &self,
+        target: &TargetResource,
+        discovery: &Discovery,
+        is_first: bool,
+    ) -> anyhow::Result<ReleaseReport> {
+        let resource = target.read().await?;
+        let templates = match &self.watches_file {
+            Some(file) => find_templates(file, resource.clone()).await,
+            None => Ok(BTreeMap::new()),
+        };
+        let mut facts = gather(&target.client, &discovery.snapshot(), &target.group_kind, resource).await;
+        match templates {
+            Ok(templates) => facts.templates = templates,
+            // The release may have the same error: its message is in the report.
+            Err(error) if is_first => note!("templates are not named: {error:#}"),
+            Err(_) => {}
+        }
+        Ok(ReleaseReport::of(&facts, Timestamp::now()))
+    }
 }
 
 /// What has to change before a report is printed again: everything but the time of the next attempt.

@@ -81,7 +81,7 @@ impl Reader<'_> {
         }
         let resource = self.resource(kind)?;
         let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
-        if is_metadata_enough(kind) && kind.kind != "Event" {
+        if is_metadata_enough(kind) {
             let api: Api<MetadataOnly> = resource.api_in(self.client, namespace);
             let metadata = |object: MetadataOnly| json!({"metadata": object.metadata});
             return self.pages(api, resource, parameters, metadata).await;
