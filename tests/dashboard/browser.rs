@@ -47,18 +47,40 @@ impl Drop for Browser {
 impl Browser {
     pub fn start() -> Result<Self> {
         let profile = tempfile::tempdir()?;
-        let program = std::env::var("CHROMIUM").ok().filter(|path| !path.is_empty() && path != "on");
+        let program = std::env::var("CHROMIUM")
+            .ok()
+            .filter(|path| !path.is_empty() && path != "on");
         let program = program.unwrap_or_else(|| "chromium".to_owned());
         let mut command = Command::new("sh");
         // Chromium reads the descriptor 3 and writes 4.
         command.args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null", "sh", &program]);
-        command.args(["--headless=new", "--remote-debugging-pipe", "--no-first-run", "--disable-gpu", "--hide-scrollbars"]);
-        command.args(["--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update", "--disable-sync"]);
-        command.args(["--disable-extensions", "--no-default-browser-check", "--lang=en-US", "--force-device-scale-factor=1"]);
+        command.args([
+            "--headless=new",
+            "--remote-debugging-pipe",
+            "--no-first-run",
+            "--disable-gpu",
+            "--hide-scrollbars",
+        ]);
+        command.args([
+            "--disable-dev-shm-usage",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+        ]);
+        command.args([
+            "--disable-extensions",
+            "--no-default-browser-check",
+            "--lang=en-US",
+            "--force-device-scale-factor=1",
+        ]);
         command.arg(format!("--user-data-dir={}", profile.path().display()));
         // In a container there are neither the namespaces for its sandbox nor another user than root.
         command.args(["--no-sandbox", "about:blank"]).env("TZ", "UTC");
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
         let input = child.stdin.take().context("no input")?;
         let mut output = BufReader::new(child.stdout.take().context("no output")?);
         let (sender, messages) = channel();
@@ -66,7 +88,9 @@ impl Browser {
             let mut message = Vec::new();
             while output.read_until(0, &mut message).is_ok_and(|read| read > 0) {
                 message.pop();
-                let Ok(value) = serde_json::from_slice(&message) else { break };
+                let Ok(value) = serde_json::from_slice(&message) else {
+                    break;
+                };
                 if sender.send(value).is_err() {
                     break;
                 }
@@ -83,9 +107,11 @@ impl Browser {
             requests: Vec::new(),
             _profile: profile,
         };
-        let created = browser.call("Target.createTarget", &json!({"url": "about:blank"})).context(
-            "chromium: install your system's package chromium, or set CHROMIUM=off to leave these tests out",
-        )?;
+        let created = browser
+            .call("Target.createTarget", &json!({"url": "about:blank"}))
+            .context(
+                "chromium: install your system's package chromium, or set CHROMIUM=off to leave these tests out",
+            )?;
         let attached = json!({"targetId": created["targetId"], "flatten": true});
         let attached = browser.call("Target.attachToTarget", &attached)?;
         browser.session = attached["sessionId"].as_str().context("no session")?.to_owned();
@@ -110,7 +136,10 @@ impl Browser {
         let deadline = Instant::now() + TIMEOUT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let message = self.messages.recv_timeout(left).with_context(|| format!("{method}: no answer"))?;
+            let message = self
+                .messages
+                .recv_timeout(left)
+                .with_context(|| format!("{method}: no answer"))?;
             if message["id"] == id {
                 ensure!(message["error"].is_null(), "{method}: {}", message["error"]);
                 return Ok(message["result"].clone());
@@ -122,17 +151,28 @@ impl Browser {
     fn take(&mut self, message: &Value) {
         let parameters = &message["params"];
         match message["method"].as_str().unwrap_or_default() {
-            "Runtime.exceptionThrown" => self.problems.push(format!("exception: {}", parameters["exceptionDetails"])),
-            "Runtime.consoleAPICalled" if ["error", "warning", "assert"].iter().any(|kind| parameters["type"] == *kind) => {
+            "Runtime.exceptionThrown" => self
+                .problems
+                .push(format!("exception: {}", parameters["exceptionDetails"])),
+            "Runtime.consoleAPICalled"
+                if ["error", "warning", "assert"]
+                    .iter()
+                    .any(|kind| parameters["type"] == *kind) =>
+            {
                 self.problems.push(format!("console: {}", parameters["args"]));
             }
-            "Log.entryAdded" if ["error", "warning"].iter().any(|level| parameters["entry"]["level"] == *level) => {
+            "Log.entryAdded"
+                if ["error", "warning"]
+                    .iter()
+                    .any(|level| parameters["entry"]["level"] == *level) =>
+            {
                 let entry = &parameters["entry"];
                 self.problems.push(format!("log: {} {}", entry["text"], entry["url"]));
             }
             "Page.javascriptDialogOpening" => self.problems.push(format!("dialog: {}", parameters["message"])),
             "Network.requestWillBeSent" => {
-                self.requests.push(parameters["request"]["url"].as_str().unwrap_or_default().to_owned());
+                self.requests
+                    .push(parameters["request"]["url"].as_str().unwrap_or_default().to_owned());
             }
             _ => {}
         }
@@ -156,7 +196,11 @@ impl Browser {
     pub fn run(&mut self, expression: &str) -> Result<Value> {
         let parameters = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let result = self.call("Runtime.evaluate", &parameters)?;
-        ensure!(result["exceptionDetails"].is_null(), "{expression}: {}", result["exceptionDetails"]);
+        ensure!(
+            result["exceptionDetails"].is_null(),
+            "{expression}: {}",
+            result["exceptionDetails"]
+        );
         Ok(result["result"]["value"].clone())
     }
 
@@ -172,7 +216,10 @@ impl Browser {
         while self.run(&format!("Boolean({expression})"))? != true {
             if Instant::now() > deadline {
                 let shown = self.text("document.body.innerText.slice(0, 3000)")?;
-                bail!("not so after {TIMEOUT:?}: {expression}\n{:?}\nthe page shows:\n{shown}", self.problems);
+                bail!(
+                    "not so after {TIMEOUT:?}: {expression}\n{:?}\nthe page shows:\n{shown}",
+                    self.problems
+                );
             }
             sleep(Duration::from_millis(30));
         }
@@ -230,7 +277,12 @@ impl Browser {
         // Whatever was sent before has arrived then.
         self.run("0")?;
         let is_foreign = |url: &&String| !url.starts_with(origin) && !url.starts_with("data:") && *url != "about:blank";
-        let foreign: Vec<String> = self.requests.iter().filter(is_foreign).map(|url| format!("request: {url}")).collect();
+        let foreign: Vec<String> = self
+            .requests
+            .iter()
+            .filter(is_foreign)
+            .map(|url| format!("request: {url}"))
+            .collect();
         self.requests.clear();
         Ok(std::mem::take(&mut self.problems).into_iter().chain(foreign).collect())
     }

@@ -44,8 +44,10 @@ impl World {
     pub fn open(&mut self) -> Result<()> {
         let address = format!("http://{}/dashboard#token={}", self.address, self.token);
         self.browser.open(&address)?;
-        self.browser.until("document.querySelectorAll('.list tbody tr').length > 0")?;
-        self.browser.until("document.getElementById('live').textContent === 'live'")
+        self.browser
+            .until("document.querySelectorAll('.list tbody tr').length > 0")?;
+        self.browser
+            .until("document.getElementById('live').textContent === 'live'")
     }
 
     /// Opens a view of a release in the namespace `shop`.
@@ -92,7 +94,10 @@ fn releases_are_found_by_search_filters_pages_and_keys() -> Result<()> {
     ensure!(browser.text("document.getElementById('heading').textContent")? == "operator shop-operator");
     // The worst first.
     let first = names(browser)?;
-    ensure!(first.starts_with("search mail hostile checkout payments events"), "{first}");
+    ensure!(
+        first.starts_with("search mail hostile checkout payments events"),
+        "{first}"
+    );
     ensure!(browser.text("document.getElementById('range').textContent")? == "1-50 of 128");
 
     browser.press("n")?;
@@ -111,7 +116,10 @@ fn releases_are_found_by_search_filters_pages_and_keys() -> Result<()> {
     let first = focused(browser)?;
     browser.press("j")?;
     let second = focused(browser)?;
-    ensure!(first.starts_with("app-") && second.starts_with("app-") && first != second, "{first} {second}");
+    ensure!(
+        first.starts_with("app-") && second.starts_with("app-") && first != second,
+        "{first} {second}"
+    );
     let outline = browser.text("getComputedStyle(document.activeElement).outlineStyle")?;
     ensure!(outline == "solid", "the focus is not visible: {outline}");
     browser.press("k")?;
@@ -122,7 +130,10 @@ fn releases_are_found_by_search_filters_pages_and_keys() -> Result<()> {
     browser.run("document.querySelector('.chips [data-state=progressing]').click()")?;
     browser.until("document.getElementById('range').textContent.startsWith('1-2 of 2 ')")?;
     ensure!(names(browser)? == "checkout payments", "{}", names(browser)?);
-    ensure!(browser.text("document.querySelector('.chips [data-state=progressing]').getAttribute('aria-pressed')")? == "true");
+    ensure!(
+        browser.text("document.querySelector('.chips [data-state=progressing]').getAttribute('aria-pressed')")?
+            == "true"
+    );
     browser.press("Escape")?;
     browser.run(
         "(() => { const select = document.querySelector('select'); select.value = 'Postgres.apps.example.com'; \
@@ -160,9 +171,18 @@ fn a_release_shows_its_cause_members_and_views() -> Result<()> {
     world.open_release("checkout", "tree")?;
     let browser = &mut world.browser;
     let causes = browser.text("document.querySelector('.causes').innerText")?;
-    ensure!(causes.contains("ImagePullBackOff") && causes.contains("kubectl "), "{causes}");
+    ensure!(
+        causes.contains("ImagePullBackOff") && causes.contains("kubectl "),
+        "{causes}"
+    );
     let tree = browser.text("document.getElementById('panel').innerText")?;
-    for part in ["WAVE 1", "ConfigMap", "checkout-7c9f-l5n7v", "HOOKS", "checkout-smoke-test"] {
+    for part in [
+        "WAVE 1",
+        "ConfigMap",
+        "checkout-7c9f-l5n7v",
+        "HOOKS",
+        "checkout-smoke-test",
+    ] {
         ensure!(tree.contains(part), "{part}: {tree}");
     }
     // The unhealthy branch is open. Keys walk through it and close it.
@@ -178,17 +198,57 @@ fn a_release_shows_its_cause_members_and_views() -> Result<()> {
     browser.until(&format!("{shown} === {}", before - 4))?;
 
     for (number, view, parts) in [
-        (2, "timeline", &["pre-upgrade", "checkout-migrate", "48s", "backup", "on schedule", "0 3 * * * Europe/Berlin", "503"][..]),
-        (3, "history", &["webapp 2.2.1", "superseded", "failed", "not ready within 5m", "kept: a rollback can run it"]),
+        (
+            2,
+            "timeline",
+            &[
+                "pre-upgrade",
+                "checkout-migrate",
+                "48s",
+                "backup",
+                "on schedule",
+                "0 3 * * * Europe/Berlin",
+                "503",
+            ][..],
+        ),
+        (
+            3,
+            "history",
+            &[
+                "webapp 2.2.1",
+                "superseded",
+                "failed",
+                "not ready within 5m",
+                "kept: a rollback can run it",
+            ],
+        ),
         (4, "drift", &["Contested", "kubectl-scale"]),
-        (5, "values", &["database.password", "masked", "Secret shop/checkout-db", "\"v1.4.2\"", "watch values"]),
-        (6, "notes", &["Run a backup: chartwright plan run webapp checkout backup"]),
+        (
+            5,
+            "values",
+            &[
+                "database.password",
+                "masked",
+                "Secret shop/checkout-db",
+                "\"v1.4.2\"",
+                "watch values",
+            ],
+        ),
+        (
+            6,
+            "notes",
+            &["Run a backup: chartwright plan run webapp checkout backup"],
+        ),
         (1, "tree", &["StatefulSet"]),
     ] {
         browser.press(&number.to_string())?;
-        browser.until(&format!("document.getElementById('tab-{view}').getAttribute('aria-selected') === 'true'"))?;
+        browser.until(&format!(
+            "document.getElementById('tab-{view}').getAttribute('aria-selected') === 'true'"
+        ))?;
         for part in parts {
-            browser.until(&format!("document.getElementById('panel').innerText.includes({part:?})"))?;
+            browser.until(&format!(
+                "document.getElementById('panel').innerText.includes({part:?})"
+            ))?;
         }
         ensure!(browser.text("location.hash")?.contains("name=checkout"));
     }
@@ -221,22 +281,36 @@ fn changes_are_shown_without_a_reload() -> Result<()> {
     let mut world = World::start()?;
     world.open()?;
     world.browser.run("window.isSame = true")?;
-    let catalog = resource(("shop", "catalog"), "False", "MemberFailed", "Deployment catalog: no pod is ready", 2_000_000);
+    let catalog = resource(
+        ("shop", "catalog"),
+        "False",
+        "MemberFailed",
+        "Deployment catalog: no pod is ready",
+        2_000_000,
+    );
     world.fixture.put(Facts::new(kind("WebApp"), catalog.clone()));
     let row = "[...document.querySelectorAll('.list tbody tr')].find((row) => row.innerText.includes('catalog'))";
     world.browser.until(&format!("{row}?.innerText.includes('failing')"))?;
     world.open_release("catalog", "tree")?;
-    world.browser.until("document.querySelector('.title').innerText.includes('failing')")?;
+    world
+        .browser
+        .until("document.querySelector('.title').innerText.includes('failing')")?;
     let mut better = catalog;
     better["status"]["conditions"][0]["status"] = "True".into();
     world.fixture.put(Facts::new(kind("WebApp"), better.clone()));
-    world.browser.until("document.querySelector('.title').innerText.includes('ready')")?;
-    world.browser.until("document.getElementById('announcer').textContent === 'catalog is ready'")?;
+    world
+        .browser
+        .until("document.querySelector('.title').innerText.includes('ready')")?;
+    world
+        .browser
+        .until("document.getElementById('announcer').textContent === 'catalog is ready'")?;
     world.browser.until("document.title.startsWith('catalog (ready)')")?;
     world.fixture.remove("catalog");
     world.browser.until("document.getElementById('gone')")?;
     world.fixture.put(Facts::new(kind("WebApp"), better));
-    world.browser.until("!document.getElementById('gone') && document.querySelector('.title')")?;
+    world
+        .browser
+        .until("!document.getElementById('gone') && document.querySelector('.title')")?;
     ensure!(world.browser.run("window.isSame")? == true);
     world.check()
 }
@@ -252,10 +326,16 @@ fn hostile_texts_stay_texts() -> Result<()> {
         main a[href^=javascript], [onerror], [onload]').length";
     let check = |world: &mut World, place: &str| -> Result<()> {
         ensure!(world.browser.run(markup)? == 0, "{place}");
-        ensure!(world.browser.text("typeof window.attacked")? == "undefined", "{place}: a script ran");
+        ensure!(
+            world.browser.text("typeof window.attacked")? == "undefined",
+            "{place}: a script ran"
+        );
         world.check()
     };
-    world.browser.until(&format!("document.querySelector('.list').innerText.includes({:?})", ATTACKS[0]))?;
+    world.browser.until(&format!(
+        "document.querySelector('.list').innerText.includes({:?})",
+        ATTACKS[0]
+    ))?;
     check(&mut world, "list")?;
     for view in VIEWS {
         world.open_release(HOSTILE, view)?;
@@ -273,15 +353,24 @@ fn hostile_texts_stay_texts() -> Result<()> {
         world.browser.run(&script)?;
         world.browser.until("document.getElementById('gone')")?;
         check(&mut world, attack)?;
-        world.browser.run(&format!("location.hash = '#/?q=' + encodeURIComponent({attack:?})"))?;
+        world
+            .browser
+            .run(&format!("location.hash = '#/?q=' + encodeURIComponent({attack:?})"))?;
         world.browser.until("document.getElementById('search')?.value")?;
         check(&mut world, attack)?;
     }
     // The policy holds: a script that got into the page all the same would not run.
-    world.browser.run("document.body.append(Object.assign(document.createElement('script'), {textContent: 'window.attacked=1'}))")?;
+    world.browser.run(
+        "document.body.append(Object.assign(document.createElement('script'), {textContent: 'window.attacked=1'}))",
+    )?;
     ensure!(world.browser.text("typeof window.attacked")? == "undefined");
     let problems = world.browser.take_problems("http://")?;
-    ensure!(problems.iter().any(|problem| problem.contains("Content Security Policy")), "{problems:?}");
+    ensure!(
+        problems
+            .iter()
+            .any(|problem| problem.contains("Content Security Policy")),
+        "{problems:?}"
+    );
     Ok(())
 }
 
@@ -336,7 +425,10 @@ fn both_colour_schemes_are_legible_and_can_be_switched() -> Result<()> {
 
 fn check_contrast(world: &mut World, scheme: &str, view: &str) -> Result<()> {
     let lowest = world.browser.run(CONTRAST)?;
-    ensure!(lowest[0].as_f64().is_some_and(|ratio| (4.5..90.0).contains(&ratio)), "{scheme} {view}: {lowest}");
+    ensure!(
+        lowest[0].as_f64().is_some_and(|ratio| (4.5..90.0).contains(&ratio)),
+        "{scheme} {view}: {lowest}"
+    );
     Ok(())
 }
 
@@ -355,7 +447,11 @@ fn a_phone_shows_everything_without_scrolling_sideways() -> Result<()> {
     for name in ["checkout", "search", HOSTILE] {
         for view in VIEWS {
             world.open_release(name, view)?;
-            ensure!(world.browser.run(fits)? == true, "{name} {view}: {}", world.browser.run(widest)?);
+            ensure!(
+                world.browser.run(fits)? == true,
+                "{name} {view}: {}",
+                world.browser.run(widest)?
+            );
         }
     }
     world.check()
@@ -372,22 +468,60 @@ fn the_page_has_landmarks_and_names_for_everything_that_can_be_used() -> Result<
         if !place.is_empty() {
             world.open_release("checkout", place)?;
         }
-        let tree = world.browser.call("Accessibility.getFullAXTree", &serde_json::json!({}))?;
-        let nodes: Vec<&Value> = tree["nodes"].as_array().into_iter().flatten().filter(|node| node["ignored"] != true).collect();
+        let tree = world
+            .browser
+            .call("Accessibility.getFullAXTree", &serde_json::json!({}))?;
+        let nodes: Vec<&Value> = tree["nodes"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|node| node["ignored"] != true)
+            .collect();
         let roles: Vec<&str> = nodes.iter().filter_map(|node| node["role"]["value"].as_str()).collect();
         let wanted = if place.is_empty() {
-            &["banner", "main", "navigation", "search", "heading", "table", "columnheader", "status"][..]
+            &[
+                "banner",
+                "main",
+                "navigation",
+                "search",
+                "heading",
+                "table",
+                "columnheader",
+                "status",
+            ][..]
         } else {
-            &["banner", "main", "navigation", "heading", "tablist", "tab", "tabpanel", "status"]
+            &[
+                "banner",
+                "main",
+                "navigation",
+                "heading",
+                "tablist",
+                "tab",
+                "tabpanel",
+                "status",
+            ]
         };
         for role in wanted {
             ensure!(roles.contains(role), "{place:?}: no {role}: {roles:?}");
         }
-        let used = ["button", "link", "textbox", "searchbox", "combobox", "tab", "tabpanel", "table", "tablist"];
+        let used = [
+            "button",
+            "link",
+            "textbox",
+            "searchbox",
+            "combobox",
+            "tab",
+            "tabpanel",
+            "table",
+            "tablist",
+        ];
         for node in &nodes {
             let role = node["role"]["value"].as_str().unwrap_or_default();
             let name = node["name"]["value"].as_str().unwrap_or_default();
-            ensure!(!used.contains(&role) || !name.is_empty(), "{place:?}: a {role} without a name: {node}");
+            ensure!(
+                !used.contains(&role) || !name.is_empty(),
+                "{place:?}: a {role} without a name: {node}"
+            );
         }
     }
     ensure!(world.browser.text("document.documentElement.lang")? == "en");
@@ -416,7 +550,10 @@ fn without_a_token_the_page_shows_a_way_to_sign_in_and_no_data() -> Result<()> {
     // The token lives as long as the tab.
     browser.reload()?;
     browser.until("document.querySelectorAll('.list tbody tr').length === 50")?;
-    ensure!(browser.text("localStorage.length + document.cookie")? == "1", "only the colours are kept");
+    ensure!(
+        browser.text("localStorage.length + document.cookie")? == "1",
+        "only the colours are kept"
+    );
     browser.run("document.getElementById('sign-out').click()")?;
     browser.until("document.getElementById('token')")?;
     ensure!(browser.text("sessionStorage.length")? == "0");

@@ -120,10 +120,14 @@ fn pod(name: &str, is_ready: bool) -> Value {
 
 /// A release that waits for a pod, with hooks, plans, history and drift.
 fn checkout() -> Facts {
-    let mut custom = resource(("shop", "checkout"), "False", "Progressing", "Deployment checkout: 2 of 3 pods are ready", 900_000);
-    let member = |group: &str, kind: &str, name: &str, wave: i32| {
-        json!({"group": group, "version": "v1", "kind": kind, "namespace": "shop", "name": name, "uid": format!("uid-{name}-{kind}"), "wave": wave})
-    };
+    let mut custom = resource(
+        ("shop", "checkout"),
+        "False",
+        "Progressing",
+        "Deployment checkout: 2 of 3 pods are ready",
+        900_000,
+    );
+    let member = |group: &str, kind: &str, name: &str, wave: i32| json!({"group": group, "version": "v1", "kind": kind, "namespace": "shop", "name": name, "uid": format!("uid-{name}-{kind}"), "wave": wave});
     let status = &mut custom["status"];
     status["inventory"] = json!([
         member("", "ConfigMap", "checkout-settings", 0),
@@ -158,14 +162,21 @@ fn checkout() -> Facts {
     };
     status["history"] = json!([
         revision(1, "2.1.0", 900_000, json!({"healthy": true, "kept": true})),
-        revision(2, "2.2.0", 500_000, json!({"failed": "Deployment checkout: not ready within 5m"})),
+        revision(
+            2,
+            "2.2.0",
+            500_000,
+            json!({"failed": "Deployment checkout: not ready within 5m"})
+        ),
         revision(3, "2.2.1", 400_000, json!({"healthy": true, "kept": true})),
         revision(4, "2.3.1", 300, json!({})),
     ]);
     let drifted = json!({"type": "Drifted", "status": "True", "reason": "Contested", "lastTransitionTime": ago(3600),
         "message": "Deployment checkout: .spec.replicas is changed again and again by kubectl-scale"});
     status["conditions"].as_array_mut().unwrap().push(drifted);
-    status["notes"] = "Checkout is at https://checkout.example.com\nRun a backup: chartwright plan run webapp checkout backup\n".into();
+    status["notes"] =
+        "Checkout is at https://checkout.example.com\nRun a backup: chartwright plan run webapp checkout backup\n"
+            .into();
     let mut facts = Facts::new(kind("WebApp"), custom);
     let rolled_out = json!({"spec": {"replicas": 3}, "status": {"observedGeneration": 1, "replicas": 3, "updatedReplicas": 3, "readyReplicas": 2,
         "availableReplicas": 2, "unavailableReplicas": 1}});
@@ -173,15 +184,33 @@ fn checkout() -> Facts {
         "currentReplicas": 1, "availableReplicas": 1, "currentRevision": "a", "updateRevision": "a"}});
     facts.objects = vec![
         object("v1", "ConfigMap", "checkout-settings", None, json!({})),
-        object("v1", "Service", "checkout", None, json!({"spec": {"clusterIP": "10.0.0.1"}})),
+        object(
+            "v1",
+            "Service",
+            "checkout",
+            None,
+            json!({"spec": {"clusterIP": "10.0.0.1"}}),
+        ),
         object("apps/v1", "Deployment", "checkout", None, rolled_out),
-        object("apps/v1", "ReplicaSet", "checkout-7c9f", Some("uid-checkout-Deployment"), json!({"spec": {"replicas": 3},
-            "status": {"observedGeneration": 1, "replicas": 3, "fullyLabeledReplicas": 3, "readyReplicas": 2, "availableReplicas": 2}})),
+        object(
+            "apps/v1",
+            "ReplicaSet",
+            "checkout-7c9f",
+            Some("uid-checkout-Deployment"),
+            json!({"spec": {"replicas": 3},
+            "status": {"observedGeneration": 1, "replicas": 3, "fullyLabeledReplicas": 3, "readyReplicas": 2, "availableReplicas": 2}}),
+        ),
         pod("checkout-7c9f-2xkqz", true),
         pod("checkout-7c9f-9rwtd", true),
         pod("checkout-7c9f-l5n7v", false),
         object("apps/v1", "StatefulSet", "checkout-queue", None, queue),
-        object("networking.k8s.io/v1", "Ingress", "checkout", None, json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.10"}]}}})),
+        object(
+            "networking.k8s.io/v1",
+            "Ingress",
+            "checkout",
+            None,
+            json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.10"}]}}}),
+        ),
     ];
     facts
 }
@@ -209,7 +238,10 @@ fn hostile() -> Facts {
         "runs": [{"run": 1, "by": "request", "phase": text(5), "started": ago(30), "ended": ago(20)}]}]);
     status["history"] = json!([{"revision": 1, "generation": 1, "chart": text(1), "version": text(2), "appVersion": text(3), "failed": text(4)}]);
     let condition = |name: &str| json!({"type": name, "status": "True", "reason": text(1), "message": text(5), "lastTransitionTime": ago(9)});
-    status["conditions"].as_array_mut().unwrap().extend([condition("Drifted"), condition("PruneHeld")]);
+    status["conditions"]
+        .as_array_mut()
+        .unwrap()
+        .extend([condition("Drifted"), condition("PruneHeld")]);
     status["notes"] = ATTACKS.join("\n").into();
     custom["metadata"]["labels"] = json!({text(0): text(1)});
     Facts::new(kind("WebApp"), custom)
@@ -227,10 +259,26 @@ impl Fixture {
         let healthy = "all members are ready";
         for (name, kind_name, namespace, ready, reason, message, age) in [
             ("catalog", "WebApp", "shop", "True", "Healthy", healthy, 2_000_000),
-            ("payments", "WebApp", "shop", "False", "HookRunning", "pre-upgrade: Job payments-migrate runs", 700_000),
+            (
+                "payments",
+                "WebApp",
+                "shop",
+                "False",
+                "HookRunning",
+                "pre-upgrade: Job payments-migrate runs",
+                700_000,
+            ),
             ("orders-db", "Postgres", "shop", "True", "Healthy", healthy, 3_000_000),
             ("events", "Kafka", "platform", "Unknown", "NewGeneration", "", 86_000),
-            ("mail", "WebApp", "platform", "False", "MemberFailed", "Deployment mail: pod mail-6d5c-8xk2p: CrashLoopBackOff: exit code 137: out of memory", 43_000),
+            (
+                "mail",
+                "WebApp",
+                "platform",
+                "False",
+                "MemberFailed",
+                "Deployment mail: pod mail-6d5c-8xk2p: CrashLoopBackOff: exit code 137: out of memory",
+                43_000,
+            ),
         ] {
             let custom = resource((namespace, name), ready, reason, message, age);
             fixture.put(Facts::new(kind(kind_name), custom));

@@ -141,7 +141,9 @@ fn kinds_of_file(file: &Path, snapshot: &Snapshot, board: &Board) -> anyhow::Res
             continue;
         }
         let served = snapshot.resource(&kind, &watch.version);
-        let problem = served.is_none().then(|| format!("the API server does not serve it in {}", watch.version));
+        let problem = served
+            .is_none()
+            .then(|| format!("the API server does not serve it in {}", watch.version));
         board.set_problem(&kind.to_string(), problem);
         if let Some(resource) = served {
             kinds.push(FedKind {
@@ -156,7 +158,12 @@ fn kinds_of_file(file: &Path, snapshot: &Snapshot, board: &Board) -> anyhow::Res
 /// The kinds with a mark of the operator.
 async fn kinds_with_marks(shared: &Shared, client: &Client, snapshot: &Snapshot) -> anyhow::Result<Vec<FedKind>> {
     let mut unlisted = Unlisted::new();
-    let namespaces = shared.options.namespaces.iter().flatten().map(|name| Some(name.as_str()));
+    let namespaces = shared
+        .options
+        .namespaces
+        .iter()
+        .flatten()
+        .map(|name| Some(name.as_str()));
     let mut namespaces: Vec<Option<&str>> = namespaces.collect();
     if namespaces.is_empty() {
         namespaces.push(None);

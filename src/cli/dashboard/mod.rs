@@ -65,7 +65,10 @@ pub fn run(args: &DashboardArgs) -> anyhow::Result<()> {
         heading,
         kubeconfig: args.kubeconfig.clone(),
         kinds_of: args.watches_file.clone(),
-        values_of: args.watches_file.clone().unwrap_or_else(|| PathBuf::from("./watches.yaml")),
+        values_of: args
+            .watches_file
+            .clone()
+            .unwrap_or_else(|| PathBuf::from("./watches.yaml")),
         namespaces: args.namespace.clone().map(|namespace| BTreeSet::from([namespace])),
         selector: None,
     });
@@ -82,7 +85,10 @@ pub fn run(args: &DashboardArgs) -> anyhow::Result<()> {
             io::ErrorKind::PermissionDenied => "no permission".to_owned(),
             _ => error.to_string(),
         };
-        anyhow!("can't use port {}: {reason}; choose another with --port, or leave it out", args.port)
+        anyhow!(
+            "can't use port {}: {reason}; choose another with --port, or leave it out",
+            args.port
+        )
     })?;
     let port = served.map(|at| at.port()).unwrap_or_default();
     let mut out = stdout();

@@ -85,7 +85,13 @@ fn scrape(port: u16, name: &str, verifier: Arc<dyn ServerCertVerifier>, token: O
 }
 
 /// Sends the first lines of a request over HTTPS: the answer with its head.
-fn fetch(port: u16, name: &str, verifier: Arc<dyn ServerCertVerifier>, head: &str, token: Option<&str>) -> Result<String> {
+fn fetch(
+    port: u16,
+    name: &str,
+    verifier: Arc<dyn ServerCertVerifier>,
+    head: &str,
+    token: Option<&str>,
+) -> Result<String> {
     let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()?
         .dangerous()
@@ -236,7 +242,10 @@ fn the_dashboard_of_an_operator_needs_a_token_with_its_own_right() -> Result<()>
     world.grant("metrics-auth", &world.project_rules(AUTH_ROLE)?)?;
     world.grant("dashboard", &world.project_rules("rbac/dashboard_role.yaml")?)?;
     let stranger = account(&world.kubectl, "stranger")?;
-    let plain = world.launch(&Launch { replica: 1, ..PROTECTED })?;
+    let plain = world.launch(&Launch {
+        replica: 1,
+        ..PROTECTED
+    })?;
     let operator = world.launch(&Launch {
         arguments: &["--metrics-secure", "--metrics-require-rbac", "--dashboard"],
         ..METERED
@@ -244,13 +253,23 @@ fn the_dashboard_of_an_operator_needs_a_token_with_its_own_right() -> Result<()>
     operator.await_log("watching")?;
     world.install("web", json!({}))?;
     let port = operator.metrics_port()?;
+    world.await_quiet(&operator)?;
     let start = world.mark()?;
     let list = "GET /dashboard/api/releases";
     let get = |request: &str, token: Option<&str>| fetch_insecurely(port, request, token);
     // Nothing is read from the cluster for clients without the right.
-    ensure_contains(&get(list, None)?, &["HTTP/1.1 401", "content-security-policy: default-src 'none'"])?;
+    ensure_contains(
+        &get(list, None)?,
+        &["HTTP/1.1 401", "content-security-policy: default-src 'none'"],
+    )?;
     let refused = get(list, Some(&stranger))?;
-    ensure_contains(&refused, &["HTTP/1.1 403", "stranger lacks the right to get the non-resource URL /dashboard"])?;
+    ensure_contains(
+        &refused,
+        &[
+            "HTTP/1.1 403",
+            "stranger lacks the right to get the non-resource URL /dashboard",
+        ],
+    )?;
     // The right to read the metrics is another one.
     ensure_contains(&get(list, Some(&reader))?, &["HTTP/1.1 403"])?;
     let kinds = world.all_requests(&operator, start)?.kinds();
@@ -262,12 +281,21 @@ fn the_dashboard_of_an_operator_needs_a_token_with_its_own_right() -> Result<()>
         "rules": world.project_rules("rbac/dashboard_reader_role.yaml")?,
     });
     world.kubectl.apply(&role.to_string())?;
-    let binding = ["create", "clusterrolebinding", reader_role, "--clusterrole=dashboard-access-dashboard-reader"];
-    world.kubectl.run(binding.into_iter().chain(["--serviceaccount=dashboard-access:reader"]))?;
+    let binding = [
+        "create",
+        "clusterrolebinding",
+        reader_role,
+        "--clusterrole=dashboard-access-dashboard-reader",
+    ];
+    world
+        .kubectl
+        .run(binding.into_iter().chain(["--serviceaccount=dashboard-access:reader"]))?;
     std::thread::sleep(VERDICT_AGE);
     until("the dashboard lists the release", SOON, || {
         let listed = get(list, Some(&reader))?;
-        Ok(listed.starts_with("HTTP/1.1 200") && listed.contains("\"name\":\"web\"") && listed.contains("operator dashboard-access"))
+        Ok(listed.starts_with("HTTP/1.1 200")
+            && listed.contains("\"name\":\"web\"")
+            && listed.contains("operator dashboard-access"))
     })?;
     let key = format!("kind=Widget.{}&namespace={}&name=web", world.group(), world.name);
     let shown = get(&format!("GET /dashboard/api/release?{key}"), Some(&reader))?;
@@ -280,8 +308,14 @@ fn the_dashboard_of_an_operator_needs_a_token_with_its_own_right() -> Result<()>
     }
     ensure_contains(&get("GET /dashboard", None)?, &["HTTP/1.1 200", "<!doctype html>"])?;
     // The metrics stay as they are, and without the flag there is no page.
-    ensure_contains(&scrape_insecurely(port, Some(&reader))?, &["HTTP/1.1 200", "chartwright_leader"])?;
-    ensure_contains(&fetch_insecurely(plain.metrics_port()?, "GET /dashboard", Some(&reader))?, &["HTTP/1.1 404"])
+    ensure_contains(
+        &scrape_insecurely(port, Some(&reader))?,
+        &["HTTP/1.1 200", "chartwright_leader"],
+    )?;
+    ensure_contains(
+        &fetch_insecurely(plain.metrics_port()?, "GET /dashboard", Some(&reader))?,
+        &["HTTP/1.1 404"],
+    )
 }
 
 #[test]

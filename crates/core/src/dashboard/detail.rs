@@ -76,11 +76,13 @@ impl ReleaseDetail {
         let record = Record::from_status(status, None).into_record();
         let all = conditions::of(status);
         let drift = DRIFT.iter().filter_map(|kind| conditions::get(&all, kind));
-        let drift = drift.filter(|condition| condition.status == "True").map(|condition| DriftRow {
-            reason: cut(&condition.reason, LONGEST_TEXT),
-            message: cut(&condition.message, LONGEST_TEXT),
-            since: condition.last_transition_time.to_string(),
-        });
+        let drift = drift
+            .filter(|condition| condition.status == "True")
+            .map(|condition| DriftRow {
+                reason: cut(&condition.reason, LONGEST_TEXT),
+                message: cut(&condition.message, LONGEST_TEXT),
+                since: condition.last_transition_time.to_string(),
+            });
         let history = record.history.iter().rev().map(|revision| RevisionRow {
             status: revision.state(record.revision),
             revision: revision.clone(),
@@ -91,7 +93,14 @@ impl ReleaseDetail {
             time_zone: plan.time_zone.clone(),
             next: plan.next,
             phase: plan.phase.clone(),
-            message: cut(if plan.invalid.is_empty() { &plan.message } else { &plan.invalid }, LONGEST_TEXT),
+            message: cut(
+                if plan.invalid.is_empty() {
+                    &plan.message
+                } else {
+                    &plan.invalid
+                },
+                LONGEST_TEXT,
+            ),
         });
         ReleaseDetail {
             state: ReleaseState::of(&facts.resource, &report.summary),

@@ -79,9 +79,15 @@ fn a_page_counts_all_that_it_does_not_show() {
     let page = list(&index(), &query("q=example.com&state=ready&limit=1"));
     assert_eq!((page.items.len(), page.matched, page.total), (1, 2, 5));
     let states: Vec<_> = page.states.into_iter().collect();
-    assert_eq!(states, [("failing", 1), ("progressing", 1), ("ready", 2), ("unknown", 1)]);
+    assert_eq!(
+        states,
+        [("failing", 1), ("progressing", 1), ("ready", 2), ("unknown", 1)]
+    );
     let kinds: Vec<_> = page.kinds.into_iter().collect();
-    assert_eq!(kinds, [("Db.example.com".to_owned(), 2), ("Web.example.com".to_owned(), 3)]);
+    assert_eq!(
+        kinds,
+        [("Db.example.com".to_owned(), 2), ("Web.example.com".to_owned(), 3)]
+    );
     let namespaces: Vec<_> = page.namespaces.into_iter().collect();
     assert_eq!(namespaces, [("mail".to_owned(), 1), ("shop".to_owned(), 3)]);
 }
@@ -107,7 +113,10 @@ fn a_wrong_parameter_is_an_error_that_names_it() {
 fn a_release_is_named_by_its_kind_namespace_and_name() {
     let parse = |text: &str| ReleaseKey::parse(text.split('&').filter_map(|pair| pair.split_once('=')));
     let key = parse("kind=Web.example.com&namespace=shop&name=cart").unwrap();
-    assert_eq!((key.kind, key.namespace.as_str(), key.name.as_str()), (web(), "shop", "cart"));
+    assert_eq!(
+        (key.kind, key.namespace.as_str(), key.name.as_str()),
+        (web(), "shop", "cart")
+    );
     assert_eq!(parse("kind=Web.example.com&name=cart").unwrap().namespace, "");
     for (text, expected) in [
         ("name=cart", "the parameter \"kind\" is missing"),
@@ -161,7 +170,10 @@ fn rows_are_replaced_removed_and_bounded() {
     assert_eq!(index.retain(|key| key.kind.kind == "Web"), 2);
     assert_eq!(index.len(), 2);
     for number in index.len()..=MOST_RELEASES {
-        index.put(ReleaseRow::of(&web(), &object("many", &number.to_string(), "True", "Healthy")));
+        index.put(ReleaseRow::of(
+            &web(),
+            &object("many", &number.to_string(), "True", "Healthy"),
+        ));
     }
     assert_eq!(index.len(), MOST_RELEASES);
     assert!(index.is_full() && list(&index, &ListQuery::default()).is_full);
@@ -198,7 +210,12 @@ fn the_time_line_has_hooks_plans_and_revisions() {
     let record = Record::from_status(&recorded()["status"], None).into_record();
     let spans: Vec<String> = timeline(&record)
         .iter()
-        .map(|span| format!("{:?} {} {} {} {}", span.lane, span.title, span.subject, span.phase, span.message))
+        .map(|span| {
+            format!(
+                "{:?} {} {} {} {}",
+                span.lane, span.title, span.subject, span.phase, span.message
+            )
+        })
         .collect();
     let expected = [
         "Plan restore on request Waiting ",
@@ -215,12 +232,25 @@ fn a_detail_has_history_plans_drift_and_notes() {
     let facts = Facts::new(web(), recorded());
     let now = "2026-01-04T00:00:00Z".parse().unwrap();
     let detail = serde_json::to_value(ReleaseDetail::of(&facts, now)).unwrap();
-    let states: Vec<&Value> = detail["history"].as_array().unwrap().iter().map(|row| &row["status"]).collect();
+    let states: Vec<&Value> = detail["history"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| &row["status"])
+        .collect();
     assert_eq!(states, ["deployed", "superseded"]);
     assert_eq!(detail["drift"][0]["message"], "Deployment web: kubectl-edit");
     assert_eq!(detail["plans"][0]["schedule"], "0 3 * * *");
-    assert_eq!((&detail["notes"], &detail["name"]), (&json!("visit http://x"), &json!("web")));
-    for odd in [json!(null), json!([]), json!({"metadata": 1, "status": "x"}), json!({"status": {"history": 5, "plans": "x"}})] {
+    assert_eq!(
+        (&detail["notes"], &detail["name"]),
+        (&json!("visit http://x"), &json!("web"))
+    );
+    for odd in [
+        json!(null),
+        json!([]),
+        json!({"metadata": 1, "status": "x"}),
+        json!({"status": {"history": 5, "plans": "x"}}),
+    ] {
         ReleaseDetail::of(&Facts::new(web(), odd), now);
     }
 }

@@ -92,7 +92,9 @@ pub fn timeline(record: &Record) -> Vec<Span> {
     // What waits comes first, then the newest.
     spans.sort_by(|one, other| {
         let waits = one.started.is_some().cmp(&other.started.is_some());
-        waits.then(other.started.cmp(&one.started)).then(one.lane.cmp(&other.lane))
+        waits
+            .then(other.started.cmp(&one.started))
+            .then(one.lane.cmp(&other.lane))
     });
     spans.truncate(MOST_SPANS);
     for span in &mut spans {
@@ -117,7 +119,13 @@ fn add_plan(plan: &Plan, spans: &mut Vec<Span>) {
         // The message of the plan is about its last run.
         let is_last = place == 0 && plan.phase != "Running";
         let message = if is_last { plan.message.as_str() } else { "" };
-        spans.push(span(by(past.by), &past.phase, Some(past.started), Some(past.ended), message));
+        spans.push(span(
+            by(past.by),
+            &past.phase,
+            Some(past.started),
+            Some(past.ended),
+            message,
+        ));
     }
     if plan.phase == "Running" || plan.runs.is_empty() && plan.started.is_some() {
         spans.push(span("", &plan.phase, plan.started, plan.ended, &plan.message));

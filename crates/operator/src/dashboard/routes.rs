@@ -79,11 +79,17 @@ pub fn routes(source: Arc<dyn DashboardSource>, access: DashboardAccess) -> Rout
         .route_layer(from_fn_with_state(site.clone(), authorize));
     let mut router = Router::new()
         .route(PATH, get(|| async { asset("text/html; charset=utf-8", PAGE) }))
-        .route("/dashboard/style.css", get(|| async { asset("text/css; charset=utf-8", STYLE) }))
+        .route(
+            "/dashboard/style.css",
+            get(|| async { asset("text/css; charset=utf-8", STYLE) }),
+        )
         .route("/dashboard/", get(|| async { Redirect::permanent("../dashboard") }))
         .route("/dashboard/{*rest}", any(nothing));
     for (path, script) in SCRIPTS {
-        router = router.route(path, get(move || async { asset("text/javascript; charset=utf-8", script) }));
+        router = router.route(
+            path,
+            get(move || async { asset("text/javascript; charset=utf-8", script) }),
+        );
     }
     let router = router.merge(data);
     let checks = from_fn_with_state(site.clone(), check);
@@ -120,7 +126,10 @@ async fn check(State(site): State<Arc<Site>>, request: Request, next: Next) -> R
         let refusal = failure(StatusCode::METHOD_NOT_ALLOWED, "the dashboard only shows: use GET");
         ([(header::ALLOW, "GET")], refusal).into_response()
     } else if matches!(site.access, Access::Localhost(_)) && !is_localhost(request.headers()) {
-        failure(StatusCode::MISDIRECTED_REQUEST, "this server answers for localhost and 127.0.0.1 only")
+        failure(
+            StatusCode::MISDIRECTED_REQUEST,
+            "this server answers for localhost and 127.0.0.1 only",
+        )
     } else {
         next.run(request).await
     };
@@ -130,8 +139,14 @@ async fn check(State(site): State<Arc<Site>>, request: Request, next: Next) -> R
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, fixed("nosniff"));
     headers.insert(header::REFERRER_POLICY, fixed("no-referrer"));
     headers.insert(header::CACHE_CONTROL, fixed("no-store"));
-    headers.insert(HeaderName::from_static("cross-origin-resource-policy"), fixed("same-origin"));
-    headers.insert(HeaderName::from_static("cross-origin-opener-policy"), fixed("same-origin"));
+    headers.insert(
+        HeaderName::from_static("cross-origin-resource-policy"),
+        fixed("same-origin"),
+    );
+    headers.insert(
+        HeaderName::from_static("cross-origin-opener-policy"),
+        fixed("same-origin"),
+    );
     response
 }
 
@@ -162,7 +177,9 @@ async fn authorize(State(site): State<Arc<Site>>, request: Request, next: Next) 
             let token = BearerToken::from_headers(values.map(HeaderValue::as_bytes));
             // Digests: the time of the comparison says nothing about the token.
             if token.is_none_or(|token| !token.has_digest(digest)) {
-                return unauthorized("open the address that `chartwright dashboard` has printed: it ends with a token\n");
+                return unauthorized(
+                    "open the address that `chartwright dashboard` has printed: it ends with a token\n",
+                );
             }
         }
     }
@@ -171,7 +188,9 @@ async fn authorize(State(site): State<Arc<Site>>, request: Request, next: Next) 
 
 /// The parameters of a request.
 fn parameters(query: Option<&str>) -> Vec<(String, String)> {
-    form_urlencoded::parse(query.unwrap_or_default().as_bytes()).into_owned().collect()
+    form_urlencoded::parse(query.unwrap_or_default().as_bytes())
+        .into_owned()
+        .collect()
 }
 
 fn list_query(query: Option<&str>) -> Result<ListQuery, String> {
@@ -208,7 +227,11 @@ impl Site {
         };
         // Only listed releases are read: a name in a request is not sent to the API server otherwise.
         let is_known = self.board().await.row(&key).is_some();
-        let answer = if is_known { self.reads.read(view, &key).await } else { Ok(None) };
+        let answer = if is_known {
+            self.reads.read(view, &key).await
+        } else {
+            Ok(None)
+        };
         match answer {
             Ok(Some(text)) => json_text(text),
             Ok(None) => failure(StatusCode::NOT_FOUND, "there is no such release"),
@@ -263,5 +286,7 @@ async fn events(
     }
     let board = site.board().await;
     let events = follow(topic, board, site.reads.clone(), place);
-    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+    Sse::new(events)
+        .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+        .into_response()
 }

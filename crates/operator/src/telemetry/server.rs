@@ -214,7 +214,11 @@ impl Servers {
             return Ok(None);
         };
         let mut builder = tokio::runtime::Builder::new_multi_thread();
-        let runtime = builder.worker_threads(site.threads).thread_name("server").enable_all().build()?;
+        let runtime = builder
+            .worker_threads(site.threads)
+            .thread_name("server")
+            .enable_all()
+            .build()?;
         let bound = runtime.block_on(bind(host, *port)).and_then(|listener| {
             let at = listener.local_addr()?;
             Ok((listener, at))

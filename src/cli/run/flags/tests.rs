@@ -173,7 +173,10 @@ fn mistakes_are_reported() {
         ("--metrics-bind-address=8080", "HOST:PORT"),
         ("--metrics-require-rbac", "needs --metrics-secure"),
         ("--dashboard", "--dashboard needs --metrics-require-rbac"),
-        ("--dashboard --metrics-secure", "--dashboard needs --metrics-require-rbac"),
+        (
+            "--dashboard --metrics-secure",
+            "--dashboard needs --metrics-require-rbac",
+        ),
         (
             "--dashboard --metrics-secure --metrics-require-rbac --metrics-bind-address=0",
             "--dashboard needs --metrics-bind-address",

@@ -373,7 +373,10 @@ fn metrics_with_a_guard_need_a_token_and_probes_do_not() {
         review: Some(review),
         ..self_signed()
     };
-    let (servers, address) = serve("127.0.0.1", metrics_site(Arc::new(Metrics::new()), protection, None).unwrap());
+    let (servers, address) = serve(
+        "127.0.0.1",
+        metrics_site(Arc::new(Metrics::new()), protection, None).unwrap(),
+    );
     for (header, expected) in [
         ("", "HTTP/1.1 401"),
         ("Authorization: Basic YTpi\r\n", "HTTP/1.1 401"),
