@@ -222,6 +222,35 @@ mod tests {
     }
 
     #[test]
+    fn the_commands_of_a_report_are_those_of_the_program() {
+        use chartwright_core::identity::GroupKind;
+        use chartwright_core::report::{Facts, ReleaseReport};
+        let reasons =
+            "ChartInvalid ValuesInvalid Refused Forbidden Collision ApplyFailed HookFailed RolledBack Other".split(' ');
+        let condition =
+            |reason| serde_json::json!({"type": "Ready", "status": "False", "reason": reason, "message": "x"});
+        let resource = |reason| {
+            let metadata = serde_json::json!({"name": "web", "namespace": "shop", "annotations": {}});
+            serde_json::json!({"metadata": metadata, "status": {"conditions": [condition(reason)]}})
+        };
+        let mut resources: Vec<_> = reasons.map(resource).collect();
+        let mut suspended = resource("Other");
+        suspended["metadata"]["annotations"]["chartwright.dev/suspend"] = "true".into();
+        resources.extend([suspended, serde_json::json!({"metadata": {"name": "web"}})]);
+        for resource in resources {
+            let facts = Facts::new(GroupKind::new("example.com", "Web"), resource);
+            let report = ReleaseReport::of(&facts, jiff::Timestamp::UNIX_EPOCH);
+            let commands: Vec<&String> = report.causes.iter().flat_map(|cause| &cause.commands).collect();
+            assert!(!commands.is_empty(), "{report:?}");
+            for command in commands.into_iter().flat_map(|command| command.split(" | ")) {
+                let is_ours = command.starts_with("chartwright ");
+                assert!(is_ours || command.starts_with("kubectl "), "{command}");
+                assert!(!is_ours || Cli::try_parse_from(command.split(' ')).is_ok(), "{command}");
+            }
+        }
+    }
+
+    #[test]
     fn wrong_usage_is_rejected() {
         let parse = |line: &str| Cli::try_parse_from(format!("chartwright {line}").split(' '));
         for line in [

@@ -49,7 +49,10 @@ pub(super) fn causes(facts: &Facts, summary: &ReleaseSummary, all: &[Condition],
     };
     let mut causes = Vec::new();
     if summary.suspended {
-        causes.push(teller.of("Suspended", "it is suspended: the operator changes nothing"));
+        causes.push(Cause {
+            since: conditions::get(all, "Suspended").and_then(since),
+            ..teller.of("Suspended", "it is suspended: the operator changes nothing")
+        });
     }
     let hooks: Vec<Cause> = forest.hooks.iter().filter_map(of_hook).collect();
     causes.extend(hooks);

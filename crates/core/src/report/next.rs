@@ -43,7 +43,7 @@ impl NextStep {
         } else if summary.suspended {
             "the operator changes nothing until the release is resumed".to_owned()
         } else if is_stalled {
-            "the operator waits for a change of the custom resource, its values, the chart or the watch".to_owned()
+            "the operator waits for a change of the custom resource, its values, the chart, the watch or what the chart looks up".to_owned()
         } else if summary.is_ready() {
             "the operator watches the members and corrects drift".to_owned()
         } else if failures > 0 {

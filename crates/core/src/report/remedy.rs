@@ -9,7 +9,10 @@ pub(super) fn commands_of_reason(reason: &str, words: &str) -> Vec<String> {
         "ChartInvalid" | "ManifestInvalid" | "PatchFailed" => &["chartwright lint"],
         "ValuesInvalid" | "RenderFailed" => &["kubectl edit WORDS", "chartwright values WORDS"],
         "Refused" | "DependencyCycle" => &["kubectl edit WORDS"],
-        "Forbidden" | "WatchFailed" => &["chartwright generate rbac"],
+        "Forbidden" | "WatchFailed" => &[
+            "chartwright generate rbac -o config/rbac/role.yaml",
+            "kubectl describe WORDS",
+        ],
         "Collision" | "Immutable" | "ObjectInvalid" | "KindUnknown" => &[
             "kubectl get WORDS -o yaml | chartwright render -f -",
             "kubectl edit WORDS",
@@ -22,7 +25,7 @@ pub(super) fn commands_of_reason(reason: &str, words: &str) -> Vec<String> {
         }
         "NotHandled" | "NewGeneration" => &[
             "chartwright get -A",
-            "kubectl logs -A -l control-plane=controller-manager --tail=50",
+            "kubectl get pods -A -l app.kubernetes.io/component=controller-manager",
         ],
         _ => &["kubectl describe WORDS"],
     };

@@ -138,6 +138,20 @@ fn an_event_explains_what_has_no_pods() {
     assert!(cause.message.ends_with("FailedCreate: exceeded quota"), "{cause:?}");
     assert_eq!(cause.since.as_deref(), Some("2026-01-01T00:10:00Z"));
     assert_eq!(cause.commands, ["kubectl describe replicaset.apps web-1 -n shop"]);
+    let failure = "pods \"web-1-x\" is forbidden: exceeded quota: few";
+    let condition = json!({"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": failure});
+    facts.objects[1]["status"]["conditions"] = json!([condition]);
+    facts.events = vec![event(
+        "web-1",
+        "Warning",
+        "FailedCreate",
+        &format!("Error creating: {}", failure.replace("1-x", "1-y")),
+    )];
+    assert_eq!(
+        first(&facts),
+        "web/web-1: pods \"web-1-...\" is forbidden: exceeded quota: few",
+        "once"
+    );
 }
 
 #[test]

@@ -46,15 +46,23 @@ impl Trouble {
 /// The words of a pod's containers, else of the object's newest Event, with those of its health.
 fn explained(id: &ObjectId, object: &Value, objects: &LiveObjects<'_>, health: String) -> String {
     let is_pod = id.group_kind.group.is_empty() && id.group_kind.kind == "Pod";
-    let event = event_of(object, objects).map(said);
+    let short = |text: &str| pods::without_pod_name(text, &id.name);
+    let event = event_of(object, objects).map(|event| short(&said(event)));
     match (is_pod.then(|| pods::trouble(object)).flatten(), event) {
         // The container only runs: an Event has the answer of its probe.
         (Some(words), Some(event)) if words.contains(" runs but ") => format!("{words}: {event}"),
         (Some(words), _) => words,
-        (None, Some(event)) if health.is_empty() || event.contains(&health) => event,
+        (None, Some(event)) if health.is_empty() => event,
+        // A condition repeats the Event of a controller, with another name of a pod.
+        (None, Some(event)) if event.contains(start_of(&short(&health))) => short(&health),
         (None, Some(event)) => format!("{health}: {event}"),
         (None, None) => health,
     }
+}
+
+/// Enough of a text to recognize it in another one that is cut elsewhere.
+fn start_of(text: &str) -> &str {
+    &text[..text.floor_char_boundary(80)]
 }
 
 /// Why a deletion takes its time: finalizers.

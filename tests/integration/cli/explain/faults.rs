@@ -235,6 +235,9 @@ fn the_first_lines_name_the_cause() -> Result<()> {
                     fault.name
                 ));
                 still_open.push(fault);
+            } else {
+                let first: Vec<&str> = output.lines().take(FIRST_LINES).collect();
+                println!("{}:\n{}\n", fault.name, first.join("\n"));
             }
         }
         open = still_open;
