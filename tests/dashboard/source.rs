@@ -258,7 +258,7 @@ impl Fixture {
         }
         let healthy = "all members are ready";
         for (name, kind_name, namespace, ready, reason, message, age) in [
-            ("catalog", "WebApp", "shop", "True", "Healthy", healthy, 2_000_000),
+            ("catalog", "WebApp", "shop", "True", "Succeeded", healthy, 2_000_000),
             (
                 "payments",
                 "WebApp",
@@ -268,7 +268,7 @@ impl Fixture {
                 "pre-upgrade: Job payments-migrate runs",
                 700_000,
             ),
-            ("orders-db", "Postgres", "shop", "True", "Healthy", healthy, 3_000_000),
+            ("orders-db", "Postgres", "shop", "True", "Succeeded", healthy, 3_000_000),
             ("events", "Kafka", "platform", "Unknown", "NewGeneration", "", 86_000),
             (
                 "mail",
@@ -285,7 +285,13 @@ impl Fixture {
         }
         for number in 0..120 {
             let place = (format!("team-{}", number % 8), format!("app-{number:03}"));
-            let custom = resource((&place.0, &place.1), "True", "Healthy", healthy, 10_000 * (number + 2));
+            let custom = resource(
+                (&place.0, &place.1),
+                "True",
+                "Succeeded",
+                healthy,
+                10_000 * (number + 2),
+            );
             fixture.put(Facts::new(kind("WebApp"), custom));
         }
         fixture.board.set_listed(true);

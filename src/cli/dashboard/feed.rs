@@ -34,6 +34,9 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// How long the first lists may take before the page shows what there is.
 const FIRST_LISTS: Duration = Duration::from_secs(30);
 
+/// What a problem is about that concerns all kinds.
+const KINDS: &str = "the kinds";
+
 /// A kind whose releases are shown.
 struct FedKind {
     kind: ServedKind,
@@ -55,14 +58,14 @@ pub(super) async fn run(shared: Arc<Shared>, running: Arc<Mutex<Option<JoinHandl
     loop {
         let period = match look(&shared, &mut watches).await {
             Ok(()) => {
-                board.set_problem("the cluster", None);
+                board.set_problem(KINDS, None);
                 match shared.options.kinds_of {
                     Some(_) => FILE_PERIOD,
                     None => MARKS_PERIOD,
                 }
             }
             Err(error) => {
-                board.set_problem("the cluster", Some(format!("{error:#}")));
+                board.set_problem(KINDS, Some(format!("{error:#}")));
                 PAUSE
             }
         };
@@ -84,10 +87,13 @@ async fn look(shared: &Arc<Shared>, watches: &mut HashMap<GroupKind, Watches>) -
     let snapshot = discovery.snapshot();
     let board = &shared.board;
     let kinds = match &shared.options.kinds_of {
-        Some(file) => kinds_of_file(file, &snapshot, board)?,
-        None => kinds_with_marks(shared, client, &snapshot).await?,
+        Some(file) => kinds_of_file(file, &snapshot)?,
+        None => kinds_with_marks(shared, client, &snapshot).await,
     };
+    let (kinds, unwatched) = kinds;
+    board.set_unwatched(unwatched);
     let wanted: HashSet<&GroupKind> = kinds.iter().map(|fed| &fed.kind.0).collect();
+    board.retain_problems(|about| about == KINDS || wanted.iter().any(|kind| is_about(about, kind)));
     watches.retain(|kind, _| wanted.contains(kind));
     board.change(|index| index.retain(|key| wanted.contains(&key.kind)) > 0);
     let (listed, mut lists) = mpsc::unbounded_channel();
@@ -130,33 +136,40 @@ async fn look(shared: &Arc<Shared>, watches: &mut HashMap<GroupKind, Watches>) -
     Ok(())
 }
 
+/// Between a kind and a namespace.
+const IN: &str = " in ";
+
+/// True if a problem is about the watches of a kind.
+fn is_about(about: &str, kind: &GroupKind) -> bool {
+    about.split(IN).next() == Some(kind.to_string().as_str())
+}
+
+/// The kinds to watch, and those that cannot be watched, with the reason.
+type FoundKinds = (Vec<FedKind>, Vec<String>);
+
 /// The kinds of a watches file, each with the selectors of its watches.
-fn kinds_of_file(file: &Path, snapshot: &Snapshot, board: &Board) -> anyhow::Result<Vec<FedKind>> {
+fn kinds_of_file(file: &Path, snapshot: &Snapshot) -> anyhow::Result<FoundKinds> {
     let (all, _) = chartwright_watches::load(file).map_err(|error| anyhow!("{error}"))?;
-    let mut kinds: Vec<FedKind> = Vec::new();
+    let (mut kinds, mut unwatched): FoundKinds = (Vec::new(), Vec::new());
     for watch in all {
         let kind = GroupKind::new(&watch.group, &watch.kind);
         if let Some(known) = kinds.iter_mut().find(|known| known.kind.0 == kind) {
             known.selectors.push(watch.selector);
             continue;
         }
-        let served = snapshot.resource(&kind, &watch.version);
-        let problem = served
-            .is_none()
-            .then(|| format!("the API server does not serve it in {}", watch.version));
-        board.set_problem(&kind.to_string(), problem);
-        if let Some(resource) = served {
-            kinds.push(FedKind {
+        match snapshot.resource(&kind, &watch.version) {
+            Some(resource) => kinds.push(FedKind {
                 kind: (kind, resource.clone()),
                 selectors: vec![watch.selector],
-            });
+            }),
+            None => unwatched.push(format!("{kind}: the API server does not serve it in {}", watch.version)),
         }
     }
-    Ok(kinds)
+    Ok((kinds, unwatched))
 }
 
 /// The kinds with a mark of the operator.
-async fn kinds_with_marks(shared: &Shared, client: &Client, snapshot: &Snapshot) -> anyhow::Result<Vec<FedKind>> {
+async fn kinds_with_marks(shared: &Shared, client: &Client, snapshot: &Snapshot) -> FoundKinds {
     let mut unlisted = Unlisted::new();
     let namespaces = shared
         .options
@@ -176,14 +189,12 @@ async fn kinds_with_marks(shared: &Shared, client: &Client, snapshot: &Snapshot)
             }
         }
     }
-    for (kind, error) in &unlisted {
-        shared.board.set_problem(kind, Some(error.to_string()));
-    }
     let fed = |kind| FedKind {
         kind,
         selectors: Vec::new(),
     };
-    Ok(found.into_iter().map(fed).collect())
+    let unwatched = unlisted.iter().map(|(kind, error)| format!("{kind}: {error}"));
+    (found.into_iter().map(fed).collect(), unwatched.collect())
 }
 
 /// The watch of one kind in one namespace, or in all.
@@ -204,7 +215,7 @@ impl Follower {
             config = config.labels(labels);
         }
         let about = match &self.namespace {
-            Some(namespace) => format!("{} in {namespace}", self.kind),
+            Some(namespace) => format!("{}{IN}{namespace}", self.kind),
             None => self.kind.to_string(),
         };
         let mut listed = Some(listed);

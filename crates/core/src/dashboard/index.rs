@@ -6,6 +6,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::identity::GroupKind;
+use crate::status::Reason;
 use crate::status::conditions::{self, cut};
 use crate::status::summary::ReleaseSummary;
 
@@ -15,15 +16,13 @@ pub const MOST_RELEASES: usize = 50_000;
 const LONGEST_MESSAGE: usize = 240;
 
 /// Reasons of a release that is on its way, not in trouble.
-const UNDER_WAY: [&str; 8] = [
-    "Progressing",
-    "HookRunning",
-    "PlanRunning",
-    "DependencyNotReady",
-    "RollingBack",
-    "Terminating",
-    "Takeover",
-    "Claim",
+const UNDER_WAY: [Reason; 6] = [
+    Reason::Progressing,
+    Reason::HookRunning,
+    Reason::PlanRunning,
+    Reason::DependencyNotReady,
+    Reason::RollingBack,
+    Reason::Terminating,
 ];
 
 /// How a release is, the worst first.
@@ -76,7 +75,7 @@ impl ReleaseState {
             (_, "True") => ReleaseState::Ready,
             (_, "Unknown") => ReleaseState::Unknown,
             _ if stalled => ReleaseState::Stalled,
-            (reason, _) if UNDER_WAY.contains(&reason) => ReleaseState::Progressing,
+            (reason, _) if UNDER_WAY.iter().any(|known| known.as_str() == reason) => ReleaseState::Progressing,
             _ => ReleaseState::Failing,
         }
     }

@@ -26,8 +26,10 @@ pub struct Board {
 #[derive(Default)]
 struct BoardState {
     index: ReleaseIndex,
-    /// Why kinds could not be read, by kind or whatever else.
+    /// Why a watch or the cluster cannot be read, by its name.
     problems: BTreeMap<String, String>,
+    /// Why kinds are not watched at all.
+    unwatched: Vec<String>,
     is_listed: bool,
 }
 
@@ -74,6 +76,24 @@ impl Board {
         }
     }
 
+    /// Removes the problems of watches that no longer run.
+    pub fn retain_problems(&self, is_kept: impl Fn(&str) -> bool) {
+        lock(&self.state).problems.retain(|about, _| is_kept(about));
+    }
+
+    /// Sets which kinds are not watched, each with the reason.
+    pub fn set_unwatched(&self, unwatched: Vec<String>) {
+        let is_changed = {
+            let known = &mut lock(&self.state).unwatched;
+            let is_changed = *known != unwatched;
+            *known = unwatched;
+            is_changed
+        };
+        if is_changed {
+            self.version.send_modify(|version| *version += 1);
+        }
+    }
+
     /// Says whether all kinds were listed.
     pub fn set_listed(&self, is_listed: bool) {
         let before = std::mem::replace(&mut lock(&self.state).is_listed, is_listed);
@@ -112,11 +132,15 @@ impl Board {
 
     pub(super) fn listing(&self, query: &ListQuery) -> Listing {
         let state = lock(&self.state);
-        let problems = state.problems.iter().take(MOST_PROBLEMS);
+        let problems = state
+            .problems
+            .iter()
+            .map(|(about, problem)| format!("{about}: {problem}"));
+        let problems = problems.chain(state.unwatched.iter().cloned());
         Listing {
             heading: self.heading.clone(),
             loading: !state.is_listed,
-            problems: problems.map(|(about, problem)| format!("{about}: {problem}")).collect(),
+            problems: problems.take(MOST_PROBLEMS).collect(),
             page: list(&state.index, query),
         }
     }

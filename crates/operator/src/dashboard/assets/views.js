@@ -94,7 +94,7 @@ export function notes(release) {
 }
 
 /** Effective values. `state`: `{ rows, error, filter }`, which the caller fills. */
-export function values(state, filtered) {
+export function values(state) {
   if (state.error) return h("p", { class: "notice" }, state.error);
   if (!state.rows) return h("p", { class: "empty" }, "Reading the values");
   const body = h("tbody", {});
@@ -110,7 +110,7 @@ export function values(state, filtered) {
   show();
   return [
     h("div", { class: "tools" }, h("input", { type: "search", "aria-label": "Search values", placeholder: "Search path, value, source",
-      value: state.filter, input: (event) => { state.filter = event.target.value; show(); filtered?.(); } })),
+      value: state.filter, input: (event) => { state.filter = event.target.value; show(); } })),
     h("div", { class: "sheet" }, h("table", { class: "values" }, h("caption", { class: "unseen" }, "Effective values"),
       h("thead", {}, h("tr", {}, ["Path", "Value", "Source"].map((title) => h("th", { scope: "col" }, title)))), body)),
   ];
