@@ -274,7 +274,7 @@ fn ten_thousand_releases_are_listed_searched_and_followed() -> Result<()> {
     browser.until("document.querySelectorAll('.list tbody tr').length === 1")?;
     println!("a search in the browser: {:.1?}", begun.elapsed());
     let begun = Instant::now();
-    world.suspend("w-09999")?;
+    world.annotate("w-09999", json!({"chartwright.dev/suspend": "true"}))?;
     browser.until("document.querySelector('.list tbody tr').innerText.includes('suspended')")?;
     println!(
         "a change until it is shown, with kubectl: {:.1?}; at most {} MiB",
