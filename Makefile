@@ -24,6 +24,9 @@ DENY ?= on
 # off: the tests leave out what needs prometheus and promtool.
 PROMETHEUS ?= on
 export PROMETHEUS
+# off: the tests leave out what needs a browser. A path: the browser to use.
+CHROMIUM ?= on
+export CHROMIUM
 # More than cores: most of the slow tests wait for an API server.
 TEST_THREADS ?= $(shell echo $$(( 2 * $$(nproc) )))
 
@@ -89,7 +92,7 @@ lint: check-tools ## Check formatting and clippy's advice; a warning is an error
 	$(CARGO) clippy $(LOCKED) --all-targets -- -D warnings
 
 .PHONY: test
-test: check-tools check-prometheus ## Run all checks of CI: lint, control plane, all tests, cargo deny.
+test: check-tools check-prometheus check-chromium ## Run all checks of CI: lint, control plane, all tests, cargo deny.
 	@$(MAKE) -j 3 control-plane registry gitops tests-built $(if $(filter off,$(DENY)),,$(CARGO_DENY))
 	$(call say,tests: unit$(,) integration on a real API server$(,) torture (8 minutes on 2 cores))
 	KUBECTL=$$(command -v kubectl || echo "$$(tests/control-plane/build --print-dir kubectl)/kubectl") \
@@ -427,3 +430,12 @@ check-prometheus:
 	  command -v $$tool >/dev/null 2>&1 || { \
 	    echo "missing: $$tool (your system's package prometheus, or PROMETHEUS=off to leave the tests of the alerts out)" >&2; exit 1; }; \
 	done
+
+.PHONY: check-chromium
+check-chromium:
+	@if [ "$(CHROMIUM)" = off ]; then \
+	  echo "chromium: left out (CHROMIUM=off), so the dashboard is not tested in a browser"; exit 0; \
+	fi; \
+	command -v "$(if $(filter on,$(CHROMIUM)),chromium,$(CHROMIUM))" >/dev/null 2>&1 || { \
+	  echo "missing: chromium (your system's package chromium, or CHROMIUM=off to leave the tests of the dashboard in a browser out)" >&2; \
+	  exit 1; }

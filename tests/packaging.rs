@@ -368,7 +368,8 @@ fn the_threat_model_names_tests_that_exist() {
         for name in names {
             let is_test =
                 text.contains(&format!("#[test]\nfn {name}(")) || text.contains(&format!("#[test]\n    fn {name}("));
-            let is_test = is_test || text.contains(&format!("#[tokio::test(start_paused = true)]\nasync fn {name}("));
+            let is_async = |attribute: &str| text.contains(&format!("{attribute}\nasync fn {name}("));
+            let is_test = is_test || is_async("#[tokio::test]") || is_async("#[tokio::test(start_paused = true)]");
             let is_target = text.contains(&format!("(\"{name}\", {name}),"));
             assert!(is_test || is_target, "{name} of {line}");
         }

@@ -2,6 +2,7 @@
 
 mod about;
 pub mod chart;
+mod dashboard;
 mod plugin;
 mod project;
 mod release;
@@ -53,6 +54,7 @@ enum CliCommand {
     ReleaseFinalizers(release_finalizers::ReleaseFinalizersArgs),
     Diff(Box<diff::DiffArgs>),
     Get(get::GetArgs),
+    Dashboard(dashboard::DashboardArgs),
     Explain(explain::ExplainArgs),
     Tree(explain::TreeArgs),
     Values(values::ValuesArgs),
@@ -110,6 +112,7 @@ pub fn main() -> ExitCode {
         CliCommand::Delete(args) => create::delete(&args),
         CliCommand::ReleaseFinalizers(args) => release_finalizers::run(&args),
         CliCommand::Get(args) => get::run(&args),
+        CliCommand::Dashboard(args) => dashboard::run(&args),
         CliCommand::Explain(args) => explain::explain(&args),
         CliCommand::Tree(args) => explain::tree(&args),
         CliCommand::Values(args) => values::run(&args),
@@ -278,6 +281,8 @@ mod tests {
             "get -A -n shop",
             "get memcached web -A",
             "get -o csv",
+            "dashboard --port many",
+            "dashboard memcached",
             "values memcached",
             "suspend memcached",
             "suspend memcached web --all",
@@ -305,6 +310,7 @@ mod tests {
             "leftovers --delete -n shop --uid=u",
             "get",
             "get memcached web -n shop -o yaml -w",
+            "dashboard -n shop --port 8088 --watches-file watches.yaml",
             "get -A --not-ready -l team=shop --watches-file watches.yaml",
             "suspend memcached --all -A -l team=shop --wait --timeout 1m",
             "reconcile memcached web -n shop --dry-run",

@@ -1,18 +1,21 @@
-//! Who may read `/metrics` with `--metrics-require-rbac`: the bearer token of a request, and what the API server's reviews say
-//! about it.
+//! Who may read `/metrics` and `/dashboard` with `--metrics-require-rbac`: the bearer token of a request, and what the API server's
+//! reviews say about it.
 //!
 //! The operator sends a TokenReview, which names the user of the token, and a SubjectAccessReview, which decides whether
-//! this user may `get` the non-resource URL `/metrics`.
+//! this user may `get` the path as a non-resource URL.
 
 use std::fmt;
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-/// The path that a user needs the right on.
-const PATH: &str = "/metrics";
+/// The path that a user needs the right on to read the metrics.
+pub const METRICS_PATH: &str = "/metrics";
 
-/// The verb that a user needs on the path. It also covers HEAD, whose answer is a part of that to GET.
+/// The path that a user needs the right on to read the dashboard.
+pub const DASHBOARD_PATH: &str = "/dashboard";
+
+/// The verb that a user needs on a path. It also covers HEAD, whose answer is a part of that to GET.
 const VERB: &str = "get";
 
 /// The bearer token of a request. Its debug output hides it, and it has no display.
@@ -25,7 +28,7 @@ pub struct TokenDigest([u8; 32]);
 /// What the API server decided about a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The user of the token may read the metrics.
+    /// The user of the token may read the path.
     Allowed,
     /// The token is invalid or expired.
     Unauthenticated,
@@ -58,6 +61,11 @@ impl BearerToken {
         TokenDigest(Sha256::digest(&self.0).into())
     }
 
+    /// True if this is the token with this SHA-256 digest.
+    pub fn has_digest(&self, digest: &[u8; 32]) -> bool {
+        self.digest().0 == *digest
+    }
+
     /// Returns a text without this token.
     pub fn remove_from(&self, text: &str) -> String {
         text.replace(&self.0, "[redacted]")
@@ -84,9 +92,9 @@ impl TokenUser {
         (status["authenticated"] == true && has_name).then(|| TokenUser(user.clone()))
     }
 
-    /// The SubjectAccessReview that asks whether this user may read the metrics.
-    pub fn access_review(&self) -> Value {
-        let mut spec = json!({"user": self.0["username"], "nonResourceAttributes": {"path": PATH, "verb": VERB}});
+    /// The SubjectAccessReview that asks whether this user may read a path.
+    pub fn access_review(&self, path: &str) -> Value {
+        let mut spec = json!({"user": self.0["username"], "nonResourceAttributes": {"path": path, "verb": VERB}});
         for field in ["uid", "groups", "extra"] {
             if let Some(value) = self.0.get(field) {
                 spec[field] = value.clone();
@@ -159,15 +167,15 @@ mod tests {
             "username": "system:serviceaccount:shop:a", "uid": "1", "groups": ["g"], "extra": {"k": ["v"]}, "more": 1,
         });
         let valid = json!({"status": {"authenticated": true, "user": user}});
-        let access = TokenUser::of_review(&valid).unwrap().access_review();
+        let access = TokenUser::of_review(&valid).unwrap().access_review(METRICS_PATH);
         let expected = json!({
             "user": "system:serviceaccount:shop:a", "uid": "1", "groups": ["g"], "extra": {"k": ["v"]},
             "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
         });
         assert_eq!(access["spec"], expected);
         let brief = json!({"status": {"authenticated": true, "user": {"username": "a"}}});
-        let access = TokenUser::of_review(&brief).unwrap().access_review();
-        let expected = json!({"user": "a", "nonResourceAttributes": {"path": "/metrics", "verb": "get"}});
+        let access = TokenUser::of_review(&brief).unwrap().access_review(DASHBOARD_PATH);
+        let expected = json!({"user": "a", "nonResourceAttributes": {"path": "/dashboard", "verb": "get"}});
         assert_eq!(access["spec"], expected);
         for invalid in [
             json!({"status": {"error": "[invalid bearer token]"}}),

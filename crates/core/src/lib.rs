@@ -5,6 +5,7 @@ pub mod access;
 pub mod annotations;
 pub mod apply;
 pub mod crds;
+pub mod dashboard;
 pub mod diff;
 pub mod digest;
 pub mod drift;

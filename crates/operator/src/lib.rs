@@ -4,11 +4,13 @@
 //! - [`reconcile`]: one reconcile, a folder or file per stage
 //! - [`cluster`]: requests to the API server; contains no policy
 //! - [`telemetry`]: logs, metrics and probes
+//! - [`dashboard`]: the page with all releases, read-only
 
 #![forbid(unsafe_code)]
 
 pub mod cluster;
 pub mod controller;
+pub mod dashboard;
 pub mod reconcile;
 mod sync;
 pub mod telemetry;

@@ -122,6 +122,11 @@ pub struct RunArgs {
     #[arg(long, help_heading = "Servers")]
     metrics_require_rbac: bool,
 
+    /// Serves a page with all releases beside /metrics, at /dashboard. It only shows, to users with a token that may `get` the
+    /// non-resource URL /dashboard. Needs --metrics-require-rbac
+    #[arg(long, help_heading = "Servers")]
+    dashboard: bool,
+
     /// Accepted for compatibility with helm-operator: the servers have HTTP/1.1 only
     #[arg(long, hide = true)]
     enable_http2: bool,
@@ -172,6 +177,19 @@ impl RunArgs {
                     .to_owned(),
             );
         }
+        if self.dashboard && !self.metrics_require_rbac {
+            return Err(
+                "--dashboard needs --metrics-require-rbac: without it, every pod of the cluster could read the releases; \
+                 add --metrics-secure --metrics-require-rbac"
+                    .to_owned(),
+            );
+        }
+        if self.dashboard && self.metrics_bind_address == BindAddress::Off {
+            return Err(
+                "--dashboard needs --metrics-bind-address: the page is served beside /metrics; give it an address such as :8443"
+                    .to_owned(),
+            );
+        }
         match self.lease() {
             Some((id, _)) if check_object_name("coordination.k8s.io", id).is_err() => Err(format!(
                 "--leader-election-id {id:?} (by default the operator's name) can't be a Lease's name: use lower-case \
@@ -191,6 +209,11 @@ impl RunArgs {
     /// True if only clients with the right may read /metrics.
     pub fn needs_right_for_metrics(&self) -> bool {
         self.metrics_require_rbac
+    }
+
+    /// True if the page with all releases is served.
+    pub fn has_dashboard(&self) -> bool {
+        self.dashboard
     }
 
     /// Returns name and namespace of the Lease to hold. Namespace `None`: the operator's own. `None`: no leader election.

@@ -7,11 +7,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
+use axum::Router;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 pub use self::flags::RunArgs;
+use crate::cli::dashboard::{ClusterSource, SourceOptions};
 use crate::cli::stdout::note;
+use chartwright_core::access::{DASHBOARD_PATH, METRICS_PATH};
+use chartwright_operator::dashboard::{DashboardAccess, routes};
 use chartwright_operator::telemetry::logging;
 use chartwright_operator::telemetry::metrics::Metrics;
 use chartwright_operator::telemetry::probes::ProcessHealth;
@@ -91,11 +95,26 @@ fn serve_metrics(servers: &mut Servers, args: &RunArgs, metrics: Arc<Metrics>) -
         certificate: args.metrics_certificate(),
         review: args
             .needs_right_for_metrics()
-            .then(|| cluster::reviews::reviewer(args.kubeconfig.clone())),
+            .then(|| cluster::reviews::reviewer(args.kubeconfig.clone(), METRICS_PATH)),
     };
-    let site = metrics_site(metrics, protection).context("the certificate of --metrics-secure")?;
+    let dashboard = args.has_dashboard().then(|| dashboard_routes(args));
+    let site = metrics_site(metrics, protection, dashboard).context("the certificate of --metrics-secure")?;
     servers.serve("--metrics-bind-address", &args.metrics_bind_address, site)?;
     Ok(())
+}
+
+/// The page with all releases of this operator.
+fn dashboard_routes(args: &RunArgs) -> Router {
+    let source = ClusterSource::new(SourceOptions {
+        heading: format!("operator {}", args.operator_name),
+        kubeconfig: args.kubeconfig.clone(),
+        kinds_of: Some(args.watches_file.clone()),
+        values_of: args.watches_file.clone(),
+        namespaces: args.watch_namespace.clone(),
+        selector: args.watch_label_selector.clone(),
+    });
+    let review = cluster::reviews::reviewer(args.kubeconfig.clone(), DASHBOARD_PATH);
+    routes(Arc::new(source), DashboardAccess::Review(review))
 }
 
 async fn operate(

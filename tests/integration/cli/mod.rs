@@ -2,6 +2,7 @@
 
 pub mod argocd;
 pub mod bundle;
+mod dashboard;
 pub mod diff;
 pub mod explain;
 pub mod fetch;

@@ -80,6 +80,18 @@ impl ServerCertVerifier for AnyCertificate {
 
 /// Reads /metrics over HTTPS as `name`, with a verifier of the certificate: the answer with its head.
 fn scrape(port: u16, name: &str, verifier: Arc<dyn ServerCertVerifier>, token: Option<&str>) -> Result<String> {
+    let head = "GET /metrics HTTP/1.1\r\nHost: localhost";
+    fetch(port, name, verifier, head, token)
+}
+
+/// Sends the first lines of a request over HTTPS: the answer with its head.
+fn fetch(
+    port: u16,
+    name: &str,
+    verifier: Arc<dyn ServerCertVerifier>,
+    head: &str,
+    token: Option<&str>,
+) -> Result<String> {
     let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()?
         .dangerous()
@@ -89,7 +101,7 @@ fn scrape(port: u16, name: &str, verifier: Arc<dyn ServerCertVerifier>, token: O
     let connection = ClientConnection::new(Arc::new(config), name)?;
     let mut stream = StreamOwned::new(connection, TcpStream::connect(("127.0.0.1", port))?);
     let credentials = token.map_or(String::new(), |token| format!("Authorization: Bearer {token}\r\n"));
-    write!(stream, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n{credentials}\r\n")?;
+    write!(stream, "{head}\r\n{credentials}\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     Ok(answer)
@@ -99,6 +111,13 @@ fn scrape(port: u16, name: &str, verifier: Arc<dyn ServerCertVerifier>, token: O
 pub fn scrape_insecurely(port: u16, token: Option<&str>) -> Result<String> {
     let verifier = AnyCertificate(Arc::new(aws_lc_rs::default_provider()));
     scrape(port, "localhost", Arc::new(verifier), token)
+}
+
+/// The answer to a request over HTTPS without a check of the certificate.
+fn fetch_insecurely(port: u16, request: &str, token: Option<&str>) -> Result<String> {
+    let verifier = AnyCertificate(Arc::new(aws_lc_rs::default_provider()));
+    let head = format!("{request} HTTP/1.1\r\nHost: localhost");
+    fetch(port, "localhost", Arc::new(verifier), &head, token)
 }
 
 /// Creates a ServiceAccount in kubectl's namespace. Returns a token of it.
@@ -218,6 +237,88 @@ fn metrics_need_a_token_with_the_right() -> Result<()> {
 }
 
 #[test]
+fn the_dashboard_of_an_operator_needs_a_token_with_its_own_right() -> Result<()> {
+    let (world, reader) = world_with_reader("dashboard-access", WorldSetup::USUAL)?;
+    world.grant("metrics-auth", &world.project_rules(AUTH_ROLE)?)?;
+    world.grant("dashboard", &world.project_rules("rbac/dashboard_role.yaml")?)?;
+    let stranger = account(&world.kubectl, "stranger")?;
+    let plain = world.launch(&Launch {
+        replica: 1,
+        ..PROTECTED
+    })?;
+    let operator = world.launch(&Launch {
+        arguments: &["--metrics-secure", "--metrics-require-rbac", "--dashboard"],
+        ..METERED
+    })?;
+    operator.await_log("watching")?;
+    world.install("web", json!({}))?;
+    let port = operator.metrics_port()?;
+    world.await_quiet(&operator)?;
+    let start = world.mark()?;
+    let list = "GET /dashboard/api/releases";
+    let get = |request: &str, token: Option<&str>| fetch_insecurely(port, request, token);
+    // Nothing is read from the cluster for clients without the right.
+    ensure_contains(
+        &get(list, None)?,
+        &["HTTP/1.1 401", "content-security-policy: default-src 'none'"],
+    )?;
+    let refused = get(list, Some(&stranger))?;
+    ensure_contains(
+        &refused,
+        &[
+            "HTTP/1.1 403",
+            "stranger lacks the right to get the non-resource URL /dashboard",
+        ],
+    )?;
+    // The right to read the metrics is another one.
+    ensure_contains(&get(list, Some(&reader))?, &["HTTP/1.1 403"])?;
+    let kinds = world.all_requests(&operator, start)?.kinds();
+    ensure!(kinds.keys().all(|kind| kind.starts_with("create ")), "{kinds:?}");
+
+    let reader_role = "dashboard-access-dashboard-reader";
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": reader_role},
+        "rules": world.project_rules("rbac/dashboard_reader_role.yaml")?,
+    });
+    world.kubectl.apply(&role.to_string())?;
+    let binding = [
+        "create",
+        "clusterrolebinding",
+        reader_role,
+        "--clusterrole=dashboard-access-dashboard-reader",
+    ];
+    world
+        .kubectl
+        .run(binding.into_iter().chain(["--serviceaccount=dashboard-access:reader"]))?;
+    std::thread::sleep(VERDICT_AGE);
+    until("the dashboard lists the release", SOON, || {
+        let listed = get(list, Some(&reader))?;
+        Ok(listed.starts_with("HTTP/1.1 200")
+            && listed.contains("\"name\":\"web\"")
+            && listed.contains("operator dashboard-access"))
+    })?;
+    let key = format!("kind=Widget.{}&namespace={}&name=web", world.group(), world.name);
+    let shown = get(&format!("GET /dashboard/api/release?{key}"), Some(&reader))?;
+    ensure_contains(&shown, &["HTTP/1.1 200", "\"state\":\"ready\"", "\"waves\":[{"])?;
+    ensure!(!shown.contains("\"unread\""), "{shown}");
+    let values = get(&format!("GET /dashboard/api/values?{key}"), Some(&reader))?;
+    ensure_contains(&values, &["HTTP/1.1 200", "\"origin\":\"chart default\""])?;
+    for request in ["POST /dashboard/api/releases", "DELETE /dashboard"] {
+        ensure_contains(&get(request, Some(&reader))?, &["HTTP/1.1 405", "allow: GET"])?;
+    }
+    ensure_contains(&get("GET /dashboard", None)?, &["HTTP/1.1 200", "<!doctype html>"])?;
+    // The metrics stay as they are, and without the flag there is no page.
+    ensure_contains(
+        &scrape_insecurely(port, Some(&reader))?,
+        &["HTTP/1.1 200", "chartwright_leader"],
+    )?;
+    ensure_contains(
+        &fetch_insecurely(plain.metrics_port()?, "GET /dashboard", Some(&reader))?,
+        &["HTTP/1.1 404"],
+    )
+}
+
+#[test]
 fn an_unreachable_api_server_admits_no_reader_of_metrics() -> Result<()> {
     let (world, reader) = world_with_reader("metrics-outage", WorldSetup::ALONE)?;
     world.grant("metrics-auth", &world.project_rules(AUTH_ROLE)?)?;
@@ -235,7 +336,7 @@ fn an_unreachable_api_server_admits_no_reader_of_metrics() -> Result<()> {
         "{answer}"
     );
     ensure_contains(&scrape_insecurely(port, None)?, &["HTTP/1.1 401"])?;
-    operator.await_log("a request for the metrics can't be authorized")?;
+    operator.await_log("a request can't be authorized")?;
 
     // An operator that starts now: its probes do not wait for the API server.
     let probed = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();

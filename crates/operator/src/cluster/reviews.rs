@@ -16,10 +16,10 @@ use chartwright_core::access::{BearerToken, TokenUser, Verdict};
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const SUBJECT_ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
-/// Reviews tokens with the credentials of a kubeconfig (as [`crate::cluster::connect`]). The client is made at the first review, on
+/// Reviews whether the user of a token may read `path`, with the credentials of a kubeconfig (as [`crate::cluster::connect`]). The client is made at the first review, on
 /// the runtime of its caller: neither the wait for the API server nor a busy operator blocks the server that asks. A replica
 /// that does not lead reviews as well, so this client has no fence.
-pub fn reviewer(kubeconfig: Option<PathBuf>) -> Review {
+pub fn reviewer(kubeconfig: Option<PathBuf>, path: &'static str) -> Review {
     let kubeconfig = Arc::new(kubeconfig);
     let connection: Arc<OnceCell<Client>> = Arc::default();
     Arc::new(move |token| {
@@ -28,18 +28,18 @@ pub fn reviewer(kubeconfig: Option<PathBuf>) -> Review {
             let connect = || async { client(config_without_retries(kubeconfig.as_deref()).await?) };
             let connected = connection.get_or_try_init(connect).await;
             let connected = connected.map_err(|error| failure(&Error::Unavailable(format!("{error:#}"))))?;
-            review(connected, &token).await.map_err(|error| failure(&error))
+            review(connected, &token, path).await.map_err(|error| failure(&error))
         }
         .boxed()
     })
 }
 
-async fn review(client: &Client, token: &BearerToken) -> Result<Verdict> {
+async fn review(client: &Client, token: &BearerToken, path: &str) -> Result<Verdict> {
     let answer = send(client, TOKEN_REVIEWS, &token.review()).await?;
     let Some(user) = TokenUser::of_review(&answer) else {
         return Ok(Verdict::Unauthenticated);
     };
-    let answer = send(client, SUBJECT_ACCESS_REVIEWS, &user.access_review()).await?;
+    let answer = send(client, SUBJECT_ACCESS_REVIEWS, &user.access_review(path)).await?;
     Ok(user.verdict(&answer))
 }
 

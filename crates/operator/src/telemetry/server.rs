@@ -1,5 +1,5 @@
-//! The two HTTP servers: metrics, with TLS and authorization on request, and probes, always over plain HTTP. A handful of fixed
-//! paths.
+//! The HTTP servers: metrics and the dashboard, with TLS and authorization on request, and probes, always over plain HTTP. A handful of
+//! fixed paths.
 //!
 //! Addresses are bound before anything else starts, so that a port in use is an error at the command line and not a
 //! line in a log. What clients may cost is bounded by [`listener`].
@@ -26,18 +26,26 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use self::authorization::AccessGuard;
+pub(crate) use self::authorization::{AccessGuard, unauthorized};
 pub use self::authorization::{Review, ReviewFailure};
 use self::certificate::Certificates;
 pub use self::certificate::{CertificateError, CertificateSource};
+pub(crate) use self::listener::AnswerTime;
 use super::metrics::Metrics;
 use super::probes::ProcessHealth;
+use chartwright_core::access::METRICS_PATH;
 
 /// The media type of what `/metrics` answers.
 pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// How long one text answers scrapes: ten thousand releases have a megabyte of it.
 const SCRAPE_AGE: Duration = Duration::from_millis(100);
+
+/// Connections of a site with the dashboard: a page in a browser keeps one open and opens a few more.
+const DASHBOARD_CONNECTIONS: usize = 64;
+
+/// Threads of a site with the dashboard: a scrape does not wait for a page.
+const DASHBOARD_THREADS: usize = 2;
 
 /// Where a server listens, as controller-runtime and Go's `net.Listen` write it: `:8080` (every interface),
 /// `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`; port 0 is any free port; `0` alone (or nothing) is off.
@@ -66,6 +74,8 @@ pub struct Site {
     connections: usize,
     /// `None`: plain HTTP.
     tls: Option<SiteTls>,
+    /// Threads that answer.
+    threads: usize,
 }
 
 /// The TLS of a site.
@@ -92,11 +102,15 @@ pub struct Servers {
     running: Vec<(Runtime, JoinHandle<()>)>,
 }
 
-/// `/metrics`. Few connections, since an answer may be large.
+/// `/metrics`, and the dashboard if there is one. Few connections, since an answer may be large.
 ///
 /// # Errors
 /// The certificate cannot be used.
-pub fn metrics_site(metrics: Arc<Metrics>, protection: MetricsProtection) -> Result<Site, CertificateError> {
+pub fn metrics_site(
+    metrics: Arc<Metrics>,
+    protection: MetricsProtection,
+    dashboard: Option<Router>,
+) -> Result<Site, CertificateError> {
     let certificates = protection.certificate.map(Certificates::load).transpose()?;
     let tls = certificates.map(|certificates| SiteTls {
         certificates: Arc::new(certificates),
@@ -104,15 +118,35 @@ pub fn metrics_site(metrics: Arc<Metrics>, protection: MetricsProtection) -> Res
     });
     let scrapes = Scrapes {
         metrics,
-        guard: protection.review.map(AccessGuard::new),
+        guard: protection.review.map(|review| AccessGuard::new(review, METRICS_PATH)),
         last: Mutex::default(),
     };
     let router = Router::new().route("/metrics", get(serve_metrics));
-    Ok(Site {
-        router: router.with_state(Arc::new(scrapes)),
-        connections: 16,
-        tls,
+    let router = router.with_state(Arc::new(scrapes));
+    Ok(match dashboard {
+        None => Site {
+            router,
+            connections: 16,
+            tls,
+            threads: 1,
+        },
+        Some(dashboard) => Site {
+            router: router.merge(dashboard),
+            connections: DASHBOARD_CONNECTIONS,
+            tls,
+            threads: DASHBOARD_THREADS,
+        },
     })
+}
+
+/// The dashboard alone, over plain HTTP.
+pub fn dashboard_site(dashboard: Router) -> Site {
+    Site {
+        router: dashboard,
+        connections: DASHBOARD_CONNECTIONS,
+        tls: None,
+        threads: DASHBOARD_THREADS,
+    }
 }
 
 /// `/healthz` and `/readyz`. `/healthz` is 200 as long as the process has the strength to say so.
@@ -124,6 +158,7 @@ pub fn probes_site(health: ProcessHealth) -> Site {
         router: router.with_state(health),
         connections: 64,
         tls: None,
+        threads: 1,
     }
 }
 
@@ -179,7 +214,11 @@ impl Servers {
             return Ok(None);
         };
         let mut builder = tokio::runtime::Builder::new_multi_thread();
-        let runtime = builder.worker_threads(1).thread_name("server").enable_all().build()?;
+        let runtime = builder
+            .worker_threads(site.threads)
+            .thread_name("server")
+            .enable_all()
+            .build()?;
         let bound = runtime.block_on(bind(host, *port)).and_then(|listener| {
             let at = listener.local_addr()?;
             Ok((listener, at))

@@ -172,6 +172,15 @@ fn mistakes_are_reported() {
         ("--shutdown-timeout=-1s", "negative"),
         ("--metrics-bind-address=8080", "HOST:PORT"),
         ("--metrics-require-rbac", "needs --metrics-secure"),
+        ("--dashboard", "--dashboard needs --metrics-require-rbac"),
+        (
+            "--dashboard --metrics-secure",
+            "--dashboard needs --metrics-require-rbac",
+        ),
+        (
+            "--dashboard --metrics-secure --metrics-require-rbac --metrics-bind-address=0",
+            "--dashboard needs --metrics-bind-address",
+        ),
         (
             "--metrics-require-rbac --metrics-secure=false",
             "needs --metrics-secure",

@@ -1,4 +1,4 @@
-//! Admits to `/metrics` whoever has the right, as the API server decides it.
+//! Admits to `/metrics` or `/dashboard` whoever has the right, as the API server decides it.
 //!
 //! Every pod of the cluster may send tokens. An answer of the API server counts for 10 s, and at most [`MAX_REVIEWS`] tokens are
 //! reviewed at a time, each for at least [`REVIEW_PAUSE`]: guessed tokens cost the API server a bounded number of requests.
@@ -46,8 +46,10 @@ pub struct ReviewFailure {
 }
 
 /// Decides about requests by their tokens.
-pub(super) struct AccessGuard {
+pub(crate) struct AccessGuard {
     review: Review,
+    /// The path that the review is about.
+    path: &'static str,
     verdicts: Mutex<VerdictCache>,
     reviews: Arc<Semaphore>,
     /// The last failure in the log, and when it was logged.
@@ -59,9 +61,11 @@ pub(super) struct AccessGuard {
 struct VerdictCache(HashMap<TokenDigest, (Verdict, Instant)>);
 
 impl AccessGuard {
-    pub(super) fn new(review: Review) -> Self {
+    /// `path`: what the review is about.
+    pub(crate) fn new(review: Review, path: &'static str) -> Self {
         AccessGuard {
             review,
+            path,
             verdicts: Mutex::default(),
             reviews: Arc::new(Semaphore::new(MAX_REVIEWS)),
             logged: Mutex::default(),
@@ -72,7 +76,7 @@ impl AccessGuard {
     ///
     /// # Errors
     /// The answer to a request that is not admitted.
-    pub(super) async fn admit(&self, headers: &HeaderMap) -> Result<(), Response> {
+    pub(crate) async fn admit(&self, headers: &HeaderMap) -> Result<(), Response> {
         let values = headers.get_all(header::AUTHORIZATION).iter();
         let Some(token) = BearerToken::from_headers(values.map(HeaderValue::as_bytes)) else {
             return Err(unauthorized("a bearer token is needed\n"));
@@ -89,7 +93,7 @@ impl AccessGuard {
             Ok(Verdict::Allowed) => Ok(()),
             Ok(Verdict::Unauthenticated) => Err(unauthorized("the token is invalid\n")),
             Ok(Verdict::Denied { user }) => {
-                let message = format!("{user} lacks the right to get the non-resource URL /metrics\n");
+                let message = format!("{user} lacks the right to get the non-resource URL {}\n", self.path);
                 Err((StatusCode::FORBIDDEN, message).into_response())
             }
             Err(failure) => {
@@ -140,7 +144,7 @@ impl AccessGuard {
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = |(known, at): &(String, Instant)| known == failure && at.elapsed() < FAILURE_PAUSE;
         if !logged.as_ref().is_some_and(is_known) {
-            tracing::error!(error = failure, "a request for the metrics can't be authorized");
+            tracing::error!(error = failure, path = self.path, "a request can't be authorized");
             *logged = Some((failure.to_owned(), Instant::now()));
         }
     }
@@ -164,7 +168,8 @@ impl VerdictCache {
     }
 }
 
-fn unauthorized(message: &'static str) -> Response {
+/// The answer to a request without a valid token.
+pub(crate) fn unauthorized(message: &'static str) -> Response {
     (
         StatusCode::UNAUTHORIZED,
         [(header::WWW_AUTHENTICATE, "Bearer")],

@@ -3,23 +3,28 @@
 //! Every pod of the cluster may reach these ports unless a NetworkPolicy is in the way. A connection is for one request, whose
 //! head has to come within 5 s and in 16 KiB. When there are as many connections as there may be, a new one takes the place
 //! of the oldest one from the address that has the most: who floods a port pushes itself out, and a probe from elsewhere is
-//! answered. With TLS, the handshake has 5 s of its own.
+//! answered. With TLS, the handshake has 5 s of its own. A request that was authorized may take longer by [`AnswerTime`].
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
 
 /// How long a client may take to send the head of its request.
 pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -47,6 +52,17 @@ const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// When a connection ends that has not ended by itself. An extension of its request.
+#[derive(Clone)]
+pub(crate) struct AnswerTime(Arc<watch::Sender<Instant>>);
+
+impl AnswerTime {
+    /// Lets the answer take this long from now on.
+    pub(crate) fn extend(&self, time: Duration) {
+        self.0.send_replace(Instant::now() + time);
+    }
+}
 
 /// Connections that are open, the oldest first.
 #[derive(Default)]
@@ -90,6 +106,13 @@ pub(super) async fn serve(
 
 /// One request and its answer.
 async fn answer(http: http1::Builder, stream: TcpStream, router: Router, tls: Option<TlsAcceptor>) {
+    let (end, mut ends) = watch::channel(Instant::now() + CONNECTION_TIMEOUT);
+    let time = AnswerTime(Arc::new(end));
+    let extension = time.clone();
+    let service = router.map_request(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(extension.clone());
+        request
+    });
     let answered = async {
         let stream: Box<dyn Stream> = match tls {
             None => Box::new(stream),
@@ -99,11 +122,20 @@ async fn answer(http: http1::Builder, stream: TcpStream, router: Router, tls: Op
                 Ok(Err(error)) => return tracing::debug!(%error, "a TLS handshake failed"),
             },
         };
-        let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
         // A client that misbehaves is of no interest.
         let _ = connection.await;
     };
-    let _ = timeout(CONNECTION_TIMEOUT, answered).await;
+    tokio::pin!(answered);
+    loop {
+        let until = *ends.borrow_and_update();
+        tokio::select! {
+            () = &mut answered => return,
+            () = sleep_until(until) => return,
+            // The sender lives as long as this function.
+            _ = ends.changed() => {}
+        }
+    }
 }
 
 /// The TLS handshake. Returns `None` for a client that sends plain HTTP, after an answer to it.

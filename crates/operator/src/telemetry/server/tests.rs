@@ -30,7 +30,7 @@ fn request(to: SocketAddr, path: &'static str) -> io::Result<String> {
 
 /// The metrics without protection.
 fn open_site(metrics: Arc<Metrics>) -> Site {
-    metrics_site(metrics, MetricsProtection::default()).unwrap()
+    metrics_site(metrics, MetricsProtection::default(), None).unwrap()
 }
 
 fn serve(host: &str, site: Site) -> (Servers, SocketAddr) {
@@ -318,7 +318,7 @@ fn self_signed() -> MetricsProtection {
 #[test]
 fn metrics_are_served_over_tls_1_2_and_1_3() {
     let metrics = Arc::new(Metrics::new());
-    let (servers, address) = serve("127.0.0.1", metrics_site(metrics, self_signed()).unwrap());
+    let (servers, address) = serve("127.0.0.1", metrics_site(metrics, self_signed(), None).unwrap());
     for (versions, agreed) in [
         (&BOTH[..1], ProtocolVersion::TLSv1_2),
         (&BOTH[1..], ProtocolVersion::TLSv1_3),
@@ -344,7 +344,7 @@ fn metrics_are_served_over_tls_1_2_and_1_3() {
 #[test]
 fn unfinished_handshakes_are_ended_and_hold_up_no_scrape() {
     let metrics = Arc::new(Metrics::new());
-    let (servers, address) = serve("127.0.0.1", metrics_site(metrics, self_signed()).unwrap());
+    let (servers, address) = serve("127.0.0.1", metrics_site(metrics, self_signed(), None).unwrap());
     // The beginning of a record of a handshake that never ends.
     let mut open: Vec<TcpStream> = (0..100)
         .filter_map(|_| send_part(address, &[22, 3, 1, 2, 0, 1, 0]))
@@ -373,7 +373,10 @@ fn metrics_with_a_guard_need_a_token_and_probes_do_not() {
         review: Some(review),
         ..self_signed()
     };
-    let (servers, address) = serve("127.0.0.1", metrics_site(Arc::new(Metrics::new()), protection).unwrap());
+    let (servers, address) = serve(
+        "127.0.0.1",
+        metrics_site(Arc::new(Metrics::new()), protection, None).unwrap(),
+    );
     for (header, expected) in [
         ("", "HTTP/1.1 401"),
         ("Authorization: Basic YTpi\r\n", "HTTP/1.1 401"),

@@ -21,7 +21,7 @@ fn guard() -> (Arc<AccessGuard>, Arc<AtomicUsize>) {
             }
         })
     });
-    (Arc::new(AccessGuard::new(review)), reviews)
+    (Arc::new(AccessGuard::new(review, "/metrics")), reviews)
 }
 
 fn headers(token: &str) -> HeaderMap {

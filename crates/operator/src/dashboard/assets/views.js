@@ -1,0 +1,123 @@
+// The views of one release. Each gets what was read of the release, and returns elements.
+
+import { age, fill, h, mark, short, stateWord } from "./dom.js";
+
+/** The health of an object in words. Other words are phases of hooks. */
+const HEALTH = { Current: "ok", InProgress: "in progress", Failed: "failed", Missing: "missing", Terminating: "terminating", Degraded: "degraded", Unknown: "not read" };
+const kindOf = (id) => (id.group ? `${id.kind}.${id.group}` : id.kind);
+const keyOf = (id) => [kindOf(id), id.namespace, id.name].join("/");
+const isHealthy = (node) => ["Current", "Succeeded"].includes(node.health) && (node.children || []).every(isHealthy);
+
+/** Members by wave, with what they own. `open`: nodes that a person opened or closed. */
+export function tree(release, open) {
+  if (release.waves.length === 0 && release.hooks.length === 0) return h("p", { class: "empty" }, "Nothing is applied yet.");
+  const several = release.waves.length > 1;
+  const waves = release.waves.map((wave) => [
+    several && h("h3", {}, `Wave ${wave.wave}`),
+    h("ul", { class: "sheet tree" }, wave.members.map((member) => treeNode(member, release.namespace, open, ""))),
+  ]);
+  const hook = (run) => treeNode({ ...run, health: run.phase, title: run.event }, release.namespace, open, run.event);
+  return [waves, release.hooks.length > 0 && [h("h3", {}, "Hooks"), h("ul", { class: "sheet tree" }, release.hooks.map(hook))]];
+}
+
+function treeNode(node, namespace, open, above) {
+  const key = above + ">" + keyOf(node);
+  const words = [
+    mark(node.health),
+    node.title && h("span", { class: "health" }, node.title),
+    h("span", { class: "kind", title: kindOf(node) }, node.kind),
+    h("span", { class: "name" }, node.namespace && node.namespace !== namespace ? `${node.namespace}/${node.name}` : node.name),
+    h("span", { class: "health" }, HEALTH[node.health] || node.health),
+    node.message && h("span", { class: "words" }, node.message),
+  ];
+  const children = node.children || [];
+  if (children.length === 0) return h("li", { class: "node", tabindex: "-1", "data-node": key }, words);
+  const isOpen = open.has(key) ? open.get(key) : !isHealthy(node);
+  const more = node.more > 0 && h("li", { class: "node muted" }, `and ${node.more} more`);
+  const details = h("details", { open: isOpen, toggle: (event) => event.target === details && open.set(key, details.open) },
+    h("summary", { class: "node", "data-node": key }, words),
+    h("ul", {}, children.map((child) => treeNode(child, namespace, open, key)), more));
+  return h("li", {}, details);
+}
+
+/** Hooks, plans and revisions, the newest first. */
+export function timeline(release) {
+  const plans = release.plans.length > 0 && [
+    h("h3", {}, "Plans"),
+    table("Plans", ["Plan", "Schedule", "Next run", "Last run", ""], release.plans.map((plan) => [
+      plan.name, [plan.schedule, plan.timeZone].filter(Boolean).join(" ") || "on request", plan.next ? age(plan.next) : "-",
+      plan.phase ? stateWord(plan.phase) : "-", plan.message,
+    ])),
+  ];
+  if (release.timeline.length === 0) return [plans, h("p", { class: "empty" }, "No hook and no plan has run, and nothing is applied yet.")];
+  const took = (span) => (Date.parse(span.ended) || Date.now()) - Date.parse(span.started);
+  const longest = Math.max(1, ...release.timeline.filter((span) => span.started && span.lane !== "revision").map(took));
+  let day = null;
+  const items = [];
+  let list = null;
+  for (const span of release.timeline) {
+    const title = span.started ? new Date(span.started).toLocaleDateString(undefined, { dateStyle: "medium" }) : "Waiting";
+    if (title !== day) {
+      day = title;
+      list = h("ol", { class: "sheet" });
+      items.push(h("h3", {}, title), list);
+    }
+    const bar = span.started && span.lane !== "revision" && h("span", { class: "bar", "data-phase": span.phase });
+    if (bar) bar.style.width = Math.max(2, (took(span) / longest) * 70) + "px";
+    list.append(h("li", { class: "span" },
+      h("span", { class: "muted" }, span.started ? new Date(span.started).toLocaleTimeString(undefined, { timeStyle: "medium", hourCycle: "h23" }) : "-"),
+      stateWord(span.phase),
+      h("span", { class: "what" }, h("span", { class: "muted" }, span.lane === "revision" ? "" : span.lane + " "), h("b", {}, span.title), " ", span.subject),
+      h("span", { class: "took" }, bar && [bar, short(took(span) / 1000)]),
+      span.message && h("span", { class: "words" }, span.message)));
+  }
+  return [plans, items];
+}
+
+/** Revisions, the newest first. */
+export function history(release) {
+  if (release.history.length === 0) return h("p", { class: "empty" }, "No revision is listed.");
+  return table("Revisions", ["Revision", "State", "Applied", "Chart", "App version", "Generation", ""], release.history.map((row) => [
+    row.revision, stateWord(row.status), row.deployed ? age(row.deployed) : "-", `${row.chart} ${row.version}`, row.appVersion || "-", row.generation,
+    row.failed || (row.rollbackTo && `rollback to ${row.rollbackTo}`) || (row.kept && "kept: a rollback can run it") || "",
+  ]));
+}
+
+export function drift(release) {
+  if (release.drift.length === 0) return h("p", { class: "empty" }, "No drift is reported.");
+  return table("Drift", ["Reason", "Since", "Members and field managers"], release.drift.map((row) => [row.reason, age(row.since), row.message]));
+}
+
+export function notes(release) {
+  if (!release.notes) return h("p", { class: "empty" }, "The chart has no notes.");
+  return h("div", { class: "sheet" }, h("pre", {}, release.notes));
+}
+
+/** Effective values. `state`: `{ rows, error, filter }`, which the caller fills. */
+export function values(state) {
+  if (state.error) return h("p", { class: "notice" }, state.error);
+  if (!state.rows) return h("p", { class: "empty" }, "Reading the values");
+  const body = h("tbody", {});
+  const show = () => {
+    const words = state.filter.toLowerCase().split(/\s+/).filter(Boolean);
+    const rows = state.rows.filter((row) => {
+      const text = (row.path + "\n" + row.origin + "\n" + (row.secret ? "" : JSON.stringify(row.value))).toLowerCase();
+      return words.every((word) => text.includes(word));
+    });
+    fill(body, rows.map((row) => h("tr", {}, h("td", {}, row.path),
+      h("td", {}, row.secret ? h("span", { class: "masked" }, "masked") : JSON.stringify(row.value)), h("td", {}, row.origin))));
+  };
+  show();
+  return [
+    h("div", { class: "tools" }, h("input", { type: "search", "aria-label": "Search values", placeholder: "Search path, value, source",
+      value: state.filter, input: (event) => { state.filter = event.target.value; show(); } })),
+    h("div", { class: "sheet" }, h("table", { class: "values" }, h("caption", { class: "unseen" }, "Effective values"),
+      h("thead", {}, h("tr", {}, ["Path", "Value", "Source"].map((title) => h("th", { scope: "col" }, title)))), body)),
+  ];
+}
+
+function table(caption, titles, rows) {
+  return h("div", { class: "sheet" }, h("table", {}, h("caption", { class: "unseen" }, caption),
+    h("thead", {}, h("tr", {}, titles.map((title) => h("th", { scope: "col" }, title)))),
+    h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell) => h("td", {}, cell)))))));
+}
