@@ -26,6 +26,34 @@ _chartwright_with_cluster() {
 complete -F _chartwright_with_cluster -o bashdefault -o default chartwright
 "#;
 
+/// Remembers the words of the command line, which the functions of the commands change.
+const ZSH_WORDS: &str = r#"local -a chartwright_words=("${(@)words[1,CURRENT]}")"#;
+/// What the script does first in a completion.
+const ZSH_BEGIN: &str = "typeset -A opt_args";
+
+/// Completes a kind or name of the cluster; files where the cluster has none.
+const ZSH_CLUSTER_WORDS: &str = r#"
+_chartwright_cluster_words() {
+    local -a found
+    found=(${(f)"$("${chartwright_words[1]}" __complete -- "${(@)chartwright_words[2,-1]}" 2>/dev/null)"})
+    if (( $#found )); then
+        compadd -a found
+    else
+        _default
+    fi
+}
+"#;
+
+/// Adds the kinds and names of the cluster.
+const FISH_CLUSTER_WORDS: &str = r#"
+function __chartwright_cluster_words
+    set -l before (commandline -opc)
+    set -l current (commandline -ct)
+    $before[1] __complete -- $before[2..-1] "$current" 2>/dev/null
+end
+complete -c chartwright -a '(__chartwright_cluster_words)'
+"#;
+
 /// Print a completion script for a shell
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -44,10 +72,35 @@ pub fn run(args: &CompletionArgs, mut command: clap::Command, out: &mut dyn Writ
     let mut script = Vec::new();
     let name = command.get_name().to_owned();
     clap_complete::generate(args.shell, &mut command, name, &mut script);
-    if args.shell == Shell::Bash {
-        script.extend_from_slice(BASH_CLUSTER_WORDS.as_bytes());
+    match args.shell {
+        Shell::Bash => script.extend_from_slice(BASH_CLUSTER_WORDS.as_bytes()),
+        Shell::Zsh => script = with_cluster_words(&String::from_utf8_lossy(&script)).into_bytes(),
+        Shell::Fish => script.extend_from_slice(FISH_CLUSTER_WORDS.as_bytes()),
+        _ => {}
     }
     out.write_all(&script)
+}
+
+/// The script for zsh, in which kinds and names are those of the cluster.
+fn with_cluster_words(script: &str) -> String {
+    let mut text = String::new();
+    for line in script
+        .replacen(ZSH_BEGIN, &format!("{ZSH_WORDS}\n    {ZSH_BEGIN}"), 1)
+        .lines()
+    {
+        let argument = line.trim_start_matches(['\'', ':']);
+        let is_cluster_word = argument.starts_with("kind -- ") || argument.starts_with("name -- ");
+        match line.strip_suffix(":_default' \\") {
+            Some(start) if is_cluster_word => text += &format!("{start}:_chartwright_cluster_words' \\"),
+            _ => text += line,
+        }
+        text.push('\n');
+        // The first line says what the file completes.
+        if line.starts_with("#compdef") {
+            text += ZSH_CLUSTER_WORDS;
+        }
+    }
+    text
 }
 
 #[cfg(test)]
