@@ -70,7 +70,7 @@ impl World {
     }
 }
 
-pub const VIEWS: [&str; 6] = ["tree", "timeline", "history", "drift", "values", "notes"];
+pub const VIEWS: [&str; 7] = ["tree", "timeline", "history", "drift", "values", "changes", "notes"];
 
 /// The names in the list, in their order.
 fn names(browser: &mut Browser) -> Result<String> {
@@ -236,6 +236,19 @@ fn a_release_shows_its_cause_members_and_views() -> Result<()> {
         ),
         (
             6,
+            "changes",
+            &[
+                "1 changed, 1 refused",
+                "Deployment.apps shop/checkout",
+                "+image: v2",
+                "pods restart",
+                "pre-upgrade",
+                "Ingress.networking.k8s.io shop/checkout",
+                "Invalid: spec.rules",
+            ],
+        ),
+        (
+            7,
             "notes",
             &["Run a backup: chartwright plan run webapp checkout backup"],
         ),
@@ -261,7 +274,7 @@ fn a_release_shows_its_cause_members_and_views() -> Result<()> {
     // Tabs move with the arrows.
     browser.run("document.getElementById('tab-values').focus()")?;
     browser.press("ArrowRight")?;
-    browser.until("document.activeElement.id === 'tab-notes'")?;
+    browser.until("document.activeElement.id === 'tab-changes'")?;
     browser.press("Escape")?;
     browser.until("document.querySelector('.list')")?;
 
@@ -464,7 +477,7 @@ fn the_page_has_landmarks_and_names_for_everything_that_can_be_used() -> Result<
     }
     let mut world = World::start()?;
     world.open()?;
-    for place in ["", "tree", "timeline", "values"] {
+    for place in ["", "tree", "timeline", "values", "changes"] {
         if !place.is_empty() {
             world.open_release("checkout", place)?;
         }

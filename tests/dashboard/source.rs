@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chartwright_core::dashboard::{ReleaseDetail, ReleaseKey, ReleaseRow};
-use chartwright_core::identity::GroupKind;
+use chartwright_core::diff::{
+    ChartChange, HookRuns, ObjectChange, Operation, Refusal, ReleaseDiff, Summary, summarize,
+};
+use chartwright_core::identity::{GroupKind, ObjectId};
 use chartwright_core::report::Facts;
 use chartwright_operator::dashboard::{Board, DashboardSource};
 use futures::FutureExt as _;
@@ -26,6 +29,49 @@ impl DashboardSource for Fixture {
     fn release(&self, key: ReleaseKey) -> BoxFuture<'static, Result<Option<Value>, String>> {
         let facts = self.facts.lock().unwrap().get(&key).cloned();
         async move { Ok(facts.map(|facts| json!(ReleaseDetail::of(&facts, Timestamp::now())))) }.boxed()
+    }
+
+    fn changes(&self, key: ReleaseKey) -> BoxFuture<'static, Result<Value, String>> {
+        let hostile = key.name == HOSTILE;
+        let words = move |text: &str| {
+            if hostile {
+                ATTACKS[0].to_owned()
+            } else {
+                text.to_owned()
+            }
+        };
+        let id = |kind: &str| {
+            let name = if hostile { words("") } else { key.name.clone() };
+            ObjectId::new(GroupKind::parse(kind), key.namespace.as_str(), name.as_str())
+        };
+        let mut diff = ReleaseDiff {
+            group_kind: key.kind.clone(),
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+            chart: ChartChange::default(),
+            summary: Summary::default(),
+            changes: vec![ObjectChange {
+                object: id("Deployment.apps"),
+                operation: Operation::Changed,
+                diff: format!("@@ -1 +1 @@\n-image: v1\n+image: {}\n", words("v2")),
+                restarts: true,
+                is_rendered_only: false,
+            }],
+            hooks: vec![HookRuns {
+                name: "pre-upgrade".to_owned(),
+                objects: vec![id("Job.batch")],
+            }],
+            plans: Vec::new(),
+            held: Vec::new(),
+            refusals: vec![Refusal {
+                object: Some(id("Ingress.networking.k8s.io")),
+                reason: "Invalid".to_owned(),
+                message: words("spec.rules"),
+            }],
+            notes: vec![words("a note")],
+        };
+        diff.summary = summarize(&diff);
+        async move { Ok(json!(diff)) }.boxed()
     }
 
     fn values(&self, key: ReleaseKey) -> BoxFuture<'static, Result<Value, String>> {

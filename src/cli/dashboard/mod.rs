@@ -47,10 +47,22 @@ pub struct DashboardArgs {
     /// Only releases in this namespace [default: all]
     #[arg(short, long)]
     namespace: Option<String>,
-    /// Take the kinds from this watches file. The view of effective values needs it, and the charts [default: ./watches.yaml for the
-    /// values, none for the kinds]
+    /// Take the kinds from this watches file. The views of values and changes need it, and the charts [default: ./watches.yaml for these
+    /// views, none for the kinds]
     #[arg(long, value_name = "FILE")]
     watches_file: Option<PathBuf>,
+    /// The operator's name: part of the name of its key, which the view of changes needs
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "OPERATOR_NAME",
+        hide_env_values = true,
+        default_value = "chartwright"
+    )]
+    operator_name: String,
+    /// The operator's own namespace, where its key lies [default: where its key is found]
+    #[arg(long, value_name = "NAMESPACE")]
+    operator_namespace: Option<String>,
     /// The kubeconfig to use [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -70,6 +82,8 @@ pub fn run(args: &DashboardArgs) -> anyhow::Result<()> {
             .clone()
             .unwrap_or_else(|| PathBuf::from("./watches.yaml")),
         namespaces: args.namespace.clone().map(|namespace| BTreeSet::from([namespace])),
+        operator: args.operator_name.clone(),
+        operator_namespace: args.operator_namespace.clone(),
         selector: None,
     });
     let (access, token) = DashboardAccess::localhost().map_err(|error| anyhow!("no random token: {error}"))?;

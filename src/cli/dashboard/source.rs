@@ -15,13 +15,15 @@ use tokio::task::JoinHandle;
 
 use super::feed;
 use crate::cli::chart::render::build_unit;
+use crate::cli::release::diff::keys;
 use chartwright_core::dashboard::{ReleaseDetail, ReleaseKey};
 use chartwright_operator::cluster::connection::bounded;
 use chartwright_operator::cluster::discovery::Resource;
 use chartwright_operator::cluster::release_facts::gather;
 use chartwright_operator::cluster::{self, Discovery};
 use chartwright_operator::dashboard::{Board, DashboardSource};
-use chartwright_operator::reconcile::{CustomResource, explain_values};
+use chartwright_operator::reconcile::{CustomResource, Unit, explain_values};
+use chartwright_preview::{PreviewCluster, preview};
 
 /// Which releases are shown.
 #[derive(Clone, Debug)]
@@ -35,6 +37,10 @@ pub struct SourceOptions {
     pub values_of: PathBuf,
     /// `None`: all.
     pub namespaces: Option<BTreeSet<String>>,
+    /// The operator's name.
+    pub operator: String,
+    /// The operator's own namespace. `None`: where its key is found.
+    pub operator_namespace: Option<String>,
     /// Selects custom resources by their labels, in the API server's notation. `None`: all.
     pub selector: Option<String>,
 }
@@ -104,6 +110,18 @@ impl DashboardSource for ClusterSource {
         let shared = self.shared.clone();
         async move { read_values(&shared, &key).await.map_err(|error| format!("{error:#}")) }.boxed()
     }
+
+    fn changes(&self, key: ReleaseKey) -> BoxFuture<'static, Result<Value, String>> {
+        let shared = self.shared.clone();
+        let runtime = Handle::current();
+        // A thread of its own: a render takes processor time.
+        let read = tokio::task::spawn_blocking(move || runtime.block_on(preview_changes(&shared, &key)));
+        async move {
+            let read = read.await.map_err(|error| error.to_string())?;
+            read.map_err(|error| format!("{error:#}"))
+        }
+        .boxed()
+    }
 }
 
 /// The custom resource of a release and its kind. `None`: it does not exist.
@@ -129,14 +147,22 @@ async fn read_release(shared: &Shared, key: &ReleaseKey) -> anyhow::Result<Optio
     Ok(Some(serde_json::to_value(detail)?))
 }
 
-/// The effective values, as `chartwright values` shows them: those of Secrets and environment variables are masked.
-async fn read_values(shared: &Shared, key: &ReleaseKey) -> anyhow::Result<Value> {
+/// A release with the watch and the chart of the files.
+struct LoadedRelease {
+    object: DynamicObject,
+    unit: Unit,
+    decorator: Option<Arc<str>>,
+    /// The text of the watches file.
+    text: String,
+}
+
+/// Reads a release and its chart.
+async fn load_release(shared: &Shared, key: &ReleaseKey) -> anyhow::Result<LoadedRelease> {
     let Some((object, resource)) = read_object(shared, key).await? else {
         anyhow::bail!("this release no longer exists");
     };
-    let (client, discovery) = shared.connect().await?;
-    let custom = CustomResource::from(object);
-    let (file, labels) = (shared.options.values_of.clone(), custom.labels.clone());
+    let file = shared.options.values_of.clone();
+    let labels = object.metadata.labels.clone().unwrap_or_default();
     let kind = key.kind.clone();
     // Reads files, and parses the chart.
     let loaded = tokio::task::spawn_blocking(move || {
@@ -146,12 +172,44 @@ async fn read_values(shared: &Shared, key: &ReleaseKey) -> anyhow::Result<Value>
         let names = (kind.group.as_str(), version.as_str(), kind.kind.as_str());
         let watch = chartwright_watches::find_watch(&watches, None, &names, &labels).map_err(anyhow::Error::msg)?;
         let decorator = watch.decorator.clone();
-        anyhow::Ok((build_unit(watch, kind, resource)?, decorator, text))
+        let unit = build_unit(watch, kind, resource)?;
+        anyhow::Ok(LoadedRelease {
+            object,
+            unit,
+            decorator,
+            text,
+        })
     });
-    let (unit, decorator, text) = loaded.await??;
-    let custom = custom.decorated_by(decorator);
+    loaded.await?
+}
+
+/// The effective values, as `chartwright values` shows them: those of Secrets and environment variables are masked.
+async fn read_values(shared: &Shared, key: &ReleaseKey) -> anyhow::Result<Value> {
+    let loaded = load_release(shared, key).await?;
+    let (client, discovery) = shared.connect().await?;
+    let custom = CustomResource::from(loaded.object).decorated_by(loaded.decorator);
     // A text that is not in the file comes from an environment variable.
-    let is_public = |value: &str| text.contains(value);
-    let found = explain_values(client, &discovery.snapshot(), &unit, &custom, is_public).await?;
+    let is_public = |value: &str| loaded.text.contains(value);
+    let found = explain_values(client, &discovery.snapshot(), &loaded.unit, &custom, is_public).await?;
+    Ok(serde_json::to_value(found)?)
+}
+
+/// What the next reconcile would do, as `chartwright diff` shows it.
+async fn preview_changes(shared: &Shared, key: &ReleaseKey) -> anyhow::Result<Value> {
+    let loaded = load_release(shared, key).await?;
+    let (client, discovery) = shared.connect().await?;
+    let object = serde_json::to_value(loaded.object)?;
+    let options = &shared.options;
+    let is_applied = object["status"]["release"]["revision"].as_i64().unwrap_or_default() > 0;
+    let namespace = options.operator_namespace.as_deref();
+    let (keys, own_namespace) = keys::load(&options.operator, namespace, client, is_applied).await?;
+    let cluster = PreviewCluster {
+        client: cluster::with_time_limits(client.clone()),
+        discovery: discovery.clone(),
+        keys,
+        operator: options.operator.clone(),
+        own_namespace,
+    };
+    let found = preview(&cluster, &Arc::new(loaded.unit), Some(&object), object.clone()).await?;
     Ok(serde_json::to_value(found)?)
 }

@@ -111,6 +111,8 @@ fn dashboard_routes(args: &RunArgs) -> Router {
         kinds_of: Some(args.watches_file.clone()),
         values_of: args.watches_file.clone(),
         namespaces: args.watch_namespace.clone(),
+        operator: args.operator_name.clone(),
+        operator_namespace: args.namespace.clone().filter(|namespace| !namespace.is_empty()),
         selector: args.watch_label_selector.clone(),
     });
     let review = cluster::reviews::reviewer(args.kubeconfig.clone(), DASHBOARD_PATH);

@@ -167,6 +167,39 @@ fn the_page_shows_releases_of_the_cluster_and_changes_nothing() -> Result<()> {
 }
 
 #[test]
+fn the_page_previews_a_change_that_no_operator_has_handled() -> Result<()> {
+    let world = World::new("cli-dashboard-changes")?;
+    let operator = world.start()?;
+    world.install("web", json!({"color": "blue"}))?;
+    let watches = world.watches_file().display().to_string();
+    let dashboard = Dashboard::start(&world, &["--watches-file", &watches, "--operator-name", &world.name])?;
+    let key = format!("kind=Widget.{}&namespace={}&name=web", world.group(), world.name);
+    let changes = || -> Result<Value> {
+        let (status, found) = dashboard.get(&format!("changes?{key}"))?;
+        ensure!(status == 200, "{found}");
+        Ok(found)
+    };
+    let found = changes()?;
+    ensure!(
+        found["changes"] == json!([]) && found["refusals"] == json!([]),
+        "{found}"
+    );
+    drop(operator);
+    world.apply_widget("web", json!({"color": "green"}))?;
+    until("the page announces the change", SOON, || {
+        Ok(changes()?["summary"]["changed"].as_u64().is_some_and(|count| count > 0))
+    })?;
+    ensure!(changes()?.to_string().contains("green"), "the difference is missing");
+    let requests = world
+        .control_plane
+        .audit()
+        .requests()?
+        .by_user(&dashboard.user)
+        .writes();
+    requests.filter(|request| !request.uri.contains("dryRun=All")).none()
+}
+
+#[test]
 fn the_page_is_wrong_usage_without_a_cluster_or_with_a_port_in_use() -> Result<()> {
     let world = World::new("cli-dashboard-usage")?;
     let taken = std::net::TcpListener::bind(("127.0.0.1", 0))?;

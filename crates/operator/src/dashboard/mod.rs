@@ -43,6 +43,12 @@ pub trait DashboardSource: Send + Sync + 'static {
     /// # Errors
     /// Why they are unknown, for people.
     fn values(&self, key: ReleaseKey) -> BoxFuture<'static, Result<Value, String>>;
+
+    /// Previews what the next reconcile of one release would do, without secret values: a [`chartwright_core::diff::ReleaseDiff`] as JSON.
+    ///
+    /// # Errors
+    /// Why it is unknown, for people.
+    fn changes(&self, key: ReleaseKey) -> BoxFuture<'static, Result<Value, String>>;
 }
 
 /// Who may read the data.

@@ -27,6 +27,7 @@ type Answer = Result<Option<Bytes>, String>;
 pub(super) enum View {
     Release,
     Values,
+    Changes,
 }
 
 pub(super) struct Reads {
@@ -61,6 +62,7 @@ impl Reads {
             match view {
                 View::Release => self.source.release(key.clone()).await,
                 View::Values => self.source.values(key.clone()).await.map(Some),
+                View::Changes => self.source.changes(key.clone()).await.map(Some),
             }
         };
         let read = timeout(TIMEOUT, read).await;

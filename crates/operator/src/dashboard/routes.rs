@@ -75,6 +75,7 @@ pub fn routes(source: Arc<dyn DashboardSource>, access: DashboardAccess) -> Rout
         .route("/dashboard/api/releases", get(releases))
         .route("/dashboard/api/release", get(release))
         .route("/dashboard/api/values", get(values))
+        .route("/dashboard/api/changes", get(changes))
         .route("/dashboard/api/events", get(events))
         .route_layer(from_fn_with_state(site.clone(), authorize));
     let mut router = Router::new()
@@ -258,6 +259,10 @@ async fn release(State(site): State<Arc<Site>>, RawQuery(query): RawQuery) -> Re
 
 async fn values(State(site): State<Arc<Site>>, RawQuery(query): RawQuery) -> Response {
     site.view(View::Values, query.as_deref()).await
+}
+
+async fn changes(State(site): State<Arc<Site>>, RawQuery(query): RawQuery) -> Response {
+    site.view(View::Changes, query.as_deref()).await
 }
 
 /// Events about one release if the request names one, else about a page of the list.

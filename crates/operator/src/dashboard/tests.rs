@@ -41,6 +41,10 @@ impl DashboardSource for FakeSource {
     fn values(&self, _: ReleaseKey) -> BoxFuture<'static, Result<Value, String>> {
         async { Ok(json!([{"path": "a", "secret": true, "origin": "Secret"}])) }.boxed()
     }
+
+    fn changes(&self, _: ReleaseKey) -> BoxFuture<'static, Result<Value, String>> {
+        async { Ok(json!({"changes": []})) }.boxed()
+    }
 }
 
 fn row(namespace: &str, name: &str, ready: &str) -> ReleaseRow {

@@ -3,16 +3,19 @@
 use anyhow::{Context as _, bail};
 use kube::Client;
 
-use super::DiffArgs;
 use chartwright_core::digest::{Key, Keyring};
 use chartwright_operator::cluster::Error;
 use chartwright_operator::cluster::storage::keys;
 
-/// Reads the operator's keys. Returns them with the operator's namespace. `is_needed`: a release has a record that the operator signed.
-pub(super) async fn load(args: &DiffArgs, client: &Client, is_needed: bool) -> anyhow::Result<(Keyring, String)> {
-    let operator = args.operator_name.as_str();
+/// Reads the keys of an operator by its name. Returns them with the operator's namespace, which is found if it is not `given`. `is_needed`:
+/// a release has a record that the operator signed.
+pub(in crate::cli) async fn load(
+    operator: &str,
+    given: Option<&str>,
+    client: &Client,
+    is_needed: bool,
+) -> anyhow::Result<(Keyring, String)> {
     let name = keys::secret_name(operator);
-    let given = args.operator_namespace.as_deref();
     let namespace = match given {
         Some(namespace) => namespace.to_owned(),
         None => {

@@ -2,7 +2,7 @@
 
 mod charts;
 mod edit;
-mod keys;
+pub(in crate::cli) mod keys;
 mod markdown;
 mod output;
 mod select;
@@ -181,7 +181,13 @@ fn previewed(args: &DiffArgs) -> anyhow::Result<DiffResult> {
         let discovery = Discovery::new(client.clone()).await?;
         let selected = select::select(args, &watches, &client, &discovery.snapshot(), files).await?;
         let has_record = selected.targets.iter().any(Target::has_record);
-        let (keys, own_namespace) = keys::load(args, &client, has_record).await?;
+        let (keys, own_namespace) = keys::load(
+            &args.operator_name,
+            args.operator_namespace.as_deref(),
+            &client,
+            has_record,
+        )
+        .await?;
         let cluster = PreviewCluster {
             client,
             discovery,

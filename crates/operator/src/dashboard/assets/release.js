@@ -3,7 +3,7 @@
 import { read } from "./api.js";
 import { age, announce, fill, h, mark, stateWord } from "./dom.js";
 import { releaseHash } from "./list.js";
-import { drift, history, notes, timeline, tree, values } from "./views.js";
+import { changes, drift, history, notes, timeline, tree, values } from "./views.js";
 
 /** Name, title and elements of each view. */
 const VIEWS = [
@@ -12,6 +12,7 @@ const VIEWS = [
   ["history", "History", (view) => history(view.release)],
   ["drift", "Drift", (view) => drift(view.release)],
   ["values", "Values", (view) => values(view.values)],
+  ["changes", "Changes", (view) => changes(view.changes, () => view.readChanges())],
   ["notes", "Notes", (view) => notes(view.release)],
 ];
 
@@ -20,6 +21,7 @@ export class ReleaseView {
     this.go = go;
     this.open = new Map();
     this.values = { rows: null, error: null, filter: "" };
+    this.changes = { found: null, error: null, reading: false };
     this.stop = new AbortController();
     this.id = { kind: parameters.get("kind") || "", namespace: parameters.get("namespace") || "", name: parameters.get("name") || "" };
     this.head = h("div", {}, h("h1", {}, this.id.name));
@@ -40,6 +42,7 @@ export class ReleaseView {
     const wanted = parameters.get("view");
     this.view = VIEWS.some(([name]) => name === wanted) ? wanted : "tree";
     if (this.view === "values" && !this.values.rows) this.readValues();
+    if (this.view === "changes" && !this.changes.found) this.readChanges();
     this.showTabs();
     if (this.release) this.showPanel();
   }
@@ -81,8 +84,8 @@ export class ReleaseView {
     this.showHead(data);
     this.showCauses(data);
     if (this.view === "values" && !this.values.rows) this.readValues();
-    // The values do not come with the event, and a person may be typing there.
-    if (this.view !== "values" || !before) this.showPanel();
+    // Values and changes do not come with the event, and a person may be typing or reading there.
+    if (!["values", "changes"].includes(this.view) || !before) this.showPanel();
   }
 
   showHead(data) {
@@ -150,6 +153,20 @@ export class ReleaseView {
     }
     this.reading = false;
     if (this.view === "values" && this.release && !this.stop.signal.aborted) this.showPanel();
+  }
+
+  /** Previews the next reconcile. It costs dry runs, so only a person starts it. */
+  async readChanges() {
+    if (this.changes.reading) return;
+    this.changes = { found: null, error: null, reading: true };
+    if (this.view === "changes" && this.release) this.showPanel();
+    try {
+      this.changes.found = await read("changes", this.id, this.stop.signal);
+    } catch (error) {
+      this.changes.error = error.message;
+    }
+    this.changes.reading = false;
+    if (this.view === "changes" && this.release && !this.stop.signal.aborted) this.showPanel();
   }
 
   handle(key) {

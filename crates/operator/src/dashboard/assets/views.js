@@ -116,6 +116,43 @@ export function values(state) {
   ];
 }
 
+/** What the next reconcile would do. `state`: `{ found, error, reading }`. `again`: previews once more. */
+export function changes(state, again) {
+  if (state.reading) return h("p", { class: "empty" }, "Previewing the next reconcile");
+  const button = h("div", { class: "tools" }, h("button", { type: "button", id: "again", click: again }, "Preview again"));
+  if (state.error) return [button, h("p", { class: "notice" }, state.error)];
+  if (!state.found) return button;
+  const { summary, changes: objects, hooks, plans, held, refusals, notes: words } = state.found;
+  const counts = ["created", "changed", "recreated", "pruned", "released", "held", "refused"].filter((word) => summary[word] > 0);
+  const list = (title, items) => items.length > 0 && [h("h3", {}, title), h("ul", { class: "sheet tree" }, items.map((item) => h("li", { class: "node" }, item)))];
+  const runs = (all) => all.flatMap((run) => run.objects.map((id) => [h("span", { class: "health" }, run.name), " ", titleOf(id)]));
+  const isEmpty = counts.length === 0 && hooks.length === 0 && plans.length === 0;
+  return [
+    button,
+    h("p", { id: "announced" }, isEmpty ? "The next reconcile would change nothing." : counts.map((word) => `${summary[word]} ${word}`).join(", ")),
+    list("Refused", refusals.map((refusal) => [mark("Failed"), refusal.object && [titleOf(refusal.object), " "], h("span", { class: "words" }, `${refusal.reason}: ${refusal.message}`)])),
+    list("Pods restart", summary.restarts.map(titleOf)),
+    list("Hooks", runs(hooks)),
+    list("Plans", runs(plans)),
+    list("Held", held),
+    list("Notes", words),
+    objects.length > 0 && h("h3", {}, "Objects"),
+    objects.map((object) => h("details", { class: "sheet", open: objects.length < 6 },
+      h("summary", { class: "node", "data-node": keyOf(object) }, h("span", { class: "health" }, object.operation), titleOf(object),
+        object.restarts && h("span", { class: "words" }, "pods restart")),
+      object.diff ? h("pre", { class: "diff" }, object.diff.split("\n").map(diffLine)) : h("p", { class: "empty" }, "Only the operator's own labels and annotations change."))),
+  ];
+}
+
+function titleOf(id) {
+  return h("span", { class: "name" }, `${kindOf(id)} ${id.namespace ? id.namespace + "/" : ""}${id.name}`);
+}
+
+function diffLine(line) {
+  const kind = { "+": "added", "-": "removed", "@": "muted" }[line[0]];
+  return h("span", kind ? { class: kind } : {}, line + "\n");
+}
+
 function table(caption, titles, rows) {
   return h("div", { class: "sheet" }, h("table", {}, h("caption", { class: "unseen" }, caption),
     h("thead", {}, h("tr", {}, titles.map((title) => h("th", { scope: "col" }, title)))),
