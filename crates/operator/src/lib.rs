@@ -14,3 +14,7 @@ pub mod dashboard;
 pub mod reconcile;
 mod sync;
 pub mod telemetry;
+
+/// Stack of a thread that renders or reads custom resources, in bytes: they drop values that nest a thousand levels. Unused stack takes no
+/// memory.
+pub const STACK_BYTES: usize = 8 << 20;

@@ -33,6 +33,7 @@ pub use self::certificate::{CertificateError, CertificateSource};
 pub(crate) use self::listener::AnswerTime;
 use super::metrics::Metrics;
 use super::probes::ProcessHealth;
+use crate::STACK_BYTES;
 use chartwright_core::access::METRICS_PATH;
 
 /// The media type of what `/metrics` answers.
@@ -216,6 +217,8 @@ impl Servers {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime = builder
             .worker_threads(site.threads)
+            // The dashboard renders charts, and reads what authors of custom resources wrote.
+            .thread_stack_size(STACK_BYTES)
             .thread_name("server")
             .enable_all()
             .build()?;
