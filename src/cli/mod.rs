@@ -10,7 +10,7 @@ mod run;
 mod stdout;
 mod switch;
 
-use std::io::{self, IsTerminal as _, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -22,7 +22,7 @@ use chart::{lint, render, template, verify};
 use plugin::CalledAs;
 use project::{create, generate, init};
 use release::{diff, explain, get, history, leftovers, plan, release_finalizers, request, rollout, usage, values};
-use stdout::stdout;
+use stdout::{has_colors, stdout};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -171,12 +171,12 @@ fn keep_example_lines(mut command: clap::Command) -> clap::Command {
 /// Prints the help text of a clap error.
 fn print_help(error: &clap::Error) {
     let help = error.render();
-    let is_terminal = if error.use_stderr() {
-        io::stderr().is_terminal()
+    let is_colored = if error.use_stderr() {
+        has_colors(&io::stderr())
     } else {
-        io::stdout().is_terminal()
+        has_colors(&io::stdout())
     };
-    let text = if is_terminal && std::env::var_os("NO_COLOR").is_none() {
+    let text = if is_colored {
         help.ansi().to_string()
     } else {
         help.to_string()

@@ -4,11 +4,9 @@
 //! command line, and reads one word per line and then a directive of Cobra.
 
 use std::ffi::OsStr;
-use std::io::Write;
 use std::path::Path;
 
 use super::about::complete;
-use super::stdout::stdout;
 
 /// Cobra's directive `ShellCompDirectiveNoFileComp`: the shell does not add file names.
 const NO_FILES: &str = ":4";
@@ -35,18 +33,13 @@ impl CalledAs {
 
 /// Prints the words that the last word of a command line can be: commands, else kinds and names of the cluster.
 pub(super) fn print_completions(words: &[String], command: clap::Command) {
-    let found = match words {
+    let mut found = match words {
         [] => Vec::new(),
         [start] => commands(&command, start),
         words => complete::find(words, command),
     };
-    let mut text = String::new();
-    for word in found {
-        text += &word;
-        text.push('\n');
-    }
-    // A shell that does not read has no use for an error.
-    drop(stdout().write_all((text + NO_FILES + "\n").as_bytes()));
+    found.push(NO_FILES.to_owned());
+    complete::print(&found);
 }
 
 fn commands(command: &clap::Command, start: &str) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! Standard output and standard error of the commands.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use chartwright_scaffold::printable::printable;
 
@@ -15,6 +15,11 @@ pub struct Stdout(io::Stdout);
 /// Returns standard output.
 pub fn stdout() -> Stdout {
     Stdout(io::stdout())
+}
+
+/// True if colors are shown: the stream is a terminal, and `NO_COLOR` is not set.
+pub fn has_colors(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
 /// Prints a message on standard output. A closed standard output is ignored. Control characters in names and messages are escaped.

@@ -274,7 +274,7 @@ impl Browser {
 
     /// Returns what went wrong since the last call, and requests to other places than `origin`.
     pub fn take_problems(&mut self, origin: &str) -> Result<Vec<String>> {
-        // Whatever was sent before has arrived then.
+        // What was sent before has arrived then.
         self.run("0")?;
         let is_foreign = |url: &&String| !url.starts_with(origin) && !url.starts_with("data:") && *url != "about:blank";
         let foreign: Vec<String> = self

@@ -11,14 +11,10 @@ use chartwright_operator::cluster::discovery::Resource;
 use chartwright_operator::cluster::error::Error;
 use chartwright_operator::cluster::objects;
 use chartwright_operator::reconcile::{Context, CustomResource, MemberScopes};
-use kube::api::{Api, ListParams};
 use kube::core::ObjectMeta;
 use serde_json::Value;
 
 use crate::overlay::{Overlay, Place};
-
-/// Objects in one answer of the API server.
-const PAGE: u32 = 500;
 
 /// Fills the operator's index of members.
 pub(crate) struct MemberFeed {
@@ -102,14 +98,14 @@ impl MemberFeed {
                 let live = objects::live_with_health(&id, &object);
                 (id, healthy(live))
             };
-            pages(api, &labels).await?.into_iter().map(whole).collect()
+            objects::list(api, &labels, whole).await?
         } else {
             let api = served.api_in::<MetadataOnly>(&context.client, namespace);
             let bare = |object: MetadataOnly| {
                 let id = objects::id_of(group_kind, &object.metadata);
                 (id, objects::live(&object.metadata))
             };
-            pages(api, &labels).await?.into_iter().map(bare).collect()
+            objects::list(api, &labels, bare).await?
         };
         let mut members = context.members();
         let mut seen = HashSet::new();
@@ -152,23 +148,6 @@ impl MemberFeed {
             is_news |= !notified.is_empty();
         }
         is_news
-    }
-}
-
-/// All pages of a list.
-async fn pages<K>(api: Api<K>, labels: &str) -> Result<Vec<K>, Error>
-where
-    K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
-{
-    let mut parameters = ListParams::default().labels(labels).limit(PAGE);
-    let mut found = Vec::new();
-    loop {
-        let page = chartwright_operator::cluster::connection::bounded(api.list(&parameters)).await?;
-        found.extend(page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => parameters = parameters.continue_token(&token),
-            None => return Ok(found),
-        }
     }
 }
 

@@ -51,11 +51,12 @@ struct Question {
 
 /// Prints one word per line. Prints nothing if the cluster does not answer within 2 s.
 pub fn run(words: &[String], command: clap::Command) {
-    let mut text = String::new();
-    for word in find(words, command) {
-        text += &word;
-        text.push('\n');
-    }
+    print(&find(words, command));
+}
+
+/// Prints one word per line.
+pub fn print(words: &[String]) {
+    let text: String = words.iter().map(|word| format!("{word}\n")).collect();
     // A shell that does not read has no use for an error.
     drop(stdout().write_all(text.as_bytes()));
 }

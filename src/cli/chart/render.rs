@@ -25,6 +25,7 @@ use chartwright_core::identity::cluster_scoped::is_cluster_scoped;
 use chartwright_core::identity::{GroupKind, ObjectId};
 use chartwright_core::status::{Phase, Reason};
 use chartwright_watches::Watch;
+use helm_template::chart::stamp::{Stamp, load_stable};
 use helm_template::render::{Capabilities, Engine};
 
 const EXAMPLES: &str = "\
@@ -301,10 +302,16 @@ fn build_release(args: &RenderArgs, resource: &mut CustomResource) -> Release {
 
 /// Loads the chart of a watch, for one release.
 pub(in crate::cli) fn build_unit(watch: &Watch, group_kind: GroupKind, resource: Resource) -> anyhow::Result<Unit> {
-    let (chart, stamp) = helm_template::chart::stamp::load_stable(&watch.chart);
-    let chart = chart.with_context(|| format!("chart {}", watch.chart.display()))?;
-    let renderer = Arc::new(Engine::for_releases(chart).map_err(|error| anyhow::anyhow!("{error}"))?);
+    let (renderer, stamp) = load_engine(&watch.chart)?;
     Ok(Unit::alone(watch.clone(), group_kind, resource, renderer, stamp))
+}
+
+/// Loads a chart that releases are rendered from.
+pub(in crate::cli) fn load_engine(path: &Path) -> anyhow::Result<(Arc<Engine>, Stamp)> {
+    let (chart, stamp) = load_stable(path);
+    let chart = chart.with_context(|| format!("chart {}", path.display()))?;
+    let engine = Engine::for_releases(chart).map_err(|error| anyhow::anyhow!("{error}"))?;
+    Ok((Arc::new(engine), stamp))
 }
 
 /// Writes the documents to `out`. `is_keyed`: the digests of the members are the operator's.

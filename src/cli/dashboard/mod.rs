@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 pub(super) use self::source::{ClusterSource, SourceOptions};
 use super::block_on;
+use super::release::operator_keys::OperatorArgs;
 use super::stdout::stdout;
 use chartwright_operator::cluster::{self, Discovery};
 use chartwright_operator::dashboard::{DashboardAccess, PATH, routes};
@@ -51,18 +52,8 @@ pub struct DashboardArgs {
     /// views, none for the kinds]
     #[arg(long, value_name = "FILE")]
     watches_file: Option<PathBuf>,
-    /// The operator's name: part of the name of its key, which the view of changes needs
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "OPERATOR_NAME",
-        hide_env_values = true,
-        default_value = "chartwright"
-    )]
-    operator_name: String,
-    /// The operator's own namespace, where its key lies [default: where its key is found]
-    #[arg(long, value_name = "NAMESPACE")]
-    operator_namespace: Option<String>,
+    #[command(flatten)]
+    operator: OperatorArgs,
     /// The kubeconfig to use [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -82,8 +73,7 @@ pub fn run(args: &DashboardArgs) -> anyhow::Result<()> {
             .clone()
             .unwrap_or_else(|| PathBuf::from("./watches.yaml")),
         namespaces: args.namespace.clone().map(|namespace| BTreeSet::from([namespace])),
-        operator: args.operator_name.clone(),
-        operator_namespace: args.operator_namespace.clone(),
+        operator: args.operator.clone(),
         selector: None,
     });
     let (access, token) = DashboardAccess::localhost().map_err(|error| anyhow!("no random token: {error}"))?;

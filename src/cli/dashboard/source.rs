@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 use super::feed;
 use crate::cli::chart::render::build_unit;
-use crate::cli::release::diff::keys;
+use crate::cli::release::operator_keys::OperatorArgs;
 use chartwright_core::dashboard::{ReleaseDetail, ReleaseKey};
 use chartwright_operator::cluster::connection::bounded;
 use chartwright_operator::cluster::discovery::Resource;
@@ -23,7 +23,7 @@ use chartwright_operator::cluster::release_facts::gather;
 use chartwright_operator::cluster::{self, Discovery};
 use chartwright_operator::dashboard::{Board, DashboardSource};
 use chartwright_operator::reconcile::{CustomResource, Unit, explain_values};
-use chartwright_preview::{PreviewCluster, preview};
+use chartwright_preview::preview;
 
 /// Which releases are shown.
 #[derive(Clone, Debug)]
@@ -37,10 +37,8 @@ pub struct SourceOptions {
     pub values_of: PathBuf,
     /// `None`: all.
     pub namespaces: Option<BTreeSet<String>>,
-    /// The operator's name.
-    pub operator: String,
-    /// The operator's own namespace. `None`: where its key is found.
-    pub operator_namespace: Option<String>,
+    /// The operator whose next reconcile is previewed.
+    pub operator: OperatorArgs,
     /// Selects custom resources by their labels, in the API server's notation. `None`: all.
     pub selector: Option<String>,
 }
@@ -96,32 +94,31 @@ impl DashboardSource for ClusterSource {
 
     fn release(&self, key: ReleaseKey) -> BoxFuture<'static, Result<Option<Value>, String>> {
         let shared = self.shared.clone();
-        let runtime = Handle::current();
-        // A thread of its own: a report of 300 members takes processor time, and scrapes wait for nothing.
-        let read = tokio::task::spawn_blocking(move || runtime.block_on(read_release(&shared, &key)));
-        async move {
-            let read = read.await.map_err(|error| error.to_string())?;
-            read.map_err(|error| format!("{error:#}"))
-        }
-        .boxed()
+        on_own_thread(move |runtime| runtime.block_on(read_release(&shared, &key)))
     }
 
     fn values(&self, key: ReleaseKey) -> BoxFuture<'static, Result<Value, String>> {
         let shared = self.shared.clone();
-        async move { read_values(&shared, &key).await.map_err(|error| format!("{error:#}")) }.boxed()
+        on_own_thread(move |runtime| runtime.block_on(read_values(&shared, &key)))
     }
 
     fn changes(&self, key: ReleaseKey) -> BoxFuture<'static, Result<Value, String>> {
         let shared = self.shared.clone();
-        let runtime = Handle::current();
-        // A thread of its own: a render takes processor time.
-        let read = tokio::task::spawn_blocking(move || runtime.block_on(preview_changes(&shared, &key)));
-        async move {
-            let read = read.await.map_err(|error| error.to_string())?;
-            read.map_err(|error| format!("{error:#}"))
-        }
-        .boxed()
+        on_own_thread(move |runtime| runtime.block_on(preview_changes(&shared, &key)))
     }
+}
+
+/// Runs a read on a thread of its own: reports and renders take processor time, and scrapes wait for nothing.
+fn on_own_thread<T: Send + 'static>(
+    read: impl FnOnce(&Handle) -> anyhow::Result<T> + Send + 'static,
+) -> BoxFuture<'static, Result<T, String>> {
+    let runtime = Handle::current();
+    let read = tokio::task::spawn_blocking(move || read(&runtime));
+    async move {
+        let read = read.await.map_err(|error| error.to_string())?;
+        read.map_err(|error| format!("{error:#}"))
+    }
+    .boxed()
 }
 
 /// The custom resource of a release and its kind. `None`: it does not exist.
@@ -199,17 +196,9 @@ async fn preview_changes(shared: &Shared, key: &ReleaseKey) -> anyhow::Result<Va
     let loaded = load_release(shared, key).await?;
     let (client, discovery) = shared.connect().await?;
     let object = serde_json::to_value(loaded.object)?;
-    let options = &shared.options;
-    let is_applied = object["status"]["release"]["revision"].as_i64().unwrap_or_default() > 0;
-    let namespace = options.operator_namespace.as_deref();
-    let (keys, own_namespace) = keys::load(&options.operator, namespace, client, is_applied).await?;
-    let cluster = PreviewCluster {
-        client: cluster::with_time_limits(client.clone()),
-        discovery: discovery.clone(),
-        keys,
-        operator: options.operator.clone(),
-        own_namespace,
-    };
+    let client = cluster::with_time_limits(client.clone());
+    let operator = &shared.options.operator;
+    let cluster = operator.preview_cluster(client, discovery.clone(), [&object]).await?;
     let found = preview(&cluster, &Arc::new(loaded.unit), Some(&object), object.clone()).await?;
     Ok(serde_json::to_value(found)?)
 }

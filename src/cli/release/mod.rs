@@ -6,6 +6,7 @@ pub(super) mod get;
 pub(super) mod history;
 pub(in crate::cli) mod kinds;
 pub(super) mod leftovers;
+pub(in crate::cli) mod operator_keys;
 pub(super) mod plan;
 pub(super) mod release_finalizers;
 pub(in crate::cli) mod release_list;

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::flags::RunArgs;
 use crate::cli::dashboard::{ClusterSource, SourceOptions};
+use crate::cli::release::operator_keys::OperatorArgs;
 use crate::cli::stdout::note;
 use chartwright_core::access::{DASHBOARD_PATH, METRICS_PATH};
 use chartwright_operator::dashboard::{DashboardAccess, routes};
@@ -20,14 +21,11 @@ use chartwright_operator::telemetry::logging;
 use chartwright_operator::telemetry::metrics::Metrics;
 use chartwright_operator::telemetry::probes::ProcessHealth;
 use chartwright_operator::telemetry::server::{BindAddress, MetricsProtection, Servers, metrics_site, probes_site};
-use chartwright_operator::{cluster, controller};
+use chartwright_operator::{STACK_BYTES, cluster, controller};
 use chartwright_watches as watches;
 
 /// Exit code for wrong usage.
 const USAGE_ERROR: u8 = 2;
-
-/// Stack of a worker thread, in bytes.
-const STACK_BYTES: usize = 8 << 20;
 
 pub fn run(args: RunArgs) -> ExitCode {
     if let Err(error) = args.check() {
@@ -74,7 +72,6 @@ fn serve_and_operate(args: RunArgs) -> anyhow::Result<()> {
         probes_site(health.clone()),
     )?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        // A reconcile drops values that nest a thousand levels. Unused stack takes no memory.
         .thread_stack_size(STACK_BYTES)
         .enable_all()
         .build()
@@ -111,8 +108,10 @@ fn dashboard_routes(args: &RunArgs) -> Router {
         kinds_of: Some(args.watches_file.clone()),
         values_of: args.watches_file.clone(),
         namespaces: args.watch_namespace.clone(),
-        operator: args.operator_name.clone(),
-        operator_namespace: args.namespace.clone().filter(|namespace| !namespace.is_empty()),
+        operator: OperatorArgs {
+            operator_name: args.operator_name.clone(),
+            operator_namespace: args.namespace.clone().filter(|namespace| !namespace.is_empty()),
+        },
         selector: args.watch_label_selector.clone(),
     });
     let review = cluster::reviews::reviewer(args.kubeconfig.clone(), DASHBOARD_PATH);

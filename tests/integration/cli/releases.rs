@@ -7,22 +7,9 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
+use super::{fail, succeed};
 use crate::world::fields::{annotation, ensure_contains};
 use crate::world::{World, config_map, member_rule};
-
-/// Runs a command of which success is expected.
-fn run(world: &World, arguments: &[&str]) -> Result<String> {
-    let (status, output) = world.chartwright(arguments)?;
-    ensure!(status.success(), "{arguments:?}: {output}");
-    Ok(output)
-}
-
-/// Runs a command of which failure is expected.
-fn fail(world: &World, arguments: &[&str]) -> Result<String> {
-    let (status, output) = world.chartwright(arguments)?;
-    ensure!(status.code() == Some(1), "{arguments:?}: {status}: {output}");
-    Ok(output)
-}
 
 #[test]
 fn get_lists_the_releases_with_and_without_a_watches_file() -> Result<()> {
@@ -37,7 +24,7 @@ fn get_lists_the_releases_with_and_without_a_watches_file() -> Result<()> {
         vec!["get", "-n", &world.name, "--watches-file", &watches],
         vec!["get", &kind, "-n", &world.name],
     ] {
-        let output = run(&world, &arguments)?;
+        let output = succeed(&world, &arguments)?;
         let mut lines = output.lines();
         let header = lines.next().context("no header")?;
         ensure_contains(
@@ -52,15 +39,15 @@ fn get_lists_the_releases_with_and_without_a_watches_file() -> Result<()> {
         ensure!(lines.next().is_some_and(|line| line.contains(" b ")), "{output}");
         ensure!(!output.contains('\u{1b}'), "colours without a terminal: {output}");
     }
-    let shown = run(&world, &["get", &kind, "-A", "-l", "team=one", "-o", "name"])?;
+    let shown = succeed(&world, &["get", &kind, "-A", "-l", "team=one", "-o", "name"])?;
     ensure!(shown == format!("{}/a\n", world.widgets()), "{shown}");
-    let shown = run(&world, &["get", &kind, "a", "-n", &world.name, "-o", "json"])?;
+    let shown = succeed(&world, &["get", &kind, "a", "-n", &world.name, "-o", "json"])?;
     let listed: Value = serde_json::from_str(&shown)?;
     ensure!(
         listed["items"][0]["revision"] == 1 && listed["items"][0]["ready"] == "True",
         "{listed}"
     );
-    let shown = run(&world, &["get", &kind, "-n", &world.name, "--not-ready", "-o", "name"])?;
+    let shown = succeed(&world, &["get", &kind, "-n", &world.name, "--not-ready", "-o", "name"])?;
     ensure!(!shown.contains("/a\n"), "{shown}");
     Ok(())
 }
@@ -122,14 +109,14 @@ fn values_name_their_sources_and_mask_secrets() -> Result<()> {
         "-o",
     ];
     for format in ["table", "json", "yaml"] {
-        let shown = run(&world, &[&base[..], &[format]].concat())?;
+        let shown = succeed(&world, &[&base[..], &[format]].concat())?;
         ensure!(!shown.contains("hidden"), "{shown}");
         ensure_contains(
             &shown,
             &["password", "global.token", "Secret cli-values/creds", "watch values"],
         )?;
     }
-    let listed: Value = serde_json::from_str(&run(&world, &[&base[..], &["json"]].concat())?)?;
+    let listed: Value = serde_json::from_str(&succeed(&world, &[&base[..], &["json"]].concat())?)?;
     let items = listed["values"].as_array().context("no list")?;
     let at = |path: &str| {
         items
@@ -168,7 +155,7 @@ fn requests_are_carried_out_and_waited_for() -> Result<()> {
     let (kind, name) = (world.resource("widget"), world.name.clone());
     let one = |verb: &'static str, more: &[&'static str]| {
         let arguments = [&[verb, &kind, "a", "-n", &name], more].concat();
-        run(&world, &arguments)
+        succeed(&world, &arguments)
     };
     let before = world.live("a")?;
     ensure_contains(&one("suspend", &["--dry-run"])?, &["suspended (dry run)"])?;
@@ -190,12 +177,12 @@ fn requests_are_carried_out_and_waited_for() -> Result<()> {
         ensure!(live["status"][handled] == token, "{live}");
     }
     world.run(["label", &world.widgets(), "b", "team=one"])?;
-    let shown = run(
+    let shown = succeed(
         &world,
         &["suspend", &kind, "--all", "-n", &name, "-l", "team=one", "--wait"],
     )?;
     ensure!(shown.contains("/b suspended") && !shown.contains("/a "), "{shown}");
-    let shown = run(&world, &["resume", &kind, "--all", "-n", &name, "--wait"])?;
+    let shown = succeed(&world, &["resume", &kind, "--all", "-n", &name, "--wait"])?;
     ensure_contains(&shown, &["/a is not suspended", "/b resumed", "/b is ready"])?;
     Ok(())
 }
@@ -261,7 +248,7 @@ fn commands_that_read_write_nothing() -> Result<()> {
         vec!["get", &kind, "a", "-n", &world.name],
         vec!["values", &kind, "a", "-n", &world.name, "--watches-file", &watches],
     ] {
-        run(&world, &[&arguments[..], &["--kubeconfig", &reader]].concat())?;
+        succeed(&world, &[&arguments[..], &["--kubeconfig", &reader]].concat())?;
     }
     std::thread::sleep(std::time::Duration::from_millis(300));
     let requests = world.control_plane.audit().since(mark)?.by_user(user);

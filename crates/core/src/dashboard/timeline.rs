@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::hooks::HookRun;
 use crate::plans::{By, Plan};
 use crate::record::Record;
 use crate::status::conditions::cut;
@@ -55,17 +56,7 @@ pub fn timeline(record: &Record) -> Vec<Span> {
             message: revision.failed.clone(),
         });
     }
-    for run in &record.hooks.runs {
-        spans.push(Span {
-            lane: Lane::Hook,
-            title: run.event.clone(),
-            subject: format!("{} {}", run.object.group_kind.kind, run.object.name),
-            phase: run.phase.as_str().to_owned(),
-            started: Some(run.started),
-            ended: run.ended,
-            message: run.message.clone(),
-        });
-    }
+    spans.extend(record.hooks.runs.iter().map(|run| of_run(Lane::Hook, run)));
     record.plans.plans.iter().for_each(|plan| add_plan(plan, &mut spans));
     for waiting in &record.plans.work.queue {
         spans.push(Span {
@@ -78,17 +69,8 @@ pub fn timeline(record: &Record) -> Vec<Span> {
             message: String::new(),
         });
     }
-    for run in &record.plans.work.steps.runs {
-        spans.push(Span {
-            lane: Lane::Plan,
-            title: run.event.clone(),
-            subject: format!("{} {}", run.object.group_kind.kind, run.object.name),
-            phase: run.phase.as_str().to_owned(),
-            started: Some(run.started),
-            ended: run.ended,
-            message: run.message.clone(),
-        });
-    }
+    let steps = record.plans.work.steps.runs.iter();
+    spans.extend(steps.map(|run| of_run(Lane::Plan, run)));
     // What waits comes first, then the newest.
     spans.sort_by(|one, other| {
         let waits = one.started.is_some().cmp(&other.started.is_some());
@@ -103,6 +85,19 @@ pub fn timeline(record: &Record) -> Vec<Span> {
         }
     }
     spans
+}
+
+/// The run of a hook, or of a step of a plan.
+fn of_run(lane: Lane, run: &HookRun) -> Span {
+    Span {
+        lane,
+        title: run.event.clone(),
+        subject: format!("{} {}", run.object.group_kind.kind, run.object.name),
+        phase: run.phase.as_str().to_owned(),
+        started: Some(run.started),
+        ended: run.ended,
+        message: run.message.clone(),
+    }
 }
 
 fn add_plan(plan: &Plan, spans: &mut Vec<Span>) {

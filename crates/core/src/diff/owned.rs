@@ -5,7 +5,7 @@ use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 
 use crate::drift::managed_fields::{applied, fields as entry_fields, is_leaf, item_keys, raw_item, unite};
-use crate::identity::applyset::{MARKS, PART_OF_LABEL};
+use crate::identity::applyset::{PART_OF_LABEL, unmark};
 
 /// The fields that `manager` owns before or after, as a set of `managedFields`.
 pub(super) fn fields(before: Option<&Value>, after: Option<&Value>, manager: &str) -> Value {
@@ -35,7 +35,11 @@ pub(super) fn project(object: &Value, set: &Value) -> Value {
             shown["metadata"][field] = value.clone();
         }
     }
-    remove_marks(&mut shown["metadata"]);
+    unmark(&mut shown);
+    // The reference to the custom resource is a mark, too.
+    if let Some(metadata) = shown["metadata"].as_object_mut() {
+        metadata.remove("ownerReferences");
+    }
     shown
 }
 
@@ -69,23 +73,6 @@ fn part(value: &Value, set: &Value) -> Value {
         }
         scalar => scalar.clone(),
     }
-}
-
-fn remove_marks(metadata: &mut Value) {
-    let Some(metadata) = metadata.as_object_mut() else {
-        return;
-    };
-    for field in ["labels", "annotations"] {
-        let Some(map) = metadata.get_mut(field).and_then(Value::as_object_mut) else {
-            continue;
-        };
-        map.retain(|key, _| !MARKS.contains(&key.as_str()));
-        if map.is_empty() {
-            metadata.remove(field);
-        }
-    }
-    // The reference to the custom resource is a mark, too.
-    metadata.remove("ownerReferences");
 }
 
 /// True if the object stays and is no longer a member.

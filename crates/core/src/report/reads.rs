@@ -93,24 +93,17 @@ impl MemberReads {
 /// The kinds and namespaces that the ApplySet annotations of a custom resource name.
 fn annotated_places(resource: &Value, namespace: &str) -> Vec<(GroupKind, String)> {
     let annotation = |key: &str| resource["metadata"]["annotations"][key].as_str().unwrap_or_default();
-    let parts = |key: &str| {
-        annotation(key)
-            .split(',')
-            .filter(|part| !part.is_empty())
-            .collect::<Vec<_>>()
-    };
-    let namespaces = parts(NAMESPACES_ANNOTATION).into_iter().chain([namespace]);
-    let namespaces: Vec<&str> = namespaces.collect();
-    let kinds = parts(KINDS_ANNOTATION).into_iter().map(|text| {
-        let (kind, group) = text.split_once('.').unwrap_or((text, ""));
-        GroupKind::new(group, kind)
-    });
-    let kinds = kinds.filter(|kind| !is_secret(kind));
+    let mut namespaces = applyset::parse_list(annotation(NAMESPACES_ANNOTATION));
+    namespaces.push(namespace.to_owned());
+    let kinds = applyset::parse_list(annotation(KINDS_ANNOTATION)).into_iter();
+    let kinds = kinds
+        .map(|kind| GroupKind::parse(&kind))
+        .filter(|kind| !is_secret(kind));
     kinds
         .flat_map(|kind| {
             namespaces
                 .iter()
-                .map(move |namespace| (kind.clone(), (*namespace).to_owned()))
+                .map(move |namespace| (kind.clone(), namespace.clone()))
         })
         .collect()
 }

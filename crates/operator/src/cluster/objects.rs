@@ -183,7 +183,7 @@ pub async fn list_objects(client: &Client, resource: &Resource, namespace: Optio
 }
 
 /// Lists all pages of a label selector. `reduce` runs on each object immediately, to save memory.
-pub(in crate::cluster) async fn list<K, T>(api: Api<K>, labels: &str, reduce: impl Fn(K) -> T) -> Result<Vec<T>>
+pub async fn list<K, T>(api: Api<K>, labels: &str, reduce: impl Fn(K) -> T) -> Result<Vec<T>>
 where
     K: Clone + DeserializeOwned + Debug,
 {

@@ -57,23 +57,15 @@ impl Board {
 
     /// Changes the rows. `change` returns true if that changes what is shown.
     pub fn change(&self, change: impl FnOnce(&mut ReleaseIndex) -> bool) {
-        if change(&mut lock(&self.state).index) {
-            self.version.send_modify(|version| *version += 1);
-        }
+        self.update(|state| change(&mut state.index));
     }
 
     /// Sets why something could not be read. `None`: it can.
     pub fn set_problem(&self, about: &str, problem: Option<String>) {
-        let is_changed = {
-            let problems = &mut lock(&self.state).problems;
-            match problem {
-                Some(problem) => problems.insert(about.to_owned(), problem.clone()) != Some(problem),
-                None => problems.remove(about).is_some(),
-            }
-        };
-        if is_changed {
-            self.version.send_modify(|version| *version += 1);
-        }
+        self.update(|state| match problem {
+            Some(problem) => state.problems.insert(about.to_owned(), problem.clone()) != Some(problem),
+            None => state.problems.remove(about).is_some(),
+        });
     }
 
     /// Removes the problems of watches that no longer run.
@@ -83,29 +75,27 @@ impl Board {
 
     /// Sets which kinds are not watched, each with the reason.
     pub fn set_unwatched(&self, unwatched: Vec<String>) {
-        let is_changed = {
-            let known = &mut lock(&self.state).unwatched;
-            let is_changed = *known != unwatched;
-            *known = unwatched;
-            is_changed
-        };
-        if is_changed {
-            self.version.send_modify(|version| *version += 1);
-        }
+        self.update(|state| std::mem::replace(&mut state.unwatched, unwatched) != state.unwatched);
     }
 
     /// Says whether all kinds were listed.
     pub fn set_listed(&self, is_listed: bool) {
-        let before = std::mem::replace(&mut lock(&self.state).is_listed, is_listed);
-        if before != is_listed {
-            self.version.send_modify(|version| *version += 1);
-        }
+        self.update(|state| std::mem::replace(&mut state.is_listed, is_listed) != is_listed);
     }
 
     /// Removes everything.
     pub fn clear(&self) {
-        *lock(&self.state) = BoardState::default();
-        self.version.send_modify(|version| *version += 1);
+        self.update(|state| {
+            *state = BoardState::default();
+            true
+        });
+    }
+
+    /// Wakes those who follow if `update` returns true.
+    fn update(&self, update: impl FnOnce(&mut BoardState) -> bool) {
+        if update(&mut lock(&self.state)) {
+            self.version.send_modify(|version| *version += 1);
+        }
     }
 
     /// Time since the last request or change of an open stream.

@@ -153,17 +153,24 @@ impl Overlay {
 
     /// Shows an object of the overlay to a caller, in the form that the call accepts.
     async fn show(&self, call: &ApiCall, target: &CallTarget, status: u16) -> CallAnswer {
-        let mut read = call.clone();
-        read.method = http::Method::GET;
-        read.path = path_of(target);
-        read.uri.clone_from(&read.path);
-        read.query.clear();
-        read.body = Default::default();
-        let mut response = self.local(&read).await?;
+        let mut response = self.local(&read_of(call, target)).await?;
         if response.status() == StatusCode::OK {
             *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
         }
         Ok(response)
+    }
+}
+
+/// A read of a call's object, with the headers of the call.
+fn read_of(call: &ApiCall, target: &CallTarget) -> ApiCall {
+    let path = path_of(target);
+    ApiCall {
+        method: http::Method::GET,
+        uri: path.clone(),
+        path,
+        query: Vec::new(),
+        headers: call.headers.clone(),
+        body: Default::default(),
     }
 }
 

@@ -6,12 +6,12 @@ use chartwright_core::annotations::HOOK_RUN;
 use chartwright_core::identity::applyset::TRACKING_ANNOTATION;
 use chartwright_operator::cluster::objects::{FIELD_MANAGER, NO_VERSION};
 use fake_apiserver::ServedKind;
-use fake_apiserver::call::{ApiCall, BoxError, CallAnswer, CallTarget, answer};
+use fake_apiserver::call::{ApiCall, BoxError, CallAnswer, CallTarget, answer, failure};
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::read::describe;
-use super::{Answer, Overlay, Place, Role, Touched, pass, path_of};
+use super::{Answer, Overlay, Place, Role, Touched, pass, path_of, read_of};
 use crate::server::dry_run;
 
 /// Metadata that a change keeps as it is live.
@@ -44,7 +44,8 @@ impl Overlay {
             self.read_for_write(&call, &target, &body).await?;
         }
         let Some(touched) = self.journal().get(&place).cloned() else {
-            return pass(gone(&target));
+            let message = format!("{} \"{}\" not found", target.resource, target.name);
+            return Ok(failure(404, "NotFound", &message));
         };
         if touched.role != Role::Member {
             return self.write_local(&call, &target, false).await;
@@ -110,16 +111,10 @@ impl Overlay {
     /// Reads the object that a write is about.
     async fn read_for_write(&self, call: &ApiCall, target: &CallTarget, body: &Value) -> Result<(), BoxError> {
         let place = Place::of(target);
-        let mut read = complete(call);
-        read.method = Method::GET;
-        read.path = path_of(target);
-        read.uri.clone_from(&read.path);
-        read.query.clear();
-        read.body = Default::default();
         let (status, object) = if self.journal().is_new_kind(target) {
             (404, Value::Null)
         } else {
-            self.ask_live(read).await?
+            self.ask_live(complete(&read_of(call, target))).await?
         };
         let live = match status {
             200 => Some(object),
@@ -339,15 +334,6 @@ fn is_without_dry_run((status, body): &Answer) -> bool {
 
 fn is_event(place: &Place) -> bool {
     place.resource == "events" && matches!(place.group.as_str(), "" | "events.k8s.io")
-}
-
-fn gone(target: &CallTarget) -> Answer {
-    let message = format!("{} \"{}\" not found", target.resource, target.name);
-    let status = json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": "NotFound",
-        "details": {"name": target.name}, "code": 404,
-    });
-    (404, status)
 }
 
 /// The kind of a target, which only the object itself names.

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use anyhow::Context as _;
 
 use super::select::Target;
+use crate::cli::chart::render::load_engine;
 use crate::cli::stdout::note;
 use chartwright_operator::reconcile::Unit;
 use chartwright_scaffold::fetch::{self, ChartRequest, http};
-use helm_template::chart::stamp::{Stamp, load_stable};
+use helm_template::chart::stamp::Stamp;
 use helm_template::render::Engine;
 
 /// A chart, ready to render; or why not.
@@ -40,12 +41,8 @@ impl Charts {
             // The chart on disk is not the one that is previewed, and does not change it.
             Some(engine) => (engine.clone(), Stamp::of(&watch.chart)),
             None => {
-                let loaded = self.loaded.entry(watch.chart.clone()).or_insert_with(|| {
-                    let (chart, stamp) = load_stable(&watch.chart);
-                    let chart = chart.map_err(|error| format!("chart {}: {error}", watch.chart.display()))?;
-                    let engine = Engine::for_releases(chart).map_err(|error| error.to_string())?;
-                    Ok((Arc::new(engine), stamp))
-                });
+                let loaded = self.loaded.entry(watch.chart.clone());
+                let loaded = loaded.or_insert_with(|| load_engine(&watch.chart).map_err(|error| format!("{error:#}")));
                 loaded.clone().map_err(anyhow::Error::msg)?
             }
         };

@@ -81,7 +81,7 @@ fn release(diff: &ReleaseDiff, out: &mut String) {
     }
 }
 
-/// A code span on one line, whatever is in the text.
+/// A code span on one line, also of a text with backticks and line breaks.
 fn code(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let fence = "`".repeat(longest_run(&line) + 1);

@@ -2,7 +2,6 @@
 
 mod charts;
 mod edit;
-pub(in crate::cli) mod keys;
 mod markdown;
 mod output;
 mod select;
@@ -20,8 +19,10 @@ use serde_json::Value;
 use self::charts::Charts;
 use self::output::{DiffResult, FailedRelease};
 use self::select::Target;
+use crate::cli::release::operator_keys::OperatorArgs;
 use crate::cli::stdout::{is_closed, note, show_error};
 use chartwright_core::diff::{Refusal, ReleaseDiff, Verdict};
+use chartwright_operator::STACK_BYTES;
 use chartwright_operator::cluster::{self, Discovery};
 use chartwright_operator::reconcile::Unit;
 use chartwright_preview::{EditError, PreviewCluster, check_edit, preview};
@@ -54,8 +55,6 @@ Exit codes: 0 nothing would change, 1 something would change, 2 something would 
 
 /// Releases that are previewed concurrently.
 const AT_ONCE: usize = 8;
-/// Stack of a worker thread, in bytes, as the operator has it.
-const STACK_BYTES: usize = 8 << 20;
 /// Exit code for refusals and errors.
 const FAILED: u8 = 2;
 
@@ -114,18 +113,8 @@ pub struct DiffArgs {
     /// Colors in text
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
     color: ColorChoice,
-    /// The operator's name: the label on members, and part of the name of its key
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "OPERATOR_NAME",
-        hide_env_values = true,
-        default_value = "chartwright"
-    )]
-    operator_name: String,
-    /// The operator's own namespace, where its key lies [default: where its key is found]
-    #[arg(long, value_name = "NAMESPACE")]
-    operator_namespace: Option<String>,
+    #[command(flatten)]
+    operator: OperatorArgs,
     /// The kubeconfig to use [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -180,21 +169,8 @@ fn previewed(args: &DiffArgs) -> anyhow::Result<DiffResult> {
         let client = cluster::with_time_limits(client);
         let discovery = Discovery::new(client.clone()).await?;
         let selected = select::select(args, &watches, &client, &discovery.snapshot(), files).await?;
-        let has_record = selected.targets.iter().any(Target::has_record);
-        let (keys, own_namespace) = keys::load(
-            &args.operator_name,
-            args.operator_namespace.as_deref(),
-            &client,
-            has_record,
-        )
-        .await?;
-        let cluster = PreviewCluster {
-            client,
-            discovery,
-            keys,
-            operator: args.operator_name.clone(),
-            own_namespace,
-        };
+        let live = selected.targets.iter().filter_map(|target| target.live.as_ref());
+        let cluster = args.operator.preview_cluster(client, discovery, live).await?;
         let mut result = preview_all(&cluster, charts, selected.targets).await;
         result.merge_definitions();
         for (kind, error) in selected.unlisted {

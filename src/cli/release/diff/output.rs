@@ -1,13 +1,13 @@
 //! Prints previews: as text, JSON or Markdown.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 
 use chartwright_core::diff::{ObjectChange, ReleaseDiff, Verdict, summarize};
 use serde::Serialize;
 use serde_json::json;
 
 use super::{ColorChoice, DiffArgs, DiffFormat, markdown, text};
-use crate::cli::stdout::stdout;
+use crate::cli::stdout::{has_colors, stdout};
 use chartwright_scaffold::printable::printable;
 
 /// A release without a preview.
@@ -81,7 +81,7 @@ pub(super) fn print(args: &DiffArgs, result: &DiffResult) -> anyhow::Result<()> 
             let is_colored = match args.color {
                 ColorChoice::Always => true,
                 ColorChoice::Never => false,
-                ColorChoice::Auto => std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
+                ColorChoice::Auto => has_colors(&std::io::stdout()),
             };
             // Escapes in names and messages are shown before ours are added.
             write!(out, "{}", text::colored(&printable(&text::render(result)), is_colored))?;

@@ -45,12 +45,6 @@ impl Target {
         let (namespace, name) = self.key();
         ObjectId::new(self.group_kind.clone(), namespace, name).to_string()
     }
-
-    /// True if the operator has applied it.
-    pub(super) fn has_record(&self) -> bool {
-        let revision = |live: &Value| live["status"]["release"]["revision"].as_i64().unwrap_or_default();
-        self.live.as_ref().is_some_and(|live| revision(live) > 0)
-    }
 }
 
 /// Finds the custom resources that the arguments name.

@@ -3,7 +3,7 @@
 mod text;
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal as _, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use self::text::Painter;
 use super::target::{TargetArgs, TargetResource};
 use crate::cli::block_on;
 use crate::cli::chart::render::find_templates;
-use crate::cli::stdout::{note, stdout};
+use crate::cli::stdout::{has_colors, note, stdout};
 use chartwright_core::report::ReleaseReport;
 use chartwright_operator::cluster::Discovery;
 use chartwright_operator::cluster::release_facts::gather;
@@ -179,7 +179,7 @@ fn comparable(mut report: ReleaseReport) -> serde_json::Value {
 }
 
 fn print(args: &ReportArgs, view: View, report: &ReleaseReport, is_first: bool) -> anyhow::Result<()> {
-    let is_coloured = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let is_coloured = has_colors(&std::io::stdout());
     let painter = Painter { is_coloured };
     let (separator, shown) = match (args.output, view) {
         (ReportFormat::Text, View::Explanation) => ("\n", text::explanation(report, painter)),

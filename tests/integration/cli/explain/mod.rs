@@ -5,7 +5,7 @@ mod outputs;
 mod requests;
 mod wrong_input;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
 use crate::world::World;
 
@@ -17,15 +17,5 @@ fn explain(world: &World, name: &str, more: &[&str]) -> Result<String> {
 /// The output of a command for a widget.
 fn succeed(world: &World, verb: &str, name: &str, more: &[&str]) -> Result<String> {
     let widgets = world.widgets();
-    let arguments = [&[verb, &widgets, name, "-n", &world.name], more].concat();
-    let (status, output) = world.chartwright(&arguments)?;
-    ensure!(status.success(), "{arguments:?}: {output}");
-    Ok(output)
-}
-
-/// Runs a command of which failure is expected.
-fn fail(world: &World, arguments: &[&str]) -> Result<String> {
-    let (status, output) = world.chartwright(arguments)?;
-    ensure!(status.code() == Some(1), "{arguments:?}: {status}: {output}");
-    Ok(output)
+    super::succeed(world, &[&[verb, &widgets, name, "-n", &world.name], more].concat())
 }

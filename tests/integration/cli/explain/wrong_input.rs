@@ -3,7 +3,8 @@
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use super::{explain, fail};
+use super::explain;
+use crate::cli::fail;
 use crate::world::World;
 use crate::world::fields::ensure_contains;
 
@@ -12,9 +13,9 @@ fn wrong_input_is_refused_with_what_to_do() -> Result<()> {
     let world = World::new("explain-wrong")?;
     world.apply_widget("shop", json!({}))?;
     let (kind, name) = (world.resource("widget"), world.name.clone());
-    let nobody = world
+    let stranger = world
         .control_plane
-        .kubeconfig_for("explain-nobody", &[])?
+        .kubeconfig_for("explain-stranger", &[])?
         .display()
         .to_string();
     let typo = format!("widgtes.{}", world.group());
@@ -38,8 +39,8 @@ fn wrong_input_is_refused_with_what_to_do() -> Result<()> {
             ),
             (vec![&*kind, "shp"], vec!["there is no Widget", "did you mean shop?"]),
             (
-                vec![&*kind, "shop", "--kubeconfig", &nobody],
-                vec!["forbidden", "explain-nobody"],
+                vec![&*kind, "shop", "--kubeconfig", &stranger],
+                vec!["forbidden", "explain-stranger"],
             ),
             (
                 vec![&*kind, "shop", "--kubeconfig", "/nowhere/kubeconfig"],

@@ -39,10 +39,10 @@ impl Connection {
         // The builder has no other way to give away its stack.
         let _ = ClientBuilder::try_from(config)?.with_layer(&taken);
         let stack = taken.0.into_inner();
+        let stack = stack.ok_or_else(|| Error::Service("kube's client has no HTTP stack".into()))?;
         let send = move |request| -> Answer {
             let stack = stack.clone();
             Box::pin(async move {
-                let stack = stack.ok_or_else(|| Error::Service("no HTTP stack".into()))?;
                 poll_fn(|context| lock(&stack).poll_ready(context))
                     .await
                     .map_err(client_error)?;
