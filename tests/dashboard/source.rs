@@ -68,6 +68,7 @@ impl DashboardSource for Fixture {
                 reason: "Invalid".to_owned(),
                 message: words("spec.rules"),
             }],
+            stalled: None,
             notes: vec![words("a note")],
         };
         diff.summary = summarize(&diff);

@@ -13,6 +13,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod admission;
 mod apply;
 mod cli;
 mod controller;

@@ -90,7 +90,7 @@ const SDK_UPGRADE_FORCE: &str = "helm.sdk.operatorframework.io/upgrade-force";
 const SDK_ROLLBACK_FORCE: &str = "helm.sdk.operatorframework.io/rollback-force";
 
 /// What all annotations of ours begin with.
-const PREFIX: &str = "chartwright.dev/";
+pub const PREFIX: &str = "chartwright.dev/";
 /// All of them, on any object: a member may be a custom resource itself.
 const KNOWN: [&str; 38] = [
     SUSPEND,

@@ -41,6 +41,8 @@ pub enum KeyUse {
     Status,
     Content,
     Mark,
+    /// The path of the admission webhook, which only the API server knows.
+    AdmissionPath,
 }
 
 /// An HMAC key of the operator: 32 random bytes that one Secret in the operator's namespace holds.
@@ -81,6 +83,7 @@ impl KeyUse {
             KeyUse::Status => "status",
             KeyUse::Content => "content",
             KeyUse::Mark => "mark",
+            KeyUse::AdmissionPath => "admission-path",
         }
     }
 }

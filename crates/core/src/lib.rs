@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod admission;
 pub mod annotations;
 pub mod apply;
 pub mod crds;

@@ -5,9 +5,11 @@
 //! - [`cluster`]: requests to the API server; contains no policy
 //! - [`telemetry`]: logs, metrics and probes
 //! - [`dashboard`]: the page with all releases, read-only
+//! - [`admission`]: the webhook that previews changes of custom resources
 
 #![forbid(unsafe_code)]
 
+pub mod admission;
 pub mod cluster;
 pub mod controller;
 pub mod dashboard;

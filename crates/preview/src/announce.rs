@@ -25,6 +25,8 @@ const OF_MEMBERS: [&str; 4] = ["ObjectInvalid", "Denied", "Forbidden", "ApplyFai
 pub(crate) struct Ended {
     /// It failed, or only a change can help.
     pub is_refused: bool,
+    /// Only a change can help.
+    pub is_stalled: bool,
     /// The status that it wrote.
     pub status: Value,
     pub warnings: Vec<Warning>,
@@ -63,6 +65,7 @@ impl Announcer<'_> {
             plans: plans.into_iter().map(unprefixed).collect(),
             held: held.map(|held| self.clean(&held.message)).into_iter().collect(),
             refusals: self.refusals(ended),
+            stalled: self.stalled(ended),
             notes: self.notes(ended),
         };
         diff.summary = diff::summarize(&diff);
@@ -194,6 +197,14 @@ impl Announcer<'_> {
             });
         }
         refusals
+    }
+
+    fn stalled(&self, ended: &Ended) -> Option<String> {
+        let stalled = ended
+            .is_stalled
+            .then(|| conditions::stalled_text(&ended.status))
+            .flatten();
+        stalled.map(|text| self.clean(&text))
     }
 
     /// What the release waits for, and warnings.

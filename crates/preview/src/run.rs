@@ -13,13 +13,15 @@ use chartwright_operator::cluster::error::Error;
 use chartwright_operator::cluster::events::Events;
 use chartwright_operator::cluster::objects;
 use chartwright_operator::controller::{apply_chart_crds, chart_crd_names};
-use chartwright_operator::reconcile::{Context, CustomResource, Release, Unit, load, reconcile};
+use chartwright_operator::reconcile::{Context, CustomResource, Release, RenderResources, Unit, load, reconcile};
 use chartwright_operator::telemetry::metrics::{Metrics, ReconcileResult};
 use fake_apiserver::{ServedKind, fields};
 use futures::{StreamExt as _, TryStreamExt as _};
 use kube::Client;
 use kube::api::DynamicObject;
 use serde_json::Value;
+use tracing::instrument::WithSubscriber as _;
+use tracing::subscriber::NoSubscriber;
 
 use crate::announce::{Announcer, Ended};
 use crate::events::EventSink;
@@ -43,6 +45,8 @@ pub struct PreviewCluster {
     pub operator: String,
     /// The operator's own namespace.
     pub own_namespace: String,
+    /// What renders share with other work of the process. `None`: no limit.
+    pub render: Option<RenderResources>,
 }
 
 /// Why there is no preview.
@@ -73,14 +77,18 @@ pub async fn preview(
     live: Option<&Value>,
     resource: Value,
 ) -> Result<ReleaseDiff, PreviewError> {
-    let mut run = PreviewRun::begin(cluster, unit, resource)?;
-    run.apply_definitions().await?;
-    if let Some(live) = live {
-        let live = read(unit, live.clone())?;
-        load(&run.context, unit, &live, &mut run.release).await;
-    }
-    let result = run.converge().await?;
-    Ok(run.announce(result))
+    let previewed = async {
+        let mut run = PreviewRun::begin(cluster, unit, resource)?;
+        run.apply_definitions().await?;
+        if let Some(live) = live {
+            let live = read(unit, live.clone())?;
+            load(&run.context, unit, &live, &mut run.release).await;
+        }
+        let result = run.converge().await?;
+        Ok(run.announce(result))
+    };
+    // An operator's logs and traces are about what it does.
+    previewed.with_subscriber(NoSubscriber::default()).await
 }
 
 struct PreviewRun<'a> {
@@ -117,6 +125,9 @@ impl<'a> PreviewRun<'a> {
             cluster.operator.clone(),
             cluster.own_namespace.clone(),
         );
+        if let Some(render) = &cluster.render {
+            context = context.rendering_with(render.clone());
+        }
         // What would be pruned after a while is shown as pruned.
         context.settings.lookup_hold = std::time::Duration::ZERO;
         let resource = read(unit, object.clone())?;
@@ -264,6 +275,7 @@ impl<'a> PreviewRun<'a> {
                 result,
                 Some(ReconcileResult::Stalled | ReconcileResult::Error | ReconcileResult::Panic)
             ),
+            is_stalled: result == Some(ReconcileResult::Stalled),
             status: after.map(|object| object["status"].clone()).unwrap_or_default(),
             warnings: self.events.warnings(),
         };

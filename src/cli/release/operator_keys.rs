@@ -42,6 +42,7 @@ impl OperatorArgs {
             keys,
             operator: self.operator_name.clone(),
             own_namespace,
+            render: None,
         })
     }
 

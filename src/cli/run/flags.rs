@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::admission::AdmissionArgs;
 use super::memory;
 use crate::cli::switch::{as_switch, go_bool};
 use chartwright_operator::telemetry::logging::LogOptions;
@@ -27,6 +28,9 @@ Examples:
 
   # In a Deployment of two replicas: only the leader works
   chartwright run --leader-elect --leader-election-id=memcached-operator
+
+  # Refuse custom resources that their chart refuses, for an operator outside of the cluster
+  chartwright run --admission --admission-url=https://192.0.2.1:9443
 
   # Only CRs in two namespaces
   WATCH_NAMESPACE=team-a,team-b chartwright run";
@@ -152,6 +156,9 @@ pub struct RunArgs {
     zap_stacktrace_level: Option<String>,
 
     #[command(flatten)]
+    pub admission: AdmissionArgs,
+
+    #[command(flatten)]
     pub traces: TraceOptions,
 
     #[command(flatten)]
@@ -190,6 +197,7 @@ impl RunArgs {
                     .to_owned(),
             );
         }
+        self.admission.check(&self.operator_name)?;
         match self.lease() {
             Some((id, _)) if check_object_name("coordination.k8s.io", id).is_err() => Err(format!(
                 "--leader-election-id {id:?} (by default the operator's name) can't be a Lease's name: use lower-case \

@@ -1,5 +1,6 @@
 //! `chartwright run`: the operator, until SIGTERM or Ctrl-C.
 
+mod admission;
 mod flags;
 mod memory;
 
@@ -16,6 +17,7 @@ use crate::cli::dashboard::{ClusterSource, SourceOptions};
 use crate::cli::release::operator_keys::OperatorArgs;
 use crate::cli::stdout::note;
 use chartwright_core::access::{DASHBOARD_PATH, METRICS_PATH};
+use chartwright_operator::admission::Admission;
 use chartwright_operator::dashboard::{DashboardAccess, routes};
 use chartwright_operator::telemetry::logging;
 use chartwright_operator::telemetry::metrics::Metrics;
@@ -71,12 +73,16 @@ fn serve_and_operate(args: RunArgs) -> anyhow::Result<()> {
         &args.health_probe_bind_address,
         probes_site(health.clone()),
     )?;
+    let webhook = admission::webhook(&args, &metrics);
+    if let (Some(webhook), Some(address)) = (&webhook, args.admission.bind_address()) {
+        servers.serve("--admission-bind-address", address, webhook.site())?;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_stack_size(STACK_BYTES)
         .enable_all()
         .build()
         .context("async runtime")?;
-    let result = runtime.block_on(operate(args, watches, metrics, health));
+    let result = runtime.block_on(operate(args, watches, metrics, health, webhook));
     servers.end();
     // A render that ignores the stop must not hold the process.
     runtime.shutdown_background();
@@ -123,6 +129,7 @@ async fn operate(
     watches: Vec<watches::Watch>,
     metrics: Arc<Metrics>,
     health: ProcessHealth,
+    admission: Option<Arc<Admission>>,
 ) -> anyhow::Result<()> {
     let stop = stop_on_signal()?;
     let config = cluster::config_without_retries(args.kubeconfig.as_deref()).await?;
@@ -155,6 +162,7 @@ async fn operate(
         memory: memory.filter(|limit| *limit > 0),
         usage_period: (!args.meter_usage.is_zero()).then_some(args.meter_usage),
         shutdown_timeout: args.shutdown_timeout,
+        admission,
     };
     controller::run(connection, operator, metrics, health, stop).await
 }

@@ -120,6 +120,16 @@ fn fetch_insecurely(port: u16, request: &str, token: Option<&str>) -> Result<Str
     fetch(port, "localhost", Arc::new(verifier), &head, token)
 }
 
+/// Posts a body over HTTPS without a check of the certificate: the answer with its head.
+pub fn post_insecurely(port: u16, path: &str, body: &str) -> Result<String> {
+    let verifier = AnyCertificate(Arc::new(aws_lc_rs::default_provider()));
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    fetch(port, "localhost", Arc::new(verifier), &head, None)
+}
+
 /// Creates a ServiceAccount in kubectl's namespace. Returns a token of it.
 fn account(kubectl: &Kubectl, name: &str) -> Result<String> {
     kubectl.run(["create", "serviceaccount", name])?;

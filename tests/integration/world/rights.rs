@@ -16,6 +16,7 @@ impl World {
             let text = rule.to_string().replace("cache.example.com", &self.group());
             let text = text.replace("memcacheds", "widgets");
             let text = text.replace("chartwright-hmac-key", &format!("{}-hmac-key", self.name));
+            let text = text.replace("chartwright-admission", &format!("{}-admission", self.name));
             let text = text.replace("chartwright-usage", &format!("{}-usage", self.name));
             // The names of the Leases in tests.
             serde_json::from_str(&text.replace("\"chartwright\"", &format!("{:?},\"widgets\"", self.name)))

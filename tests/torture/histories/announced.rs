@@ -118,6 +118,7 @@ async fn announce(history: &ModelHistory, spec: Option<&Value>) -> Result<Releas
         keys,
         operator: "torture".into(),
         own_namespace: NAMESPACE.into(),
+        render: None,
     };
     let diff = preview(&cluster, &unit, live.as_ref(), edited.object).await?;
     ensure!(history.model.store().version == before, "the preview wrote something");

@@ -229,6 +229,7 @@ impl ModelHistory {
                     lease: None,
                     memory: None,
                     usage_period: None,
+                    admission: None,
                     shutdown_timeout: 5 * SECOND,
                 };
                 let metrics = metrics.clone();

@@ -81,6 +81,9 @@ pub struct ReleaseDiff {
     /// Why members stay that the chart no longer renders.
     pub held: Vec<String>,
     pub refusals: Vec<Refusal>,
+    /// Reason and message of the condition `Stalled` that the release would have: only another change can help. `None`: it would not be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stalled: Option<String>,
     /// What the release waits for, and what the operator would warn about.
     pub notes: Vec<String>,
 }

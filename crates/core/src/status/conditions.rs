@@ -97,6 +97,13 @@ pub fn get<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition>
     conditions.iter().find(|condition| condition.kind == kind)
 }
 
+/// Reason and message of the condition `Stalled` in a status. `None`: it is not true.
+pub fn stalled_text(status: &Value) -> Option<String> {
+    let conditions = of(status);
+    let stalled = get(&conditions, "Stalled").filter(|stalled| stalled.status == "True")?;
+    Some(format!("{}: {}", stalled.reason, stalled.message))
+}
+
 /// The generation of the record in a status. A status names it as soon as something was done for it; `observedGeneration` follows when it
 /// is decided.
 pub fn recorded_generation(status: &Value) -> Option<i64> {

@@ -17,13 +17,15 @@ use super::unit::Blueprint;
 use super::units::Units;
 use super::usage_meter;
 use super::watches::{discovery, scopes};
+use crate::admission::Admission;
 use crate::cluster::connection::fence::Fence;
 use crate::cluster::events::Events;
 use crate::cluster::{self, Connection, Discovery};
-use crate::reconcile::Context;
+use crate::reconcile::{Context, RenderResources};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::probes::ProcessHealth;
 use chartwright_core::digest::Keyring;
+use chartwright_core::identity::{GroupKind, ObjectId};
 use chartwright_watches::Watch;
 
 /// The options of `chartwright run`.
@@ -48,6 +50,8 @@ pub struct ControllerOptions {
     pub usage_period: Option<Duration>,
     /// How long running reconciles may take to end.
     pub shutdown_timeout: Duration,
+    /// The webhook that previews changes. `None`: off.
+    pub admission: Option<Arc<Admission>>,
 }
 
 /// Where replicas elect the one that works.
@@ -97,30 +101,33 @@ pub async fn run(
     if let Some(file) = options.watches_file.clone() {
         reloads.spawn(reload::run(file, loader, configuration, metrics.clone()));
     }
-    let Some(lease) = options.lease.clone() else {
-        metrics.leader.set(1);
-        return lead(
-            cluster::with_time_limits(connection),
-            options,
-            configured,
-            metrics,
-            health,
-            stop,
-        )
-        .await;
+    let render = RenderResources::new(options.memory);
+    if let Some(admission) = &options.admission {
+        admission.begin(configured.clone(), &render);
+    }
+    let work = Work {
+        options,
+        configured,
+        render,
+        metrics,
+        health,
+    };
+    let Some(lease) = work.options.lease.clone() else {
+        work.metrics.leader.set(1);
+        return work.lead(cluster::with_time_limits(connection), stop).await;
     };
     let fence = Arc::new(Fence::default());
     let client = cluster::with_fence(connection, fence.clone());
-    let of_election = metrics.clone();
+    let of_election = work.metrics.clone();
     let candidate = move || {
         let client = cluster::with_time_limits(cluster::open(lease.config)?);
         let candidate = LeaderElection::new(client, lease.namespace, lease.name, of_election)?;
         Ok(LeaderElection { fence, ..candidate })
     };
     // A replica that waits for leadership is ready.
-    health.set_ready();
-    let work = |token| lead(client, options, configured, metrics, health, token);
-    match leader::thread::run(candidate, stop, work, end_process).await? {
+    work.health.set_ready();
+    let lead = |token| work.lead(client, token);
+    match leader::thread::run(candidate, stop, lead, end_process).await? {
         Ended::NeverLed => Ok(()),
         Ended::Finished(result) => result,
         Ended::Lost(reason) => anyhow::bail!("leadership lost: {reason}"),
@@ -156,58 +163,80 @@ fn report_chart_sizes(options: &ControllerOptions, blueprints: &[Blueprint], met
     }
 }
 
-/// The work of the leader.
-async fn lead(
-    client: kube::Client,
+/// What the leader works with.
+struct Work {
     options: ControllerOptions,
     configured: watch::Receiver<Configuration>,
+    render: RenderResources,
     metrics: Arc<Metrics>,
     health: ProcessHealth,
-    stop: CancellationToken,
-) -> anyhow::Result<()> {
-    health.set_waiting("the API server");
-    let (discovery, keys) = tokio::select! {
-        started = start(&client, &options, &health) => started?,
-        () = stop.cancelled() => return Ok(()),
-    };
-    let events = Events::new(client.clone(), &options.operator, std::env::var("HOSTNAME").ok());
-    let context = Context::new(
-        client,
-        discovery,
-        events,
-        metrics,
-        keys,
-        options.operator.clone(),
-        options.own_namespace.clone(),
-    );
-    let lease = options.lease.as_ref();
-    let lease = lease.map(|lease| (lease.name.clone(), lease.namespace.clone()));
-    let context = context
-        .within(options.namespaces.clone(), options.watch_labels.clone(), options.memory)
-        .led_by(lease);
-    let context = Arc::new(context);
-    health.set_waiting("the first lists");
+}
 
-    // The watches outlive the units: ending reconciles still use them.
-    let ended = CancellationToken::new();
-    let mut services = JoinSet::new();
-    services.spawn(discovery::run(context.clone(), ended.clone()));
-    services.spawn(scopes::run(context.clone(), ended.clone()));
-    if let Some(period) = options.usage_period {
-        services.spawn(usage_meter::run(context.clone(), period, ended.clone()));
+impl Work {
+    /// The work of the leader.
+    async fn lead(self, client: kube::Client, stop: CancellationToken) -> anyhow::Result<()> {
+        let Work {
+            options,
+            configured,
+            render,
+            metrics,
+            health,
+        } = self;
+        health.set_waiting("the API server");
+        let (discovery, keys) = tokio::select! {
+            started = start(&client, &options, &health) => started?,
+            () = stop.cancelled() => return Ok(()),
+        };
+        let events = Events::new(client.clone(), &options.operator, std::env::var("HOSTNAME").ok());
+        let context = Context::new(
+            client,
+            discovery,
+            events,
+            metrics,
+            keys,
+            options.operator.clone(),
+            options.own_namespace.clone(),
+        );
+        let context = context
+            .within(options.namespaces.clone(), options.watch_labels.clone())
+            .rendering_with(render)
+            .owning(own_objects(&options));
+        let context = Arc::new(context);
+        health.set_waiting("the first lists");
+
+        // The watches outlive the units: ending reconciles still use them.
+        let ended = CancellationToken::new();
+        let mut services = JoinSet::new();
+        services.spawn(discovery::run(context.clone(), ended.clone()));
+        services.spawn(scopes::run(context.clone(), ended.clone()));
+        if let Some(period) = options.usage_period {
+            services.spawn(usage_meter::run(context.clone(), period, ended.clone()));
+        }
+
+        let mut units = Units::new(context.clone(), health, options.shutdown_timeout);
+        run_units(&mut units, &options, configured, &stop).await;
+        tracing::info!(
+            "stopping: no new work; what runs may take {:?} to end",
+            options.shutdown_timeout
+        );
+        drain(units.into_tasks(), options.shutdown_timeout, &context.events).await;
+        ended.cancel();
+        services.shutdown().await;
+        tracing::info!("stopped");
+        Ok(())
     }
+}
 
-    let mut units = Units::new(context.clone(), health, options.shutdown_timeout);
-    run_units(&mut units, &options, configured, &stop).await;
-    tracing::info!(
-        "stopping: no new work; what runs may take {:?} to end",
-        options.shutdown_timeout
-    );
-    drain(units.into_tasks(), options.shutdown_timeout, &context.events).await;
-    ended.cancel();
-    services.shutdown().await;
-    tracing::info!("stopped");
-    Ok(())
+/// The Lease of the leader, and what the admission webhook owns.
+fn own_objects(options: &ControllerOptions) -> Vec<ObjectId> {
+    let lease = options.lease.as_ref();
+    let lease = lease.map(|lease| {
+        let kind = GroupKind::new("coordination.k8s.io", "Lease");
+        ObjectId::new(kind, lease.namespace.clone(), lease.name.clone())
+    });
+    let admission = options.admission.iter();
+    let admission = admission.flat_map(|admission| admission.own_objects(&options.own_namespace));
+    lease.into_iter().chain(admission).collect()
 }
 
 /// Runs the units of the present configuration until `stop`.
@@ -279,7 +308,7 @@ async fn start(
             Err(error) if !is_forbidden(&error) => return Err(error.context(secret)),
             Err(error) => format!("{error:#}"),
         };
-        // Without a key that stays, stored hooks could not be was_called from forged ones, and each start would apply everything.
+        // Without a key that stays, stored hooks could not be distinguished from forged ones, and each start would apply everything.
         health.set_waiting("the rights to its key, which the log names");
         if error != said {
             tracing::error!(

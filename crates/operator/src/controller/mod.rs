@@ -23,6 +23,8 @@ mod usage_meter;
 mod watches;
 
 pub use chart_crds::{apply_once as apply_chart_crds, names as chart_crd_names};
+pub(crate) use reload::Configuration;
 pub use reload::WatchDefaults;
+pub(crate) use unit::Blueprint;
 
 pub use manager::{ControllerOptions, LeaseOptions, run};

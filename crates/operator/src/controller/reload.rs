@@ -46,8 +46,8 @@ pub struct WatchDefaults {
 
 /// What the operator works with.
 #[derive(Clone, Default)]
-pub(super) struct Configuration {
-    pub(super) blueprints: Arc<Vec<Blueprint>>,
+pub(crate) struct Configuration {
+    pub(crate) blueprints: Arc<Vec<Blueprint>>,
     /// Why what is on disk was refused.
     pub(super) refused: Option<Arc<str>>,
 }

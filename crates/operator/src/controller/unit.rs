@@ -80,8 +80,33 @@ impl Blueprint {
         }
     }
 
-    fn group_kind(&self) -> GroupKind {
+    pub(crate) fn group_kind(&self) -> GroupKind {
         GroupKind::new(&self.watch.group, &self.watch.kind)
+    }
+
+    /// The unit at work, with the kind as the API server serves it.
+    pub(crate) fn unit(&self, mut resource: Resource, reads_release_facts: bool) -> Unit {
+        // The status of a built-in kind belongs to its controller.
+        resource.status &= !is_built_in(&self.watch.group) && self.watch.decorator.is_none();
+        let group_kind = self.group_kind();
+        // Several decorators may have the same kind.
+        let kind = match &self.watch.decorator {
+            None => Arc::from(group_kind.kind.as_str()),
+            Some(name) => Arc::from(format!("{}/{name}", group_kind.kind)),
+        };
+        Unit {
+            labels: (Arc::from(group_kind.group.as_str()), kind),
+            watch: self.watch.clone(),
+            group_kind,
+            resource,
+            reads_release_facts,
+            renderer: self.renderer.clone(),
+            stamp: self.stamp.clone(),
+            siblings: self.siblings.clone(),
+            rollout: RolloutGate::new(self.watch.rollout),
+            lossy: Default::default(),
+            read_values: Default::default(),
+        }
     }
 
     /// Runs until `stop`, and restarts after a panic. Calls `ready` when the custom resources are listed or the CRD is
@@ -138,30 +163,10 @@ impl Blueprint {
 }
 
 impl Serving {
-    fn new(blueprint: &Blueprint, context: Arc<Context>, mut resource: Resource) -> Arc<Self> {
-        // The status of a built-in kind belongs to its controller.
-        resource.status &= !is_built_in(&blueprint.watch.group) && blueprint.watch.decorator.is_none();
-        let group_kind = blueprint.group_kind();
-        // Several decorators may have the same kind.
-        let kind = match &blueprint.watch.decorator {
-            None => Arc::from(group_kind.kind.as_str()),
-            Some(name) => Arc::from(format!("{}/{name}", group_kind.kind)),
-        };
-        let labels = (Arc::from(group_kind.group.as_str()), kind);
+    fn new(blueprint: &Blueprint, context: Arc<Context>, resource: Resource) -> Arc<Self> {
         let renderer = blueprint.renderer.as_ref();
-        let unit = Arc::new(Unit {
-            watch: blueprint.watch.clone(),
-            group_kind,
-            labels,
-            resource,
-            reads_release_facts: renderer.is_ok_and(|renderer| reconcile::reads_release_facts(renderer.chart())),
-            renderer: blueprint.renderer.clone(),
-            stamp: blueprint.stamp.clone(),
-            siblings: blueprint.siblings.clone(),
-            rollout: RolloutGate::new(blueprint.watch.rollout),
-            lossy: Default::default(),
-            read_values: Default::default(),
-        });
+        let reads_release_facts = renderer.is_ok_and(|renderer| reconcile::reads_release_facts(renderer.chart()));
+        let unit = Arc::new(blueprint.unit(resource, reads_release_facts));
         Arc::new(Serving {
             context,
             unit,

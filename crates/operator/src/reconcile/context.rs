@@ -79,14 +79,37 @@ pub struct OperatorSettings {
     pub lookup_hold: Duration,
 }
 
-/// Threads, memory and requests that the renders of all releases share.
-pub(super) struct RenderResources {
+/// Threads, memory and requests that the renders of all releases share. A clone shares the same.
+#[derive(Clone)]
+pub struct RenderResources {
     /// Evaluates renders and conditions.
-    pub pool: Arc<WorkerPool>,
+    pub(super) pool: Arc<WorkerPool>,
     /// Bounds the lookup requests in flight: one release may need many.
-    pub lookups: Semaphore,
+    pub(super) lookups: Arc<Semaphore>,
     /// The memory of renders and their results.
-    pub budget: Arc<MemoryBudget>,
+    pub(super) budget: Arc<MemoryBudget>,
+}
+
+impl RenderResources {
+    /// `memory`: the memory limit of the process in bytes. `None`: no limit.
+    pub fn new(memory: Option<u64>) -> Self {
+        Self::within_budget(MemoryBudget::new(memory))
+    }
+
+    /// Returns the same memory with threads and requests of its own, so that one user of it does not delay the other.
+    #[must_use]
+    pub fn with_own_threads(&self) -> Self {
+        Self::within_budget(self.budget.clone())
+    }
+
+    fn within_budget(budget: Arc<MemoryBudget>) -> Self {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        RenderResources {
+            pool: Arc::new(WorkerPool::new(cores)),
+            lookups: Arc::new(Semaphore::new(LOOKUPS_AT_ONCE)),
+            budget,
+        }
+    }
 }
 
 /// The state that the watches have shown. No lock is held across an await.
@@ -170,7 +193,6 @@ impl Context {
         operator: String,
         own_namespace: String,
     ) -> Self {
-        let cores = std::thread::available_parallelism().map_or(2, usize::from);
         Context {
             client,
             discovery,
@@ -187,11 +209,7 @@ impl Context {
                 clock: None,
                 lookup_hold: HOLD,
             },
-            render: RenderResources {
-                pool: Arc::new(WorkerPool::new(cores)),
-                lookups: Semaphore::new(LOOKUPS_AT_ONCE),
-                budget: MemoryBudget::new(None),
-            },
+            render: RenderResources::new(None),
             schemas: Schemas::default(),
             pods: PodTroubles::default(),
             indexes: Indexes {
@@ -207,27 +225,27 @@ impl Context {
         }
     }
 
-    /// Returns the same with these namespaces (`None`: all) and this memory limit of the process, in bytes.
-    pub fn within(
-        mut self,
-        namespaces: Option<BTreeSet<String>>,
-        watch_labels: Option<String>,
-        memory: Option<u64>,
-    ) -> Self {
+    /// Returns the same with these namespaces (`None`: all), and with this label selector of custom resources.
+    pub fn within(mut self, namespaces: Option<BTreeSet<String>>, watch_labels: Option<String>) -> Self {
         self.settings.watch_labels = watch_labels;
         if namespaces.is_some() {
             self.indexes.dependencies = Mutex::default();
         }
         self.settings.namespaces = namespaces;
-        self.render.budget = MemoryBudget::new(memory);
         self
     }
 
-    /// Returns name and namespace of the leader's Lease.
+    /// Returns the same with these threads and this memory.
     #[must_use]
-    pub fn led_by(mut self, lease: Option<(String, String)>) -> Self {
-        let lease = lease.map(|(name, namespace)| ObjectId::new(lease_kind(), namespace, name));
-        self.settings.own_objects.extend(lease);
+    pub fn rendering_with(mut self, render: RenderResources) -> Self {
+        self.render = render;
+        self
+    }
+
+    /// Returns the same with more objects of the operator's own, which no release may have.
+    #[must_use]
+    pub fn owning(mut self, objects: impl IntoIterator<Item = ObjectId>) -> Self {
+        self.settings.own_objects.extend(objects);
         self
     }
 

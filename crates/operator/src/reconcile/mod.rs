@@ -86,7 +86,7 @@ pub use claim::member_scopes::MemberScopes;
 pub use load::member_watches::watch_recorded;
 pub use outcome::ReconcileOutcome;
 
-pub use context::Context;
+pub use context::{Context, RenderResources};
 pub use unit::{Unit, reads_release_facts};
 
 pub use custom_resource::{CustomResource, ResourceKey};

@@ -1,5 +1,6 @@
 //! Typed metrics, and their text for Prometheus.
 
+mod admission;
 mod conditions;
 mod memory;
 mod series;
@@ -19,6 +20,8 @@ use prometheus_client::registry::{Metric, Registry, Unit};
 use chartwright_core::rollout::RolloutCounts;
 use chartwright_core::status::AbnormalCondition;
 
+use self::admission::AdmissionMetrics;
+pub use self::admission::AdmissionResult;
 use self::conditions::ReleaseConditions;
 use self::memory::ResidentMemory;
 use self::series::{BoundedFamily, PlanRuns, ReleaseInfo, value};
@@ -50,6 +53,8 @@ pub struct Metrics {
     plan_runs: PlanRuns,
     failed_upgrades: Family<LabelPairs<2>, Counter>,
     certificate: CertificateMetrics,
+    /// About the admission webhook.
+    pub admission: AdmissionMetrics,
     watches_failing: BoundedFamily<LabelPairs<1>, Gauge>,
     releases: ReleaseMetrics,
     queue_depth: Family<LabelPairs<2>, Gauge>,
@@ -226,6 +231,7 @@ impl Metrics {
                 "Upgrades that were given up: rolled back, or left and not tried again (`onFailure`)",
             ),
             certificate: CertificateMetrics::new(r),
+            admission: AdmissionMetrics::new(r),
             watches_failing: BoundedFamily::new(add(r, "watches_failing", "Watches that do not work at present")),
             watches: add(r, "watches", "Watches on the API server"),
             queue_depth: add(r, "queue_depth", "Releases that wait for a worker"),

@@ -1,5 +1,5 @@
-//! The HTTP servers: metrics and the dashboard, with TLS and authorization on request, and probes, always over plain HTTP. A handful of
-//! fixed paths.
+//! The HTTP servers: metrics and the dashboard, with TLS and authorization on request; the admission webhook, always with TLS; and probes,
+//! always over plain HTTP. A handful of fixed paths.
 //!
 //! Addresses are bound before anything else starts, so that a port in use is an error at the command line and not a
 //! line in a log. What clients may cost is bounded by [`listener`].
@@ -21,15 +21,19 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
+use tokio_rustls::rustls::server::ResolvesServerCert;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::authorization::{AccessGuard, unauthorized};
 pub use self::authorization::{Review, ReviewFailure};
 use self::certificate::Certificates;
 pub use self::certificate::{CertificateError, CertificateSource};
+pub(crate) use self::certificate::{NewCertificate, SELF_SIGNED_VALIDITY, ServedCertificate, UsedCertificate};
 pub(crate) use self::listener::AnswerTime;
 use super::metrics::Metrics;
 use super::probes::ProcessHealth;
@@ -47,6 +51,12 @@ const DASHBOARD_CONNECTIONS: usize = 64;
 
 /// Threads of a site with the dashboard: a scrape does not wait for a page.
 const DASHBOARD_THREADS: usize = 2;
+
+/// Connections of the webhook: the API server may send many changes at a time.
+const ADMISSION_CONNECTIONS: usize = 64;
+
+/// Threads of the webhook: a small change does not wait for a large one.
+const ADMISSION_THREADS: usize = 2;
 
 /// Where a server listens, as controller-runtime and Go's `net.Listen` write it: `:8080` (every interface),
 /// `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`; port 0 is any free port; `0` alone (or nothing) is off.
@@ -73,17 +83,12 @@ pub struct Site {
     router: Router,
     /// Connections that may be open at a time.
     connections: usize,
-    /// `None`: plain HTTP.
-    tls: Option<SiteTls>,
+    /// Has the certificate of each connection. `None`: plain HTTP.
+    tls: Option<Arc<dyn ResolvesServerCert>>,
     /// Threads that answer.
     threads: usize,
-}
-
-/// The TLS of a site.
-struct SiteTls {
-    certificates: Arc<Certificates>,
-    /// Counts replaced certificates.
-    metrics: Arc<Metrics>,
+    /// Runs on these threads until the server ends.
+    background: Option<BoxFuture<'static, ()>>,
 }
 
 /// How `/metrics` is protected. The default is not at all.
@@ -113,10 +118,10 @@ pub fn metrics_site(
     dashboard: Option<Router>,
 ) -> Result<Site, CertificateError> {
     let certificates = protection.certificate.map(Certificates::load).transpose()?;
-    let tls = certificates.map(|certificates| SiteTls {
-        certificates: Arc::new(certificates),
-        metrics: metrics.clone(),
-    });
+    let certificates = certificates.map(Arc::new);
+    let keep_current = |certificates: Arc<Certificates>| certificates.keep_current(metrics.clone()).boxed();
+    let background = certificates.clone().map(keep_current);
+    let tls = certificates.map(|certificates| certificates as Arc<dyn ResolvesServerCert>);
     let scrapes = Scrapes {
         metrics,
         guard: protection.review.map(|review| AccessGuard::new(review, METRICS_PATH)),
@@ -130,12 +135,14 @@ pub fn metrics_site(
             connections: 16,
             tls,
             threads: 1,
+            background,
         },
         Some(dashboard) => Site {
             router: router.merge(dashboard),
             connections: DASHBOARD_CONNECTIONS,
             tls,
             threads: DASHBOARD_THREADS,
+            background,
         },
     })
 }
@@ -147,6 +154,22 @@ pub fn dashboard_site(dashboard: Router) -> Site {
         connections: DASHBOARD_CONNECTIONS,
         tls: None,
         threads: DASHBOARD_THREADS,
+        background: None,
+    }
+}
+
+/// The webhook that previews changes, over TLS. `background` keeps its certificate and its registration current.
+pub(crate) fn admission_site(
+    router: Router,
+    certificate: Arc<ServedCertificate>,
+    background: BoxFuture<'static, ()>,
+) -> Site {
+    Site {
+        router,
+        connections: ADMISSION_CONNECTIONS,
+        tls: Some(certificate),
+        threads: ADMISSION_THREADS,
+        background: Some(background),
     }
 }
 
@@ -160,6 +183,7 @@ pub fn probes_site(health: ProcessHealth) -> Site {
         connections: 64,
         tls: None,
         threads: 1,
+        background: None,
     }
 }
 
@@ -237,13 +261,16 @@ impl Servers {
                 format!("can't listen on {flag}={address}: {reason}; choose another address, or 0 to switch it off");
             io::Error::new(error.kind(), message)
         })?;
-        let acceptor = site.tls.as_ref().map(|tls| tls.certificates.acceptor());
-        let acceptor = acceptor.transpose().map_err(io::Error::other)?;
+        let acceptor = site
+            .tls
+            .map(certificate::acceptor)
+            .transpose()
+            .map_err(io::Error::other)?;
         let serve = listener::serve(listener, site.router, site.connections, acceptor, self.stop.clone());
         let serving = runtime.spawn(serve);
-        if let Some(SiteTls { certificates, metrics }) = site.tls {
+        if let Some(background) = site.background {
             // Ends with the runtime.
-            runtime.spawn(certificates.keep_current(metrics));
+            runtime.spawn(background);
         }
         self.running.push((runtime, serving));
         Ok(Some(at))

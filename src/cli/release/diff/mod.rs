@@ -256,6 +256,7 @@ impl Target {
                 reason: "CustomResourceInvalid".to_owned(),
                 message,
             }],
+            stalled: None,
             notes: Vec::new(),
         };
         diff.summary = chartwright_core::diff::summarize(&diff);

@@ -171,6 +171,7 @@ pub(super) mod tests {
                 reason: "Invalid".into(),
                 message: "spec.rules: <b>no</b> | `host`".into(),
             }],
+            stalled: None,
             notes: vec!["AnnotationInvalid: x".into()],
         };
         changed.summary = summarize(&changed);

@@ -251,3 +251,34 @@ fn endpoints_of_traces_are_checked() {
         }
     }
 }
+
+#[test]
+fn the_admission_webhook_needs_its_flag_and_an_address() {
+    assert_eq!(parse("").unwrap().admission.bind_address(), None);
+    let args = parse("--admission --admission-bind-address=127.0.0.1:1").unwrap();
+    assert_eq!(args.admission.bind_address(), Some(&address("127.0.0.1:1")));
+    for (flags, expected) in [
+        (
+            "--admission-url=https://192.0.2.1:9443",
+            "--admission-url needs --admission",
+        ),
+        ("--admission-name=a", "--admission-name needs --admission"),
+        ("--admission --admission-bind-address=0", "such as :9443"),
+        (
+            "--admission --admission-url=http://a.test",
+            "an HTTPS address without user, path and query",
+        ),
+        (
+            "--admission --admission-name=A_b",
+            "lower-case letters, digits and dashes",
+        ),
+        (
+            "--admission --operator-name=A_b",
+            "give another one with --admission-name",
+        ),
+    ] {
+        let error = parse(flags).unwrap_err();
+        assert!(error.contains(expected), "{flags}: {error}");
+    }
+    assert!(parse("--admission --operator-name=A_b --admission-name=a-b").is_ok());
+}

@@ -38,7 +38,7 @@ const CHECK_PERIOD: Duration = Duration::from_secs(5);
 const READ_ATTEMPTS: usize = 5;
 
 /// Validity of a self-signed certificate, in seconds. A new one replaces it after half of this time.
-const SELF_SIGNED_VALIDITY: i64 = 365 * 24 * 3600;
+pub(crate) const SELF_SIGNED_VALIDITY: i64 = 365 * 24 * 3600;
 
 /// A self-signed certificate is valid for so many seconds before its creation, for clients whose clocks are behind.
 const CLOCK_SKEW: i64 = 3600;
@@ -87,6 +87,16 @@ pub enum CertificateError {
     NotCreated(String),
 }
 
+/// Why a certificate and a key in PEM format cannot be used.
+#[derive(Debug, PartialEq)]
+pub(crate) enum PemError {
+    NoCertificate,
+    OldVersion,
+    NoKey,
+    Mismatch,
+    Unusable(rustls::Error),
+}
+
 /// The certificate in use, and where the next one comes from.
 #[derive(Debug)]
 pub(super) struct Certificates {
@@ -103,13 +113,25 @@ struct CertificateState {
 
 /// A certificate with its key.
 #[derive(Debug)]
-struct UsedCertificate {
+pub(crate) struct UsedCertificate {
     certified: Arc<CertifiedKey>,
     /// Seconds since 1970.
+    pub(crate) not_before: i64,
+    pub(crate) not_after: i64,
+    /// Digest of the files; empty for a certificate of no files.
+    digest: Vec<u8>,
+}
+
+/// The certificate of a server that another task replaces. Without one, connections fail.
+#[derive(Debug, Default)]
+pub(crate) struct ServedCertificate(Mutex<Option<Arc<CertifiedKey>>>);
+
+/// A new self-signed certificate and its key.
+pub(crate) struct NewCertificate {
+    certificate: rcgen::Certificate,
+    key: KeyPair,
     not_before: i64,
     not_after: i64,
-    /// Digest of the files; empty for a self-signed certificate.
-    digest: Vec<u8>,
 }
 
 /// The two files of a directory.
@@ -135,21 +157,6 @@ impl Certificates {
         used.warn_if_invalid(now);
         let state = Mutex::new(CertificateState { used, failure: None });
         Ok(Certificates { source, state })
-    }
-
-    /// Accepts TLS 1.2 and 1.3 with the certificate that is in use at that time.
-    ///
-    /// # Errors
-    /// Never in practice: the TLS library has these versions.
-    pub(super) fn acceptor(self: &Arc<Self>) -> Result<TlsAcceptor, rustls::Error> {
-        let builder = ServerConfig::builder_with_provider(provider());
-        let builder = builder.with_protocol_versions(&[&version::TLS13, &version::TLS12])?;
-        let mut config = builder.with_no_client_auth().with_cert_resolver(self.clone());
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        // Scrapes come many seconds apart: a full handshake each time costs less than the memory of sessions.
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = 0;
-        Ok(TlsAcceptor::from(Arc::new(config)))
     }
 
     /// Replaces the certificate when there is a newer one, forever.
@@ -211,6 +218,33 @@ impl Certificates {
     }
 }
 
+/// Accepts TLS 1.2 and 1.3 with the certificate that is in use at that time.
+///
+/// # Errors
+/// Never in practice: the TLS library has these versions.
+pub(super) fn acceptor(certificate: Arc<dyn ResolvesServerCert>) -> Result<TlsAcceptor, rustls::Error> {
+    let builder = ServerConfig::builder_with_provider(provider());
+    let builder = builder.with_protocol_versions(&[&version::TLS13, &version::TLS12])?;
+    let mut config = builder.with_no_client_auth().with_cert_resolver(certificate);
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    // Requests come seconds apart: a full handshake each time costs less than the memory of sessions.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+impl ResolvesServerCert for ServedCertificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl ServedCertificate {
+    pub(crate) fn set(&self, certificate: &UsedCertificate) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(certificate.certified.clone());
+    }
+}
+
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.state().used.certified.clone())
@@ -228,25 +262,47 @@ impl CertificateSource {
 }
 
 impl UsedCertificate {
-    /// Creates a certificate at `now`, in seconds since 1970.
     fn self_signed(now: i64) -> Result<Self, CertificateError> {
-        let not_created = |error: rcgen::Error| CertificateError::NotCreated(error.to_string());
-        let key = KeyPair::generate().map_err(not_created)?;
-        let names = SELF_SIGNED_NAMES.map(str::to_owned);
-        let mut params = CertificateParams::new(names).map_err(not_created)?;
-        params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, "localhost");
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        let (not_before, not_after) = (now - CLOCK_SKEW, now + SELF_SIGNED_VALIDITY);
-        let at = |second: i64| rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(second.unsigned_abs());
-        (params.not_before, params.not_after) = (at(not_before), at(not_after));
-        let certificate = params.self_signed(&key).map_err(not_created)?;
-        let chain = vec![certificate.der().clone()];
-        let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
+        let new = NewCertificate::create(SELF_SIGNED_NAMES.map(str::to_owned).to_vec(), now)?;
+        let chain = vec![new.certificate.der().clone()];
+        let key = PrivateKeyDer::Pkcs8(new.key.serialize_der().into());
         let certified = CertifiedKey::from_der(chain, key, &provider());
         Ok(UsedCertificate {
             certified: Arc::new(certified.map_err(|error| CertificateError::NotCreated(error.to_string()))?),
+            not_before: new.not_before,
+            not_after: new.not_after,
+            digest: Vec::new(),
+        })
+    }
+
+    /// Reads a certificate and its key in PEM format.
+    ///
+    /// # Errors
+    /// They are of no use to a server.
+    pub(crate) fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Self, PemError> {
+        // The errors of the parser quote lines, and a line may be a part of a key.
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
+        let chain = chain.unwrap_or_default();
+        let leaf = chain
+            .first()
+            .and_then(|leaf| x509_parser::parse_x509_certificate(leaf).ok());
+        let Some((_, leaf)) = leaf else {
+            return Err(PemError::NoCertificate);
+        };
+        if leaf.version() != X509Version::V3 {
+            return Err(PemError::OldVersion);
+        }
+        let (not_before, not_after) = (leaf.validity().not_before, leaf.validity().not_after);
+        let (not_before, not_after) = (not_before.timestamp(), not_after.timestamp());
+        let Ok(key) = PrivateKeyDer::from_pem_slice(key) else {
+            return Err(PemError::NoKey);
+        };
+        let certified = CertifiedKey::from_der(chain, key, &provider()).map_err(|reason| match reason {
+            rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => PemError::Mismatch,
+            reason => PemError::Unusable(reason),
+        })?;
+        Ok(UsedCertificate {
+            certified: Arc::new(certified),
             not_before,
             not_after,
             digest: Vec::new(),
@@ -254,36 +310,10 @@ impl UsedCertificate {
     }
 
     fn from_files(directory: &Path, files: &CertificateFiles) -> Result<Self, CertificateError> {
-        let [certificate_file, key_file] = [CERTIFICATE_FILE, KEY_FILE].map(|name| directory.join(name));
-        // The errors of the parser quote lines, and a line may be a part of a key.
-        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&files.certificate).collect();
-        let chain = chain.unwrap_or_default();
-        let leaf = chain
-            .first()
-            .and_then(|leaf| x509_parser::parse_x509_certificate(leaf).ok());
-        let Some((_, leaf)) = leaf else {
-            return Err(CertificateError::NoCertificate(certificate_file));
-        };
-        if leaf.version() != X509Version::V3 {
-            return Err(CertificateError::OldVersion(certificate_file));
-        }
-        let (not_before, not_after) = (leaf.validity().not_before, leaf.validity().not_after);
-        let (not_before, not_after) = (not_before.timestamp(), not_after.timestamp());
-        let Ok(key) = PrivateKeyDer::from_pem_slice(&files.key) else {
-            return Err(CertificateError::NoKey(key_file));
-        };
-        let certified = CertifiedKey::from_der(chain, key, &provider()).map_err(|reason| match reason {
-            rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => CertificateError::Mismatch(key_file),
-            reason => CertificateError::Unusable {
-                directory: directory.to_owned(),
-                reason,
-            },
-        })?;
+        let used = Self::from_pem(&files.certificate, &files.key).map_err(|error| error.in_directory(directory))?;
         Ok(UsedCertificate {
-            certified: Arc::new(certified),
-            not_before,
-            not_after,
             digest: files.digest(),
+            ..used
         })
     }
 
@@ -300,6 +330,60 @@ impl UsedCertificate {
                 until = show(self.not_after),
                 "the certificate of the metrics has expired"
             );
+        }
+    }
+}
+
+impl NewCertificate {
+    /// Creates a certificate for names and addresses, valid from now on. `now`: seconds since 1970.
+    ///
+    /// # Errors
+    /// A name can't be in a certificate, or the system has no random numbers.
+    pub(crate) fn create(names: Vec<String>, now: i64) -> Result<Self, CertificateError> {
+        let not_created = |error: rcgen::Error| CertificateError::NotCreated(error.to_string());
+        let key = KeyPair::generate().map_err(not_created)?;
+        let common_name = names.first().cloned().unwrap_or_default();
+        let mut params = CertificateParams::new(names).map_err(not_created)?;
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, common_name);
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let (not_before, not_after) = (now - CLOCK_SKEW, now + SELF_SIGNED_VALIDITY);
+        let at = |second: i64| rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(second.unsigned_abs());
+        (params.not_before, params.not_after) = (at(not_before), at(not_after));
+        let certificate = params.self_signed(&key).map_err(not_created)?;
+        Ok(NewCertificate {
+            certificate,
+            key,
+            not_before,
+            not_after,
+        })
+    }
+
+    /// The certificate in PEM format.
+    pub(crate) fn pem(&self) -> String {
+        self.certificate.pem()
+    }
+
+    /// Its private key in PEM format.
+    pub(crate) fn key_pem(&self) -> String {
+        self.key.serialize_pem()
+    }
+}
+
+impl PemError {
+    /// The same about the files of a directory.
+    fn in_directory(self, directory: &Path) -> CertificateError {
+        let [certificate, key] = [CERTIFICATE_FILE, KEY_FILE].map(|name| directory.join(name));
+        match self {
+            PemError::NoCertificate => CertificateError::NoCertificate(certificate),
+            PemError::OldVersion => CertificateError::OldVersion(certificate),
+            PemError::NoKey => CertificateError::NoKey(key),
+            PemError::Mismatch => CertificateError::Mismatch(key),
+            PemError::Unusable(reason) => CertificateError::Unusable {
+                directory: directory.to_owned(),
+                reason,
+            },
         }
     }
 }

@@ -1,0 +1,11 @@
+//! What the validating webhook decides: which requests of the API server are previewed, and what the answer is.
+//!
+//! - [`request`]: an AdmissionReview, and whether its change concerns a release
+//! - [`answer`]: from a preview to the answer
+//! - [`registration`]: the ValidatingWebhookConfiguration that makes the API server call the webhook
+//!
+//! Invariant: only a change that leaves its release `Stalled` is refused. Whatever keeps a preview from being made admits the change.
+
+pub mod answer;
+pub mod registration;
+pub mod request;
