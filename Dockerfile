@@ -23,10 +23,14 @@ COPY . .
 ARG CHARTWRIGHT_COMMIT
 # +crt-static links the C library into the binary, so that the image needs no base. With an explicit target the flags
 # are not used for build scripts and macros, which have to stay dynamic. Packed relocations save 0.8 MB. Merging identical
-# functions saves 0.2 MB; Rust links with a linker that can do it on amd64 only.
+# functions saves 0.2 MB: Rust has a linker that can do it where amd64 is built on amd64, and only without another linker.
 RUN cpu="$(cat /cpu)" && target="$cpu-unknown-linux-gnu" \
-    && if [ "$cpu" = x86_64 ]; then icf="-C link-arg=-Wl,--icf=all"; else icf=; fi \
-    && RUSTFLAGS="-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs $icf -C linker=$cpu-linux-gnu-gcc" \
+    && case "$(uname -m)/$cpu" in \
+         x86_64/x86_64) link="-C link-arg=-Wl,--icf=all" ;; \
+         aarch64/aarch64) link= ;; \
+         *) link="-C linker=$cpu-linux-gnu-gcc" ;; \
+       esac \
+    && RUSTFLAGS="-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs $link" \
        cargo build --release --locked --bin chartwright --target "$target" \
     && install -D "target/$target/release/chartwright" /out/chartwright
 
