@@ -11,10 +11,14 @@ use chartwright_operator::cluster::discovery::Resource;
 use chartwright_operator::cluster::error::Error;
 use chartwright_operator::cluster::objects;
 use chartwright_operator::reconcile::{Context, CustomResource, MemberScopes};
+use futures::{StreamExt as _, TryStreamExt as _};
 use kube::core::ObjectMeta;
 use serde_json::Value;
 
 use crate::overlay::{Overlay, Place};
+
+/// Kinds that are listed concurrently.
+const AT_ONCE: usize = 16;
 
 /// Fills the operator's index of members.
 pub(crate) struct MemberFeed {
@@ -50,24 +54,36 @@ impl MemberFeed {
                 .cloned()
                 .collect()
         };
-        for scope in &wanted {
-            let group_kind = &scope.group_kind;
-            let snapshot = context.discovery.snapshot();
-            if let Some(served) = snapshot.preferred(group_kind) {
-                match self.list(context, scope, served).await {
-                    Err(Error::Forbidden(_)) if served.namespaced && scope.namespace.is_none() => {
-                        self.list_namespaces(context, resource, group_kind, served).await?;
-                    }
-                    // A kind that is no longer served has no objects.
-                    Ok(()) | Err(Error::NotServed(_)) => drop(context.members().set_synced(scope)),
-                    Err(error) => return Err((group_kind.clone(), error)),
-                }
-            } else {
-                context.members().set_synced(scope);
-            }
-            self.listed.insert(scope.clone());
-        }
+        let lists = wanted.iter().map(|scope| self.list_scope(context, resource, scope));
+        let listed = futures::stream::iter(lists).buffer_unordered(AT_ONCE);
+        listed.try_collect::<Vec<()>>().await?;
+        self.listed.extend(wanted.iter().cloned());
         Ok(!wanted.is_empty())
+    }
+
+    async fn list_scope(
+        &self,
+        context: &Context,
+        resource: &CustomResource,
+        scope: &Scope,
+    ) -> Result<(), (GroupKind, Error)> {
+        let group_kind = &scope.group_kind;
+        let snapshot = context.discovery.snapshot();
+        let Some(served) = snapshot.preferred(group_kind) else {
+            context.members().set_synced(scope);
+            return Ok(());
+        };
+        match self.list(context, scope, served).await {
+            Err(Error::Forbidden(_)) if served.namespaced && scope.namespace.is_none() => {
+                self.list_namespaces(context, resource, group_kind, served).await
+            }
+            // A kind that is no longer served has no objects.
+            Ok(()) | Err(Error::NotServed(_)) => {
+                context.members().set_synced(scope);
+                Ok(())
+            }
+            Err(error) => Err((group_kind.clone(), error)),
+        }
     }
 
     /// Lists the namespaces of a release one by one, for users without rights in the whole cluster.

@@ -1,6 +1,7 @@
 //! Reconciles a release on an overlay of the cluster until nothing changes.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use chartwright_core::crds::live::{InstalledCrds, LiveCrd};
 use chartwright_core::diff::ReleaseDiff;
@@ -47,6 +48,8 @@ pub struct PreviewCluster {
     pub own_namespace: String,
     /// What renders share with other work of the process. `None`: no limit.
     pub render: Option<RenderResources>,
+    /// How long dry runs of members may be sent. Further members count as the chart renders them. `None`: all are checked.
+    pub checks_for: Option<Duration>,
 }
 
 /// Why there is no preview.
@@ -112,7 +115,8 @@ impl<'a> PreviewRun<'a> {
             &api.plural,
             unit.resource.namespaced,
         );
-        let overlay = Overlay::new(cluster.client.clone(), &kind, object.clone());
+        let checked_until = cluster.checks_for.map(|time| Instant::now() + time);
+        let overlay = Overlay::new(cluster.client.clone(), &kind, object.clone(), checked_until);
         let events = EventSink::default();
         let namespace = cluster.own_namespace.as_str();
         let client = overlay.client(namespace);
@@ -129,7 +133,7 @@ impl<'a> PreviewRun<'a> {
             context = context.rendering_with(render.clone());
         }
         // What would be pruned after a while is shown as pruned.
-        context.settings.lookup_hold = std::time::Duration::ZERO;
+        context.settings.lookup_hold = Duration::ZERO;
         let resource = read(unit, object.clone())?;
         Ok(PreviewRun {
             unit,

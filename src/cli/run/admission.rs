@@ -1,6 +1,7 @@
 //! The flags of the admission webhook, and its preview.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use futures::FutureExt as _;
@@ -11,6 +12,9 @@ use chartwright_operator::telemetry::metrics::Metrics;
 use chartwright_operator::telemetry::server::BindAddress;
 use chartwright_preview::{PreviewCluster, preview};
 use chartwright_watches::names::is_dns_label;
+
+/// How long a preview sends dry runs: a user waits for it.
+const CHECKS_FOR: Duration = Duration::from_millis(100);
 
 /// Preview of changes when they are made
 #[derive(Args, Clone, Debug)]
@@ -98,6 +102,7 @@ async fn preview_change(job: PreviewJob) -> Result<chartwright_core::diff::Relea
         operator: job.operator,
         own_namespace: job.own_namespace,
         render: Some(job.render),
+        checks_for: Some(CHECKS_FOR),
     };
     let found = preview(&cluster, &job.unit, job.live.as_ref(), job.resource).await;
     found.map_err(|error| error.to_string())

@@ -5,6 +5,7 @@ mod read;
 mod write;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use fake_apiserver::call::{ApiCall, BoxError, CallAnswer, CallTarget, answer, ask, failure};
 use fake_apiserver::{BUILT_IN, FakeServer, ObjectKey, ServedKind};
@@ -31,14 +32,21 @@ struct OverlayState {
     fake: FakeServer,
     journal: Mutex<Journal>,
     custom_resource: Place,
+    /// Writes after this time are not checked by the API server. `None`: all are.
+    checked_until: Option<Instant>,
 }
 
 /// Status and body of an answer.
 type Answer = (u16, Value);
 
 impl Overlay {
-    /// An overlay in which the custom resource is as given.
-    pub(crate) fn new(client: Client, kind: &ServedKind, mut custom_resource: Value) -> Self {
+    /// An overlay in which the custom resource is as given. `checked_until`: the API server checks no write after this time.
+    pub(crate) fn new(
+        client: Client,
+        kind: &ServedKind,
+        mut custom_resource: Value,
+        checked_until: Option<Instant>,
+    ) -> Self {
         let version = &mut custom_resource["metadata"]["resourceVersion"];
         if !version.is_string() {
             // A status is written onto a version, and a new custom resource has none.
@@ -63,6 +71,7 @@ impl Overlay {
             fake,
             journal: Mutex::default(),
             custom_resource: place.clone(),
+            checked_until,
         }));
         let object = Arc::new(custom_resource);
         overlay.seed(&place, kind, Some(object), Role::CustomResource);
@@ -81,6 +90,11 @@ impl Overlay {
 
     pub(crate) fn journal(&self) -> MutexGuard<'_, Journal> {
         self.0.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if no more writes are checked by the API server.
+    fn is_out_of_time(&self) -> bool {
+        self.0.checked_until.is_some_and(|until| Instant::now() >= until)
     }
 
     pub(crate) fn fake(&self) -> &FakeServer {

@@ -1,6 +1,8 @@
 //! The overlay on a fake API server in the place of the cluster.
 
-use fake_apiserver::call::{ApiCall, ask};
+use std::time::Instant;
+
+use fake_apiserver::call::{ApiCall, CallServer as _, ask};
 use fake_apiserver::{BUILT_IN, FakeServer, ServedKind};
 use serde_json::{Value, json};
 
@@ -11,13 +13,18 @@ const MAPS: &str = "/api/v1/namespaces/shop/configmaps";
 /// A cluster with a custom resource, and an overlay of it.
 fn world() -> (FakeServer, Overlay) {
     let live = FakeServer::with_kinds(BUILT_IN);
+    let overlay = over(&live, live.client("shop"), None);
+    (live, overlay)
+}
+
+/// An overlay of a cluster, by a client.
+fn over(live: &FakeServer, client: kube::Client, checked_until: Option<Instant>) -> Overlay {
     let kind = ServedKind::defined("a.test", "v1", "Web", "webs", true);
     live.store().serve(kind);
     let resource = json!({
         "apiVersion": "a.test/v1", "kind": "Web", "metadata": {"name": "a", "namespace": "shop", "uid": "u", "resourceVersion": "7"},
     });
-    let overlay = Overlay::new(live.client("shop"), &kind, resource);
-    (live, overlay)
+    Overlay::new(client, &kind, resource, checked_until)
 }
 
 /// A ConfigMap as the operator applies it: onto nothing, or onto a UID.
@@ -206,6 +213,32 @@ async fn own_objects_and_hooks_stay_in_the_overlay() {
 }
 
 #[tokio::test]
+async fn nothing_is_checked_after_the_time_for_it() {
+    let live = FakeServer::with_kinds(BUILT_IN);
+    let known = write(&live, "known", &member("known", "1", None)).await;
+    write(&live, "other", &member("other", "1", None)).await;
+    let reads = live.clone();
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let reads = reads.clone();
+        async move {
+            let call = ApiCall::read(request).await?;
+            assert!(!call.is_write(), "{call}");
+            reads.answer(call).await
+        }
+    });
+    let overlay = over(&live, kube::Client::new(service, "shop"), Some(Instant::now()));
+    let uid = known["metadata"]["uid"].as_str();
+    assert_eq!(send(&overlay, apply("known", &member("known", "2", uid))).await.0, 200);
+    assert_eq!(send(&overlay, apply("new", &member("new", "3", None))).await.0, 201);
+    let delete = ApiCall::new("DELETE", &format!("{MAPS}/other"), &json!({}));
+    assert_eq!(send(&overlay, delete).await.0, 200);
+    assert_eq!(get(&overlay, &format!("{MAPS}/known")).await.1["data"]["a"], "2");
+    assert_eq!(get(&overlay, &format!("{MAPS}/other")).await.0, 404);
+    let expected = ["known", "new", "other"].map(|name| (name.to_owned(), Role::Member, name != "other"));
+    assert_eq!(roles(&overlay), expected);
+}
+
+#[tokio::test]
 async fn watches_and_connections_are_not_answered() {
     let (_, overlay) = world();
     assert_eq!(get(&overlay, &format!("{MAPS}?watch=true")).await.0, 405);
@@ -226,7 +259,7 @@ fn failing(status: u16, answer: Value) -> Overlay {
     let kind = ServedKind::defined("a.test", "v1", "Web", "webs", true);
     let resource =
         json!({"apiVersion": "a.test/v1", "kind": "Web", "metadata": {"name": "a", "namespace": "shop", "uid": "u"}});
-    Overlay::new(kube::Client::new(service, "shop"), &kind, resource)
+    Overlay::new(kube::Client::new(service, "shop"), &kind, resource, None)
 }
 
 #[tokio::test]
