@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use http::Request;
 
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::KubeConfigOptions;
 use kube::{Client, Config};
 use tokio::sync::Semaphore;
 
@@ -17,10 +17,12 @@ use crate::cluster::error::{Error, Result};
 use crate::telemetry::chain;
 
 pub use direct::Connection;
+pub use kubeconfig::read_kubeconfig;
 
 mod direct;
 pub mod fence;
 pub mod impersonation;
+mod kubeconfig;
 mod silent_watch;
 pub mod throttle;
 pub mod url_path;
@@ -93,38 +95,17 @@ pub fn unconnected_client() -> anyhow::Result<Client> {
 }
 
 async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
-    match kubeconfig {
-        Some(path) => Config::from_custom_kubeconfig(read_kubeconfig([path])?, &KubeConfigOptions::default())
+    let found = match kubeconfig {
+        Some(path) => Some(read_kubeconfig([path])?),
+        None => kubeconfig::find_kubeconfig()?,
+    };
+    match found {
+        Some(found) => Config::from_custom_kubeconfig(found, &KubeConfigOptions::default())
             .await
-            .with_context(|| format!("kubeconfig {}", path.display())),
-        None => Config::infer().await.map_err(without_quoted_lines).context(
+            .context("kubeconfig"),
+        None => Config::incluster().context(
             "no API server configured: set KUBECONFIG or --kubeconfig, or run in a pod with a service account",
         ),
-    }
-}
-
-/// Reads and merges kubeconfig files. The first file that sets a value wins.
-///
-/// # Errors
-/// The first file that cannot be read.
-pub fn read_kubeconfig(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> anyhow::Result<Kubeconfig> {
-    let mut files = paths.into_iter();
-    files.try_fold(Kubeconfig::default(), |merged, path| {
-        let read = Kubeconfig::read_from(&path).and_then(|next| merged.merge(next));
-        read.map_err(without_quoted_lines)
-            .with_context(|| format!("kubeconfig {}", path.as_ref().display()))
-    })
-}
-
-/// Removes the quoted lines from a parse error: they may contain tokens.
-fn without_quoted_lines<E: std::error::Error + Send + Sync + 'static>(error: E) -> anyhow::Error {
-    let error = anyhow::Error::new(error);
-    match error.chain().find_map(|cause| cause.downcast_ref()) {
-        Some(KubeconfigError::Parse(wrong)) => {
-            let line = wrong.location().map_or(0, |at| at.line());
-            anyhow::anyhow!("line {line} is not what a kubeconfig has there")
-        }
-        _ => error,
     }
 }
 
