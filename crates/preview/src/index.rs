@@ -11,14 +11,11 @@ use chartwright_operator::cluster::discovery::Resource;
 use chartwright_operator::cluster::error::Error;
 use chartwright_operator::cluster::objects;
 use chartwright_operator::reconcile::{Context, CustomResource, MemberScopes};
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::future::try_join_all;
 use kube::core::ObjectMeta;
 use serde_json::Value;
 
 use crate::overlay::{Overlay, Place};
-
-/// Kinds that are listed concurrently.
-const AT_ONCE: usize = 16;
 
 /// Fills the operator's index of members.
 pub(crate) struct MemberFeed {
@@ -54,9 +51,11 @@ impl MemberFeed {
                 .cloned()
                 .collect()
         };
-        let lists = wanted.iter().map(|scope| self.list_scope(context, resource, scope));
-        let listed = futures::stream::iter(lists).buffer_unordered(AT_ONCE);
-        listed.try_collect::<Vec<()>>().await?;
+        let lists: Vec<_> = wanted
+            .iter()
+            .map(|scope| self.list_scope(context, resource, scope))
+            .collect();
+        try_join_all(lists).await?;
         self.listed.extend(wanted.iter().cloned());
         Ok(!wanted.is_empty())
     }

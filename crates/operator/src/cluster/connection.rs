@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use http::Request;
+use http::header::{HeaderValue, USER_AGENT};
 
 use kube::config::KubeConfigOptions;
 use kube::{Client, Config};
@@ -26,6 +27,9 @@ mod kubeconfig;
 mod silent_watch;
 pub mod throttle;
 pub mod url_path;
+
+/// Names this program in the audit log of the API server.
+const PROGRAM: &str = concat!("chartwright/", env!("CARGO_PKG_VERSION"));
 
 /// The time limit of one request. Watches have limits of their own.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -99,14 +103,16 @@ async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
         Some(path) => Some(read_kubeconfig([path])?),
         None => kubeconfig::find_kubeconfig()?,
     };
-    match found {
+    let mut config = match found {
         Some(found) => Config::from_custom_kubeconfig(found, &KubeConfigOptions::default())
             .await
-            .context("kubeconfig"),
+            .context("kubeconfig")?,
         None => Config::incluster().context(
             "no API server configured: set KUBECONFIG or --kubeconfig, or run in a pod with a service account",
-        ),
-    }
+        )?,
+    };
+    config.headers.push((USER_AGENT, HeaderValue::from_static(PROGRAM)));
+    Ok(config)
 }
 
 /// Adds the limits of an operator to a client:
@@ -175,6 +181,18 @@ mod tests {
     async fn a_request_without_an_answer_ends() {
         let answer = bounded(std::future::pending::<kube::Result<()>>()).await;
         assert!(matches!(answer, Err(Error::TimedOut(REQUEST_TIMEOUT))), "{answer:?}");
+    }
+
+    #[tokio::test]
+    async fn requests_name_this_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config");
+        let text = "current-context: a\ncontexts: [{name: a, context: {cluster: c}}]\n\
+                    clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n";
+        std::fs::write(&path, text).unwrap();
+        let config = config(Some(&path)).await.unwrap();
+        let named = config.headers.iter().find(|(name, _)| name == USER_AGENT).unwrap();
+        assert!(named.1.to_str().unwrap().starts_with("chartwright/"), "{named:?}");
     }
 
     #[tokio::test]
