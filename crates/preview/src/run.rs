@@ -48,8 +48,9 @@ pub struct PreviewCluster {
     pub own_namespace: String,
     /// What renders share with other work of the process. `None`: no limit.
     pub render: Option<RenderResources>,
-    /// How long dry runs of members may be sent. Further members count as the chart renders them. `None`: all are checked.
-    pub checks_for: Option<Duration>,
+    /// A user waits for the preview: dry runs of members are sent for this long, and further members count as the chart renders them. The
+    /// definitions of the chart's `crds/` folder are left out. `None`: the preview is complete.
+    pub quick: Option<Duration>,
 }
 
 /// Why there is no preview.
@@ -82,7 +83,9 @@ pub async fn preview(
 ) -> Result<ReleaseDiff, PreviewError> {
     let previewed = async {
         let mut run = PreviewRun::begin(cluster, unit, resource)?;
-        run.apply_definitions().await?;
+        if cluster.quick.is_none() {
+            run.apply_definitions().await?;
+        }
         if let Some(live) = live {
             let live = read(unit, live.clone())?;
             load(&run.context, unit, &live, &mut run.release).await;
@@ -115,7 +118,7 @@ impl<'a> PreviewRun<'a> {
             &api.plural,
             unit.resource.namespaced,
         );
-        let checked_until = cluster.checks_for.map(|time| Instant::now() + time);
+        let checked_until = cluster.quick.map(|time| Instant::now() + time);
         let overlay = Overlay::new(cluster.client.clone(), &kind, object.clone(), checked_until);
         let events = EventSink::default();
         let namespace = cluster.own_namespace.as_str();
@@ -129,9 +132,8 @@ impl<'a> PreviewRun<'a> {
             cluster.operator.clone(),
             cluster.own_namespace.clone(),
         );
-        if let Some(render) = &cluster.render {
-            context = context.rendering_with(render.clone());
-        }
+        let render = cluster.render.clone().unwrap_or_else(|| RenderResources::new(None));
+        context = context.rendering_with(render.for_preview());
         // What would be pruned after a while is shown as pruned.
         context.settings.lookup_hold = Duration::ZERO;
         let resource = read(unit, object.clone())?;

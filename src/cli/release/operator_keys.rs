@@ -43,7 +43,7 @@ impl OperatorArgs {
             operator: self.operator_name.clone(),
             own_namespace,
             render: None,
-            checks_for: None,
+            quick: None,
         })
     }
 

@@ -102,7 +102,7 @@ async fn preview_change(job: PreviewJob) -> Result<chartwright_core::diff::Relea
         operator: job.operator,
         own_namespace: job.own_namespace,
         render: Some(job.render),
-        checks_for: Some(CHECKS_FOR),
+        quick: Some(CHECKS_FOR),
     };
     let found = preview(&cluster, &job.unit, job.live.as_ref(), job.resource).await;
     found.map_err(|error| error.to_string())

@@ -119,7 +119,7 @@ async fn announce(history: &ModelHistory, spec: Option<&Value>) -> Result<Releas
         operator: "torture".into(),
         own_namespace: NAMESPACE.into(),
         render: None,
-        checks_for: None,
+        quick: None,
     };
     let diff = preview(&cluster, &unit, live.as_ref(), edited.object).await?;
     ensure!(history.model.store().version == before, "the preview wrote something");

@@ -167,7 +167,7 @@ impl Admission {
 
     /// Gives the webhook what the operator works with. Changes are admitted without a preview before.
     pub(crate) fn begin(&self, configured: watch::Receiver<Configuration>, render: &RenderResources) {
-        let render = render.with_own_threads();
+        let render = render.for_previews();
         self.workload.send_replace(Some(Workload { configured, render }));
     }
 

@@ -79,6 +79,11 @@ impl Checker<'_> {
         if release.render.permit.digest == digest {
             return Continue(());
         }
+        let permits = self.scope.context.render.permits.as_ref();
+        if let Some(known) = permits.and_then(|permits| permits.get(&self.scope.owner.set, &digest)) {
+            release.render.permit = known;
+            return Continue(());
+        }
         let key = release.key(&self.scope.context.keys);
         let baseline = self.baseline(key, prepared, answers).await?;
         let refused: Vec<_> = suspicious
@@ -96,6 +101,9 @@ impl Checker<'_> {
                     *known = found.unwrap_or_default().min(*known);
                 }
                 release.render.permit = AuthorPermit { digest, own };
+                if let Some(permits) = permits {
+                    permits.insert(&self.scope.owner.set, &release.render.permit);
+                }
                 Continue(())
             }
             Some(message) => Break(Phase::stalled(Reason::Refused, message)),

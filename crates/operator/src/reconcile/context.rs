@@ -16,6 +16,7 @@ use crate::cluster::workloads::pods::PodTroubles;
 use crate::reconcile::chart_crd_index::ChartCrdIndex;
 use crate::reconcile::custom_resource::{CustomResource, ResourceKey};
 use crate::reconcile::load::release_dependencies::{ReleaseDependency, as_dependency, needs};
+use crate::reconcile::render::memo::{PermitCache, RenderMemo};
 use crate::reconcile::render::memory_budget::MemoryBudget;
 use crate::reconcile::render::pool::{Deadline, PoolError, WorkerPool};
 use crate::reconcile::unit::Unit;
@@ -88,6 +89,10 @@ pub struct RenderResources {
     pub(super) lookups: Arc<Semaphore>,
     /// The memory of renders and their results.
     pub(super) budget: Arc<MemoryBudget>,
+    /// The renders of one preview. `None`: each render is made.
+    pub(super) memo: Option<Arc<RenderMemo>>,
+    /// The permits of other previews. `None`: each release has its own only.
+    pub(super) permits: Option<Arc<PermitCache>>,
 }
 
 impl RenderResources {
@@ -96,10 +101,22 @@ impl RenderResources {
         Self::within_budget(MemoryBudget::new(memory))
     }
 
-    /// Returns the same memory with threads and requests of its own, so that one user of it does not delay the other.
+    /// Returns the same memory for many previews, with threads and requests of their own, so that they do not delay reconciles.
     #[must_use]
-    pub fn with_own_threads(&self) -> Self {
-        Self::within_budget(self.budget.clone())
+    pub fn for_previews(&self) -> Self {
+        RenderResources {
+            permits: Some(Arc::default()),
+            ..Self::within_budget(self.budget.clone())
+        }
+    }
+
+    /// Returns the same for one preview, which renders nothing twice.
+    #[must_use]
+    pub fn for_preview(&self) -> Self {
+        RenderResources {
+            memo: Some(Arc::default()),
+            ..self.clone()
+        }
     }
 
     fn within_budget(budget: Arc<MemoryBudget>) -> Self {
@@ -108,6 +125,8 @@ impl RenderResources {
             pool: Arc::new(WorkerPool::new(cores)),
             lookups: Arc::new(Semaphore::new(LOOKUPS_AT_ONCE)),
             budget,
+            memo: None,
+            permits: None,
         }
     }
 }

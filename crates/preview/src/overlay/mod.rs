@@ -92,6 +92,11 @@ impl Overlay {
         self.0.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// True if a user waits for the preview.
+    fn is_quick(&self) -> bool {
+        self.0.checked_until.is_some()
+    }
+
     /// True if no more writes are checked by the API server.
     fn is_out_of_time(&self) -> bool {
         self.0.checked_until.is_some_and(|until| Instant::now() >= until)

@@ -6,7 +6,7 @@ use chartwright_core::grants::Own;
 use chartwright_core::identity::ObjectId;
 
 /// The last permit of the author of a custom resource.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct AuthorPermit {
     /// Digest of the objects, the chart and the watch. Empty before the first check.
     pub(crate) digest: String,

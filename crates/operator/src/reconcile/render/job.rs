@@ -420,6 +420,7 @@ impl<'a> RenderJob<'a> {
         let (identity, key) = (self.identity.clone(), self.key.clone());
         let patches = self.unit.watch.patches.clone();
         let facts = self.facts(request.revision);
+        let memo = self.context.render.memo.clone();
         let job = move || {
             let _share = share;
             let render = |request: &mut RenderRequest| {
@@ -438,9 +439,10 @@ impl<'a> RenderJob<'a> {
                     more,
                     ..Input::new(facts, values)
                 };
-                let other = match &request.probe {
-                    None => Some(renderer.render_with(&input)?),
-                    Some(rendered) => renderer.probe(&input, rendered)?,
+                let other = match (&request.probe, &memo) {
+                    (None, None) => Some(renderer.render_with(&input)?),
+                    (None, Some(memo)) => Some(memo.render(&renderer, &input, &request.lookups)?),
+                    (Some(rendered), _) => renderer.probe(&input, rendered)?,
                 };
                 let mut rendered = other
                     .or_else(|| request.probe.take().map(|same| *same))

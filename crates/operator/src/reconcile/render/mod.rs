@@ -3,6 +3,7 @@
 pub(crate) mod generated_values;
 pub(crate) mod job;
 pub(crate) mod lookups;
+pub(crate) mod memo;
 pub(crate) mod memory_budget;
 pub(crate) mod patched;
 pub(crate) mod pool;
