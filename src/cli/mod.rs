@@ -224,6 +224,21 @@ mod tests {
     }
 
     #[test]
+    fn the_reference_lists_each_command() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/cli.md")).unwrap();
+        let (_, rest) = page.split_once("\n## Overview\n").unwrap();
+        let (overview, _) = rest.split_once("\n## ").unwrap();
+        for command in Cli::command()
+            .get_subcommands()
+            .filter(|command| !command.is_hide_set())
+        {
+            let name = command.get_name();
+            let is_listed = ["`", " "].iter().any(|end| overview.contains(&format!("`{name}{end}")));
+            assert!(is_listed || name == "help", "the overview does not list {name}");
+        }
+    }
+
+    #[test]
     fn the_commands_of_a_report_are_those_of_the_program() {
         use chartwright_core::identity::GroupKind;
         use chartwright_core::report::{Facts, ReleaseReport};
