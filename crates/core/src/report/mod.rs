@@ -109,8 +109,9 @@ pub struct Unread {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReleaseReport {
-    /// `Kind.group` of the custom resource.
-    pub kind: String,
+    /// Of the custom resource.
+    #[serde(flatten)]
+    pub kind: GroupKind,
     #[serde(flatten)]
     pub summary: ReleaseSummary,
     /// When `Ready` got its status, in RFC 3339.
@@ -146,7 +147,7 @@ impl ReleaseReport {
         let next = NextStep::of(facts, &summary, &all, &forest.hooks, now);
         let causes = cause::causes(facts, &summary, &all, &forest);
         ReleaseReport {
-            kind: facts.kind.to_string(),
+            kind: facts.kind.clone(),
             since: ready.and_then(since),
             causes,
             next,
