@@ -253,7 +253,16 @@ mod tests {
         let mut resources: Vec<_> = reasons.map(resource).collect();
         let mut suspended = resource("Other");
         suspended["metadata"]["annotations"]["chartwright.dev/suspend"] = "true".into();
-        resources.extend([suspended, serde_json::json!({"metadata": {"name": "web"}})]);
+        let mut immutable = resource("Immutable");
+        immutable["status"]["conditions"][0]["message"] = "set chartwright.dev/force-at".into();
+        let labels = serde_json::json!({"applyset.kubernetes.io/part-of": "applyset-x"});
+        let member = serde_json::json!({"metadata": {"name": "web", "labels": labels}});
+        resources.extend([
+            suspended,
+            immutable,
+            member,
+            serde_json::json!({"metadata": {"name": "web"}}),
+        ]);
         for resource in resources {
             let facts = Facts::new(GroupKind::new("example.com", "Web"), resource);
             let report = ReleaseReport::of(&facts, jiff::Timestamp::UNIX_EPOCH);
