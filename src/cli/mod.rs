@@ -224,6 +224,21 @@ mod tests {
     }
 
     #[test]
+    fn the_reference_lists_each_command() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/cli.md")).unwrap();
+        let (_, rest) = page.split_once("\n## Overview\n").unwrap();
+        let (overview, _) = rest.split_once("\n## ").unwrap();
+        for command in Cli::command()
+            .get_subcommands()
+            .filter(|command| !command.is_hide_set())
+        {
+            let name = command.get_name();
+            let is_listed = ["`", " "].iter().any(|end| overview.contains(&format!("`{name}{end}")));
+            assert!(is_listed || name == "help", "the overview does not list {name}");
+        }
+    }
+
+    #[test]
     fn the_commands_of_a_report_are_those_of_the_program() {
         use chartwright_core::identity::GroupKind;
         use chartwright_core::report::{Facts, ReleaseReport};
@@ -238,7 +253,16 @@ mod tests {
         let mut resources: Vec<_> = reasons.map(resource).collect();
         let mut suspended = resource("Other");
         suspended["metadata"]["annotations"]["chartwright.dev/suspend"] = "true".into();
-        resources.extend([suspended, serde_json::json!({"metadata": {"name": "web"}})]);
+        let mut immutable = resource("Immutable");
+        immutable["status"]["conditions"][0]["message"] = "set chartwright.dev/force-at".into();
+        let labels = serde_json::json!({"applyset.kubernetes.io/part-of": "applyset-x"});
+        let member = serde_json::json!({"metadata": {"name": "web", "labels": labels}});
+        resources.extend([
+            suspended,
+            immutable,
+            member,
+            serde_json::json!({"metadata": {"name": "web"}}),
+        ]);
         for resource in resources {
             let facts = Facts::new(GroupKind::new("example.com", "Web"), resource);
             let report = ReleaseReport::of(&facts, jiff::Timestamp::UNIX_EPOCH);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::identity::GroupKind;
@@ -120,16 +120,11 @@ impl ReleaseKey {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReleaseRow {
-    /// The kind with its group, as the filter takes it.
-    #[serde(serialize_with = "as_text")]
+    #[serde(flatten)]
     pub kind: GroupKind,
     pub state: ReleaseState,
     #[serde(flatten)]
     pub summary: ReleaseSummary,
-}
-
-fn as_text<S: Serializer>(kind: &GroupKind, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(kind)
 }
 
 impl ReleaseRow {

@@ -232,6 +232,14 @@ fn a_detail_has_history_plans_drift_and_notes() {
     let facts = Facts::new(web(), recorded());
     let now = "2026-01-04T00:00:00Z".parse().unwrap();
     let detail = serde_json::to_value(ReleaseDetail::of(&facts, now)).unwrap();
+    let row = serde_json::to_value(ReleaseRow::of(&web(), &recorded())).unwrap();
+    for shown in [&detail, &row] {
+        assert_eq!(
+            (&shown["group"], &shown["kind"]),
+            (&json!("example.com"), &json!("Web")),
+            "as `get` shows it"
+        );
+    }
     let states: Vec<&Value> = detail["history"]
         .as_array()
         .unwrap()

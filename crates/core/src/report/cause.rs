@@ -2,11 +2,12 @@
 
 use serde::Serialize;
 
+use super::member;
 use super::origin::origin;
-use super::remedy::{commands_of_object, commands_of_reason, in_namespace};
+use super::remedy::{commands_of_hook, commands_of_member, commands_of_object, commands_of_reason, in_namespace};
 use super::tree::{Forest, HookNode, Node, NodeHealth};
-use super::{Facts, LONGEST_TEXT, since};
-use crate::hooks::RunPhase;
+use super::{Facts, LONGEST_TEXT, changed, since};
+use crate::hooks::{HookRun, RunPhase};
 use crate::identity::ObjectId;
 use crate::status::conditions::{self, Condition, cut};
 use crate::status::summary::ReleaseSummary;
@@ -36,7 +37,7 @@ pub struct Cause {
     /// The template line or value that it comes from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
-    /// Commands that show more or help. None of them deletes data.
+    /// Commands that show more or help. None of them deletes data, apart from `emptyDir` volumes of a pod that is stuck.
     pub commands: Vec<String>,
 }
 
@@ -44,6 +45,7 @@ pub struct Cause {
 pub(super) fn causes(facts: &Facts, summary: &ReleaseSummary, all: &[Condition], forest: &Forest) -> Vec<Cause> {
     let teller = Reasons {
         words: words_of(facts, summary),
+        facts,
         summary,
         all,
     };
@@ -56,7 +58,7 @@ pub(super) fn causes(facts: &Facts, summary: &ReleaseSummary, all: &[Condition],
     }
     let hooks: Vec<Cause> = forest.hooks.iter().filter_map(of_hook).collect();
     causes.extend(hooks);
-    causes.extend(teller.of_ready(!causes.is_empty()));
+    causes.extend(teller.of_ready(!causes.is_empty(), &forest.hooks));
     let mut members: Vec<(NodeHealth, Cause)> = forest.members().filter_map(|member| deepest(member, member)).collect();
     // Stable: members of one health stay in the order of the record.
     members.sort_by_key(|(health, _)| *health);
@@ -92,6 +94,7 @@ fn words_of(facts: &Facts, summary: &ReleaseSummary) -> String {
 struct Reasons<'a> {
     /// As the commands name the release.
     words: String,
+    facts: &'a Facts,
     summary: &'a ReleaseSummary,
     all: &'a [Condition],
 }
@@ -104,26 +107,57 @@ impl Reasons<'_> {
             since: conditions::get(self.all, "Ready").and_then(since),
             origin: origin(message),
             message: cut(message, LONGEST_TEXT),
-            commands: commands_of_reason(reason, &self.words),
+            commands: commands_of_reason(reason, message, &self.words),
         }
     }
 
     /// The reason of `Ready`, where it says more than the members. `is_explained`: a hook does already.
-    fn of_ready(&self, is_explained: bool) -> Option<Cause> {
+    fn of_ready(&self, is_explained: bool, hooks: &[HookNode]) -> Option<Cause> {
         let reason = self.summary.reason.as_str();
         match reason {
             _ if self.summary.suspended => None,
-            "NotHandled" => Some(self.of(
-                reason,
-                "no operator has handled it: none runs, or none watches this kind, namespace and labels",
-            )),
-            "NewGeneration" => Some(self.of(
-                reason,
-                "the operator has not handled the last change: it does not run, or is busy",
-            )),
+            "NotHandled" => Some(self.of_unhandled()),
+            "NewGeneration" => Some(Cause {
+                since: changed(&self.facts.resource),
+                ..self.of(
+                    reason,
+                    "the operator has not handled the last change: it does not run, or is busy",
+                )
+            }),
             _ if self.summary.is_ready() || OF_MEMBERS.contains(&reason) => None,
             "HookRunning" if is_explained => None,
+            "HookRunning" | "HookFailed" => {
+                let mut cause = self.of(reason, &self.message());
+                let open = hooks.iter().map(|hook| &hook.run).find(|run| is_open(run));
+                let commands = open.map(commands_of_hook).filter(|commands| !commands.is_empty());
+                if let Some(commands) = commands {
+                    cause.commands.retain(|command| command.starts_with("chartwright "));
+                    cause.commands.extend(commands);
+                }
+                Some(cause)
+            }
             _ => Some(self.of(reason, &self.message())),
+        }
+    }
+
+    /// An object that no operator has handled: a release that is new, or a member.
+    fn of_unhandled(&self) -> Cause {
+        if !member::is_marked(&self.facts.resource) {
+            return self.of(
+                "NotHandled",
+                "no operator has handled it: none runs, or none watches this kind, namespace and labels",
+            );
+        }
+        let release = match &self.facts.named_release {
+            Some(release) => format!("the release {release}"),
+            None => "a release that was not found".to_owned(),
+        };
+        Cause {
+            commands: commands_of_member(self.facts.named_release.as_ref()),
+            ..self.of(
+                "NotHandled",
+                &format!("no operator handles it as a release; its labels name it as a member of {release}"),
+            )
         }
     }
 
@@ -135,10 +169,14 @@ impl Reasons<'_> {
     }
 }
 
+/// True if the hook runs or is tried again, and its object may be there.
+fn is_open(run: &HookRun) -> bool {
+    matches!(run.phase, RunPhase::Running | RunPhase::Failed) && !run.deleted
+}
+
 /// The cause of a hook that does not get on, by what it owns.
 fn of_hook(hook: &HookNode) -> Option<Cause> {
-    let is_open = matches!(hook.run.phase, RunPhase::Running | RunPhase::Failed);
-    let mut children = hook.children.iter().filter(|_| is_open);
+    let mut children = hook.children.iter().filter(|_| is_open(&hook.run));
     let (_, found) = children.find_map(|child| deepest(child, child))?;
     Some(Cause {
         object: found.object.or(found.member),
@@ -155,10 +193,11 @@ fn deepest(node: &Node, member: &Node) -> Option<(NodeHealth, Cause)> {
         return None;
     }
     // What is being deleted is on its way out, and explains nothing.
+    // The claim of a pod that has to be deleted does not help.
     let mut children = node
         .children
         .iter()
-        .filter(|child| child.health != NodeHealth::Terminating);
+        .filter(|child| child.health != NodeHealth::Terminating && !node.is_stuck);
     if let Some(found) = children.find_map(|child| deepest(child, member)) {
         return Some(found);
     }
@@ -168,7 +207,7 @@ fn deepest(node: &Node, member: &Node) -> Option<(NodeHealth, Cause)> {
         message: node.message.clone(),
         since: node.since.clone(),
         origin: None,
-        commands: commands_of_object(&node.id, &node.message),
+        commands: commands_of_object(&node.id, &node.message, node.is_stuck),
     };
     node.health.is_bad().then(|| (node.health, cause()))
 }

@@ -7,6 +7,7 @@ use super::live::{LiveObjects, list, text};
 use super::reads::INGRESS_CLASS_ANNOTATION;
 use crate::health::pods::selects;
 use crate::identity::ObjectId;
+use crate::status::summary::ReleaseSummary;
 
 /// A problem of an object beyond its health.
 pub(super) fn problem(id: &ObjectId, object: &Value, objects: &LiveObjects<'_>, facts: &Facts) -> Option<String> {
@@ -31,11 +32,12 @@ fn service(object: &Value, objects: &LiveObjects<'_>, facts: &Facts) -> Option<S
         .as_object()
         .filter(|map| !map.is_empty())?;
     let owned = objects.owned_by(object).iter();
-    let mut slices = owned.filter(|owned| owned["kind"] == "EndpointSlice").peekable();
+    let slices: Vec<&&Value> = owned.filter(|owned| owned["kind"] == "EndpointSlice").collect();
     // Without slices nothing is known: they may be unread.
-    slices.peek()?;
+    slices.first()?;
     let is_ready = |endpoint: &Value| endpoint.pointer("/conditions/ready") != Some(&Value::Bool(false));
-    if slices.any(|slice| list(slice, "/endpoints").any(is_ready)) {
+    let endpoints = || slices.iter().flat_map(|slice| list(slice, "/endpoints"));
+    if endpoints().any(is_ready) {
         return None;
     }
     let pairs = selector
@@ -43,14 +45,34 @@ fn service(object: &Value, objects: &LiveObjects<'_>, facts: &Facts) -> Option<S
         .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
     let selector = pairs.collect::<Vec<_>>().join(",");
     let namespace = text(object, "/metadata/namespace");
-    let pods = facts.objects.iter().filter(|pod| {
-        let labels = || serde_json::from_value(pod["metadata"]["labels"].clone()).unwrap_or_default();
-        pod["kind"] == "Pod" && text(pod, "/metadata/namespace") == namespace && selects(&selector, &labels())
-    });
-    Some(match pods.count() {
-        0 => format!("it has no endpoints: no pod of the release has the labels {selector} of its selector"),
-        count => format!("it has no ready endpoints: none of {count} pods with the labels {selector} is ready"),
-    })
+    let neighbours = || {
+        facts
+            .objects
+            .iter()
+            .filter(|other| text(other, "/metadata/namespace") == namespace)
+    };
+    let fits = |labels: &Value| selects(&selector, &serde_json::from_value(labels.clone()).unwrap_or_default());
+    let pods = neighbours().filter(|pod| pod["kind"] == "Pod" && fits(&pod["metadata"]["labels"]));
+    let is_template = |workload: &Value| {
+        let labels = &workload["spec"]["template"]["metadata"]["labels"];
+        labels.is_object() && fits(labels)
+    };
+    match pods.count() {
+        0 if neighbours().any(is_template) => Some(format!(
+            "it has no endpoints: the workload with the labels {selector} of its selector has no pods"
+        )),
+        0 if endpoints().any(|endpoint| endpoint["targetRef"]["kind"] == "Pod") => Some(format!(
+            "it has no ready endpoints: its selector {selector} matches pods of others, and none of them is ready"
+        )),
+        // Charts have Services for pods that may not exist here: those of a control plane, for example.
+        0 if ReleaseSummary::of(&facts.resource).is_ready() => None,
+        0 => Some(format!(
+            "it has no endpoints: no pod of the release has the labels {selector} of its selector"
+        )),
+        count => Some(format!(
+            "it has no ready endpoints: none of {count} pods with the labels {selector} is ready"
+        )),
+    }
 }
 
 fn ingress(object: &Value, facts: &Facts) -> Option<String> {

@@ -6,10 +6,12 @@
 mod cause;
 mod checks;
 mod live;
+pub mod member;
 mod next;
 mod origin;
 pub mod reads;
 mod remedy;
+mod rollout;
 mod tree;
 mod trouble;
 
@@ -32,6 +34,8 @@ use crate::status::summary::ReleaseSummary;
 
 /// The longest text of a report, in bytes.
 const LONGEST_TEXT: usize = 2048;
+/// The field managers of the operator are this one, and others that begin with it and a hyphen.
+const OWN_MANAGER: &str = "chartwright";
 /// The conditions that a person should know besides `Ready`. All are there only while they are true.
 const NOTABLE: [&str; 6] = [
     "Stalled",
@@ -65,6 +69,8 @@ pub struct Facts {
     pub templates: BTreeMap<ObjectId, String>,
     /// What could not be read, and why.
     pub unread: Vec<Unread>,
+    /// The release that the labels of `resource` name, if it is marked as a member.
+    pub named_release: Option<ObjectId>,
 }
 
 impl Facts {
@@ -81,6 +87,7 @@ impl Facts {
             ingress_classes: None,
             templates: BTreeMap::new(),
             unread: Vec::new(),
+            named_release: None,
         }
     }
 }
@@ -109,8 +116,9 @@ pub struct Unread {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReleaseReport {
-    /// `Kind.group` of the custom resource.
-    pub kind: String,
+    /// Of the custom resource.
+    #[serde(flatten)]
+    pub kind: GroupKind,
     #[serde(flatten)]
     pub summary: ReleaseSummary,
     /// When `Ready` got its status, in RFC 3339.
@@ -146,8 +154,11 @@ impl ReleaseReport {
         let next = NextStep::of(facts, &summary, &all, &forest.hooks, now);
         let causes = cause::causes(facts, &summary, &all, &forest);
         ReleaseReport {
-            kind: facts.kind.to_string(),
-            since: ready.and_then(since),
+            kind: facts.kind.clone(),
+            since: match summary.reason.as_str() {
+                "NewGeneration" => changed(&facts.resource),
+                _ => ready.and_then(since),
+            },
             causes,
             next,
             conditions: all.into_iter().filter_map(notable).collect(),
@@ -164,6 +175,18 @@ impl ReleaseReport {
 fn since(condition: &Condition) -> Option<String> {
     let time = condition.last_transition_time;
     (time > Timestamp::UNIX_EPOCH).then(|| time.to_string())
+}
+
+/// When a client other than the operator changed the custom resource last, apart from its status. `None` if that is not known.
+fn changed(resource: &Value) -> Option<String> {
+    let is_other = |entry: &&Value| {
+        let manager = live::text(entry, "/manager");
+        let is_own = manager == OWN_MANAGER || manager.starts_with(&format!("{OWN_MANAGER}-"));
+        !is_own && live::text(entry, "/subresource") != "status"
+    };
+    let entries = live::list(resource, "/metadata/managedFields").filter(is_other);
+    let times = entries.filter_map(|entry| live::text(entry, "/time").parse::<Timestamp>().ok());
+    times.max().map(|time| time.to_string())
 }
 
 /// An abnormal condition of the operator, with its message cut.

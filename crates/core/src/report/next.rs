@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::live::{list, text};
 use super::tree::HookNode;
-use super::{Facts, LONGEST_TEXT};
+use super::{Facts, LONGEST_TEXT, member};
 use crate::hooks::RunPhase;
 use crate::retry;
 use crate::status::conditions::{self, Condition, cut};
@@ -36,7 +36,9 @@ impl NextStep {
         let failures = facts.resource["status"]["failures"].as_u64().unwrap_or_default();
         let failures = u32::try_from(failures).unwrap_or(u32::MAX);
         let is_stalled = is_true("Stalled");
-        let message = if summary.reason == "NotHandled" {
+        let message = if summary.reason == "NotHandled" && member::is_marked(&facts.resource) {
+            "the operator handles releases with all their members".to_owned()
+        } else if summary.reason == "NotHandled" {
             "an operator that watches this kind and namespace".to_owned()
         } else if summary.reason == "NewGeneration" {
             "the operator has not handled the last change of the custom resource".to_owned()

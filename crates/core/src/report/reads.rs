@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::live::{list, text};
 use crate::health::{has_health, pods};
@@ -120,8 +120,7 @@ pub fn is_metadata_enough(kind: &GroupKind) -> bool {
 }
 
 /// The fields of a spec that are large, and that no check reads.
-const UNREAD_FIELDS: [&str; 6] = [
-    "template",
+const UNREAD_FIELDS: [&str; 5] = [
     "jobTemplate",
     "containers",
     "initContainers",
@@ -132,7 +131,7 @@ const UNREAD_FIELDS: [&str; 6] = [
 const READ_ANNOTATIONS: [&str; 3] = [TRACKING_ANNOTATION, INGRESS_CLASS_ANNOTATION, DEFAULT_CLASS_ANNOTATION];
 
 /// Removes what a report does not need, since it may hold thousands of objects: managed fields, other annotations, the spec of custom
-/// resources and CRDs, and the templates and containers of workloads.
+/// resources and CRDs, and the templates (but their labels) and containers of workloads.
 pub fn strip(object: &mut Value) {
     let group = text(object, "/apiVersion")
         .split_once('/')
@@ -152,6 +151,12 @@ pub fn strip(object: &mut Value) {
     }
     if let Some(spec) = fields.get_mut("spec").and_then(Value::as_object_mut) {
         spec.retain(|field, _| !UNREAD_FIELDS.contains(&field.as_str()));
+        if let Some(template) = spec.remove("template") {
+            let labels = &template["metadata"]["labels"];
+            if labels.is_object() {
+                spec.insert("template".to_owned(), json!({"metadata": {"labels": labels}}));
+            }
+        }
         if let Some(volumes) = spec.get_mut("volumes").and_then(Value::as_array_mut) {
             volumes.retain(|volume| volume["persistentVolumeClaim"].is_object());
         }
@@ -302,8 +307,6 @@ pub fn node_trouble(node: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn workload(kind: &str, name: &str, labels: &Value) -> Value {
@@ -429,6 +432,12 @@ mod tests {
             json!({"name": "a", "annotations": {TRACKING_ANNOTATION: "t"}})
         );
         assert_eq!(pod["spec"], json!({"nodeName": "n", "volumes": [claim]}));
+        let labels = json!({"metadata": {"labels": {"app": "a"}}});
+        let mut workload =
+            json!({"spec": {"template": {"metadata": {"labels": {"app": "a"}, "annotations": {}}, "spec": {}}}});
+        workload["apiVersion"] = "apps/v1".into();
+        strip(&mut workload);
+        assert_eq!(workload["spec"], json!({"template": labels}));
         for (api, kind) in [
             ("example.com/v1", "Gadget"),
             ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),

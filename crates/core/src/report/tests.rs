@@ -1,3 +1,8 @@
+mod commands;
+mod members;
+mod services;
+mod stateful_sets;
+
 use serde_json::json;
 
 use super::*;
@@ -296,7 +301,7 @@ fn what_health_does_not_show_is_found() {
                 object("v1", "Service", "web", None, &selector),
                 object("discovery.k8s.io/v1", "EndpointSlice", "web-x", Some("web"), &slice),
             ],
-            "web/: it has no endpoints: no pod of the release has the labels app=web of its selector",
+            "none",
         ),
         (
             ("networking.k8s.io", "Ingress", "web"),

@@ -54,6 +54,9 @@ pub struct Node {
     /// Number of children that are not listed.
     #[serde(skip_serializing_if = "crate::status::fields::is_default")]
     pub more: usize,
+    /// Only a deletion helps: see [`Trouble`].
+    #[serde(skip)]
+    pub(super) is_stuck: bool,
 }
 
 /// How an object is. The worst comes first.
@@ -170,6 +173,7 @@ impl Grower<'_> {
             since: trouble.since,
             children,
             more,
+            is_stuck: trouble.is_stuck,
         }
     }
 
@@ -224,6 +228,7 @@ fn leaf(id: &ObjectId, health: NodeHealth, message: &str) -> Node {
         since: None,
         children: Vec::new(),
         more: 0,
+        is_stuck: false,
     }
 }
 

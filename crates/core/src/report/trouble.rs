@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::live::{LiveObjects, list, text};
 use super::tree::NodeHealth;
-use super::{Facts, checks};
+use super::{Facts, checks, rollout};
 use crate::health::{self, HealthStatus, pods};
 use crate::identity::ObjectId;
 
@@ -14,6 +14,8 @@ pub(super) struct Trouble {
     pub(super) health: NodeHealth,
     pub(super) message: String,
     pub(super) since: Option<String>,
+    /// Only a deletion of the object helps: its controller does not replace it.
+    pub(super) is_stuck: bool,
 }
 
 /// Reasons of Events that are no warnings, and still explain why a claim is not bound.
@@ -23,6 +25,7 @@ impl Trouble {
     pub(super) fn of(id: &ObjectId, object: &Value, objects: &LiveObjects<'_>, facts: &Facts, now: Timestamp) -> Self {
         let found = health::health(&id.group_kind, object, now);
         let problem = || checks::problem(id, object, objects, facts);
+        let stuck = rollout::stuck(id, object, objects);
         let (health, message) = match found.status {
             HealthStatus::Terminating => (NodeHealth::Terminating, terminating(object, found.message)),
             HealthStatus::Failed => (NodeHealth::Failed, explained(id, object, objects, found.message)),
@@ -35,10 +38,16 @@ impl Trouble {
                 None => (NodeHealth::Current, String::new()),
             },
         };
+        let stuck = stuck.filter(|_| health.is_bad());
         Trouble {
             since: health.is_bad().then(|| since(object, objects)).flatten(),
             health,
-            message,
+            is_stuck: stuck.is_some(),
+            message: match stuck {
+                Some(stuck) if message.is_empty() => stuck.to_owned(),
+                Some(stuck) => format!("{message}; {stuck}"),
+                None => message,
+            },
         }
     }
 }

@@ -47,6 +47,18 @@ impl DashboardSource for FakeSource {
     }
 }
 
+#[test]
+fn the_help_names_a_key_for_each_view() {
+    let (page, script) = (include_str!("assets/index.html"), include_str!("assets/release.js"));
+    let (_, rest) = script.split_once("const VIEWS = [").unwrap();
+    let (views, _) = rest.split_once("\n];").unwrap();
+    let count = views.lines().filter(|line| line.starts_with("  [")).count();
+    assert!(
+        count > 0 && page.contains(&format!("<kbd>1</kbd> to <kbd>{count}</kbd>")),
+        "{count} views"
+    );
+}
+
 fn row(namespace: &str, name: &str, ready: &str) -> ReleaseRow {
     let object = json!({
         "metadata": {"namespace": namespace, "name": name},

@@ -1,5 +1,6 @@
 //! `chartwright explain` and `chartwright tree`: why a release is not ready, and what it consists of.
 
+mod member;
 mod text;
 
 use std::collections::BTreeMap;
@@ -12,13 +13,16 @@ use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use tokio::time::sleep;
 
+use self::member::find_named_release;
 use self::text::Painter;
 use super::target::{TargetArgs, TargetResource};
 use crate::cli::block_on;
 use crate::cli::chart::render::find_templates;
 use crate::cli::stdout::{has_colors, note, stdout};
 use chartwright_core::report::ReleaseReport;
+use chartwright_core::status::summary::has_mark;
 use chartwright_operator::cluster::Discovery;
+use chartwright_operator::cluster::custom_resource::STATUS_MANAGER;
 use chartwright_operator::cluster::release_facts::gather;
 use chartwright_scaffold::printable::to_yaml;
 
@@ -161,7 +165,11 @@ impl ReportArgs {
             Some(file) => find_templates(file, resource.clone()).await,
             None => Ok(BTreeMap::new()),
         };
-        let mut facts = gather(&target.client, &discovery.snapshot(), &target.group_kind, resource).await;
+        let snapshot = discovery.snapshot();
+        let mut facts = gather(&target.client, &snapshot, &target.group_kind, resource).await;
+        if !has_mark(&facts.resource, STATUS_MANAGER) {
+            facts.named_release = find_named_release(&target.client, &snapshot, &facts.resource).await;
+        }
         match templates {
             Ok(templates) => facts.templates = templates,
             // The release may have the same error: its message is in the report.

@@ -5,11 +5,14 @@ use clap::builder::styling::{AnsiColor, Effects, Style};
 use chartwright_core::hooks::RunPhase;
 use chartwright_core::identity::ObjectId;
 use chartwright_core::report::{Cause, HookNode, NextStep, Node, NodeHealth, ReleaseReport};
+use chartwright_core::status::conditions::Condition;
 use chartwright_scaffold::printable::one_line;
 use chartwright_watches::text::cut;
 
 /// Bytes of a message in the tree.
 const MESSAGE_BYTES: usize = 160;
+/// Bytes of a message by which it is recognized.
+const COMPARED: usize = 1000;
 
 /// Colours text if standard output is a terminal.
 #[derive(Clone, Copy, Debug)]
@@ -41,37 +44,71 @@ impl Painter {
     }
 }
 
-/// The causes, the state, the conditions and the tree. The first cause has at most three lines.
+/// The causes, the state, the conditions and the tree. The first cause has at most three lines. For a release that is ready, the state
+/// comes first, and the causes are hints.
 pub(super) fn explanation(report: &ReleaseReport, painter: Painter) -> String {
-    let mut text = String::new();
-    for (at, cause) in report.causes.iter().enumerate() {
-        text += &painter.bold(&cause_line(cause));
-        text += "\n";
-        if at == 0 {
-            text += &format!("  next: {}\n", next_line(&report.next));
-        }
-        if !cause.commands.is_empty() {
-            text += &format!("  try: {}\n", line(&cause.commands.join("; ")));
-        }
-    }
-    if !text.is_empty() {
-        text += "\n";
-    }
-    text += &headline(report, painter);
-    if report.causes.is_empty() {
+    let is_ready = report.summary.is_ready() && !report.summary.suspended;
+    let mut text = if is_ready {
+        headline(report, painter) + &hints(report)
+    } else {
+        causes(report, painter) + &headline(report, painter)
+    };
+    if is_ready || report.causes.is_empty() {
         text += &format!("  next: {}\n", next_line(&report.next));
     }
     for condition in &report.conditions {
-        let shown = format!(
-            "{} since {}: {}",
-            condition.kind, condition.last_transition_time, condition.message
-        );
-        text += &format!("  {}\n", line(&shown));
+        text += &format!("  {}\n", condition_line(condition, &report.causes));
     }
     if let Some(rollout) = &report.rollout {
         text += &format!("  rollout: {:?} since {}\n", rollout.state, rollout.since);
     }
     text + &branches(report, painter)
+}
+
+/// The causes of a release that is not ready, with an empty line at the end.
+fn causes(report: &ReleaseReport, painter: Painter) -> String {
+    let mut text = String::new();
+    for (at, cause) in report.causes.iter().enumerate() {
+        text += &painter.bold(&cause_line(cause, report));
+        text += "\n";
+        if at == 0 {
+            text += &format!("  next: {}\n", next_line(&report.next));
+        }
+        text += &try_line(cause, "  ");
+    }
+    if !text.is_empty() {
+        text += "\n";
+    }
+    text
+}
+
+/// What is wrong with a release that is ready.
+fn hints(report: &ReleaseReport) -> String {
+    let hint = |cause| format!("  hint: {}\n{}", cause_line(cause, report), try_line(cause, "    "));
+    report.causes.iter().map(hint).collect()
+}
+
+fn try_line(cause: &Cause, indent: &str) -> String {
+    if cause.commands.is_empty() {
+        return String::new();
+    }
+    format!("{indent}try: {}\n", line(&cause.commands.join("; ")))
+}
+
+/// A condition and its time, with its message if no cause has it.
+fn condition_line(condition: &Condition, causes: &[Cause]) -> String {
+    // Both are cut, at other places.
+    let start = &condition.message[..condition.message.floor_char_boundary(COMPARED)];
+    let is_shown = causes.iter().any(|cause| cause.message.contains(start));
+    let message = if is_shown {
+        String::new()
+    } else {
+        format!(": {}", condition.message)
+    };
+    line(&format!(
+        "{} since {}{message}",
+        condition.kind, condition.last_transition_time
+    ))
 }
 
 /// The state and the tree.
@@ -85,13 +122,20 @@ fn line(text: &str) -> String {
     one_line(&words.join(" ")).into_owned()
 }
 
-fn name(id: &ObjectId) -> String {
-    format!("{} {}", id.group_kind.kind, id.name)
+/// Kind and name of an object, with its namespace if that is not the one of the release.
+fn name(id: &ObjectId, report: &ReleaseReport) -> String {
+    let kind = &id.group_kind.kind;
+    if id.namespace.is_empty() || id.namespace == report.summary.namespace {
+        format!("{kind} {}", id.name)
+    } else {
+        format!("{kind} {}/{}", id.namespace, id.name)
+    }
 }
 
 /// The member, what it owns, and its words.
-fn cause_line(cause: &Cause) -> String {
-    let about: Vec<String> = [&cause.member, &cause.object].into_iter().flatten().map(name).collect();
+fn cause_line(cause: &Cause, report: &ReleaseReport) -> String {
+    let about = [&cause.member, &cause.object].into_iter().flatten();
+    let about: Vec<String> = about.map(|id| name(id, report)).collect();
     let about = match about.join(", ") {
         about if about.is_empty() => about,
         about => about + ": ",
@@ -155,14 +199,14 @@ fn branches(report: &ReleaseReport, painter: Painter) -> String {
             text += &format!("wave {}\n", wave.wave);
         }
         for member in &wave.members {
-            add_node(member, 1, painter, &mut text);
+            add_node(member, 1, (report, painter), &mut text);
         }
     }
     if !report.hooks.is_empty() {
         text += "hooks\n";
     }
     for hook in &report.hooks {
-        add_hook(hook, painter, &mut text);
+        add_hook(hook, (report, painter), &mut text);
     }
     for unread in &report.unread {
         let place = match unread.namespace.as_str() {
@@ -177,7 +221,7 @@ fn branches(report: &ReleaseReport, painter: Painter) -> String {
     text
 }
 
-fn add_hook(hook: &HookNode, painter: Painter, text: &mut String) {
+fn add_hook(hook: &HookNode, (report, painter): (&ReleaseReport, Painter), text: &mut String) {
     let health = match hook.run.phase {
         RunPhase::Running => NodeHealth::InProgress,
         RunPhase::Succeeded => NodeHealth::Current,
@@ -191,24 +235,24 @@ fn add_hook(hook: &HookNode, painter: Painter, text: &mut String) {
     let shown = line(&format!(
         "{} {} {phase}{message}",
         hook.run.event,
-        name(&hook.run.object)
+        name(&hook.run.object, report)
     ));
     *text += &format!("  {} {shown}\n", painter.health(health, mark(health)));
     for child in &hook.children {
-        add_node(child, 2, painter, text);
+        add_node(child, 2, (report, painter), text);
     }
 }
 
-fn add_node(node: &Node, depth: usize, painter: Painter, text: &mut String) {
+fn add_node(node: &Node, depth: usize, (report, painter): (&ReleaseReport, Painter), text: &mut String) {
     let message = match cut(&node.message, MESSAGE_BYTES) {
         message if message.is_empty() => message,
         message => format!(": {}: {message}", node.health.as_str()),
     };
     let indent = "  ".repeat(depth);
-    let shown = line(&format!("{}{message}", name(&node.id)));
+    let shown = line(&format!("{}{message}", name(&node.id, report)));
     *text += &format!("{indent}{} {shown}\n", painter.health(node.health, mark(node.health)));
     for child in &node.children {
-        add_node(child, depth + 1, painter, text);
+        add_node(child, depth + 1, (report, painter), text);
     }
     if node.more > 0 {
         *text += &format!("{indent}  and {} more\n", node.more);
@@ -223,5 +267,76 @@ fn mark(health: NodeHealth) -> &'static str {
         NodeHealth::Degraded => "!!",
         NodeHealth::Failed | NodeHealth::Missing => "xx",
         NodeHealth::Unknown => "??",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chartwright_core::identity::GroupKind;
+    use chartwright_core::report::Facts;
+    use jiff::Timestamp;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const SINCE: &str = "2026-01-01T00:00:00Z";
+
+    fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
+        json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": SINCE})
+    }
+
+    /// What is shown of a release with these conditions and two members, one in another namespace.
+    fn shown(conditions: &Value, objects: Vec<Value>) -> String {
+        let member = |kind: &str, namespace: &str, name: &str| json!({"version": "v1", "kind": kind, "namespace": namespace, "name": name});
+        let inventory = [
+            member("Service", "kube-system", "dns"),
+            member("ConfigMap", "shop", "settings"),
+        ];
+        let metadata = json!({"name": "web", "namespace": "shop"});
+        let resource = json!({"metadata": metadata, "status": {"inventory": inventory, "conditions": conditions}});
+        let facts = Facts {
+            objects,
+            ..Facts::new(GroupKind::new("example.com", "Web"), resource)
+        };
+        let report = ReleaseReport::of(&facts, Timestamp::UNIX_EPOCH);
+        explanation(&report, Painter { is_coloured: false })
+    }
+
+    #[test]
+    fn a_message_is_printed_once_and_other_namespaces_are_named() {
+        for message in ["no template".to_owned(), "x".repeat(5000)] {
+            let conditions = json!([
+                condition("Ready", "False", "RenderFailed", &message),
+                condition("Stalled", "True", "RenderFailed", &message),
+                condition("Suspended", "True", "Other", "another message"),
+            ]);
+            let text = shown(&conditions, Vec::new());
+            let lines = text.lines().filter(|line| line.contains(&message[..9]));
+            assert_eq!(lines.count(), 1, "{text}");
+            assert!(text.contains(&format!("  Stalled since {SINCE}\n")), "{text}");
+            assert!(
+                text.contains(&format!("  Suspended since {SINCE}: another message\n")),
+                "{text}"
+            );
+        }
+        let text = shown(&json!([condition("Ready", "False", "Progressing", "")]), Vec::new());
+        for line in [
+            "Service kube-system/dns: the API server does not have it\n",
+            "  xx Service kube-system/dns: missing: ",
+            "ConfigMap settings: the API server does not have it\n",
+            "  xx ConfigMap settings: missing: ",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_ready_release_says_so_first() {
+        let text = shown(&json!([condition("Ready", "True", "Healthy", "")]), Vec::new());
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], format!("Web.example.com web in shop: ready since {SINCE}"));
+        assert!(lines[1].starts_with("  hint: Service kube-system/dns: "), "{text}");
+        assert_eq!(lines[2], "    try: kubectl describe service dns -n kube-system");
+        assert!(lines[5].starts_with("  next: the operator watches"), "{text}");
     }
 }

@@ -3,6 +3,7 @@
 mod faults;
 mod outputs;
 mod requests;
+mod stateful_set;
 mod wrong_input;
 
 use anyhow::Result;

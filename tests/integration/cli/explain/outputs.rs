@@ -71,8 +71,11 @@ fn a_release_is_shown_with_what_it_owns() -> Result<()> {
         cause["member"]["kind"] == "Deployment" && cause["object"]["kind"] == "Pod",
         "{report}"
     );
+    ensure!(
+        report["group"] == world.group() && report["kind"] == "Widget",
+        "{report}"
+    );
     for field in [
-        "kind",
         "name",
         "namespace",
         "ready",

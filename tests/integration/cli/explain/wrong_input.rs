@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::explain;
 use crate::cli::fail;
 use crate::world::World;
-use crate::world::fields::ensure_contains;
+use crate::world::fields::{ensure_contains, text};
 
 #[test]
 fn wrong_input_is_refused_with_what_to_do() -> Result<()> {
@@ -68,6 +68,37 @@ fn a_release_that_no_operator_handles_is_named() -> Result<()> {
     let shown = explain(&world, "shop", &[])?;
     let first = shown.lines().next().unwrap_or_default();
     ensure_contains(first, &["no operator has handled it", "watches this kind"])
+}
+
+#[test]
+fn a_member_names_its_release() -> Result<()> {
+    let world = World::new("explain-member")?;
+    let _operator = world.start()?;
+    let widget = world.install("shop", json!({}))?;
+    let kind = format!("widget.{}", world.group());
+    let command = format!("chartwright explain {kind} shop -n {}", world.name);
+    let release = format!(
+        "its labels name it as a member of the release Widget.{} {}/shop",
+        world.group(),
+        world.name
+    );
+    let member = |name: &str| succeed_on(&world, "configmap", name);
+    ensure_contains(&member("shop-main")?, &[&release, &command])?;
+    // A label alone names the release, too.
+    let id = text(&widget["metadata"]["labels"]["applyset.kubernetes.io/id"]);
+    let labelled = |id: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "copy", "labels": {"applyset.kubernetes.io/part-of": id}}});
+    world.apply(&labelled(id))?;
+    ensure_contains(&member("copy")?, &[&release, &command])?;
+    world.apply(&labelled("applyset-other"))?;
+    ensure_contains(
+        &member("copy")?,
+        &["a member of a release that was not found", "chartwright leftovers"],
+    )
+}
+
+/// The output of `explain` for an object of any kind.
+fn succeed_on(world: &World, kind: &str, name: &str) -> Result<String> {
+    crate::cli::succeed(world, &["explain", kind, name, "-n", &world.name])
 }
 
 #[test]

@@ -25,6 +25,12 @@ function printable(text) {
     "\\u" + found.charCodeAt(0).toString(16).padStart(4, "0"));
 }
 
+/** The kind of an object with its group, as addresses and filters have it. */
+export const kindOf = (id) => (id.group ? `${id.kind}.${id.group}` : id.kind);
+
+/** The name of an object, with its namespace if that is not `namespace`. */
+export const nameOf = (id, namespace) => (id.namespace && id.namespace !== namespace ? `${id.namespace}/${id.name}` : id.name);
+
 export function fill(element, ...children) {
   element.replaceChildren();
   append(element, children);

@@ -1,6 +1,6 @@
 // All releases: search, filters, pages.
 
-import { age, announce, fill, h, mark, stateWord } from "./dom.js";
+import { age, announce, fill, h, kindOf, mark, stateWord } from "./dom.js";
 
 const STATES = ["stalled", "failing", "deleting", "progressing", "unknown", "suspended", "ready"];
 const COLUMNS = [
@@ -10,7 +10,7 @@ const COLUMNS = [
 const FILTERS = ["q", "kind", "namespace", "state", "order", "offset"];
 
 export function releaseHash(row, view) {
-  const parameters = { kind: row.kind, namespace: row.namespace, name: row.name };
+  const parameters = { kind: kindOf(row), namespace: row.namespace, name: row.name };
   if (view) parameters.view = view;
   return "#/release?" + new URLSearchParams(parameters);
 }
@@ -149,7 +149,7 @@ export class ListView {
       h("td", { class: "of-state" }, stateWord(row.state)),
       h("td", { class: "name" }, h("a", { href: key }, row.name)),
       h("td", {}, row.namespace || "-"),
-      h("td", { title: row.kind }, row.kind.split(".")[0]),
+      h("td", { title: kindOf(row) }, row.kind),
       h("td", {}, [row.chart, row.version].filter(Boolean).join(" ") || "-"),
       h("td", { class: "number revision" }, row.revision),
       h("td", { class: "number" }, age(row.created)),

@@ -1,7 +1,7 @@
 // One release: what is wrong, and its views.
 
 import { read } from "./api.js";
-import { age, announce, fill, h, mark, stateWord } from "./dom.js";
+import { age, announce, fill, h, kindOf, mark, nameOf, stateWord } from "./dom.js";
 import { releaseHash } from "./list.js";
 import { changes, drift, history, notes, timeline, tree, values } from "./views.js";
 
@@ -80,7 +80,7 @@ export class ReleaseView {
     if (before && before.revision !== data.revision) this.values.rows = null;
     document.title = `${data.name} (${data.state}) - Chartwright`;
     fill(this.notices, (data.unread || []).map((unread) =>
-      h("p", { class: "notice" }, "Not read: ", unread.kind, unread.namespace && ` in ${unread.namespace}`, ": ", unread.message)));
+      h("p", { class: "notice" }, "Not read: ", kindOf(unread), unread.namespace && ` in ${unread.namespace}`, ": ", unread.message)));
     this.showHead(data);
     this.showCauses(data);
     if (this.view === "values" && !this.values.rows) this.readValues();
@@ -104,7 +104,7 @@ export class ReleaseView {
   showCauses(data) {
     this.causes.hidden = data.causes.length === 0;
     fill(this.causes, data.causes.map((cause) => {
-      const name = (id) => id && `${id.kind} ${id.name}`;
+      const name = (id) => id && `${id.kind} ${nameOf(id, data.namespace)}`;
       const about = [name(cause.member), name(cause.object)].filter(Boolean).join(", ");
       return h("div", { class: "cause" }, mark(data.state === "ready" ? "Degraded" : "Failed"),
         h("div", {}, about && h("div", { class: "about" }, about), h("div", { class: "words" }, withPlaces(cause.message))),

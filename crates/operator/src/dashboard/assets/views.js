@@ -1,10 +1,9 @@
 // The views of one release. Each gets what was read of the release, and returns elements.
 
-import { age, fill, h, mark, short, stateWord } from "./dom.js";
+import { age, fill, h, kindOf, mark, nameOf, short, stateWord } from "./dom.js";
 
 /** The health of an object in words. Other words are phases of hooks. */
 const HEALTH = { Current: "ok", InProgress: "in progress", Failed: "failed", Missing: "missing", Terminating: "terminating", Degraded: "degraded", Unknown: "not read" };
-const kindOf = (id) => (id.group ? `${id.kind}.${id.group}` : id.kind);
 const keyOf = (id) => [kindOf(id), id.namespace, id.name].join("/");
 const isHealthy = (node) => ["Current", "Succeeded"].includes(node.health) && (node.children || []).every(isHealthy);
 
@@ -26,7 +25,7 @@ function treeNode(node, namespace, open, above) {
     mark(node.health),
     node.title && h("span", { class: "health" }, node.title),
     h("span", { class: "kind", title: kindOf(node) }, node.kind),
-    h("span", { class: "name" }, node.namespace && node.namespace !== namespace ? `${node.namespace}/${node.name}` : node.name),
+    h("span", { class: "name" }, nameOf(node, namespace)),
     h("span", { class: "health" }, HEALTH[node.health] || node.health),
     node.message && h("span", { class: "words" }, node.message),
   ];
