@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use http::Request;
-
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use tokio::sync::Semaphore;
 
@@ -17,10 +15,16 @@ use crate::cluster::error::{Error, Result};
 use crate::telemetry::chain;
 
 pub use direct::Connection;
+pub use first_contact::{connect_with_discovery, open_with_discovery};
+pub use kubeconfig::read_kubeconfig;
+
+use kubeconfig::config;
 
 mod direct;
 pub mod fence;
+mod first_contact;
 pub mod impersonation;
+mod kubeconfig;
 mod silent_watch;
 pub mod throttle;
 pub mod url_path;
@@ -70,11 +74,12 @@ pub fn open(config: Config) -> anyhow::Result<Connection> {
 }
 
 /// rustls accepts X.509 version 3 only. `openssl x509 -req` without extensions writes version 1, which Go, and so kubectl, accepts.
+/// `file`: `None` if the kubeconfig contains the certificate.
 fn explain_certificate(error: kube::Error, file: Option<&str>) -> anyhow::Error {
-    let file = file.unwrap_or_default();
+    let file = file.map(|file| format!(" {file}")).unwrap_or_default();
     if chain(&error).contains("UnsupportedCertVersion") {
         anyhow::anyhow!(
-            "the client certificate {file} of the kubeconfig's user is of X.509 version 1, and version 3 is needed: sign it again \
+            "the client certificate{file} of the kubeconfig's user is of X.509 version 1, and version 3 is needed: sign it again \
          with any extension, for example `openssl x509 -req -in client.csr -CA ca.crt -CAkey ca.key -CAcreateserial \
          -days 365 -extfile client.ext -out client.crt` with the line `extendedKeyUsage = clientAuth` in client.ext"
         )
@@ -90,42 +95,6 @@ fn explain_certificate(error: kube::Error, file: Option<&str>) -> anyhow::Error 
 pub fn unconnected_client() -> anyhow::Result<Client> {
     let url = "http://127.0.0.1:0".parse().context("address")?;
     Ok(Client::try_from(Config::new(url))?)
-}
-
-async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
-    match kubeconfig {
-        Some(path) => Config::from_custom_kubeconfig(read_kubeconfig([path])?, &KubeConfigOptions::default())
-            .await
-            .with_context(|| format!("kubeconfig {}", path.display())),
-        None => Config::infer().await.map_err(without_quoted_lines).context(
-            "no API server configured: set KUBECONFIG or --kubeconfig, or run in a pod with a service account",
-        ),
-    }
-}
-
-/// Reads and merges kubeconfig files. The first file that sets a value wins.
-///
-/// # Errors
-/// The first file that cannot be read.
-pub fn read_kubeconfig(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> anyhow::Result<Kubeconfig> {
-    let mut files = paths.into_iter();
-    files.try_fold(Kubeconfig::default(), |merged, path| {
-        let read = Kubeconfig::read_from(&path).and_then(|next| merged.merge(next));
-        read.map_err(without_quoted_lines)
-            .with_context(|| format!("kubeconfig {}", path.as_ref().display()))
-    })
-}
-
-/// Removes the quoted lines from a parse error: they may contain tokens.
-fn without_quoted_lines<E: std::error::Error + Send + Sync + 'static>(error: E) -> anyhow::Error {
-    let error = anyhow::Error::new(error);
-    match error.chain().find_map(|cause| cause.downcast_ref()) {
-        Some(KubeconfigError::Parse(wrong)) => {
-            let line = wrong.location().map_or(0, |at| at.line());
-            anyhow::anyhow!("line {line} is not what a kubeconfig has there")
-        }
-        _ => error,
-    }
 }
 
 /// Adds the limits of an operator to a client:
@@ -219,13 +188,29 @@ yvsEFCnLMAoGCCqGSM49BAMCA0gAMEUCIHgf292FiPJYzGBGXd1zJcCiikHynsPA
              contexts: [{name: a, context: {cluster: a, user: a}}]\ncurrent-context: a\n\
              users: [{name: a, user: {client-key: dev.key, client-certificate: dev.crt}}]\n",
         );
-        let refused = connect(Some(&folder.path().join("config"))).await;
-        let message = format!("{:#}", refused.err().unwrap());
-        assert!(
-            message.contains("dev.crt of the kubeconfig's user is of X.509 version 1")
-                && message.contains("openssl x509 -req"),
-            "{message}"
+        let inline = data_encoding::BASE64.encode(VERSION_1.as_bytes());
+        write(
+            "inline",
+            &format!(
+                "clusters: [{{name: a, cluster: {{server: 'https://127.0.0.1:1'}}}}]\n\
+                 contexts: [{{name: a, context: {{cluster: a, user: a}}}}]\ncurrent-context: a\n\
+                 users: [{{name: a, user: {{client-key: dev.key, client-certificate-data: {inline}}}}}]\n"
+            ),
         );
+        for (config, expected) in [
+            ("config", "dev.crt of the kubeconfig's user is of X.509 version 1"),
+            (
+                "inline",
+                "the client certificate of the kubeconfig's user is of X.509 version 1",
+            ),
+        ] {
+            let refused = connect(Some(&folder.path().join(config))).await;
+            let message = format!("{:#}", refused.err().unwrap());
+            assert!(
+                message.contains(expected) && message.contains("openssl x509 -req"),
+                "{message}"
+            );
+        }
     }
 
     #[tokio::test]
