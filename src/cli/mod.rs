@@ -92,7 +92,9 @@ pub fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let parsed = match called_as {
-        CalledAs::Plugin => build_command().bin_name("kubectl chartwright"),
+        CalledAs::Plugin => build_command()
+            .bin_name("kubectl chartwright")
+            .mut_subcommand("diff", |diff| diff.override_usage(diff::usage("kubectl chartwright"))),
         _ => build_command(),
     };
     let parsed = parsed.try_get_matches();
@@ -105,7 +107,12 @@ pub fn main() -> ExitCode {
         CliCommand::Generate(args) => return generate::run(&args).unwrap_or_else(|error| report_failure(&error)),
         CliCommand::Lint(args) => return lint::run(&args),
         CliCommand::Verify(args) => return verify::run(&args),
-        CliCommand::Diff(args) => return diff::run(&args),
+        CliCommand::Diff(args) => {
+            if let Err(why) = args.check() {
+                refuse_usage("diff", why);
+            }
+            return diff::run(&args);
+        }
         CliCommand::Render(args) => render::run(&args),
         CliCommand::Init(args) => init::run(&args),
         CliCommand::Create(args) => create::create(&args),
@@ -199,6 +206,15 @@ fn exit_with_usage_error(error: &clap::Error) -> ! {
         2 if is_template_command() => 1,
         code => code,
     })
+}
+
+/// Reports wrong arguments of a command with its usage, and ends the process.
+fn refuse_usage(name: &str, why: String) -> ! {
+    let mut command = build_command();
+    command.build();
+    let command = command.find_subcommand_mut(name);
+    let error = command.map(|command| command.error(ErrorKind::MissingRequiredArgument, &why));
+    exit_with_usage_error(&error.unwrap_or_else(|| clap::Error::raw(ErrorKind::MissingRequiredArgument, why)))
 }
 
 /// Prints an error. A closed standard output is no error. The error texts of `template` are Helm's, so they are not escaped.
@@ -313,8 +329,6 @@ mod tests {
             "resume memcached web -l a=b",
             "reconcile memcached web -A",
             "force memcached web --wait --dry-run",
-            "diff",
-            "diff memcached",
             "diff memcached web --all",
             "diff memcached web -A",
             "diff memcached web -l a=b",
@@ -354,6 +368,30 @@ mod tests {
         ] {
             assert!(parse(line).is_ok(), "{line}");
         }
+    }
+
+    #[test]
+    fn diff_names_its_three_ways() {
+        let check = |line: &str| match Cli::try_parse_from(line.split(' ')).unwrap().command {
+            CliCommand::Diff(args) => args.check(),
+            _ => panic!("{line}"),
+        };
+        for line in ["diff a b", "diff --all", "diff a --all", "diff -f -"] {
+            assert_eq!(check(&format!("chartwright {line}")), Ok(()), "{line}");
+        }
+        let why = check("chartwright diff").unwrap_err();
+        for way in ["<KIND> <NAME>", "-f <FILE>", "--all"] {
+            assert!(why.contains(way), "{why}");
+        }
+        let why = check("chartwright diff web").unwrap_err();
+        assert!(why.contains("web <NAME>, or web --all"), "{why}");
+        let mut command = build_command();
+        command.build();
+        let usage = command.find_subcommand_mut("diff").unwrap().render_usage().to_string();
+        assert_eq!(
+            usage,
+            "Usage: chartwright diff [OPTIONS] <KIND> <NAME> | -f <FILE> | --all"
+        );
     }
 
     /// Splits a line into commands as a shell does, without comments, leading variables and redirections.

@@ -58,7 +58,7 @@ impl Announcer<'_> {
             group_kind: self.unit.group_kind.clone(),
             namespace: text("namespace"),
             name: text("name"),
-            chart: self.chart(),
+            chart: chart_change(self.unit, self.before),
             summary: Summary::default(),
             changes,
             hooks,
@@ -74,21 +74,6 @@ impl Announcer<'_> {
 
     fn clean(&self, text: &str) -> String {
         self.secrets.redact(text).into_owned()
-    }
-
-    fn chart(&self) -> ChartChange {
-        let metadata = self
-            .unit
-            .renderer
-            .as_ref()
-            .ok()
-            .map(|renderer| &renderer.chart().metadata);
-        let from = &self.before["status"]["release"]["version"];
-        ChartChange {
-            name: metadata.map(|metadata| metadata.name.clone()).unwrap_or_default(),
-            from: conditions::cut(from.as_str().unwrap_or_default(), 100),
-            to: metadata.map(|metadata| metadata.version.clone()).unwrap_or_default(),
-        }
     }
 
     fn changes(&self) -> Vec<ObjectChange> {
@@ -244,4 +229,15 @@ fn manager_of(touched: &Touched, after: Option<&Value>) -> &'static str {
 fn unknown(place: &Place) -> ObjectId {
     let group_kind = chartwright_core::identity::GroupKind::new(place.group.as_str(), place.resource.as_str());
     ObjectId::new(group_kind, place.namespace.as_str(), place.name.as_str())
+}
+/// The chart of a release before and after the next reconcile. `before`: the custom resource as it is.
+pub fn chart_change(unit: &Unit, before: &Value) -> ChartChange {
+    let renderer = unit.renderer.as_ref().ok();
+    let metadata = renderer.map(|renderer| &renderer.chart().metadata);
+    let from = &before["status"]["release"]["version"];
+    ChartChange {
+        name: metadata.map(|metadata| metadata.name.clone()).unwrap_or_default(),
+        from: conditions::cut(from.as_str().unwrap_or_default(), 100),
+        to: metadata.map(|metadata| metadata.version.clone()).unwrap_or_default(),
+    }
 }

@@ -9,6 +9,7 @@ mod overlay;
 mod run;
 mod server;
 
+pub use announce::chart_change;
 pub use edit::{EditError, Edited, check_edit, merge};
 pub use run::{PreviewCluster, PreviewError, preview};
 pub use server::WriteRefused;

@@ -11,7 +11,7 @@ Examples:
   chartwright completion zsh > \"${fpath[1]}/_chartwright\"
   chartwright completion fish > ~/.config/fish/completions/chartwright.fish";
 
-/// Adds the kinds and names of the cluster, without globs in them being expanded.
+/// Adds the kinds, names and namespaces of the cluster, without globs in them being expanded.
 const BASH_CLUSTER_WORDS: &str = r#"
 _chartwright_with_cluster() {
     _chartwright "$@"
@@ -31,7 +31,7 @@ const ZSH_WORDS: &str = r#"local -a chartwright_words=("${(@)words[1,CURRENT]}")
 /// What the script does first in a completion.
 const ZSH_BEGIN: &str = "typeset -A opt_args";
 
-/// Completes a kind or name of the cluster; files where the cluster has none.
+/// Completes a kind, name or namespace of the cluster; files where the cluster has none.
 const ZSH_CLUSTER_WORDS: &str = r#"
 _chartwright_cluster_words() {
     local -a found
@@ -75,13 +75,35 @@ pub fn run(args: &CompletionArgs, mut command: clap::Command, out: &mut dyn Writ
     match args.shell {
         Shell::Bash => script.extend_from_slice(BASH_CLUSTER_WORDS.as_bytes()),
         Shell::Zsh => script = with_cluster_words(&String::from_utf8_lossy(&script)).into_bytes(),
-        Shell::Fish => script.extend_from_slice(FISH_CLUSTER_WORDS.as_bytes()),
+        Shell::Fish => {
+            script = with_cluster_namespaces(&String::from_utf8_lossy(&script)).into_bytes();
+            script.extend_from_slice(FISH_CLUSTER_WORDS.as_bytes());
+        }
         _ => {}
     }
     out.write_all(&script)
 }
 
-/// The script for zsh, in which kinds and names are those of the cluster.
+/// Flags whose value is a namespace of the cluster.
+const NAMESPACE_FLAGS: [&str; 2] = ["namespace", "operator-namespace"];
+
+/// The script for fish, in which the values of `--namespace` are those of the cluster. fish adds no other words to the value of a flag.
+fn with_cluster_namespaces(script: &str) -> String {
+    let mut text = String::new();
+    for line in script.lines() {
+        text += line;
+        let is_namespace = NAMESPACE_FLAGS
+            .iter()
+            .any(|flag| line.contains(&format!(" -l {flag} ")));
+        if is_namespace && line.ends_with(" -r") {
+            text += " -f -a '(__chartwright_cluster_words)'";
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// The script for zsh, in which kinds, names and namespaces are those of the cluster.
 fn with_cluster_words(script: &str) -> String {
     let mut text = String::new();
     for line in script
@@ -89,7 +111,13 @@ fn with_cluster_words(script: &str) -> String {
         .lines()
     {
         let argument = line.trim_start_matches(['\'', ':']);
-        let is_cluster_word = argument.starts_with("kind -- ") || argument.starts_with("name -- ");
+        let is_namespace = NAMESPACE_FLAGS
+            .iter()
+            .any(|flag| argument.starts_with(&format!("--{flag}=[")));
+        let is_cluster_word = is_namespace
+            || ["kind -- ", "name -- ", "-n+["]
+                .iter()
+                .any(|start| argument.starts_with(start));
         match line.strip_suffix(":_default' \\") {
             Some(start) if is_cluster_word => text += &format!("{start}:_chartwright_cluster_words' \\"),
             _ => text += line,
@@ -129,6 +157,25 @@ mod tests {
             // A broken pipe is an error.
             assert!(run(&args, Cli::command(), &mut [0; 8].as_mut_slice()).is_err());
         }
+    }
+
+    #[test]
+    fn values_of_namespace_flags_are_those_of_the_cluster() {
+        let script = |name: &str| {
+            let (mut out, shell) = (Vec::new(), Shell::from_str(name, false).unwrap());
+            run(&CompletionArgs { shell }, Cli::command(), &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let zsh = script("zsh");
+        let of_get = zsh.split("(get)").nth(1).unwrap();
+        for flag in ["'-n+[", "'--namespace=["] {
+            let line = of_get.lines().find(|line| line.starts_with(flag)).unwrap();
+            assert!(line.ends_with(":NAMESPACE:_chartwright_cluster_words' \\"), "{line}");
+        }
+        let fish = script("fish");
+        let is_flag = |line: &&str| line.contains("using_subcommand get") && line.contains(" -l namespace ");
+        let line = fish.lines().find(is_flag).unwrap();
+        assert!(line.ends_with(" -r -f -a '(__chartwright_cluster_words)'"), "{line}");
     }
 
     /// Each installed shell loads its script and completes the commands of `generate`.

@@ -151,8 +151,7 @@ struct RenderCluster {
 
 impl RenderCluster {
     async fn connect(args: &RenderArgs, group_kind: &GroupKind, version: &str) -> anyhow::Result<Self> {
-        let client = cluster::connect(args.kubeconfig.as_deref()).await?;
-        let discovery = Discovery::new(client.clone()).await?;
+        let (client, discovery) = cluster::connect_with_discovery(args.kubeconfig.as_deref()).await?;
         let resource = discovery.snapshot().resource(group_kind, version).cloned();
         let own_namespace = args
             .operator_namespace

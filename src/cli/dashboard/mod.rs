@@ -16,7 +16,7 @@ pub(super) use self::source::{ClusterSource, SourceOptions};
 use super::block_on;
 use super::release::operator_keys::OperatorArgs;
 use super::stdout::stdout;
-use chartwright_operator::cluster::{self, Discovery};
+use chartwright_operator::cluster;
 use chartwright_operator::dashboard::{DashboardAccess, PATH, routes};
 use chartwright_operator::telemetry::server::{BindAddress, Servers, dashboard_site};
 
@@ -105,7 +105,7 @@ pub fn run(args: &DashboardArgs) -> anyhow::Result<()> {
 async fn check_cluster(args: &DashboardArgs) -> anyhow::Result<String> {
     let config = cluster::config_without_retries(args.kubeconfig.as_deref()).await?;
     let heading = config.cluster_url.to_string();
-    Discovery::new(cluster::client(config)?).await?;
+    cluster::open_with_discovery(config, args.kubeconfig.as_deref()).await?;
     Ok(heading.trim_end_matches('/').to_owned())
 }
 

@@ -60,11 +60,7 @@ pub(super) struct Shared {
 impl Shared {
     /// The connection, on the runtime of the first caller.
     pub(super) async fn connect(&self) -> anyhow::Result<&(Client, Discovery)> {
-        let connect = || async {
-            let client = cluster::connect(self.options.kubeconfig.as_deref()).await?;
-            let discovery = Discovery::new(client.clone()).await?;
-            anyhow::Ok((client, discovery))
-        };
+        let connect = || cluster::connect_with_discovery(self.options.kubeconfig.as_deref());
         self.connection.get_or_try_init(connect).await
     }
 }

@@ -18,13 +18,13 @@ use super::kinds::find_kind;
 use super::release_list::{
     ServedKind, Unlisted, describe_missing, describe_unlisted, find_release_kinds, list_resources,
 };
-use super::table::align_columns;
+use super::table::ColumnWidths;
 use crate::cli::block_on;
 use crate::cli::stdout::{note, stdout};
 use chartwright_core::identity::GroupKind;
 use chartwright_core::status::summary::ReleaseSummary;
+use chartwright_operator::cluster;
 use chartwright_operator::cluster::discovery::Snapshot;
-use chartwright_operator::cluster::{self, Discovery};
 use chartwright_scaffold::printable::one_line;
 use chartwright_watches::{self as watches, Watch};
 
@@ -116,8 +116,8 @@ pub fn run(args: &GetArgs) -> anyhow::Result<()> {
 }
 
 async fn get(args: &GetArgs, watches: Vec<Watch>) -> anyhow::Result<()> {
-    let client = cluster::connect(args.kubeconfig.as_deref()).await?;
-    let snapshot = Discovery::new(client.clone()).await?.snapshot();
+    let (client, discovery) = cluster::connect_with_discovery(args.kubeconfig.as_deref()).await?;
+    let snapshot = discovery.snapshot();
     let default = client.default_namespace().to_owned();
     let namespace = args.namespace.clone().unwrap_or(default);
     let namespace = (!args.all_namespaces).then_some(namespace);
@@ -141,14 +141,15 @@ async fn get(args: &GetArgs, watches: Vec<Watch>) -> anyhow::Result<()> {
     }
     rows.retain(|row| args.is_selected(row));
     rows.sort_by_cached_key(ReleaseRow::key);
-    print(args, &rows, Timestamp::now())?;
+    let mut table = Table::new(args.output == GetFormat::Wide);
+    print(args, &mut table, &rows, Timestamp::now())?;
     let missed = describe_unlisted(&unlisted);
     if let Some(missed) = &missed {
         note!("{missed}");
     }
     ensure!(missed.is_none() || !kinds.is_empty(), "no kind could be listed");
     if args.watch {
-        return follow(args, &client, &kinds, namespace.as_deref(), rows).await;
+        return follow(args, &client, &kinds, namespace.as_deref(), rows, table).await;
     }
     if rows.is_empty() && matches!(args.output, GetFormat::Table | GetFormat::Wide) {
         match namespace {
@@ -316,29 +317,55 @@ const HEADER: [&str; 9] = [
     "MESSAGE",
 ];
 
-fn format_table(rows: &[ReleaseRow], is_wide: bool, now: Timestamp) -> String {
-    let header = HEADER.map(str::to_owned);
-    let all: Vec<[String; 9]> = std::iter::once(header)
-        .chain(rows.iter().map(|row| row.cells(now)))
-        .collect();
-    if is_wide {
-        return align_columns(&all);
-    }
-    let narrow: Vec<[String; 8]> = all
-        .into_iter()
-        .map(|[namespace, kind, name, ready, reason, chart, revision, age, _]| {
-            [namespace, kind, name, ready, reason, chart, revision, age]
-        })
-        .collect();
-    align_columns(&narrow)
+/// A table for people. Rows that follow it have its column widths.
+struct Table {
+    widths: ColumnWidths<9>,
+    /// With messages.
+    is_wide: bool,
 }
 
-fn print(args: &GetArgs, rows: &[ReleaseRow], now: Timestamp) -> anyhow::Result<()> {
+impl Table {
+    fn new(is_wide: bool) -> Self {
+        let mut table = Table {
+            widths: ColumnWidths::default(),
+            is_wide,
+        };
+        table.add(HEADER.map(str::to_owned));
+        table
+    }
+
+    /// Makes the columns wide enough for a row. Returns the shown cells.
+    fn add(&mut self, mut cells: [String; 9]) -> [String; 9] {
+        if !self.is_wide
+            && let Some(message) = cells.last_mut()
+        {
+            message.clear();
+        }
+        self.widths.widen(&cells);
+        cells
+    }
+
+    /// Header and rows.
+    fn format(&mut self, rows: &[ReleaseRow], now: Timestamp) -> String {
+        let header = HEADER.map(str::to_owned);
+        let cells = std::iter::once(header).chain(rows.iter().map(|row| row.cells(now)));
+        let cells: Vec<[String; 9]> = cells.map(|cells| self.add(cells)).collect();
+        cells.iter().map(|cells| self.widths.line(cells)).collect()
+    }
+
+    /// One more row, below those of before.
+    fn format_next(&mut self, row: &ReleaseRow, now: Timestamp) -> String {
+        let cells = self.add(row.cells(now));
+        self.widths.line(&cells)
+    }
+}
+
+fn print(args: &GetArgs, table: &mut Table, rows: &[ReleaseRow], now: Timestamp) -> anyhow::Result<()> {
     let mut out = stdout();
     match args.output {
         GetFormat::Table | GetFormat::Wide if rows.is_empty() => {}
         GetFormat::Table | GetFormat::Wide => {
-            write!(out, "{}", format_table(rows, args.output == GetFormat::Wide, now))?;
+            write!(out, "{}", table.format(rows, now))?;
         }
         GetFormat::Name => rows
             .iter()
@@ -369,6 +396,7 @@ async fn follow(
     kinds: &[ListedKind],
     namespace: Option<&str>,
     rows: Vec<ReleaseRow>,
+    mut table: Table,
 ) -> anyhow::Result<()> {
     ensure!(
         !kinds.is_empty(),
@@ -416,20 +444,18 @@ async fn follow(
         };
         let is_selected = args.is_selected(&row) || before.as_ref().is_some_and(|before| args.is_selected(before));
         if is_selected && before.as_ref() != Some(&row) {
-            print_row(args, &row)?;
+            print_row(args, &mut table, &row)?;
         }
     }
     Ok(())
 }
 
 /// Prints a changed row: one line, without a header; a line of JSON; or a YAML document.
-fn print_row(args: &GetArgs, row: &ReleaseRow) -> anyhow::Result<()> {
+fn print_row(args: &GetArgs, table: &mut Table, row: &ReleaseRow) -> anyhow::Result<()> {
     let mut out = stdout();
     match args.output {
         GetFormat::Table | GetFormat::Wide => {
-            let cells = row.cells(Timestamp::now());
-            let count = if args.output == GetFormat::Wide { 9 } else { 8 };
-            writeln!(out, "{}", cells.get(..count).unwrap_or_default().join("  "))?;
+            write!(out, "{}", table.format_next(row, Timestamp::now()))?;
         }
         GetFormat::Name => writeln!(out, "{}", one_line(&row.name()))?,
         GetFormat::Json => writeln!(out, "{}", row.to_json())?,
@@ -477,8 +503,13 @@ NAMESPACE  KIND       NAME         READY  REASON           CHART            REVI
 shop       Memcached  web          True   Healthy          memcached 1.2.0  3         2h
 shop       Memcached  a-long-name  False  MembersNotReady  memcached 1.2.0  3         2h
 ";
-        assert_eq!(format_table(&rows, false, now()), expected);
-        let wide = format_table(&rows, true, now());
+        let mut table = Table::new(false);
+        assert_eq!(table.format(&rows, now()), expected);
+        let next = "shop       Memcached  b            True   Healthy          memcached 1.2.0  3         2h\n";
+        assert_eq!(table.format_next(&row("b", "True", "fine"), now()), next);
+        let longer = table.format_next(&row("a-much-longer-name", "True", ""), now());
+        assert!(longer.contains("a-much-longer-name  True "), "{longer}");
+        let wide = Table::new(true).format(&rows, now());
         assert!(
             wide.contains("AGE  MESSAGE\n") && wide.contains("2h   fine\n"),
             "{wide}"
@@ -497,7 +528,7 @@ shop       Memcached  a-long-name  False  MembersNotReady  memcached 1.2.0  3   
             },
             ..row("web", "True", "")
         };
-        let table = format_table(&[empty], false, now());
+        let table = Table::new(false).format(&[empty], now());
         let line = "-          Memcached  web   Unknown  -       -      0         -";
         assert_eq!(table.lines().nth(1), Some(line), "{table}");
     }

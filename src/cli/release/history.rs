@@ -35,6 +35,9 @@ Examples:
   # Run revision 3, and wait until its members are ready
   chartwright rollback memcached web 3 --wait";
 
+/// Nesting of the list that is written as YAML.
+const YAML_DEPTH: usize = 20;
+
 /// List the revisions of a release
 #[derive(Args, Clone, Debug)]
 #[command(after_help = HISTORY_EXAMPLES)]
@@ -50,6 +53,7 @@ pub struct HistoryArgs {
 enum HistoryFormat {
     Table,
     Json,
+    Yaml,
 }
 
 /// Run an earlier revision of a release until its spec changes
@@ -81,11 +85,8 @@ pub fn list_revisions(args: &HistoryArgs) -> anyhow::Result<()> {
         let mut out = stdout();
         match args.output {
             HistoryFormat::Table => write!(out, "{}", format_table(&record))?,
-            HistoryFormat::Json => {
-                let items = record.history.iter();
-                let items: Vec<Value> = items.map(|revision| to_json(revision, record.revision)).collect();
-                writeln!(out, "{}", serde_json::to_string_pretty(&items)?)?;
-            }
+            HistoryFormat::Json => writeln!(out, "{}", serde_json::to_string_pretty(&list(&record))?)?,
+            HistoryFormat::Yaml => write!(out, "{}", to_yaml(&record)?)?,
         }
         Ok(())
     })
@@ -100,6 +101,16 @@ async fn read_record(target: &TargetResource) -> anyhow::Result<(Record, Value)>
         "the status of {target} lists no revision: nothing was applied yet, or the CRD schema drops status.history"
     );
     Ok((record, object))
+}
+
+/// The revisions for programs.
+fn list(record: &Record) -> Value {
+    let items = record.history.iter();
+    items.map(|revision| to_json(revision, record.revision)).collect()
+}
+
+fn to_yaml(record: &Record) -> anyhow::Result<String> {
+    go_yaml::to_string(&list(record), YAML_DEPTH).map_err(|error| anyhow::anyhow!("{error}"))
 }
 
 fn to_json(revision: &Revision, running: i64) -> Value {
@@ -243,6 +254,9 @@ REVISION  UPDATED               STATUS      CHART      APP VERSION  GENERATION  
 ";
         assert_eq!(format_table(&record()), expected);
         assert_eq!(to_json(record().history.get(3).unwrap(), 4)["status"], "failed");
+        let yaml = to_yaml(&record()).unwrap();
+        assert!(yaml.starts_with("- appVersion: \"2\"\n  chart: app\n"), "{yaml}");
+        assert_eq!(yaml.matches("status: superseded\n").count(), 2, "{yaml}");
     }
 
     #[test]

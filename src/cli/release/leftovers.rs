@@ -9,6 +9,7 @@ use clap::Args;
 use kube::Client;
 use kube::core::ObjectMeta;
 
+use super::release_list::{Unlisted, describe_unlisted};
 use crate::cli::block_on;
 use crate::cli::stdout::{note, print_line};
 use chartwright_core::identity::applyset::{ID_LABEL, OPERATOR_LABEL};
@@ -20,7 +21,7 @@ use chartwright_core::members::desired::Stage;
 use chartwright_core::prune::{Purpose, Verdict, verdict};
 use chartwright_operator::cluster::discovery::Resource;
 use chartwright_operator::cluster::storage::secrets::UID_LABEL;
-use chartwright_operator::cluster::{self, Discovery, objects};
+use chartwright_operator::cluster::{self, Discovery, Error, objects};
 use chartwright_watches::names::is_built_in;
 
 const EXAMPLES: &str = "\
@@ -75,13 +76,16 @@ pub fn run(args: &LeftoversArgs) -> anyhow::Result<()> {
 }
 
 async fn list_leftovers(args: &LeftoversArgs) -> anyhow::Result<()> {
-    let client = cluster::connect(args.kubeconfig.as_deref()).await?;
-    let discovery = Discovery::new(client.clone()).await?;
+    let (client, discovery) = cluster::connect_with_discovery(args.kubeconfig.as_deref()).await?;
     let snapshot = discovery.snapshot();
-    let mut unlisted: Vec<String> = snapshot
-        .failed
-        .iter()
-        .map(|group| format!("API group {group}"))
+    let failed = snapshot.failed.iter();
+    let mut unlisted: Unlisted = failed
+        .map(|group| {
+            (
+                format!("API group {group}"),
+                Error::Unavailable("it does not answer".to_owned()),
+            )
+        })
         .collect();
     let found = find_candidates(args, &client, &discovery, &mut unlisted).await?;
     // Listed after the members: a custom resource is older than its members.
@@ -104,6 +108,9 @@ async fn list_leftovers(args: &LeftoversArgs) -> anyhow::Result<()> {
             found.id.clone(),
         )
     });
+    if let Some(line) = describe_unlisted(&unlisted) {
+        note!("{line}");
+    }
     let mut failures = 0;
     for found in &left {
         let outcome = if args.delete {
@@ -124,10 +131,7 @@ async fn list_leftovers(args: &LeftoversArgs) -> anyhow::Result<()> {
         }
     }
     if left.is_empty() {
-        note!("No object without its custom resource was found.");
-    }
-    for kind in &unlisted {
-        note!("not listed: {kind}");
+        note!("{}", describe_none(unlisted.is_empty()));
     }
     ensure!(
         failures == 0,
@@ -138,12 +142,21 @@ async fn list_leftovers(args: &LeftoversArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The message if nothing was found. `is_complete`: everything could be listed.
+fn describe_none(is_complete: bool) -> &'static str {
+    if is_complete {
+        "No object without its custom resource was found."
+    } else {
+        "The other kinds have no object without its custom resource."
+    }
+}
+
 /// Lists possible leftovers: members, and the Secrets with the operator's records.
 async fn find_candidates(
     args: &LeftoversArgs,
     client: &Client,
     discovery: &Discovery,
-    unlisted: &mut Vec<String>,
+    unlisted: &mut Unlisted,
 ) -> anyhow::Result<Vec<Leftover>> {
     let snapshot = discovery.snapshot();
     let members = format!("{OPERATOR_LABEL}={}", args.operator_name);
@@ -169,7 +182,10 @@ async fn find_candidates(
                         all.filter_map(|metadata| Leftover::of(group_kind, resource, metadata, is_operator_secret)),
                     );
                 }
-                Err(error) => unlisted.push(format!("{group_kind}: {error}")),
+                Err(error) => {
+                    unlisted.push((group_kind.to_string(), error));
+                    break;
+                }
             }
         }
     }

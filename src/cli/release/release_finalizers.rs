@@ -95,8 +95,7 @@ pub fn run(args: &ReleaseFinalizersArgs) -> anyhow::Result<()> {
 }
 
 async fn release_all(args: &ReleaseFinalizersArgs) -> anyhow::Result<()> {
-    let client = cluster::connect(args.kubeconfig.as_deref()).await?;
-    let discovery = Discovery::new(client.clone()).await?;
+    let (client, discovery) = cluster::connect_with_discovery(args.kubeconfig.as_deref()).await?;
     let found = find_resources(args, &client, &discovery).await?;
     if found.is_empty() {
         note!("No custom resource with the finalizer {FINALIZER} is selected.");

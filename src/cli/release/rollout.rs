@@ -130,8 +130,7 @@ fn select<'w>(all: &'w [Watch], kind: Option<&str>) -> anyhow::Result<Vec<&'w Wa
 }
 
 async fn follow(args: &RolloutStatusArgs, charts: &[(&Watch, Chart)]) -> anyhow::Result<()> {
-    let client = cluster::connect(args.kubeconfig.as_deref()).await?;
-    let discovery = Discovery::new(client.clone()).await?;
+    let (client, discovery) = cluster::connect_with_discovery(args.kubeconfig.as_deref()).await?;
     let deadline = args.timeout.map(|timeout| Instant::now() + timeout);
     let mut printed = Vec::new();
     loop {

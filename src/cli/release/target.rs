@@ -49,8 +49,7 @@ impl TargetArgs {
 
     /// The same, with the kinds that the API server serves.
     pub async fn connect_with_discovery(&self) -> anyhow::Result<(TargetResource, Discovery)> {
-        let client = cluster::connect(self.kubeconfig.as_deref()).await?;
-        let discovery = Discovery::new(client.clone()).await?;
+        let (client, discovery) = cluster::connect_with_discovery(self.kubeconfig.as_deref()).await?;
         let snapshot = discovery.snapshot();
         let (group_kind, resource) = find_kind(&snapshot, &self.kind)?;
         let namespace = self.namespace.as_deref().unwrap_or(client.default_namespace());

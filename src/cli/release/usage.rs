@@ -100,7 +100,7 @@ pub fn run(args: &UsageArgs) -> anyhow::Result<()> {
 }
 
 async fn read_counters(args: &UsageArgs) -> anyhow::Result<Counters> {
-    let client = cluster::connect(args.kubeconfig.as_deref()).await?;
+    let (client, _) = cluster::connect_with_discovery(args.kubeconfig.as_deref()).await?;
     let namespace = args.operator_namespace.as_deref();
     let namespace = namespace.unwrap_or(client.default_namespace());
     let name = cluster::storage::usage::config_map_name(&args.operator_name);

@@ -115,7 +115,7 @@ fn dashboard_routes(args: &RunArgs) -> Router {
         values_of: args.watches_file.clone(),
         namespaces: args.watch_namespace.clone(),
         operator: OperatorArgs {
-            operator_name: args.operator_name.clone(),
+            operator_name: Some(args.operator_name.clone()),
             operator_namespace: args.namespace.clone().filter(|namespace| !namespace.is_empty()),
         },
         selector: args.watch_label_selector.clone(),

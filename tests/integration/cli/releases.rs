@@ -220,6 +220,14 @@ fn wrong_input_is_refused_with_what_to_do() -> Result<()> {
         let shown = with(&kind, "shop", &["--kubeconfig", "/nowhere/kubeconfig"])?;
         ensure_contains(&shown, &["/nowhere/kubeconfig"])?;
     }
+    let shown = fail(&world, &["leftovers", "-n", &name, "--kubeconfig", &powerless])?;
+    let lines: Vec<&str> = shown.lines().collect();
+    ensure!(lines.len() == 3 && lines[0].starts_with("not listed: "), "{shown}");
+    ensure_contains(lines[0], &[" more: forbidden: ", "powerless"])?;
+    ensure_contains(
+        lines[1],
+        &["The other kinds have no object without its custom resource."],
+    )?;
     let shown = fail(&world, &["suspend", "deployment", "--all", "-n", &name])?;
     ensure_contains(&shown, &["is a kind of Kubernetes"])?;
     let shown = fail(&world, &["suspend", &kind, "--all", "-n", &name])?;
@@ -297,6 +305,14 @@ fn kinds_and_names_of_the_cluster_are_completed() -> Result<()> {
     ensure_contains(&shown, &[&world.widgets()])?;
     let shown = complete(&format!("suspend -n {} {} o", world.name, world.widgets()), &kubeconfig)?;
     ensure!(shown.trim() == "one other", "{shown}");
+    for words in [
+        "get -n cli-comple",
+        "get --namespace = cli-comple",
+        "diff --operator-namespace cli-comple",
+    ] {
+        let shown = complete(words, &kubeconfig)?;
+        ensure!(shown.trim() == world.name, "{words}: {shown}");
+    }
     Ok(())
 }
 

@@ -6,9 +6,6 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use http::Request;
-use http::header::{HeaderValue, USER_AGENT};
-
-use kube::config::KubeConfigOptions;
 use kube::{Client, Config};
 use tokio::sync::Semaphore;
 
@@ -18,18 +15,19 @@ use crate::cluster::error::{Error, Result};
 use crate::telemetry::chain;
 
 pub use direct::Connection;
+pub use first_contact::{connect_with_discovery, open_with_discovery};
 pub use kubeconfig::read_kubeconfig;
+
+use kubeconfig::config;
 
 mod direct;
 pub mod fence;
+mod first_contact;
 pub mod impersonation;
 mod kubeconfig;
 mod silent_watch;
 pub mod throttle;
 pub mod url_path;
-
-/// Names this program in the audit log of the API server.
-const PROGRAM: &str = concat!("chartwright/", env!("CARGO_PKG_VERSION"));
 
 /// The time limit of one request. Watches have limits of their own.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -76,11 +74,12 @@ pub fn open(config: Config) -> anyhow::Result<Connection> {
 }
 
 /// rustls accepts X.509 version 3 only. `openssl x509 -req` without extensions writes version 1, which Go, and so kubectl, accepts.
+/// `file`: `None` if the kubeconfig contains the certificate.
 fn explain_certificate(error: kube::Error, file: Option<&str>) -> anyhow::Error {
-    let file = file.unwrap_or_default();
+    let file = file.map(|file| format!(" {file}")).unwrap_or_default();
     if chain(&error).contains("UnsupportedCertVersion") {
         anyhow::anyhow!(
-            "the client certificate {file} of the kubeconfig's user is of X.509 version 1, and version 3 is needed: sign it again \
+            "the client certificate{file} of the kubeconfig's user is of X.509 version 1, and version 3 is needed: sign it again \
          with any extension, for example `openssl x509 -req -in client.csr -CA ca.crt -CAkey ca.key -CAcreateserial \
          -days 365 -extfile client.ext -out client.crt` with the line `extendedKeyUsage = clientAuth` in client.ext"
         )
@@ -96,23 +95,6 @@ fn explain_certificate(error: kube::Error, file: Option<&str>) -> anyhow::Error 
 pub fn unconnected_client() -> anyhow::Result<Client> {
     let url = "http://127.0.0.1:0".parse().context("address")?;
     Ok(Client::try_from(Config::new(url))?)
-}
-
-async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
-    let found = match kubeconfig {
-        Some(path) => Some(read_kubeconfig([path])?),
-        None => kubeconfig::find_kubeconfig()?,
-    };
-    let mut config = match found {
-        Some(found) => Config::from_custom_kubeconfig(found, &KubeConfigOptions::default())
-            .await
-            .context("kubeconfig")?,
-        None => Config::incluster().context(
-            "no API server configured: set KUBECONFIG or --kubeconfig, or run in a pod with a service account",
-        )?,
-    };
-    config.headers.push((USER_AGENT, HeaderValue::from_static(PROGRAM)));
-    Ok(config)
 }
 
 /// Adds the limits of an operator to a client:
@@ -184,18 +166,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requests_name_this_program() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("config");
-        let text = "current-context: a\ncontexts: [{name: a, context: {cluster: c}}]\n\
-                    clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n";
-        std::fs::write(&path, text).unwrap();
-        let config = config(Some(&path)).await.unwrap();
-        let named = config.headers.iter().find(|(name, _)| name == USER_AGENT).unwrap();
-        assert!(named.1.to_str().unwrap().starts_with("chartwright/"), "{named:?}");
-    }
-
-    #[tokio::test]
     async fn an_x509_version_1_certificate_is_reported_with_a_fix() {
         /// `openssl x509 -req -in client.csr -signkey client.key -days 36500`, without extensions.
         const VERSION_1: &str = "\
@@ -218,13 +188,29 @@ yvsEFCnLMAoGCCqGSM49BAMCA0gAMEUCIHgf292FiPJYzGBGXd1zJcCiikHynsPA
              contexts: [{name: a, context: {cluster: a, user: a}}]\ncurrent-context: a\n\
              users: [{name: a, user: {client-key: dev.key, client-certificate: dev.crt}}]\n",
         );
-        let refused = connect(Some(&folder.path().join("config"))).await;
-        let message = format!("{:#}", refused.err().unwrap());
-        assert!(
-            message.contains("dev.crt of the kubeconfig's user is of X.509 version 1")
-                && message.contains("openssl x509 -req"),
-            "{message}"
+        let inline = data_encoding::BASE64.encode(VERSION_1.as_bytes());
+        write(
+            "inline",
+            &format!(
+                "clusters: [{{name: a, cluster: {{server: 'https://127.0.0.1:1'}}}}]\n\
+                 contexts: [{{name: a, context: {{cluster: a, user: a}}}}]\ncurrent-context: a\n\
+                 users: [{{name: a, user: {{client-key: dev.key, client-certificate-data: {inline}}}}}]\n"
+            ),
         );
+        for (config, expected) in [
+            ("config", "dev.crt of the kubeconfig's user is of X.509 version 1"),
+            (
+                "inline",
+                "the client certificate of the kubeconfig's user is of X.509 version 1",
+            ),
+        ] {
+            let refused = connect(Some(&folder.path().join(config))).await;
+            let message = format!("{:#}", refused.err().unwrap());
+            assert!(
+                message.contains(expected) && message.contains("openssl x509 -req"),
+                "{message}"
+            );
+        }
     }
 
     #[tokio::test]

@@ -379,6 +379,8 @@ impl Discovery {
         let request = http::Request::get("/readyz").body(Vec::new());
         let request = request.map_err(|error| Error::Invalid(error.to_string()))?;
         match bounded(self.client.request_text(request)).await {
+            // No server answered.
+            Err(error @ (Error::Unreachable { .. } | Error::TimedOut(_))) => Err(error),
             Err(error) if error.is_transient() => {
                 let message = format!("the API server is not ready, and may not list all kinds: {error}");
                 Err(match error {

@@ -30,6 +30,9 @@ pub enum Error {
     Taken(String),
     #[error("forbidden: {0}")]
     Forbidden(String),
+    /// The credentials are unknown or have expired. Says nothing about rights.
+    #[error("unauthorized: the API server refuses the credentials")]
+    Unauthorized(String),
     /// Denied by an admission webhook or policy, which may accept it later.
     #[error("{0}")]
     Denied(String),
@@ -44,7 +47,10 @@ pub enum Error {
     /// Not sent, because another replica may lead.
     #[error("nothing is written: the Lease of leader election was not renewed in time")]
     NotLeading,
-    /// Everything else: connection errors, 5xx.
+    /// No connection to the API server. `cause` is the last error of the chain in `message`.
+    #[error("{message}")]
+    Unreachable { message: String, cause: String },
+    /// Everything else: broken connections, 5xx.
     #[error("{0}")]
     Unavailable(String),
 }
@@ -72,7 +78,11 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         matches!(
             self,
-            Error::TimedOut(_) | Error::NotLeading | Error::Unavailable(_) | Error::Throttled { .. }
+            Error::TimedOut(_)
+                | Error::NotLeading
+                | Error::Unreachable { .. }
+                | Error::Unavailable(_)
+                | Error::Throttled { .. }
         )
     }
 
@@ -97,10 +107,10 @@ impl From<kube::Error> for Error {
             kube::Error::Service(error) => {
                 return match error.downcast::<Error>() {
                     Ok(error) => *error,
-                    Err(error) => Error::Unavailable(chain(&kube::Error::Service(error))),
+                    Err(error) => without_answer(&kube::Error::Service(error)),
                 };
             }
-            other => return Error::Unavailable(chain(&other)),
+            other => return without_answer(&other),
         };
         let text = if status.message.is_empty() {
             format!("status {} {}", status.code, status.reason)
@@ -128,11 +138,30 @@ impl From<kube::Error> for Error {
             413 => Error::TooLarge(text),
             500 if is_too_large(&text) => Error::TooLarge(text),
             400 | 415 | 422 => Error::Invalid(text),
-            401 | 403 => Error::Forbidden(text),
+            401 => Error::Unauthorized(text),
+            403 => Error::Forbidden(text),
             // A structured merge that the schema refuses: the server reports an internal error.
             500 if text.contains(UNTYPED) || is_undecodable(&text) => Error::Invalid(text),
             _ => Error::Unavailable(text),
         }
+    }
+}
+
+/// The error of a request to which no API server answered.
+fn without_answer(error: &kube::Error) -> Error {
+    let message = chain(error);
+    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+    let mut is_connecting = false;
+    let mut cause = String::new();
+    for error in causes {
+        let of_client = error.downcast_ref::<hyper_util::client::legacy::Error>();
+        is_connecting |= of_client.is_some_and(hyper_util::client::legacy::Error::is_connect);
+        cause = error.to_string();
+    }
+    if is_connecting {
+        Error::Unreachable { message, cause }
+    } else {
+        Error::Unavailable(message)
     }
 }
 
@@ -186,6 +215,7 @@ mod tests {
             (500, "etcdserver: request is too large", "", "TooLarge", true),
             (500, too_large, "", "TooLarge", true),
             (403, "x", "", "Forbidden", false),
+            (401, "Unauthorized", "", "Unauthorized", false),
             (
                 422,
                 "admission webhook \"a.b\" denied the request: field is immutable",
@@ -204,5 +234,21 @@ mod tests {
             assert_eq!(error.is_permanent(), is_permanent, "{error:?}");
             assert_eq!(error.is_schema_mismatch(), message == untyped, "{error:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_refused_connection_is_distinguished_from_an_answer() {
+        let unused = std::net::TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        let config = kube::Config::new(format!("http://{unused}").parse().unwrap());
+        let client = kube::Client::try_from(config).unwrap();
+        let error = Error::from(client.apiserver_version().await.unwrap_err());
+        let Error::Unreachable { message, cause } = &error else {
+            panic!("{error:?}");
+        };
+        assert!(cause.starts_with("Connection refused"), "{cause}");
+        assert!(message.ends_with(cause) && error.is_transient(), "{message}");
     }
 }

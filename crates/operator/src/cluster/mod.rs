@@ -25,6 +25,9 @@ pub mod storage;
 pub(crate) mod testing;
 pub mod workloads;
 
-pub use connection::{Connection, client, config_without_retries, connect, open, with_fence, with_time_limits};
+pub use connection::{
+    Connection, client, config_without_retries, connect, connect_with_discovery, open, open_with_discovery, with_fence,
+    with_time_limits,
+};
 pub use discovery::{Discovery, Resource, Snapshot};
 pub use error::{Error, Result};

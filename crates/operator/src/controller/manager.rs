@@ -305,7 +305,7 @@ async fn start(
         });
         let error = match keys.await {
             Ok(keys) => return Ok((discovery, keys)),
-            Err(error) if !is_forbidden(&error) => return Err(error.context(secret)),
+            Err(error) if !is_refused(&error) => return Err(error.context(secret)),
             Err(error) => format!("{error:#}"),
         };
         // Without a key that stays, stored hooks could not be distinguished from forged ones, and each start would apply everything.
@@ -322,8 +322,11 @@ async fn start(
     }
 }
 
-fn is_forbidden(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(cluster::Error::Forbidden(_)))
+fn is_refused(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref(),
+        Some(cluster::Error::Forbidden(_) | cluster::Error::Unauthorized(_))
+    )
 }
 
 /// Waits until the units have ended and their Events are written, within so long.

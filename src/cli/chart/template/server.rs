@@ -85,7 +85,7 @@ async fn fetch(client: &Client, snapshot: &Snapshot, key: &LookupKey) -> Result<
     }
     lookup::fetch(client, snapshot, key).await.map_err(|error| match error {
         // Helm prints only the server's message.
-        Error::Forbidden(text) | Error::Conflict(text) => text,
+        Error::Forbidden(text) | Error::Unauthorized(text) | Error::Conflict(text) => text,
         error => error.to_string(),
     })
 }

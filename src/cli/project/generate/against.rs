@@ -20,7 +20,7 @@ pub(super) fn compare_definition(kubeconfig: Option<&Path>, against: &Path, made
     let mut problems = Vec::new();
     let old = match against.to_str() {
         Some("cluster") => block_on(async {
-            let client = cluster::connect(kubeconfig).await?;
+            let (client, _) = cluster::connect_with_discovery(kubeconfig).await?;
             let old = read_live_definition(&client, &made.generated.names.crd()).await?;
             if let Some(old) = &old {
                 problems = validate_live_resources(&client, old, &definition_over(made, old)).await?;

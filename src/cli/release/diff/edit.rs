@@ -94,7 +94,7 @@ pub(super) fn set_values(object: &mut Value, values: &[String], set: &[String]) 
     };
     let (given, _) = options
         .merge(&mut std::io::stdin(), DEPTH)
-        .map_err(|error| anyhow::anyhow!("{error}"))?;
+        .map_err(|error| explain_values(&error.to_string(), values))?;
     if !object["spec"].is_object() {
         object["spec"] = json!({});
     }
@@ -104,6 +104,17 @@ pub(super) fn set_values(object: &mut Value, values: &[String], set: &[String]) 
     // Files have floats, as in Helm; the API server wants whole numbers whole.
     whole_numbers(&mut object["spec"]);
     Ok(())
+}
+
+/// Names the flag of a file that cannot be opened. Errors of `--set` and of a file's content name their place themselves.
+fn explain_values(error: &str, files: &[String]) -> anyhow::Error {
+    let of_file = files
+        .iter()
+        .find_map(|file| Some((file, error.strip_prefix(&format!("open {file}: "))?)));
+    match of_file {
+        Some((file, cause)) => anyhow::anyhow!("--values {file}: {cause}"),
+        None => anyhow::anyhow!("{error}"),
+    }
 }
 
 fn whole_numbers(value: &mut Value) {
@@ -176,5 +187,7 @@ mod tests {
         set_values(&mut bare, &[], &["a=1".to_owned()]).unwrap();
         assert_eq!(bare, json!({"spec": {"a": 1}}));
         assert!(set_values(&mut bare, &[], &["a".to_owned()]).is_err());
+        let absent = set_values(&mut bare, &["nofile".to_owned()], &[]).unwrap_err();
+        assert_eq!(absent.to_string(), "--values nofile: no such file or directory");
     }
 }

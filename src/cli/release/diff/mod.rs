@@ -16,16 +16,16 @@ use clap::{Args, ValueEnum};
 use futures::stream::{StreamExt as _, iter};
 use serde_json::Value;
 
-use self::charts::Charts;
+use self::charts::{Charts, Choice};
 use self::output::{DiffResult, FailedRelease};
 use self::select::Target;
 use crate::cli::release::operator_keys::OperatorArgs;
 use crate::cli::stdout::{is_closed, note, show_error};
 use chartwright_core::diff::{Refusal, ReleaseDiff, Verdict};
 use chartwright_operator::STACK_BYTES;
-use chartwright_operator::cluster::{self, Discovery};
+use chartwright_operator::cluster;
 use chartwright_operator::reconcile::Unit;
-use chartwright_preview::{EditError, PreviewCluster, check_edit, preview};
+use chartwright_preview::{EditError, PreviewCluster, chart_change, check_edit, preview};
 use chartwright_scaffold::progress::ProgressLine;
 
 const EXAMPLES: &str = "\
@@ -60,13 +60,12 @@ const FAILED: u8 = 2;
 
 /// Show what the next reconcile would do
 #[derive(Args, Clone, Debug)]
-#[command(after_help = EXAMPLES, long_about = ABOUT)]
+#[command(after_help = EXAMPLES, long_about = ABOUT, override_usage = usage("chartwright"))]
 pub struct DiffArgs {
     /// Kind of the CR, singular or plural, with or without its group: memcached, memcacheds.cache.example.com
-    #[arg(required_unless_present_any = ["filename", "all"])]
     kind: Option<String>,
     /// Name of the CR
-    #[arg(conflicts_with_all = ["all", "selector", "all_namespaces"], required_unless_present_any = ["filename", "all"])]
+    #[arg(conflicts_with_all = ["all", "selector", "all_namespaces"])]
     name: Option<String>,
     /// File with new or changed CRs as YAML or JSON. - is standard input
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["kind", "all"])]
@@ -89,7 +88,7 @@ pub struct DiffArgs {
     /// Merge a YAML file into the CR's spec
     #[arg(long, value_name = "FILE")]
     values: Vec<String>,
-    /// Another chart: a folder, a .tgz archive, a URL or oci://...
+    /// Another chart: a folder, a .tgz archive, a URL or an oci:// address. With --all only for releases whose chart has the same name
     #[arg(long, value_name = "CHART")]
     chart: Option<String>,
     /// Version of a chart that is fetched, or a constraint such as ~1.2 [default: newest stable version]
@@ -135,6 +134,40 @@ enum ColorChoice {
     Never,
 }
 
+/// The usage line of a program that is called so.
+pub(in crate::cli) fn usage(program: &str) -> String {
+    format!("{program} diff [OPTIONS] <KIND> <NAME> | -f <FILE> | --all")
+}
+
+impl DiffArgs {
+    /// How the releases are chosen.
+    fn choice(&self) -> Choice {
+        match (&self.kind, self.all) {
+            (None, true) => Choice::AllKinds,
+            (Some(_), true) => Choice::AllOfKind,
+            (_, false) => Choice::Named,
+        }
+    }
+
+    /// Checks that the arguments say what is previewed.
+    ///
+    /// # Errors
+    /// They do not. The message names the three ways.
+    pub(in crate::cli) fn check(&self) -> Result<(), String> {
+        match (&self.kind, &self.name) {
+            _ if self.all || self.filename.is_some() => Ok(()),
+            (None, _) => Err(
+                "say what is previewed: <KIND> <NAME> for one release, -f <FILE> for custom resources of a file, or --all"
+                    .to_owned(),
+            ),
+            (Some(kind), None) => Err(format!(
+                "the name of the release is missing: {kind} <NAME>, or {kind} --all for all releases of the kind"
+            )),
+            (Some(_), Some(_)) => Ok(()),
+        }
+    }
+}
+
 pub fn run(args: &DiffArgs) -> ExitCode {
     let result = previewed(args).and_then(|result| {
         output::print(args, &result)?;
@@ -158,17 +191,25 @@ fn previewed(args: &DiffArgs) -> anyhow::Result<DiffResult> {
         note!("warning: {warning}");
     }
     let files = args.filename.as_deref().map(edit::read_file).transpose()?;
-    let charts = Charts::new(args.chart.as_deref(), &args.chart_version)?;
+    let mut charts = Charts::new(args.chart.as_deref(), &args.chart_version)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_stack_size(STACK_BYTES)
         .enable_all()
         .build()
         .context("async runtime")?;
     let work = async {
-        let client = cluster::connect(args.kubeconfig.as_deref()).await?;
+        let (client, discovery) = cluster::connect_with_discovery(args.kubeconfig.as_deref()).await?;
         let client = cluster::with_time_limits(client);
-        let discovery = Discovery::new(client.clone()).await?;
-        let selected = select::select(args, &watches, &client, &discovery.snapshot(), files).await?;
+        let mut selected = select::select(args, &watches, &client, &discovery.snapshot(), files).await?;
+        if args.all && !args.all_namespaces && selected.targets.is_empty() && selected.unlisted.is_empty() {
+            let namespace = args.namespace.as_deref().unwrap_or(client.default_namespace());
+            note!("No release is selected in the namespace {namespace}. -A previews all namespaces.");
+        }
+        let choice = args.choice();
+        let lines = charts.keep_same_name(choice, &mut selected.targets);
+        for line in lines {
+            note!("{line}");
+        }
         let live = selected.targets.iter().filter_map(|target| target.live.as_ref());
         let cluster = args.operator.preview_cluster(client, discovery, live).await?;
         let mut result = preview_all(&cluster, charts, selected.targets).await;
@@ -227,7 +268,7 @@ async fn preview_one(cluster: &PreviewCluster, target: Target, unit: Arc<Unit>) 
     let edited = check_edit(&cluster.client, &target.resource, live, target.wanted.clone()).await;
     let edited = match edited {
         Ok(edited) => edited,
-        Err(EditError::Refused(message)) => return Ok(target.refused(message)),
+        Err(EditError::Refused(message)) => return Ok(target.refused(&unit, message)),
         Err(error) => return Err(error.into()),
     };
     let mut diff = preview(cluster, &unit, live, edited.object).await?;
@@ -240,12 +281,12 @@ async fn preview_one(cluster: &PreviewCluster, target: Target, unit: Arc<Unit>) 
 
 impl Target {
     /// The release of an edit that the API server does not accept.
-    fn refused(&self, message: String) -> ReleaseDiff {
+    fn refused(&self, unit: &Unit, message: String) -> ReleaseDiff {
         let mut diff = ReleaseDiff {
             group_kind: self.group_kind.clone(),
             namespace: self.key().0,
             name: self.key().1,
-            chart: Default::default(),
+            chart: chart_change(unit, self.live.as_ref().unwrap_or(&Value::Null)),
             summary: Default::default(),
             changes: Vec::new(),
             hooks: Vec::new(),

@@ -23,7 +23,7 @@ pub(super) fn render(result: &DiffResult) -> String {
 }
 
 fn release(diff: &ReleaseDiff, out: &mut String) {
-    let _ = writeln!(out, "{}  {}", diff.title(), chart(diff));
+    let _ = writeln!(out, "{}", format!("{}  {}", diff.title(), chart(diff)).trim_end());
     let _ = writeln!(out, "  {}", counts(diff));
     for object in &diff.summary.restarts {
         let _ = writeln!(out, "  pods restart: {object}");
@@ -189,6 +189,11 @@ Web.example.com shop/c
     fn a_summary_comes_before_the_objects() {
         assert_eq!(render(&sample()), TEXT);
         let mut one = sample();
+        one.releases[0].chart.name.clear();
+        assert!(
+            render(&one).starts_with("Web.example.com shop/a\n"),
+            "no spaces in the place of a chart"
+        );
         one.failed.clear();
         one.releases.remove(0);
         one.releases[0].chart.from.clear();

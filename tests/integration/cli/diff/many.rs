@@ -29,6 +29,7 @@ fn many_releases_are_selected_by_namespace_and_label() -> Result<()> {
     ensure_contains(&printed.out, &["diff-many/r3-main", "1 release: 1 changed"])?;
     let printed = differ.run(&["--all", "-n", "default"])?.expect(0)?;
     ensure!(printed.out == "no release is selected\n", "{}", printed.out);
+    ensure_contains(&printed.err, &["No release is selected in the namespace default. -A"])?;
     // Colors only on request: standard output is no terminal here.
     let printed = differ.run(&[&kind, "r1", "--set", "color=red"])?.expect(1)?;
     ensure!(!printed.out.contains('\u{1b}'), "{}", printed.out);

@@ -15,6 +15,7 @@ mod edits;
 mod many;
 mod public_charts;
 mod refusals;
+mod selection;
 mod wrong_use;
 
 /// Runs `diff` as a user of its own, so that the audit log shows what it sent.

@@ -117,6 +117,8 @@ fn a_custom_resource_that_its_schema_refuses_is_refused() -> Result<()> {
         &refusals(&release),
         &["CustomResourceInvalid", "Unsupported value: \\\"pink\\\""],
     )?;
+    let printed = differ.run(&["-f", &file])?.expect(2)?;
+    ensure_contains(&printed.out, &["diff-schema/a  chart widget 1.2.3\n"])?;
     // The default of the schema counts.
     widget["spec"] = json!({});
     fs::write(&file, widget.to_string())?;

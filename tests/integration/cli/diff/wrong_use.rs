@@ -3,7 +3,7 @@
 use std::fs;
 
 use anyhow::{Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Differ;
 use crate::world::World;
@@ -41,6 +41,9 @@ fn wrong_input_ends_with_2_and_says_what_to_do() -> Result<()> {
         "apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{name: a, cluster: {server: 'http://127.0.0.1:9'}}]\n\
          contexts: [{name: a, context: {cluster: a, user: a}}]\nusers: [{name: a, user: {}}]\n",
     )?;
+    let mut expired: Value = serde_yaml::from_str(&fs::read_to_string(world.control_plane.kubeconfig())?)?;
+    expired["users"][0]["user"] = json!({"token": "expired"});
+    let stranger = file("stranger", &expired.to_string())?;
     for (arguments, words) in [
         (vec!["wigdet", "web"], vec!["serves no kind \"wigdet\""]),
         (
@@ -62,7 +65,7 @@ fn wrong_input_ends_with_2_and_says_what_to_do() -> Result<()> {
         (vec!["--all", "--watches-file", &watches], vec!["other.yaml:1"]),
         (
             vec!["--all", "--chart", "/nonexistent/chart"],
-            vec!["--chart /nonexistent/chart"],
+            vec!["--chart /nonexistent/chart: No such file"],
         ),
         (
             vec![kind.as_str(), "web", "--set", "a"],
@@ -72,12 +75,44 @@ fn wrong_input_ends_with_2_and_says_what_to_do() -> Result<()> {
             vec![kind.as_str(), "web", "--operator-namespace", "default"],
             vec!["Secret default/diff-wrong-hmac-key", "--operator-namespace"],
         ),
-        (vec!["--all", "--kubeconfig", &unreachable], vec!["Error: "]),
+        (
+            vec!["--all", "--kubeconfig", &unreachable],
+            vec![
+                "Error: the API server at http://127.0.0.1:9 does not answer: Connection refused",
+                "is the kubeconfig ",
+                "unreachable the right one?",
+            ],
+        ),
+        (
+            vec!["--all", "--kubeconfig", &stranger],
+            vec!["Error: unauthorized: the API server refuses the credentials of the kubeconfig "],
+        ),
+        (
+            vec![
+                kind.as_str(),
+                "web",
+                "--operator-name",
+                "nothing",
+                "--operator-namespace",
+                &world.name,
+            ],
+            vec![
+                "nothing-hmac-key, does not exist",
+                "found diff-wrong in diff-wrong: --operator-name diff-wrong",
+            ],
+        ),
         (
             vec!["--all", "-o", "yaml"],
             vec!["possible values: text, json, markdown"],
         ),
-        (vec![], vec!["Usage:"]),
+        (
+            vec![],
+            vec![
+                "<KIND> <NAME> for one release, -f <FILE>",
+                "or --all",
+                "Usage: chartwright diff ",
+            ],
+        ),
     ] {
         let printed = differ.run(&arguments)?;
         ensure!(

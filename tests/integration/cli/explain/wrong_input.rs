@@ -48,7 +48,10 @@ fn wrong_input_is_refused_with_what_to_do() -> Result<()> {
             ),
             (
                 vec![&*kind, "shop", "--kubeconfig", &dead],
-                vec!["Error: the API server is not ready", "Connection refused"],
+                vec![
+                    "Error: the API server at http",
+                    "does not answer: Connection refused; is the kubeconfig ",
+                ],
             ),
         ] {
             let shown = fail(&world, &[&[verb, "-n", &name], &arguments[..]].concat())?;

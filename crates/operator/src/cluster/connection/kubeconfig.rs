@@ -1,12 +1,91 @@
-//! Reads kubeconfig files. kube has a reader of its own, which takes a quarter of a megabyte of the program.
+//! The configuration of the connection: kubeconfig files, or the pod's service account. Errors are one short cause.
+//!
+//! kube has a reader of its own, which takes a quarter of a megabyte of the program.
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
-use kube::config::Kubeconfig;
+use anyhow::{Context as _, anyhow, bail};
+use http::header::{HeaderValue, USER_AGENT};
+use kube::Config;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+
+use crate::telemetry::chain;
+
+/// Names this program in the audit log of the API server.
+const PROGRAM: &str = concat!("chartwright/", env!("CARGO_PKG_VERSION"));
 
 /// Names the files to read, separated as in `PATH`.
 const VARIABLE: &str = "KUBECONFIG";
+
+const NOT_CONFIGURED: &str =
+    "no API server configured: set KUBECONFIG or --kubeconfig, or run in a pod with a service account";
+
+/// Where the configuration comes from.
+enum Source {
+    Files(Vec<PathBuf>),
+    /// The service account of the pod.
+    Pod,
+}
+
+/// Reads the configuration: of the file given, of `KUBECONFIG`, of `~/.kube/config`, or of the pod's service account.
+///
+/// # Errors
+/// There is none, or it is malformed. The message names the file.
+pub(super) async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
+    let mut config = match Source::find(kubeconfig) {
+        Source::Files(files) => {
+            let found = read_kubeconfig(&files)?;
+            Config::from_custom_kubeconfig(found, &KubeConfigOptions::default())
+                .await
+                .map_err(|error| anyhow!(chain(&error)))
+                .with_context(|| format!("kubeconfig {}", shown(&files)))?
+        }
+        Source::Pod if variable("KUBERNETES_SERVICE_HOST").is_none() => bail!(NOT_CONFIGURED),
+        Source::Pod => Config::incluster_env()
+            .map_err(|error| anyhow!(chain(&error)))
+            .context("the service account of the pod")?,
+    };
+    config.headers.push((USER_AGENT, HeaderValue::from_static(PROGRAM)));
+    Ok(config)
+}
+
+/// Names the files that the configuration is read from. `None`: not from a file.
+pub(super) fn source(kubeconfig: Option<&Path>) -> Option<String> {
+    match Source::find(kubeconfig) {
+        Source::Files(files) => Some(shown(&files)),
+        Source::Pod => None,
+    }
+}
+
+impl Source {
+    fn find(given: Option<&Path>) -> Self {
+        if let Some(path) = given {
+            return Source::Files(vec![path.to_owned()]);
+        }
+        let value = variable(VARIABLE).unwrap_or_default();
+        let named: Vec<PathBuf> = std::env::split_paths(&value)
+            .filter(|path| !path.as_os_str().is_empty())
+            .collect();
+        if !named.is_empty() {
+            return Source::Files(named);
+        }
+        let usual = std::env::home_dir().map(|home| home.join(".kube/config"));
+        match usual.filter(|path| path.exists()) {
+            Some(path) => Source::Files(vec![path]),
+            None => Source::Pod,
+        }
+    }
+}
+
+fn shown(files: &[PathBuf]) -> String {
+    let files = files.iter().map(|file| file.display().to_string());
+    files.collect::<Vec<_>>().join(":")
+}
+
+/// An environment variable that is not empty.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|text| !text.is_empty())
+}
 
 /// Reads and merges kubeconfig files. The first file that sets a value wins.
 ///
@@ -19,25 +98,6 @@ pub fn read_kubeconfig(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> any
         let read = read_file(path).and_then(|next| Ok(merged.merge(next)?));
         read.with_context(|| format!("kubeconfig {}", path.display()))
     })
-}
-
-/// Reads the files of the variable `KUBECONFIG`, or `~/.kube/config`. Returns `None` if the variable is not set and that file does not exist.
-///
-/// # Errors
-/// As [`read_kubeconfig`].
-pub(super) fn find_kubeconfig() -> anyhow::Result<Option<Kubeconfig>> {
-    let value = std::env::var_os(VARIABLE).unwrap_or_default();
-    let named: Vec<PathBuf> = std::env::split_paths(&value)
-        .filter(|path| !path.as_os_str().is_empty())
-        .collect();
-    if !named.is_empty() {
-        return read_kubeconfig(named).map(Some);
-    }
-    let usual = std::env::home_dir().map(|home| home.join(".kube/config"));
-    usual
-        .filter(|path| path.exists())
-        .map(|path| read_kubeconfig([path]))
-        .transpose()
 }
 
 fn read_file(path: &Path) -> anyhow::Result<Kubeconfig> {
@@ -180,6 +240,35 @@ mod tests {
         assert_eq!(
             absent,
             "kubeconfig /absent/config: No such file or directory (os error 2)"
+        );
+    }
+
+    #[tokio::test]
+    async fn requests_name_this_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config");
+        let text = "current-context: a\ncontexts: [{name: a, context: {cluster: c}}]\n\
+                    clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n";
+        std::fs::write(&path, text).unwrap();
+        let config = super::config(Some(&path)).await.unwrap();
+        let named = config.headers.iter().find(|(name, _)| name == USER_AGENT).unwrap();
+        assert!(named.1.to_str().unwrap().starts_with("chartwright/"), "{named:?}");
+    }
+
+    #[tokio::test]
+    async fn a_context_that_does_not_exist_names_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config");
+        std::fs::write(&path, "current-context: a\n").unwrap();
+        let error = format!("{:#}", config(Some(&path)).await.unwrap_err());
+        assert!(
+            error.starts_with(&format!("kubeconfig {}: ", path.display())),
+            "{error}"
+        );
+        let absent = format!("{:#}", config(Some(Path::new("/nowhere/config"))).await.unwrap_err());
+        assert_eq!(
+            absent,
+            "kubeconfig /nowhere/config: No such file or directory (os error 2)"
         );
     }
 }

@@ -9,12 +9,25 @@ use kube::api::{ListParams, ObjectMeta, PostParams};
 use kube::{Api, Client};
 
 use crate::cluster::connection::bounded;
+use crate::cluster::connection::url_path::segment;
 use crate::cluster::error::{Error, Result};
 use chartwright_core::digest::{Key, Keyring};
 
+/// The end of the Secret's name.
+const SUFFIX: &str = "-hmac-key";
+/// Secrets in one answer of the API server.
+const PAGE: u32 = 500;
+
 /// The Secret's name; each operator of a namespace has its own.
 pub fn secret_name(operator: &str) -> String {
-    format!("{operator}-hmac-key")
+    format!("{operator}{SUFFIX}")
+}
+
+/// An operator and the namespace of its key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeyOwner {
+    pub operator: String,
+    pub namespace: String,
 }
 
 const FIELD: &str = "key";
@@ -84,6 +97,35 @@ pub async fn find_namespace(client: &Client, operator: &str) -> Option<String> {
     }
 }
 
+/// Lists the operators whose Secret is in one namespace or (`None`) in any, sorted. Reads metadata only.
+///
+/// # Errors
+/// If the Secrets cannot be listed.
+pub async fn list_owners(client: &Client, namespace: Option<&str>) -> Result<Vec<KeyOwner>> {
+    let api: Api<Secret> = match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), &segment(namespace)),
+        None => Api::all(client.clone()),
+    };
+    let mut parameters = ListParams::default().limit(PAGE);
+    let mut owners = Vec::new();
+    loop {
+        let page = bounded(api.list_metadata(&parameters)).await?;
+        owners.extend(page.items.iter().filter_map(|secret| {
+            let operator = secret.metadata.name.as_deref()?.strip_suffix(SUFFIX)?;
+            (!operator.is_empty()).then(|| KeyOwner {
+                operator: operator.to_owned(),
+                namespace: secret.metadata.namespace.clone().unwrap_or_default(),
+            })
+        }));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters = parameters.continue_token(&token),
+            None => break,
+        }
+    }
+    owners.sort();
+    Ok(owners)
+}
+
 /// # Errors
 /// What is wrong with the Secret.
 fn read(data: &BTreeMap<String, ByteString>) -> std::result::Result<Keyring, String> {
@@ -130,5 +172,27 @@ mod tests {
             let why = read(&wrong).unwrap_err();
             assert!(why.contains(field), "{why}");
         }
+    }
+
+    #[tokio::test]
+    async fn owners_are_found_by_the_names_of_secrets() {
+        use serde_json::json;
+        let client = crate::cluster::testing::client(|request| {
+            let secret = |name: &str| json!({"metadata": {"name": name, "namespace": "shop"}});
+            let (items, next) = match (request.path.as_str(), request.query.contains("continue=more")) {
+                ("/api/v1/secrets", false) => (vec![secret("web-hmac-key"), secret("-hmac-key")], "more"),
+                ("/api/v1/secrets", true) => (vec![secret("hmac-key"), secret("ops-hmac-key")], ""),
+                _ => (vec![secret("web-hmac-key"), secret("web-hmac-key-old")], ""),
+            };
+            let list = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList",
+                              "metadata": {"continue": next}, "items": items});
+            Some((200, list))
+        });
+        let names = async |namespace| {
+            let owners = list_owners(&client, namespace).await.unwrap();
+            owners.into_iter().map(|owner| owner.operator).collect::<Vec<_>>()
+        };
+        assert_eq!(names(None).await, ["ops", "web"]);
+        assert_eq!(names(Some("shop")).await, ["web"]);
     }
 }

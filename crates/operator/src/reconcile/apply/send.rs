@@ -430,7 +430,7 @@ impl MemberSender<'_> {
     pub(crate) fn failure(&self, member: &Member, error: &Error) -> MemberOutcome {
         let reason = match error {
             error if error.is_permanent() => Reason::ObjectInvalid,
-            Error::Forbidden(_) => Reason::Forbidden,
+            Error::Forbidden(_) | Error::Unauthorized(_) => Reason::Forbidden,
             Error::Denied(_) => Reason::Denied,
             _ => Reason::ApplyFailed,
         };

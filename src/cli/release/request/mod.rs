@@ -1,5 +1,7 @@
 //! `chartwright suspend`, `resume`, `reconcile` and `force`: requests to the operator, by an annotation.
 
+mod waiting;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,21 +10,21 @@ use clap::Args;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 
+use self::waiting::wait_for_all;
 use super::kinds::find_kind;
 use super::release_list::{check_custom, list_resources, read_resource};
-use super::wait::{POLL_INTERVAL, parse_timeout};
+use super::wait::parse_timeout;
 use crate::cli::block_on;
 use crate::cli::stdout::{note, print_line};
 use chartwright_core::annotations::{FORCE_AT, REQUESTED_AT, SUSPEND, parse_bool};
 use chartwright_core::identity::GroupKind;
 use chartwright_core::status::conditions;
 use chartwright_core::status::summary::has_mark;
+use chartwright_operator::cluster;
 use chartwright_operator::cluster::connection::bounded;
 use chartwright_operator::cluster::custom_resource::STATUS_MANAGER;
 use chartwright_operator::cluster::discovery::Resource;
-use chartwright_operator::cluster::{self, Discovery};
 
 const SUSPEND_EXAMPLES: &str = "\
 Examples:
@@ -244,8 +246,8 @@ struct RequestedKind {
 
 impl RequestedKind {
     async fn connect(args: &RequestArgs) -> anyhow::Result<Self> {
-        let client = cluster::connect(args.kubeconfig.as_deref()).await?;
-        let snapshot = Discovery::new(client.clone()).await?.snapshot();
+        let (client, discovery) = cluster::connect_with_discovery(args.kubeconfig.as_deref()).await?;
+        let snapshot = discovery.snapshot();
         let (group_kind, resource) = find_kind(&snapshot, &args.kind)?;
         let namespace = args.namespace.as_deref().unwrap_or(client.default_namespace());
         let is_narrowed = resource.namespaced && !args.all_namespaces;
@@ -312,7 +314,7 @@ async fn request(verb: Verb, args: &RequestArgs) -> anyhow::Result<()> {
         bail!("{name} is suspended, so that nothing is carried out: run `chartwright resume` first");
     }
     let token = jiff::Timestamp::now().to_string();
-    let (mut failures, count) = (0, objects.len());
+    let (mut failures, count) = (Vec::new(), objects.len());
     let mut written = Vec::new();
     for object in objects.drain(..) {
         let name = describe(&kind.group_kind, &object);
@@ -331,74 +333,17 @@ async fn request(verb: Verb, args: &RequestArgs) -> anyhow::Result<()> {
                 written.push(object);
             }
             Err(error) => {
-                failures += 1;
-                note!("{name}: {error:#}");
+                let failure = format!("{name}: {error:#}");
+                note!("{failure}");
+                failures.push(failure);
             }
         }
     }
     if args.wait {
-        wait_for_all(&kind, verb, args, &token, &written).await?;
+        return wait_for_all(&kind, verb, args, &token, &written, failures).await;
     }
-    ensure!(failures == 0, "{failures} of {count} requests failed");
+    ensure!(failures.is_empty(), "{} of {count} requests failed", failures.len());
     Ok(())
-}
-
-/// Waits until the operator has carried out the requests, and prints each change.
-async fn wait_for_all(
-    kind: &RequestedKind,
-    verb: Verb,
-    args: &RequestArgs,
-    token: &str,
-    written: &[Value],
-) -> anyhow::Result<()> {
-    let until = Instant::now() + args.timeout;
-    let mut pending: Vec<(String, String, String)> = written
-        .iter()
-        .map(|object| {
-            let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-            (uid, describe(&kind.group_kind, object), String::new())
-        })
-        .collect();
-    let mut failed = Vec::new();
-    loop {
-        let objects = kind.read(args).await?;
-        pending.retain_mut(|(uid, name, shown)| {
-            let Some(object) = objects.iter().find(|object| object["metadata"]["uid"] == uid.as_str()) else {
-                failed.push(format!("{name} was deleted"));
-                return false;
-            };
-            match verb.progress(object, token) {
-                Progress::Done(text) => {
-                    print_line!("{name} {text}");
-                    return false;
-                }
-                Progress::Failed(text) => {
-                    failed.push(format!("{name}: {text}"));
-                    return false;
-                }
-                Progress::Waiting(text) if text != *shown => {
-                    note!("{name}: {text}");
-                    *shown = text;
-                }
-                Progress::Waiting(_) => {}
-            }
-            true
-        });
-        if pending.is_empty() {
-            ensure!(failed.is_empty(), "{}", failed.join("\n"));
-            return Ok(());
-        }
-        let names: Vec<&str> = pending.iter().take(5).map(|(_, name, _)| name.as_str()).collect();
-        ensure!(
-            Instant::now() < until,
-            "{} of {} requests did not complete within {:?}: {}",
-            pending.len(),
-            written.len(),
-            args.timeout,
-            names.join(", ")
-        );
-        sleep(POLL_INTERVAL).await;
-    }
 }
 
 #[cfg(test)]
