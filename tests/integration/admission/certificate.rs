@@ -1,13 +1,19 @@
 //! Certificate and registration.
 
-use anyhow::{Result, ensure};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
 use data_encoding::BASE64;
 use rcgen::{CertificateParams, KeyPair};
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::Webhook;
 use crate::security::operator_rights::unused;
 use crate::support::until;
+use crate::world::fields::ensure_contains;
 use crate::world::{SOON, WorldSetup};
 
 fn certificate_of(webhook: &Webhook) -> Result<String> {
@@ -127,4 +133,41 @@ fn the_configuration_follows_watches_and_kinds() -> Result<()> {
     until("the new watch is registered", SOON, || {
         Ok(resources()? == [json!("gadgets"), json!("widgets")])
     })
+}
+
+/// The component of `config/admission`, with the comment signs in `config/default` removed as its guide says.
+#[test]
+fn the_component_gives_its_objects_the_names_of_the_flags() -> Result<()> {
+    let webhook = Webhook::new("admission-component")?;
+    let folder = webhook.world.dir.path().join("config");
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
+    let copied = Command::new("cp").arg("-r").args([&config, &folder]).status()?;
+    ensure!(copied.success());
+    let file = folder.join("default/kustomization.yaml");
+    let text = fs::read_to_string(&file)?;
+    let switched = text.replace("# components:\n#   - ../admission\n", "components:\n  - ../admission\n");
+    ensure!(switched != text);
+    fs::write(&file, switched)?;
+    let built = webhook
+        .world
+        .run(["kustomize", &folder.join("default").display().to_string()])?;
+    let objects: Vec<Value> = serde_yaml::Deserializer::from_str(&built)
+        .map(Value::deserialize)
+        .collect::<Result<_, _>>()?;
+    let named = |kind: &str, name: &str| {
+        let is_it = |object: &&Value| object["kind"] == kind && object["metadata"]["name"] == name;
+        objects.iter().find(is_it).with_context(|| format!("{kind} {name}"))
+    };
+    let name = "chartwright-admission";
+    named("ValidatingWebhookConfiguration", name)?;
+    let service = named("Service", name)?;
+    ensure!(service["spec"]["ports"][0]["port"] == 443);
+    let manager = named("Deployment", "chartwright-controller-manager")?;
+    let container = &manager["spec"]["template"]["spec"]["containers"][0];
+    ensure_contains(
+        &container["args"].to_string(),
+        &["--admission\"", "--admission-name=chartwright-admission"],
+    )?;
+    ensure!(container["ports"].to_string().contains("9443"), "{container}");
+    Ok(())
 }
