@@ -13,10 +13,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use chartwright_core::rollout::RolloutCounts;
 use chartwright_core::status::AbnormalCondition;
-use chartwright_operator::telemetry::metrics::{Metrics, ReconcileResult, ReleaseLabels, WriteOperation};
+use chartwright_operator::telemetry::metrics::{
+    AdmissionResult, Metrics, ReconcileResult, ReleaseLabels, WriteOperation,
+};
 use regex::Regex;
 use serde_yaml::Value;
 
@@ -74,6 +77,10 @@ fn registry() -> Metrics {
     metrics.plan_ended(&release, "backup", true);
     metrics.upgrade_failed(group, kind);
     metrics.set_certificate_expiry("directory", 1);
+    let admission = &metrics.admission;
+    admission.reviewed(group, kind, AdmissionResult::Allowed, Duration::ZERO);
+    admission.registered(true);
+    admission.set_certificate_expiry(1);
     metrics.set_release_ready(&release, true, "Succeeded", false);
     let held = AbnormalCondition {
         name: "PruneHeld",
