@@ -12,6 +12,7 @@ use chartwright_core::digest::{Key, Keyring};
 use chartwright_operator::cluster::storage::keys::{self, KeyOwner};
 use chartwright_operator::cluster::{Discovery, Error};
 use chartwright_preview::PreviewCluster;
+use chartwright_watches::text::first_items;
 
 /// The operator's name if none is given and no other operator's key is found.
 const DEFAULT_OPERATOR: &str = "chartwright";
@@ -141,7 +142,12 @@ impl OperatorArgs {
                     (false, _) => "--operator-namespace chooses one",
                     (true, true) => "--operator-name and --operator-namespace choose one",
                 };
-                let names = list(candidates, |owner| format!("{} in {}", owner.operator, owner.namespace));
+                let names = first_items(
+                    MOST_NAMED,
+                    candidates
+                        .iter()
+                        .map(|owner| format!("{} in {}", owner.operator, owner.namespace)),
+                );
                 SearchResult::Nothing(format!("several operators have a key: {names}: {flag}"))
             }
         }
@@ -154,7 +160,7 @@ impl OperatorArgs {
             "the operator's key, Secret {secret}, does not exist: --operator-namespace and --operator-name set its place"
         );
         if !others.is_empty() {
-            let found = list(others, |owner| {
+            let describe = |owner: &KeyOwner| {
                 let KeyOwner { operator, namespace } = owner;
                 let needs_namespace = others.iter().filter(|other| other.operator == *operator).count() > 1
                     || self.operator_namespace.as_ref().is_some_and(|given| given != namespace);
@@ -164,8 +170,8 @@ impl OperatorArgs {
                     String::new()
                 };
                 format!("{operator} in {namespace}: --operator-name {operator}{more}")
-            });
-            text += &format!("; found {found}");
+            };
+            text += &format!("; found {}", first_items(MOST_NAMED, others.iter().map(describe)));
         }
         text
     }
@@ -197,15 +203,6 @@ fn note_once(owner: &KeyOwner) {
             owner.namespace
         )
     });
-}
-
-/// The first operators, and how many more there are.
-fn list(owners: &[KeyOwner], describe: impl Fn(&KeyOwner) -> String) -> String {
-    let shown: Vec<String> = owners.iter().take(MOST_NAMED).map(describe).collect();
-    match owners.len() - shown.len() {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
 }
 
 /// True if the operator has applied a custom resource.

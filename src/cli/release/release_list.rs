@@ -14,11 +14,14 @@ use chartwright_operator::cluster::custom_resource::STATUS_MANAGER;
 use chartwright_operator::cluster::discovery::{Resource, Snapshot};
 use chartwright_operator::cluster::error::Error;
 use chartwright_watches::names::is_built_in;
+use chartwright_watches::text::first_items;
 
 /// Custom resources in one answer of the API server.
 const PAGE: u32 = 500;
 /// Objects of a kind that are searched for a mark before the label is searched for.
 const SAMPLE: u32 = 100;
+/// Kinds that a message names.
+const MOST_NAMED: usize = 5;
 /// Kinds that are searched concurrently.
 const AT_ONCE: usize = 8;
 
@@ -118,14 +121,8 @@ pub(in crate::cli) fn check_custom(group_kind: &GroupKind) -> anyhow::Result<()>
 /// Describes kinds that could not be listed, in one line. `None`: all were listed.
 pub(in crate::cli) fn describe_unlisted(unlisted: &Unlisted) -> Option<String> {
     let (_, first) = unlisted.first()?;
-    let names: Vec<&str> = unlisted.iter().take(5).map(|(name, _)| name.as_str()).collect();
-    let more = unlisted.len().saturating_sub(names.len());
-    let more = if more > 0 {
-        format!(" and {more} more")
-    } else {
-        String::new()
-    };
-    Some(format!("not listed: {}{more}: {first}", names.join(", ")))
+    let names = first_items(MOST_NAMED, unlisted.iter().map(|(name, _)| name));
+    Some(format!("not listed: {names}: {first}"))
 }
 
 /// The message for a custom resource that does not exist, with the closest name.

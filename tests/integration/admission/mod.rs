@@ -146,4 +146,4 @@ impl Printed {
 }
 
 /// Longer than the API server waits for a webhook.
-const PATIENCE: Duration = Duration::from_secs(8);
+const TIME_LIMIT: Duration = Duration::from_secs(8);

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::diff::{ObjectChange, Operation, ReleaseDiff};
-use crate::identity::ObjectId;
 use crate::status::conditions;
+use chartwright_watches::text::first_items;
 
 /// The largest refusal, in bytes.
 const MAX_REFUSAL: usize = 4 << 10;
@@ -75,8 +75,14 @@ impl AdmissionAnswer {
 
 fn changes(diff: &ReleaseDiff) -> impl Iterator<Item = String> {
     let named = |what: &str, is_it: &dyn Fn(&&ObjectChange) -> bool| {
-        let objects: Vec<&ObjectId> = diff.changes.iter().filter(is_it).map(|change| &change.object).collect();
-        (!objects.is_empty()).then(|| format!("{what}: {}", names(&objects)))
+        let mut objects = diff
+            .changes
+            .iter()
+            .filter(is_it)
+            .map(|change| &change.object)
+            .peekable();
+        objects.peek()?;
+        Some(format!("{what}: {}", first_items(MAX_NAMES, objects)))
     };
     [
         named("pods restart", &|change| change.restarts),
@@ -87,17 +93,6 @@ fn changes(diff: &ReleaseDiff) -> impl Iterator<Item = String> {
     ]
     .into_iter()
     .flatten()
-}
-
-fn names(objects: &[&ObjectId]) -> String {
-    let shown: Vec<String> = objects.iter().take(MAX_NAMES).map(ToString::to_string).collect();
-    let rest = objects.len().saturating_sub(MAX_NAMES);
-    let rest = if rest > 0 {
-        format!(" and {rest} more")
-    } else {
-        String::new()
-    };
-    format!("{}{rest}", shown.join(", "))
 }
 
 /// A text as the value of a warning header: the API server drops a warning with control characters
@@ -119,7 +114,7 @@ fn cut(text: &str, most: usize) -> String {
 mod tests {
     use super::*;
     use crate::diff::{ChartChange, Summary};
-    use crate::identity::GroupKind;
+    use crate::identity::{GroupKind, ObjectId};
 
     fn preview(changes: Vec<ObjectChange>) -> ReleaseDiff {
         ReleaseDiff {

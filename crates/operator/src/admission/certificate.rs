@@ -22,7 +22,6 @@ use super::Connected;
 use crate::cluster::Error;
 use crate::cluster::connection::bounded;
 use crate::telemetry::server::{NewCertificate, SELF_SIGNED_VALIDITY, UsedCertificate};
-use chartwright_core::admission::registration::WebhookAddress;
 
 /// The keys of the Secret.
 const CERTIFICATE: &str = "tls.crt";
@@ -42,19 +41,14 @@ pub(super) struct StoredCertificate {
     pub(super) trusted: String,
 }
 
-/// Reads the certificate, or creates one.
+/// Reads the certificate, or creates one. `names`: the names and addresses by which the API server reaches the webhook.
 ///
 /// # Errors
 /// The Secret cannot be read or written.
-pub(super) async fn load(
-    connected: &Connected,
-    name: &str,
-    address: &WebhookAddress,
-) -> anyhow::Result<StoredCertificate> {
+pub(super) async fn load(connected: &Connected, name: &str, names: &[String]) -> anyhow::Result<StoredCertificate> {
     let namespace = &connected.own_namespace;
     let place = format!("the certificate in Secret {namespace}/{name}");
     let api: Api<Secret> = Api::namespaced(connected.client.clone(), namespace);
-    let names = names(address)?;
     for _ in 0..ATTEMPTS {
         let found = bounded(api.get_opt(name)).await.with_context(|| place.clone())?;
         let now = Timestamp::now().as_second();
@@ -62,10 +56,10 @@ pub(super) async fn load(
             .as_ref()
             .and_then(|secret| secret.data.clone())
             .unwrap_or_default();
-        if let Some(stored) = usable(&data, &names, now) {
+        if let Some(stored) = usable(&data, names, now) {
             return Ok(stored);
         }
-        let data = renewed(&data, names.clone(), now)?;
+        let data = renewed(&data, names.to_vec(), now)?;
         let parameters = PostParams::default();
         let written = match found {
             Some(secret) => {
@@ -98,18 +92,6 @@ pub(super) async fn load(
         }
     }
     bail!("{place} changes all the time")
-}
-
-/// The names and addresses by which the API server reaches the webhook.
-fn names(address: &WebhookAddress) -> anyhow::Result<Vec<String>> {
-    match address {
-        WebhookAddress::Service { namespace, name } => Ok(vec![format!("{name}.{namespace}.svc")]),
-        WebhookAddress::Url(url) => {
-            let url: url::Url = url.parse().with_context(|| url.clone())?;
-            let host = url.host_str().with_context(|| format!("{url} has no host"))?;
-            Ok(vec![host.trim_matches(['[', ']']).to_owned()])
-        }
-    }
 }
 
 /// The certificate of a Secret, if it need not be replaced.
@@ -218,24 +200,6 @@ mod tests {
             let trusted = text(&second, TRUSTED);
             assert!(trusted.starts_with(&text(&second, CERTIFICATE)));
             assert_eq!(trusted.contains(&text(&first, CERTIFICATE)), is_trusted);
-        }
-    }
-
-    #[test]
-    fn a_certificate_is_for_the_address_of_the_webhook() {
-        let service = WebhookAddress::Service {
-            namespace: "ops".to_owned(),
-            name: "x".to_owned(),
-        };
-        assert_eq!(names(&service).unwrap(), ["x.ops.svc"]);
-        for (url, expected) in [
-            ("https://192.0.2.1:9443", "192.0.2.1"),
-            ("https://[2001:db8::1]", "2001:db8::1"),
-            ("https://a.test:1", "a.test"),
-        ] {
-            let found = names(&WebhookAddress::Url(url.to_owned())).unwrap();
-            assert_eq!(found, [expected]);
-            assert!(NewCertificate::create(found, NOW).is_ok(), "{url}");
         }
     }
 }

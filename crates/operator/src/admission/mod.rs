@@ -15,6 +15,7 @@ mod registration;
 mod review;
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt::{self, Display};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -36,7 +37,7 @@ use crate::reconcile::{RenderResources, Unit, reads_release_facts};
 use crate::sync::lock;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::server::{ServedCertificate, Site, admission_site};
-use chartwright_core::admission::registration::WebhookAddress;
+use chartwright_core::admission::registration::{Registration, WebhookAddress};
 use chartwright_core::diff::ReleaseDiff;
 use chartwright_core::digest::{KeyUse, Keyring};
 use chartwright_core::identity::{GroupKind, ObjectId};
@@ -87,6 +88,23 @@ impl FromStr for WebhookUrl {
         } else {
             Err(wanted.to_owned())
         }
+    }
+}
+
+impl WebhookUrl {
+    /// Name or address, without the brackets of an IPv6 address.
+    fn host(&self) -> String {
+        self.0
+            .host_str()
+            .unwrap_or_default()
+            .trim_matches(['[', ']'])
+            .to_owned()
+    }
+}
+
+impl Display for WebhookUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.as_str().trim_end_matches('/'))
     }
 }
 
@@ -232,16 +250,18 @@ impl Admission {
             }
         };
         let blueprints = configured.borrow().blueprints.clone();
-        let address = self.address(connected);
-        let certificate = certificate::load(connected, &self.options.name, &address).await?;
-        let registration = registration::Wanted {
+        let (address, host) = self.address(connected);
+        let certificate = certificate::load(connected, &self.options.name, &[host]).await?;
+        let registration = Registration {
             name: &self.options.name,
+            owner: &connected.owner,
             address: &address,
-            path: format!("{PATH}{}", connected.sign_path()),
-            trusted: &certificate.trusted,
+            path: &format!("{PATH}{}", connected.sign_path()),
+            ca_bundle: &certificate.trusted,
+            rules: &registration::rules(connected, &blueprints),
             namespaces: self.options.namespaces.as_ref(),
         };
-        registration.apply(connected, &blueprints).await?;
+        registration::apply(&connected.client, &registration).await?;
         // Not before the API server trusts it.
         self.certificate.set(&certificate.used);
         self.metrics
@@ -273,13 +293,15 @@ impl Admission {
         })
     }
 
-    fn address(&self, connected: &Connected) -> WebhookAddress {
+    /// Where the API server reaches the webhook, and the name or address there that the certificate is for.
+    fn address(&self, connected: &Connected) -> (WebhookAddress, String) {
         match &self.options.url {
-            Some(WebhookUrl(url)) => WebhookAddress::Url(url.as_str().trim_end_matches('/').to_owned()),
-            None => WebhookAddress::Service {
-                namespace: connected.own_namespace.clone(),
-                name: self.options.name.clone(),
-            },
+            Some(url) => (WebhookAddress::Url(url.to_string()), url.host()),
+            None => {
+                let (namespace, name) = (connected.own_namespace.clone(), self.options.name.clone());
+                let host = service_host(&namespace, &name);
+                (WebhookAddress::Service { namespace, name }, host)
+            }
         }
     }
 
@@ -343,6 +365,11 @@ impl ReleaseFactsCache {
     }
 }
 
+/// The name by which the API server calls a Service.
+fn service_host(namespace: &str, name: &str) -> String {
+    format!("{name}.{namespace}.svc")
+}
+
 /// True if changes of a watch's custom resources are previewed: not those of decorators, nor of built-in kinds, which the cluster itself
 /// writes all the time.
 fn is_previewed(blueprint: &Blueprint) -> bool {
@@ -352,6 +379,7 @@ fn is_previewed(blueprint: &Blueprint) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::telemetry::server::NewCertificate;
 
     #[test]
     fn the_url_of_a_webhook_is_checked() {
@@ -371,6 +399,24 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(text.parse::<WebhookUrl>().is_ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_is_for_the_address_of_the_webhook() {
+        assert_eq!(service_host("ops", "x"), "x.ops.svc");
+        for (url, expected) in [
+            ("https://192.0.2.1:9443/", "192.0.2.1"),
+            ("https://[2001:db8::1]", "2001:db8::1"),
+            ("https://a.test:1", "a.test"),
+        ] {
+            let found: WebhookUrl = url.parse().unwrap();
+            assert_eq!(found.host(), expected);
+            assert_eq!(found.to_string(), url.trim_end_matches('/'));
+            assert!(
+                NewCertificate::create(vec![found.host()], 1_800_000_000).is_ok(),
+                "{url}"
+            );
         }
     }
 }

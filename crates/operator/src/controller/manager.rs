@@ -21,11 +21,11 @@ use crate::admission::Admission;
 use crate::cluster::connection::fence::Fence;
 use crate::cluster::events::Events;
 use crate::cluster::{self, Connection, Discovery};
-use crate::reconcile::{Context, RenderResources};
+use crate::reconcile::{Context, RenderResources, lease_kind};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::probes::ProcessHealth;
 use chartwright_core::digest::Keyring;
-use chartwright_core::identity::{GroupKind, ObjectId};
+use chartwright_core::identity::ObjectId;
 use chartwright_watches::Watch;
 
 /// The options of `chartwright run`.
@@ -230,10 +230,7 @@ impl Work {
 /// The Lease of the leader, and what the admission webhook owns.
 fn own_objects(options: &ControllerOptions) -> Vec<ObjectId> {
     let lease = options.lease.as_ref();
-    let lease = lease.map(|lease| {
-        let kind = GroupKind::new("coordination.k8s.io", "Lease");
-        ObjectId::new(kind, lease.namespace.clone(), lease.name.clone())
-    });
+    let lease = lease.map(|lease| ObjectId::new(lease_kind(), lease.namespace.clone(), lease.name.clone()));
     let admission = options.admission.iter();
     let admission = admission.flat_map(|admission| admission.own_objects(&options.own_namespace));
     lease.into_iter().chain(admission).collect()

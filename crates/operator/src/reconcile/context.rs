@@ -198,7 +198,7 @@ fn own_objects(operator: &str, namespace: &str) -> Vec<ObjectId> {
     ]
 }
 
-fn lease_kind() -> GroupKind {
+pub(crate) fn lease_kind() -> GroupKind {
     GroupKind::new("coordination.k8s.io", "Lease")
 }
 

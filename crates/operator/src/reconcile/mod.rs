@@ -86,6 +86,7 @@ pub use claim::member_scopes::MemberScopes;
 pub use load::member_watches::watch_recorded;
 pub use outcome::ReconcileOutcome;
 
+pub(crate) use context::lease_kind;
 pub use context::{Context, RenderResources};
 pub use unit::{Unit, reads_release_facts};
 

@@ -89,7 +89,7 @@ impl Overlay {
             return Ok(None);
         };
         let place = Place::of(target);
-        let is_unchecked = self.is_out_of_time() || self.journal().is_new_kind(target);
+        let is_unchecked = self.is_unchecked(target);
         let (status, object) = if is_unchecked {
             (404, Value::Null)
         } else {
@@ -111,12 +111,18 @@ impl Overlay {
         Ok(Some(self.take_answer(call, target, answer).await?))
     }
 
+    /// True if the API server is not asked about a write.
+    fn is_unchecked(&self, target: &CallTarget) -> bool {
+        self.is_out_of_time() || self.journal().is_new_kind(target)
+    }
+
     /// Reads the object that a write is about.
     async fn read_for_write(&self, call: &ApiCall, target: &CallTarget, body: &Value) -> Result<(), BoxError> {
         let place = Place::of(target);
         // A hook runs again whatever is left of its last run.
-        let is_hook = self.role_of(&place, body) == Role::Hook;
-        let (status, object) = if self.journal().is_new_kind(target) || is_hook && self.is_quick() {
+        let role_of_body = self.role_of(&place, body);
+        let is_unread = self.is_quick() && role_of_body == Role::Hook;
+        let (status, object) = if is_unread || self.journal().is_new_kind(target) {
             (404, Value::Null)
         } else {
             self.ask_live(complete(&read_of(call, target))).await?
@@ -140,7 +146,7 @@ impl Overlay {
         };
         let role = match (&live, call.method == Method::PATCH && body["kind"].is_string()) {
             // The writer states what the object is to be.
-            (_, true) => self.role_of(&place, body),
+            (_, true) => role_of_body,
             (Some(live), false) => self.role_of(&place, live),
             (None, false) => Role::Own,
         };
@@ -236,7 +242,7 @@ impl Overlay {
         if refusal >= 300 {
             return pass((refusal, object));
         }
-        let is_unchecked = self.is_out_of_time() || self.journal().is_new_kind(target);
+        let is_unchecked = self.is_unchecked(target);
         if touched.live.is_some() && !touched.was_deleted && !is_unchecked {
             let mut checked = dry_run(complete(&call));
             if touched.is_written {

@@ -10,6 +10,7 @@ use super::{Progress, RequestArgs, RequestedKind, Verb, describe};
 use crate::cli::release::wait::POLL_INTERVAL;
 use crate::cli::stdout::{note, print_line};
 use chartwright_core::identity::GroupKind;
+use chartwright_watches::text::first_items;
 
 /// Unfinished requests that the error names.
 const MOST_NAMED: usize = 5;
@@ -84,14 +85,9 @@ impl Waiting {
     fn error(&self, unfinished: &str) -> Option<String> {
         let mut lines = self.failed.clone();
         if !self.pending.is_empty() {
-            let names: Vec<&str> = self.pending.iter().map(|pending| pending.name.as_str()).collect();
-            let shown = names.get(..MOST_NAMED).unwrap_or(&names).join(", ");
-            let more = match names.len().saturating_sub(MOST_NAMED) {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
-            let (count, total) = (names.len(), self.total);
-            lines.push(format!("{count} of {total} requests {unfinished}: {shown}{more}"));
+            let names = first_items(MOST_NAMED, self.pending.iter().map(|pending| &pending.name));
+            let (count, total) = (self.pending.len(), self.total);
+            lines.push(format!("{count} of {total} requests {unfinished}: {names}"));
         }
         (!lines.is_empty()).then(|| lines.join("\n"))
     }
