@@ -2,6 +2,7 @@
 //! schema (maps by key, lists whole, finalizers as a set, owners by UID), as structured-merge-diff does it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
@@ -68,18 +69,15 @@ fn with_lists(mut object: Value, live: &Value) -> Value {
 
 /// The leaves of an object with their values.
 pub fn leaves(object: &Value) -> BTreeMap<FieldPath, Value> {
-    let mut found = fields(object);
-    found.retain(|_, value| !is_filled(value));
-    found
+    let found = fields(object).into_iter().filter(|(_, value)| !is_filled(value));
+    found.map(|(path, value)| (path, value.clone())).collect()
 }
 
 /// What stands for a map that has fields.
-fn filled() -> Value {
-    json!({".": {}})
-}
+static FILLED: LazyLock<Value> = LazyLock::new(|| json!({".": {}}));
 
 fn is_filled(value: &Value) -> bool {
-    *value == filled()
+    *value == *FILLED
 }
 
 /// A map in what has no schema is a field of its own, beside those that are in it.
@@ -88,12 +86,12 @@ fn is_item(path: &[String]) -> bool {
 }
 
 /// The leaves of an object with their values, and the maps that they are in.
-fn fields(object: &Value) -> BTreeMap<FieldPath, Value> {
-    fn walk(value: &Value, path: &mut FieldPath, found: &mut BTreeMap<FieldPath, Value>) {
+fn fields(object: &Value) -> BTreeMap<FieldPath, &Value> {
+    fn walk<'v>(value: &'v Value, path: &mut FieldPath, found: &mut BTreeMap<FieldPath, &'v Value>) {
         match value {
             // What an owner reference has is no field of its own.
             Value::Object(map) if !map.is_empty() && !path.last().is_some_and(|last| last.starts_with("k:")) => {
-                found.insert(path.clone(), filled());
+                found.insert(path.clone(), &FILLED);
                 for (key, value) in map {
                     path.push(key.clone());
                     walk(value, path, found);
@@ -102,7 +100,7 @@ fn fields(object: &Value) -> BTreeMap<FieldPath, Value> {
             }
             // A null is a value where there is no schema; elsewhere Go's types drop it.
             Value::Null if path.first().is_none_or(|first| first != "spec") => {}
-            leaf => drop(found.insert(path.clone(), leaf.clone())),
+            leaf => drop(found.insert(path.clone(), leaf)),
         }
     }
     let mut found = BTreeMap::new();
@@ -112,7 +110,7 @@ fn fields(object: &Value) -> BTreeMap<FieldPath, Value> {
 }
 
 /// The fields that can have an owner.
-fn ownable<'f>(fields: impl IntoIterator<Item = (&'f FieldPath, &'f Value)>) -> FieldSet {
+fn ownable<'f>(fields: impl IntoIterator<Item = (&'f FieldPath, &'f &'f Value)>) -> FieldSet {
     let fields = fields.into_iter();
     let ownable = fields.filter(|(path, value)| is_item(path) || !is_filled(value));
     ownable.map(|(path, _)| path.clone()).collect()
@@ -138,9 +136,11 @@ struct FieldComparison {
 }
 
 impl FieldComparison {
-    fn of(before: &Value, after: &Value) -> Self {
-        let (before, after) = (fields(before), fields(after));
-        let changed = after.iter().filter(|(path, value)| differs(before.get(*path), value));
+    fn of(before: &BTreeMap<FieldPath, &Value>, after: &Value) -> Self {
+        let after = fields(after);
+        let changed = after
+            .iter()
+            .filter(|(path, value)| differs(before.get(*path).copied(), value));
         let removed = before.keys().filter(|path| !after.contains_key(*path));
         FieldComparison {
             changed: ownable(changed),
@@ -331,16 +331,16 @@ pub fn apply(
     let mut merged = before.clone();
     for (path, value) in wanted.iter().filter(|(_, value)| !is_filled(value)) {
         // An empty map requests no content.
-        let keeps = value.is_object() && present.get(path).is_some_and(is_filled);
+        let keeps = value.is_object() && present.get(path).copied().is_some_and(is_filled);
         if !keeps {
-            set_at(&mut merged, path, value.clone());
+            set_at(&mut merged, path, Value::clone(value));
         }
     }
     if !last.is_empty() {
         prune(&mut merged, &last, &owners, free);
     }
     without_empty(&mut merged);
-    let comparison = FieldComparison::of(&before, &merged);
+    let comparison = FieldComparison::of(&present, &merged);
     let mut merged = with_lists(merged, live);
     let mut conflicts = BTreeSet::new();
     for (other, (owned, _)) in owners.iter_mut().filter(|(other, _)| *other != manager) {
@@ -367,7 +367,7 @@ pub fn apply(
 pub fn update(live: &Value, changed: &Value, manager: &Manager, now: &str) -> Value {
     let mut changed = changed.clone();
     without_empty(&mut changed);
-    let comparison = FieldComparison::of(&with_maps(live), &with_maps(&changed));
+    let comparison = FieldComparison::of(&fields(&with_maps(live)), &with_maps(&changed));
     let mut owners = managers(live);
     for (owned, _) in owners.values_mut() {
         comparison.leave(owned);

@@ -41,6 +41,7 @@ impl MemberFeed {
     pub(crate) async fn list_wanted(
         &mut self,
         context: &Context,
+        overlay: &Overlay,
         resource: &CustomResource,
     ) -> Result<bool, (GroupKind, Error)> {
         let wanted: Vec<Scope> = {
@@ -53,7 +54,7 @@ impl MemberFeed {
         };
         let lists: Vec<_> = wanted
             .iter()
-            .map(|scope| self.list_scope(context, resource, scope))
+            .map(|scope| self.list_scope(context, overlay, resource, scope))
             .collect();
         try_join_all(lists).await?;
         self.listed.extend(wanted.iter().cloned());
@@ -63,6 +64,7 @@ impl MemberFeed {
     async fn list_scope(
         &self,
         context: &Context,
+        overlay: &Overlay,
         resource: &CustomResource,
         scope: &Scope,
     ) -> Result<(), (GroupKind, Error)> {
@@ -72,9 +74,9 @@ impl MemberFeed {
             context.members().set_synced(scope);
             return Ok(());
         };
-        match self.list(context, scope, served).await {
+        match self.list((context, overlay), scope, served).await {
             Err(Error::Forbidden(_)) if served.namespaced && scope.namespace.is_none() => {
-                self.list_namespaces(context, resource, group_kind, served).await
+                self.list_namespaces((context, overlay), resource, group_kind, served).await
             }
             // A kind that is no longer served has no objects.
             Ok(()) | Err(Error::NotServed(_)) => {
@@ -88,21 +90,26 @@ impl MemberFeed {
     /// Lists the namespaces of a release one by one, for users without rights in the whole cluster.
     async fn list_namespaces(
         &self,
-        context: &Context,
+        (context, overlay): (&Context, &Overlay),
         resource: &CustomResource,
         group_kind: &GroupKind,
         served: &Resource,
     ) -> Result<(), (GroupKind, Error)> {
         for namespace in MemberScopes::from_resource(resource).namespaces {
             let scope = Scope::of(group_kind, &namespace);
-            let listed = self.list(context, &scope, served).await;
+            let listed = self.list((context, overlay), &scope, served).await;
             listed.map_err(|error| (group_kind.clone(), error))?;
             context.members().set_synced(&scope);
         }
         Ok(())
     }
 
-    async fn list(&self, context: &Context, scope: &Scope, served: &Resource) -> Result<(), Error> {
+    async fn list(
+        &self,
+        (context, overlay): (&Context, &Overlay),
+        scope: &Scope,
+        served: &Resource,
+    ) -> Result<(), Error> {
         let labels = format!("{PART_OF_LABEL}={}", self.applyset_id);
         let namespace = scope.namespace.as_deref();
         let group_kind = &scope.group_kind;
@@ -122,6 +129,7 @@ impl MemberFeed {
             };
             objects::list(api, &labels, bare).await?
         };
+        overlay.note_listed(served, found.iter().map(|(id, _)| id));
         let mut members = context.members();
         let mut seen = HashSet::new();
         for (id, live) in found {

@@ -8,6 +8,7 @@ use chartwright_core::diff::ReleaseDiff;
 use chartwright_core::digest::Keyring;
 use chartwright_core::hooks::stand_in;
 use chartwright_core::identity::GroupKind;
+use chartwright_core::operation::{Operation, OperationKind, OperationPhase};
 use chartwright_operator::cluster::Discovery;
 use chartwright_operator::cluster::discovery::Resource;
 use chartwright_operator::cluster::error::Error;
@@ -49,7 +50,7 @@ pub struct PreviewCluster {
     /// What renders share with other work of the process. `None`: no limit.
     pub render: Option<RenderResources>,
     /// A user waits for the preview: dry runs of members are sent for this long, and further members count as the chart renders them. The
-    /// definitions of the chart's `crds/` folder are left out. `None`: the preview is complete.
+    /// definitions of the chart's `crds/` folder are left out, and so are the hooks after the last member. `None`: the preview is complete.
     pub quick: Option<Duration>,
 }
 
@@ -106,6 +107,8 @@ struct PreviewRun<'a> {
     release: Release,
     /// The custom resource before the first reconcile.
     before: Value,
+    /// A user waits for the preview.
+    is_quick: bool,
 }
 
 impl<'a> PreviewRun<'a> {
@@ -145,6 +148,7 @@ impl<'a> PreviewRun<'a> {
             feed: MemberFeed::new(resource.applyset_id(&unit.group_kind)),
             release: Release::default(),
             before: object,
+            is_quick: cluster.quick.is_some(),
         })
     }
 
@@ -189,6 +193,7 @@ impl<'a> PreviewRun<'a> {
     /// read again.
     async fn converge(&mut self) -> Result<Option<ReconcileResult>, PreviewError> {
         let mut result = None;
+        let first = self.release.operation().cloned();
         for _ in 0..MAX_RECONCILES {
             let began = self.overlay.fake().store().changes.len();
             let Some(object) = self.overlay.custom_resource() else {
@@ -209,11 +214,22 @@ impl<'a> PreviewRun<'a> {
                 }
                 return Err(PreviewError::Unseen);
             }
-            if !is_notified && !self.has_written(began) {
+            let is_unchanged = !is_notified && !self.has_written(began);
+            if is_unchanged || self.is_quick && self.has_only_hooks_left(first.as_ref(), outcome.result) {
                 return Ok(result);
             }
         }
         Err(PreviewError::Endless)
+    }
+
+    /// True if every member is applied and pruned. What follows are hooks, which succeed in a preview. `first`: the operation before the
+    /// edit.
+    fn has_only_hooks_left(&self, first: Option<&Operation>, result: ReconcileResult) -> bool {
+        let operation = self.release.operation().filter(|operation| Some(*operation) != first);
+        let runs_hooks = operation.is_some_and(|operation| {
+            operation.phase == OperationPhase::PostHooks && operation.kind != OperationKind::Delete
+        });
+        runs_hooks || result == ReconcileResult::Success
     }
 
     /// True if something was written after which the operator may have more to do. Its status changes with each attempt.
@@ -225,7 +241,7 @@ impl<'a> PreviewRun<'a> {
     }
 
     async fn list_wanted(&mut self, resource: &CustomResource) -> Result<bool, PreviewError> {
-        let listed = self.feed.list_wanted(&self.context, resource).await;
+        let listed = self.feed.list_wanted(&self.context, &self.overlay, resource).await;
         listed.map_err(|(kind, error)| PreviewError::Unlisted { kind, error })
     }
 

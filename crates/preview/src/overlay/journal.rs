@@ -55,6 +55,8 @@ pub(crate) struct Journal {
     pub refusals: BTreeMap<Place, (u16, String, String)>,
     /// Reads that the API server forbids.
     pub forbidden: BTreeSet<String>,
+    /// Members of the release, and objects that a creation met: they exist.
+    pub existing: BTreeSet<Place>,
     /// Kinds that only CustomResourceDefinitions of this run define: group and plural.
     pub new_kinds: BTreeSet<(String, String)>,
 }

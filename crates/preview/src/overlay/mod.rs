@@ -7,6 +7,8 @@ mod write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use chartwright_core::identity::ObjectId;
+use chartwright_operator::cluster::discovery::Resource;
 use fake_apiserver::call::{ApiCall, BoxError, CallAnswer, CallTarget, answer, ask, failure};
 use fake_apiserver::{BUILT_IN, FakeServer, ObjectKey, ServedKind};
 use futures::FutureExt as _;
@@ -100,6 +102,17 @@ impl Overlay {
     /// True if no more writes are checked by the API server.
     fn is_out_of_time(&self) -> bool {
         self.0.checked_until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    /// Notes that these members of the release exist.
+    pub(crate) fn note_listed<'i>(&self, resource: &Resource, ids: impl Iterator<Item = &'i ObjectId>) {
+        let place = |id: &ObjectId| Place {
+            group: resource.api.group.clone(),
+            resource: resource.api.plural.clone(),
+            namespace: id.namespace.to_string(),
+            name: id.name.to_string(),
+        };
+        self.journal().existing.extend(ids.map(place));
     }
 
     pub(crate) fn fake(&self) -> &FakeServer {

@@ -14,7 +14,7 @@ impl Overlay {
             self.serve_version(kind, target);
             return self.local(&call).await;
         }
-        if self.journal().is_new_kind(target) {
+        if self.journal().is_new_kind(target) || self.counts_as_absent(&call, &place) {
             return Ok(failure(
                 404,
                 "NotFound",
@@ -27,6 +27,16 @@ impl Overlay {
             self.journal().forbidden.insert(place);
         }
         Ok(answer)
+    }
+
+    /// True if a user waits, and the operator looks whether an object exists that is no member of the release: its creation shows it.
+    fn counts_as_absent(&self, call: &ApiCall, place: &Place) -> bool {
+        let accepted = call.headers.get(http::header::ACCEPT);
+        let is_of_metadata = accepted.is_some_and(|accepted| {
+            let text = accepted.to_str().unwrap_or_default();
+            text.contains("as=PartialObjectMetadata;")
+        });
+        self.is_quick() && is_of_metadata && !self.journal().existing.contains(place)
     }
 
     pub(super) async fn list(&self, call: ApiCall, target: &CallTarget) -> CallAnswer {

@@ -96,6 +96,7 @@ impl Overlay {
             self.ask_live(dry_run(complete(call))).await?
         };
         if status == 409 {
+            self.journal().existing.insert(place);
             return Ok(Some(pass((status, object))?));
         }
         let answer = (status, object);

@@ -38,6 +38,7 @@ use chartwright_core::annotations;
 use chartwright_core::digest::{Key, Keyring};
 use chartwright_core::hooks::Hook;
 use chartwright_core::identity::ObjectId;
+use chartwright_core::operation::Operation;
 use chartwright_core::record::requests::Request;
 use chartwright_core::record::signature::RecordSeal;
 use chartwright_core::record::{Record, Stored};
@@ -255,6 +256,11 @@ impl Release {
     /// True if it waits for its watches.
     pub fn is_waiting(&self) -> bool {
         matches!(self.schedule.initial_wait, InitialWait::Watches(_))
+    }
+
+    /// The operation that it is in, or was in last.
+    pub fn operation(&self) -> Option<&Operation> {
+        self.record.hooks.operation.as_ref()
     }
 
     /// Records the lookups of the last render. If that render changed nothing, the recorded versions may be old:
