@@ -76,7 +76,8 @@ impl MemberFeed {
         };
         match self.list((context, overlay), scope, served).await {
             Err(Error::Forbidden(_)) if served.namespaced && scope.namespace.is_none() => {
-                self.list_namespaces((context, overlay), resource, group_kind, served).await
+                self.list_namespaces((context, overlay), resource, group_kind, served)
+                    .await
             }
             // A kind that is no longer served has no objects.
             Ok(()) | Err(Error::NotServed(_)) => {

@@ -37,6 +37,11 @@ fn a_change_after_which_the_release_would_be_stalled_is_refused() -> Result<()> 
     }
     world.absent("widget", ["a"])?;
 
+    // An object of this name exists, and is of no release.
+    world.apply(&config_map("c-taken", json!({})))?;
+    let collision = world.widget("c", json!({"extra": ["free", "taken"]}));
+    webhook.dry_run(&collision)?.expect_refused(&["ConfigMap", "c-taken"])?;
+
     // The same for an edit, whose release then stays as it is.
     world.install("a", json!({}))?;
     let edit = world.widget("a", json!({"fail": "choose a color first"}));
@@ -47,12 +52,23 @@ fn a_change_after_which_the_release_would_be_stalled_is_refused() -> Result<()> 
 
 #[test]
 fn restarts_and_deletions_are_warnings_of_kubectl() -> Result<()> {
-    let webhook = Webhook::new("admission-warnings")?;
+    let webhook = Webhook::of(World::new("admission-warnings")?.granted("batch", "jobs")?)?;
     let world = &webhook.world;
     world.write_template("image.yaml", IMAGE_TEMPLATE)?;
+    for name in ["before", "after"] {
+        let hook = HOOK_TEMPLATE.replace("$name", name).replace(
+            "$events",
+            match name {
+                "before" => "pre-install,pre-upgrade",
+                _ => "post-install,post-upgrade",
+            },
+        );
+        world.write_template(&format!("{name}.yaml"), &hook)?;
+    }
     let operator = webhook.start()?;
     let before = world.widget("a", json!({"extra": ["one", "two"], "color": "blue"}));
-    ensure!(webhook.apply(&before)?.warnings()?.is_empty());
+    let warnings = webhook.apply(&before)?.warnings()?;
+    ensure!(warnings.is_empty(), "{warnings:?}");
     world.await_ready("a")?;
     world.await_quiet(&operator)?;
 
@@ -96,6 +112,16 @@ spec:
   template:
     metadata: {labels: {app: image}}
     spec: {containers: [{name: app, image: 'example/app:{{ .Values.color }}'}]}
+";
+
+const HOOK_TEMPLATE: &str = "apiVersion: batch/v1
+kind: Job
+metadata:
+  name: '{{ .Release.Name }}-$name'
+  annotations: {helm.sh/hook: '$events'}
+spec:
+  template:
+    spec: {restartPolicy: Never, containers: [{name: a, image: example/app}]}
 ";
 
 /// The operator claims a custom resource, and writes its status.
