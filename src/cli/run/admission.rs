@@ -14,7 +14,7 @@ use chartwright_preview::{PreviewCluster, preview};
 use chartwright_watches::names::is_dns_label;
 
 /// How long a preview sends dry runs: a user waits for it.
-const CHECKS_FOR: Duration = Duration::from_millis(100);
+const CHECKS_FOR: Duration = Duration::from_millis(80);
 
 /// Preview of changes when they are made
 #[derive(Args, Clone, Debug)]
