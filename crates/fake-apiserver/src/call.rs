@@ -126,6 +126,11 @@ impl ApiCall {
         found.map(|(_, value)| value.as_str())
     }
 
+    /// True if the client accepts the metadata of objects in place of the objects.
+    pub fn is_of_metadata(&self) -> bool {
+        self.header("accept").contains("as=PartialObjectMetadata")
+    }
+
     pub fn is_watch(&self) -> bool {
         matches!(self.parameter("watch"), Some("true" | "1"))
     }

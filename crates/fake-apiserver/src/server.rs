@@ -521,7 +521,7 @@ impl View {
             kind: *kind,
             namespace: target.namespace.clone(),
             labels: terms.collect(),
-            metadata_only: call.header("accept").contains("as=PartialObjectMetadata"),
+            metadata_only: call.is_of_metadata(),
         }
     }
 

@@ -8,7 +8,7 @@ use chartwright_core::diff::ReleaseDiff;
 use chartwright_core::digest::Keyring;
 use chartwright_core::hooks::stand_in;
 use chartwright_core::identity::GroupKind;
-use chartwright_core::operation::{Operation, OperationKind, OperationPhase};
+use chartwright_core::operation::{Operation, OperationPhase};
 use chartwright_operator::cluster::Discovery;
 use chartwright_operator::cluster::discovery::Resource;
 use chartwright_operator::cluster::error::Error;
@@ -226,9 +226,7 @@ impl<'a> PreviewRun<'a> {
     /// edit.
     fn has_only_hooks_left(&self, first: Option<&Operation>, result: ReconcileResult) -> bool {
         let operation = self.release.operation().filter(|operation| Some(*operation) != first);
-        let runs_hooks = operation.is_some_and(|operation| {
-            operation.phase == OperationPhase::PostHooks && operation.kind != OperationKind::Delete
-        });
+        let runs_hooks = operation.is_some_and(|operation| operation.phase == OperationPhase::PostHooks);
         runs_hooks || result == ReconcileResult::Success
     }
 

@@ -55,14 +55,11 @@ fn restarts_and_deletions_are_warnings_of_kubectl() -> Result<()> {
     let webhook = Webhook::of(World::new("admission-warnings")?.granted("batch", "jobs")?)?;
     let world = &webhook.world;
     world.write_template("image.yaml", IMAGE_TEMPLATE)?;
-    for name in ["before", "after"] {
-        let hook = HOOK_TEMPLATE.replace("$name", name).replace(
-            "$events",
-            match name {
-                "before" => "pre-install,pre-upgrade",
-                _ => "post-install,post-upgrade",
-            },
-        );
+    for (name, events) in [
+        ("before", "pre-install,pre-upgrade"),
+        ("after", "post-install,post-upgrade"),
+    ] {
+        let hook = HOOK_TEMPLATE.replace("$name", name).replace("$events", events);
         world.write_template(&format!("{name}.yaml"), &hook)?;
     }
     let operator = webhook.start()?;

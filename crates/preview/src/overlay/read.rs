@@ -31,12 +31,7 @@ impl Overlay {
 
     /// True if a user waits, and the operator looks whether an object exists that is no member of the release: its creation shows it.
     fn counts_as_absent(&self, call: &ApiCall, place: &Place) -> bool {
-        let accepted = call.headers.get(http::header::ACCEPT);
-        let is_of_metadata = accepted.is_some_and(|accepted| {
-            let text = accepted.to_str().unwrap_or_default();
-            text.contains("as=PartialObjectMetadata;")
-        });
-        self.is_quick() && is_of_metadata && !self.journal().existing.contains(place)
+        self.is_quick() && call.is_of_metadata() && !self.journal().existing.contains(place)
     }
 
     pub(super) async fn list(&self, call: ApiCall, target: &CallTarget) -> CallAnswer {
