@@ -8,5 +8,6 @@ pub(crate) mod node;
 pub(crate) mod resolve;
 pub(crate) mod scalars;
 pub(crate) mod scanner;
+pub(crate) mod text_cursor;
 pub(crate) mod timestamp;
 pub(crate) mod token;

@@ -4,6 +4,8 @@
 use std::collections::VecDeque;
 
 use crate::Error;
+use crate::read::scalars::{scan_block_scalar, scan_plain_scalar, scan_quoted_scalar};
+use crate::read::text_cursor::TextCursor;
 use crate::read::token::{Mark, Payload, YamlToken, YamlTokenKind};
 
 /// The maximum distance between a simple key and its colon, in characters.
@@ -26,31 +28,24 @@ fn is_name(b: u8) -> bool {
 }
 
 pub(crate) struct Scanner<'a> {
-    pub(crate) text: &'a str,
-    pub(crate) bytes: &'a [u8],
-    /// Byte offset of the next character.
-    pub(crate) at: usize,
-    pub(crate) mark: Mark,
+    cursor: TextCursor<'a>,
     tokens: VecDeque<YamlToken<'a>>,
     /// Number of tokens that left the queue.
     tokens_parsed: usize,
     token_available: bool,
     /// Column of the current block, -1 outside any.
-    pub(crate) indent: i32,
+    indent: i32,
     indents: Vec<i32>,
-    pub(crate) simple_key_allowed: bool,
+    simple_key_allowed: bool,
     simple_keys: Vec<SimpleKey>,
-    pub(crate) flow_level: usize,
+    flow_level: usize,
     max_depth: usize,
 }
 
 impl<'a> Scanner<'a> {
     pub(crate) fn new(text: &'a str, max_depth: usize) -> Self {
         Scanner {
-            text,
-            bytes: text.as_bytes(),
-            at: 0,
-            mark: Mark::default(),
+            cursor: TextCursor::new(text),
             tokens: VecDeque::new(),
             tokens_parsed: 0,
             token_available: false,
@@ -74,7 +69,7 @@ impl<'a> Scanner<'a> {
         // The queue is empty only behind the end of the stream.
         Ok(match self.tokens.front() {
             Some(token) => (token.kind, token.start, token.end),
-            None => (YamlTokenKind::StreamEnd, self.mark, self.mark),
+            None => (YamlTokenKind::StreamEnd, self.cursor.mark, self.cursor.mark),
         })
     }
 
@@ -85,113 +80,11 @@ impl<'a> Scanner<'a> {
         self.tokens.pop_front().map_or(Payload::None, |token| token.payload)
     }
 
-    /// The byte `ahead` of the current position; 0 behind the end (the text itself has none).
-    pub(crate) fn byte(&self, ahead: usize) -> u8 {
-        self.bytes.get(self.at + ahead).copied().unwrap_or(0)
-    }
-
-    pub(crate) fn is_break(&self, ahead: usize) -> bool {
-        matches!(self.byte(ahead), b'\r' | b'\n')
-    }
-
-    pub(crate) fn is_blank(&self, ahead: usize) -> bool {
-        matches!(self.byte(ahead), b' ' | b'\t')
-    }
-
-    /// Whether a line break or the end is there.
-    pub(crate) fn is_break_or_end(&self, ahead: usize) -> bool {
-        matches!(self.byte(ahead), 0 | b'\r' | b'\n')
-    }
-
-    /// Whether white space, a line break or the end is there.
-    pub(crate) fn is_blank_or_end(&self, ahead: usize) -> bool {
-        self.is_blank(ahead) || self.is_break_or_end(ahead)
-    }
-
-    /// Skips a character.
-    pub(crate) fn skip(&mut self) {
-        let Some(&lead) = self.bytes.get(self.at) else { return };
-        self.at += match lead {
-            0..=0x7F => 1,
-            0x80..=0xDF => 2,
-            0xE0..=0xEF => 3,
-            _ => 4,
-        };
-        self.mark.index += 1;
-        self.mark.column += 1;
-    }
-
-    /// Skips `bytes` that are known to be ASCII.
-    pub(crate) fn skip_ascii(&mut self, bytes: usize) {
-        self.skip_run(bytes, bytes as u32);
-    }
-
-    /// Skips the spaces that come next, of which deeply nested documents largely consist.
-    pub(crate) fn skip_spaces(&mut self) {
-        let rest = self.bytes.get(self.at..).unwrap_or_default();
-        self.skip_ascii(rest.iter().take_while(|b| **b == b' ').count());
-    }
-
-    pub(crate) fn skip_blanks(&mut self) {
-        while self.is_blank(0) {
-            self.skip_ascii(1);
-        }
-    }
-
-    /// Skips to the end of the line, returning what was there.
-    pub(crate) fn skip_to_break(&mut self) -> &'a str {
-        let rest = self.text.get(self.at..).unwrap_or_default();
-        let end = memchr::memchr2(b'\n', b'\r', rest.as_bytes());
-        let line = end.and_then(|end| rest.get(..end)).unwrap_or(rest);
-        let characters = if line.is_ascii() {
-            line.len()
-        } else {
-            line.chars().count()
-        };
-        self.skip_run(line.len(), characters as u32);
-        line
-    }
-
-    /// Skips that many bytes and characters, among which is no line break.
-    pub(crate) fn skip_run(&mut self, bytes: usize, characters: u32) {
-        self.at += bytes;
-        self.mark.index += characters;
-        self.mark.column += characters;
-    }
-
-    /// Skips a line break; whether there was one.
-    pub(crate) fn skip_break(&mut self) -> bool {
-        if !self.is_break(0) {
-            return false;
-        }
-        let length = match (self.byte(0), self.byte(1)) {
-            (b'\r', b'\n') => 2,
-            _ => 1,
-        };
-        self.at += length;
-        self.mark.index += length as u32;
-        self.mark.column = 0;
-        self.mark.line += 1;
-        true
-    }
-
-    /// Whether `---` or `...` stands alone at the start of the line.
-    pub(crate) fn at_document_indicator(&self) -> bool {
-        self.mark.column == 0
-            && matches!(self.bytes.get(self.at..self.at + 3), Some(b"---" | b"..."))
-            && self.is_blank_or_end(3)
-    }
-
-    /// An error at the current position.
-    pub(crate) fn error(&self, problem: &str) -> Error {
-        Error::yaml((self.mark.line > 0).then_some(self.mark.line as usize + 1), problem)
-    }
-
     fn push(&mut self, kind: YamlTokenKind, start: Mark, payload: Payload<'a>) {
         self.tokens.push_back(YamlToken {
             kind,
             start,
-            end: self.mark,
+            end: self.cursor.mark,
             payload,
         });
     }
@@ -235,15 +128,15 @@ impl<'a> Scanner<'a> {
 
     fn fetch_next_token(&mut self) -> Result<(), Error> {
         self.skip_to_next_token();
-        self.unroll_indent(self.mark.column as i32);
-        let c = self.byte(0);
+        self.unroll_indent(self.cursor.mark.column as i32);
+        let c = self.cursor.byte(0);
         if c == 0 {
             return self.fetch_stream_end();
         }
-        if self.at_document_indicator() {
+        if self.cursor.at_document_indicator() {
             self.leave_document()?;
-            let start = self.mark;
-            self.skip_ascii(3);
+            let start = self.cursor.mark;
+            self.cursor.skip_ascii(3);
             let kind = if c == b'-' {
                 YamlTokenKind::DocumentStart
             } else {
@@ -263,33 +156,34 @@ impl<'a> Scanner<'a> {
                 self.simple_key_allowed = true;
                 self.indicator(YamlTokenKind::FlowEntry)
             }
-            b'-' if self.is_blank_or_end(1) => self.fetch_block_entry(),
-            b'?' if in_flow || self.is_blank_or_end(1) => self.fetch_key(),
-            b':' if in_flow || self.is_blank_or_end(1) => self.fetch_value(),
+            b'-' if self.cursor.is_blank_or_end(1) => self.fetch_block_entry(),
+            b'?' if in_flow || self.cursor.is_blank_or_end(1) => self.fetch_key(),
+            b':' if in_flow || self.cursor.is_blank_or_end(1) => self.fetch_value(),
             b'*' => self.fetch_name(YamlTokenKind::Alias),
             b'&' => self.fetch_name(YamlTokenKind::Anchor),
             b'!' => self.fetch_name(YamlTokenKind::Tag),
             b'|' | b'>' if !in_flow => {
                 self.remove_simple_key()?;
                 self.simple_key_allowed = true;
-                let token = self.scan_block_scalar(c == b'|')?;
+                let token = scan_block_scalar(&mut self.cursor, self.indent, c == b'|')?;
                 self.tokens.push_back(token);
                 Ok(())
             }
             b'\'' | b'"' => {
                 self.save_simple_key()?;
                 self.simple_key_allowed = false;
-                let token = self.scan_quoted_scalar(c == b'\'')?;
+                let token = scan_quoted_scalar(&mut self.cursor, c == b'\'')?;
                 self.tokens.push_back(token);
                 Ok(())
             }
             b'\t' | b'#' | b'|' | b'>' | b'%' | b'@' | b'`' => {
-                Err(self.error("found character that cannot start any token"))
+                Err(self.cursor.error("found character that cannot start any token"))
             }
             _ => {
                 self.save_simple_key()?;
-                self.simple_key_allowed = false;
-                let token = self.scan_plain_scalar()?;
+                let token = scan_plain_scalar(&mut self.cursor, self.indent, in_flow)?;
+                // Behind the scalar, a key may start only on a later line.
+                self.simple_key_allowed = self.cursor.mark.line > token.end.line;
                 self.tokens.push_back(token);
                 Ok(())
             }
@@ -299,15 +193,15 @@ impl<'a> Scanner<'a> {
     fn skip_to_next_token(&mut self) {
         loop {
             // Tabs separate tokens, but are no indentation: not where a key may start.
-            self.skip_spaces();
-            while self.byte(0) == b'\t' && (self.flow_level > 0 || !self.simple_key_allowed) {
-                self.skip_ascii(1);
-                self.skip_spaces();
+            self.cursor.skip_spaces();
+            while self.cursor.byte(0) == b'\t' && (self.flow_level > 0 || !self.simple_key_allowed) {
+                self.cursor.skip_ascii(1);
+                self.cursor.skip_spaces();
             }
-            if self.byte(0) == b'#' {
-                self.skip_to_break();
+            if self.cursor.byte(0) == b'#' {
+                self.cursor.skip_to_break();
             }
-            if !self.skip_break() {
+            if !self.cursor.skip_break() {
                 return;
             }
             if self.flow_level == 0 {
@@ -318,19 +212,19 @@ impl<'a> Scanner<'a> {
 
     /// Consumes a one-character indicator.
     fn indicator(&mut self, kind: YamlTokenKind) -> Result<(), Error> {
-        let start = self.mark;
-        self.skip();
+        let start = self.cursor.mark;
+        self.cursor.skip();
         self.push(kind, start, Payload::None);
         Ok(())
     }
 
     fn fetch_stream_end(&mut self) -> Result<(), Error> {
-        if self.mark.column != 0 {
-            self.mark.column = 0;
-            self.mark.line += 1;
+        if self.cursor.mark.column != 0 {
+            self.cursor.mark.column = 0;
+            self.cursor.mark.line += 1;
         }
         self.leave_document()?;
-        self.push(YamlTokenKind::StreamEnd, self.mark, Payload::None);
+        self.push(YamlTokenKind::StreamEnd, self.cursor.mark, Payload::None);
         Ok(())
     }
 
@@ -347,7 +241,7 @@ impl<'a> Scanner<'a> {
         let token_number = self.next_token_number();
         self.simple_keys.push(SimpleKey {
             token_number,
-            mark: self.mark,
+            mark: self.cursor.mark,
             ..SimpleKey::default()
         });
         self.flow_level += 1;
@@ -379,9 +273,11 @@ impl<'a> Scanner<'a> {
         // In flow context the parser refuses it.
         if self.flow_level == 0 {
             if !self.simple_key_allowed {
-                return Err(self.error("block sequence entries are not allowed in this context"));
+                return Err(self
+                    .cursor
+                    .error("block sequence entries are not allowed in this context"));
             }
-            self.roll_indent(self.mark, None, YamlTokenKind::BlockSequenceStart)?;
+            self.roll_indent(self.cursor.mark, None, YamlTokenKind::BlockSequenceStart)?;
         }
         self.remove_simple_key()?;
         self.simple_key_allowed = true;
@@ -391,9 +287,9 @@ impl<'a> Scanner<'a> {
     fn fetch_key(&mut self) -> Result<(), Error> {
         if self.flow_level == 0 {
             if !self.simple_key_allowed {
-                return Err(self.error("mapping keys are not allowed in this context"));
+                return Err(self.cursor.error("mapping keys are not allowed in this context"));
             }
-            self.roll_indent(self.mark, None, YamlTokenKind::BlockMappingStart)?;
+            self.roll_indent(self.cursor.mark, None, YamlTokenKind::BlockMappingStart)?;
         }
         self.remove_simple_key()?;
         self.simple_key_allowed = self.flow_level == 0;
@@ -412,9 +308,9 @@ impl<'a> Scanner<'a> {
         } else {
             if self.flow_level == 0 {
                 if !self.simple_key_allowed {
-                    return Err(self.error("mapping values are not allowed in this context"));
+                    return Err(self.cursor.error("mapping values are not allowed in this context"));
                 }
-                self.roll_indent(self.mark, None, YamlTokenKind::BlockMappingStart)?;
+                self.roll_indent(self.cursor.mark, None, YamlTokenKind::BlockMappingStart)?;
             }
             self.simple_key_allowed = self.flow_level == 0;
         }
@@ -424,7 +320,7 @@ impl<'a> Scanner<'a> {
     fn fetch_name(&mut self, kind: YamlTokenKind) -> Result<(), Error> {
         self.save_simple_key()?;
         self.simple_key_allowed = false;
-        let start = self.mark;
+        let start = self.cursor.mark;
         let name = match kind {
             YamlTokenKind::Tag => self.scan_tag()?,
             _ => self.scan_name()?,
@@ -435,32 +331,27 @@ impl<'a> Scanner<'a> {
 
     /// The name behind `&` or `*`.
     fn scan_name(&mut self) -> Result<&'a str, Error> {
-        self.skip_ascii(1);
-        let name = self.skip_while(is_name);
-        let ends = self.is_blank_or_end(0) || b"?:,]}%@`".contains(&self.byte(0));
+        self.cursor.skip_ascii(1);
+        let name = self.cursor.skip_while(is_name);
+        let ends = self.cursor.is_blank_or_end(0) || b"?:,]}%@`".contains(&self.cursor.byte(0));
         if name.is_empty() || !ends {
-            return Err(self.error("did not find expected alphabetic or numeric character"));
+            return Err(self
+                .cursor
+                .error("did not find expected alphabetic or numeric character"));
         }
         Ok(name)
     }
 
     /// A tag as it is written, with its `!`.
     fn scan_tag(&mut self) -> Result<&'a str, Error> {
-        let tag = self.skip_while(|b| is_name(b) || b";/?:@&=+$,.!~*'()[]%".contains(&b));
-        if self.is_blank_or_end(0) {
+        let tag = self
+            .cursor
+            .skip_while(|b| is_name(b) || b";/?:@&=+$,.!~*'()[]%".contains(&b));
+        if self.cursor.is_blank_or_end(0) {
             Ok(tag)
         } else {
-            Err(self.error("did not find expected whitespace or line break"))
+            Err(self.cursor.error("did not find expected whitespace or line break"))
         }
-    }
-
-    /// Skips ASCII characters.
-    fn skip_while(&mut self, accept: impl Fn(u8) -> bool) -> &'a str {
-        let start = self.at;
-        while accept(self.byte(0)) {
-            self.skip_ascii(1);
-        }
-        self.text.get(start..self.at).unwrap_or_default()
     }
 
     /// Whether the simple key at `index` of the stack may still get its colon.
@@ -468,9 +359,9 @@ impl<'a> Scanner<'a> {
         let Some(key) = self.simple_keys.get(index).filter(|key| key.possible) else {
             return Ok(false);
         };
-        if key.mark.line < self.mark.line || key.mark.index + MAX_KEY_DISTANCE < self.mark.index {
+        if key.mark.line < self.cursor.mark.line || key.mark.index + MAX_KEY_DISTANCE < self.cursor.mark.index {
             if key.required {
-                return Err(self.error("could not find expected ':'"));
+                return Err(self.cursor.error("could not find expected ':'"));
             }
             self.simple_keys[index].possible = false;
             return Ok(false);
@@ -482,7 +373,7 @@ impl<'a> Scanner<'a> {
         if !self.simple_key_allowed {
             return Ok(());
         }
-        let required = self.flow_level == 0 && self.indent == self.mark.column as i32;
+        let required = self.flow_level == 0 && self.indent == self.cursor.mark.column as i32;
         let token_number = self.next_token_number();
         self.remove_simple_key()?;
         if let Some(top) = self.simple_keys.last_mut() {
@@ -491,7 +382,7 @@ impl<'a> Scanner<'a> {
                 required,
                 awaited: true,
                 token_number,
-                mark: self.mark,
+                mark: self.cursor.mark,
             };
         }
         Ok(())
@@ -499,7 +390,7 @@ impl<'a> Scanner<'a> {
 
     fn remove_simple_key(&mut self) -> Result<(), Error> {
         match self.simple_keys.last_mut() {
-            Some(top) if top.possible && top.required => Err(self.error("could not find expected ':'")),
+            Some(top) if top.possible && top.required => Err(self.cursor.error("could not find expected ':'")),
             Some(top) if top.possible => {
                 top.possible = false;
                 top.awaited = false;
@@ -526,7 +417,7 @@ impl<'a> Scanner<'a> {
 
     fn too_deep(&self) -> Error {
         Error::depth(
-            (self.mark.line > 0).then_some(self.mark.line as usize + 1),
+            (self.cursor.mark.line > 0).then_some(self.cursor.mark.line as usize + 1),
             self.max_depth,
         )
     }
@@ -537,7 +428,7 @@ impl<'a> Scanner<'a> {
             return;
         }
         while self.indent > column {
-            self.push(YamlTokenKind::BlockEnd, self.mark, Payload::None);
+            self.push(YamlTokenKind::BlockEnd, self.cursor.mark, Payload::None);
             self.indent = self.indents.pop().unwrap_or(-1);
         }
     }
