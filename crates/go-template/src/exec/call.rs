@@ -1,13 +1,14 @@
-//! Function calls.
+//! Function calls and the evaluation of their arguments.
 
-use super::super::func::{CallError, Param};
-use super::super::host::Host;
-use super::super::value::Value;
-use super::args::as_argument;
-use super::{CurrentNode, ExecFailure, ExecState, Reflected};
+use super::args::{as_argument, check_arity, eval_literal, nil_of, validate};
+use super::place::CurrentNode;
+use super::{ExecFailure, ExecState, Reflected};
 use crate::exec::builtins::Builtin;
+use crate::func::{CallError, Param};
+use crate::host::Host;
 use crate::syntax::ast::{Identifier, Operand};
 use crate::text::quote::quote_go;
+use crate::value::Value;
 
 impl<'a, C: Host> ExecState<'a, '_, C> {
     /// Calls the function of that name; `at` is where its own error is reported.
@@ -20,7 +21,7 @@ impl<'a, C: Host> ExecState<'a, '_, C> {
         last: Option<Reflected>,
     ) -> Result<Reflected, ExecFailure> {
         let funcs = self.funcs;
-        let source = self.source();
+        let source = self.place.source();
         if let Some(func) = identifier
             .index_in(source, funcs)
             .and_then(|index| funcs.by_index(index))
@@ -28,14 +29,14 @@ impl<'a, C: Host> ExecState<'a, '_, C> {
             let from = self.eval_args(dot, func.name, &func.params, func.variadic, args, last)?;
             let args = self.args.get(from..).unwrap_or_default();
             let given = args.iter().map(Value::shallow_size).sum();
-            let result = (func.body)(self.host, args);
+            let result = (func.body)(self.host.context, args);
             self.args.truncate(from);
             return self.returned(result, at, func.name, given);
         }
         let name = source.text(identifier.name);
         match identifier.builtin {
             Some(builtin) => self.eval_builtin(dot, builtin, name, at, args, last),
-            None => Err(self.fail(format!("{} is not a defined function", quote_go(name)))),
+            None => Err(self.place.fail(format!("{} is not a defined function", quote_go(name)))),
         }
     }
 
@@ -49,7 +50,7 @@ impl<'a, C: Host> ExecState<'a, '_, C> {
     ) -> Result<Reflected, ExecFailure> {
         match result {
             Ok(value) => {
-                self.called(given, &value)?;
+                self.host.called(&self.place, given, &value)?;
                 Ok(Reflected {
                     interface: value.is_nil(),
                     value,
@@ -59,16 +60,10 @@ impl<'a, C: Host> ExecState<'a, '_, C> {
         }
     }
 
-    fn called(&mut self, given: usize, made: &Value) -> Result<(), ExecFailure> {
-        self.host
-            .called(given, made.shallow_size(), made.fresh_size())
-            .map_err(|text| self.fail(text))
-    }
-
     #[cold]
     fn call_failed(&mut self, error: CallError, at: CurrentNode<'a>, name: &str) -> ExecFailure {
-        self.at = at;
-        let mut failure = self.fail(format!("error calling {name}"));
+        self.place.node = at;
+        let mut failure = self.place.fail(format!("error calling {name}"));
         failure.cause = Some(error);
         failure
     }
@@ -83,7 +78,14 @@ impl<'a, C: Host> ExecState<'a, '_, C> {
         last: Option<Reflected>,
     ) -> Result<Reflected, ExecFailure> {
         let arity = builtin.arity();
-        self.check_arity(name, arity.fixed, arity.variadic, args.len(), last.is_some())?;
+        check_arity(
+            &self.place,
+            name,
+            arity.fixed,
+            arity.variadic,
+            args.len(),
+            last.is_some(),
+        )?;
         if matches!(builtin, Builtin::And | Builtin::Or) {
             return self.eval_and_or(dot, builtin == Builtin::Or, args, last);
         }
@@ -98,7 +100,7 @@ impl<'a, C: Host> ExecState<'a, '_, C> {
         }
         if let Some(last) = last {
             values.push(if builtin == Builtin::Printf && values.is_empty() {
-                Reflected::concrete(self.validate(last, Param::String)?)
+                Reflected::concrete(validate(&self.place, last, Param::String)?)
             } else {
                 last
             });
@@ -117,12 +119,12 @@ impl<'a, C: Host> ExecState<'a, '_, C> {
             1
         };
         if builtin.takes_interfaces() && self.host.meter().text(widest * given).is_err() {
-            self.host.called(0, 0, 0).map_err(|text| self.fail(text))?;
+            self.host.check_overrun(&self.place)?;
         }
         let result = builtin
             .call(self.host.meter(), &values)
             .map_err(|text| self.call_failed(CallError::Text(text), at, name))?;
-        self.called(given, &result.value)?;
+        self.host.called(&self.place, given, &result.value)?;
         Ok(result)
     }
 
@@ -142,5 +144,55 @@ impl<'a, C: Host> ExecState<'a, '_, C> {
             }
         }
         Ok(last.unwrap_or(value))
+    }
+
+    /// Pushes all arguments of a call, the piped one last, onto the stack of arguments. Where they start.
+    pub(super) fn eval_args(
+        &mut self,
+        dot: &Reflected,
+        name: &str,
+        params: &[Param],
+        variadic: Option<Param>,
+        operands: &'a [Operand],
+        last: Option<Reflected>,
+    ) -> Result<usize, ExecFailure> {
+        check_arity(
+            &self.place,
+            name,
+            params.len(),
+            variadic.is_some(),
+            operands.len(),
+            last.is_some(),
+        )?;
+        // The number of arguments fits, so there is a parameter for each.
+        let param = |i: usize| params.get(i).copied().or(variadic).unwrap_or(Param::Any);
+        let from = self.args.len();
+        for (i, operand) in operands.iter().enumerate() {
+            let value = self.eval_arg(dot, param(i), operand)?;
+            self.args.push(value);
+        }
+        if let Some(last) = last {
+            let value = validate(&self.place, last, param(operands.len()))?;
+            self.args.push(value);
+        }
+        Ok(from)
+    }
+
+    /// An operand for a parameter of that type.
+    fn eval_arg(&mut self, dot: &Reflected, param: Param, operand: &'a Operand) -> Result<Value, ExecFailure> {
+        match operand {
+            Operand::Nil(_) => {
+                self.place.node = CurrentNode::Operand(operand);
+                nil_of(param).ok_or_else(|| self.place.fail(format!("cannot assign nil to {}", param.type_name())))
+            }
+            Operand::Bool(..) | Operand::String(..) | Operand::Number(..) if param != Param::Any => {
+                self.place.node = CurrentNode::Operand(operand);
+                eval_literal(&self.place, param, operand)
+            }
+            operand => {
+                let value = self.eval_operand(dot, operand)?;
+                validate(&self.place, value, param)
+            }
+        }
     }
 }

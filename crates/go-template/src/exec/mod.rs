@@ -2,27 +2,33 @@
 //!
 //! Error positions are part of the contract. The state therefore records the current node exactly where Go does, also
 //! where Go's choice is surprising: a bad piped argument is reported at the last operand evaluated.
+//!
+//! Functions that are not generic over the host have `#[inline]` where the evaluator runs them often: the evaluator is
+//! compiled in the crate that has the host.
 
 mod args;
 pub(crate) mod builtins;
 mod call;
 mod fields;
+mod metered_host;
 mod pipeline;
-mod range;
+mod place;
+mod variables;
+mod walk;
+
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod tests_host;
 
-use super::error::{ExecError, Place};
+use super::error::ExecError;
 use super::func::FuncMap;
 use super::host::{Host, MissingKey};
 use super::set::Set;
 use super::value::Value;
-use crate::syntax::arena::{PartId, Run};
-use crate::syntax::ast::{Branch, Command, Invocation, Operand, Pipe, Pos, Span, TemplateNode, TemplateSource, Tree};
-use crate::text::format;
-use crate::text::quote::quote_go;
+use metered_host::MeteredHost;
+use place::{CurrentNode, ExecPlace};
+use variables::VariableStack;
 
 /// Executes the template `name` of `set` over `data` and appends what it prints to `out`.
 ///
@@ -58,14 +64,13 @@ pub fn exec<C: Host>(
     let mut state = ExecState {
         set,
         funcs,
-        host: &mut *ctx,
-        counted: out.len(),
-        out,
+        host: MeteredHost::new(&mut *ctx, out),
         missing_key,
-        tree,
-        at: CurrentNode::Start,
-        vars: Vec::with_capacity(8),
-        vars_base: 0,
+        place: ExecPlace {
+            tree,
+            node: CurrentNode::Start,
+        },
+        vars: VariableStack::new(),
         args: Vec::new(),
     };
     let done = state.execute(&Reflected::concrete(data.clone()));
@@ -123,247 +128,14 @@ enum Flow {
     Continue,
 }
 
-/// The current node.
-#[derive(Clone, Copy)]
-enum CurrentNode<'a> {
-    Start,
-    TemplateNode(&'a TemplateNode),
-    Pipe(&'a Pipe),
-    Command(&'a Command),
-    Operand(&'a Operand),
-}
-
+/// An execution under way. Its methods walk nodes (`walk`), evaluate pipelines (`pipeline`) and call functions (`call`).
 struct ExecState<'a, 'c, C> {
     set: &'a Set,
     funcs: &'a FuncMap<C>,
-    host: &'c mut C,
-    out: &'c mut Vec<u8>,
-    /// The length of `out` that was reported to the host.
-    counted: usize,
+    host: MeteredHost<'c, C>,
     missing_key: MissingKey,
-    /// The executing template.
-    tree: &'a Tree,
-    at: CurrentNode<'a>,
-    vars: Vec<(&'a [u8], Reflected)>,
-    /// The index where the variables of the executing template start. It does not see its caller's variables.
-    vars_base: usize,
+    place: ExecPlace<'a>,
+    vars: VariableStack<'a>,
     /// The arguments of the calls under way.
     args: Vec<Value>,
-}
-
-impl<'a, C: Host> ExecState<'a, '_, C> {
-    fn execute(&mut self, data: &Reflected) -> Result<(), ExecFailure> {
-        self.enter()?;
-        self.vars.push((b"$", data.clone()));
-        self.walk(data, self.tree.definition.root)?;
-        self.leave();
-        Ok(())
-    }
-
-    /// The text of the executing template and its syntax tree.
-    fn source(&self) -> &'a TemplateSource {
-        &self.tree.source
-    }
-
-    /// Opens one more level of native recursion.
-    fn enter(&mut self) -> Result<(), ExecFailure> {
-        let max = self.host.max_depth();
-        let meter = self.host.meter();
-        if meter.depth() >= max {
-            return Err(self.fail("exceeded maximum template depth (100000)"));
-        }
-        meter.set_depth(meter.depth() + 1);
-        Ok(())
-    }
-
-    fn leave(&mut self) {
-        let meter = self.host.meter();
-        meter.set_depth(meter.depth().saturating_sub(1));
-    }
-
-    fn step(&mut self) -> Result<(), ExecFailure> {
-        self.host.step().map_err(|text| self.fail(text))
-    }
-
-    fn written(&mut self) -> Result<(), ExecFailure> {
-        let added = self.out.len().saturating_sub(self.counted);
-        self.counted = self.out.len();
-        self.host.output(self.counted, added).map_err(|text| self.fail(text))
-    }
-
-    #[cold]
-    fn fail(&self, message: impl Into<String>) -> ExecFailure {
-        let mut node = String::new();
-        let source = self.source();
-        let pos = match self.at {
-            CurrentNode::Start => source
-                .all(self.tree.definition.root)
-                .first()
-                .map_or(0, |node| node.pos(source)),
-            CurrentNode::TemplateNode(at) => {
-                at.write(source, &mut node);
-                at.pos(source)
-            }
-            CurrentNode::Pipe(at) => {
-                at.write(source, &mut node);
-                at.pos
-            }
-            CurrentNode::Command(at) => {
-                at.write(source, &mut node);
-                at.pos
-            }
-            CurrentNode::Operand(at) => {
-                at.write(source, &mut node);
-                at.pos(source)
-            }
-        };
-        let (line, column) = self.tree.line_and_column(pos);
-        let (file, executing) = (self.tree.parse_name().to_owned(), self.tree.name().to_owned());
-        let place = Place {
-            file,
-            line,
-            column,
-            executing,
-            node,
-        };
-        Box::new(ExecError {
-            place: Some(place),
-            message: message.into(),
-            cause: None,
-        })
-    }
-
-    /// The bytes of a name in the executing template.
-    fn name(&self, name: Span) -> &'a [u8] {
-        self.source().bytes(name)
-    }
-
-    fn set_var(&mut self, name: Span, value: Reflected) -> Result<(), ExecFailure> {
-        let name = self.name(name);
-        let visible = self.vars.get_mut(self.vars_base..).unwrap_or_default();
-        match visible.iter_mut().rev().find(|(known, _)| *known == name) {
-            Some((_, variable)) => {
-                *variable = value;
-                Ok(())
-            }
-            None => Err(self.undefined(name)),
-        }
-    }
-
-    fn var(&self, name: Span) -> Result<&Reflected, ExecFailure> {
-        let name = self.name(name);
-        let visible = self.vars.get(self.vars_base..).unwrap_or_default();
-        match visible.iter().rev().find(|(known, _)| *known == name) {
-            Some((_, variable)) => Ok(variable),
-            None => Err(self.undefined(name)),
-        }
-    }
-
-    #[cold]
-    fn undefined(&self, name: &[u8]) -> ExecFailure {
-        self.fail(format!("undefined variable: {}", String::from_utf8_lossy(name)))
-    }
-
-    fn walk(&mut self, dot: &Reflected, list: Run<TemplateNode>) -> Result<Flow, ExecFailure> {
-        for node in self.source().all(list) {
-            self.at = CurrentNode::TemplateNode(node);
-            self.step()?;
-            let flow = match node {
-                TemplateNode::Text(from, to) => {
-                    self.copy(*from, *to)?;
-                    Flow::Next
-                }
-                TemplateNode::Constant(Span(from, length)) => {
-                    self.copy(from + 1, (from + length).saturating_sub(1))?;
-                    Flow::Next
-                }
-                TemplateNode::Action(pipe) => {
-                    let value = self.eval_pipeline(dot, pipe)?;
-                    if pipe.decl.is_empty() {
-                        self.at = CurrentNode::TemplateNode(node);
-                        self.print(&value)?;
-                    }
-                    Flow::Next
-                }
-                TemplateNode::If(branch) => self.walk_branch(dot, *branch, false)?,
-                TemplateNode::With(branch) => self.walk_branch(dot, *branch, true)?,
-                TemplateNode::Range(branch) => self.walk_range(dot, *branch)?,
-                TemplateNode::Template(invocation) => self.walk_template(dot, *invocation)?,
-                TemplateNode::Break(_) => Flow::Break,
-                TemplateNode::Continue(_) => Flow::Continue,
-            };
-            if flow != Flow::Next {
-                return Ok(flow);
-            }
-        }
-        Ok(Flow::Next)
-    }
-
-    /// Prints a part of the source.
-    fn copy(&mut self, from: Pos, to: Pos) -> Result<(), ExecFailure> {
-        self.out.extend_from_slice(self.source().slice(from, to));
-        self.written()
-    }
-
-    fn print(&mut self, value: &Reflected) -> Result<(), ExecFailure> {
-        match &value.value {
-            Value::Nil => self.out.extend_from_slice(b"<no value>"),
-            value @ (Value::List(_) | Value::Map(_) | Value::Object(_)) => {
-                format::print_into(self.host.meter(), value, self.out);
-                self.host.called(0, 0, 0).map_err(|text| self.fail(text))?;
-            }
-            value => format::display_into(self.host.meter(), value, self.out),
-        }
-        self.written()
-    }
-
-    /// Walks a list one level deeper.
-    fn walk_nested(&mut self, dot: &Reflected, list: Run<TemplateNode>) -> Result<Flow, ExecFailure> {
-        self.enter()?;
-        let flow = self.walk(dot, list)?;
-        self.leave();
-        Ok(flow)
-    }
-
-    fn walk_branch(&mut self, dot: &Reflected, branch: PartId<Branch>, with: bool) -> Result<Flow, ExecFailure> {
-        let branch = self.source().one(branch);
-        let mark = self.vars.len();
-        let value = self.eval_pipeline(dot, &branch.pipe)?;
-        let flow = if value.value.truth() {
-            self.walk_nested(if with { &value } else { dot }, branch.list)?
-        } else {
-            self.walk_else(dot, branch)?
-        };
-        self.vars.truncate(mark);
-        Ok(flow)
-    }
-
-    fn walk_else(&mut self, dot: &Reflected, branch: &'a Branch) -> Result<Flow, ExecFailure> {
-        match branch.else_list {
-            Some(list) => self.walk_nested(dot, list),
-            None => Ok(Flow::Next),
-        }
-    }
-
-    fn walk_template(&mut self, dot: &Reflected, invocation: PartId<Invocation>) -> Result<Flow, ExecFailure> {
-        let invocation = self.source().one(invocation);
-        let Some(tree) = self.set.get(&invocation.name) else {
-            return Err(self.fail(format!("template {} not defined", quote_go(invocation.name.as_bytes()))));
-        };
-        self.enter()?;
-        let data = match &invocation.pipe {
-            Some(pipe) => self.eval_pipeline(dot, pipe)?,
-            None => Reflected::INVALID,
-        };
-        // Variables that the pipeline declares stay.
-        let mark = self.vars.len();
-        let caller = (self.tree, self.at, self.vars_base);
-        (self.tree, self.vars_base) = (tree, mark);
-        self.vars.push((b"$", data.clone()));
-        self.walk(&data, self.tree.definition.root)?;
-        self.vars.truncate(mark);
-        (self.tree, self.at, self.vars_base) = caller;
-        self.leave();
-        Ok(Flow::Next)
-    }
 }

@@ -6,6 +6,7 @@ use super::super::func::{Args, Argument, Func, FuncMap, Param, Rest, Signature};
 use super::super::meter::Meter;
 use super::super::value::{Entries, List, ListKind, Map, MapKind, Str};
 use super::*;
+use crate::text::format;
 use fixtures::{self, Outcome};
 
 /// A host with the options that a case names.
