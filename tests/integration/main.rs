@@ -17,6 +17,7 @@ mod admission;
 mod apply;
 mod cli;
 mod controller;
+mod crds;
 mod deletion;
 mod docs;
 mod hooks;

@@ -5,8 +5,6 @@ pub mod autoscaler;
 pub mod claims;
 pub mod conflicts;
 pub mod cost;
-pub mod crd_replace;
-pub mod crds;
 mod differences;
 pub mod drift;
 pub mod hand_edits;

@@ -3,7 +3,7 @@
 //! | trap | test |
 //! |---|---|
 //! | random values rendered again in each loop | `values::random_results::random_results_survive_edits_restarts_and_a_deleted_member` |
-//! | a CRD that is made and used in one pass | `apply::crds::a_crd_among_the_templates_comes_before_its_objects` |
+//! | a CRD that is made and used in one pass | `crds::install::a_crd_among_the_templates_comes_before_its_objects` |
 //! | kinds without a generation | `apply::drift::a_deleted_or_changed_member_is_restored` |
 //! | labels that drift don't move the generation | `apply::drift::removed_labels_and_annotations_of_members_are_restored` |
 //! | "is immutable" is only text | `apply::immutable::an_error_text_does_not_delete_a_healthy_object` |

@@ -1,0 +1,4 @@
+//! CustomResourceDefinitions that a chart brings: how they are created and replaced.
+
+pub mod install;
+pub mod replace;
