@@ -6,11 +6,9 @@
 mod chart_texts;
 mod contexts;
 pub(crate) mod data_size;
-mod document_head;
 mod documents;
 mod effective_values;
 mod error;
-mod install_order;
 pub mod manifest;
 mod memo;
 mod redraw;
@@ -42,7 +40,7 @@ pub use crate::helm::{
 pub use data_size::{of as size_of_data, to_read as size_to_read};
 use documents::Outputs;
 pub use error::{BadManifest, Error, Place};
-pub use install_order::{INSTALL_ORDER, by_install_order};
+pub use manifest::install_order::{INSTALL_ORDER, by_install_order};
 pub use manifest::{Hook, HookEvent, Manifest};
 use memo::{Memo, MemoRun};
 pub use render_text::render_text;

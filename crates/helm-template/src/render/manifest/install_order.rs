@@ -33,7 +33,7 @@ pub fn by_install_order(a: &str, b: &str) -> Ordering {
 
 #[cfg(test)]
 mod tests {
-    use crate::render::install_order::*;
+    use super::*;
 
     #[test]
     fn unknown_kinds_are_last_by_name() {

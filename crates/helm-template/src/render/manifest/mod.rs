@@ -1,5 +1,8 @@
 //! Rendered files -> manifests and hooks. Facts: Helm's `pkg/release/v1/util/{manifest,manifest_sorter}.go`.
 
+mod document_head;
+pub(super) mod install_order;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
@@ -9,11 +12,11 @@ use super::documents::split;
 use super::memo::FileOutput;
 use crate::chart::Warning;
 use crate::chart::warning::Level;
-use crate::render::document_head::Head;
-use crate::render::install_order::by_install_order;
 use crate::render::{BadManifest, Error, Input, data_size, over};
+use document_head::Head;
 use go_template::meter::Meter;
 use go_yaml as yaml;
+use install_order::by_install_order;
 
 /// The number of copies of an object while it is prepared to be sent: as it was read, and as it is sent.
 const COPIES: u64 = 2;
