@@ -50,7 +50,7 @@ pub struct Plans {
 pub struct PlanWork {
     /// The run in progress.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub running: Option<PlanRun>,
+    pub running: Option<Box<PlanRun>>,
     /// Runs that wait.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub queue: Vec<PlanRun>,
@@ -527,7 +527,7 @@ impl Plans {
         let this = event(&run.plan);
         steps.runs.retain(|step| step.event != this);
         steps.advance(OperationEvent::PlanBegun { number: count });
-        self.work.running = Some(run.clone());
+        self.work.running = Some(Box::new(run.clone()));
         Some(run)
     }
 
@@ -549,7 +549,7 @@ impl Plans {
             plan.count = plan.count.saturating_sub(1);
             plan.phase = plan.runs.first().map(|past| past.phase.clone()).unwrap_or_default();
         }
-        self.work.queue.insert(0, PlanRun { started: None, ..run });
+        self.work.queue.insert(0, PlanRun { started: None, ..*run });
     }
 
     /// What ran is over. `failed`: why it failed.

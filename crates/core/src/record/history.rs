@@ -87,7 +87,7 @@ pub struct Fallback {
     pub revision: i64,
     /// The upgrade that failed. Absent: a user requested the revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failed: Option<Attempt>,
+    pub failed: Option<Box<Attempt>>,
     /// Reason, for people.
     pub why: String,
 }
@@ -208,7 +208,13 @@ impl History {
         Some(found.revision)
     }
 
+    pub(crate) fn shrink_to_fit(&mut self) {
+        self.0.shrink_to_fit();
+    }
+
     fn list(&mut self, revision: Revision) {
+        // Most releases have one revision for a long time.
+        self.0.reserve_exact(1);
         self.0.push(revision);
         let mut surplus = self.0.len().saturating_sub(LISTED);
         self.0.retain(|listed| {

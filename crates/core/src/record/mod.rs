@@ -113,10 +113,10 @@ pub struct Record {
     pub elected: Vec<Elected>,
     /// The upgrade that is under way.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub attempt: Option<Attempt>,
+    pub attempt: Option<Box<Attempt>>,
     /// The revision that runs instead of the specified one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub fallback: Option<Fallback>,
+    pub fallback: Option<Box<Fallback>>,
     /// Its part in the rollout of a new chart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollout: Option<ReleaseRollout>,
@@ -262,6 +262,9 @@ impl Record {
 
     fn read(status: &Value) -> Self {
         let mut status = Status::read(status);
+        // They are in memory as long as the release.
+        status.inventory.shrink_to_fit();
+        status.history.shrink_to_fit();
         let handled = Handled::take_from(&mut status);
         let release = status.release.unwrap_or_default();
         let given = |text: Option<String>| text.filter(|text| !text.is_empty());

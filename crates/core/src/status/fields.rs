@@ -133,10 +133,10 @@ pub struct ReleaseStatus {
     pub upgrading: bool,
     /// The upgrade in progress, if the watch has `onFailure`.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
-    pub attempt: Option<Attempt>,
+    pub attempt: Option<Box<Attempt>>,
     /// What runs instead of what the CR requests: an earlier revision, or a stopped upgrade.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
-    pub fallback: Option<Fallback>,
+    pub fallback: Option<Box<Fallback>>,
     /// Its part in the [rollout](../guides/reload.md#rollout) of a new chart. Absent: up to date.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub rollout: Option<ReleaseRollout>,

@@ -142,6 +142,8 @@ impl ApplyPass {
         let mut rest: Vec<Entry> = self.recorded.drain().map(|(_, entry)| entry).collect();
         rest.sort_by(|a, b| a.id.cmp(&b.id));
         entries.extend(rest);
+        // They are in memory as long as the release.
+        entries.shrink_to_fit();
         entries
     }
 

@@ -169,7 +169,7 @@ impl Remediator<'_, '_> {
             return Done::Held("something else is under way, or has failed".to_owned());
         }
         let work = &record.plans.work;
-        if let Some(run) = work.running.iter().chain(&work.queue).next() {
+        if let Some(run) = work.running.as_deref().or(work.queue.first()) {
             return Done::Held(format!("plan {} runs, or is about to", run.plan));
         }
         match &rule.action {

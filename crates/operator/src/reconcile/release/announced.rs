@@ -1,6 +1,6 @@
 //! Remembers which Events of a release were written, so that each is written once.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ pub(crate) const MAX_WARNINGS: usize = 100;
 /// The reported facts of a release.
 #[derive(Debug, Default)]
 pub struct AnnouncedEvents {
-    pub(crate) warnings: HashSet<String>,
+    pub(crate) warnings: BTreeSet<String>,
     /// The last Event. A retry with the same failure writes none.
     pub event: String,
     /// The last conditions, where Events replace them.

@@ -1,6 +1,6 @@
 //! Members whose corrections another client reverts each time.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -12,7 +12,7 @@ use chartwright_core::status::conditions::short_list;
 /// Corrections of members that another client reverted.
 #[derive(Debug, Default)]
 pub struct DriftContests {
-    corrections: HashMap<ObjectId, Contest>,
+    corrections: BTreeMap<ObjectId, Contest>,
 }
 
 impl DriftContests {

@@ -1,6 +1,6 @@
 //! Caches the owners of ReplicaSets for the elections of a release.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use chartwright_core::leader::Pod;
 
@@ -8,7 +8,7 @@ use chartwright_core::leader::Pod;
 #[derive(Debug, Default)]
 pub struct Elections {
     /// UIDs of ReplicaSets and of their controllers.
-    pub(crate) replica_sets: HashMap<String, String>,
+    pub(crate) replica_sets: BTreeMap<String, String>,
 }
 
 impl Elections {

@@ -1,6 +1,6 @@
 //! Remembers the inputs of the last render of a release for the next one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use tokio::time::Instant;
 
@@ -19,7 +19,7 @@ pub struct LastRender {
     /// True if answers of lookups changed since all orphans were decided.
     pub answers_changed: bool,
     /// Members that a changed answer of a lookup removed from the render, and since when.
-    pub dropped: HashMap<ObjectId, Instant>,
+    pub dropped: BTreeMap<ObjectId, Instant>,
 }
 
 impl LastRender {

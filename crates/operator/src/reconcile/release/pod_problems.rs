@@ -1,6 +1,6 @@
 //! Why workloads of a release are not ready, as far as their pods show it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use chartwright_core::health::pods::is_unused_claim;
@@ -26,7 +26,7 @@ pub(crate) const LOOKED_AT: usize = 3;
 /// The problems of workloads that are not ready.
 #[derive(Debug, Default)]
 pub struct PodProblems {
-    pub(crate) known: HashMap<ObjectId, PodProblem>,
+    pub(crate) known: BTreeMap<ObjectId, PodProblem>,
     /// True if the status already reports that workloads are not ready, so that their pods are read immediately.
     pub(crate) is_reported: bool,
 }

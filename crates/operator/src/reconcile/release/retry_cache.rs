@@ -1,7 +1,7 @@
 //! Results of a failed attempt that the next attempt need not compute again. A failed release is retried completely,
 //! and most results and refusals are the same.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -22,10 +22,10 @@ const LONGEST: Duration = Duration::from_secs(3600);
 #[derive(Default)]
 pub(crate) struct RetryCache {
     /// The random results, as last read or written.
-    pub(crate) kept: Option<StoredValues>,
+    pub(crate) kept: Option<Box<StoredValues>>,
     /// The answers of lookups.
     pub(crate) answers: LookupAnswers,
-    refused: HashMap<ObjectId, RefusedWrite>,
+    refused: BTreeMap<ObjectId, RefusedWrite>,
     /// When the failed hook is retried.
     pub(crate) hook_retry: Option<Instant>,
 }

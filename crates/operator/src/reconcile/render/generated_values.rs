@@ -84,7 +84,7 @@ impl GeneratedValues {
         };
         if let Some(stored) = &release.retry.cache.kept {
             memory.was_read = true;
-            memory.stored = stored.clone();
+            memory.stored = StoredValues::clone(stored);
         } else if resource.annotations.contains_key(&resource.kept_annotation()) {
             memory.fetch(context, resource, &release.secrets).await?;
         }
@@ -139,8 +139,8 @@ impl GeneratedValues {
         self.regenerated.is_some() || renewal.is_some_and(|due| due <= now)
     }
 
-    pub(crate) fn known(&self) -> Option<StoredValues> {
-        self.was_read.then(|| self.stored.clone())
+    pub(crate) fn known(&self) -> Option<Box<StoredValues>> {
+        self.was_read.then(|| Box::new(self.stored.clone()))
     }
 
     pub(crate) fn has_generated_values(&self) -> bool {
@@ -343,7 +343,7 @@ impl GeneratedStore<'_> {
                 .remove_signed(&GENERATED_VALUES, "")
                 .await;
             removed.or_stop(|error| failed(&place, &error))?;
-            release.retry.cache.kept = Some(StoredValues::empty(memory.stored.key));
+            release.retry.cache.kept = Some(Box::new(StoredValues::empty(memory.stored.key)));
             return Continue(true);
         }
         if (&kept, &memory.pins) == (&memory.stored.kept, &memory.stored.pins) {
@@ -369,13 +369,13 @@ impl GeneratedStore<'_> {
             .await
         {
             Ok(version) => {
-                release.retry.cache.kept = Some(StoredValues {
+                release.retry.cache.kept = Some(Box::new(StoredValues {
                     kept,
                     pins: memory.pins.clone(),
                     version: Some(version),
                     made_for: made_for.cloned(),
                     key: memory.stored.key,
-                });
+                }));
             }
             Err(Error::Conflict(_)) => return Continue(false),
             Err(error) => return Break(failed(&place, &error).not_before(error.retry_after())),

@@ -72,10 +72,10 @@ impl KeptRenders<'_> {
             let fallback = Fallback {
                 to: None,
                 why: fallback.why + &lost,
-                ..fallback
+                ..*fallback
             };
             let fallback_message = fallback.message(None);
-            release.record.fallback = Some(fallback);
+            release.record.fallback = Some(Box::new(fallback));
             return Break(Phase::stalled(
                 release.record.history.failure_reason(),
                 fallback_message,
@@ -124,7 +124,7 @@ impl KeptRenders<'_> {
         let is_judged = record.revision > 0 || self.scope.unit.watch.on_failure == OnFailure::Stall;
         let is_upgrade = prepared.revision > record.revision && is_judged;
         let is_known = |attempt: &&Attempt| attempt.revision == prepared.revision;
-        let known = record.attempt.as_ref().filter(is_known);
+        let known = record.attempt.as_deref().filter(is_known);
         if prepared.rollback.is_some()
             || !is_watched(self.scope.unit.watch.on_failure)
             || !(is_upgrade || known.is_some())
@@ -135,14 +135,14 @@ impl KeptRenders<'_> {
         let is_same = |attempt: &&Attempt| {
             attempt.inputs == prepared.inputs.digest && attempt.values == prepared.inputs.values_digest
         };
-        record.attempt = Some(Attempt {
+        record.attempt = Some(Box::new(Attempt {
             revision: prepared.revision,
             inputs: prepared.inputs.digest.clone(),
             values: prepared.inputs.values_digest.clone(),
             began: known
                 .filter(is_same)
                 .map_or_else(|| whole(jiff::Timestamp::now()), |known| known.began),
-        });
+        }));
     }
 
     /// Lists a completely applied render in the history, and stores it if a rollback may return to it.

@@ -46,7 +46,7 @@ impl RollbackStage<'_, '_> {
         let is_over = |fallback: &Fallback| {
             fallback.failed.is_none() && (fallback.generation != self.scope.generation || !is_requested)
         };
-        if release.record.fallback.as_ref().is_some_and(is_over) {
+        if release.record.fallback.as_deref().is_some_and(is_over) {
             release.end_fallback();
         }
         let Some(text) = self.scope.requested(release, Request::Rollback) else {
@@ -70,13 +70,13 @@ impl RollbackStage<'_, '_> {
         }
         release.end_fallback();
         release.record.attempt = None;
-        release.record.fallback = Some(Fallback {
+        release.record.fallback = Some(Box::new(Fallback {
             generation: self.scope.generation,
             to: Some(to),
             revision: history_next(release),
             failed: None,
             why: annotations::ROLLBACK_TO.to_owned(),
-        });
+        }));
     }
 
     /// Decides from the phase whether the upgrade has failed. Returns true if the reconcile goes on with another
@@ -142,7 +142,7 @@ impl RollbackStage<'_, '_> {
         release.end_fallback();
         release.record.attempt = None;
         release.record.hooks.advance(OperationEvent::GivenUp);
-        release.record.fallback = Some(fallback);
+        release.record.fallback = Some(Box::new(fallback));
         // This attempt was the forced one. A `force-at` request is carried out once.
         if let Some(text) = self.scope.requested(release, Request::Force) {
             release.record.handled.set(Request::Force, &text);
