@@ -20,7 +20,7 @@ use crate::digest::{Key, Keyring};
 use crate::identity::applyset::tracking_id;
 use crate::identity::ownership::Owner;
 use crate::identity::{GroupKind, ObjectId};
-use crate::index::members::Live;
+use crate::index::members::{FieldManagers, Live, OwnershipMarks};
 use crate::members::desired::{Member, Stage};
 use crate::members::policy::Policy;
 use crate::record::Entry;
@@ -83,9 +83,15 @@ pub fn entry(id: &ObjectId) -> Entry {
 pub fn live(id: &ObjectId) -> Live {
     Live {
         uid: "o1".into(),
-        part_of: Some("set-a".into()),
-        tracking: Some(tracking_id("u1", &id.group_kind, &id.namespace, &id.name)),
-        fingerprint: Some(7),
+        ownership: OwnershipMarks {
+            part_of: Some("set-a".into()),
+            tracking: Some(tracking_id("u1", &id.group_kind, &id.namespace, &id.name).into()),
+            ..OwnershipMarks::default()
+        },
+        managers: FieldManagers {
+            fingerprint: Some(7),
+            ..FieldManagers::default()
+        },
         ..Live::default()
     }
 }

@@ -176,16 +176,14 @@ impl MemberFeed {
 }
 
 /// A member as if it were healthy: no controller runs in the overlay, and later waves are to be shown.
-fn healthy(live: Live) -> Live {
-    Live {
-        health: Some(Health {
-            status: HealthStatus::Current,
-            message: String::new(),
-        }),
-        pods: None,
-        ready_when: None,
-        ..live
-    }
+fn healthy(mut live: Live) -> Live {
+    live.state.health = Some(Health {
+        status: HealthStatus::Current,
+        message: String::new(),
+    });
+    live.state.pods = None;
+    live.ready_when = None;
+    live
 }
 
 fn text(value: &Value) -> &str {

@@ -438,14 +438,13 @@ fn is_marked(object: &Value) -> bool {
 fn healthy(id: &ObjectId, object: &Value) -> Live {
     let metadata: ObjectMeta = serde_json::from_value(object["metadata"].clone()).unwrap_or_default();
     let has_health = has_health(&id.group_kind.group, &id.group_kind.kind);
-    Live {
-        health: has_health.then(|| Health {
-            status: HealthStatus::Current,
-            message: String::new(),
-        }),
-        ready_when: None,
-        ..objects::live(&metadata)
-    }
+    let mut live = objects::live(&metadata);
+    live.state.health = has_health.then(|| Health {
+        status: HealthStatus::Current,
+        message: String::new(),
+    });
+    live.ready_when = None;
+    live
 }
 
 fn bare(kind: &ServedKind) -> Value {

@@ -100,7 +100,7 @@ async fn list_leftovers(args: &LeftoversArgs) -> anyhow::Result<()> {
         .collect();
     // In the order in which a release is deleted: objects that others may depend on come last.
     left.sort_by_cached_key(|found| {
-        let turn = (Reverse(Stage::of(&found.id.group_kind)), Reverse(found.live.wave));
+        let turn = (Reverse(Stage::of(&found.id.group_kind)), Reverse(found.live.marks.wave));
         (
             found.owner.uid.clone(),
             found.is_operator_secret,

@@ -162,7 +162,7 @@ fn an_apply_names_the_state_that_was_read_for_every_kind() -> Result<()> {
         let created = apply(&object, ApplyTarget::Nothing).with_context(|| format!("{named} is not created"))?;
         let found = get()?.with_context(|| format!("{named} is not there"))?;
         ensure!(created.uid == uid(&found), "{named}: {created:?}");
-        ensure!(created.fingerprint.is_some(), "{named}: {created:?}");
+        ensure!(created.managers.fingerprint.is_some(), "{named}: {created:?}");
         let again = apply(&changed, ApplyTarget::Nothing);
         ensure!(is_conflict(&again), "{named}, which is there, was taken: {again:?}");
         let other = apply(&changed, ApplyTarget::Object("8d1b9a1c-0000-4000-8000-000000000000"));
@@ -172,7 +172,7 @@ fn an_apply_names_the_state_that_was_read_for_every_kind() -> Result<()> {
 
         let same = apply(&object, ApplyTarget::Object(&created.uid)).with_context(|| format!("{named}, as it is"))?;
         // What is a condition became no field.
-        ensure!(same.fingerprint == created.fingerprint, "{named}");
+        ensure!(same.managers.fingerprint == created.managers.fingerprint, "{named}");
         if !is_namespaced {
             world.run(["delete", &id.group_kind.to_string(), &id.name, "--wait=false"])?;
         }

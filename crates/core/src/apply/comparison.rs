@@ -83,7 +83,7 @@ pub fn compare(compared: &Compared<'_>, step: Step) -> Comparison {
 fn weigh_drift(compared: &Compared<'_>, is_drift: bool, result: &mut Comparison) {
     let Compared { member, live, key, .. } = *compared;
     let all = all_drift(compared);
-    result.has_other_operator = is_drift && all.is_empty() && live.fingerprint.is_some();
+    result.has_other_operator = is_drift && all.is_empty() && live.managers.fingerprint.is_some();
     let drifted: Vec<DriftedField> = all
         .iter()
         .filter(|field| !is_given_up(compared, field) && !is_ignored(field, &result.left_out))
@@ -119,10 +119,8 @@ fn weigh_drift(compared: &Compared<'_>, is_drift: bool, result: &mut Comparison)
 /// All fields of the render that are no longer ours, and what an undone rollout brought back.
 fn all_drift(compared: &Compared<'_>) -> Vec<DriftedField> {
     // An autoscaler's replicas are a field of the render, too.
-    let unscaled = Live {
-        scaled_by: None,
-        ..compared.live.clone()
-    };
+    let mut unscaled = compared.live.clone();
+    unscaled.managers.scaled_by = None;
     let mut object = content(compared.member, Some(&unscaled));
     sign(&mut object, &compared.member.digest);
     let mut drifted = drifted_fields(&object, compared.managed, compared.manager);
@@ -135,7 +133,7 @@ fn all_drift(compared: &Compared<'_>) -> Vec<DriftedField> {
 /// True for what an autoscaler or the owner of a claim sets.
 fn is_given_up(compared: &Compared<'_>, field: &DriftedField) -> bool {
     match field.field.as_str() {
-        "spec.replicas" => compared.live.scaled_by.is_some(),
+        "spec.replicas" => compared.live.managers.scaled_by.is_some(),
         immutable_fields::CLAIM_SIZE => compared.is_enlarged,
         _ => false,
     }

@@ -54,12 +54,12 @@ pub fn recorded_entry(
         digest,
         fingerprint,
         finished,
-        adopted: live.map_or(was_adopted, |live| live.adopted),
+        adopted: live.map_or(was_adopted, |live| live.marks.adopted),
         drift: known_drift.clone(),
         ..Entry::of(member)
     };
     let left = |live: &Live| {
-        let others = live.others;
+        let others = live.managers.others;
         drift.map(|drift| {
             Box::new(ToleratedDrift {
                 others,
@@ -69,26 +69,30 @@ pub fn recorded_entry(
     };
     match outcome {
         MemberOutcome::Unchanged => match live {
-            Some(live) => Some(entry(live.uid.clone(), member.digest.clone(), live.fingerprint)),
+            Some(live) => Some(entry(
+                live.uid.clone(),
+                member.digest.clone(),
+                live.managers.fingerprint,
+            )),
             None => previous,
         },
         MemberOutcome::Applied(live, _) | MemberOutcome::Corrected(live, _) | MemberOutcome::Recreated(live, _) => {
             Some(Entry {
                 finished: false,
-                adopted: live.adopted,
+                adopted: live.marks.adopted,
                 drift: left(live),
-                ..entry(live.uid.clone(), member.digest.clone(), live.fingerprint)
+                ..entry(live.uid.clone(), member.digest.clone(), live.managers.fingerprint)
             })
         }
         MemberOutcome::Drifted(live) => Some(Entry {
             drift: left(live),
-            ..entry(live.uid.clone(), member.digest.clone(), live.fingerprint)
+            ..entry(live.uid.clone(), member.digest.clone(), live.managers.fingerprint)
         }),
         // Unless the chart means it to be left, what is there isn't what was rendered: it is sent when the
         // annotation goes.
         MemberOutcome::Left => {
             let (uid, fingerprint) = live
-                .map(|live| (live.uid.clone(), live.fingerprint))
+                .map(|live| (live.uid.clone(), live.managers.fingerprint))
                 .unwrap_or_default();
             let fingerprint = match member.policy.update {
                 Update::IfNotPresent => fingerprint,

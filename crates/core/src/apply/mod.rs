@@ -86,7 +86,7 @@ pub fn step(member: &Member, entry: Option<&Entry>, seen: &Seen<'_>, owner: &Own
     match owned {
         Ownership::Ours if live.deleting && has_finished => Step::Satisfied,
         Ownership::Ours | Ownership::Predecessor | Ownership::Kept if live.deleting => Step::AwaitDeletion,
-        Ownership::Ours | Ownership::Predecessor | Ownership::Kept if live.disabled => Step::Leave,
+        Ownership::Ours | Ownership::Predecessor | Ownership::Kept if live.marks.disabled => Step::Leave,
         Ownership::Ours if member.policy.update == Update::IfNotPresent => Step::Leave,
         Ownership::Predecessor | Ownership::Kept => apply(ApplyReason::Adopted),
         Ownership::Ours => match entry {
@@ -103,7 +103,9 @@ pub fn step(member: &Member, entry: Option<&Entry>, seen: &Seen<'_>, owner: &Own
         // Another client removed our label or our annotation. The record alone proves nothing, but together with our
         // entry in managedFields it shows that this very object was applied by us.
         Ownership::Foreign | Ownership::Copy
-            if live.fingerprint.is_some() && entry.is_some_and(|entry| entry.uid == live.uid) && !live.deleting =>
+            if live.managers.fingerprint.is_some()
+                && entry.is_some_and(|entry| entry.uid == live.uid)
+                && !live.deleting =>
         {
             apply(ApplyReason::Drifted)
         }
@@ -120,10 +122,10 @@ pub fn step(member: &Member, entry: Option<&Entry>, seen: &Seen<'_>, owner: &Own
 
 /// True if a member differs from its render in another way than the record says.
 fn has_new_drift(entry: &Entry, live: &Live, policy: DriftPolicy) -> bool {
-    entry.fingerprint != live.fingerprint
+    entry.fingerprint != live.managers.fingerprint
         || match &entry.drift {
-            None => live.is_undone,
-            Some(drift) => drift.policy != policy || drift.others != live.others,
+            None => live.managers.is_undone,
+            Some(drift) => drift.policy != policy || drift.others != live.managers.others,
         }
 }
 
@@ -133,7 +135,7 @@ pub fn content(member: &Member, live: Option<&Live>) -> Value {
     if let Some(owner) = owner_references::wanted(member, live) {
         owner_references::insert(&mut object, owner);
     }
-    let scaled = live.is_some_and(|live| live.scaled_by.is_some());
+    let scaled = live.is_some_and(|live| live.managers.scaled_by.is_some());
     if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut).filter(|_| scaled) {
         spec.remove("replicas");
     }
@@ -162,9 +164,9 @@ pub fn is_as_recorded(entry: &Entry, live: Option<&Live>, owner: &Owner) -> bool
         live.uid == entry.uid
             && !entry.digest.is_empty()
             && !live.deleting
-            && (live.disabled || live.fingerprint.is_some() && is_left_alone(entry, live))
+            && (live.marks.disabled || live.managers.fingerprint.is_some() && is_left_alone(entry, live))
             // A kept object must not be deleted with its owner.
-            && (live.disabled || !live.keep || live.owner.is_none())
+            && (live.marks.disabled || !live.marks.keep || live.ownership.owner.is_none())
             && ownership(&entry.id, live, owner) == Ownership::Ours
     })
 }
@@ -236,7 +238,9 @@ mod tests {
         let object = json!({"spec": {"replicas": 2, "paused": false}});
         let deployment = but(&member(&config()), |member| member.object = object.clone());
         let live = live(&config());
-        let scaled = but(&live, |live| live.scaled_by = Some("kube-controller-manager".into()));
+        let scaled = but(&live, |live| {
+            live.managers.scaled_by = Some("kube-controller-manager".into())
+        });
         assert_eq!(content(&deployment, Some(&scaled)), json!({"spec": {"paused": false}}));
         for live in [Some(&live), None] {
             assert_eq!(content(&deployment, live), object);
@@ -258,10 +262,10 @@ mod tests {
             let sent = content(&member, Some(&live));
             assert_eq!(
                 sent["metadata"]["ownerReferences"].is_array(),
-                refers && !live.keep,
+                refers && !live.marks.keep,
                 "{changes}"
             );
-            let is_left = live.keep && live.owner.is_some();
+            let is_left = live.marks.keep && live.ownership.owner.is_some();
             assert_eq!(is_as_recorded(&entry, Some(&live), &owner()), !is_left, "{changes}");
         }
     }

@@ -80,16 +80,17 @@ mod tests {
         };
         for label in [true, false] {
             let mut live = live(&id);
-            live.part_of = label.then(|| owner("one").set);
-            live.tracking = Some(tracking_id(&owner("one").uid, &id.group_kind, &id.namespace, &id.name));
+            live.ownership.part_of = label.then(|| owner("one").set);
+            let tracking = tracking_id(&owner("one").uid, &id.group_kind, &id.namespace, &id.name);
+            live.ownership.tracking = Some(tracking.into());
             assert_eq!(ownership(&id, &live, &owner("one")), Ownership::Ours);
             let other = ownership(&id, &live, &owner("two"));
             assert!(matches!(other, Ownership::OtherRelease(_)), "{other:?}");
         }
         // Nor is what the object itself controls.
         let mut live = live(&id);
-        (live.part_of, live.tracking) = (None, None);
-        live.controller = Some(("Deployment/a".into(), "u1".into()));
+        (live.ownership.part_of, live.ownership.tracking) = (None, None);
+        live.ownership.controller = Some(("Deployment/a".into(), "u1".into()));
         assert_eq!(ownership(&id, &live, &owner("one")), Ownership::Foreign);
     }
 }

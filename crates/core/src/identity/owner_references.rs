@@ -43,13 +43,13 @@ pub fn refer(members: &mut [Member], namespace: &str, reference: &Arc<OwnerRefer
 /// The reference that a member is sent with. Who annotated the live object to be kept wants it to outlive the custom
 /// resource.
 pub fn wanted<'m>(member: &'m Member, live: Option<&Live>) -> Option<&'m OwnerReference> {
-    let keeps = live.is_some_and(|live| live.keep);
+    let keeps = live.is_some_and(|live| live.marks.keep);
     member.owner.as_deref().filter(|_| !keeps)
 }
 
 /// True if a live member has the reference that it should have, or none if it should have none.
 pub fn has_wanted(member: &Member, live: &Live) -> bool {
-    live.owner.as_deref() == wanted(member, Some(live)).map(|owner| owner.api_version.as_str())
+    live.ownership.owner.as_deref() == wanted(member, Some(live)).map(|owner| owner.api_version.as_str())
 }
 
 /// Puts a reference beside those of the chart. One to the same object stays as the chart has it.

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use crate::identity::ObjectId;
-use crate::identity::applyset;
 use crate::index::members::Live;
 
 /// What the release says of itself; compared with what a live object says.
@@ -38,18 +37,19 @@ pub enum Ownership {
 /// Relates a live object to a release. The label finds, the tracking annotation confirms: it names the member itself,
 /// so that labels and annotations copied onto other objects (EndpointSlices, Pods) prove nothing.
 pub fn ownership(id: &ObjectId, live: &Live, owner: &Owner) -> Ownership {
-    let tracked = live.tracking.as_deref().and_then(applyset::parse_tracking_id);
+    let marks = &live.ownership;
+    let tracked = marks.parse_tracking();
     let itself = tracked.as_ref().is_some_and(|tracking| {
         tracking.group_kind == id.group_kind && tracking.namespace == id.namespace && tracking.name == id.name
     });
-    match (&tracked, live.part_of.as_deref()) {
+    match (&tracked, marks.part_of.as_deref()) {
         (Some(tracking), _) if itself && tracking.owner_uid == owner.uid => Ownership::Ours,
         (Some(_), Some(set)) if itself && set == owner.set => Ownership::Predecessor,
         (_, Some(set)) if set != owner.set => Ownership::OtherRelease(set.to_owned()),
         (Some(tracking), _) if itself => Ownership::OtherRelease(tracking.owner_uid.clone()),
         (_, Some(_)) => Ownership::Copy,
-        (_, None) if live.controller.as_ref().is_some_and(|(_, uid)| *uid == owner.uid) => Ownership::Inherited,
-        (None, None) if live.controller.is_none() && live.kept_from.as_deref() == Some(&owner.set) => Ownership::Kept,
+        (_, None) if marks.controller.as_ref().is_some_and(|(_, uid)| *uid == owner.uid) => Ownership::Inherited,
+        (None, None) if marks.controller.is_none() && marks.kept_from.as_deref() == Some(&owner.set) => Ownership::Kept,
         (_, None) => Ownership::Foreign,
     }
 }
@@ -57,8 +57,8 @@ pub fn ownership(id: &ObjectId, live: &Live, owner: &Owner) -> Ownership {
 /// The release that a live object says it is a member of; `None` if its marks are copies, or not all there.
 pub fn owner_of(id: &ObjectId, live: &Live) -> Option<Owner> {
     let owner = Owner {
-        uid: applyset::parse_tracking_id(live.tracking.as_deref()?)?.owner_uid,
-        set: live.part_of.clone()?,
+        uid: live.ownership.parse_tracking()?.owner_uid,
+        set: live.ownership.part_of.clone()?,
     };
     (ownership(id, live, &owner) == Ownership::Ours).then_some(owner)
 }
@@ -80,6 +80,7 @@ impl fmt::Display for Ownership {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::index::members::OwnershipMarks;
     use crate::testing::{id, owner, table};
 
     #[test]
@@ -88,9 +89,12 @@ mod tests {
         type Row = (Option<String>, Option<String>, Option<String>, String, Option<String>);
         for (part_of, tracking, controller, expected, owner_uid) in table::<Row>("ownership", "ownership") {
             let live = Live {
-                part_of,
-                tracking,
-                controller: controller.map(|uid| ("Shop/a".into(), uid)),
+                ownership: OwnershipMarks {
+                    part_of,
+                    tracking: tracking.map(String::into_boxed_str),
+                    controller: controller.map(|uid| ("Shop/a".into(), uid)),
+                    ..OwnershipMarks::default()
+                },
                 ..Live::default()
             };
             assert_eq!(format!("{:?}", ownership(&id, &live, &owner())), expected, "{live:?}");

@@ -3,69 +3,18 @@
 //! A scope (a kind, cluster-wide or in one namespace) is *wanted* while a release needs it. The controller starts a watch for each
 //! wanted scope and reports here when it is synced. Invariant: only a synced scope can show that an object is gone.
 
+mod live;
+
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::health::Health;
 use crate::identity::ownership::owner_of;
 use crate::identity::{GroupKind, ObjectId};
 use crate::index::watch_refs::WatchRefs;
 
-/// What is known of a live object. Everything but `health` comes from its metadata.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[cfg_attr(test, derive(serde::Serialize, serde::Deserialize), serde(default))]
-pub struct Live {
-    pub uid: String,
-    pub resource_version: String,
-    /// Label `applyset.kubernetes.io/part-of`.
-    pub part_of: Option<String>,
-    /// Annotation `chartwright.dev/tracking-id`.
-    pub tracking: Option<String>,
-    /// Annotation `chartwright.dev/kept-from`: the ApplySet id of the release that left it behind.
-    pub kept_from: Option<Box<str>>,
-    /// Annotation `helm.sh/resource-policy: keep`, or an adopted object that stays.
-    pub keep: bool,
-    /// Annotation `chartwright.dev/adopted`: it existed before its release.
-    pub adopted: bool,
-    /// Annotation `chartwright.dev/prune: "true"`: may be pruned although its kind is protected.
-    pub prune_allowed: bool,
-    /// Annotation `chartwright.dev/reconcile: disabled`: a user excludes it from reconciles.
-    pub disabled: bool,
-    /// Annotation `chartwright.dev/wave`, 0 where there is none.
-    pub wave: i32,
-    /// Annotation `chartwright.dev/hook-run`: a hook made it.
-    pub is_of_hook: bool,
-    /// Annotation `chartwright.dev/force: "true"`: may be recreated if an immutable field changes.
-    pub force: bool,
-    /// The autoscaler that owns `spec.replicas` through the subresource `scale`.
-    pub scaled_by: Option<String>,
-    /// Our field manager owns `spec.replicas`.
-    pub sets_replicas: bool,
-    /// `kubectl rollout undo` owns fields of its pod template.
-    pub is_undone: bool,
-    /// A Job that is complete, and that its TTL will remove.
-    pub finished: bool,
-    /// Data, or objects of others, go with it. Known only of an object that was read whole.
-    pub takes_data: bool,
-    /// Hash of our own managedFields entry; `None` if we own nothing of it.
-    pub fingerprint: Option<u64>,
-    /// Hash of the writes of other clients.
-    pub others: Option<u64>,
-    /// Has a deletionTimestamp.
-    pub deleting: bool,
-    /// `Kind/name` of the controller in its ownerReferences, and that owner's UID.
-    pub controller: Option<(String, String)>,
-    /// The API version in its reference to the custom resource that the tracking annotation names, if it has one.
-    pub owner: Option<Box<str>>,
-    /// `None` for kinds that are watched as metadata only: there, to exist is to be healthy.
-    pub health: Option<Health>,
-    /// The label selector of its pods, while it is a workload that isn't well.
-    pub pods: Option<Box<str>>,
-    /// Annotation `chartwright.dev/ready-when`: the condition on which it is well.
-    pub ready_when: Option<Box<str>>,
-}
+pub use self::live::{FieldManagers, Live, LiveState, MemberMarks, OwnershipMarks};
 
 /// What one watch covers: a kind, in one namespace or (`None`) in all namespaces.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -129,20 +78,6 @@ impl Scope {
 
     pub(crate) fn covers(&self, group_kind: &GroupKind, namespace: &str) -> bool {
         self.group_kind == *group_kind && self.namespace.as_ref().is_none_or(|covered| covered == namespace)
-    }
-}
-impl Live {
-    /// Metadata that was read, with the facts that only the complete object shows, as far as they are known.
-    fn with_state_of(self, known: Option<&Live>) -> Live {
-        match known.filter(|known| known.uid == self.uid) {
-            Some(known) if self.health.is_none() => Live {
-                health: known.health.clone(),
-                pods: known.pods.clone(),
-                finished: known.finished,
-                ..self
-            },
-            _ => self,
-        }
     }
 }
 impl Members {
@@ -274,7 +209,9 @@ impl Members {
             .objects
             .iter()
             .filter(|(id, _)| scope.covers(&id.group_kind, &id.namespace));
-        let sets: BTreeSet<&String> = objects.filter_map(|(_, live)| live.part_of.as_ref()).collect();
+        let sets: BTreeSet<&String> = objects
+            .filter_map(|(_, live)| live.ownership.part_of.as_ref())
+            .collect();
         sets.into_iter().cloned().collect()
     }
 
@@ -356,6 +293,7 @@ impl Members {
             if matters_alike(old, &live) {
                 let is_news = old.resource_version != live.resource_version;
                 let attentive = live
+                    .ownership
                     .part_of
                     .iter()
                     .filter(|set| is_news && self.attentive.contains(*set));
@@ -365,11 +303,16 @@ impl Members {
             }
         }
         let mut sets = self.remove(id);
-        if let Some(gone) = live.part_of.as_ref().and_then(|set| self.finished.get_mut(set)) {
+        if let Some(gone) = live
+            .ownership
+            .part_of
+            .as_ref()
+            .and_then(|set| self.finished.get_mut(set))
+        {
             gone.remove(id);
         }
         let id = Arc::new(id.clone());
-        if let Some(set) = &live.part_of {
+        if let Some(set) = &live.ownership.part_of {
             let ids = self.sets.entry(set.clone()).or_default();
             if let Err(place) = ids.binary_search(&id) {
                 ids.insert(place, id.clone());
@@ -426,7 +369,7 @@ impl Members {
     /// True if this very object is a complete Job.
     pub fn is_finished(&self, id: &ObjectId, uid: &str) -> bool {
         let live = self.objects.get(id);
-        live.is_some_and(|live| live.uid == uid && live.finished)
+        live.is_some_and(|live| live.uid == uid && live.state.finished)
     }
 
     /// The Jobs of a set that were complete when they went, with their UIDs, since this was pending last.
@@ -437,8 +380,8 @@ impl Members {
     /// An object is gone, or left the label selector. Returns the sets that must hear of it.
     pub fn remove(&mut self, id: &ObjectId) -> Vec<String> {
         let old = self.objects.remove(id);
-        if let Some(job) = old.as_ref().filter(|old| old.finished)
-            && let Some(set) = &job.part_of
+        if let Some(job) = old.as_ref().filter(|old| old.state.finished)
+            && let Some(set) = &job.ownership.part_of
         {
             let gone = self.finished.entry(set.clone()).or_default();
             gone.insert(id.clone(), job.uid.clone());
@@ -446,7 +389,7 @@ impl Members {
         if let (Some(old), Some(pending)) = (&old, self.pending.get_mut(id)) {
             pending.gone = Some((old.uid.clone(), old.resource_version.clone()));
         }
-        let Some(set) = old.and_then(|old| old.part_of) else {
+        let Some(set) = old.and_then(|old| old.ownership.part_of) else {
             return Vec::new();
         };
         if let Some(ids) = self.sets.get_mut(&set) {
@@ -468,10 +411,11 @@ pub(crate) fn is_older(a: &str, b: &str) -> bool {
 
 /// True if two states of an object differ only in what no decision reads.
 fn matters_alike(old: &Live, new: &Live) -> bool {
-    let blank = |live: &Live| Live {
-        resource_version: String::new(),
-        others: None,
-        ..live.clone()
+    let blank = |live: &Live| {
+        let mut live = live.clone();
+        live.resource_version.clear();
+        live.managers.others = None;
+        live
     };
     blank(old) == blank(new)
 }

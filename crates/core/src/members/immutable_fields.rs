@@ -123,7 +123,7 @@ impl KeptField {
 /// True if a member with a changed immutable field may be recreated, apart from the protection of its data.
 /// `forced`: its custom resource requests it for this reconcile.
 pub fn may_recreate(member: &Member, live: &Live, forced: bool) -> bool {
-    forced || live.force || member.policy.update == Update::Recreate
+    forced || live.marks.force || member.policy.update == Update::Recreate
 }
 
 /// True if data, or objects of others, go with an object that is deleted: claims of a StatefulSet, for one. `object`: as it is

@@ -105,7 +105,7 @@ pub fn orphans(members: &Members, record: &Record, desired: &HashSet<&ObjectId>,
             ordered.push(entry.id.clone());
         }
     }
-    found.retain(|id| !desired.contains(id) && !members.get(id).is_some_and(|live| live.is_of_hook));
+    found.retain(|id| !desired.contains(id) && !members.get(id).is_some_and(|live| live.marks.is_of_hook));
     // What no record lists has no order; it goes before what others may depend on.
     found.into_iter().chain(ordered).collect()
 }
@@ -121,20 +121,20 @@ pub fn verdict(id: &ObjectId, live: &Live, owner: &Owner, purpose: Purpose) -> V
     }
     match purpose {
         Purpose::Orphan => return Verdict::Release,
-        Purpose::Suspended if live.owner.is_some() => return Verdict::Disown,
+        Purpose::Suspended if live.ownership.owner.is_some() => return Verdict::Disown,
         Purpose::Suspended => return Verdict::Stay,
         Purpose::Prune | Purpose::Rollback | Purpose::Delete => {}
     }
-    if let Some((name, uid)) = &live.controller
+    if let Some((name, uid)) = &live.ownership.controller
         && *uid != decorator::object_uid(&owner.uid)
     {
         return Verdict::Controlled(name.clone());
     }
-    if live.keep {
+    if live.marks.keep {
         return Verdict::Release;
     }
     let is_held = match purpose {
-        Purpose::Prune => !live.prune_allowed,
+        Purpose::Prune => !live.marks.prune_allowed,
         // The user did not request that: the upgrade may still be repaired.
         Purpose::Rollback => true,
         _ => false,

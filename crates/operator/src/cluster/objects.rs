@@ -18,8 +18,6 @@ use crate::cluster::connection::bounded;
 use crate::cluster::connection::url_path::segment;
 use crate::cluster::discovery::{Discovery, Resource};
 use crate::cluster::error::{Error, Result};
-use chartwright_core::annotations;
-use chartwright_core::drift::{fingerprint, rollback, tolerated};
 use chartwright_core::health;
 use chartwright_core::hooks;
 use chartwright_core::identity::applyset;
@@ -47,56 +45,7 @@ pub const NO_VERSION: &str = "1";
 
 /// Extracts [`Live`] from the metadata of an object.
 pub fn live(metadata: &ObjectMeta) -> Live {
-    let label = |key: &str| metadata.labels.as_ref().and_then(|labels| labels.get(key)).cloned();
-    let annotation = |key: &str| {
-        metadata
-            .annotations
-            .as_ref()
-            .and_then(|annotations| annotations.get(key))
-            .cloned()
-    };
-    let managed_fields = metadata.managed_fields.as_deref().unwrap_or_default();
-    let controller = metadata
-        .owner_references
-        .iter()
-        .flatten()
-        .find(|owner| owner.controller == Some(true));
-    let tracking = annotation(applyset::TRACKING_ANNOTATION);
-    let adopted = annotation(annotations::ADOPTED);
-    Live {
-        uid: metadata.uid.clone().unwrap_or_default(),
-        resource_version: metadata.resource_version.clone().unwrap_or_default(),
-        part_of: label(applyset::PART_OF_LABEL),
-        owner: owner_references::of_owner(metadata, tracking.as_deref()),
-        tracking,
-        kept_from: annotation(applyset::KEPT_ANNOTATION).map(String::into_boxed_str),
-        keep: annotation(annotations::RESOURCE_POLICY).is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep"))
-            || adopted.as_ref().is_some_and(|what| what.trim() != "delete"),
-        adopted: adopted.is_some(),
-        prune_allowed: annotation(annotations::PRUNE).is_some_and(|value| value == "true"),
-        disabled: annotation(annotations::RECONCILE).is_some_and(|value| value.trim() == "disabled"),
-        wave: annotation(annotations::WAVE)
-            .and_then(|wave| wave.trim().parse().ok())
-            .unwrap_or_default(),
-        is_of_hook: annotation(annotations::HOOK_RUN).is_some(),
-        force: annotation(annotations::FORCE).is_some_and(|value| value.trim() == "true"),
-        scaled_by: fingerprint::scaled_by(managed_fields),
-        sets_replicas: fingerprint::sets_replicas(managed_fields, FIELD_MANAGER),
-        is_undone: rollback::undone_rollout(managed_fields, FIELD_MANAGER).is_some(),
-        finished: false,
-        takes_data: false,
-        fingerprint: fingerprint::fingerprint(
-            managed_fields,
-            FIELD_MANAGER,
-            annotation(applyset::DIGEST_ANNOTATION).as_deref(),
-        ),
-        others: tolerated::others(managed_fields, FIELD_MANAGER),
-        deleting: metadata.deletion_timestamp.is_some(),
-        controller: controller.map(|owner| (format!("{}/{}", owner.kind, owner.name), owner.uid.clone())),
-        health: None,
-        pods: None,
-        ready_when: annotation(annotations::READY_WHEN).map(String::into_boxed_str),
-    }
+    Live::from_metadata(metadata, FIELD_MANAGER)
 }
 
 /// As [`live`], with health for kinds that have one.
@@ -108,10 +57,10 @@ pub fn live_with_health(id: &ObjectId, object: &Whole) -> Live {
         let value = Value::Object(fields);
         let health = health::health(&id.group_kind, &value, jiff::Timestamp::now());
         if health.status != health::HealthStatus::Current {
-            live.pods = health::pods::selector(&id.group_kind, &value).map(String::into_boxed_str);
+            live.state.pods = health::pods::selector(&id.group_kind, &value).map(String::into_boxed_str);
         }
-        live.health = Some(health);
-        live.finished = is_finished(id, &value);
+        live.state.health = Some(health);
+        live.state.finished = is_finished(id, &value);
     }
     live
 }
@@ -581,7 +530,7 @@ async fn patch_metadata_if_unchanged(
     live: &Live,
     mut metadata: Value,
 ) -> Result<DeleteOutcome> {
-    if live.owner.is_some() {
+    if live.ownership.owner.is_some() {
         // A merge patch replaces the list, so the references of other owners must be read.
         let Some(found) = self::metadata(client, resource, &id.namespace, &id.name).await? else {
             return Ok(DeleteOutcome::Absent);
@@ -589,7 +538,7 @@ async fn patch_metadata_if_unchanged(
         if found.resource_version.as_ref() != Some(&live.resource_version) {
             return Ok(DeleteOutcome::Changed);
         }
-        let owner = live.tracking.as_deref().and_then(applyset::parse_tracking_id);
+        let owner = live.ownership.parse_tracking();
         let rest = owner.and_then(|owner| owner_references::without(&found, &owner.owner_uid));
         metadata["ownerReferences"] = rest.unwrap_or_else(|| json!(found.owner_references));
     }

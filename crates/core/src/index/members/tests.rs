@@ -11,8 +11,14 @@ fn live() -> Live {
     Live {
         uid: "u".into(),
         resource_version: "1".into(),
-        part_of: Some("s".into()),
-        fingerprint: Some(1),
+        ownership: OwnershipMarks {
+            part_of: Some("s".into()),
+            ..OwnershipMarks::default()
+        },
+        managers: FieldManagers {
+            fingerprint: Some(1),
+            ..FieldManagers::default()
+        },
         ..Live::default()
     }
 }

@@ -387,7 +387,7 @@ impl Applier<'_> {
         let leaves_fields = member.ignored.is_some() || entry.is_some_and(|entry| entry.drift.is_some());
         let must_inspect = leaves_fields
             || immutable_fields::is_claim(&member.id.group_kind)
-            || indexed.as_ref().is_some_and(|live| live.is_undone);
+            || indexed.as_ref().is_some_and(|live| live.managers.is_undone);
         let is_inspected = match next {
             Step::Look => true,
             Step::Apply { force, why } => why == ApplyReason::Drifted || force && must_inspect,
@@ -534,7 +534,7 @@ impl Applier<'_> {
                 .take_undone_rollout(resource, id, live)
                 .await?;
         }
-        if live.sets_replicas && task.member.object.pointer("/spec/replicas").is_none() {
+        if live.managers.sets_replicas && task.member.object.pointer("/spec/replicas").is_none() {
             self.hand_over_replicas(resource, task.prepared, task.member, live)
                 .await?;
         }

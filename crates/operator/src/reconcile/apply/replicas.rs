@@ -87,7 +87,7 @@ impl Applier<'_> {
             match sent.unwrap_or_else(|conflict| MemberSender::new(self.scope).failure(member, &conflict)) {
                 MemberOutcome::Applied(live, _) => {
                     if let Some(entry) = release.record.entry_mut(&member.id) {
-                        entry.fingerprint = live.fingerprint;
+                        entry.fingerprint = live.managers.fingerprint;
                     }
                     // An autoscaler in an unreadable namespace would change them again.
                     let how = format!("spec.replicas was set by {by}");
@@ -153,9 +153,9 @@ impl Applier<'_> {
     fn given_up(&self, member: &Member) -> Option<(Live, String)> {
         member.object.pointer("/spec/replicas")?;
         let mut live = self.scope.context.members().get(&member.id).cloned()?;
-        let by = live.scaled_by.take()?;
-        let is_left = live.disabled || live.deleting || member.policy.update == Update::IfNotPresent;
-        (!is_left).then_some((live, by))
+        let by = live.managers.scaled_by.take()?;
+        let is_left = live.marks.disabled || live.deleting || member.policy.update == Update::IfNotPresent;
+        (!is_left).then(|| (live, by.into_string()))
     }
 }
 

@@ -402,7 +402,7 @@ impl MemberSender<'_> {
         if !may_recreate(member, live, order.recreate) {
             return immutable(KeptField::NotAsked);
         }
-        if self.takes_data(resource, id).await? && !live.prune_allowed {
+        if self.takes_data(resource, id).await? && !live.marks.prune_allowed {
             return immutable(KeptField::TakesData);
         }
         // The delete request names the version, which a status write may have changed: read it again.

@@ -64,7 +64,7 @@ impl ClaimRules<'_> {
             && watch.on_failure != OnFailure::Rollback
             && record.hooks.stored.is_empty()
             && record.plans.plans.is_empty()
-            && live.all(|live| live.owner.is_some())
+            && live.all(|live| live.ownership.owner.is_some())
     }
 
     /// True if the object has our finalizer and the record has orphans, which may have no owner reference.

@@ -195,7 +195,7 @@ impl HookRunner<'_, '_> {
         let found = found.or_stop(|error| failed(format!("whether the release is there already: {error}")))?;
         let is_member = |(id, candidate): &(ObjectId, RemovalCandidate)| match candidate {
             RemovalCandidate::Read(live) | RemovalCandidate::Watched(live) => {
-                !live.is_of_hook && ownership(id, live, &self.scope.owner) == Ownership::Ours
+                !live.marks.is_of_hook && ownership(id, live, &self.scope.owner) == Ownership::Ours
             }
             RemovalCandidate::Unknown => false,
         };
@@ -517,8 +517,8 @@ impl HookRunner<'_, '_> {
             }
             HookObject::Other(live, object) => {
                 let is_left_behind = release.record.hooks.after_takeover
-                    && live.tracking.is_none()
-                    && live.controller.is_none()
+                    && live.ownership.tracking.is_none()
+                    && live.ownership.controller.is_none()
                     && object["metadata"]["annotations"].get(HOOK_ANNOTATION).is_some();
                 match ownership(&member.id, &live, &self.scope.owner) {
                     Ownership::Ours => {}

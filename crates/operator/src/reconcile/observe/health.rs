@@ -29,7 +29,7 @@ pub(crate) fn health_problem(id: &ObjectId, members: &Members, gate: Option<&Hea
             (Reason::Progressing, format!("not seen yet{}", why.unwrap_or_default()))
         }
         Some(live) if live.deleting => (Reason::Terminating, "is being deleted".to_owned()),
-        Some(live) => match gate.or(live.health.as_ref()) {
+        Some(live) => match gate.or(live.state.health.as_ref()) {
             None if has_health(&kind.group, &kind.kind) => {
                 (Reason::Progressing, "its state is not known yet".to_owned())
             }

@@ -319,7 +319,7 @@ impl LeaderElector<'_> {
                 let found = objects::read_live(&self.scope.context.client, resource, &id).await?;
                 let controller = found
                     .filter(|found| found.uid == *uid)
-                    .and_then(|found| found.controller);
+                    .and_then(|found| found.ownership.controller);
                 let controller = controller.map(|(_, controller)| controller).unwrap_or_default();
                 elections.replica_sets.insert(uid.clone(), controller);
             }

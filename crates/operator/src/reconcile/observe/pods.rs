@@ -39,7 +39,7 @@ async fn diagnose(scope: &ReleaseScope<'_>, problems: &mut PodProblems, ids: &[O
         let own = |id: &ObjectId| {
             let live = members.get(id)?;
             let is_own = ownership(id, live, &scope.owner) == Ownership::Ours;
-            Some((live.uid.clone(), live.pods.clone().filter(|_| is_own)?))
+            Some((live.uid.clone(), live.state.pods.clone().filter(|_| is_own)?))
         };
         ids.iter().filter_map(|id| Some((id.clone(), own(id)?))).collect()
     };

@@ -278,12 +278,12 @@ impl Remediator<'_, '_> {
         let Some(live) = live.filter(|live| !live.deleting) else {
             return Err(format!("{id} is not there"));
         };
-        if live.disabled {
+        if live.marks.disabled {
             return Err(format!(
                 "{id} is to be left as it is (chartwright.dev/reconcile: disabled)"
             ));
         }
-        if let Some(scaler) = &live.scaled_by {
+        if let Some(scaler) = &live.managers.scaled_by {
             return Err(format!(
                 "{scaler} sets the replicas of {id}, which a new one would lose"
             ));
@@ -306,7 +306,7 @@ impl Remediator<'_, '_> {
         };
         match MemberSender::new(self.scope).takes_data(resource, id).await {
             Ok(false) => Ok(()),
-            Ok(true) if live.prune_allowed => Ok(()),
+            Ok(true) if live.marks.prune_allowed => Ok(()),
             Ok(true) => Err(format!("recreating {id} would delete data or other objects with it")),
             Err(error) => Err(format!("{id}: {error}")),
         }

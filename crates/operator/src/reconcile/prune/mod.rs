@@ -219,7 +219,7 @@ impl Pruner<'_> {
         let recorded = MemberScopes::from_record(&release.record);
         let mut read = self.find_unwatched(before, &recorded, knowledge).await;
         let desired: HashSet<&ObjectId> = prepared.ids().chain(prepared.hook_ids()).collect();
-        read.retain(|id, live| !desired.contains(id) && !live.is_of_hook);
+        read.retain(|id, live| !desired.contains(id) && !live.marks.is_of_hook);
         let watched = {
             let members = self.scope.context.members();
             // A kind that is no longer served, while discovery is complete, has no objects.
@@ -272,7 +272,7 @@ impl Pruner<'_> {
         // What no record lists was left by a reconcile that was cut off, and guards have their own word.
         let may_wait = |id: &ObjectId| {
             let members = self.scope.context.members();
-            let live = members.get(id).filter(|live| !live.prune_allowed);
+            let live = members.get(id).filter(|live| !live.marks.prune_allowed);
             let verdict = live.map(|live| verdict(id, live, &self.scope.owner, Purpose::Prune));
             recorded.contains(id) && matches!(verdict, Some(Verdict::Delete | Verdict::Release))
         };

@@ -44,7 +44,7 @@ impl RemovalCandidate {
     /// The wave in the object's annotation. `None` if the object is not read yet.
     pub(crate) fn wave(&self) -> Option<i32> {
         match self {
-            RemovalCandidate::Read(live) | RemovalCandidate::Watched(live) => Some(live.wave),
+            RemovalCandidate::Read(live) | RemovalCandidate::Watched(live) => Some(live.marks.wave),
             RemovalCandidate::Unknown => None,
         }
     }
@@ -52,7 +52,7 @@ impl RemovalCandidate {
     /// True if a hook created the object.
     pub(crate) fn is_of_hook(&self) -> bool {
         match self {
-            RemovalCandidate::Read(live) | RemovalCandidate::Watched(live) => live.is_of_hook,
+            RemovalCandidate::Read(live) | RemovalCandidate::Watched(live) => live.marks.is_of_hook,
             RemovalCandidate::Unknown => false,
         }
     }
