@@ -65,34 +65,39 @@ fn registry() -> Metrics {
         namespace: "ns".to_owned(),
         name: "a".to_owned(),
     };
-    metrics.time_reconcile(group, kind).finish(ReconcileResult::Success);
-    metrics.wrote(kind, WriteOperation::Apply);
-    metrics.corrected_drift(kind);
-    metrics.detected_drift(kind);
-    metrics.watch_failed(kind);
-    metrics.set_watches_failing(kind, 1);
-    metrics.unreadable(kind);
-    metrics.refused(kind);
-    metrics.elected(group, kind);
-    metrics.plan_ended(&release, "backup", true);
-    metrics.upgrade_failed(group, kind);
-    metrics.set_certificate_expiry("directory", 1);
+    metrics
+        .reconciles
+        .start_timer(group, kind)
+        .finish(ReconcileResult::Success);
+    metrics.objects.wrote(kind, WriteOperation::Apply);
+    metrics.objects.corrected_drift(kind);
+    metrics.objects.detected_drift(kind);
+    metrics.watch_errors.count_failure(kind);
+    metrics.watches.set_failing(kind, 1);
+    metrics.watch_errors.count_unreadable(kind);
+    metrics.release_counters.refused_write(kind);
+    metrics.release_counters.elected(group, kind);
+    metrics.release_counters.plan_ended(&release, "backup", true);
+    metrics.release_counters.upgrade_failed(group, kind);
+    metrics.certificate.set_expiry("directory", 1);
     let admission = &metrics.admission;
     admission.reviewed(group, kind, AdmissionResult::Allowed, Duration::ZERO);
     admission.registered(true);
     admission.set_certificate_expiry(1);
-    metrics.set_release_ready(&release, true, "Succeeded", false);
+    metrics.releases.set_ready(&release, true, "Succeeded", false);
     let held = AbnormalCondition {
         name: "PruneHeld",
         reason: "Protected",
     };
-    metrics.set_release_conditions(&release, vec![held]);
-    metrics.set_queue_depth(group, kind, 1);
-    metrics.set_chart_size(group, kind, 1);
-    metrics.set_chart_crd_problems(group, kind, 1);
-    metrics.configuration_reloaded(true);
-    metrics.set_rollout(&(group.into(), kind.into()), &RolloutCounts::default());
-    metrics.set_usage(group, kind, [1.0; 3]);
+    metrics.releases.set_conditions(&release, vec![held]);
+    metrics.releases.set_queue_depth(group, kind, 1);
+    metrics.charts.set_size(group, kind, 1);
+    metrics.charts.set_crd_problems(group, kind, 1);
+    metrics.rollout.count_reload(true);
+    metrics
+        .rollout
+        .set_progress(&(group.into(), kind.into()), &RolloutCounts::default());
+    metrics.usage.set_totals(group, kind, [1.0; 3]);
     metrics
 }
 

@@ -80,7 +80,7 @@ impl LeaseNamespace {
         until(&format!("the lease is held by {identity:?}"), SOON, || {
             let held = self.lease()?.is_some_and(|spec| spec["holderIdentity"] == identity);
             // The candidate hears of it a moment after the server wrote it.
-            Ok(held && candidate.metrics.leader.get() == 1)
+            Ok(held && candidate.metrics.process.leader.get() == 1)
         })?;
         Ok(started.elapsed())
     }
@@ -100,7 +100,7 @@ fn a_stopped_leader_releases_its_lease_and_a_killed_one_expires() -> Result<()> 
     place.until_held_by("a", &a)?;
     let b = place.run("b")?;
     std::thread::sleep(TIMING.lease + Duration::from_secs(1));
-    ensure!((a.metrics.leader.get(), b.metrics.leader.get()) == (1, 0));
+    ensure!((a.metrics.process.leader.get(), b.metrics.process.leader.get()) == (1, 0));
 
     a.stop.cancel();
     ensure!(place.end(a)? == Ended::Finished(()));

@@ -131,7 +131,7 @@ impl LeaderElection {
             return Ended::NeverLed;
         }
         tracing::info!(lease = %lock.describe(), "leading");
-        leading.metrics.leader.set(1);
+        leading.metrics.process.leader.set(1);
 
         // A task of its own, so that work which keeps this one busy doesn't cost the Lease; in a set, which aborts it
         // should `lead` panic.
@@ -181,7 +181,7 @@ struct Leading {
 impl Drop for Leading {
     fn drop(&mut self) {
         self.fence.close();
-        self.metrics.leader.set(0);
+        self.metrics.process.leader.set(0);
     }
 }
 

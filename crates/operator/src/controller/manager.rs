@@ -113,7 +113,7 @@ pub async fn run(
         health,
     };
     let Some(lease) = work.options.lease.clone() else {
-        work.metrics.leader.set(1);
+        work.metrics.process.leader.set(1);
         return work.lead(cluster::with_time_limits(connection), stop).await;
     };
     let fence = Arc::new(Fence::default());
@@ -143,12 +143,15 @@ fn end_process(reason: &str) {
 /// Reports the memory of the charts, and warns if they and the program need more than half of the limit.
 fn report_chart_sizes(options: &ControllerOptions, blueprints: &[Blueprint], metrics: &Metrics) {
     let limit = options.memory.unwrap_or_default();
-    metrics.memory_limit.set(i64::try_from(limit).unwrap_or(i64::MAX));
+    metrics
+        .process
+        .memory_limit
+        .set(i64::try_from(limit).unwrap_or(i64::MAX));
     let mut charts: HashMap<&PathBuf, u64> = HashMap::new();
     for blueprint in blueprints {
         let Ok(renderer) = &blueprint.renderer else { continue };
         let watch = &blueprint.watch;
-        metrics.set_chart_size(&watch.group, &watch.kind, renderer.size());
+        metrics.charts.set_size(&watch.group, &watch.kind, renderer.size());
         charts.insert(&watch.chart, renderer.size());
     }
     let charts = charts.values().sum::<u64>();

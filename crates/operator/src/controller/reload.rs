@@ -354,13 +354,13 @@ pub(super) async fn run(
                 // A chart that is missing may appear.
                 let unseen: Vec<PathBuf> = charts.into_iter().filter(|chart| !last.contains_key(chart)).collect();
                 last.extend(stamps(unseen));
-                metrics.configuration_reloaded(false);
+                metrics.rollout.count_reload(false);
                 tracing::error!(%error, "the new watches.yaml or a new chart is refused; the operator goes on with the former ones");
                 configuration.send_modify(|configuration| configuration.refused = Some(error.into()));
                 continue;
             }
         };
-        metrics.configuration_reloaded(true);
+        metrics.rollout.count_reload(true);
         if let Some(file) = last.remove_entry(&file) {
             last = stamps_of(file, &blueprints);
         }

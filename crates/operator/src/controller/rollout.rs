@@ -26,7 +26,7 @@ pub(super) async fn follow(context: &Context, unit: &Unit, wake: impl Fn(Resourc
         unit.rollout.changed.notified().await;
         unit.rollout.next().into_iter().for_each(&wake);
         let counts = unit.rollout.counts();
-        context.metrics.set_rollout(&unit.labels, &counts);
+        context.metrics.rollout.set_progress(&unit.labels, &counts);
         reported.report(unit, counts);
     }
 }

@@ -113,7 +113,7 @@ impl Blueprint {
     /// absent, perhaps more than once.
     pub async fn supervise(self, context: Arc<Context>, stop: CancellationToken, ready: impl Fn() + Send + Sync) {
         while let Err(panic) = AssertUnwindSafe(self.run(&context, &stop, &ready)).catch_unwind().await {
-            context.metrics.panics.inc();
+            context.metrics.process.panics.inc();
             let message = panic_text(panic.as_ref());
             tracing::error!(kind = %self.group_kind(), panic = message, "a watch panicked; it is restarted");
             tokio::select! {
@@ -325,7 +325,10 @@ impl Serving {
                 }
                 News::Unreadable(unreadable) => {
                     seen.insert(ResourceKey::of(&unreadable));
-                    self.context.metrics.unreadable(&self.unit.group_kind.kind);
+                    self.context
+                        .metrics
+                        .watch_errors
+                        .count_unreadable(&self.unit.group_kind.kind);
                 }
                 News::ListEnds { .. } => {
                     self.cache.list_ends(namespace.as_deref());
@@ -346,7 +349,10 @@ impl Serving {
                         let _ = listed.send((namespace.clone(), false));
                     }
                     failed = true;
-                    self.context.metrics.watch_failed(&self.unit.group_kind.kind);
+                    self.context
+                        .metrics
+                        .watch_errors
+                        .count_failure(&self.unit.group_kind.kind);
                     tracing::warn!(kind = %self.unit.group_kind, namespace, %error, "watch failed; trying again");
                 }
             }
@@ -421,6 +427,7 @@ impl Serving {
             let kind = &self.unit.group_kind;
             self.context
                 .metrics
+                .releases
                 .set_queue_depth(&kind.group, &kind.kind, self.queue.depth());
             let (again, put_off) = self.reconcile(&key).await;
             self.queue.done(key, again, put_off).await;
@@ -480,7 +487,7 @@ impl Serving {
     async fn caught<T>(&self, key: &ResourceKey, secrets: &Arc<Secrets>, work: impl Future<Output = T>) -> Option<T> {
         let done = AssertUnwindSafe(work).catch_unwind().await;
         done.inspect_err(|panic| {
-            self.context.metrics.panics.inc();
+            self.context.metrics.process.panics.inc();
             let (kind, panic) = (&self.unit.group_kind, panic_text(panic.as_ref()));
             redact::during(
                 secrets,

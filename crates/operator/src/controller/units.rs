@@ -156,6 +156,7 @@ fn report_leftovers(context: &Context) {
     let left = context.leftovers();
     context
         .metrics
+        .process
         .leftovers
         .set(i64::try_from(left.len()).unwrap_or(i64::MAX));
     if left.is_empty() {

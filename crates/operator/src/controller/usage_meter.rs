@@ -89,7 +89,10 @@ impl UsageMeter {
         self.last = Some((begun, Instant::now()));
         for (kind, counted) in counters.of_kinds() {
             let kind = GroupKind::parse(kind);
-            context.metrics.set_usage(&kind.group, &kind.kind, counted.into());
+            context
+                .metrics
+                .usage
+                .set_totals(&kind.group, &kind.kind, counted.into());
         }
         let text = counters.to_text(MAX_BYTES)?;
         let written = usage::write(&context.client, namespace, operator, text).await;
@@ -104,7 +107,7 @@ impl UsageMeter {
             }
             return;
         };
-        self.context.metrics.usage_failures.inc();
+        self.context.metrics.usage.failures.inc();
         let error = format!("{error:#}");
         if self.reported.as_ref() != Some(&error) {
             tracing::warn!(%error, "usage is not metered; tried again in every period (rights: config/rbac/usage_role.yaml)");

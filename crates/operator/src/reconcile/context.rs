@@ -511,7 +511,7 @@ impl Context {
 
     pub(super) fn count_panics<T>(&self, done: Result<T, PoolError>) -> Result<T, PoolError> {
         if matches!(done, Err(PoolError::Panicked)) {
-            self.metrics.panics.inc();
+            self.metrics.process.panics.inc();
         }
         done
     }
@@ -521,7 +521,7 @@ impl Context {
         let kind = &group_kind.kind;
         let members = self.members().count_failing(kind);
         let dependencies = self.dependencies().count_failing(kind);
-        self.metrics.set_watches_failing(kind, members + dependencies);
+        self.metrics.watches.set_failing(kind, members + dependencies);
     }
 
     /// Reads discovery again. Returns false if the API server does not answer.

@@ -117,7 +117,7 @@ pub async fn reconcile(
     release: &mut Release,
 ) -> ReconcileOutcome {
     let kind = &unit.group_kind;
-    let timer = context.metrics.time_reconcile(&kind.group, &kind.kind);
+    let timer = context.metrics.reconciles.start_timer(&kind.group, &kind.kind);
     let mut scope = ReleaseScope::new(context, unit, resource);
     let secrets = release.secrets.clone();
     let span = scope.span.clone();

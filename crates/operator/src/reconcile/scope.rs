@@ -142,7 +142,7 @@ impl ReleaseScope<'_> {
         tracing::warn!(kind = %self.unit.group_kind, resource = %self.written.key, reason, "{note}");
         let about = self.written.reference(&self.unit.resource);
         self.context.events.warning(&about, reason, self.action(), note).await;
-        self.context.metrics.wrote("Event", WriteOperation::Event);
+        self.context.metrics.objects.wrote("Event", WriteOperation::Event);
     }
 
     /// The same of what went well.
@@ -150,7 +150,7 @@ impl ReleaseScope<'_> {
         tracing::info!(kind = %self.unit.group_kind, resource = %self.written.key, reason, "{note}");
         let about = self.written.reference(&self.unit.resource);
         self.context.events.normal(&about, reason, self.action(), note).await;
-        self.context.metrics.wrote("Event", WriteOperation::Event);
+        self.context.metrics.objects.wrote("Event", WriteOperation::Event);
     }
 
     fn action(&self) -> &'static str {

@@ -117,7 +117,9 @@ impl<'a> ChartCrdTask<'a> {
             self.reported.clone_from(&attempt.problems);
             let count = self.context.chart_crds.set_problems(self.watch, attempt.problems);
             let metrics = &self.context.metrics;
-            metrics.set_chart_crd_problems(&self.watch.group, &self.watch.kind, count);
+            metrics
+                .charts
+                .set_crd_problems(&self.watch.group, &self.watch.kind, count);
         }
     }
 }

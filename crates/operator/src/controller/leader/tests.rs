@@ -177,7 +177,7 @@ impl Running {
 
 /// Waits until a candidate knows that it leads, which is a moment after the server does.
 async fn leads(metrics: &Metrics) {
-    until("leads", || metrics.leader.get() == 1).await;
+    until("leads", || metrics.process.leader.get() == 1).await;
 }
 
 async fn until(what: &str, condition: impl Fn() -> bool) {
@@ -209,14 +209,14 @@ async fn one_leads_renews_and_gives_the_lease_back() {
         "a renewal is one request"
     );
     let metrics = a.metrics.clone();
-    assert_eq!(metrics.leader.get(), 1);
+    assert_eq!(metrics.process.leader.get(), 1);
     assert_eq!(a.stop().await, Ended::Finished("done"));
     let last = bench.with(|server| server.spec());
     assert_eq!(
         (last.holder_identity.as_deref(), last.lease_duration_seconds),
         (Some(""), Some(1))
     );
-    assert_eq!(metrics.leader.get(), 0);
+    assert_eq!(metrics.process.leader.get(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -226,7 +226,7 @@ async fn of_many_candidates_one_leads() {
     bench.until("renewals", |server| server.version > 20).await;
     let leaders = candidates
         .iter()
-        .filter(|candidate| candidate.metrics.leader.get() == 1);
+        .filter(|candidate| candidate.metrics.process.leader.get() == 1);
     assert_eq!(leaders.count(), 1);
 }
 
@@ -268,7 +268,7 @@ async fn a_lease_taken_by_force_stops_the_work_at_once_and_one_deleted_is_made_a
         Ended::Lost("lease ns/op is held by thief now".to_owned())
     );
     assert!(stolen.elapsed() <= Timing::default().retry, "{:?}", stolen.elapsed());
-    assert_eq!(metrics.leader.get(), 0);
+    assert_eq!(metrics.process.leader.get(), 0);
     assert_eq!(bench.with(|server| server.holder()), "thief");
 }
 
@@ -306,7 +306,10 @@ async fn without_the_right_to_write_the_lease_one_works_while_no_other_has_it() 
         sleep(Duration::from_secs(1)).await;
         bench.with(|server| server.set_holder("other", 3 + i32::try_from(server.version).unwrap()));
     }
-    assert!(metrics.leader.get() == 0 && !fence.is_open(), "the other one renews");
+    assert!(
+        metrics.process.leader.get() == 0 && !fence.is_open(),
+        "the other one renews"
+    );
     // It stops, and its Lease ends. Then it has to be free for as long again.
     leads(&metrics).await;
     assert!(begun.elapsed() > Duration::from_secs(20) + 2 * Timing::default().lease);
@@ -320,11 +323,11 @@ async fn without_the_right_to_write_the_lease_one_works_while_no_other_has_it() 
     assert!(!fence.is_open());
     bench.with(|server| server.mood = Mood::ForbidsWrites);
     sleep(Duration::from_secs(30)).await;
-    assert!(fence.is_open() && metrics.leader.get() == 1);
+    assert!(fence.is_open() && metrics.process.leader.get() == 1);
     bench.with(|server| server.set_holder("thief", 1000));
     let ended = task.await.unwrap();
     assert_eq!(ended, Ended::Lost("lease ns/op is held by thief now".to_owned()));
-    assert!(!fence.is_open() && metrics.leader.get() == 0);
+    assert!(!fence.is_open() && metrics.process.leader.get() == 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -520,11 +523,11 @@ fn work_that_starves_its_runtime_keeps_the_lease_and_cannot_write_after_its_loss
         starved.version() > version + 2,
         "no renewals while every worker is busy"
     );
-    assert!(starved.fence.is_open() && starved.metrics.leader.get() == 1);
+    assert!(starved.fence.is_open() && starved.metrics.process.leader.get() == 1);
 
     starved.shared.lock().unwrap().mood = Mood::Hangs;
     await_true("the loss is noticed while every worker is busy", || {
-        !starved.fence.is_open() && starved.metrics.leader.get() == 0
+        !starved.fence.is_open() && starved.metrics.process.leader.get() == 0
     });
     starved.until.store(true, Ordering::SeqCst);
     assert_eq!(starved.writes(), 0);
@@ -545,7 +548,7 @@ fn a_process_that_does_not_react_to_the_loss_is_given_up() {
     await_true("the work begins", || starved.begun.load(Ordering::SeqCst));
     starved.shared.lock().unwrap().set_holder("thief", 9);
     await_true("it is given up", || starved.unresponsive.load(Ordering::SeqCst));
-    assert!(!starved.fence.is_open() && starved.metrics.leader.get() == 0);
+    assert!(!starved.fence.is_open() && starved.metrics.process.leader.get() == 0);
     starved.until.store(true, Ordering::SeqCst);
     let (ended, _) = starved.ended.join().unwrap();
     assert_eq!(ended, Ended::Lost("lease ns/op is held by thief now".to_owned()));

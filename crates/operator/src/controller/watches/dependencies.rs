@@ -87,7 +87,7 @@ async fn follow<K: kube::Resource>(
                 sets
             }
             News::Unreadable(unreadable) => {
-                context.metrics.unreadable(&scope.group_kind.kind);
+                context.metrics.watch_errors.count_unreadable(&scope.group_kind.kind);
                 list(&unreadable, None, &mut seen)
             }
             News::Steady => {
@@ -102,7 +102,7 @@ async fn follow<K: kube::Resource>(
                 listing,
                 refused,
             } => {
-                context.metrics.watch_failed(&scope.group_kind.kind);
+                context.metrics.watch_errors.count_failure(&scope.group_kind.kind);
                 tracing::warn!(
                     kind = %scope.group_kind, namespace = scope.namespace, %error,
                     "what templates look up cannot be watched: they are rendered at every look; trying again"

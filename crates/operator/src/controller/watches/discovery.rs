@@ -232,7 +232,7 @@ async fn follow<K>(
                 changed && !first
             }
             News::Failed { error, .. } => {
-                context.metrics.watch_failed(kind);
+                context.metrics.watch_errors.count_failure(kind);
                 // Without permission to watch, this repeats: log each error once.
                 if *error != last_error {
                     tracing::warn!(kind, %error, "watch failed: discovery is read every {POLL:?} until it works");

@@ -84,7 +84,7 @@ async fn follow<K: kube::Resource>(
             News::Unreadable(unreadable) => {
                 // It exists; nothing else is known.
                 seen.insert(id_of(&unreadable));
-                context.metrics.unreadable(&scope.group_kind.kind);
+                context.metrics.watch_errors.count_unreadable(&scope.group_kind.kind);
                 continue;
             }
             News::Steady => works(context, scope),
@@ -93,7 +93,7 @@ async fn follow<K: kube::Resource>(
                 listing,
                 refused,
             } => {
-                context.metrics.watch_failed(&scope.group_kind.kind);
+                context.metrics.watch_errors.count_failure(&scope.group_kind.kind);
                 tracing::warn!(kind = %scope.group_kind, namespace = scope.namespace, %error, "watch failed; trying again");
                 if !listing && refused.is_none() {
                     continue;

@@ -66,7 +66,7 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
         watches.renew_leader_labels();
         watches.start_wanted();
         let count = i64::try_from(watches.running.len()).unwrap_or(i64::MAX);
-        context.metrics.watches.set(count);
+        context.metrics.watches.open.set(count);
         tokio::select! {
             () = stop.cancelled() => break,
             () = context.wanted.notified() => {}

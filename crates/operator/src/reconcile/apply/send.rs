@@ -86,7 +86,11 @@ impl MemberSender<'_> {
             (Err(error), _) => self.outcome_or_conflict(member, error)?,
         };
         if matches!(outcome, MemberOutcome::Applied(_, ApplyReason::Drifted)) {
-            self.scope.context.metrics.corrected_drift(&member.id.group_kind.kind);
+            self.scope
+                .context
+                .metrics
+                .objects
+                .corrected_drift(&member.id.group_kind.kind);
         }
         Ok(outcome)
     }
@@ -308,6 +312,7 @@ impl MemberSender<'_> {
         self.scope
             .context
             .metrics
+            .objects
             .wrote(&id.group_kind.kind, WriteOperation::Apply);
         Ok(live)
     }
@@ -331,6 +336,7 @@ impl MemberSender<'_> {
             self.scope
                 .context
                 .metrics
+                .objects
                 .wrote(&member.id.group_kind.kind, WriteOperation::Apply);
         }
         answer
@@ -416,6 +422,7 @@ impl MemberSender<'_> {
                 .scope
                 .context
                 .metrics
+                .objects
                 .wrote(&id.group_kind.kind, WriteOperation::Delete),
             DeleteOutcome::Absent => {}
             DeleteOutcome::Changed => return Err(Error::Conflict(format!("{id} changed at the same time"))),

@@ -122,6 +122,7 @@ impl Claimer<'_, '_> {
         self.scope
             .context
             .metrics
+            .objects
             .wrote("CustomResource", WriteOperation::Metadata);
         self.scope.set_written(object);
         Ok(())
@@ -168,7 +169,11 @@ impl Claimer<'_, '_> {
         );
         match error {
             Error::TooLarge(_) => {
-                self.scope.context.metrics.refused(&self.scope.unit.group_kind.kind);
+                self.scope
+                    .context
+                    .metrics
+                    .release_counters
+                    .refused_write(&self.scope.unit.group_kind.kind);
                 Phase::stalled(Reason::Claim, message)
             }
             _ => Phase::failed(Reason::Claim, message),

@@ -187,6 +187,7 @@ impl Deleter<'_, '_> {
         self.scope
             .context
             .metrics
+            .objects
             .wrote("CustomResource", WriteOperation::Metadata);
         self.scope.inform("UninstallSuccessful", note).await;
         // The watches of the members may report their end before the watch of the custom resource reports its own.

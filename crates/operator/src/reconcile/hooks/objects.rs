@@ -63,6 +63,7 @@ impl HookObjects<'_> {
                 self.scope
                     .context
                     .metrics
+                    .objects
                     .wrote(&id.group_kind.kind, metrics::WriteOperation::Apply);
                 run.uid = live.uid;
                 Continue(if hook.is_awaited() || is_stated(&hook.member.object) {
@@ -113,6 +114,7 @@ impl HookObjects<'_> {
                     .scope
                     .context
                     .metrics
+                    .objects
                     .wrote(&id.group_kind.kind, metrics::WriteOperation::Delete),
             }
         }

@@ -85,6 +85,7 @@ impl JobTtls<'_> {
             self.scope
                 .context
                 .metrics
+                .objects
                 .wrote(&id.group_kind.kind, WriteOperation::Apply);
         }
         Ok(())

@@ -232,7 +232,11 @@ impl LeaderElector<'_> {
                     match elect::claim(client, &seat.place, lease.take(), &holder, seat.reference(), mark).await {
                         Ok(claimed) => {
                             let kind = &self.scope.unit.group_kind;
-                            self.scope.context.metrics.elected(&kind.group, &kind.kind);
+                            self.scope
+                                .context
+                                .metrics
+                                .release_counters
+                                .elected(&kind.group, &kind.kind);
                             round.read(elect::held(Some(&claimed)));
                             lease = Some(claimed);
                         }

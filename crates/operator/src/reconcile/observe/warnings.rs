@@ -61,7 +61,11 @@ impl Warnings<'_> {
         let Some(drift) = drift.filter(|drift| drift.is_reported() && !drift.says_as(known)) else {
             return;
         };
-        self.scope.context.metrics.detected_drift(&member.id.group_kind.kind);
+        self.scope
+            .context
+            .metrics
+            .objects
+            .detected_drift(&member.id.group_kind.kind);
         let note = format!("{}: {}; it is left as it is", member.id, short_list(drift.texts()));
         self.scope.warn("DriftDetected", &note).await;
     }

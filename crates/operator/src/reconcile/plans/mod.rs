@@ -325,6 +325,7 @@ impl PlanRunner<'_, '_> {
         self.scope
             .context
             .metrics
+            .release_counters
             .plan_ended(&labels, &run.plan, failed.is_none());
         match failed {
             Some(why) => {

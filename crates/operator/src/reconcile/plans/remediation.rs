@@ -349,6 +349,7 @@ impl Remediator<'_, '_> {
                 self.scope
                     .context
                     .metrics
+                    .objects
                     .wrote(&id.group_kind.kind, WriteOperation::Delete);
                 Ok(())
             }

@@ -181,7 +181,12 @@ impl Pruner<'_> {
             None => Purpose::Prune,
         };
         pruned.note(MemberRemover::new(self.scope).remove(turns, purpose).await);
-        self.scope.context.metrics.pruned.inc_by(pruned.gone.len() as u64);
+        self.scope
+            .context
+            .metrics
+            .objects
+            .pruned
+            .inc_by(pruned.gone.len() as u64);
         pruned
     }
 

@@ -220,7 +220,7 @@ impl MemberRemover<'_> {
             };
             match request {
                 Ok(DeleteOutcome::Accepted) => {
-                    self.scope.context.metrics.wrote(kind, operation);
+                    self.scope.context.metrics.objects.wrote(kind, operation);
                     if done == RemovalOutcome::Deleted {
                         self.scope.context.members().is_going(id, &live.uid);
                     }

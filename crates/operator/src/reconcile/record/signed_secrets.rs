@@ -184,7 +184,11 @@ impl SignedSecrets<'_> {
             owner: owner.filter(|_| purpose.is_owned),
         };
         let version = secrets::write(&self.scope.context.client, &place, files, &form, version).await?;
-        self.scope.context.metrics.wrote("Secret", WriteOperation::Apply);
+        self.scope
+            .context
+            .metrics
+            .objects
+            .wrote("Secret", WriteOperation::Apply);
         Ok(version)
     }
 

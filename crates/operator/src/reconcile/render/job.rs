@@ -379,7 +379,11 @@ impl<'a> RenderJob<'a> {
             answer => answer,
         };
         let context = self.context;
-        context.metrics.render_duration.observe(started.elapsed().as_secs_f64());
+        context
+            .metrics
+            .reconciles
+            .render_duration
+            .observe(started.elapsed().as_secs_f64());
         match answer {
             Ok(Ok((rendered, desired))) => Continue(RenderResult::Rendered(Box::new(rendered), desired)),
             Ok(Err(failed)) => {

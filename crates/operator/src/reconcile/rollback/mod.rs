@@ -148,7 +148,7 @@ impl RollbackStage<'_, '_> {
             release.record.handled.set(Request::Force, &text);
         }
         let GroupKind { group, kind } = &self.scope.unit.group_kind;
-        self.scope.context.metrics.upgrade_failed(group, kind);
+        self.scope.context.metrics.release_counters.upgrade_failed(group, kind);
         self.scope
             .warn(release.record.history.failure_reason().as_str(), &note)
             .await;

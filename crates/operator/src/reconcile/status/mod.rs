@@ -90,8 +90,10 @@ impl StatusWriter<'_, '_> {
         let metrics = &self.scope.context.metrics;
         let labels = self.scope.unit.metric_labels(&self.scope.written.key);
         let (reason, suspended) = (phase.reason(), *phase == Phase::Suspended);
-        metrics.set_release_ready(&labels, phase.is_ready(), reason, suspended);
-        metrics.set_release_conditions(&labels, status::abnormal_conditions(&next.status, phase));
+        metrics.releases.set_ready(&labels, phase.is_ready(), reason, suspended);
+        metrics
+            .releases
+            .set_conditions(&labels, status::abnormal_conditions(&next.status, phase));
     }
 
     /// Writes the status if it has changed, and schedules the next reconcile.
@@ -244,6 +246,7 @@ impl StatusWriter<'_, '_> {
                 self.scope
                     .context
                     .metrics
+                    .objects
                     .wrote("CustomResource", WriteOperation::Status);
                 self.scope.set_written(object);
                 if release.retry.refused_status == StatusRefusal::Everything {
@@ -313,7 +316,11 @@ impl StatusWriter<'_, '_> {
 
     /// Requests a shorter status. If that is refused as well, an Event reports it.
     async fn note_refused_status(&self, release: &mut Release, next: &Value, error: &Error) {
-        self.scope.context.metrics.refused(&self.scope.unit.group_kind.kind);
+        self.scope
+            .context
+            .metrics
+            .release_counters
+            .refused_write(&self.scope.unit.group_kind.kind);
         if release.retry.refused_status == StatusRefusal::Nothing {
             release.retry.refused_status = StatusRefusal::Details;
             tracing::info!(resource = %self.scope.written.key, %error, "the status is refused; a shorter one is tried");

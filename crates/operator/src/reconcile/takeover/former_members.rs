@@ -105,6 +105,7 @@ impl FormerMembers<'_> {
                 self.scope
                     .context
                     .metrics
+                    .objects
                     .wrote(&id.group_kind.kind, WriteOperation::Metadata);
                 Ok(true)
             }
@@ -188,7 +189,11 @@ impl FormerMembers<'_> {
     pub(crate) async fn remove_stored(&self, former_release: &FormerRelease) -> Result<(), Error> {
         for (name, uid) in &former_release.secrets {
             requests::remove_release(&self.scope.client, &former_release.namespace, name, uid).await?;
-            self.scope.context.metrics.wrote("Secret", WriteOperation::Delete);
+            self.scope
+                .context
+                .metrics
+                .objects
+                .wrote("Secret", WriteOperation::Delete);
         }
         Ok(())
     }

@@ -363,6 +363,7 @@ impl TakeoverStage<'_, '_> {
             self.scope
                 .context
                 .metrics
+                .objects
                 .wrote("CustomResource", WriteOperation::Metadata);
             // Our field manager owns the former status fields now, so this apply removes those that are not ours.
             let ours = status::ours(self.scope.written_status());
@@ -370,6 +371,7 @@ impl TakeoverStage<'_, '_> {
             self.scope
                 .context
                 .metrics
+                .objects
                 .wrote("CustomResource", WriteOperation::Status);
         }
         if left.is_empty() {

@@ -115,10 +115,10 @@ mod tests {
     #[test]
     fn a_condition_has_a_series_while_the_release_has_it() {
         let metrics = Metrics::new();
-        metrics.set_release_conditions(&release("a"), vec![HELD, CONTESTED]);
-        metrics.set_release_conditions(&release("b"), Vec::new());
+        metrics.releases.set_conditions(&release("a"), vec![HELD, CONTESTED]);
+        metrics.releases.set_conditions(&release("b"), Vec::new());
         assert_eq!(series(&metrics).len(), 2);
-        metrics.set_release_conditions(&release("a"), vec![CONTESTED]);
+        metrics.releases.set_conditions(&release("a"), vec![CONTESTED]);
         let labels = r#"group="g",kind="K",namespace="ns",name="a",condition="Drifted",reason="Contested""#;
         assert_eq!(
             series(&metrics),
@@ -132,11 +132,13 @@ mod tests {
     fn the_releases_with_conditions_are_bounded() {
         let metrics = Metrics::new();
         for number in 0..MAX_RELEASES + 10 {
-            metrics.set_release_conditions(&release(&number.to_string()), vec![HELD]);
+            metrics
+                .releases
+                .set_conditions(&release(&number.to_string()), vec![HELD]);
         }
         assert_eq!(series(&metrics).len(), MAX_RELEASES);
         metrics.forget_release(&release("0"));
-        metrics.set_release_conditions(&release("late"), vec![CONTESTED]);
+        metrics.releases.set_conditions(&release("late"), vec![CONTESTED]);
         assert_eq!(series(&metrics).len(), MAX_RELEASES);
     }
 }

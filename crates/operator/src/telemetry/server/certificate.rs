@@ -162,7 +162,9 @@ impl Certificates {
     /// Replaces the certificate when there is a newer one, forever.
     pub(super) async fn keep_current(self: Arc<Self>, metrics: Arc<Metrics>) {
         loop {
-            metrics.set_certificate_expiry(self.source.name(), self.state().used.not_after);
+            metrics
+                .certificate
+                .set_expiry(self.source.name(), self.state().used.not_after);
             tokio::time::sleep(CHECK_PERIOD).await;
             self.check(Timestamp::now().as_second(), &metrics);
         }
@@ -187,10 +189,10 @@ impl Certificates {
                     used: newer,
                     failure: None,
                 };
-                metrics.certificate_reloaded(true);
+                metrics.certificate.count_reload(true);
             }
             Err(error) => {
-                metrics.certificate_reloaded(false);
+                metrics.certificate.count_reload(false);
                 let failure = Some(error.to_string());
                 if state.failure != failure {
                     tracing::error!(%error, "the metrics keep their former certificate");

@@ -75,7 +75,7 @@ fn addresses_are_read_as_go_reads_them() {
 #[test]
 fn metrics_and_probes_answer() {
     let metrics = Arc::new(Metrics::new());
-    metrics.leader.set(1);
+    metrics.process.leader.set(1);
     let (servers, address) = serve("127.0.0.1", open_site(metrics));
     let answer = request(address, "/metrics").unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -151,7 +151,7 @@ fn is_ended(stream: &mut TcpStream) -> bool {
 #[test]
 fn a_flood_of_partial_requests_costs_little_and_probes_are_answered() {
     let metrics = Arc::new(Metrics::new());
-    metrics.leader.set(1);
+    metrics.process.leader.set(1);
     let (servers, scraped) = serve("127.0.0.1", open_site(metrics));
     let (others, probed) = serve("127.0.0.1", probes_site(ProcessHealth::default()));
     // As in the attack: a head of 390 kB that never ends.
