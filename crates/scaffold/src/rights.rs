@@ -20,7 +20,7 @@ use chart_crds::{CRD_GROUP, CRDS, replacing_crds};
 pub(super) use chart_crds::{missing_crds, replaced_crds};
 use chartwright_core::record::history::is_watched;
 use chartwright_operator::cluster::storage::keys::secret_name;
-use chartwright_watches::{CrdPolicy, DeletionFallback, SourceKind, Watch};
+use chartwright_watches::{DeletionFallback, SourceKind, Watch};
 pub(super) use escalation::{ESCALATING, ROLES};
 use escalation::{escalating, escalation};
 use helm_template::chart::Chart;
@@ -67,10 +67,10 @@ impl Survey {
         if is_watched(watch.on_failure) {
             ask("", "secrets", KEEPING.to_vec());
         }
-        self.requested.extend(requested);
-        self.crd_policy = watch.crds;
-        self.account.clone_from(&watch.service_account_name);
-        self.falls_back = watch.deletion_fallback == DeletionFallback::Operator;
+        self.watch.requested.extend(requested);
+        self.watch.crd_policy = watch.crds;
+        self.watch.account.clone_from(&watch.service_account_name);
+        self.watch.falls_back = watch.deletion_fallback == DeletionFallback::Operator;
         self
     }
 }
@@ -376,22 +376,22 @@ pub(super) fn rules_of(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
         want(&group, &kind.plural, &["get", "list", "watch", "patch"]);
         want(&group, &format!("{}/status", kind.plural), &["patch"]);
         for (group, resource) in &survey.made {
-            if survey.account.is_some() && !survey.falls_back {
+            if survey.watch.account.is_some() && !survey.watch.falls_back {
                 want(group, resource, &WATCHED);
             } else {
                 want(group, resource, &MEMBER);
             }
         }
-        for (group, resource, verbs) in &survey.requested {
+        for (group, resource, verbs) in &survey.watch.requested {
             want(group, resource, verbs);
         }
-        for (group, resource) in &survey.looked_up {
+        for (group, resource) in &survey.lookups.looked_up {
             want(group, resource, &["get", "list", "watch"]);
         }
         if survey.keeps {
             want("", "secrets", &KEEPING);
         }
-        if survey.defines && survey.crd_policy != CrdPolicy::Skip && survey.account.is_none() {
+        if survey.creates_crds() && survey.watch.account.is_none() {
             want(CRD_GROUP, CRDS, &["create"]);
         }
         if survey.runs {

@@ -51,36 +51,58 @@ pub struct Survey {
     kinds: BTreeSet<(String, String)>,
     /// The images of containers, with the chart's own values.
     images: BTreeSet<String>,
-    /// Resource and name of roles that the chart makes.
-    pub(super) roles: BTreeSet<(String, String)>,
-    /// Resource and name of roles that the chart binds.
-    pub(super) bound: BTreeSet<(String, String)>,
-    /// Group and resource of what templates look up.
-    pub(super) looked_up: BTreeSet<(String, String)>,
-    /// Those of them that templates list.
-    pub(super) listed: BTreeSet<(String, String)>,
+    pub(super) roles: ChartRoles,
+    pub(super) lookups: ChartLookups,
     /// Random results, hooks of deletions or plans: a Secret keeps them.
     pub(super) keeps: bool,
-    /// There are CustomResourceDefinitions in `crds/`, which the operator creates.
-    pub(super) defines: bool,
-    /// Their names.
-    pub(super) crd_names: BTreeSet<String>,
-    /// What the operator does with them.
-    pub(super) crd_policy: CrdPolicy,
-    /// The `serviceAccountName` of the watch, which applies what the chart makes.
-    pub(super) account: Option<String>,
-    /// The operator deletes what the account cannot delete.
-    pub(super) falls_back: bool,
+    pub(super) crds: ChartCrds,
+    pub(super) watch: WatchSettings,
     /// The operator waits for Jobs or Pods to finish and reads their logs.
     pub(super) runs: bool,
     /// Names of plans.
     plans: BTreeSet<String>,
-    /// Rights that settings of the watch require: group, resource, verbs.
-    pub(super) requested: Vec<(String, String, Vec<&'static str>)>,
     /// Kinds in the text of templates that no render made.
     pub(super) unmade: Vec<Unmade>,
     /// Why the chart can't be rendered with its own or any given values. Its objects are unknown then.
     pub(super) problem: Option<String>,
+}
+
+/// Roles of a chart, each as resource and name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ChartRoles {
+    /// Those that the chart makes.
+    pub(super) made: BTreeSet<(String, String)>,
+    /// Those that the chart binds.
+    pub(super) bound: BTreeSet<(String, String)>,
+}
+
+/// What templates look up, as group and resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ChartLookups {
+    pub(super) looked_up: BTreeSet<(String, String)>,
+    /// Those of them that templates list.
+    pub(super) listed: BTreeSet<(String, String)>,
+}
+
+/// The CustomResourceDefinitions in `crds/` of a chart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ChartCrds {
+    /// There are some, which the operator creates.
+    pub(super) exist: bool,
+    pub(super) names: BTreeSet<String>,
+}
+
+/// What the watch of a chart adds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct WatchSettings {
+    /// What the operator does with the definitions in `crds/`.
+    pub(super) crd_policy: CrdPolicy,
+    /// The `serviceAccountName`, which applies what the chart makes.
+    pub(super) account: Option<String>,
+    /// The operator deletes what the account cannot delete.
+    pub(super) falls_back: bool,
+    /// Rights that its settings require: group, resource, verbs.
+    pub(super) requested: Vec<(String, String, Vec<&'static str>)>,
 }
 
 /// Whether a name is the same in every release.
@@ -93,15 +115,22 @@ impl Survey {
     pub(super) fn new(chart: &Chart, crds: &[Crd]) -> Self {
         let definitions = definitions(chart);
         let mut plurals: BTreeMap<_, _> = definitions.iter().map(named).collect();
-        let defines = !plurals.is_empty();
+        let exist = !plurals.is_empty();
         plurals.extend(crds.iter().map(|crd| named(crd.value())));
         let names = definitions.iter().map(|crd| text_at(crd, "/metadata/name").to_owned());
         Survey {
             plurals,
-            defines,
-            crd_names: names.filter(|name| !name.is_empty()).collect(),
+            crds: ChartCrds {
+                exist,
+                names: names.filter(|name| !name.is_empty()).collect(),
+            },
             ..Survey::default()
         }
+    }
+
+    /// Whether definitions in `crds/` are created, by the operator or the account.
+    pub(super) fn creates_crds(&self) -> bool {
+        self.crds.exist && self.watch.crd_policy != CrdPolicy::Skip
     }
 
     /// The resource of a kind.
@@ -177,10 +206,11 @@ impl Survey {
             let (group, resource) = resource(self, &api_version, &kind);
             if group == RBAC {
                 if kind.ends_with("Binding") {
-                    self.bound
+                    self.roles
+                        .bound
                         .insert((plural_of(&text("/roleRef/kind")), text("/roleRef/name")))
                 } else {
-                    self.roles.insert((resource.clone(), text("/metadata/name")))
+                    self.roles.made.insert((resource.clone(), text("/metadata/name")))
                 };
             }
             let events = hooks::events(&patched.object);
@@ -192,8 +222,10 @@ impl Survey {
         }
         for key in &rendered.used_lookups {
             let looked_up = resource(self, &key.api_version, &key.kind);
-            self.listed.extend(key.name.is_empty().then(|| looked_up.clone()));
-            self.looked_up.insert(looked_up);
+            self.lookups
+                .listed
+                .extend(key.name.is_empty().then(|| looked_up.clone()));
+            self.lookups.looked_up.insert(looked_up);
         }
         let deletes = rendered
             .hooks
@@ -609,7 +641,7 @@ pub mod tests {
         let survey = Survey::with_values(&chart("templates/a.yaml", made), Vec::new(), &crds, &[]);
         let made: Vec<&str> = survey.made.iter().map(|(_, resource)| resource.as_str()).collect();
         assert_eq!(made, ["redis", "redises", "securitycontextconstraints"]);
-        assert!(!survey.defines);
+        assert!(!survey.crds.exist);
     }
 
     #[test]

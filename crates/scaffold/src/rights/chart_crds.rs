@@ -16,9 +16,10 @@ pub(super) const CRDS: &str = "customresourcedefinitions";
 
 /// The names of the definitions that watches replace (`crds: CreateReplace`) with the operator's rights.
 pub(crate) fn replaced_crds<'s>(surveys: impl Iterator<Item = &'s Survey>) -> BTreeSet<&'s str> {
-    let replacing = surveys.filter(|survey| survey.crd_policy == CrdPolicy::CreateReplace && survey.account.is_none());
+    let replacing =
+        surveys.filter(|survey| survey.watch.crd_policy == CrdPolicy::CreateReplace && survey.watch.account.is_none());
     replacing
-        .flat_map(|survey| &survey.crd_names)
+        .flat_map(|survey| &survey.crds.names)
         .map(String::as_str)
         .collect()
 }

@@ -46,7 +46,7 @@ pub(super) fn escalating(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
         kinds
             .iter()
             .map(|(_, survey)| *survey)
-            .filter(|survey| survey.account.is_none())
+            .filter(|survey| survey.watch.account.is_none())
     };
     let names = |of: fn(&Survey) -> &BTreeSet<(String, String)>, resource: &str| -> BTreeSet<String> {
         let all = surveys().flat_map(of).filter(|(found, _)| found == resource);
@@ -55,8 +55,8 @@ pub(super) fn escalating(kinds: &[(&Kind, &Survey)]) -> Vec<Value> {
     let mut rules: BTreeMap<(&str, Option<BTreeSet<String>>), Vec<&str>> = BTreeMap::new();
     for resource in ROLES {
         for (verb, names) in [
-            ("bind", names(|survey| &survey.bound, resource)),
-            ("escalate", names(|survey| &survey.roles, resource)),
+            ("bind", names(|survey| &survey.roles.bound, resource)),
+            ("escalate", names(|survey| &survey.roles.made, resource)),
         ] {
             if !names.is_empty() {
                 let names = names.iter().all(|name| is_fixed(name)).then_some(names);

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use super::chart_crds::{CRD_GROUP, CRDS};
 use super::{grants, lists, no_rule};
 use crate::survey::Survey;
-use chartwright_watches::CrdPolicy;
 
 pub(super) const ACCOUNTS: &str = "serviceaccounts";
 const AUTHENTICATION: &str = "authentication.k8s.io";
@@ -22,7 +21,7 @@ const READ: [&str; 2] = ["get", "list"];
 
 /// The accounts of watches, as names or templates.
 pub(crate) fn accounts<'s>(surveys: impl Iterator<Item = &'s Survey>) -> BTreeSet<&'s str> {
-    surveys.filter_map(|survey| survey.account.as_deref()).collect()
+    surveys.filter_map(|survey| survey.watch.account.as_deref()).collect()
 }
 
 /// The rights to act as these accounts that no rule gives, one sentence for each account.
@@ -70,17 +69,17 @@ pub(super) fn constrain(rules: &mut Vec<Value>, surveys: &[&Survey]) {
     act["verbs"] = json!(["impersonate:serviceaccount"]);
     exists["verbs"] = json!(["get"]);
     let mut wanted: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
-    for survey in surveys.iter().filter(|survey| survey.account.is_some()) {
+    for survey in surveys.iter().filter(|survey| survey.watch.account.is_some()) {
         let made = survey.made.iter().map(|resource| (resource, &APPLIED[..]));
-        let read = survey.looked_up.iter().map(|resource| (resource, &READ[..]));
+        let read = survey.lookups.looked_up.iter().map(|resource| (resource, &READ[..]));
         for ((group, resource), verbs) in made.chain(read) {
             wanted.entry((group, resource)).or_default().extend(verbs);
         }
-        for (group, resource, verbs) in &survey.requested {
+        for (group, resource, verbs) in &survey.watch.requested {
             let read = READ.into_iter().filter(|verb| verbs.contains(verb));
             wanted.entry((group, resource)).or_default().extend(read);
         }
-        if survey.defines && survey.crd_policy != CrdPolicy::Skip {
+        if survey.creates_crds() {
             let verbs = ["get", "create", "patch"];
             wanted.entry((CRD_GROUP, CRDS)).or_default().extend(verbs);
         }

@@ -167,6 +167,7 @@ mod tests {
         assert!(
             possible
                 .roles
+                .made
                 .contains(&("clusterroles".to_owned(), "fixed".to_owned()))
         );
 

@@ -55,12 +55,12 @@ impl Needs {
         let usual: BTreeSet<(String, String)> = examined.iter().flat_map(usual).collect();
         let surveys = || charts.iter().map(|(_, survey)| survey);
         let is_requested = |resource: &(String, String)| {
-            let mut requested = surveys().flat_map(|survey| &survey.requested);
+            let mut requested = surveys().flat_map(|survey| &survey.watch.requested);
             requested.any(|(group, name, _)| (group, name) == (&resource.0, &resource.1))
         };
         let is_not_requested = |resource: &&(String, String)| !is_requested(resource);
         let unusual = surveys().flat_map(|survey| survey.made.difference(&usual));
-        let looked_up = surveys().flat_map(|survey| &survey.looked_up);
+        let looked_up = surveys().flat_map(|survey| &survey.lookups.looked_up);
         let mut needed = rights(&rules_of(&kinds));
         // Impersonation has two forms and is checked by name.
         for verbs in needed.values_mut() {
@@ -73,7 +73,7 @@ impl Needs {
             accounts: accounts(surveys()).into_iter().map(str::to_owned).collect(),
             unusual: unusual.filter(is_not_requested).cloned().collect(),
             looked_up: looked_up.filter(is_not_requested).cloned().collect(),
-            listed: surveys().flat_map(|survey| survey.listed.clone()).collect(),
+            listed: surveys().flat_map(|survey| survey.lookups.listed.clone()).collect(),
         }
     }
 
