@@ -1,5 +1,6 @@
 //! Helm's template language: Go's templates, sprig's functions, and what Helm adds to both.
 
+mod budget;
 pub mod context;
 pub mod error;
 pub(crate) mod functions;
@@ -11,7 +12,8 @@ mod lookup;
 pub(crate) mod objects;
 pub(crate) mod random;
 
-pub use context::{Context, Effects, Environment, Hosts, IsChartText, Used};
+pub use budget::Used;
+pub use context::{Context, Effects, Environment, Hosts, IsChartText};
 pub use functions::{convert, table};
 pub use limits::{Limit, Limits};
 pub use lookup::{Lookup, LookupKey, NoCluster};

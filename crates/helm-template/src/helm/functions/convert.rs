@@ -32,9 +32,9 @@ fn count(meter: &Meter, value: &Value) -> Result<(), String> {
 }
 
 fn convert(context: &Context, value: &Value, depth: usize) -> Result<Json, String> {
-    count(&context.meter, value)?;
+    count(&context.budget.meter, value)?;
     // Deeper than what is written: then it is taken to contain itself.
-    if depth > context.limits.yaml_depth + 1 {
+    if depth > context.budget.limits.yaml_depth + 1 {
         return Err(format!(
             "json: unsupported value: encountered a cycle via {}",
             value.type_name()
@@ -100,7 +100,7 @@ pub(crate) fn table() -> Vec<Func<Context>> {
         }),
         Func::with_context("toYamlPretty", |context: &mut Context, value: &Value| {
             let json = to_json_value(context, value);
-            let depth = context.limits.yaml_depth;
+            let depth = context.budget.limits.yaml_depth;
             let text = json.and_then(|json| yaml::to_string_pretty(&json, depth).map_err(|e| e.to_string()));
             without_last_break(text.unwrap_or_default())
         }),
@@ -152,7 +152,7 @@ pub(crate) fn yaml_text(context: &Context, value: &Value) -> Result<String, Stri
             text
         }
     })?;
-    let text = yaml::to_string(&json, context.limits.yaml_depth).map_err(|e| e.to_string());
+    let text = yaml::to_string(&json, context.budget.limits.yaml_depth).map_err(|e| e.to_string());
     text.map(without_last_break)
 }
 
@@ -165,11 +165,11 @@ fn error_map(text: String) -> Value {
 
 /// Reads YAML as JSON data with all numbers as floats.
 fn read_yaml(context: &Context, text: &[u8]) -> Result<Result<Json, String>, CallError> {
-    context.meter.has_room(data_size::to_read(text))?;
-    let read = yaml::to_json_within(text, context.limits.yaml_depth);
+    context.budget.meter.has_room(data_size::to_read(text))?;
+    let read = yaml::to_json_within(text, context.budget.limits.yaml_depth);
     let json = read.map(yaml::all_floats).map_err(|e| e.to_string());
     // Beyond the limit the evaluator ends the call.
-    let _ = context.meter.spend(json.as_ref().map_or(0, data_size::of));
+    let _ = context.budget.meter.spend(json.as_ref().map_or(0, data_size::of));
     Ok(json)
 }
 
@@ -195,7 +195,7 @@ fn from_yaml_array(context: &mut Context, text: &[u8]) -> Result<Value, CallErro
 
 /// Reads JSON of one kind; null is none of it, and no error.
 fn from_json_text(context: &Context, text: &[u8], fits: fn(&Value) -> bool, wanted: &str) -> Result<Value, String> {
-    let value = unmarshal(&context.meter, text)?;
+    let value = unmarshal(&context.budget.meter, text)?;
     if fits(&value) || value.is_nil() {
         Ok(value)
     } else {

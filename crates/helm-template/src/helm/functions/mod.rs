@@ -89,7 +89,7 @@ fn include(context: &mut Context, name: &Str, data: &Value) -> Result<Str, CallE
 /// Executes text as a template of its own, over a copy of the set: what it defines is gone afterwards.
 fn tpl(context: &mut Context, source: &Str, data: &Value) -> CallResult {
     let name = context.set.name().to_owned();
-    context.meter.spend(parsed_size(source.as_bytes()))?;
+    context.budget.meter.spend(parsed_size(source.as_bytes()))?;
     if !source.is_empty() && memchr::memmem::find(source, b"{{").is_none() {
         // Nothing but text, as most values are that a chart allows to be templates.
         return Ok(Value::String(match memchr::memmem::find(source, NO_VALUE) {
@@ -127,7 +127,7 @@ fn tpl(context: &mut Context, source: &Str, data: &Value) -> CallResult {
     context.set = outer;
     context.texts.pop();
     let out = result.map_err(|error| CallError::Wrapped {
-        prefix: tpl_failed(&context.meter, source.as_bytes()),
+        prefix: tpl_failed(&context.budget.meter, source.as_bytes()),
         error,
     })?;
     Ok(Value::string(without_no_value(out)))

@@ -20,7 +20,7 @@ pub fn call(context: &Context, files: &Map, method: &str, args: &[Value]) -> Res
     Ok(match method {
         "GetBytes" => Value::bytes(&content(files, &first)),
         "Get" => Value::string(content(files, &first)),
-        "Glob" => glob(&context.meter, files, &first)?,
+        "Glob" => glob(&context.budget.meter, files, &first)?,
         "AsConfig" => yaml_of(context, files, Value::string),
         "AsSecrets" => yaml_of(context, files, |bytes| {
             Value::string(data_encoding::BASE64.encode(&bytes))
