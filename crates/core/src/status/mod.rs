@@ -216,6 +216,26 @@ pub struct Render<'a> {
     pub notes: Option<&'a str>,
 }
 
+/// How the record of a release is stored.
+#[derive(Clone, Copy)]
+pub struct RecordStorage<'a> {
+    /// Signs what the status says of the record.
+    pub seal: RecordSeal<'a>,
+    /// A Secret holds the record.
+    pub in_secret: bool,
+    /// The record could not be read: what the status says of it stays.
+    pub unread: bool,
+}
+
+/// What became of the chart's status template.
+#[derive(Clone, Copy, Default)]
+pub struct TemplateOutcome<'a> {
+    /// What it makes of the release, and of what; `None`: that stays as it is.
+    pub computed: Option<(&'a Computed, &'a str)>,
+    /// Why it can't be used.
+    pub invalid: Option<&'a str>,
+}
+
 /// Everything that the status is made of.
 pub struct StatusReport<'a> {
     pub generation: i64,
@@ -225,19 +245,11 @@ pub struct StatusReport<'a> {
     pub changes: &'a Changes,
     pub chart: Option<ReleaseChart>,
     pub record: &'a Record,
-    /// Signs what the status says of the record.
-    pub seal: RecordSeal<'a>,
-    /// A Secret holds the record.
-    pub record_in_secret: bool,
-    /// The record could not be read: what the status says of it stays.
-    pub record_unread: bool,
+    pub storage: RecordStorage<'a>,
     /// There is no room for more than how the release is.
     pub brief: bool,
     pub render: Option<Render<'a>>,
-    /// What the chart's status template makes of the release, and of what; `None`: that stays as it is.
-    pub computed: Option<(&'a Computed, &'a str)>,
-    /// Why the template can't be used.
-    pub status_invalid: Option<&'a str>,
+    pub template: TemplateOutcome<'a>,
     /// Members whose fields another client changes again and again.
     pub contested: Option<String>,
     /// Failed attempts since something changed.
@@ -470,11 +482,11 @@ pub fn status(report: &StatusReport<'_>, previous: &Value) -> Value {
         notes: notes(report, previous),
         ..Status::default()
     };
-    if !report.record_unread {
+    if !report.storage.unread {
         record_into(report, previous, &mut status);
     }
     let mut status = json!(status);
-    if report.record_unread
+    if report.storage.unread
         && let Some(status) = status.as_object_mut()
     {
         // With its signature, which is of all of these.
@@ -485,8 +497,8 @@ pub fn status(report: &StatusReport<'_>, previous: &Value) -> Value {
         fields::redact_path(&mut status, path, report.secrets);
     }
     // Invariant: what is signed comes from the record alone, never from the status that was there.
-    if !report.record_unread {
-        report.seal.sign(&mut status);
+    if !report.storage.unread {
+        report.storage.seal.sign(&mut status);
     }
     if let Some(fields) = status.as_object_mut() {
         templated(report, previous, fields);
@@ -497,7 +509,7 @@ pub fn status(report: &StatusReport<'_>, previous: &Value) -> Value {
 /// The fields of the chart's status template.
 fn templated(report: &StatusReport<'_>, previous: &Value, status: &mut Map<String, Value>) {
     let mut kept = Templated::of(previous);
-    let fields = match report.computed {
+    let fields = match report.template.computed {
         _ if report.brief => {
             kept.fields.clear();
             Map::new()
@@ -626,7 +638,7 @@ fn release(report: &StatusReport<'_>, previous: &Value) -> ReleaseStatus {
             record.shown_lookups().to_vec()
         },
         capabilities: record.capabilities.clone(),
-        record: record.location(report.record_in_secret),
+        record: record.location(report.storage.in_secret),
     }
 }
 

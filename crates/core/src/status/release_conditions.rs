@@ -37,7 +37,7 @@ pub(super) fn all(report: &StatusReport<'_>, previous: &Value) -> Vec<Condition>
         };
         conditions::set(&mut list, kind, holds, &reason, &message, report.generation, report.now);
     }
-    if let (Some((computed, _)), false) = (report.computed, report.brief) {
+    if let (Some((computed, _)), false) = (report.template.computed, report.brief) {
         computed.set_conditions(&mut list, &Templated::of(previous), report.generation, report.now);
     }
     // What stays may say what only since is known to be secret.
@@ -102,7 +102,7 @@ fn own_conditions(report: &StatusReport<'_>) -> Vec<(&'static str, Said)> {
         "PlanFailed",
         troubles.and_then(|message| said(true, "PlanFailed", &message)),
     ));
-    let invalid = report.status_invalid.and_then(|why| said(true, "TemplateFailed", why));
+    let invalid = report.template.invalid.and_then(|why| said(true, "TemplateFailed", why));
     list.push((INVALID, invalid));
     list.push(("Suspended", None));
     list

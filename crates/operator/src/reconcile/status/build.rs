@@ -8,7 +8,7 @@ use crate::reconcile::release::saved_record::StatusRefusal;
 use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::status::conclusion::{Conclusion, NextStatus};
 use chartwright_core::record::history::Revision;
-use chartwright_core::status::{self, Phase, StatusReport};
+use chartwright_core::status::{self, Phase, RecordStorage, StatusReport, TemplateOutcome};
 
 /// Builds the status of the custom resource from the state of the release.
 pub(crate) struct StatusBuilder<'a> {
@@ -51,16 +51,20 @@ impl StatusBuilder<'_> {
             changes: &conclusion.changes,
             chart,
             record: &release.record,
-            seal: store.record_seal(release),
-            record_in_secret: release.stored.saved.exists,
-            record_unread: release.stored.unread,
+            storage: RecordStorage {
+                seal: store.record_seal(release),
+                in_secret: release.stored.saved.exists,
+                unread: release.stored.unread,
+            },
             brief: release.retry.refused_status > StatusRefusal::Nothing,
             render: conclusion.prepared.as_ref().map(|prepared| status::Render {
                 namespace: &prepared.identity.namespace,
                 notes: prepared.notes.as_deref(),
             }),
-            computed: template.and_then(|template| template.computed_status()),
-            status_invalid: template.and_then(|template| template.invalid.as_deref()),
+            template: TemplateOutcome {
+                computed: template.and_then(|template| template.computed_status()),
+                invalid: template.and_then(|template| template.invalid.as_deref()),
+            },
             contested: release.contests.message(),
             failures: match conclusion.phase {
                 Phase::Failed { .. } | Phase::Waiting { .. } => release.retry.backoff.failures,
