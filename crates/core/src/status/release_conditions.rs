@@ -102,7 +102,10 @@ fn own_conditions(report: &StatusReport<'_>) -> Vec<(&'static str, Said)> {
         "PlanFailed",
         troubles.and_then(|message| said(true, "PlanFailed", &message)),
     ));
-    let invalid = report.template.invalid.and_then(|why| said(true, "TemplateFailed", why));
+    let invalid = report
+        .template
+        .invalid
+        .and_then(|why| said(true, "TemplateFailed", why));
     list.push((INVALID, invalid));
     list.push(("Suspended", None));
     list

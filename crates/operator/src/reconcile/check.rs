@@ -11,7 +11,7 @@ use crate::reconcile::claim::decorator::ClaimRules;
 use crate::reconcile::flow::Flow;
 use crate::reconcile::release::Release;
 use crate::reconcile::release::author_permit::AuthorPermit;
-use crate::reconcile::render::job::{RenderJob, no_plan};
+use crate::reconcile::render::job::{JobLookups, RenderJob, TemplateData, no_plan};
 use crate::reconcile::render::prepared::PreparedRelease;
 use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::values;
@@ -153,15 +153,15 @@ impl Checker<'_> {
             renderer,
             key,
             identity: prepared.identity.clone(),
-            release_name: prepared.release_name.clone(),
-            values,
-            plan: no_plan(),
-            object: ClaimRules::new(self.scope).undecorated(),
-            sources: LookupAnswers::new(),
+            data: TemplateData {
+                release_name: prepared.release_name.clone(),
+                values,
+                plan: no_plan(),
+                object: ClaimRules::new(self.scope).undecorated(),
+                clock: self.scope.written.created,
+            },
+            lookups: JobLookups::default(),
             snapshot: self.scope.context.discovery.snapshot(),
-            clock: self.scope.written.created,
-            known: None,
-            earlier: None,
             secrets: Default::default(),
             share: Arc::new(Mutex::new(share)),
         };

@@ -275,7 +275,12 @@ impl RenderJob<'_> {
             Phase::failed(Reason::KeptResults, message)
         })?;
         let owner = &self.identity.owner;
-        let claimant = claimant(self.unit, self.resource, &self.release_name, &self.identity.namespace);
+        let claimant = claimant(
+            self.unit,
+            self.resource,
+            &self.data.release_name,
+            &self.identity.namespace,
+        );
         let ours = |live: &Live, object: &serde_json::Value| match ownership(id, live, owner) {
             Ownership::Ours | Ownership::Predecessor | Ownership::Kept => true,
             Ownership::Foreign | Ownership::Inherited => may_adopt(object, &claimant),

@@ -56,6 +56,17 @@ pub(crate) struct RenderJob<'a> {
     /// The key of this release's digests.
     pub key: &'a Key,
     pub identity: Identity,
+    pub data: TemplateData,
+    pub lookups: JobLookups<'a>,
+    pub snapshot: Arc<Snapshot>,
+    /// Learns the secret values of the renders.
+    pub secrets: Arc<Secrets>,
+    /// The memory for the renders. A cancelled render keeps it until its thread ends.
+    pub share: Arc<Mutex<MemoryShare>>,
+}
+
+/// What the templates read besides the cluster.
+pub(crate) struct TemplateData {
     /// `.Release.Name`
     pub release_name: String,
     pub values: Value,
@@ -63,19 +74,19 @@ pub(crate) struct RenderJob<'a> {
     pub plan: Value,
     /// `.Object`: the decorated object.
     pub object: Option<Value>,
-    /// The Secrets and ConfigMaps of the values.
-    pub sources: LookupAnswers,
-    pub snapshot: Arc<Snapshot>,
     /// The result of `now`.
     pub clock: jiff::Timestamp,
+}
+
+/// The lookups that are answered before a render.
+#[derive(Default)]
+pub(crate) struct JobLookups<'a> {
+    /// The Secrets and ConfigMaps of the values.
+    pub sources: LookupAnswers,
     /// The lookups of the last attempt.
     pub known: Option<&'a LookupAnswers>,
     /// Lookups get the answers of the previous render.
     pub earlier: Option<&'a PreviousLookups>,
-    /// Learns the secret values of the renders.
-    pub secrets: Arc<Secrets>,
-    /// The memory for the renders. A cancelled render keeps it until its thread ends.
-    pub share: Arc<Mutex<MemoryShare>>,
 }
 
 /// One of these renders.
@@ -127,7 +138,7 @@ pub(crate) async fn prepare_plan(
     grants::may_nest(depth, maker, &unit.watch.allow)
         .or_stop(|refused| Phase::stalled(Reason::Refused, refused.to_string()))?;
     let mut work = RenderJob::begin((context, client), unit, resource, release, answers).await?;
-    work.plan = plan;
+    work.data.plan = plan;
     let mut memory = GeneratedValues::read(context, resource, release).await?;
     release.retry.cache.kept = memory.known();
     let inputs =
@@ -136,14 +147,15 @@ pub(crate) async fn prepare_plan(
     let earlier = PreviousLookups::of(release, &inputs(&release.render.last.capabilities))
         .filter(|_| !memory.must_draw(release, context.now()));
     let share = work.share.clone();
-    work.known = Some(&release.retry.cache.answers);
-    work.earlier = earlier.as_ref();
+    work.lookups.known = Some(&release.retry.cache.answers);
+    work.lookups.earlier = earlier.as_ref();
     let prepared = work.release(release, &mut memory, answers).await?;
     lock(&share).keep(prepared.size);
     // A failed render may not show all secrets, so it must not replace the known ones.
     work.secrets.turn();
     let values_digest = if is_watched(unit.watch.on_failure) {
-        work.key.digest(KeyUse::Values, &[work.values.to_string().as_bytes()])
+        work.key
+            .digest(KeyUse::Values, &[work.data.values.to_string().as_bytes()])
     } else {
         String::new()
     };
@@ -151,7 +163,7 @@ pub(crate) async fn prepare_plan(
         generated_values: memory,
         inputs: RenderInputs {
             values_digest,
-            values: std::mem::take(&mut work.values),
+            values: std::mem::take(&mut work.data.values),
             since_settled,
             ..prepared.inputs
         },
@@ -185,6 +197,14 @@ pub(crate) fn differs(prepared: &PreparedRelease, release: &Release) -> bool {
             let known = record.entry(&member.id);
             known.is_none_or(|known| has_other_digest(member, known))
         })
+}
+
+impl TemplateData {
+    /// Returns the data besides `.Release` and `.Values`.
+    fn more(&self) -> Vec<(&'static str, Value)> {
+        let object = self.object.clone().map(|object| ("Object", object));
+        [("Plan", self.plan.clone())].into_iter().chain(object).collect()
+    }
 }
 
 impl<'a> RenderJob<'a> {
@@ -225,24 +245,24 @@ impl<'a> RenderJob<'a> {
                 operator: context.settings.operator.clone(),
                 namespace: release_namespace(unit, resource).or_stop(Phase::from)?,
             },
-            release_name,
-            values: Value::Null,
-            plan: no_plan(),
-            object: resource.decorator.is_some().then(|| resource.as_data(&unit.resource)),
-            sources: LookupAnswers::new(),
+            data: TemplateData {
+                release_name,
+                values: Value::Null,
+                plan: no_plan(),
+                object: resource.decorator.is_some().then(|| resource.as_data(&unit.resource)),
+                clock: context.now(),
+            },
+            lookups: JobLookups::default(),
             snapshot: context.discovery.snapshot(),
-            clock: context.now(),
-            known: None,
-            earlier: None,
             secrets: release.secrets.clone(),
             share,
         };
         secret_values::publish_names(&work.secrets, resource, &unit.group_kind);
-        work.secrets.publish(&work.release_name);
+        work.secrets.publish(&work.data.release_name);
         let found = work.read_sources(&release.retry.cache.answers, answers).await?;
         let size = size_of_data(&spec) + found.iter().map(|(_, object)| size_of_data(object)).sum::<u64>();
         let values = || values::values(unit, &found, spec);
-        work.values = if unit.watch.override_values.is_empty() {
+        work.data.values = if unit.watch.override_values.is_empty() {
             off_worker_if_large(size, values)
         } else {
             off_worker(values)
@@ -260,12 +280,12 @@ impl<'a> RenderJob<'a> {
     ) -> Result<Vec<u8>, String> {
         loop {
             let (renderer, snapshot, share) = (self.renderer.clone(), self.snapshot.clone(), self.share.clone());
-            let (clock, limits) = (self.clock, self.limits());
+            let (clock, limits) = (self.data.clock, self.limits());
             let limits = Limits {
                 output: limits.output.min(LONGEST_FILE),
                 ..limits
             };
-            let (facts, values, name) = (self.facts(revision), self.values.clone(), name.to_owned());
+            let (facts, values, name) = (self.facts(revision), self.data.values.clone(), name.to_owned());
             let (secrets, more) = (self.secrets.clone(), more.clone());
             let job = move || {
                 let _share = share;
@@ -301,7 +321,7 @@ impl<'a> RenderJob<'a> {
         let context = self.context;
         context.render.pool.expect_long(&self.identity.owner.set);
         // While this render waits, it reserves only the memory of its values.
-        lock(&self.share).keep(size_of_data(&self.values));
+        lock(&self.share).keep(size_of_data(&self.data.values));
         let share = context.render.budget.another(PoolLane::Long).await;
         *lock(&self.share) = share;
     }
@@ -319,7 +339,7 @@ impl<'a> RenderJob<'a> {
     /// Returns `.Release` of a revision.
     pub(crate) fn facts(&self, revision: i64) -> Facts {
         Facts {
-            name: self.release_name.clone(),
+            name: self.data.release_name.clone(),
             namespace: self.identity.namespace.clone(),
             revision,
             is_install: revision == 1,
@@ -336,7 +356,7 @@ impl<'a> RenderJob<'a> {
         answers: &mut LookupAnswers,
     ) -> Flow<PreparedRelease> {
         let recorded = release.record.revision;
-        let earlier = self.earlier;
+        let earlier = self.lookups.earlier;
         let remembered = memory.clone();
         let mut settled = self.settled(recorded.max(1), memory, answers).await;
         if earlier.is_some_and(PreviousLookups::has_answered) {
@@ -347,8 +367,8 @@ impl<'a> RenderJob<'a> {
                 _ => {}
             }
             *memory = remembered;
-            self.earlier = None;
-            answers.clone_from(&self.sources);
+            self.lookups.earlier = None;
+            answers.clone_from(&self.lookups.sources);
             settled = self.settled(recorded.max(1), memory, answers).await;
         }
         let mut prepared = self.assemble(recorded.max(1), settled?, answers);
@@ -360,8 +380,8 @@ impl<'a> RenderJob<'a> {
             return Continue(prepared);
         }
         prepared.revision = recorded + 1;
-        if self.unit.reads_release_facts || mentions_release_facts(self.values.to_string().as_bytes()) {
-            self.earlier = None;
+        if self.unit.reads_release_facts || mentions_release_facts(self.data.values.to_string().as_bytes()) {
+            self.lookups.earlier = None;
             let settled = self.settled(recorded + 1, memory, answers).await?;
             prepared = self.assemble(recorded + 1, settled, answers);
         }
@@ -415,9 +435,8 @@ impl<'a> RenderJob<'a> {
     pub(crate) async fn attempt(&self, mut request: RenderRequest) -> Result<RenderAttempt, PoolError> {
         let renderer = self.renderer.clone();
         let snapshot = self.snapshot.clone();
-        let (clock, values) = (self.clock, self.values.clone());
-        let object = self.object.clone().map(|object| ("Object", object));
-        let more: Vec<_> = [("Plan", self.plan.clone())].into_iter().chain(object).collect();
+        let (clock, values) = (self.data.clock, self.data.values.clone());
+        let more = self.data.more();
         let (secrets, learning) = (self.secrets.clone(), self.secrets.clone());
         let share = self.share.clone();
         let (limits, random) = (self.limits(), self.context.settings.random.clone());
@@ -487,10 +506,16 @@ impl<'a> RenderJob<'a> {
         }
         let hooks_digest = hooks_digest(&desired, self.key);
         let version = |key: &LookupKey| answers.get(key).map(dependencies::version).unwrap_or_default();
-        let now = |key: &LookupKey| self.earlier.and_then(|earlier| earlier.version_now(key));
+        let now = |key: &LookupKey| self.lookups.earlier.and_then(|earlier| earlier.version_now(key));
         let used = &rendered.used_lookups;
         let (mut lookups, mut seen) = (Vec::with_capacity(used.len()), Vec::with_capacity(used.len()));
-        for key in self.sources.keys().filter(|key| !used.contains(key)).chain(used) {
+        for key in self
+            .lookups
+            .sources
+            .keys()
+            .filter(|key| !used.contains(key))
+            .chain(used)
+        {
             let (text, version) = (lookup::describe(key), version(key));
             seen.push(format!("{text}@{}", now(key).as_ref().unwrap_or(&version)));
             lookups.push(format!("{text}@{version}"));
@@ -498,7 +523,7 @@ impl<'a> RenderJob<'a> {
         let asked = &rendered.capability_queries;
         let inputs = input_digest::digest(self.key, self.unit, self.resource, &self.snapshot, asked);
         PreparedRelease {
-            release_name: self.release_name.clone(),
+            release_name: self.data.release_name.clone(),
             identity: self.identity.clone(),
             desired,
             hooks_digest,

@@ -75,8 +75,8 @@ impl RenderJob<'_> {
             input_digest::may_look_up(self.unit, self.resource, &self.identity.namespace, &self.snapshot, key)
                 .or_stop(|refused| Phase::stalled(Reason::Refused, refused.to_string()))?;
         }
-        for (key, answer) in self.fetch(missing, self.known).await? {
-            let answer = match self.earlier {
+        for (key, answer) in self.fetch(missing, self.lookups.known).await? {
+            let answer = match self.lookups.earlier {
                 Some(earlier) => earlier.answer(&key, answer),
                 None => answer,
             };
@@ -95,15 +95,15 @@ impl RenderJob<'_> {
     ) -> Flow<Vec<(ValuesSource, Value)>> {
         let sources = sources::sources(self.unit, self.resource).or_stop(Phase::from)?;
         let keys: Vec<LookupKey> = sources.iter().map(|source| source.key.clone()).collect();
-        self.sources = self.fetch(&keys, Some(known)).await?.into_iter().collect();
-        answers.clone_from(&self.sources);
+        self.lookups.sources = self.fetch(&keys, Some(known)).await?.into_iter().collect();
+        answers.clone_from(&self.lookups.sources);
         let mut room = sources::LARGEST;
         let found = sources.into_iter().map(|source| {
-            let object = self.sources.get(&source.key).cloned().unwrap_or_default();
+            let object = self.lookups.sources.get(&source.key).cloned().unwrap_or_default();
             secret_values::learn_source(&self.secrets, &self.chart_text(), &source, &object, &mut room);
             (source, object)
         });
-        let size = self.sources.values().map(size_of_data).sum();
+        let size = self.lookups.sources.values().map(size_of_data).sum();
         Continue(off_worker_if_large(size, || found.collect()))
     }
 
